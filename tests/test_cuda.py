@@ -15,6 +15,7 @@ import shlex
 import subprocess
 import sys
 import tarfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -35,7 +36,7 @@ from memkern.machine import environment, gpu, restoring, settings
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import NOTE
 from memkern.machine.topology import machine_environment
-from memkern.measuring import comparison_worker, costs, doctor, sampling, variants
+from memkern.measuring import comparison_worker, costs, doctor, process, sampling, variants
 from memkern.measuring.prepared import Prepared
 from memkern.plots import figures, tables
 from memkern.report import cases as report_cases
@@ -1206,6 +1207,27 @@ def test_the_drivers_copy_is_left_out_without_memory(monkeypatch: pytest.MonkeyP
     gpu.copy_GBps.cache_clear()
     monkeypatch.setattr(gpu, "copy_GBps", refused_copy)
     assert np.isnan(case.measure().record["gpu_copy_GBps"])
+
+
+def test_the_drivers_copy_is_not_timed_while_another_thread_measures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    free = []
+
+    def try_to_measure() -> None:
+        free.append(process._lock.acquire(blocking=False))
+        if free[-1]:
+            process._lock.release()
+
+    def copies(name: str) -> float:
+        other = threading.Thread(target=try_to_measure)
+        other.start()
+        other.join()
+        return 1.0
+
+    monkeypatch.setattr(gpu, "copy_GBps", copies)
+    assert costs.copy_GBps("cuda:0") == 1.0
+    assert free == [False]
 
 
 def test_the_extension_refuses_other_objects_as_device() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -150,14 +149,6 @@ def _with_caches() -> dict[str, Any]:
 def beyond_caches_B() -> int:
     """Return the size of data that lie in memory: four times the caches, and at least 64 MiB."""
     return max(caches.MULTIPLE * last_level_cache_B(), 2**26)
-
-
-def copy_GBps(device: str) -> float:
-    """Return `gpu.copy_GBps`, NaN if the device has too little free memory for its buffers."""
-    try:
-        return gpu.copy_GBps(device)
-    except MemoryError:
-        return math.nan
 
 
 def workers_of(device: str) -> int:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from memkern.machine import gpu
 from memkern.machine.topology import last_level_cache_B
 from memkern.measuring.prepared import Prepared, prepare
+from memkern.measuring.process import exclusive
 from memkern.measuring.ranks import ranks
 from memkern.models.ecm import MEMORY
 from memkern.models.roofline import stores_GBps
@@ -128,6 +129,18 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
     triad = one.with_(variant=prepared.native.obtained()["variant"])
     moved = Transfer(*(triad.iterations * each for each in triad.transfers(_LEVELS)[MEMORY]))
     return {**rates, "store": stores_GBps(rates["load"], moved, median_s)}
+
+
+def copy_GBps(device: str) -> float:
+    """Return `gpu.copy_GBps`, NaN if the device has too little free memory for its buffers.
+
+    No other thread measures meanwhile.
+    """
+    try:
+        with exclusive():
+            return gpu.copy_GBps(device)
+    except MemoryError:
+        return math.nan
 
 
 @_kept_if_undisturbed(dict.fromkeys(("read", "copy"), math.nan))

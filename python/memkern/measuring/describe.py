@@ -9,8 +9,8 @@ from typing import Any
 from memkern import _memkern
 from memkern.errors import InputError
 from memkern.machine import energy, gpu, settings, switches
-from memkern.machine.topology import copy_GBps, machine_environment
-from memkern.measuring.costs import device_launch_cost_s, launch_cost_s
+from memkern.machine.topology import machine_environment
+from memkern.measuring.costs import copy_GBps, device_launch_cost_s, launch_cost_s
 
 
 def _device(name: str, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,10 +23,10 @@ from memkern.machine.environment import read_steal_s
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding, graded
 from memkern.machine.limits import memory_left
-from memkern.machine.topology import beyond_caches_B, copy_GBps, machine_environment
+from memkern.machine.topology import beyond_caches_B, machine_environment
 from memkern.measuring import calibration, disturbance
 from memkern.measuring import cores as core_state
-from memkern.measuring.costs import launch_cost_s
+from memkern.measuring.costs import copy_GBps, launch_cost_s
 from memkern.measuring.disturbance import Activity
 from memkern.measuring.prepared import DELAYS_UNKNOWN
 from memkern.measuring.record import LARGE_B, CaseRun, Measurement, calibrated, to_result_set

@@ -20,11 +20,12 @@ from memkern import _memkern, statistics
 from memkern.errors import InputError
 from memkern.machine import environment, gpu
 from memkern.machine.caches import data_caches, ends, level_of
-from memkern.machine.topology import copy_GBps, machine_environment
+from memkern.machine.topology import machine_environment
 from memkern.measuring import calibration, counting, disturbance, metering
 from memkern.measuring.cores import Neighbour, competitors, cores, cores_at_work
 from memkern.measuring.costs import (
     ceilings_GBps,
+    copy_GBps,
     device_ceilings_GBps,
     device_launch_cost_s,
     launch_cost_s,
