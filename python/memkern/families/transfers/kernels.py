@@ -2,8 +2,10 @@
 
 Memory of the host is ``pageable`` (ordinary memory), ``pinned`` (which the system never moves, so
 that a device reads and writes it by itself) or ``managed`` (whose pages move to whoever accesses
-them). Pageable and pinned memory are copied. Managed memory moves page by page while the other end
-reads the first word of each page (variant ``touch``), or as a whole before that (``prefetch``).
+them). Pageable and pinned memory are copied; a copy from or to pageable memory returns when that
+memory may be used again, so that in ``both`` such copies follow each other. Managed memory moves
+page by page while the other end reads the first word of each page (variant ``touch``), or as a
+whole before that (``prefetch``).
 Between devices, data move directly (``direct``) or through memory of the host (``staged``).
 
 An invocation is a single transfer that the host waits for.
@@ -32,7 +34,7 @@ from memkern.spec.registry import case, register, registry, shows_options_of
 WAYS = {
     "to_device": "target[:] on a GPU = source[:] of the host",
     "from_device": "target[:] of the host = source[:] on a GPU",
-    "both": "both at the same time, with other arrays",
+    "both": "both at the same time (pageable memory: one after the other), with other arrays",
     "between": "target[:] on another GPU = source[:] on a GPU",
 }
 MEMORIES = ("pageable", "pinned", "managed")
