@@ -53,7 +53,7 @@ MEMKERN_ANYWHERE unsigned active_lanes() {
 #elif defined(MEMKERN_GPU_COMPILER)
   return 1;
 #else
-  return emulated::Warp::exchange(0).mask;
+  return emulated::calling(__func__);
 #endif
 }
 
@@ -65,10 +65,10 @@ MEMKERN_ANYWHERE unsigned lanes_with([[maybe_unused]] unsigned mask, [[maybe_unu
 #elif defined(MEMKERN_GPU_COMPILER)
   return 1;
 #else
-  const auto all = emulated::exchange_in(mask, word_of(value));
+  const auto words = emulated::exchange_in(mask, __func__, word_of(value));
   unsigned same = 0;
   for (int lane = 0; lane < kWarp; ++lane) {
-    const bool equal = all.words[static_cast<std::size_t>(lane)] == word_of(value);
+    const bool equal = words[static_cast<std::size_t>(lane)] == word_of(value);
     if ((mask >> lane & 1U) != 0 && equal) same |= 1U << lane;
   }
   return same;
@@ -83,10 +83,10 @@ MEMKERN_ANYWHERE unsigned lanes_where([[maybe_unused]] unsigned mask,
 #elif defined(MEMKERN_GPU_COMPILER)
   return condition ? 1 : 0;
 #else
-  const auto all = emulated::exchange_in(mask, condition ? 1 : 0);
+  const auto words = emulated::exchange_in(mask, __func__, condition ? 1 : 0);
   unsigned found = 0;
   for (int lane = 0; lane < kWarp; ++lane) {
-    if ((mask >> lane & 1U) != 0 && all.words[static_cast<std::size_t>(lane)] != 0) {
+    if ((mask >> lane & 1U) != 0 && words[static_cast<std::size_t>(lane)] != 0) {
       found |= 1U << lane;
     }
   }
@@ -102,10 +102,10 @@ MEMKERN_ANYWHERE T from_lane([[maybe_unused]] unsigned mask, T value, [[maybe_un
 #elif defined(MEMKERN_GPU_COMPILER)
   return value;
 #else
-  const auto all = emulated::exchange_in(mask, word_of(value));
+  const auto words = emulated::exchange_in(mask, __func__, word_of(value));
   if ((mask >> lane & 1U) == 0)
     emulated::Warp::fail("a value is read from a lane outside the mask");
-  std::memcpy(&value, &all.words[static_cast<std::size_t>(lane)], sizeof value);
+  std::memcpy(&value, &words[static_cast<std::size_t>(lane)], sizeof value);
   return value;
 #endif
 }

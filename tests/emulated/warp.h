@@ -18,10 +18,16 @@ constexpr int kLanes = 32;
 
 class Warp {
  public:
-  // The words that the lanes of `mask` have brought along.
+  // A lane's call of a function of all lanes of a mask, with a word for the others.
+  struct Call {
+    const char* function;
+    unsigned mask;
+    std::uint64_t word;
+  };
+  // The calls of the lanes of `mask`.
   struct Exchange {
     unsigned mask = 0;
-    std::array<std::uint64_t, kLanes> words{};
+    std::array<Call, kLanes> calls{};
   };
 
   // Runs work(lane) for the first `lanes` lanes, each from one call of exchange() to the next, in
@@ -42,7 +48,7 @@ class Warp {
           left &= ~(1U << lane);
         } else {
           next.mask |= 1U << lane;
-          next.words[static_cast<std::size_t>(lane)] = warp.word_;
+          next.calls[static_cast<std::size_t>(lane)] = warp.call_;
         }
       }
       warp.exchanged_ = next;
@@ -50,12 +56,12 @@ class Warp {
     warp.running_ = false;
   }
 
-  // Brings a word along, and returns those of all lanes that have not ended.
-  static Exchange exchange(std::uint64_t word) {
+  // Returns the calls of all lanes that have not ended.
+  static Exchange exchange(const Call& call) {
     Warp& warp = instance();
     if (!warp.running_) fail("a kernel that uses other lanes must declare Warps");
     const int lane = warp.lane_;
-    warp.word_ = word;
+    warp.call_ = call;
     warp.ended_ = false;
     swapcontext(&warp.contexts_[static_cast<std::size_t>(lane)], &warp.main_);
     return warp.exchanged_;
@@ -98,18 +104,38 @@ class Warp {
   ucontext_t main_{};
   const std::function<void(int)>* work_ = nullptr;
   Exchange exchanged_;
-  std::uint64_t word_ = 0;
+  Call call_{};
   int lane_ = 0;
   bool ended_ = false;
   bool running_ = false;
 };
 
-// The words of the lanes of `mask`, all of which must be there.
-inline Warp::Exchange exchange_in(unsigned mask, std::uint64_t word) {
-  const Warp::Exchange all = Warp::exchange(word);
+// The lanes that call a function at the same time.
+inline unsigned calling(const char* function) {
+  const Warp::Exchange all = Warp::exchange({function, 0, 0});
+  unsigned found = 0;
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const Warp::Call& call = all.calls[static_cast<std::size_t>(lane)];
+    if ((all.mask >> lane & 1U) != 0 && call.function == function) found |= 1U << lane;
+  }
+  return found;
+}
+
+// The words of the lanes of `mask`, all of which must call the same function for the same mask.
+inline std::array<std::uint64_t, kLanes> exchange_in(unsigned mask, const char* function,
+                                                     std::uint64_t word) {
+  const Warp::Exchange all = Warp::exchange({function, mask, word});
   if ((mask >> Warp::lane() & 1U) == 0) Warp::fail("a lane is not in its own mask");
   if ((mask & ~all.mask) != 0) Warp::fail("a lane of the mask has ended");
-  return all;
+  std::array<std::uint64_t, kLanes> words{};
+  for (int lane = 0; lane < kLanes; ++lane) {
+    if ((mask >> lane & 1U) == 0) continue;
+    const Warp::Call& call = all.calls[static_cast<std::size_t>(lane)];
+    if (call.function != function) Warp::fail("lanes of a mask call different functions");
+    if (call.mask != mask) Warp::fail("lanes of a mask have different masks");
+    words[static_cast<std::size_t>(lane)] = call.word;
+  }
+  return words;
 }
 
 }  // namespace emulated
