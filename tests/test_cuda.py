@@ -665,10 +665,10 @@ def test_further_shared_memory_reaches_the_launch() -> None:
     with refused("this kernel needs 0 B itself, and a block on cuda:0 has at most"):
         mk.stream("copy", elements=64, device="cuda", block_shared=2**20).prepare().check()
     if not HAS_GPU:
-        within = mk.stream("copy", elements=64, device="cuda", block_shared=49152)
+        within = mk.stream("copy", elements=64, device="cuda", block_shared=98304)
         assert within.measure().record["valid"]
-        with refused("block_shared is 49153 B, but"):
-            within.with_(block_shared=49153).prepare().check()
+        with refused("block_shared is 98305 B, but"):
+            within.with_(block_shared=98305).prepare().check()
     with refused("block_shared is for GPUs: leave it out on cpu"):
         mk.stream("copy", elements=64, block_shared=8).prepare()
 

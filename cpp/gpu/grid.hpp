@@ -28,8 +28,15 @@ struct Thread {
   MEMKERN_ANYWHERE std::int64_t total() const { return blocks * threads; }
 };
 
+// Whether a call succeeded. The runtime keeps the error of one that did not until it is asked for,
+// which the next launch does, so that it is cleared here; every call's result goes through this.
+inline bool succeeded(cudaError_t status) {
+  if (status != cudaSuccess) cudaGetLastError();
+  return status == cudaSuccess;
+}
+
 inline void check(cudaError_t status, const char* what) {
-  if (status == cudaSuccess) return;
+  if (succeeded(status)) return;
   throw DeviceError(std::string(what) + " failed: " + cudaGetErrorString(status));
 }
 
@@ -116,18 +123,25 @@ inline std::size_t& further_shared_B() {
 // Shared memory of a block that every device provides by default.
 inline constexpr std::int64_t kMaxShared_B = std::int64_t{48} * 1024;
 
-// Refuses blocks with more shared memory than the device in use lets one have.
-inline void check_shared(std::size_t shared_B) {
+// Refuses blocks with more shared memory than the device in use lets one have, and lets those of a
+// kernel have more than by default: as much as the device does, because later cases may need less,
+// but this setting of the kernel also holds for those that were prepared before.
+template <class Kernel>
+void request_shared(Kernel* kernel, std::size_t shared_B) {
   int device = 0;
   int most_B = 0;
   check(cudaGetDevice(&device), "querying the device in use");
   check(cudaDeviceGetAttribute(&most_B, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
         "querying the shared memory of a block");
-  if (shared_B <= static_cast<std::size_t>(most_B)) return;
-  const std::size_t further_B = further_shared_B();
-  throw InputError("block_shared is " + std::to_string(further_B) + " B, but this kernel needs " +
-                   std::to_string(shared_B - further_B) + " B itself, and a block on cuda:" +
-                   std::to_string(device) + " has at most " + std::to_string(most_B) + " B");
+  if (shared_B > static_cast<std::size_t>(most_B)) {
+    const std::size_t further_B = further_shared_B();
+    throw InputError("block_shared is " + std::to_string(further_B) + " B, but this kernel needs " +
+                     std::to_string(shared_B - further_B) + " B itself, and a block on cuda:" +
+                     std::to_string(device) + " has at most " + std::to_string(most_B) + " B");
+  }
+  if (shared_B <= static_cast<std::size_t>(kMaxShared_B)) return;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, most_B),
+        "requesting shared memory");
 }
 
 #ifdef MEMKERN_GPU_COMPILER
@@ -159,16 +173,6 @@ __global__ void __launch_bounds__(kMaxThreads, kMinBlocks<K>) grid(const typenam
   phases<K, 0>(args, thread, locals, shared);
 }
 
-// Lets blocks of a kernel have more shared memory than by default.
-template <class K>
-void request_shared(std::size_t shared_B) {
-  check_shared(shared_B);
-  if (shared_B <= static_cast<std::size_t>(kMaxShared_B)) return;
-  check(cudaFuncSetAttribute(grid<K>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                             static_cast<int>(shared_B)),
-        "requesting shared memory");
-}
-
 // Starts a kernel; without a queue, loads it only. (The runtime would load it at its first launch,
 // which takes longer than others and is not possible everywhere in a capture.)
 template <class K>
@@ -178,7 +182,7 @@ void launch(const typename K::Args& args, std::int64_t blocks, int threads, std:
   if (queue == nullptr) {
     cudaFuncAttributes attributes{};
     check(cudaFuncGetAttributes(&attributes, grid<K>), "loading a kernel");
-    request_shared<K>(shared_B);
+    request_shared(grid<K>, shared_B);
     return;
   }
   grid<K><<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), shared_B,
@@ -206,7 +210,7 @@ std::int64_t resident_blocks(int threads, std::size_t shared_B) {
     check(cudaDeviceGetAttribute(&units, cudaDevAttrMultiProcessorCount, device),
           "querying the number of multiprocessors");
     // Without the request, no block would fit.
-    request_shared<K>(shared_B);
+    request_shared(grid<K>, shared_B);
     check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, grid<K>, threads, shared_B),
           "querying the number of blocks of a multiprocessor");
     known = {device, threads, shared_B, std::int64_t{units} * each};
@@ -298,7 +302,7 @@ inline void launch_erased(const Launched& l, void* queue) {
   const auto* kernel = reinterpret_cast<const void*>(l.phases.front().run);
   if (queue == nullptr) {
     check(emulated_load(kernel), "loading a kernel");
-    check_shared(l.shape.shared_B);
+    request_shared(kernel, l.shape.shared_B);
     return;
   }
   emulated::counts().blocks = l.shape.blocks;

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -343,6 +344,31 @@ TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
   }
 }
 
+// What is queued on the emulated device during its lifetime.
+class Recording {
+ public:
+  Recording() { emulated::queued() = &all_; }
+  ~Recording() { emulated::queued() = nullptr; }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  std::vector<std::string> names() const {
+    std::vector<std::string> found;
+    for (const emulated::Queued& one : all_) found.push_back(one.what);
+    return found;
+  }
+  // The queues of all that has this name.
+  std::set<const emulated::Stream*> queues_of(const std::string& what) const {
+    std::set<const emulated::Stream*> found;
+    for (const emulated::Queued& one : all_) {
+      if (one.what == what) found.insert(one.stream);
+    }
+    return found;
+  }
+
+ private:
+  std::vector<emulated::Queued> all_;
+};
+
 TEST(Devices, AreDescribedWithoutBeingOccupied) {
   const int before = emulated::counts().contexts;
   EXPECT_EQ(cuda::device_count(), 1);
@@ -357,6 +383,16 @@ TEST(Devices, AreDescribedWithoutBeingOccupied) {
   EXPECT_TRUE(contains(refusal<DeviceError>([] { device().free_B(); }),
                        "using cuda:0 failed: CUDA-capable device(s) is/are busy or unavailable"));
   EXPECT_TRUE(contains(refusal<InputError>([] { cuda::describe(1); }), "is not one of cuda:0"));
+}
+
+TEST(Devices, CopyBehindADelayAsKernelsRun) {
+  const Recording recording;
+  cuda::copy_s(0, 4096, 2, 0.0);
+  std::vector<std::string> wanted;
+  for (int k = 0; k < 3; ++k) {
+    for (const char* each : {"launch", "event", "copy", "event"}) wanted.emplace_back(each);
+  }
+  EXPECT_EQ(recording.names(), wanted);
 }
 
 // Counts its calls; without a queue it is loaded.
@@ -449,6 +485,10 @@ TEST(Timers, SurviveFailures) {
   const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
   const std::pair<const char*, const char*> known[] = {
       {"launch", "launching a kernel failed"},
+      {"launch cudaStreamEndCapture", "launching a kernel failed"},
+      {"launch cudaGraphDestroy", "launching a kernel failed"},
+      {"cudaStreamBeginCapture", "beginning a graph failed: unknown error"},
+      {"cudaStreamEndCapture", "ending a graph failed: operation failed due to a previous error"},
       {"cudaGraphInstantiate", "instantiating a graph failed"},
       {"cudaGraphUpload", "uploading a graph failed"}};
   for (const auto& [function, message] : known) {
@@ -460,6 +500,50 @@ TEST(Timers, SurviveFailures) {
     EXPECT_GT(sequence->sample(3, nullptr), 0.0);
     EXPECT_GT(device().sample(steps, 3, Timer::Host, nullptr), 0.0);
   }
+}
+
+// The runtime keeps the error of a call until it is asked for, which a launch does.
+TEST(Failures, AreNotReportedByLaterLaunches) {
+  const DeviceEntry& e = entry_named("launch.empty");
+  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
+  for (const char* function : {"cudaSetDevice", "cudaFree", "cudaFreeHost", "cudaEventDestroy",
+                               "cudaGraphDestroy", "cudaGraphExecDestroy"}) {
+    std::byte* on_device = device().allocate(8);
+    std::vector<std::pair<DeviceMemory*, std::byte*>> on_host;
+    for (const char* memory : {"pinned", "managed"}) {
+      DeviceMemory& host = device().other(memory);
+      on_host.emplace_back(&host, host.allocate(8));
+    }
+    auto by_events = device().prepare(steps, Timer::Events);
+    by_events->sample(1, nullptr);
+    auto by_graph = device().prepare(steps, Timer::Graph);
+    by_graph->sample(1, nullptr);
+    auto later = device().prepare(steps, Timer::Host);
+    const bool holds_it = std::string(function) == "cudaSetDevice";
+    {
+      const Failing failing(function);
+      if (!holds_it) by_graph->sample(2, nullptr);
+      by_events.reset();
+      by_graph.reset();
+      device().release(on_device);
+      for (const auto& [host, data] : on_host) host->release(data);
+    }
+    EXPECT_EQ(emulated::last_error(), cudaSuccess) << function;
+    EXPECT_GT(later->sample(1, nullptr), 0.0) << function;
+    if (!holds_it) continue;
+    // Without its device, nothing was released.
+    device().release(on_device);
+    for (const auto& [host, data] : on_host) host->release(data);
+  }
+  const Failing failing("cudaMallocManaged cudaHostAlloc");
+  for (const char* memory : {"pinned", "managed"}) {
+    EXPECT_TRUE(contains(refusal<MemoryError>([&] { device().other(memory).allocate(8); }),
+                         std::string("no ") + memory + " buffer of 8 bytes"));
+    EXPECT_EQ(emulated::last_error(), cudaSuccess) << memory;
+  }
+  EXPECT_TRUE(contains(refusal<MemoryError>([] { device().allocate(std::int64_t{1} << 40); }),
+                       "refused a buffer"));
+  EXPECT_EQ(emulated::last_error(), cudaSuccess);
 }
 
 Inputs transfer_inputs(std::int64_t words, std::int64_t memory) {
@@ -504,6 +588,27 @@ TEST(Transfers, MoveManagedMemoryBackBeforeEachSample) {
       EXPECT_EQ(problem->array("target").columns, 2);
       EXPECT_EQ(problem->peek(problem->array("target"), 1),
                 problem->peek(problem->array("source"), 512));
+    }
+  }
+}
+
+TEST(Transfers, UseAQueueForEachWay) {
+  const Team team({1, "none"});
+  const std::vector<std::pair<std::string, std::int64_t>> memories = {
+      {"pageable", 0}, {"pinned", 1}, {"managed", 2}};
+  for (const auto& [memory, number] : memories) {
+    for (const std::string way : {"to_device", "from_device", "both"}) {
+      const std::string kernel = "transfers." + way;
+      const bool copies = memory != "managed";
+      const auto problem = transfer(kernel, transfer_inputs(512, number), team);
+      problem->fill(true);
+      const DeviceEntry& e = transfer_entry(kernel, copies ? "copy" : "prefetch", memory);
+      const auto sequence =
+          device().prepare({{e.launch, problem->args(), {0, 1}, e.threads}}, Timer::Host);
+      const Recording recording;
+      EXPECT_GT(sequence->sample(1, nullptr), 0.0);
+      EXPECT_EQ(recording.queues_of(copies ? "copy" : "prefetch").size(), way == "both" ? 2U : 1U)
+          << kernel << memory;
     }
   }
 }
@@ -564,25 +669,42 @@ TEST(Launches, HaveFurtherSharedMemory) {
   const DeviceEntry& e = entry_named("launch.empty");
   DeviceStep step{e.launch, nullptr, {0, 1}, 32, nullptr, 49152};
   EXPECT_GT(device().sample({step}, 1, Timer::Host, nullptr), 0.0);
-  step.shared_B = 49153;
+  // What a launch may have is a setting of the kernel, which cases of several sizes share.
+  step.shared_B = 98304;
+  const auto most = device().prepare({step}, Timer::Host);
+  step.shared_B = 65536;
+  const auto less = device().prepare({step}, Timer::Host);
+  for (const auto& sequence : {most.get(), less.get()}) {
+    EXPECT_GT(sequence->sample(1, nullptr), 0.0);
+  }
+  step.shared_B = 98305;
   EXPECT_TRUE(
       contains(refusal<InputError>([&] { device().sample({step}, 1, Timer::Graph, nullptr); }),
-               "has at most 49152 B"));
+               "has at most 98304 B"));
   step.shared_B = 0;
   EXPECT_GT(device().sample({step}, 1, Timer::Host, nullptr), 0.0);
 }
 
 TEST(Caches, AreFlushedByWritingAndThenReading) {
   EXPECT_EQ(device().cache_B(), 1 << 20);
+  constexpr std::size_t kWords = 512;
   std::vector<std::byte*> memory = {device().allocate(4096), device().allocate(4096)};
-  const std::vector<std::uint64_t> before(512, 7);
-  device().write(memory[1], before.data(), 4096);
-  device().flush(memory[0], memory[1], 4096);
-  std::vector<std::uint64_t> after(512);
-  device().read(after.data(), memory[1], 4096);
-  EXPECT_EQ(after, before);
-  device().read(after.data(), memory[0], 4096);
-  EXPECT_EQ(after, std::vector<std::uint64_t>(512, 0x0101010101010101U));
+  // The value whose reader writes it to the other memory; each word has a thread.
+  constexpr std::uint64_t kRead = 0x6D656D6B65726E21;
+  for (const std::size_t at : {std::size_t{0}, kWords - 1}) {
+    std::vector<std::uint64_t> before(kWords, 7);
+    before[at] = kRead;
+    device().write(memory[1], before.data(), 4096);
+    device().flush(memory[0], memory[1], 4096);
+    std::vector<std::uint64_t> after(kWords);
+    device().read(after.data(), memory[1], 4096);
+    EXPECT_EQ(after, before);
+    device().read(after.data(), memory[0], 4096);
+    EXPECT_EQ(after[0], kRead);
+    EXPECT_NE(after[1], 0xA5A5A5A5A5A5A5A5U);
+    EXPECT_EQ(std::vector<std::uint64_t>(after.begin() + 1, after.end()),
+              std::vector<std::uint64_t>(kWords - 1, after[1]));
+  }
   for (std::byte* data : memory) device().release(data);
 }
 

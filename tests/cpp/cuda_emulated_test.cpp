@@ -55,33 +55,48 @@ class OnDevice {
   T* data_;
 };
 
-// Appends the numbers of blocks and threads to a list, in the order in which they run.
+// Appends the numbers of blocks and threads to a list, in the order in which they run each phase.
 struct Order {
   struct Args {
     std::int64_t* list;
     std::int64_t* length;
   };
   using Locals = Nothing;
-  static constexpr int kPhases = 1;
+  static constexpr int kPhases = 2;
   template <int>
   static void run(const Args& a, const Thread& thread, Locals&, unsigned char*) {
     a.list[(*a.length)++] = thread.index();
   }
 };
 
-TEST(Emulation, RunsBlocksAndThreadsInAnyOrder) {
+TEST(Emulation, RunsBlocksAndTheThreadsOfEachPhaseInAnyOrder) {
+  constexpr std::int64_t kBlocks = 3;
+  constexpr std::int64_t kThreads = 5;
   std::set<std::vector<std::int64_t>> orders;
+  int different = 0;
   for (int time = 0; time < 8; ++time) {
-    OnDevice<std::int64_t> list(std::vector<std::int64_t>(15, -1));
+    OnDevice<std::int64_t> list(std::vector<std::int64_t>(2 * kBlocks * kThreads, -1));
     OnDevice<std::int64_t> length(std::vector<std::int64_t>{0});
-    launch<Order>({list.data(), length.data()}, 3, 5, 0, queue());
+    launch<Order>({list.data(), length.data()}, kBlocks, kThreads, 0, queue());
     const std::vector<std::int64_t> found = list.values();
     orders.insert(found);
-    EXPECT_EQ(std::set<std::int64_t>(found.begin(), found.end()).size(), 15U);
-    // A block ends before another one begins.
-    for (std::size_t k = 0; k < 15; ++k) EXPECT_EQ(found[k] / 5, found[k / 5 * 5] / 5);
+    std::set<std::int64_t> blocks;
+    // A phase ends before the next one begins, and a block before another one.
+    for (auto block = found.begin(); block != found.end(); block += 2 * kThreads) {
+      const std::vector<std::int64_t> first(block, block + kThreads);
+      const std::vector<std::int64_t> second(block + kThreads, block + 2 * kThreads);
+      different += first == second ? 0 : 1;
+      std::set<std::int64_t> wanted;
+      for (int t = 0; t < kThreads; ++t) wanted.insert(*block / kThreads * kThreads + t);
+      for (const auto& phase : {first, second}) {
+        EXPECT_EQ(std::set<std::int64_t>(phase.begin(), phase.end()), wanted);
+      }
+      blocks.insert(*block / kThreads);
+    }
+    EXPECT_EQ(std::ssize(blocks), kBlocks);
   }
   EXPECT_GT(orders.size(), 4U);
+  EXPECT_GT(different, 8 * kBlocks / 2);
 }
 
 struct Undefined {
@@ -114,14 +129,20 @@ TEST(Emulation, RefusesWhatNoDeviceRuns) {
     std::int64_t blocks;
     int threads;
     std::size_t shared_B;
-  } const wrong[] = {{0, 1, 0},    {-1, 1, 0},  {kMost + 1, 1, 0}, {1, 0, 0},
-                     {1, 1025, 0}, {1, -32, 0}, {1, 1, 49153}};
+    const char* error = "invalid configuration argument";
+  } const wrong[] = {{0, 1, 0},
+                     {-1, 1, 0},
+                     {kMost + 1, 1, 0},
+                     {1, 0, 0},
+                     {1, 1025, 0},
+                     {1, -32, 0},
+                     {1, 1, 49153, "invalid argument"}};
   for (const auto& w : wrong) {
     EXPECT_TRUE(contains(refusal<DeviceError>([&] {
                            launch<Undefined>({found.data()}, w.blocks, w.threads, w.shared_B,
                                              queue());
                          }),
-                         "launching a kernel failed: invalid configuration argument"));
+                         std::string("launching a kernel failed: ") + w.error));
   }
   EXPECT_EQ(found.values(), std::vector<double>{0.0});
 }
@@ -188,6 +209,34 @@ TEST(Warps, ExchangeInLockStep) {
     EXPECT_EQ(same.values()[static_cast<std::size_t>(i)], wanted_same) << i;
     EXPECT_EQ(odd.values()[static_cast<std::size_t>(i)], wanted_odd) << i;
     EXPECT_EQ(first.values()[static_cast<std::size_t>(i)], wanted_first) << i;
+  }
+}
+
+// Lanes that have branched apart may call different functions for themselves.
+struct Halves {
+  using Args = WarpArgs;
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  using Warps = std::true_type;
+  template <int>
+  static void run(const Args& a, const Thread& thread, Locals&, unsigned char*) {
+    const std::int64_t i = thread.thread;
+    if (i < 16) {
+      a.same[i] = lanes_with(0xFFFFU, i / 8);
+    } else {
+      a.same[i] = lanes_where(0xFFFF0000U, i % 2 == 1);
+    }
+    a.odd[i] = active_lanes();
+  }
+};
+
+TEST(Warps, BranchApart) {
+  OnDevice<unsigned> same(std::vector<unsigned>(32, 0));
+  OnDevice<unsigned> active(std::vector<unsigned>(32, 0));
+  launch<Halves>({nullptr, same.data(), active.data(), nullptr}, 1, 32, 0, queue());
+  for (std::size_t i = 0; i < 32; ++i) {
+    EXPECT_EQ(same.values()[i], i < 8 ? 0xFFU : i < 16 ? 0xFF00U : 0xAAAA0000U);
+    EXPECT_EQ(active.values()[i], ~0U);
   }
 }
 
@@ -274,6 +323,31 @@ struct Wrong : Ask {
     from_lane(~0U, 1, 0);
   }
 };
+// Lanes that have branched apart call different functions, or one for different lanes.
+struct Apart : Ask {
+  template <int>
+  static void run(const Args&, const Thread& thread, Locals&, unsigned char*) {
+    if (thread.thread < 16) {
+      lanes_where(~0U, true);
+    } else {
+      from_lane(~0U, 1, 0);
+    }
+  }
+};
+struct OtherMasks : Ask {
+  template <int>
+  static void run(const Args&, const Thread& thread, Locals&, unsigned char*) {
+    lanes_where(thread.thread < 16 ? 0xFFFFU : ~0U, true);
+  }
+};
+// A lane leaves a loop one iteration before the others.
+struct Shorter : Ask {
+  template <int>
+  static void run(const Args&, const Thread& thread, Locals&, unsigned char*) {
+    for (int k = 0; k < (thread.thread == 0 ? 2 : 3); ++k) from_lane(~0U, k, 1);
+    lanes_where(~0U, true);
+  }
+};
 struct Undeclared : Ask {
   using Warps = std::false_type;
 };
@@ -282,6 +356,9 @@ TEST(WarpsDeathTest, EndTheProgramWhereADeviceIsUndefined) {
   OnDevice<std::int64_t> given(std::vector<std::int64_t>(32, 1));
   const WarpArgs args{given.data(), nullptr, nullptr, nullptr};
   EXPECT_DEATH(launch<Wrong>(args, 1, 32, 0, queue()), "a lane of the mask has ended");
+  EXPECT_DEATH(launch<Apart>(args, 1, 32, 0, queue()), "call different functions");
+  EXPECT_DEATH(launch<OtherMasks>(args, 1, 32, 0, queue()), "have different masks");
+  EXPECT_DEATH(launch<Shorter>(args, 1, 32, 0, queue()), "call different functions");
   EXPECT_DEATH(launch<Undeclared>(args, 1, 32, 0, queue()), "must declare Warps");
 }
 

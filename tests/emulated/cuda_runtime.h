@@ -1,6 +1,7 @@
 // Replaces CUDA's header in tests without CUDA: device memory is memory of the process, launches
 // are complete when the call returns, and a graph is a list of functions. A function whose name is
-// in the environment variable MEMKERN_EMULATED_FAIL fails.
+// in the environment variable MEMKERN_EMULATED_FAIL fails; one that releases something does so
+// before, as an error of earlier work is reported by any function.
 #pragma once
 
 #include <sys/mman.h>
@@ -34,6 +35,7 @@ enum cudaError_t {
   cudaErrorPeerAccessAlreadyEnabled = 704,
   cudaErrorPeerAccessNotEnabled = 705,
   cudaErrorIllegalAddress = 700,
+  cudaErrorStreamCaptureInvalidated = 901,
   cudaErrorUnknown = 999
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice };
@@ -119,7 +121,7 @@ inline bool& peer_access() {
 
 // What has happened so far.
 struct Counts {
-  int contexts = 0;  // calls that create a context, if there is none yet
+  int contexts = 0;  // see occupy()
   int copies = 0;
   int events = 0;   // created
   int graphs = 0;   // instantiated
@@ -132,13 +134,37 @@ inline Counts& counts() {
   static Counts all;
   return all;
 }
+// What is queued, in order, where a test gives a list for it.
+struct Queued {
+  std::string what;
+  const Stream* stream;
+};
+inline std::vector<Queued>*& queued() {
+  static std::vector<Queued>* list = nullptr;
+  return list;
+}
+inline void note(const char* what, const Stream* stream) {
+  if (queued() != nullptr) queued()->push_back({what, stream});
+}
+// The error of the last call that failed, until it is asked for: later calls leave it there.
 inline cudaError_t& last_error() {
   static cudaError_t error = cudaSuccess;
   return error;
 }
-// Kernels that were loaded, by the address that identifies them.
-inline std::set<const void*>& loaded() {
-  static auto* all = new std::set<const void*>;
+// The result of a call.
+inline cudaError_t ended(cudaError_t status) {
+  if (status != cudaSuccess) last_error() = status;
+  return status;
+}
+// Begins a call that creates a context on the device in use, if there is none yet.
+inline void occupy() { ++counts().contexts; }
+// The same; whether it is to fail.
+inline bool occupies_and_fails(const char* function) { return occupy(), fails(function); }
+
+// Kernels that were loaded, by the address that identifies them, with the most shared memory that
+// their launches may ask for.
+inline std::map<const void*, std::size_t>& loaded() {
+  static auto* all = new std::map<const void*, std::size_t>;
   return *all;
 }
 
@@ -153,6 +179,7 @@ struct cudaDeviceProp {
   char name[256] = "Emulated";
   std::size_t totalGlobalMem = emulated::kMemory;
   std::size_t sharedMemPerBlock = 49152;
+  std::size_t sharedMemPerBlockOptin = 98304;
   int major = 0;
   int minor = 0;
   int multiProcessorCount = 3;
@@ -172,6 +199,7 @@ inline const char* cudaGetErrorString(cudaError_t e) {
     case cudaErrorInvalidDevice: return "invalid device ordinal";
     case cudaErrorPeerAccessAlreadyEnabled: return "peer access is already enabled";
     case cudaErrorPeerAccessNotEnabled: return "peer access has not been enabled";
+    case cudaErrorStreamCaptureInvalidated: return "operation failed due to a previous error";
     case cudaErrorUnknown: break;
   }
   return "unknown error";
@@ -181,14 +209,14 @@ inline cudaError_t cudaGetDeviceCount(int* count) {
   return *count = emulated::devices(), cudaSuccess;
 }
 inline cudaError_t cudaSetDevice(int d) {
-  if (emulated::fails("cudaSetDevice")) return cudaErrorDevicesUnavailable;
-  ++emulated::counts().contexts;
-  if (d < 0 || d >= emulated::devices()) return cudaErrorInvalidDevice;
+  if (emulated::occupies_and_fails("cudaSetDevice"))
+    return emulated::ended(cudaErrorDevicesUnavailable);
+  if (d < 0 || d >= emulated::devices()) return emulated::ended(cudaErrorInvalidDevice);
   return emulated::device_in_use() = d, cudaSuccess;
 }
 inline cudaError_t cudaGetDevice(int* d) { return *d = emulated::device_in_use(), cudaSuccess; }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
-  if (emulated::fails("cudaGetDeviceProperties")) return cudaErrorUnknown;
+  if (emulated::fails("cudaGetDeviceProperties")) return emulated::ended(cudaErrorUnknown);
   *p = {};
   return cudaSuccess;
 }
@@ -202,7 +230,7 @@ enum cudaDeviceAttr {
 inline cudaError_t cudaDeviceGetAttribute(int* to, cudaDeviceAttr attribute, int) {
   switch (attribute) {
     case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *to = static_cast<int>(cudaDeviceProp().sharedMemPerBlock);
+      *to = static_cast<int>(cudaDeviceProp().sharedMemPerBlockOptin);
       break;
     case cudaDevAttrMemoryClockRate: *to = 1'000'000; break;
     case cudaDevAttrGlobalMemoryBusWidth: *to = 1024; break;
@@ -217,42 +245,50 @@ inline cudaError_t cudaDeviceGetPCIBusId(char* to, int size, int) {
 inline cudaError_t cudaDriverGetVersion(int* v) { return *v = 0, cudaSuccess; }
 inline cudaError_t cudaRuntimeGetVersion(int* v) { return *v = 0, cudaSuccess; }
 inline cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  emulated::occupy();
   *free = emulated::kMemory - emulated::allocated();
   *total = emulated::kMemory;
   return cudaSuccess;
 }
 inline cudaError_t cudaMalloc(void** at, std::size_t size) {
   *at = nullptr;
-  if (emulated::fails("cudaMalloc")) return cudaErrorUnknown;
-  if (emulated::allocated() + size > emulated::kMemory) return cudaErrorMemoryAllocation;
+  if (emulated::occupies_and_fails("cudaMalloc")) return emulated::ended(cudaErrorUnknown);
+  if (emulated::allocated() + size > emulated::kMemory)
+    return emulated::ended(cudaErrorMemoryAllocation);
   *at = std::aligned_alloc(256, (size + 255) / 256 * 256);
-  if (*at == nullptr) return cudaErrorMemoryAllocation;
+  if (*at == nullptr) return emulated::ended(cudaErrorMemoryAllocation);
   std::memset(*at, 0xA5, size);
   emulated::allocations()[static_cast<std::byte*>(*at)] = size;
   emulated::owners()[*at] = emulated::device_in_use();
   return cudaSuccess;
 }
 inline cudaError_t cudaMallocManaged(void** at, std::size_t size, unsigned = 1) {
-  const cudaError_t status =
-      emulated::fails("cudaMallocManaged") ? cudaErrorMemoryAllocation : cudaMalloc(at, size);
+  if (emulated::occupies_and_fails("cudaMallocManaged"))
+    return emulated::ended(cudaErrorMemoryAllocation);
+  const cudaError_t status = cudaMalloc(at, size);
   if (status == cudaSuccess) emulated::managed()[*at] = emulated::kHost;
   return status;
 }
 inline cudaError_t cudaHostAlloc(void** at, std::size_t size, unsigned) {
-  if (emulated::fails("cudaHostAlloc")) return cudaErrorMemoryAllocation;
+  if (emulated::occupies_and_fails("cudaHostAlloc"))
+    return emulated::ended(cudaErrorMemoryAllocation);
   emulated::pinned().insert(*at = std::aligned_alloc(4096, (size + 4095) / 4096 * 4096));
   return cudaSuccess;
 }
 inline cudaError_t cudaFreeHost(void* at) {
-  if (emulated::pinned().erase(at) != 1) return cudaErrorInvalidValue;
-  return std::free(at), cudaSuccess;
+  const bool fails = emulated::occupies_and_fails("cudaFreeHost");
+  if (emulated::pinned().erase(at) != 1) return emulated::ended(cudaErrorInvalidValue);
+  std::free(at);
+  return emulated::ended(fails ? cudaErrorUnknown : cudaSuccess);
 }
 inline cudaError_t cudaFree(void* at) {
+  const bool fails = emulated::occupies_and_fails("cudaFree");
   emulated::owners().erase(at);
   emulated::managed().erase(at);
-  if (emulated::allocations().erase(static_cast<std::byte*>(at)) != 1) return cudaErrorInvalidValue;
+  if (emulated::allocations().erase(static_cast<std::byte*>(at)) != 1)
+    return emulated::ended(cudaErrorInvalidValue);
   std::free(at);
-  return cudaSuccess;
+  return emulated::ended(fails ? cudaErrorUnknown : cudaSuccess);
 }
 template <class F>
 void emulated_queue(cudaStream_t stream, const F& work) {
@@ -263,8 +299,18 @@ void emulated_queue(cudaStream_t stream, const F& work) {
   }
 }
 inline cudaError_t emulated_load(const void* kernel) {
-  if (emulated::fails("cudaFuncGetAttributes")) return cudaErrorUnknown;
-  emulated::loaded().insert(kernel);
+  if (emulated::occupies_and_fails("cudaFuncGetAttributes"))
+    return emulated::ended(cudaErrorUnknown);
+  emulated::loaded().emplace(kernel, cudaDeviceProp().sharedMemPerBlock);
+  return cudaSuccess;
+}
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
+// Also of a kernel that is not loaded yet.
+inline cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int bytes) {
+  emulated::occupy();
+  const auto most = static_cast<std::size_t>(bytes);
+  if (most > cudaDeviceProp().sharedMemPerBlockOptin) return emulated::ended(cudaErrorInvalidValue);
+  emulated::loaded()[kernel] = most;
   return cudaSuccess;
 }
 namespace emulated {
@@ -306,12 +352,17 @@ void clear_padding(Args&) {}
 #endif
 
 // The error of a launch, as CUDA reports it; a pointer to memory of the host is found at once.
-inline cudaError_t refused(const Shape& shape, const std::vector<std::byte>& args) {
+inline cudaError_t refused(const void* kernel, const Shape& shape,
+                           const std::vector<std::byte>& args) {
   constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;
   const cudaDeviceProp limits;
   if (shape.blocks < 1 || shape.blocks > kMaxBlocks || shape.threads < 1 ||
-      shape.threads > limits.maxThreadsPerBlock || shape.shared_B > limits.sharedMemPerBlock) {
+      shape.threads > limits.maxThreadsPerBlock) {
     return cudaErrorInvalidConfiguration;
+  }
+  const auto known = loaded().find(kernel);
+  if (shape.shared_B > (known == loaded().end() ? limits.sharedMemPerBlock : known->second)) {
+    return cudaErrorInvalidValue;
   }
   if (!kChecksPointers) return cudaSuccess;
   for (std::size_t at = 0; at + sizeof(std::uint64_t) <= args.size(); at += sizeof(std::uint64_t)) {
@@ -350,20 +401,23 @@ template <class F>
 void emulated_launch(const void* kernel, const emulated::Shape& shape,
                      const std::vector<std::byte>& args, cudaStream_t stream, const F& work) {
   const bool loads = stream->captured != nullptr && emulated::loaded().count(kernel) == 0;
-  const cudaError_t refused = emulated::refused(shape, args);
-  if (emulated::fails("launch") || loads || refused != cudaSuccess) {
-    emulated::last_error() = refused == cudaSuccess ? cudaErrorUnknown : refused;
+  const cudaError_t refused = emulated::refused(kernel, shape, args);
+  if (emulated::occupies_and_fails("launch") || loads || refused != cudaSuccess) {
+    emulated::ended(refused == cudaSuccess ? cudaErrorUnknown : refused);
     return;
   }
+  emulated::note("launch", stream);
   emulated_queue(stream, work);
 }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size,
                                    cudaMemcpyKind kind, cudaStream_t stream) {
+  emulated::occupy();
   if ((kind != cudaMemcpyDeviceToHost && !emulated::holds(to, size)) ||
       (kind != cudaMemcpyHostToDevice && !emulated::holds(from, size))) {
-    return cudaErrorInvalidValue;
+    return emulated::ended(cudaErrorInvalidValue);
   }
   ++emulated::counts().copies;
+  emulated::note("copy", stream);
   constexpr const char* kKinds[] = {"HostToDevice", "DeviceToHost", "DeviceToDevice"};
   const bool wrong = emulated::has("MEMKERN_EMULATED_WRONG", kKinds[kind]);
   const std::size_t copied = size - (wrong && size >= 8 ? 8 : 0);
@@ -377,19 +431,21 @@ inline cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from
     const auto found = emulated::owners().find(at);
     return found != emulated::owners().end() && found->second == device;
   };
-  if (!on(to, to_device) || !on(from, from_device)) return cudaErrorInvalidValue;
+  if (!on(to, to_device) || !on(from, from_device)) return emulated::ended(cudaErrorInvalidValue);
   return cudaMemcpyAsync(to, from, size, cudaMemcpyDeviceToDevice, stream);
 }
 inline cudaError_t cudaDeviceCanAccessPeer(int* can, int device, int peer) {
   return *can = device != peer && !emulated::fails("peer") ? 1 : 0, cudaSuccess;
 }
 inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  emulated::occupy();
   const bool before = std::exchange(emulated::peer_access(), true);
-  return before ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess;
+  return emulated::ended(before ? cudaErrorPeerAccessAlreadyEnabled : cudaSuccess);
 }
 inline cudaError_t cudaDeviceDisablePeerAccess(int) {
+  emulated::occupy();
   const bool before = std::exchange(emulated::peer_access(), false);
-  return before ? cudaSuccess : cudaErrorPeerAccessNotEnabled;
+  return emulated::ended(before ? cudaSuccess : cudaErrorPeerAccessNotEnabled);
 }
 enum cudaMemLocationType { cudaMemLocationTypeDevice, cudaMemLocationTypeHost };
 struct cudaMemLocation {
@@ -397,59 +453,85 @@ struct cudaMemLocation {
   int id;
 };
 inline cudaError_t cudaMemPrefetchAsync(const void* at, std::size_t size, cudaMemLocation to,
-                                        unsigned, cudaStream_t) {
+                                        unsigned, cudaStream_t stream) {
+  emulated::occupy();
   const auto found = emulated::managed().find(at);
   if (found == emulated::managed().end() || !emulated::holds(at, size))
-    return cudaErrorInvalidValue;
+    return emulated::ended(cudaErrorInvalidValue);
   ++emulated::counts().prefetches;
+  emulated::note("prefetch", stream);
   found->second = to.type == cudaMemLocationTypeHost ? emulated::kHost : to.id;
   return cudaSuccess;
 }
 inline cudaError_t cudaMemsetAsync(void* to, int value, std::size_t size, cudaStream_t stream) {
-  if (!emulated::holds(to, size)) return cudaErrorInvalidValue;
+  emulated::occupy();
+  if (!emulated::holds(to, size)) return emulated::ended(cudaErrorInvalidValue);
   emulated_queue(stream, [=] { std::memset(to, value, size); });
   return cudaSuccess;
 }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) {
+  emulated::occupy();
   return *s = new emulated::Stream, cudaSuccess;
 }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-  return s->captured == nullptr ? cudaSuccess : cudaErrorInvalidValue;
+  emulated::occupy();
+  return emulated::ended(s->captured == nullptr ? cudaSuccess : cudaErrorInvalidValue);
 }
 inline cudaError_t cudaEventCreate(cudaEvent_t* e) {
+  emulated::occupy();
   ++emulated::counts().events;
   return *e = new emulated::Event, cudaSuccess;
 }
-inline cudaError_t cudaEventDestroy(cudaEvent_t e) { return delete e, cudaSuccess; }
-inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t) {
+inline cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  delete e;
+  return emulated::ended(emulated::occupies_and_fails("cudaEventDestroy") ? cudaErrorUnknown
+                                                                          : cudaSuccess);
+}
+inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  emulated::occupy();
+  emulated::note("event", s);
   return e->at_ms = emulated::now_ms(), cudaSuccess;
 }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return emulated::occupy(), cudaSuccess; }
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+  emulated::occupy();
   return *ms = static_cast<float>(to->at_ms - from->at_ms), cudaSuccess;
 }
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
-  if (s->captured != nullptr) return cudaErrorInvalidValue;
+  if (emulated::occupies_and_fails("cudaStreamBeginCapture"))
+    return emulated::ended(cudaErrorUnknown);
+  if (s->captured != nullptr) return emulated::ended(cudaErrorInvalidValue);
   return s->captured = new emulated::Graph, cudaSuccess;
 }
+// Ends it in any case: a capture that fails has no graph.
 inline cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) {
-  if (s->captured == nullptr) return cudaErrorInvalidValue;
   *g = std::exchange(s->captured, nullptr);
-  return cudaSuccess;
+  if (*g == nullptr) return emulated::ended(cudaErrorInvalidValue);
+  if (!emulated::occupies_and_fails("cudaStreamEndCapture")) return cudaSuccess;
+  delete std::exchange(*g, nullptr);
+  return emulated::ended(cudaErrorStreamCaptureInvalidated);
 }
 inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* e, cudaGraph_t g,
                                                  unsigned long long) {
-  if (emulated::fails("cudaGraphInstantiate")) return cudaErrorUnknown;
+  if (emulated::occupies_and_fails("cudaGraphInstantiate"))
+    return emulated::ended(cudaErrorUnknown);
   ++emulated::counts().graphs;
   return *e = new emulated::Graph(*g), cudaSuccess;
 }
 inline cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) {
-  if (emulated::fails("cudaGraphUpload")) return cudaErrorUnknown;
+  if (emulated::occupies_and_fails("cudaGraphUpload")) return emulated::ended(cudaErrorUnknown);
   return ++emulated::counts().uploads, cudaSuccess;
 }
 inline cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t) {
+  emulated::occupy();
   for (const auto& work : e->all) work();
   return cudaSuccess;
 }
-inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { return delete e, cudaSuccess; }
-inline cudaError_t cudaGraphDestroy(cudaGraph_t g) { return delete g, cudaSuccess; }
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) {
+  delete e;
+  return emulated::ended(emulated::fails("cudaGraphExecDestroy") ? cudaErrorUnknown : cudaSuccess);
+}
+inline cudaError_t cudaGraphDestroy(cudaGraph_t g) {
+  delete g;
+  return emulated::ended(emulated::fails("cudaGraphDestroy") ? cudaErrorUnknown : cudaSuccess);
+}

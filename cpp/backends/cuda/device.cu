@@ -23,6 +23,7 @@ using gpu::blocks_for;
 using gpu::check;
 using gpu::launch;
 using gpu::Nothing;
+using gpu::succeeded;
 using gpu::Thread;
 
 constexpr int kThreads = 256;
@@ -99,6 +100,13 @@ struct Delay {
   }
 };
 
+// Queues it in front of so many launches and events.
+void delay(cudaStream_t queue, std::int64_t launches) {
+  constexpr std::int64_t kQueueing_ns = 10'000;
+  constexpr std::int64_t kMaxDelay_ns = 5'000'000;
+  launch<Delay>(std::min(launches * kQueueing_ns, kMaxDelay_ns), 1, 1, 0, queue);
+}
+
 double now_s() {
   using std::chrono::steady_clock;
   return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
@@ -106,11 +114,8 @@ double now_s() {
 
 // Whether there was enough memory. Throws DeviceError if an allocation failed for another reason.
 bool allocated(cudaError_t status) {
-  if (status == cudaSuccess) return true;
-  cudaGetLastError();
-  if (status == cudaErrorMemoryAllocation) return false;
-  check(status, "allocating memory");
-  return false;
+  if (status != cudaErrorMemoryAllocation) check(status, "allocating memory");
+  return succeeded(status);
 }
 
 void wait(cudaStream_t queue) { check(cudaStreamSynchronize(queue), "waiting for a device"); }
@@ -118,7 +123,7 @@ void wait(cudaStream_t queue) { check(cudaStreamSynchronize(queue), "waiting for
 class Event {
  public:
   Event() { check(cudaEventCreate(&event_), "creating an event"); }
-  ~Event() { cudaEventDestroy(event_); }
+  ~Event() { succeeded(cudaEventDestroy(event_)); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   void record(cudaStream_t queue) { check(cudaEventRecord(event_, queue), "recording an event"); }
@@ -143,20 +148,19 @@ class Graph {
     try {
       start();
     } catch (...) {
-      cudaStreamEndCapture(queue, &graph);
-      if (graph != nullptr) cudaGraphDestroy(graph);
-      cudaGetLastError();
+      succeeded(cudaStreamEndCapture(queue, &graph));
+      if (graph != nullptr) succeeded(cudaGraphDestroy(graph));
       throw;
     }
     check(cudaStreamEndCapture(queue, &graph), "ending a graph");
     const cudaError_t made = cudaGraphInstantiateWithFlags(&ready_, graph, 0);
-    cudaGraphDestroy(graph);
+    succeeded(cudaGraphDestroy(graph));
     check(made, "instantiating a graph");
     const cudaError_t uploaded = cudaGraphUpload(ready_, queue);
-    if (uploaded != cudaSuccess) cudaGraphExecDestroy(ready_);
+    if (uploaded != cudaSuccess) succeeded(cudaGraphExecDestroy(ready_));
     check(uploaded, "uploading a graph");
   }
-  ~Graph() { cudaGraphExecDestroy(ready_); }
+  ~Graph() { succeeded(cudaGraphExecDestroy(ready_)); }
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
   void launch(cudaStream_t queue) { check(cudaGraphLaunch(ready_, queue), "launching a graph"); }
@@ -258,13 +262,11 @@ class ByEvents : public Steps {
  private:
   // Launches and events that are queued at once.
   static constexpr std::int64_t kMost = 256;
-  static constexpr std::int64_t kQueueing_ns = 10'000;
-  static constexpr std::int64_t kMaxDelay_ns = 5'000'000;
 
   void begin(std::int64_t launches, std::size_t events) {
     while (events_.size() < events) events_.push_back(std::make_unique<Event>());
     wait(queue_);
-    launch<Delay>(std::min((2 + launches) * kQueueing_ns, kMaxDelay_ns), 1, 1, 0, queue_);
+    delay(queue_, 2 + launches);
   }
 
   double by_step(std::int64_t invocations, double* per_step) {
@@ -345,9 +347,9 @@ class HostMemory : public DeviceMemory {
   }
   void release(std::byte* data) noexcept override {
     if (name_ == "pageable") std::free(data);
-    if (cudaSetDevice(device_) != cudaSuccess) return;
-    if (name_ == "managed") cudaFree(data);
-    if (name_ == "pinned") cudaFreeHost(data);
+    if (!succeeded(cudaSetDevice(device_))) return;
+    if (name_ == "managed") succeeded(cudaFree(data));
+    if (name_ == "pinned") succeeded(cudaFreeHost(data));
   }
   void write(std::byte* to, const void* from, std::int64_t bytes) override {
     std::memcpy(to, from, static_cast<std::size_t>(bytes));
@@ -413,7 +415,7 @@ class CudaDevice : public Device {
 
   void release(std::byte* data) noexcept override {
     // At the end of the process the CUDA runtime may already have been unloaded.
-    if (cudaSetDevice(number_) == cudaSuccess) cudaFree(data);
+    if (succeeded(cudaSetDevice(number_))) succeeded(cudaFree(data));
   }
 
   void write(std::byte* to, const void* from, std::int64_t bytes) override {
@@ -458,7 +460,9 @@ class CudaDevice : public Device {
     Event begin;
     Event end;
     const auto copy_once = [&] {
-      begin.record(queue());
+      // The copy and its events.
+      delay(queue(), 3);
+      begin.record(queue_);
       check(cudaMemcpyAsync(to.data, from.data, static_cast<std::size_t>(bytes),
                             cudaMemcpyDeviceToDevice, queue_),
             "copying");
@@ -531,8 +535,7 @@ class CudaDevice : public Device {
 int device_count() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  if (status != cudaSuccess || count == 0) {
-    cudaGetLastError();
+  if (!succeeded(status) || count == 0) {
     throw DeviceError(std::string("there is no CUDA device: ") +
                       (status == cudaSuccess ? "none is visible" : cudaGetErrorString(status)));
   }

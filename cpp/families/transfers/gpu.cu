@@ -158,8 +158,8 @@ void set_access(const void* p, Range, int, void*) {
   }
   const cudaError_t status =
       kDirect ? cudaDeviceEnablePeerAccess(peer, 0) : cudaDeviceDisablePeerAccess(peer);
-  if (status == cudaErrorPeerAccessAlreadyEnabled || status == cudaErrorPeerAccessNotEnabled) {
-    cudaGetLastError();
+  if (succeeded(status) || status == cudaErrorPeerAccessAlreadyEnabled ||
+      status == cudaErrorPeerAccessNotEnabled) {
     return;
   }
   check(status, "setting access to a device");
