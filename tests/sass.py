@@ -23,12 +23,10 @@ _OPCODES |= {0x98E: "RED", 0x9A8: "ATOMG", 0x3A9: "CAS", 0x992: "MEMBAR", 0x3A1:
 # Invalidation of the first cache, branches, and what divisions of integers are made of.
 _OPCODES |= {0x98F: "CCTL", 0x947: "BRA", 0x944: "CALL", 0x308: "MUFU"}
 # The upper digit tells where operands are: registers, constants, the instruction itself.
-_OPCODES |= {digit << 8 | 0x23: "FFMA" for digit in (2, 4, 6, 8, 0xA, 0xC)}
-_OPCODES |= {digit << 8 | 0x2B: "DFMA" for digit in (2, 4, 6, 8, 0xA, 0xC)}
+_FLOATING = {0x20: "FMUL", 0x21: "FADD", 0x23: "FFMA", 0x28: "DMUL", 0x29: "DADD", 0x2B: "DFMA"}
+_OPCODES |= {digit << 8 | low: _FLOATING[low] for digit in range(2, 0xE, 2) for low in _FLOATING}
 _OPCODES |= {digit << 8 | 0x89: "SHFL" for digit in (3, 5, 9, 0xF)}
 _OPCODES |= {digit << 8 | low: "I2F" for digit in (3, 0xB, 0xD) for low in (0x06, 0x12)}
-_OPCODES |= {0x221: "FADD", 0x421: "FADD", 0x220: "FMUL", 0x820: "FMUL"}
-_OPCODES |= {0x229: "DADD", 0x429: "DADD", 0x228: "DMUL", 0x828: "DMUL"}
 _SCOPES = ("CTA", "SM", "GPU", "SYS")
 _NO_BARRIER = 7
 

@@ -27,6 +27,8 @@ def compiled(
     words = [
         "hipcc", "-x", "hip", "-std=c++17", "-O1", f"--offload-arch={architecture}",
         "-Wall", "-Wextra", "-Wno-unused-result", "-Wno-cuda-compat", "-Werror",
+        # hipcc itself adds libraries, which are not used where nothing is linked.
+        "-Wno-unused-command-line-argument",
         "-I", str(TREE / "cpp" / "gpu" / "hip"), "-I", str(TREE / "cpp"),
         *(output or ["-c"]), str(source), "-o", str(target),
     ]  # fmt: skip
