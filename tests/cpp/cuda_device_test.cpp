@@ -449,6 +449,23 @@ TEST(Timers, MakeEventsAndGraphsOnce) {
   EXPECT_EQ(emulated::counts().uploads, before.uploads + 2);
 }
 
+// Without it the first event would pass while the first launch is still being queued.
+TEST(Timers, StartEventsBehindADelay) {
+  const DeviceEntry& e = entry_named("launch.empty");
+  const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32},
+                                      {e.launch, nullptr, {0, 1}, 32}};
+  const auto sequence = device().prepare(steps, Timer::Events);
+  const auto queued_by = [&](double* per_step) {
+    const Recording recording;
+    sequence->sample(1, per_step);
+    return recording.names();
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(queued_by(nullptr), (Names{"launch", "event", "launch", "launch", "event"}));
+  double per_step[2] = {0.0, 0.0};
+  EXPECT_EQ(queued_by(per_step), (Names{"launch", "event", "launch", "event", "launch", "event"}));
+}
+
 // Otherwise each of them would time the first replay of another graph.
 TEST(Timers, KeepTheGraphsOfEveryCandidateDuringTrials) {
   Request request;
