@@ -28,6 +28,8 @@ _OPCODES |= {digit << 8 | low: _FLOATING[low] for digit in range(2, 0xE, 2) for 
 _OPCODES |= {digit << 8 | 0x89: "SHFL" for digit in (3, 5, 9, 0xF)}
 _OPCODES |= {digit << 8 | low: "I2F" for digit in (3, 0xB, 0xD) for low in (0x06, 0x12)}
 _SCOPES = ("CTA", "SM", "GPU", "SYS")
+# Found in the same way.
+_CACHES = {0xB: "ca", 0xF: "cg"}
 _NO_BARRIER = 7
 
 
@@ -36,12 +38,14 @@ class Instruction(NamedTuple):
 
     Fences are named with order and scope: ``MEMBAR.ALL.GPU`` for acquire and release on the device.
     `sets` is the barrier that it sets when its result is there, `waits` the bits of those that it
-    waits for.
+    waits for. `caches` of a load names those that it goes through, as PTX does: ``ca`` (all) or
+    ``cg`` (from L2 on); '' if it does not say.
     """
 
     name: str
     sets: int
     waits: int
+    caches: str = ""
 
 
 def nvcc() -> str:
@@ -103,5 +107,6 @@ def _instructions(code: bytes) -> list[Instruction]:
         name = _OPCODES.get(low & 0xFFF, "")
         if name == "MEMBAR":
             name += f".{'ALL' if high >> 15 & 1 else 'SC'}.{_SCOPES[high >> 12 & 3]}"
-        found.append(Instruction(name, high >> 46 & 7, high >> 52 & 0x3F))
+        caches = _CACHES.get(high >> 12 & 0xF, "") if name == "LDG" else ""
+        found.append(Instruction(name, high >> 46 & 7, high >> 52 & 0x3F, caches))
     return found

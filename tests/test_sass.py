@@ -113,7 +113,11 @@ def found(
     kernels: dict[str, dict[str, str]] = {
         "streaming": {MATVEC: MATVEC, STENCIL: STENCIL} | PEAKS,
         "spatter": dict(MOVES_ANY),
-        "latency": {f"chase of {n}": f"Chase<{n}, (Through)0>" for n in CHAINS},
+        "latency": {
+            f"chase of {n}{l2}": f"Chase<{n}, (Through){number}>"
+            for n in CHAINS
+            for number, l2 in enumerate(("", " through L2"))
+        },
         "bs": GATHERS | MESHES,
         "amo": {kernel: kernel for kernel in UPDATES},
     }
@@ -196,6 +200,17 @@ def test_as_many_loads_are_in_flight_as_there_are_chains(
 ) -> None:
     for chains in CHAINS:
         assert sass.loads_in_flight(found[f"chase of {chains}"]) == chains
+
+
+def test_chases_go_through_all_caches_or_through_l2(
+    found: dict[str, list[sass.Instruction]],
+) -> None:
+    for chains in CHAINS:
+        for l2, wanted in (("", "ca"), (" through L2", "cg")):
+            loads = [one for one in found[f"chase of {chains}{l2}"] if one.name == "LDG"]
+            # Where the chains begin is read in the usual way.
+            steps = Counter(one.caches for one in loads if one.caches)
+            assert set(steps) == {wanted} and steps[wanted] >= chains
 
 
 def test_a_word_is_updated_once_in_the_wanted_order(
