@@ -106,7 +106,13 @@ def test_short_cases_report_the_time_without_the_launch() -> None:
     assert short["time_net_s"] == short["time_min_s"] - short["launch_s"]
     long = mk.gather("UNIFORM:8:1:NR", count=2**16, threads=1, runs=3).measure().record
     assert np.isnan(long["time_net_s"])
-    assert long["launch_s"] == launch_cost_s(1, "auto", "fork") > 0
+    launch_s = launch_cost_s(1, "auto", "fork")
+    assert long["launch_s"] == launch_s > 0
+    # Its four kernels are launched one by one.
+    rotation = mk.stream(elements=64, threads=1, runs=3).measure()
+    assert rotation.record["launch_s"] == 4 * launch_s
+    assert [part.record["launch_s"] for part in rotation.parts] == [launch_s] * 4
+    assert rotation.record["time_net_s"] == rotation.record["time_min_s"] - 4 * launch_s
 
 
 @pytest.fixture

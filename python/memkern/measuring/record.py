@@ -376,13 +376,15 @@ class CaseRun:
             case: Case, column: int, case_id: str, of_whole: Mapping[str, Any] | None = None
         ) -> dict[str, Any]:
             run = run_of(case.spec)
+            # Kernels that run in turn are launched one by one.
+            launches_s = launch_s * (names or 1) if column == 0 else launch_s
             times = _times([s[:, column] for s in series], disturbed, prior, drift, self.spread_s)
             found = {
                 **_identity_columns(case, case_id, self, columns, machine),
                 **_obtained_columns(case, last),
                 **_sample_columns(self, counted, series, disturbed),
                 **times,
-                **_rates(case, self._model_B(run), last, times, launch_s),
+                **_rates(case, self._model_B(run), last, times, launches_s),
                 **_traffic_columns(case, traffic_GBps, times["time_median_s"]),
                 **_transfer_columns(_transfers(run, caches), _cases(as_run)),
                 **_conditions(as_run, caches),
