@@ -122,6 +122,36 @@ TEST(Emulation, FillsUndefinedVariablesOfEveryBlock) {
   }
 }
 
+// The same for variables that only one phase has.
+struct UndefinedInAPhase {
+  struct Args {
+    std::uint64_t* found;
+  };
+  using Locals = Nothing;
+  static constexpr int kPhases = 1;
+  template <int>
+  static void run(const Args& a, const Thread& thread, Locals&, unsigned char*) {
+    std::uint64_t value;
+    const std::uint64_t* at = &value;
+    // Otherwise the compiler warns that it has no value.
+    asm volatile("" : "+r"(at) : : "memory");
+    a.found[thread.index()] = *at;
+  }
+};
+
+TEST(Emulation, FillsUndefinedVariablesOfAPhase) {
+#ifndef MEMKERN_FILLS_VARIABLES
+  GTEST_SKIP() << "this compiler does not fill variables";
+#endif
+  OnDevice<std::uint64_t> found({0, 0});
+  launch<UndefinedInAPhase>({found.data()}, 1, 2, 0, queue());
+  for (const std::uint64_t value : found.values()) {
+    // Each compiler repeats a byte of its own.
+    EXPECT_EQ(value, (value & 0xFFU) * 0x0101010101010101U);
+    EXPECT_NE(value, 0U);
+  }
+}
+
 TEST(Emulation, RefusesWhatNoDeviceRuns) {
   OnDevice<double> found({0.0});
   constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
