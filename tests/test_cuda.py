@@ -273,7 +273,7 @@ def test_a_busy_gpu_fails_only_cases_that_use_it(
     assert mk.stream("copy", elements=64, threads=1, runs=2).measure().valid
 
 
-@pytest.mark.skipif(HAS_GPU, reason="a GPU does not fail on request")
+@ONLY_EMULATED
 @pytest.mark.parametrize(
     "function, timer, said",
     [
@@ -307,7 +307,7 @@ def test_a_gpu_that_fails_gives_a_sentence_and_no_result(
         assert (printed.out, printed.err) == ("", f"memkern: {said}\n")
 
 
-@pytest.mark.skipif(HAS_GPU, reason="a GPU does not fail on request")
+@ONLY_EMULATED
 def test_a_failing_gpu_does_not_end_a_comparison(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -1543,7 +1543,7 @@ def test_costs_are_not_kept_from_a_gpu_that_slows_down(nvml: Nvml) -> None:
     assert costs.device_ceilings_GBps("cuda:0")["read"] > 0
 
 
-@pytest.mark.skipif(HAS_GPU, reason="a GPU does not fail on request")
+@ONLY_EMULATED
 def test_a_gpu_that_cannot_be_described_does_not_end_the_doctor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

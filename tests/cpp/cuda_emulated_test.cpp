@@ -243,11 +243,7 @@ TEST(Warps, ExchangeInLockStep) {
 }
 
 // Lanes that have branched apart may call different functions for themselves.
-struct Halves {
-  using Args = WarpArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
-  using Warps = std::true_type;
+struct Halves : Ask {
   template <int>
   static void run(const Args& a, const Thread& thread, Locals&, unsigned char*) {
     const std::int64_t i = thread.thread;
