@@ -832,9 +832,12 @@ def test_the_script_for_a_card_judges_and_goes_on_without_a_failing_peer(
     monkeypatch.setattr(script, "KERNELS", ("stream.copy", "stream.triad", "loops.load"))
     copied_B: list[int] = []
     native = CUDA.copy_s
-    monkeypatch.setattr(
-        CUDA, "copy_s", lambda *words: native(*[words, copied_B.append(words[1])][0])
-    )
+
+    def copy_s(number: int, size_B: int, *more: Any) -> float:
+        copied_B.append(size_B)
+        return float(native(number, size_B, *more))
+
+    monkeypatch.setattr(CUDA, "copy_s", copy_s)
     with pytest.raises(RuntimeError, match=r"7 turns, of which .*Spatter's gather: exit"):
         script.bandwidths(call)
     text = (tmp_path / "records" / "verdicts.txt").read_text()
