@@ -25,6 +25,10 @@ export CCACHE_SLOPPINESS ?= locale
 # Copies of the tree that tests build share their objects in the cache.
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= 1
+# What each stage of `make test` took, and the results of its tests.
+STAGES ?= build/tests/stages.csv
+STAGE = @python3 tools/stages.py $(STAGES) run
+JUNIT = $(CURDIR)/$(dir $(STAGES))
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
 CMAKE := cmake -G Ninja -DMEMKERN_WERROR=$(WERROR)
 
@@ -35,13 +39,15 @@ SOURCES := $(CPP) $(PYTHON) pyproject.toml README.md LICENSE
 report: system .venv/.installed
 	$(BIN)/memkern report --output $(REPORT) $(if $(filter file,$(origin REPORT)),--force)
 
+# Each stage runs even if an earlier one failed.
 test: system-test .venv/.installed .venv/.test
-	cmake -S . -B build/release -DMEMKERN_TESTS=ON
-	cmake --build build/release
-	ctest --test-dir build/release -j $$(nproc) --output-on-failure
+	@$(if $(filter file,$(origin STAGES)),rm -rf $(dir $(STAGES)))
+	$(STAGE) "build of C++ tests" sh -c "cmake -S . -B build/release -DMEMKERN_TESTS=ON && cmake --build build/release"
+	$(STAGE) "C++ tests" ctest --test-dir build/release -j $$(nproc) --output-on-failure --output-junit $(JUNIT)/cpp.xml
 	@# Ranks that wait for each other take processors from other tests, and other tests from them.
-	$(PYTEST) -m "not ranks"
-	$(PYTEST) -m ranks
+	$(STAGE) "Python tests" $(PYTEST) -m "not ranks" --junit-xml=$(JUNIT)/python.xml
+	$(STAGE) "tests of ranks" $(PYTEST) -m ranks --junit-xml=$(JUNIT)/ranks.xml
+	@python3 tools/stages.py $(STAGES) summary
 
 test-all: system-all test
 	$(PYTEST) --every-entry -m every_entry

@@ -2,11 +2,13 @@
 
 import os
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from machines import MACHINES, STANDARD, Machine, describe, described
 
 # Threads that spin while they wait would starve each other on a machine with few cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -27,6 +29,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             action="store_true",
             help=f"run the tests marked {marker} as well",
         )
+    parser.addoption(
+        "--machine",
+        default=STANDARD,
+        choices=[*MACHINES, "this"],
+        help="the described machine on which the tests run (tests/machines.py), or this one",
+    )
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    describe(MACHINES.get(session.config.getoption("machine")))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -34,6 +46,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if unwanted & {mark.name for mark in item.iter_markers()}]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture
+def this_machine() -> Iterator[None]:
+    """Run the test on the machine itself instead of a described one."""
+    with described(None):
+        yield
+
+
+@pytest.fixture(params=[pytest.param(machine, id=name) for name, machine in MACHINES.items()])
+def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
+    """Run the test on each of the described machines."""
+    with described(request.param):
+        yield request.param
 
 
 @pytest.fixture

@@ -42,10 +42,7 @@ constexpr std::int64_t kSmall_B = std::int64_t{256} << 10;
 // Smallest share of huge pages that is reported as "thp": the kernel may leave a few pages small.
 constexpr double kThpShare = 0.95;
 
-std::int64_t base_page_B() {
-  static const std::int64_t size = sysconf(_SC_PAGESIZE);
-  return size;
-}
+std::int64_t base_page_B() { return Topology::instance().page_B(); }
 
 std::string gigabytes(std::int64_t bytes) {
   char text[32];
@@ -130,23 +127,12 @@ class SmallAddresses {
 void apply_numa(void* data, std::int64_t bytes, const NumaPolicy& policy) {
   if (policy.kind == NumaPolicy::Kind::FirstTouch) return;
   const Topology& machine = Topology::instance();
-  hwloc_bitmap_t nodes = hwloc_bitmap_alloc();
-  hwloc_membind_policy_t how = HWLOC_MEMBIND_BIND;
-  if (policy.kind == NumaPolicy::Kind::Interleave) {
-    how = HWLOC_MEMBIND_INTERLEAVE;
-    for (const int node : machine.numa_nodes()) {
-      hwloc_bitmap_set(nodes, static_cast<unsigned>(node));
-    }
-  } else {
-    hwloc_bitmap_only(nodes, static_cast<unsigned>(policy.node));
-  }
-  const int rc = hwloc_set_area_membind(machine.handle(), data, static_cast<std::size_t>(bytes),
-                                        nodes, how, HWLOC_MEMBIND_BYNODESET);
-  const int error = errno;
-  hwloc_bitmap_free(nodes);
-  if (rc != 0) {
+  const bool interleaved = policy.kind == NumaPolicy::Kind::Interleave;
+  if (!machine.bind_memory(data, bytes,
+                           interleaved ? machine.numa_nodes() : std::vector<int>{policy.node},
+                           interleaved ? HWLOC_MEMBIND_INTERLEAVE : HWLOC_MEMBIND_BIND)) {
     throw InputError(std::string("the NUMA policy was refused by the operating system: ") +
-                     std::strerror(error));
+                     std::strerror(errno));
   }
 }
 

@@ -61,7 +61,16 @@ void walk_upward(const CgroupFiles& files, std::string path, MemoryLimit& smalle
   }
 }
 
+std::int64_t& described_B() {
+  static std::int64_t most_B = kUnlimited;
+  return most_B;
+}
+
 }  // namespace
+
+void describe_memory(std::optional<std::int64_t> available_B) {
+  described_B() = available_B.value_or(kUnlimited);
+}
 
 MemoryLimit memory_limit(const std::string& root) {
   MemoryLimit smallest{kUnlimited, "nothing"};
@@ -97,6 +106,9 @@ MemoryLimit memory_limit(const std::string& root) {
                    "total_inactive_file"},
                   path, smallest);
     }
+  }
+  if (root.empty() && described_B() < smallest.available_B) {
+    smallest = {described_B(), "available memory"};
   }
   return smallest;
 }

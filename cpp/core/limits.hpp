@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 namespace memkern {
@@ -14,5 +15,8 @@ struct MemoryLimit {
 // The smallest of MemAvailable, RLIMIT_AS and the limits of the process's cgroup and its ancestors
 // (v1 and v2), minus their usage. `root` is prepended to every path, for tests.
 MemoryLimit memory_limit(const std::string& root = "");
+
+// Replaces the available memory by that of a machine that tests describe, if there is less.
+void describe_memory(std::optional<std::int64_t> available_B);
 
 }  // namespace memkern

@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <utility>
 
@@ -16,30 +17,31 @@ namespace {
 // An OpenMP runtime that fails to create a thread ends the process: absurd requests are refused.
 constexpr int kMaxThreadsPerUnit = 8;
 
-class Bitmap {
- public:
-  Bitmap() : set_(hwloc_bitmap_alloc()) {}
-  ~Bitmap() { hwloc_bitmap_free(set_); }
-  Bitmap(const Bitmap&) = delete;
-  Bitmap& operator=(const Bitmap&) = delete;
-  hwloc_bitmap_t get() const { return set_; }
-
- private:
-  hwloc_bitmap_t set_;
-};
-
-// The binding of workers that are not pinned: that of the process at the start.
-hwloc_bitmap_t initial_binding() {
-  static const hwloc_bitmap_t set = [] {
-    hwloc_bitmap_t s = hwloc_bitmap_alloc();
-    hwloc_get_cpubind(Topology::instance().handle(), s, HWLOC_CPUBIND_THREAD);
-    return s;
-  }();
-  return set;
+// The processors on which the calling thread may run; none if the system does not tell.
+Mask binding() {
+  Mask mask{};
+  if (sched_getaffinity(0, sizeof mask, mask.data()) != 0) return {};
+  return mask;
 }
 
-void bind_this_thread(hwloc_const_bitmap_t set) {
-  hwloc_set_cpubind(Topology::instance().handle(), set, HWLOC_CPUBIND_THREAD);
+bool bind_this_thread(const Mask& mask) {
+  return sched_setaffinity(0, sizeof mask, mask.data()) == 0;
+}
+
+bool equal(const Mask& a, const Mask& b) {
+  return CPU_EQUAL_S(sizeof a, a.data(), b.data()) != 0;
+}
+
+Mask only(int processor) {
+  Mask mask{};
+  CPU_SET_S(static_cast<std::size_t>(processor), sizeof mask, mask.data());
+  return mask;
+}
+
+// The binding of workers that are not pinned: that of the process at the start.
+const Mask& initial_binding() {
+  static const Mask mask = binding();
+  return mask;
 }
 
 int parse_unit(const std::string& text, const std::string& whole) {
@@ -122,77 +124,57 @@ Team::Team(const TeamRequest& request) {
   }
 
   memory_key_ = binding_key_ = std::to_string(size_);
-  for (const int u : units_) binding_key_ += "," + std::to_string(u);
+  for (const int u : units_) {
+    processors_.push_back(machine.processor_of(u));
+    binding_key_ += "," + std::to_string(processors_.back());
+  }
   if (machine.numa_nodes().size() > 1) memory_key_ = binding_key_;
 
   omp_set_dynamic(0);
   int started = 0;
-  std::vector<int> bound(static_cast<std::size_t>(size_), -1);
+  std::atomic<bool> bound = true;
   {
     const Session session(*this);
 #pragma omp parallel num_threads(size_)
     {
 #pragma omp single
       started = omp_get_num_threads();
-      const Bitmap set;
-      if (!units_.empty() &&
-          hwloc_get_cpubind(machine.handle(), set.get(), HWLOC_CPUBIND_THREAD) == 0 &&
-          hwloc_bitmap_weight(set.get()) == 1) {
-        bound[static_cast<std::size_t>(omp_get_thread_num())] = hwloc_bitmap_first(set.get());
-      }
+      const auto worker = static_cast<std::size_t>(omp_get_thread_num());
+      if (!units_.empty() && !equal(binding(), only(processors_[worker]))) bound = false;
     }
   }
   if (started != size_) {
     throw InputError("only " + std::to_string(started) + " of " + std::to_string(size_) +
                      " threads were granted: raise OMP_THREAD_LIMIT or ask for fewer");
   }
-  if (!units_.empty()) {
-    pin_obtained_.clear();
-    for (const int u : bound) {
-      if (u < 0) {
-        throw InputError("pin '" + request.pin + "' was refused by the operating system");
-      }
-      pin_obtained_ += (pin_obtained_.empty() ? "" : ",") + std::to_string(u);
-    }
+  if (!bound) throw InputError("pin '" + request.pin + "' was refused by the operating system");
+  if (units_.empty()) return;
+  pin_obtained_.clear();
+  for (const int u : units_) {
+    pin_obtained_ += (pin_obtained_.empty() ? "" : ",") + std::to_string(u);
   }
 }
 
 Team::Session::Session(const Team& team) {
-  initial_binding();  // read before anything is bound
+  const Mask& all = initial_binding();  // read before anything is bound
   // Threads of an unpinned team may still be bound by an earlier one.
   if (applied_key() != team.binding_key_) {
-    const hwloc_bitmap_t all = initial_binding();
 #pragma omp parallel num_threads(team.size_)
     {
-      const Bitmap set;
-      const int worker = omp_get_thread_num();
-      if (worker != 0) {
-        if (team.units_.empty()) {
-          bind_this_thread(all);
-        } else {
-          hwloc_bitmap_only(set.get(),
-                            static_cast<unsigned>(team.units_[static_cast<std::size_t>(worker)]));
-          bind_this_thread(set.get());
-        }
-      }
+      const auto worker = static_cast<std::size_t>(omp_get_thread_num());
+      if (worker != 0) bind_this_thread(team.bound() ? only(team.processors_[worker]) : all);
     }
     applied_key() = team.binding_key_;
   }
-  // The calling thread is bound and released around every sample. System calls do this, because
-  // hwloc takes too long for short samples.
-  if (team.units_.empty() || sched_getaffinity(0, sizeof own_, own_.data()) != 0) return;
-  const auto unit = static_cast<std::size_t>(team.units_[0]);
-  if (CPU_COUNT_S(sizeof own_, own_.data()) == 1 && CPU_ISSET_S(unit, sizeof own_, own_.data())) {
-    return;
-  }
-  Mask target;
-  CPU_ZERO_S(sizeof target, target.data());
-  CPU_SET_S(unit, sizeof target, target.data());
-  rebound_ = sched_setaffinity(0, sizeof target, target.data()) == 0;
+  // The calling thread is bound and released around every sample.
+  if (!team.bound()) return;
+  own_ = binding();
+  const Mask target = only(team.processors_[0]);
+  rebound_ = !equal(own_, target) && bind_this_thread(target);
 }
 
 Team::Session::~Session() {
-  if (rebound_) sched_setaffinity(0, sizeof own_, own_.data());
+  if (rebound_) bind_this_thread(own_);
 }
 
 }  // namespace memkern

@@ -17,6 +17,9 @@ struct TeamRequest {
 
 class UnitReservation;
 
+// 8192 processors, the most that Linux supports.
+using Mask = std::array<cpu_set_t, 8>;
+
 class Team {
  public:
   explicit Team(const TeamRequest& request);
@@ -39,15 +42,14 @@ class Team {
     Session& operator=(const Session&) = delete;
 
    private:
-    // 8192 processors, the most that Linux supports.
-    using Mask = std::array<cpu_set_t, 8>;
     Mask own_;
     bool rebound_ = false;
   };
 
  private:
   int size_ = 1;
-  std::vector<int> units_;  // empty: not pinned
+  std::vector<int> units_;       // empty: not pinned
+  std::vector<int> processors_;  // on which the workers of these units run
   std::vector<int> shared_units_;
   std::vector<std::shared_ptr<UnitReservation>> reservations_;
   std::string pin_obtained_ = "none";

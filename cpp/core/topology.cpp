@@ -1,77 +1,151 @@
 #include "core/topology.hpp"
 
 #include <hwloc/cpukinds.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <utility>
 
 #include "core/errors.hpp"
 
 namespace memkern {
 
+namespace {
+
+struct Description {
+  std::optional<MachineDescription> machine;
+  std::unique_ptr<const Topology> topology;
+};
+
+Description& description() {
+  static Description current;
+  return current;
+}
+
+}  // namespace
+
 const Topology& Topology::instance() {
-  static const Topology topology;
+  const Description& current = description();
+  return current.topology ? *current.topology : of_this_machine();
+}
+
+const Topology& Topology::of_this_machine() {
+  static const Topology topology(nullptr);
   return topology;
 }
 
-Topology::Topology() {
-  if (hwloc_topology_init(&handle_) != 0 || hwloc_topology_load(handle_) != 0) {
+const std::optional<MachineDescription>& Topology::described() { return description().machine; }
+
+void Topology::describe(std::optional<MachineDescription> machine) {
+  std::unique_ptr<const Topology> topology;
+  if (machine) topology.reset(new Topology(&*machine));
+  description() = {std::move(machine), std::move(topology)};
+}
+
+Topology::Topology(const MachineDescription* described) {
+  hwloc_topology_t handle = nullptr;
+  hwloc_topology_init(&handle);
+  handle_.reset(handle);
+  if (described != nullptr &&
+      hwloc_topology_set_synthetic(handle, described->topology.c_str()) != 0) {
+    throw InputError("hwloc refused the described topology '" + described->topology + "'");
+  }
+  if (hwloc_topology_load(handle) != 0) {
     throw std::runtime_error("hwloc could not read this machine's topology");
   }
-  // Only the units that taskset or a batch system has left to this process.
-  const hwloc_bitmap_t given = hwloc_bitmap_alloc();
-  if (hwloc_get_cpubind(handle_, given, HWLOC_CPUBIND_PROCESS) == 0) {
-    hwloc_topology_restrict(handle_, given, 0);
+  if (described == nullptr) {
+    // Only the units that taskset or a batch system has left to this process.
+    const hwloc_bitmap_t given = hwloc_bitmap_alloc();
+    if (hwloc_get_cpubind(handle, given, HWLOC_CPUBIND_PROCESS) == 0) {
+      hwloc_topology_restrict(handle, given, 0);
+    }
+    hwloc_bitmap_free(given);
+  } else {
+    for (std::size_t core = 0; core < described->kinds.size(); ++core) {
+      const hwloc_obj_t at =
+          hwloc_get_obj_by_type(handle, HWLOC_OBJ_CORE, static_cast<unsigned>(core));
+      if (at == nullptr) throw InputError("kinds has more values than there are cores");
+      hwloc_cpukinds_register(handle, at->cpuset, described->kinds[core], 0, nullptr, 0);
+    }
   }
-  hwloc_bitmap_free(given);
-  const int units = hwloc_get_nbobjs_by_type(handle_, HWLOC_OBJ_PU);
+  const int units = hwloc_get_nbobjs_by_type(handle, HWLOC_OBJ_PU);
   for (int i = 0; i < units; ++i) {
-    const hwloc_obj_t pu = hwloc_get_obj_by_type(handle_, HWLOC_OBJ_PU, static_cast<unsigned>(i));
+    const hwloc_obj_t pu = hwloc_get_obj_by_type(handle, HWLOC_OBJ_PU, static_cast<unsigned>(i));
     units_.push_back(static_cast<int>(pu->os_index));
   }
   constexpr hwloc_obj_type_t kLevels[] = {HWLOC_OBJ_L1CACHE, HWLOC_OBJ_L2CACHE, HWLOC_OBJ_L3CACHE,
                                           HWLOC_OBJ_L4CACHE, HWLOC_OBJ_L5CACHE};
   for (int level = 0; level < 5; ++level) {
-    const int instances = hwloc_get_nbobjs_by_type(handle_, kLevels[level]);
+    const int instances = hwloc_get_nbobjs_by_type(handle, kLevels[level]);
     if (instances <= 0) continue;
-    const hwloc_obj_t cache = hwloc_get_obj_by_type(handle_, kLevels[level], 0);
+    const hwloc_obj_t cache = hwloc_get_obj_by_type(handle, kLevels[level], 0);
     caches_.push_back({level + 1, static_cast<std::int64_t>(cache->attr->cache.size),
-                       static_cast<int>(cache->attr->cache.linesize), instances,
+                       described == nullptr ? static_cast<int>(cache->attr->cache.linesize)
+                                             : described->line_B,
+                       instances,
                        hwloc_bitmap_weight(cache->cpuset)});
   }
 }
 
-Topology::~Topology() { hwloc_topology_destroy(handle_); }
+int Topology::processor_of(int unit) const {
+  if (this == &of_this_machine()) return unit;
+  const std::vector<int>& processors = of_this_machine().units_;
+  return processors[static_cast<std::size_t>(unit) % processors.size()];
+}
+
+std::int64_t Topology::page_B() const {
+  static const std::int64_t own_B = sysconf(_SC_PAGESIZE);
+  return described() && described()->page_B != 0 ? described()->page_B : own_B;
+}
 
 std::int64_t Topology::last_level_cache_B() const {
   if (caches_.empty()) return 0;
   return caches_.back().size_B * caches_.back().instances;
 }
 
-int Topology::cores() const { return hwloc_get_nbobjs_by_type(handle_, HWLOC_OBJ_CORE); }
+int Topology::cores() const { return hwloc_get_nbobjs_by_type(handle_.get(), HWLOC_OBJ_CORE); }
 
 int Topology::core_of(int unit) const {
-  const hwloc_obj_t pu = hwloc_get_pu_obj_by_os_index(handle_, static_cast<unsigned>(unit));
+  const hwloc_obj_t pu = hwloc_get_pu_obj_by_os_index(handle_.get(), static_cast<unsigned>(unit));
   const hwloc_obj_t core =
-      pu == nullptr ? nullptr : hwloc_get_ancestor_obj_by_type(handle_, HWLOC_OBJ_CORE, pu);
+      pu == nullptr ? nullptr : hwloc_get_ancestor_obj_by_type(handle_.get(), HWLOC_OBJ_CORE, pu);
   return core == nullptr ? unit : static_cast<int>(core->logical_index);
 }
 
 int Topology::kind_of(int unit) const {
-  const hwloc_obj_t pu = hwloc_get_pu_obj_by_os_index(handle_, static_cast<unsigned>(unit));
-  return pu == nullptr ? 0 : std::max(hwloc_cpukinds_get_by_cpuset(handle_, pu->cpuset, 0), 0);
+  const hwloc_obj_t pu = hwloc_get_pu_obj_by_os_index(handle_.get(), static_cast<unsigned>(unit));
+  return pu == nullptr ? 0 : std::max(hwloc_cpukinds_get_by_cpuset(handle_.get(), pu->cpuset, 0), 0);
 }
 
-int Topology::packages() const { return hwloc_get_nbobjs_by_type(handle_, HWLOC_OBJ_PACKAGE); }
+int Topology::packages() const { return hwloc_get_nbobjs_by_type(handle_.get(), HWLOC_OBJ_PACKAGE); }
 
 std::vector<int> Topology::numa_nodes() const {
   std::vector<int> nodes;
-  const int count = hwloc_get_nbobjs_by_type(handle_, HWLOC_OBJ_NUMANODE);
+  const int count = hwloc_get_nbobjs_by_type(handle_.get(), HWLOC_OBJ_NUMANODE);
   for (int i = 0; i < count; ++i) {
     const hwloc_obj_t node =
-        hwloc_get_obj_by_type(handle_, HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
+        hwloc_get_obj_by_type(handle_.get(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
     nodes.push_back(static_cast<int>(node->os_index));
   }
   return nodes;
+}
+
+bool Topology::bind_memory(void* data, std::int64_t bytes, const std::vector<int>& nodes,
+                           hwloc_membind_policy_t policy) const {
+  const Topology& real = of_this_machine();
+  const std::vector<int> known = real.numa_nodes();
+  hwloc_bitmap_t set = hwloc_bitmap_alloc();
+  for (const int node : nodes) {
+    const int there = this == &real ? node : known[static_cast<std::size_t>(node) % known.size()];
+    hwloc_bitmap_set(set, static_cast<unsigned>(there));
+  }
+  const int rc = hwloc_set_area_membind(real.handle_.get(), data, static_cast<std::size_t>(bytes),
+                                        set, policy, HWLOC_MEMBIND_BYNODESET);
+  const int error = errno;
+  hwloc_bitmap_free(set);
+  errno = error;
+  return rc == 0;
 }
 
 std::vector<int> Topology::compact(int workers) const {
@@ -84,8 +158,8 @@ std::vector<int> Topology::compact(int workers) const {
 
 std::vector<int> Topology::spread(int workers) const {
   std::vector<hwloc_bitmap_t> sets(static_cast<std::size_t>(workers));
-  hwloc_obj_t root = hwloc_get_root_obj(handle_);
-  if (hwloc_distrib(handle_, &root, 1, sets.data(), static_cast<unsigned>(workers), 64, 0) != 0) {
+  hwloc_obj_t root = hwloc_get_root_obj(handle_.get());
+  if (hwloc_distrib(handle_.get(), &root, 1, sets.data(), static_cast<unsigned>(workers), 64, 0) != 0) {
     throw std::runtime_error("hwloc could not spread the workers over the machine");
   }
   std::vector<int> chosen;

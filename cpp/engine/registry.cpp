@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "core/errors.hpp"
+#include "core/topology.hpp"
 #include "hwy/targets.h"
 
 namespace memkern {
@@ -90,9 +91,13 @@ std::vector<std::string> supported_isas() {
     return std::any_of(entries().begin(), entries().end(),
                        [&](const RegisteredEntry& e) { return e.isa == name; });
   };
+  // Names are in the order of width, the widest one first.
+  const auto& described = Topology::described();
+  bool wider = described && described->widest_isa.has_value();
   for (const IsaName& isa : kIsaNames) {
     const std::string name = isa_name(isa.target);
-    if (name != "baseline" && runs_here(isa.target) && built(name)) names.push_back(name);
+    if (wider && name == *described->widest_isa) wider = false;
+    if (!wider && name != "baseline" && runs_here(isa.target) && built(name)) names.push_back(name);
   }
   names.emplace_back("baseline");
   return names;

@@ -489,10 +489,15 @@ py::dict topology() {
     caches.append(d);
   }
   py::list kinds;
-  for (const int unit : machine.allowed_units()) kinds.append(machine.kind_of(unit));
+  py::list cores;
+  for (const int unit : machine.allowed_units()) {
+    kinds.append(machine.kind_of(unit));
+    cores.append(machine.core_of(unit));
+  }
   py::dict d;
   d["units"] = machine.allowed_units();
   d["core_kinds"] = kinds;
+  d["core_of_unit"] = cores;
   d["cores"] = machine.cores();
   d["packages"] = machine.packages();
   d["numa_nodes"] = machine.numa_nodes();
@@ -537,6 +542,21 @@ PYBIND11_MODULE(_memkern, m) {
   translate_errors();
 
   m.def("topology", &topology);
+  m.def(
+      "describe_machine",
+      [](const std::optional<std::string>& topology, int line_B, const std::vector<int>& kinds,
+         std::int64_t page_B, std::optional<std::int64_t> memory_B,
+         const std::optional<std::string>& widest_isa) {
+        const Exclusive exclusive;
+        Arena::release_pool();
+        describe_memory(memory_B);
+        if (!topology) return Topology::describe({});
+        Topology::describe(MachineDescription{*topology, line_B, kinds, page_B, widest_isa});
+      },
+      py::arg("topology") = py::none(), py::arg("line_B") = 64,
+      py::arg("kinds") = std::vector<int>(), py::arg("page_B") = 0,
+      py::arg("memory_B") = py::none(), py::arg("widest_isa") = py::none(),
+      "Replaces this machine by a described one, for tests; without a topology by itself again.");
   m.def("cpuid", &cpuid, py::arg("leaf"), py::arg("subleaf") = 0);
   m.def("build", &build);
   m.def("clock_tick", &clock_tick, "Smallest step of the clock, in seconds.");

@@ -271,22 +271,22 @@ INSTANTIATE_TEST_SUITE_P(All, Bodies, ::testing::ValuesIn(all_entries()), [](con
 });
 
 TEST(Entries, AreThereInEveryFormThatTheVectorsAllow) {
-  const auto has_vectors = [](const std::string& isa) {
+  // A build with sanitizers compiles the techniques for different instruction sets.
+  const auto compiled = [](const std::string& isa, const std::string& variant) {
     const auto& all = registered_entries();
     return std::any_of(all.begin(), all.end(), [&](const RegisteredEntry& e) {
-      return e.isa == isa && std::string(e.kernel) == "stream.copy" &&
-             std::string(e.variant) == "simd";
+      return e.isa == isa && std::string(e.kernel) == "stream.copy" && e.variant == variant;
     });
   };
   for (const std::string& isa : supported_isas()) {
-    const int most = has_vectors(isa) ? 8 * vector_size(isa) : 0;
+    const int most = compiled(isa, "simd") ? 8 * vector_size(isa) : 0;
     std::map<std::string, int> found;
     for (const RegisteredEntry& e : all_entries()) {
       if (e.isa == isa) ++found[std::string(e.variant) + " " + e.dtype + " " + e.template_variant];
     }
     std::map<std::string, int> wanted;
     for (const std::string dtype : {"float32", "float64"}) {
-      ++wanted["scalar " + dtype + " lexicographic"];
+      if (compiled(isa, "scalar")) ++wanted["scalar " + dtype + " lexicographic"];
       for (const std::string variant : {"simd", "nt"}) {
         for (int bits = 128; bits <= most; bits *= 2) {
           for (const std::string layout : {"RRII/", "RIRI/"}) {

@@ -75,18 +75,11 @@ def test_one_core_has_no_neighbour(cores: list[list[int]], culprit: str) -> None
         corun.halves(cores)
 
 
-def test_hardware_threads_of_a_core_are_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    siblings = {0: "0,4", 4: "0,4", 1: "1,5", 5: "1,5", 2: "2,6"}
-    for unit, text in siblings.items():
-        folder = tmp_path / f"sys/devices/system/cpu/cpu{unit}/topology"
-        folder.mkdir(parents=True)
-        (folder / "thread_siblings_list").write_text(text + "\n")
-    # Unit 6 is not in the affinity mask, and the system tells nothing about unit 3.
-    machine = SimpleNamespace(topology=lambda: {"units": [0, 4, 1, 5, 2, 3]})
-    monkeypatch.setattr(topology, "_memkern", machine)
-    assert topology.physical_cores(tmp_path) == [[0, 4], [1, 5], [2], [3]]
+def test_hardware_threads_of_a_core_are_found(machine: Machine) -> None:
+    cores = topology.physical_cores()
+    assert sorted(itertools.chain(*cores)) == sorted(os.sched_getaffinity(0))
+    assert len(cores) == _memkern.topology()["cores"]
+    assert {len(units) for units in cores} == {2 if machine.topology.endswith("pu:2") else 1}
 
 
 def test_units_are_read() -> None:

@@ -6,7 +6,6 @@ import functools
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from memkern import _memkern
@@ -103,16 +102,15 @@ def declared(kernel: str) -> Declaration:
     return known[kernel]
 
 
-def physical_cores(root: str | Path = "/") -> list[list[int]]:
+def physical_cores() -> list[list[int]]:
     """Return the processing units that this process may use, by physical core.
 
-    Cores that share caches or a NUMA node follow each other. `root` is the folder that contains
-    ``sys``; where that does not tell the core of a unit, the unit counts as a core.
+    Cores that share caches or a NUMA node follow each other.
     """
-    cores: dict[str, list[int]] = {}
-    for unit in _memkern.topology()["units"]:
-        siblings = environment.units_of_core(unit, root)
-        cores.setdefault(siblings or f"unit {unit}", []).append(unit)
+    topology = _memkern.topology()
+    cores: dict[int, list[int]] = {}
+    for unit, core in zip(topology["units"], topology["core_of_unit"], strict=True):
+        cores.setdefault(core, []).append(unit)
     return list(cores.values())
 
 
