@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 
-from memkern.cli.options import GOOD, INVALID, Verb, force_option, positive, wait_option
+from memkern.cli.options import GOOD, INVALID, Parser, force_option, positive, verb, wait_option
 from memkern.errors import InputError
 from memkern.machine.environment import processor_model
 from memkern.models.machine_file import PUBLISHED, MachineFile, differences, load_machine
@@ -140,9 +140,8 @@ def _compare(first: MachineFile, second: MachineFile) -> int:
     return GOOD
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb machine."""
-    sub = verb("machine", _machine, "what models need to know of this machine, as a file")
+@verb("machine", _machine, "what models need to know of this machine, as a file")
+def _machine_options(sub: Parser) -> None:
     sub.add_argument(
         "files",
         nargs="*",

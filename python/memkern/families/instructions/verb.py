@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
-from memkern.cli.options import Verb, each, knobs_of, measuring_options, words
+from memkern.cli.options import Parser, each, knobs_of, measuring_options, verb, words
 from memkern.cli.refusing import refuse
 from memkern.families.instructions.kernels import INSTRUCTIONS, QUANTITIES
 from memkern.measuring.machine_file import instruction_cases
@@ -45,11 +45,8 @@ def _instructions(args: argparse.Namespace) -> int:
     return exit_code(measure(cases, args, _HEADER, _row, _SHOWN))
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb instructions."""
-    sub = verb(
-        "instructions", _instructions, "throughput and latency of single instructions on one core"
-    )
+@verb("instructions", _instructions, "throughput and latency of single instructions on one core")
+def _instructions_options(sub: Parser) -> None:
     add = sub.add_argument_group("instructions").add_argument
     add(
         "--instruction",

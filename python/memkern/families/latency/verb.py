@@ -14,13 +14,14 @@ from typing import Any
 from memkern import small
 from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, warn
 from memkern.cli.options import (
-    Verb,
+    Parser,
     count,
     each,
     given,
     knobs_of,
     measuring_options,
     numbers,
+    verb,
     words,
 )
 from memkern.cli.refusing import options_by_kernel
@@ -344,9 +345,8 @@ _OWN_CASES: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb latency."""
-    sub = verb("latency", _latency, "latency of loads, beside traffic, and between cores")
+@verb("latency", _latency, "latency of loads, beside traffic, and between cores")
+def _latency_options(sub: Parser) -> None:
     sub.add_argument(
         "study",
         nargs="?",
