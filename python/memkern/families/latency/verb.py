@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memkern import small
 from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, warn
@@ -29,11 +29,13 @@ from memkern.errors import InputError
 from memkern.families.latency import kernels as latency
 from memkern.inputs.sizes import parse_sizes
 from memkern.machine.limits import memory_left
-from memkern.results import ResultSet
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.options import GPUS, Knobs, Stop
 from memkern.spec.sequences import joined, product
+
+if TYPE_CHECKING:
+    from memkern.results import ResultSet
 
 LOADS = (8, 7, 6, 5, 4, 0)
 STRIDES = tuple(range(1, 33))
