@@ -92,7 +92,7 @@ HEAVY = (
             "families.spatter.suites results.verdicts",
             f"memkern._memkern {HEAVY} tqdm",
         ),
-        ("cli", HEAVY),
+        ("cli", f"{HEAVY} memkern.measuring memkern.models memkern.results"),
     ],
     ids=["analysis", "cli"],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import math
@@ -552,6 +553,28 @@ def test_version_and_no_verb(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys)
     assert code == 2
     assert "VERB" in out
+
+
+def test_only_the_verb_that_is_asked_for_gets_its_options(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    added: list[str] = []
+    add = argparse._ActionsContainer.add_argument  # of parsers and groups
+
+    def record(self: Any, *names: str, **more: Any) -> argparse.Action:
+        added.append(names[-1])
+        return add(self, *names, **more)
+
+    monkeypatch.setattr(argparse._ActionsContainer, "add_argument", record)
+    assert run(capsys, "columns", "nope")[0] == 2
+    assert added == ["--help", "--version", "--help", "names", "--json"]
+    for words in ([], ["--help"], ["nope"]):
+        added.clear()
+        _, out, err = run(capsys, *words)
+        assert all(verb in out + err for verb in ("info", "stream", "report"))
+        assert set(added) == {"--help", "--version"}
+    # The verb may also follow an option.
+    assert run(capsys, "--version", "columns", "time_s", "--json")[0] == 0
 
 
 def test_a_closed_pipe_is_no_error() -> None:

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
@@ -44,6 +44,7 @@ from memkern.cli.options import (
     TERMINATED,
     WRONG_INPUT,
     Parser,
+    Verb,
 )
 from memkern.cli.streams import Stream, standard_streams
 from memkern.discovery import family_modules
@@ -63,19 +64,19 @@ __all__ = [
 ]
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """Return the parser of the whole command line."""
+def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """Return the parser of the command line.
+
+    Parameters
+    ----------
+    words : sequence of str, optional
+        What will be parsed: options are added only to verbs among these words, by default to all.
+    """
     parser = Parser(prog="memkern", description="How fast this machine really moves data.")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
-
-    def verb(name: str, run: Callable[[argparse.Namespace], int], help: str) -> Parser:
-        sub: Parser = verbs.add_parser(name, help=help, description=help)
-        sub.set_defaults(run=run, parser=sub)
-        return sub
-
     # The help lists the verbs in this order.
-    for module in (
+    modules = (
         machine,
         doctor,
         counters,
@@ -88,13 +89,22 @@ def build_parser() -> argparse.ArgumentParser:
         scaling,
         compare,
         analysis,
-    ):
-        module.add_verbs(verb)
+    )
+    found = (value for module in modules for value in vars(module).values())
+    known = {verb.name: verb for verb in found if isinstance(verb, Verb)}
+    # Where the first word is a verb, neither help nor errors list the verbs.
+    first = known.get(words[0]) if words else None
+    for verb in [first] if first else known.values():
+        sub = verbs.add_parser(verb.name, help=verb.help, description=verb.help)
+        sub.set_defaults(run=verb.run, parser=sub)
+        if words is None or verb.name in words:
+            verb.add_options(sub)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
+    words = sys.argv[1:] if argv is None else argv
     with standard_streams() as output, contextlib.ExitStack() as stack:
         target = None
         try:
@@ -104,14 +114,14 @@ def main(argv: Sequence[str] | None = None) -> int:
                 nothing = Stream(opened)
                 stack.enter_context(contextlib.redirect_stdout(nothing))
                 stack.enter_context(contextlib.redirect_stderr(nothing))
-            args = _parse(argv)
+            args = _parse(words)
             asked = getattr(args, "comm", "auto")
             if (os.environ.get(launcher.COMM) if asked == "auto" else asked) == "none":
                 stack.close()
             target = getattr(args, "output", None)
             # A run with an output file continues when the reader of standard output has gone.
             output.raises = target is None
-            code = _main(args, argv)
+            code = _main(args, words)
         except SystemExit as end:  # by the parser
             code = end.code if isinstance(end.code, int) else GOOD
         except OSError as error:
@@ -128,10 +138,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code or WRONG_INPUT
 
 
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
+def _parse(words: Sequence[str]) -> argparse.Namespace:
     """Return the options of the command line."""
-    parser = build_parser()
-    args, extra = parser.parse_known_args(argv)
+    parser = build_parser(words)
+    args, extra = parser.parse_known_args(words)
     listed = getattr(args, "files", getattr(args, "kernels", None))
     if extra and listed is not None and not any(word.startswith("-") for word in extra):
         # argparse accepts a list in one place only; people also put its words after options.
@@ -144,7 +154,7 @@ def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
     return args
 
 
-def _main(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
+def _main(args: argparse.Namespace, words: Sequence[str]) -> int:
     """Run the parsed command line and return its exit code."""
     if args.version:
         import memkern
@@ -157,7 +167,7 @@ def _main(args: argparse.Namespace, argv: Sequence[str] | None) -> int:
     with _terminated_as_interrupted() as terminated:
         code, resumable = _run(args)
     if resumable:
-        _print_resume_command(args, sys.argv[1:] if argv is None else argv)
+        _print_resume_command(args, words)
     return TERMINATED if terminated and code == INTERRUPTED else code
 
 

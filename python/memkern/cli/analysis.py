@@ -21,11 +21,12 @@ from memkern.cli.options import (
     GOOD,
     INTERRUPTED,
     WRONG_INPUT,
-    Verb,
+    Parser,
     count,
     force_option,
     named_values,
     positive,
+    verb,
     wait_option,
 )
 from memkern.errors import InputError
@@ -292,9 +293,8 @@ def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]
     return [case.with_(threads=case.knobs.threads or threads, **knobs) for case in cases]
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verbs fit, figure, table and report."""
-    sub = verb("fit", _fit, "T0 and Wmax from records: ours, or columns bytes_B and time_s")
+@verb("fit", _fit, "T0 and Wmax from records: ours, or columns bytes_B and time_s")
+def _fit_options(sub: Parser) -> None:
     sub.add_argument("file", metavar="FILE")
     sub.add_argument(
         "--by",
@@ -317,29 +317,40 @@ def add_verbs(verb: Verb) -> None:
     sub.add_argument("--level", type=positive, default=95.0, metavar="PERCENT")
     sub.add_argument("--json", action="store_true", help="as JSON")
 
-    for name, run, what in (("figure", _figure, "figure"), ("table", _table, "table")):
-        sub = verb(name, run, f"a named {what} from published and own records")
-        sub.add_argument("name", nargs="?", metavar="NAME")
-        sub.add_argument("files", nargs="*", metavar="FILE")
-        sub.add_argument("--list", action="store_true", help="list the names")
-        sub.add_argument("-o", "--output", metavar="PATH")
-        sub.add_argument(
-            "--option",
-            action="append",
-            default=[],
-            metavar="NAME=VALUE",
-            help=f"an option of the {what}, such as patterns=AMG-G0,LULESH-G2",
-        )
-        sub.add_argument(
-            "--machine",
-            metavar="FILE",
-            help="machine file by which rooflines and the ECM model are drawn: option machine",
-        )
-        force_option(sub)
-        if name == "table":
-            sub.add_argument("--json", action="store_true", help="as JSON")
 
-    sub = verb("report", _report, "measure this machine and write one HTML file")
+def _exhibit_options(sub: Parser, what: str) -> None:
+    sub.add_argument("name", nargs="?", metavar="NAME")
+    sub.add_argument("files", nargs="*", metavar="FILE")
+    sub.add_argument("--list", action="store_true", help="list the names")
+    sub.add_argument("-o", "--output", metavar="PATH")
+    sub.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help=f"an option of the {what}, such as patterns=AMG-G0,LULESH-G2",
+    )
+    sub.add_argument(
+        "--machine",
+        metavar="FILE",
+        help="machine file by which rooflines and the ECM model are drawn: option machine",
+    )
+    force_option(sub)
+
+
+@verb("figure", _figure, "a named figure from published and own records")
+def _figure_options(sub: Parser) -> None:
+    _exhibit_options(sub, "figure")
+
+
+@verb("table", _table, "a named table from published and own records")
+def _table_options(sub: Parser) -> None:
+    _exhibit_options(sub, "table")
+    sub.add_argument("--json", action="store_true", help="as JSON")
+
+
+@verb("report", _report, "measure this machine and write one HTML file")
+def _report_options(sub: Parser) -> None:
     sub.add_argument("--quick", action="store_true", help="fewer cases, three placements")
     sub.add_argument("-o", "--output", default="memkern-report.html", metavar="PATH.html")
     sub.add_argument("-t", "--threads", type=count(1), metavar="N")

@@ -13,12 +13,12 @@ from memkern.cli.options import (
     GOOD,
     INVALID,
     Parser,
-    Verb,
     count,
     force_option,
     knobs_of,
     measuring_options,
     positive,
+    verb,
 )
 from memkern.cli.refusing import refuse_lists
 from memkern.errors import InputError
@@ -147,9 +147,8 @@ def _gate(text: str) -> float:
     return positive(percent) if colon else 0.0
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb compare."""
-    sub = verb("compare", _compare, "compare B with A: two files, or two sides measured in turns")
+@verb("compare", _compare, "compare B with A: two files, or two sides measured in turns")
+def _compare_options(sub: Parser) -> None:
     sub.add_argument("files", nargs="*", metavar="FILE", help="A and B, files with records")
 
     group = sub.add_argument_group("measuring both sides in turns")

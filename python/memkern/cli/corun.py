@@ -15,13 +15,14 @@ from memkern.cli.measuring import (
     warn_if_not_quiet,
 )
 from memkern.cli.options import (
-    Verb,
+    Parser,
     count,
     given,
     kernels_with_options,
     knobs_of,
     measuring_options,
     named_values,
+    verb,
 )
 from memkern.cli.refusing import refuse, refuse_idle, refuse_lists, taken
 from memkern.errors import InputError
@@ -111,9 +112,8 @@ def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], s
         line(text)
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb corun."""
-    sub = verb("corun", _corun, "what a neighbour costs: kernels alone and beside each other")
+@verb("corun", _corun, "what a neighbour costs: kernels alone and beside each other")
+def _corun_options(sub: Parser) -> None:
     sub.add_argument(
         "kernels",
         nargs="*",

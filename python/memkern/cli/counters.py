@@ -7,7 +7,7 @@ import json
 import math
 
 from memkern.cli.measuring import warn
-from memkern.cli.options import GOOD, Verb
+from memkern.cli.options import GOOD, Parser, verb
 
 
 def _counters(args: argparse.Namespace) -> int:
@@ -73,9 +73,8 @@ def _check(args: argparse.Namespace) -> int:
     return GOOD
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb counters."""
-    sub = verb("counters", _counters, "which events can be counted here, for --counters")
+@verb("counters", _counters, "which events can be counted here, for --counters")
+def _counters_options(sub: Parser) -> None:
     sub.add_argument(
         "--check",
         nargs="?",

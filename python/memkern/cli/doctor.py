@@ -7,7 +7,7 @@ import dataclasses
 import json
 
 from memkern.cli.measuring import show_progress
-from memkern.cli.options import FAILED, GOOD, INVALID, Verb, force_option
+from memkern.cli.options import FAILED, GOOD, INVALID, Parser, force_option, verb
 
 
 def _doctor(args: argparse.Namespace) -> int:
@@ -38,9 +38,8 @@ def _doctor(args: argparse.Namespace) -> int:
     return FAILED if args.baseline and (found.worse or not found.judged) else GOOD
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb doctor."""
-    sub = verb("doctor", _doctor, "whether this machine is fit for measuring, and what to do")
+@verb("doctor", _doctor, "whether this machine is fit for measuring, and what to do")
+def _doctor_options(sub: Parser) -> None:
     sub.add_argument("--quick", action="store_true", help="within 5 s instead of 30 s")
     sub.add_argument(
         "--baseline",

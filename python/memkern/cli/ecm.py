@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.cli.options import GOOD, INVALID, Verb, force_option, positive, wait_option
+from memkern.cli.options import GOOD, INVALID, Parser, force_option, positive, verb, wait_option
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
@@ -226,9 +226,8 @@ def _lines_of_cores(rows: Sequence[JudgedCores]) -> Iterator[str]:
         )
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb ecm."""
-    sub = verb("ecm", _ecm, "loops as the ECM model predicts them, beside their measurements")
+@verb("ecm", _ecm, "loops as the ECM model predicts them, beside their measurements")
+def _ecm_options(sub: Parser) -> None:
     sub.add_argument(
         "results",
         nargs="?",

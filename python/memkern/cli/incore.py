@@ -18,11 +18,12 @@ from memkern.cli.measuring import (
 from memkern.cli.options import (
     GOOD,
     INVALID,
-    Verb,
+    Parser,
     each,
     force_option,
     numbers,
     positive,
+    verb,
     wait_option,
     words,
 )
@@ -113,11 +114,8 @@ def _row(row: dict[str, Any]) -> str:
     ).rstrip()
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb incore."""
-    sub = verb(
-        "incore", _incore, "cycles of kernels in the core, measured in L1 and by static analysis"
-    )
+@verb("incore", _incore, "cycles of kernels in the core, measured in L1 and by static analysis")
+def _incore_options(sub: Parser) -> None:
     add = sub.add_argument
     add(
         "-k",

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memkern.checks import shown
-from memkern.cli.options import GOOD, Verb, positive, wait_option
+from memkern.cli.options import GOOD, Parser, positive, verb, wait_option
 from memkern.errors import InputError
 from memkern.spec import columns
 
@@ -176,17 +176,23 @@ def _columns(args: argparse.Namespace) -> int:
     return GOOD
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verbs info, columns and calibrate."""
-    sub = verb("info", _info, "what this machine and this build have, and what is missing")
+@verb("info", _info, "what this machine and this build have, and what is missing")
+def _info_options(sub: Parser) -> None:
     sub.add_argument("--json", action="store_true", help="as JSON")
 
-    sub = verb("columns", _columns, "what the columns of a record hold, and in which unit")
+
+@verb("columns", _columns, "what the columns of a record hold, and in which unit")
+def _columns_options(sub: Parser) -> None:
     sub.add_argument("names", nargs="*", metavar="NAME", help="these columns only")
     sub.add_argument("--json", action="store_true", help="as JSON")
 
-    help = "measure how times differ between placements and runs, for later intervals"
-    sub = verb("calibrate", _calibrate, help)
+
+@verb(
+    "calibrate",
+    _calibrate,
+    "measure how times differ between placements and runs, for later intervals",
+)
+def _calibrate_options(sub: Parser) -> None:
     sub.add_argument(
         "--seconds", type=positive, default=120.0, metavar="N", help="how long to measure (120)"
     )

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from memkern.cli.options import GOOD, INVALID, Verb, force_option, positive, wait_option
+from memkern.cli.options import GOOD, INVALID, Parser, force_option, positive, verb, wait_option
 from memkern.errors import InputError
 from memkern.machine.environment import processor_model
-from memkern.models.machine_file import PUBLISHED, MachineFile, differences, load_machine
+
+if TYPE_CHECKING:
+    from memkern.models.machine_file import MachineFile
 
 
 def _machine(args: argparse.Namespace) -> int:
+    from memkern.models.machine_file import load_machine
+
     if len(args.files) > 2:
         raise InputError(f"machine compares two files, not {len(args.files)}")
     if args.files and (args.records or args.wait_quiet):
@@ -128,6 +133,8 @@ def _lines(machine: MachineFile) -> Iterator[str]:
 
 
 def _compare(first: MachineFile, second: MachineFile) -> int:
+    from memkern.models.machine_file import differences
+
     print(f"{'':<46} {first.name[:22]:>22} {second.name[:22]:>22} {'ratio':>7}")
     for row in differences(first, second):
         ratio = f"{row.ratio:.3f}" if row.ratio == row.ratio else ""
@@ -140,9 +147,10 @@ def _compare(first: MachineFile, second: MachineFile) -> int:
     return GOOD
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb machine."""
-    sub = verb("machine", _machine, "what models need to know of this machine, as a file")
+@verb("machine", _machine, "what models need to know of this machine, as a file")
+def _machine_options(sub: Parser) -> None:
+    from memkern.models.machine_file import PUBLISHED
+
     sub.add_argument(
         "files",
         nargs="*",

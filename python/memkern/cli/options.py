@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from memkern import launcher
@@ -25,8 +27,30 @@ class Parser(argparse.ArgumentParser):
         self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
-# Adds a verb, given its name, the function that runs it and its help, and returns its parser.
-Verb = Callable[[str, Callable[[argparse.Namespace], int], str], Parser]
+@dataclass(frozen=True)
+class Verb:
+    """A verb of the command line.
+
+    Attributes
+    ----------
+    name, help : str
+    run : callable
+        Runs the verb with the values of its options, and returns the exit code.
+    add_options : callable
+        Adds the options to a parser.
+    """
+
+    name: str
+    run: Callable[[argparse.Namespace], int]
+    help: str
+    add_options: Callable[[Parser], None]
+
+
+def verb(
+    name: str, run: Callable[[argparse.Namespace], int], help: str
+) -> Callable[[Callable[[Parser], None]], Verb]:
+    """Return a decorator that makes a `Verb` of the function that adds the options."""
+    return functools.partial(Verb, name, run, help)
 
 
 def positive(text: str) -> float:

@@ -16,7 +16,7 @@ from memkern.cli.measuring import (
     warn_if_not_quiet,
 )
 from memkern.cli.options import (
-    Verb,
+    Parser,
     count,
     given,
     kernels_with_options,
@@ -24,6 +24,7 @@ from memkern.cli.options import (
     measuring_options,
     named_values,
     numbers,
+    verb,
 )
 from memkern.cli.refusing import refuse, refuse_idle, refuse_lists, taken
 from memkern.errors import InputError
@@ -121,9 +122,8 @@ def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, place
     return with_half_width(row[name], row[low], row[high], places)
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb scaling."""
-    sub = verb("scaling", _scaling, "strong and weak scaling over numbers of ranks")
+@verb("scaling", _scaling, "strong and weak scaling over numbers of ranks")
+def _scaling_options(sub: Parser) -> None:
     sub.add_argument(
         "kernels",
         nargs="*",

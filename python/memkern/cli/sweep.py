@@ -29,7 +29,7 @@ from memkern.cli.measuring import (
 )
 from memkern.cli.options import (
     GOOD,
-    Verb,
+    Parser,
     checked,
     count,
     force_option,
@@ -37,6 +37,7 @@ from memkern.cli.options import (
     knobs_of,
     measuring_options,
     named_values,
+    verb,
 )
 from memkern.cli.refusing import refuse
 from memkern.errors import InputError
@@ -210,9 +211,8 @@ def _tune(args: argparse.Namespace) -> int:
     return exit_code(search)
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verbs sweep and tune."""
-    sub = verb("sweep", _sweep, "a sweep declared in a TOML file")
+@verb("sweep", _sweep, "a sweep declared in a TOML file")
+def _sweep_options(sub: Parser) -> None:
     sub.add_argument("file", metavar="FILE.toml")
     measuring_options(sub)
     # An option that is given overrides the file, even if it equals the default.
@@ -235,12 +235,16 @@ def add_verbs(verb: Verb) -> None:
         "--part", type=_part, metavar="K/N", help="measure one of N parts, K from 1 to N"
     )
 
-    sub = verb("merge", _merge, "join results files, such as those of several machines")
+
+@verb("merge", _merge, "join results files, such as those of several machines")
+def _merge_options(sub: Parser) -> None:
     sub.add_argument("files", nargs="+", metavar="FILE")
     sub.add_argument("-o", "--output", required=True, metavar="PATH")
     force_option(sub)
 
-    sub = verb("tune", _tune, "search variant, pages, prefetch distance and chunk in a budget")
+
+@verb("tune", _tune, "search variant, pages, prefetch distance and chunk in a budget")
+def _tune_options(sub: Parser) -> None:
     sub.add_argument(
         "-k", "--kernel", default="gather", metavar="NAME", help="such as stream.triad (gather)"
     )

@@ -17,7 +17,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -389,6 +388,8 @@ def _cgroup_limits(root: Path) -> dict[str, Any]:
 
 @functools.cache
 def _python() -> dict[str, Any]:
+    from importlib import metadata
+
     versions: dict[str, Any] = {
         "python": platform.python_version(),
         "implementation": platform.python_implementation(),

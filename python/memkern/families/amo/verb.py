@@ -13,7 +13,7 @@ from memkern.checks import read_number, shown
 from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, warn
 from memkern.cli.options import (
     GOOD,
-    Verb,
+    Parser,
     checked,
     count,
     each,
@@ -21,6 +21,7 @@ from memkern.cli.options import (
     knobs_of,
     measuring_options,
     numbers,
+    verb,
     words,
 )
 from memkern.cli.refusing import options_by_kernel, refuse
@@ -201,9 +202,8 @@ def _as_circustent(number: int, record: dict[str, Any]) -> str:
     )
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb amo."""
-    sub = verb("amo", _amo, "atomic memory operations in CircusTent's patterns")
+@verb("amo", _amo, "atomic memory operations in CircusTent's patterns")
+def _amo_options(sub: Parser) -> None:
     add = sub.add_argument_group("as CircusTent takes them").add_argument
     add(
         *("-b", "-bench", "--bench"),

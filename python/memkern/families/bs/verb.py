@@ -8,7 +8,16 @@ from collections.abc import Callable
 from typing import Any
 
 from memkern.cli.measuring import exit_code, measure
-from memkern.cli.options import Verb, count, each, given, knobs_of, measuring_options, numbers
+from memkern.cli.options import (
+    Parser,
+    count,
+    each,
+    given,
+    knobs_of,
+    measuring_options,
+    numbers,
+    verb,
+)
 from memkern.cli.refusing import options_by_kernel, taken
 from memkern.errors import InputError
 from memkern.families.streaming.verbs import lengths, owners, stream_options
@@ -54,9 +63,8 @@ def _list(least: int, name: str) -> Callable[[str], list[int]]:
     return lambda text: each(convert(text))
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb bs."""
-    sub = verb("bs", _finite_elements, "the finite-element streaming tests BS0 to BS8")
+@verb("bs", _finite_elements, "the finite-element streaming tests BS0 to BS8")
+def _bs_options(sub: Parser) -> None:
     sub.add_argument(
         "tests", nargs="?", type=_list(0, "tests"), metavar="NUMBERS", help="0..8, or 1,2,6 (all)"
     )

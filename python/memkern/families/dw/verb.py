@@ -9,13 +9,14 @@ from typing import Any
 from memkern.checks import read_integer
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
 from memkern.cli.options import (
-    Verb,
+    Parser,
     checked,
     each,
     given,
     knobs_of,
     measuring_options,
     numbers,
+    verb,
     words,
 )
 from memkern.cli.refusing import refuse
@@ -78,9 +79,8 @@ def _row(number: int, record: dict[str, Any]) -> str:
     ).rstrip()
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb dw."""
-    sub = verb("dw", _dw, "the hopping term of the domain-wall operator of lattice QCD")
+@verb("dw", _dw, "the hopping term of the domain-wall operator of lattice QCD")
+def _dw_options(sub: Parser) -> None:
     add = sub.add_argument_group("lattice").add_argument
     add("--lattice", nargs=4, type=checked(read_integer), action="append", required=True,
         metavar=("X", "Y", "Z", "T"), help="extents; again for one more lattice")  # fmt: skip

@@ -6,10 +6,9 @@ import argparse
 from typing import Any
 
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
-from memkern.cli.options import Verb, each, knobs_of, measuring_options, words
+from memkern.cli.options import Parser, each, knobs_of, measuring_options, verb, words
 from memkern.cli.refusing import refuse
 from memkern.families.instructions.kernels import INSTRUCTIONS, QUANTITIES
-from memkern.measuring.machine_file import instruction_cases
 
 _HEADER = (
     f"{'instruction':<22} {'indices':<7} {'bits':<4} {'variant':<15} {'quantity':<10} "
@@ -31,6 +30,8 @@ def _row(number: int, record: dict[str, Any]) -> str:
 
 
 def _instructions(args: argparse.Namespace) -> int:
+    from memkern.measuring.machine_file import instruction_cases
+
     refuse(args, "of instructions, which chooses the variants", variant=None)
     knobs = {k: v for k, v in knobs_of(args).items() if k not in ("threads", "dtype", "isa")}
     lists = {
@@ -45,11 +46,8 @@ def _instructions(args: argparse.Namespace) -> int:
     return exit_code(measure(cases, args, _HEADER, _row, _SHOWN))
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb instructions."""
-    sub = verb(
-        "instructions", _instructions, "throughput and latency of single instructions on one core"
-    )
+@verb("instructions", _instructions, "throughput and latency of single instructions on one core")
+def _instructions_options(sub: Parser) -> None:
     add = sub.add_argument_group("instructions").add_argument
     add(
         "--instruction",

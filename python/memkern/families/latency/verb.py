@@ -9,18 +9,19 @@ import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memkern import small
 from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, warn
 from memkern.cli.options import (
-    Verb,
+    Parser,
     count,
     each,
     given,
     knobs_of,
     measuring_options,
     numbers,
+    verb,
     words,
 )
 from memkern.cli.refusing import options_by_kernel
@@ -28,11 +29,13 @@ from memkern.errors import InputError
 from memkern.families.latency import kernels as latency
 from memkern.inputs.sizes import parse_sizes
 from memkern.machine.limits import memory_left
-from memkern.results import ResultSet
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.options import GPUS, Knobs, Stop
 from memkern.spec.sequences import joined, product
+
+if TYPE_CHECKING:
+    from memkern.results import ResultSet
 
 LOADS = (8, 7, 6, 5, 4, 0)
 STRIDES = tuple(range(1, 33))
@@ -344,9 +347,8 @@ _OWN_CASES: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb latency."""
-    sub = verb("latency", _latency, "latency of loads, beside traffic, and between cores")
+@verb("latency", _latency, "latency of loads, beside traffic, and between cores")
+def _latency_options(sub: Parser) -> None:
     sub.add_argument(
         "study",
         nargs="?",

@@ -12,7 +12,7 @@ from memkern.cli.measuring import (
     warn_if_disturbed,
     warn_if_not_quiet,
 )
-from memkern.cli.options import Verb, count, each, force_option, numbers, wait_option
+from memkern.cli.options import Parser, count, each, force_option, numbers, verb, wait_option
 
 
 def _barrier(args: argparse.Namespace) -> int:
@@ -47,9 +47,8 @@ def _barrier_cells(record: dict[str, Any]) -> str:
     return f"{middle:>9.1f} {max(low, 0):>9.1f} {high:>9.1f} {middle * record['clock_GHz']:>9.0f}"
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb barrier."""
-    sub = verb("barrier", _barrier, "cost of a team's barrier, over team sizes")
+@verb("barrier", _barrier, "cost of a team's barrier, over team sizes")
+def _barrier_options(sub: Parser) -> None:
     sub.add_argument("-t", "--threads", type=numbers(1, "threads"), metavar="N,...")
     sub.add_argument("--kinds", default="omp-passive,omp-active,spin", metavar="NAME,...")
     sub.add_argument("--runs", type=count(1), default=10, metavar="N", help="(10)")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from memkern.cli.options import Verb, count
+from memkern.cli.options import Parser, count, verb
 from memkern.cli.refusing import refuse
 from memkern.errors import InputError
-from memkern.families.streaming.verbs import kernels_of, measure_kernels, streaming_verb
+from memkern.families.streaming.verbs import kernels_of, measure_kernels, streaming_options
 
 # Kernels over arrays of rows and columns.
 _SHAPED = ["loops.stencil", "loops.matvec"]
@@ -35,9 +35,9 @@ def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
     return [{"layer_condition": holder, **size} for holder in args.layer_condition.split(",")]
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb loops."""
-    sub = streaming_verb(verb, "loops", "the loop kernels of the ECM studies", _loops)
+@verb("loops", _loops, "the loop kernels of the ECM studies")
+def _loops_options(sub: Parser) -> None:
+    streaming_options(sub)
     sub.add_argument(
         "--layer-condition",
         metavar="WHERE,...",

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
-from memkern.cli.options import Verb, each, knobs_of, measuring_options, numbers, words
+from memkern.cli.options import Parser, each, knobs_of, measuring_options, numbers, verb, words
 from memkern.errors import InputError
 from memkern.families.messages import pairs
 from memkern.families.messages.kernels import OPERATIONS, WORD_B, most_window
@@ -89,9 +89,8 @@ def _messages(args: argparse.Namespace) -> int:
     return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb messages."""
-    sub = verb("messages", _messages, "latency, rate and bandwidth of messages between ranks")
+@verb("messages", _messages, "latency, rate and bandwidth of messages between ranks")
+def _messages_options(sub: Parser) -> None:
     add = sub.add_argument_group("messages").add_argument
     add(
         "-k",

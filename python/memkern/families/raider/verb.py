@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from memkern.cli.options import Verb
-from memkern.families.streaming.verbs import kernels_of, measure_kernels, streaming_verb
+from memkern.cli.options import Parser, verb
+from memkern.families.streaming.verbs import kernels_of, measure_kernels, streaming_options
 from memkern.spec.registry import DEFINITIONS
 
 
@@ -13,10 +13,9 @@ def _raider(args: argparse.Namespace) -> int:
     return measure_kernels(args, kernels_of(args))
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb raider."""
-    what = "RaiderSTREAM: STREAM's kernels regular, gathered, scattered and central"
-    sub = streaming_verb(verb, "raider", what, _raider)
+@verb("raider", _raider, "RaiderSTREAM: STREAM's kernels regular, gathered, scattered and central")
+def _raider_options(sub: Parser) -> None:
+    streaming_options(sub)
     sub.add_argument(
         "--pattern",
         metavar="PATTERN",

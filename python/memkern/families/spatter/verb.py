@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from memkern.checks import shown
 from memkern.cli.measuring import exit_code, measure, warn
-from memkern.cli.options import Verb, count, knobs_of, measuring_options, numbers, positive
+from memkern.cli.options import Parser, count, knobs_of, measuring_options, numbers, positive, verb
 from memkern.cli.refusing import refuse
 from memkern.errors import InputError
 from memkern.families.spatter import kernels as spatter
@@ -71,13 +71,14 @@ def _suite(args: argparse.Namespace) -> int:
     return exit_code(measure([spatter.from_config(c, **knobs) for c in configs], args))
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verbs spatter and suite."""
-    sub = verb("spatter", _spatter, "gather/scatter with Spatter's own options and JSON files")
+@verb("spatter", _spatter, "gather/scatter with Spatter's own options and JSON files")
+def _spatter_options(sub: Parser) -> None:
     spatter_input.add_options(sub, {"op": _op, "omp_threads": numbers(1, "threads")})
     measuring_options(sub, short=False, runs=False)
 
-    sub = verb("suite", _suite, "a published suite of gather/scatter cases")
+
+@verb("suite", _suite, "a published suite of gather/scatter cases")
+def _suite_options(sub: Parser) -> None:
     sub.add_argument(
         "suite", help="ustride-cpu, ustride-gpu, apps, apps-gpu, pennant, lulesh, nekbone, amg"
     )

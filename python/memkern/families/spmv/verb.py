@@ -18,7 +18,16 @@ from memkern.cli.measuring import (
     show_progress,
     warn_if_disturbed,
 )
-from memkern.cli.options import Verb, each, given, knobs_of, measuring_options, numbers, words
+from memkern.cli.options import (
+    Parser,
+    each,
+    given,
+    knobs_of,
+    measuring_options,
+    numbers,
+    verb,
+    words,
+)
 from memkern.cli.refusing import refuse, taken
 from memkern.errors import InputError
 from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE
@@ -142,9 +151,8 @@ def _accumulators(text: str) -> Any:
     return text if text == "auto" else numbers(0, "mve")(text)
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb spmv."""
-    sub = verb("spmv", _spmv, "sparse matrix-vector products of a matrix, in each format")
+@verb("spmv", _spmv, "sparse matrix-vector products of a matrix, in each format")
+def _spmv_options(sub: Parser) -> None:
     sub.add_argument(
         "matrices",
         nargs="+",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from memkern.cli.options import Verb
-from memkern.families.streaming.verbs import kernels_of, measure_kernels, streaming_verb
+from memkern.cli.options import Parser, verb
+from memkern.families.streaming.verbs import kernels_of, measure_kernels, streaming_options
 
 _ROTATION = "stream.rotation"
 
@@ -18,7 +18,6 @@ def _stream(args: argparse.Namespace) -> int:
     return measure_kernels(args, names)
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb stream."""
-    what = "STREAM: its four kernels in turn, or some of them on their own"
-    streaming_verb(verb, "stream", what, _stream)
+@verb("stream", _stream, "STREAM: its four kernels in turn, or some of them on their own")
+def _stream_options(sub: Parser) -> None:
+    streaming_options(sub)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from memkern.checks import read_number
 from memkern.cli.measuring import exit_code, measure
-from memkern.cli.options import Parser, Verb, checked, count, given, knobs_of, measuring_options
+from memkern.cli.options import checked, count, given, knobs_of, measuring_options
 from memkern.cli.refusing import options_by_kernel, taken
 from memkern.errors import InputError
 from memkern.inputs.sizes import parse_sizes
@@ -22,11 +22,8 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def streaming_verb(
-    verb: Verb, family: str, what: str, run: Callable[[argparse.Namespace], int]
-) -> Parser:
-    """Add the verb of a family whose kernels take a length; return it for further options."""
-    sub = verb(family, run, what)
+def streaming_options(sub: argparse.ArgumentParser) -> None:
+    """Add the options of the verb of a family whose kernels take a length."""
     sub.add_argument("-k", "--kernel", metavar="NAME,...", help="(all of them)")
     sub.add_argument(
         "-n",
@@ -37,7 +34,6 @@ def streaming_verb(
     )
     stream_options(sub)
     measuring_options(sub)
-    return sub
 
 
 def stream_options(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
-from memkern.cli.options import Verb, each, knobs_of, measuring_options, words
+from memkern.cli.options import Parser, each, knobs_of, measuring_options, verb, words
 from memkern.errors import InputError
 from memkern.families.transfers.kernels import MEMORIES, VARIANTS, WAYS, WORD_B
 from memkern.inputs.sizes import parse_sizes
@@ -83,9 +83,8 @@ def _transfers(args: argparse.Namespace) -> int:
     return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
-def add_verbs(verb: Verb) -> None:
-    """Add the verb transfers."""
-    sub = verb("transfers", _transfers, "transfers between a host and a GPU, and between two GPUs")
+@verb("transfers", _transfers, "transfers between a host and a GPU, and between two GPUs")
+def _transfers_options(sub: Parser) -> None:
     add = sub.add_argument_group("transfers").add_argument
     add(
         "-k",
