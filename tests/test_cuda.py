@@ -675,14 +675,13 @@ def test_further_shared_memory_reaches_the_launch() -> None:
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """Return tests/bench/on_gpu.py, which builds its programs in a folder of the test.
+    """Return bench/on_gpu.py, which builds its programs in a folder of the test.
 
     On a card the script itself runs these tests.
     """
     if HAS_GPU:
         pytest.skip("the script for a card runs its steps itself")
     monkeypatch.setenv("MEMKERN_SMALL", "1")
-    monkeypatch.syspath_prepend(str(TREE / "tests" / "bench"))
     found = importlib.import_module("on_gpu")
     monkeypatch.setattr(found, "PROGRAMS", tmp_path / "programs")
     return found

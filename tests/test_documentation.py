@@ -185,7 +185,7 @@ def test_options_in_the_text_exist(document: Path) -> None:
             assert options <= (known[verb] if verb else every), code
 
 
-BENCHMARKS = ROOT / "tests" / "bench" / "README.md"
+BENCHMARKS = ROOT / "bench" / "README.md"
 
 
 @functools.cache

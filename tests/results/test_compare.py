@@ -18,8 +18,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from bench.compare_simulation import NOISES, independent, simulated
 from checking import refused_words, run
+from compare_simulation import NOISES, independent, simulated
 from scipy import stats
 
 import memkern as mk

@@ -1,6 +1,6 @@
 """False verdicts and found differences of `memkern compare --run`, on simulated noise.
 
-    python tests/bench/compare_simulation.py --families 400
+    python bench/compare_simulation.py --families 400
 
 The order of pairs, the looks and the verdicts are those of the package; only the times are random.
 All cases of a family see one series of noise, value after value, as on a machine. At the end it
@@ -29,23 +29,23 @@ SD = 0.02
 
 
 def independent(rng: np.random.Generator, n: int) -> Floats:
-    """Normal noise of 2 %."""
+    """Return normal noise of 2 %."""
     return SD * rng.standard_normal(n)
 
 
 def autocorrelated(rng: np.random.Generator, n: int) -> Floats:
-    """AR(1) with a correlation of 0.9 between values that follow each other, 2 % in all."""
+    """Return AR(1) with a correlation of 0.9 between values that follow each other, 2 % in all."""
     steps = SD * np.sqrt(1 - 0.9**2) * rng.standard_normal(n + 100)
     return np.asarray(signal.lfilter([1], [1, -0.9], steps)[100:])
 
 
 def drifting(rng: np.random.Generator, n: int) -> Floats:
-    """A third slower at the end than at the start, on top of 2 %."""
+    """Return noise that is a third slower at the end than at the start, on top of 2 %."""
     return independent(rng, n) + np.linspace(0, 0.3, n)
 
 
 def contaminated(rng: np.random.Generator, n: int) -> Floats:
-    """One value in ten 1.25 times slower, on top of 2 %."""
+    """Return noise with one value in ten 1.25 times slower, on top of 2 %."""
     return independent(rng, n) + np.log(1.25) * (rng.random(n) < 0.1)
 
 

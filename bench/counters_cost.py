@@ -1,7 +1,7 @@
 """What counters cost: samples with them beside samples without, in turns.
 
-    python tests/bench/counters_cost.py
-    python tests/bench/counters_cost.py --counters page-faults,task-clock --threads 2
+    python bench/counters_cost.py
+    python bench/counters_cost.py --counters page-faults,task-clock --threads 2
 
 Two numbers for each way of repetition and size: the ratio of a sample's own time with counters to
 that without, which is to be 1, because they are read outside of it; and by how much a sample takes

@@ -1,6 +1,6 @@
 """What `prepared.run(k)` costs beyond the C++ time of its invocations.
 
-    python tests/bench/run_overhead.py
+    python bench/run_overhead.py
 
 The difference between the wall time of many calls and the sum of the seconds they returned, in
 microseconds a call; the goal is below 5.

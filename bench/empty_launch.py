@@ -3,7 +3,7 @@
 The region is compiled by the system's compiler and lives in the same process, so that runtime,
 workers and wait policy are the same. Set OMP_WAIT_POLICY to choose the policy::
 
-    OMP_WAIT_POLICY=active python tests/bench/empty_launch.py
+    OMP_WAIT_POLICY=active python bench/empty_launch.py
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Every element is on another rank. The table has the nanoseconds of an element by
 number of elements that a rank moves, and how many times as long a single get or put for each of
 them takes as the fastest method::
 
-    mpirun -n 2 python tests/bench/aggregation.py
+    mpirun -n 2 python bench/aggregation.py
 """
 
 from __future__ import annotations

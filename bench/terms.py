@@ -6,7 +6,7 @@ the terms that may explain it, and experiments that show which term does::
     memkern machine -o host.json
     memkern ecm -o ecm.parquet
     memkern ecm ecm.parquet --machine host.json
-    python tests/bench/terms.py --machine host.json
+    python bench/terms.py --machine host.json
 
 Every turn places each case once, in random order, in 4 KiB pages unless a row says otherwise.
 Ratios have intervals from the turns. The terms are times of a unit of work:

@@ -2,7 +2,7 @@
 
 Both have the same lines, pages and units and are measured in turns::
 
-    python tests/bench/idle_beside_traffic.py --turns 7
+    python bench/idle_beside_traffic.py --turns 7
 
 A ratio is the time beside the generators over that of the plain chase; 1 should be in its interval.
 """

@@ -1,6 +1,6 @@
 """Compare the variant that `best` chooses with every named variant, in turns, from L1 to memory.
 
-python tests/bench/best_variant.py --turns 7
+python bench/best_variant.py --turns 7
 """
 
 from __future__ import annotations

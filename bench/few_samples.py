@@ -2,7 +2,7 @@
 
 Few samples show what many do only if the first of them already finds its data in the caches::
 
-    python tests/bench/few_samples.py --turns 12
+    python bench/few_samples.py --turns 12
 """
 
 from __future__ import annotations

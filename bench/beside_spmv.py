@@ -5,7 +5,7 @@ Each peer is a program, built elsewhere with its library's own flags, that is ca
 columns, and float64 values; it repeats y = y + A x for SECONDS and prints a line for each of its
 forms: name, shortest and median seconds of a product. SciPy (one thread) runs in this process::
 
-    python tests/bench/beside_spmv.py --peer eigen=/path/a --peer mkl=/path/b hpcg:128 rmat:20
+    python bench/beside_spmv.py --peer eigen=/path/a --peer mkl=/path/b hpcg:128 rmat:20
 
 Every turn runs all contestants in rotating order, in 4 KiB pages, and a loop that loads as many
 bytes as the matrix has. The peer of a matrix is the form that is fastest by its median over all

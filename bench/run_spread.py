@@ -4,7 +4,7 @@ Each case is sampled in turns in four ways: in the memory of its first placement
 both in 4 KiB pages and in transparent huge pages. Differences in the same memory come from time
 alone; new memory adds those of its placement::
 
-    python tests/bench/run_spread.py --turns 40
+    python bench/run_spread.py --turns 40
 """
 
 from __future__ import annotations

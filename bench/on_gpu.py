@@ -2,7 +2,7 @@
 
 One call does everything that the time allows, in this order, and writes records and logs::
 
-    python3 tests/bench/on_gpu.py --build --out on_gpu --results results.tar.gz
+    python3 bench/on_gpu.py --build --out on_gpu --results results.tar.gz
 
 - ``build`` (with ``--build``): the extension in ``build/gpu``, for the cards of this machine.
   Without it, the modules beside the Python sources are used. All other steps need them.
@@ -50,7 +50,7 @@ from unittest import mock
 
 T = TypeVar("T")
 
-TREE = Path(__file__).parents[2]
+TREE = Path(__file__).parents[1]
 STEPS = (
     "build", "card", "parity", "sanitize", "bandwidths", "transfers", "latency", "blocks", "tune",
     "report",
@@ -131,6 +131,7 @@ class Call:
 
     @property
     def left_s(self) -> float:
+        """The seconds that are left to the step."""
         return self.end_of_step - time.monotonic()
 
     @functools.cached_property

@@ -2,7 +2,7 @@
 
 They are built elsewhere with their own flags; this script only runs them::
 
-    python tests/bench/beside_multichase.py --folder /path/to/multichase
+    python bench/beside_multichase.py --folder /path/to/multichase
 
 Each turn measures every case on both sides in rotating order: a chase through 64-byte lines in
 random order over the whole buffer (``-T`` of its size), chains in parallel, and a line that two

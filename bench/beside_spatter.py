@@ -2,7 +2,7 @@
 
 Spatter is built elsewhere with its own Release flags; this script only runs it::
 
-    python tests/bench/beside_spatter.py --spatter /path/to/spatter suite.json [suite.json ...]
+    python bench/beside_spatter.py --spatter /path/to/spatter suite.json [suite.json ...]
 
 For every suite file and every turn it runs Spatter, Spatter with ``--dense-buffers`` and memkern,
 in rotating order, and takes each case's shortest time. The peer of a case is the better of

@@ -2,9 +2,9 @@
 
 CircusTent is built elsewhere with its own flags; this script only runs it::
 
-    python tests/bench/beside_circustent.py --circustent /path/to/circustent
-    python tests/bench/beside_circustent.py --mpi /path/to/circustent-mpi
-    python tests/bench/beside_circustent.py --shmem /path/to/circustent-shmem
+    python bench/beside_circustent.py --circustent /path/to/circustent
+    python bench/beside_circustent.py --mpi /path/to/circustent-mpi
+    python bench/beside_circustent.py --shmem /path/to/circustent-shmem
 
 Its eight ADD kernels perform the same operation. Its CAS kernels can't be compared: they expect the
 target itself or the value of the last round, so that most of their swaps fail or none can. Each

@@ -4,8 +4,8 @@ With one rank nothing is exchanged, and the ratios should be 1; with several the
 exchange leaves of the rate of independent copies. The time of the exchange stands beside the one
 that `memkern.halo_time` predicts from messages, which are measured first::
 
-    python tests/bench/halo_exchange.py
-    mpirun -n 2 python tests/bench/halo_exchange.py
+    python bench/halo_exchange.py
+    mpirun -n 2 python bench/halo_exchange.py
 """
 
 from __future__ import annotations

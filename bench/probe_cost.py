@@ -1,7 +1,7 @@
 """What the detection of disturbed samples costs: sampling with its probes beside without, in turns.
 
-    python tests/bench/probe_cost.py
-    python tests/bench/probe_cost.py --threads 2 --turns 31
+    python bench/probe_cost.py
+    python bench/probe_cost.py --threads 2 --turns 31
 
 One line for each number of threads and length of a sample: the ratio of the wall time of samples
 with probes to that without, with its 95 % interval over the turns, for which the goal is at most

@@ -2,9 +2,9 @@
 
 The peer is built elsewhere with its own release flags; this script only runs it::
 
-    python tests/bench/beside_raiderstream.py --raiderstream /path/to/raiderstream-mpi
-    SHMEM_SYMMETRIC_HEAP_SIZE=1G python tests/bench/beside_raiderstream.py --comm shmem \\
-        --launcher "oshrun --mca btl ^uct" --raiderstream /path/to/raiderstream-shmem
+    python bench/beside_raiderstream.py --raiderstream /path/to/raiderstream-mpi
+    export SHMEM_SYMMETRIC_HEAP_SIZE=1G LAUNCHER="oshrun --mca btl ^uct"
+    python bench/beside_raiderstream.py --comm shmem --launcher "$LAUNCHER" --raiderstream PATH
 
 Both are started by the same launcher, one thread a rank, in 4 KiB pages, with as many elements in
 all. RaiderSTREAM runs every kernel once. Its sequential kernels come first, and are left out: copy,

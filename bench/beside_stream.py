@@ -2,8 +2,8 @@
 
 The peers are built elsewhere with their own release flags; this script only runs them::
 
-    python tests/bench/beside_stream.py --stream /path/to/stream --babelstream /path/to/omp-stream
-    python tests/bench/beside_stream.py --likwid-bench /path/to/likwid-bench --level L1
+    python bench/beside_stream.py --stream /path/to/stream --babelstream /path/to/omp-stream
+    python bench/beside_stream.py --likwid-bench /path/to/likwid-bench --level L1
 
 Every turn runs all contestants in rotating order, with the same lengths, threads and units and
 in 4 KiB pages. The peer of a kernel is the best of all peers' forms, by the median over the

@@ -2,8 +2,8 @@
 
 They are built elsewhere with their own flags; this script only runs them::
 
-    python tests/bench/beside_osu.py --osu /path/to/osu/c
-    python tests/bench/beside_osu.py --osu /path/to/osu/c --device shmem
+    python bench/beside_osu.py --osu /path/to/osu/c
+    python bench/beside_osu.py --osu /path/to/osu/c --device shmem
 
 Each turn runs every operation and size on both sides in rotating order: two ranks of the same
 library, each bound to a core, on 4 KiB pages. Both sides complete each message before the next one

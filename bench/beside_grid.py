@@ -5,7 +5,7 @@ The peer is a program, built elsewhere with Grid's own flags, that is called as
 with each of its kernels and prints a line for each: ``Dhop_`` (full lattice), ``DhopEO_`` (even
 results of odd sites) or ``DhopOE_`` and its name, shortest and median seconds of an application::
 
-    python tests/bench/beside_grid.py --grid /path/to/dhop 8 16 24 [--parity even]
+    python bench/beside_grid.py --grid /path/to/dhop 8 16 24 [--parity even]
 
 Every turn runs all contestants in rotating order, in 4 KiB pages, on lattices of equal extents. The
 peer of a lattice is the kernel that is fastest by its median over all turns. So is memkern's form,

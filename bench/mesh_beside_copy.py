@@ -3,7 +3,7 @@
 Bytes are those of the paper's formulas. Memory that is shared with neighbours changes its
 bandwidth from minute to minute, so that every ratio is one of neighbouring measurements::
 
-    python tests/bench/mesh_beside_copy.py
+    python bench/mesh_beside_copy.py
 """
 
 from __future__ import annotations

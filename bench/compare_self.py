@@ -1,6 +1,6 @@
 """False verdicts of `memkern compare --run SWEEP.toml --self` on this machine, with short cases.
 
-    python tests/bench/compare_self.py --comparisons 25
+    python bench/compare_self.py --comparisons 25
 
 Twenty cases from L1 to L3 with one and two threads, A against itself. The exit code is 1 if more
 than one verdict, and more than one in 500, is false.

@@ -3,7 +3,7 @@
 An interval holds if it contains the median of its case's medians over all runs::
 
     memkern calibrate
-    python tests/bench/intervals_hold.py --runs 40 --minutes 20
+    python bench/intervals_hold.py --runs 40 --minutes 20
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A rank of one thread runs the same code as a process that no launcher has started, so that the times
 should agree within the intervals::
 
-    python tests/bench/one_rank.py --turns 7
+    python bench/one_rank.py --turns 7
 
 Every turn measures all kernels in the three ways, in rotating order, on the same processing unit
 and in 4 KiB pages. A ratio is the time without ranks over that of the rank, by the medians of the

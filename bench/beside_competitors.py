@@ -5,7 +5,7 @@ runs by at most 10 %, or by at most the width of their 5th to 95th percentile wh
 Quiet runs that are disturbed by neighbours are repeated; the reference of a case are its
 undisturbed quiet runs::
 
-    python tests/bench/beside_competitors.py --rounds 7
+    python bench/beside_competitors.py --rounds 7
 """
 
 from __future__ import annotations
