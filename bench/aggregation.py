@@ -1,18 +1,18 @@
 """Show what aggregation is worth: a gather and a scatter between ranks, by every method, in turns.
 
 Every element is on another rank. The table has the nanoseconds of an element by each method and
-number of elements that a rank moves, and how many times as long a single get or put for each of
-them takes as the fastest method::
+number of elements that a rank moves::
 
     mpirun -n 2 python bench/aggregation.py
 """
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 import numpy as np
+from peers import in_turns
+from records import Row, add, options, parsed, write
 
 import memkern as mk
 from memkern.families.spatter.over_ranks import METHODS
@@ -40,33 +40,34 @@ def cases_of(kernel: str, elements: int, flush_every: int, budget_s: float) -> d
     }
 
 
+def element_ns(case: Case) -> float:
+    """Return the nanoseconds of an element."""
+    record = case.measure().record
+    assert record["valid"] and record["remote_share"] == 1.0
+    return float(record["time_median_s"] / (record["count"] * _LENGTH / ranks().size) * 1e9)
+
+
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Measure, and print and write the rows."""
+    parser = options(__doc__)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--flush-every", type=int, default=1, help="of the method single")
     parser.add_argument("--budget", type=float, default=0.2, help="seconds of a measurement")
-    args = parser.parse_args()
+    args = parsed(parser)
     if ranks().size % 2:
         parser.error("the elements of the middle one of an odd number of ranks are its own")
-    if ranks().number == 0:
-        heads = "".join(f"{method:>10}" for method in METHODS["mpi"])
-        print(f"{'kernel':<16} {'elements':>8}{heads}   single/best")
+    rows: list[Row] = []
     for kernel in ("spatter.gather", "spatter.scatter"):
         for elements in (_LENGTH * 8**power for power in range(5)):
             cases = cases_of(kernel, elements, args.flush_every, args.budget)
-            times: dict[str, list[float]] = {method: [] for method in cases}
-            for _ in range(args.turns):
-                for method, case in cases.items():
-                    record = case.measure().record
-                    assert record["valid"] and record["remote_share"] == 1.0
-                    moved = record["count"] * _LENGTH / ranks().size
-                    times[method].append(record["time_median_s"] / moved * 1e9)
-            found = {method: float(np.median(some)) for method, some in times.items()}
+            times = in_turns(
+                cases, args.turns, lambda name, _, cases=cases: element_ns(cases[name])
+            )
             if ranks().number == 0:
-                columns = "".join(f"{ns:>10.4g}" for ns in found.values())
-                worth = found["single"] / min(found.values())
-                print(f"{kernel:<16} {elements:>8}{columns}   {worth:.3g}")
+                found = {f"{method}, ns": float(np.median(some)) for method, some in times.items()}
+                add(rows, {"kernel": kernel, "elements": elements, **found})
+    if ranks().number == 0:
+        write(args, rows)
 
 
 if __name__ == "__main__":

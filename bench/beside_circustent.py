@@ -29,10 +29,10 @@ import json
 import os
 import re
 import sys
-from functools import partial
 
 import numpy as np
-from peers import judge, printed, rotated, valid_record, with_interval
+from peers import in_turns, judge, printed, valid_record
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.families.amo.kernels import PATTERNS
@@ -105,8 +105,8 @@ def over_ranks(args: argparse.Namespace, name: str, seed: int) -> float:
 
 
 def main() -> None:
-    """Print rates and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write rates and ratios."""
+    parser = options(__doc__)
     peer = parser.add_mutually_exclusive_group(required=True)
     peer.add_argument("--circustent", metavar="PATH", help="executable of the OpenMP build")
     peer.add_argument("--mpi", metavar="PATH", help="executable of the MPI build")
@@ -119,7 +119,7 @@ def main() -> None:
     parser.add_argument("--stride", type=int, default=8)
     parser.add_argument("--flush-every", type=int, default=1)
     parser.add_argument("--patterns", default=",".join(PATTERNS))
-    args = parser.parse_args()
+    args = parsed(parser)
     args.device = "mpi" if args.mpi else "shmem" if args.shmem else ""
     args.launcher = []
     if args.device:
@@ -127,26 +127,25 @@ def main() -> None:
         args.launcher = [*LAUNCHERS[args.device], "-n", str(args.threads)]
         os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
         os.environ.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-    names = args.patterns.split(",")
-    memkern = partial(over_ranks if args.device else in_this_process, args)
+    memkern = over_ranks if args.device else in_this_process
 
-    ours: dict[str, list[float]] = {name: [] for name in names}
-    theirs: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(args.turns):
-        for name in rotated(names, turn):
-            if args.device:
-                args.memsize = 8 * args.iters * (args.stride if name == "striden" else 1)
-            ours[name].append(memkern(name, turn))
-            passes = [circustent(args, name) for _ in range(args.runs)]
-            theirs[name].append(float(np.median(passes)))
+    def both(name: str, turn: int) -> tuple[float, float]:
+        if args.device:
+            args.memsize = 8 * args.iters * (args.stride if name == "striden" else 1)
+        ours = memkern(args, name, turn)
+        return ours, float(np.median([circustent(args, name) for _ in range(args.runs)]))
+
+    rows: list[Row] = []
     ratios: dict[str, Ratio] = {}
-    for name in names:
-        ratios[name] = ratio_interval(theirs[name], ours[name], paired=True)
-        amos = args.iters * workers(args, name) * mk.registry()[f"amo.{name}"].amos / 1e9
-        print(
-            f"{name:<9} {amos / np.median(ours[name]):8.4f} GAMS, CircusTent "
-            f"{amos / np.median(theirs[name]):8.4f}, ratio {with_interval(ratios[name])}"
-        )
+    for name, found in in_turns(args.patterns.split(","), args.turns, both).items():
+        ours, theirs = np.transpose(found)
+        ratios[name] = ratio_interval(theirs, ours, paired=True)
+        number = workers(args, name)
+        millions = args.iters * number * mk.registry()[f"amo.{name}"].amos / 1e6
+        row = {"pattern": name, "workers": number, "memkern, million/s": millions / np.median(ours)}
+        row |= {"CircusTent, million/s": millions / np.median(theirs)}
+        add(rows, row | interval("ratio", ratios[name]))
+    write(args, rows)
     judge(ratios)
 
 

@@ -10,7 +10,6 @@ undisturbed quiet runs::
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import random
@@ -21,6 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
+from records import Row, add, options, parsed, write
 
 import memkern as mk
 from memkern import _memkern
@@ -114,8 +114,8 @@ def measure_all(
     return rows
 
 
-def judge(frame: pd.DataFrame) -> None:
-    """Print how many records were wrong without being marked."""
+def judged(frame: pd.DataFrame) -> list[Row]:
+    """Print and return how many records were wrong without being marked."""
     quiet = frame[(frame["competitors"] == 0) & ~frame["disturbed"]].groupby("case")[
         "time_median_s"
     ]
@@ -134,16 +134,18 @@ def judge(frame: pd.DataFrame) -> None:
     frame["tight"] = frame["wrong"] & (frame["off"].abs() > frame["ci_relative"])
     frame["near"] = (frame["off"].abs() <= spread.clip(lower=0.05)) & ~frame["disturbed"]
     frame["single"] = frame["threads"] == 1
-    print(
-        f"{'competitors':>11} {'pinned':>6} {'records':>7} {'disturbed':>9} {'wrong':>6} "
-        f"{'interval excludes it':>20} {'near, 1 thread':>14}"
-    )
-    for (count, pinned), rows in frame.groupby(["competitors", "pinned"]):
-        print(
-            f"{count:>11} {pinned!s:>6} {len(rows):>7} {rows['disturbed'].mean():>9.1%} "
-            f"{rows['wrong'].mean():>6.1%} {rows['tight'].mean():>20.1%} "
-            f"{rows.loc[rows['single'], 'near'].mean():>14.1%}"
-        )
+    rows: list[Row] = []
+    for (count, pinned), some in frame.groupby(["competitors", "pinned"]):
+        how = f", {'pinned' if pinned else 'free'}" if count else ""
+        row = {"competitors": f"{count}{how}", "records": len(some)}
+        for name, values in {
+            "disturbed": some["disturbed"],
+            "wrong and not marked": some["wrong"],
+            "interval excludes the quiet value": some["tight"],
+            "near, 1 thread": some.loc[some["single"], "near"],
+        }.items():
+            row[f"{name}, %"] = 100 * values.mean()
+        add(rows, row)
     print(
         f"wrong and not marked: {frame['wrong'].sum()} of {len(frame)}, "
         f"{frame['wrong'].mean():.2%}; with an interval that excludes the quiet value: "
@@ -167,17 +169,17 @@ def judge(frame: pd.DataFrame) -> None:
         "samples_disturbed",
     ]
     print(worst[columns].to_string(index=False, float_format=lambda x: f"{x:.3f}"))
+    return rows
 
 
 def main() -> None:
     """Measure and judge."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = options(__doc__)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--budget", type=float, default=0.1, help="seconds for a case")
     parser.add_argument("--attempts", type=int, default=4, help="at an undisturbed quiet run")
-    parser.add_argument("-o", "--output", help="CSV file of all records")
-    args = parser.parse_args()
+    args = parsed(parser)
     order, every, rows = random.Random(args.seed), cases(args.budget), []
     loaded = [(count, pinned) for count in (1, 2, 4) for pinned in (False, True)]
     begin = time.perf_counter()
@@ -197,9 +199,7 @@ def main() -> None:
                 file=sys.stderr,
             )
     frame = pd.DataFrame(rows)
-    if args.output:
-        frame.to_csv(args.output, index=False)
-    judge(frame)
+    write(args, judged(frame), runs=frame.to_dict("records"))
 
 
 if __name__ == "__main__":

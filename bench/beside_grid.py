@@ -21,22 +21,56 @@ import itertools
 from typing import Any
 
 import numpy as np
-from peers import best_of_each, judge, printed_seconds, rotated, valid_record
+from peers import best_of_each, by_form, in_turns, judge, printed_seconds, valid_record
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.statistics import Ratio
 
 PREFIXES = {"full": "Dhop_", "even": "DhopEO_", "odd": "DhopOE_"}
+_CUTS = {"s": "s", "sites": "tzyx"}
+_PREFETCH = {"": 0, ", prefetch": 3}
 FORMS: dict[str, dict[str, Any]] = {
-    f"{layout} {cut} {prefetch}": {"layout": layout, "cut": cut, "prefetch": prefetch}
-    for layout, cut, prefetch in itertools.product(("RRII", "RIRI"), ("s", "tzyx"), (0, 3))
+    f"{layout}, lanes over {lanes}{prefetch}": {
+        "layout": layout,
+        "cut": _CUTS[lanes],
+        "prefetch": _PREFETCH[prefetch],
+    }
+    for layout, lanes, prefetch in itertools.product(("RRII", "RIRI"), _CUTS, _PREFETCH)
 }
-FORMS["RIRI s 3 z4"] = {"layout": "RIRI", "cut": "s", "prefetch": 3, "block": (0, 0, 4, 0)}
+_PREFETCHED = "RIRI, lanes over s, prefetch"
+FORMS[f"{_PREFETCHED}, blocks of four z"] = {**FORMS[_PREFETCHED], "block": (0, 0, 4, 0)}
+
+
+def compared(args: argparse.Namespace, extent: int, threads: int) -> tuple[Row, list[Row], Ratio]:
+    """Return the row of a lattice, those of all forms, and memkern's ratio."""
+    knobs = {"threads": threads, "pages": "4k", "budget_s": args.seconds}
+    knobs |= {"ls": args.ls, "parity": args.parity}
+    cases = {n: mk.dw.case([extent] * 4, **f, **knobs) for n, f in FORMS.items()}
+    program = [args.grid, *[extent] * 4, args.ls, threads, args.seconds]
+
+    def seconds(name: str, _: int) -> dict[str, float]:
+        if name in cases:
+            return {name: valid_record(cases[name], name)["time_median_s"]}
+        return printed_seconds(program, PREFIXES[args.parity])
+
+    found = in_turns([*cases, "grid"], args.turns, seconds)
+    theirs = by_form(found.pop("grid"))
+    ours = by_form(one for some in found.values() for one in some)
+    best, peer, ratio = best_of_each(ours, theirs)
+    gigaflops = 1320 * extent**4 / (1 if args.parity == "full" else 2) * args.ls / 1e9
+    size = {"lattice": f"{extent}^4", "threads": threads}
+    every: list[Row] = []
+    for name, times in (*ours.items(), *theirs.items()):
+        add(every, {**size, "form": name, "GFLOP/s": gigaflops / np.median(times)})
+    row = {**size, "form": best, "memkern, GFLOP/s": gigaflops / np.median(ours[best])}
+    row |= {"Grid's kernel": peer, "Grid, GFLOP/s": gigaflops / np.median(theirs[peer])}
+    return row | interval("ratio", ratio), every, ratio
 
 
 def main() -> None:
-    """Print rates and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write rates and ratios."""
+    parser = options(__doc__)
     parser.add_argument("extents", nargs="+", type=int)
     parser.add_argument("--grid", required=True, metavar="PROGRAM")
     parser.add_argument("--ls", type=int, default=8)
@@ -44,29 +78,16 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.2)
-    args = parser.parse_args()
+    args = parsed(parser)
+    rows: list[Row] = []
+    every: list[Row] = []
     ratios: dict[str, Ratio] = {}
     for extent, threads in itertools.product(args.extents, args.threads):
-        knobs = {"threads": threads, "pages": "4k", "budget_s": args.seconds}
-        knobs |= {"ls": args.ls, "parity": args.parity}
-        cases = {n: mk.dw.case([extent] * 4, **f, **knobs) for n, f in FORMS.items()}
-        theirs: dict[str, list[float]] = {}
-        ours: dict[str, list[float]] = {name: [] for name in cases}
-        program = [args.grid, *[extent] * 4, args.ls, threads, args.seconds]
-        for turn in range(args.turns):
-            for name in rotated([*cases, "grid"], turn):
-                if name in cases:
-                    ours[name].append(valid_record(cases[name], name)["time_median_s"])
-                else:
-                    for kernel, seconds in printed_seconds(program, PREFIXES[args.parity]).items():
-                        theirs.setdefault(kernel, []).append(seconds)
-        sites = extent**4 // (1 if args.parity == "full" else 2)
-        gigaflops = 1320 * sites * args.ls / 1e9
-        title = f"{extent}^4 {args.parity}, Ls {args.ls}, threads {threads}"
-        print(title)
-        for name, times in (*ours.items(), *theirs.items()):
-            print(f"  {name:<14} {gigaflops / np.median(times):7.2f} GFLOP/s")
-        ratios[title] = best_of_each(ours, theirs)
+        title = f"{extent}^4, {threads} threads"
+        row, forms, ratios[title] = compared(args, extent, threads)
+        add(rows, row)
+        every += forms
+    write(args, rows, forms=every)
     judge(ratios)
 
 

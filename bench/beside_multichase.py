@@ -15,18 +15,24 @@ or by stores alone (``-l memset-libc``); the traffic of both sides is printed, s
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from peers import judge, printed, rotated, valid_record, with_interval
+from peers import in_turns, judge, printed, valid_record
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.statistics import Ratio, ratio_interval
 
-SIZES = {"L1": 2**14, "L2": 2**19, "L3": 2**23, "memory": 2**28}
+MEMORY_B = 2**28
+SIZES = {
+    "16 KiB (L1)": 2**14,
+    "512 KiB (L2)": 2**19,
+    "8 MiB (L3)": 2**23,
+    "256 MiB": MEMORY_B,
+}
 CHAINS = (2, 4, 6)
 # Lines loaded of every 8, the variant that makes about as much traffic as multiload, and the name
 # of that traffic in multiload.
@@ -37,13 +43,12 @@ def multichase(folder: Path, size_B: int, chains: int, samples: int) -> tuple[fl
     """Return the mean ns of a dereference of multichase, without traffic."""
     kind = "simple" if chains == 1 else f"parallel{chains}"
     words = [folder / "multichase", "-a", "-c", kind, "-m", size_B, "-s", 64, "-T", size_B]
-    return float(printed([*words, "-n", samples]).split()[-1]), 0.0
+    return float(printed([*words, "-n", samples]).split()[-1]), np.nan
 
 
 def multiload(folder: Path, kind: str, samples: int) -> tuple[float, float]:
     """Return multiload's mean ns of a dereference beside traffic, and the traffic in GB/s."""
-    size_B = SIZES["memory"]
-    words = ["-a", "-c", "chaseload", "-l", kind, "-m", size_B, "-s", 64, "-T", size_B, "-t", 2]
+    words = ["-a", "-c", "chaseload", "-l", kind, "-m", MEMORY_B, "-s", 64, "-T", MEMORY_B, "-t", 2]
     heads, values = printed([folder / "multiload", *words, "-n", samples]).splitlines()
     found = dict(zip(re.split(r"\s*,\s*", heads), re.split(r"\s*,\s*", values), strict=True))
     return float(found["ChaseNS"]), float(found["LdAvgMibs"]) * 2**20 / 1e9
@@ -55,58 +60,57 @@ def pingpong(folder: Path, kind: str) -> tuple[float, float]:
     found = re.search(r"(?m)^ *0: +([0-9.]+)", output)
     if found is None:
         raise SystemExit(f"pingpong printed no time:\n{output}")
-    return float(found[1]), 0.0
+    return float(found[1]), np.nan
 
 
 def main() -> None:
-    """Print latencies and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write latencies and ratios."""
+    parser = options(__doc__)
     parser.add_argument("--folder", required=True, type=Path, help="of multichase and pingpong")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--samples", type=int, default=2, help="half seconds of multichase a turn")
-    args = parser.parse_args()
+    args = parsed(parser)
     how = {"pages": "4k", "pin": "compact", "line_B": 64, "budget_s": 0.5}
     cases: dict[str, tuple[mk.Case, Callable[[], tuple[float, float]]]] = {}
     for where, size_B in SIZES.items():
-        cases[f"chase, {where}"] = (
+        cases[f"chase in {where}"] = (
             mk.latency(size_B, **how),
             lambda size_B=size_B: multichase(args.folder, size_B, 1, args.samples),
         )
     for chains in CHAINS:
-        cases[f"{chains} chains, memory"] = (
-            mk.latency(SIZES["memory"], chains=chains, **how),
-            lambda chains=chains: multichase(args.folder, SIZES["memory"], chains, args.samples),
+        cases[f"{chains} chains in 256 MiB"] = (
+            mk.latency(MEMORY_B, chains=chains, **how),
+            lambda chains=chains: multichase(args.folder, MEMORY_B, chains, args.samples),
         )
     for what, (loads, variant, kind) in TRAFFIC.items():
         traffic = {"loads": loads, "variant": variant, "threads": 2}
-        cases[f"beside {what}"] = (
-            mk.case("latency.loaded", size_B=SIZES["memory"], **traffic, **how),
+        cases[f"chase in 256 MiB, beside {what}"] = (
+            mk.case("latency.loaded", size_B=MEMORY_B, **traffic, **how),
             lambda kind=kind: multiload(args.folder, kind, args.samples),
         )
-    for kind, take_by in (("-u", "load"), ("-l", "swap")):
-        cases[f"a line by {take_by}"] = (
+    for kind, take_by, name in (
+        ("-u", "load", "load and store"),
+        ("-l", "swap", "compare-and-swap"),
+    ):
+        cases[f"a line, by {name}"] = (
             mk.case("latency.ping_pong", take_by=take_by, pin="0,1", pages="4k", budget_s=0.5),
             lambda kind=kind: pingpong(args.folder, kind),
         )
-    ours: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
-    theirs: dict[str, list[tuple[float, float]]] = {name: [] for name in cases}
-    for turn in range(args.turns):
-        for name in rotated(list(cases), turn):
-            case, peer = cases[name]
-            record = valid_record(case, name)
-            ours[name].append((record["ns_per_access"], record.get("traffic_GBps", 0.0)))
-            theirs[name].append(peer())
+
+    def both(name: str, _: int) -> tuple[float, ...]:
+        case, peer = cases[name]
+        record = valid_record(case, name)
+        return record["ns_per_access"], record.get("traffic_GBps", np.nan), *peer()
+
+    rows: list[Row] = []
     ratios: dict[str, Ratio] = {}
-    for name in cases:
-        (own_ns, own_GBps), (ns, GBps) = (np.transpose(side[name]) for side in (ours, theirs))
-        ratios[name] = ratio_interval(ns, own_ns, paired=True)
-        moved = ""
-        if own_GBps.any():
-            moved = f", traffic {np.median(own_GBps):.1f} and {np.median(GBps):.1f} GB/s"
-        print(
-            f"{name:<18} {np.median(own_ns):8.2f} ns, multichase {np.median(ns):8.2f} ns, ratio "
-            f"{with_interval(ratios[name])}{moved}"
-        )
+    for name, found in in_turns(cases, args.turns, both).items():
+        ratios[name] = ratio_interval(*np.transpose(found)[[2, 0]], paired=True)
+        own_ns, own_GBps, ns, GBps = np.median(found, axis=0)
+        row = {"case": name, "memkern, ns": own_ns, "multichase, ns": ns}
+        row |= interval("ratio", ratios[name])
+        add(rows, row | {"memkern, GB/s": own_GBps, "multichase, GB/s": GBps})
+    write(args, rows)
     judge(ratios)
 
 

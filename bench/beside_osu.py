@@ -23,9 +23,11 @@ import os
 import re
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
-from peers import judge, printed, rotated, with_interval
+from peers import in_turns, judge, printed
+from records import Row, add, interval, options, parsed, write
 
 from memkern.statistics import Ratio, ratio_interval
 
@@ -84,15 +86,20 @@ def memkern(args: argparse.Namespace, what: str, size_B: int) -> float:
     return float(record["ns_per_access"]) / 1e3
 
 
+def both_sides(args: argparse.Namespace, case: tuple[str, int], _: int) -> tuple[float, float]:
+    """Return the microseconds of a message by memkern and by OSU."""
+    return memkern(args, *case), osu(args, *case)
+
+
 def main() -> None:
-    """Print latencies and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write latencies and ratios."""
+    parser = options(__doc__)
     parser.add_argument("--osu", metavar="PATH", required=True, help="folder with mpi/one-sided")
     parser.add_argument("--device", choices=("mpi", "shmem"), default="mpi")
     parser.add_argument("--operations", default="put,get,fetch_add,send")
     parser.add_argument("--sizes", default="8,512,8192,131072,1048576")
     parser.add_argument("--turns", type=int, default=7)
-    args = parser.parse_args()
+    args = parsed(parser)
     for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
         os.environ.setdefault(name, "1")
     cases = [
@@ -101,20 +108,16 @@ def main() -> None:
         if what in PROGRAMS[args.device]
         for size_B in ([8] if what == "fetch_add" else map(int, args.sizes.split(",")))
     ]
-    ours: dict[tuple[str, int], list[float]] = {case: [] for case in cases}
-    theirs: dict[tuple[str, int], list[float]] = {case: [] for case in cases}
-    for turn in range(args.turns):
-        for case in rotated(cases, turn):
-            ours[case].append(memkern(args, *case))
-            theirs[case].append(osu(args, *case))
+    rows: list[Row] = []
     ratios: dict[str, Ratio] = {}
-    for case in cases:
-        name = f"{case[0]} {case[1]} B"
-        ratios[name] = ratio_interval(theirs[case], ours[case], paired=True)
-        print(
-            f"{name:<16} {np.median(ours[case]):9.3f} us, OSU {np.median(theirs[case]):9.3f}, "
-            f"ratio {with_interval(ratios[name])}"
-        )
+    both = partial(both_sides, args)
+    for (what, size_B), found in in_turns(cases, args.turns, both).items():
+        ours, theirs = np.transpose(found)
+        ratio = ratio_interval(theirs, ours, paired=True)
+        ratios[f"{what} {size_B} B"] = ratio
+        row = {"operation": what, "size, B": size_B, "memkern, us": np.median(ours)}
+        add(rows, row | {"OSU, us": np.median(theirs)} | interval("ratio", ratio))
+    write(args, rows)
     judge(ratios)
 
 

@@ -15,15 +15,14 @@ side's time.
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import shlex
 import sys
-from collections import defaultdict
 
 import numpy as np
-from peers import judge, printed, rotated, with_interval
+from peers import in_turns, judge, printed
+from records import Row, add, interval, options, parsed, write
 
 from memkern.statistics import ratio_interval
 
@@ -44,52 +43,46 @@ KERNELS = {
 }
 
 
-def peer(words: list[str], elements: int, ranks: int) -> dict[str, float]:
-    """Return the seconds that RaiderSTREAM prints, by memkern's names."""
+def peer(words: list[str], elements: int, ranks: int) -> list[float]:
+    """Return the seconds that RaiderSTREAM prints, in the order of the kernels."""
     text = printed([*words, "-k", "all", "-s", elements, "-np", ranks])
     rows = dict(re.findall(r"^([A-Z][A-Za-z -]+?)\s+([0-9.]+)\s", text, re.MULTILINE))
-    return {ours: float(rows[theirs]) for theirs, ours in KERNELS.items()}
+    return [float(rows[name]) for name in KERNELS]
 
 
 def main() -> int:
-    """Run the comparison and print a line for each kernel."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write rates and ratios."""
+    parser = options(__doc__)
     parser.add_argument("--raiderstream", required=True, help="executable of the peer")
     parser.add_argument("--comm", choices=("mpi", "shmem"), default="mpi")
     parser.add_argument("--launcher", default="mpirun", help="with its options")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--elements", type=int, default=20_000_000, help="of all ranks together")
     parser.add_argument("--turns", type=int, default=7)
-    args = parser.parse_args()
+    args = parsed(parser)
     launch = [*shlex.split(args.launcher), "-n", str(args.ranks)]
     own = [*launch, sys.executable, "-m", "memkern", "raider", "-k", ",".join(KERNELS.values())]
     own += ["-n", str(args.elements // args.ranks), "-t", "1", "--pages", "4k", "--json", "-q"]
     own += ["--budget", "0.5", "--definition", "release", "--comm", args.comm]
     bytes_B: dict[str, int] = {}
-    times: dict[str, dict[str, list[float]]] = {
-        "memkern": defaultdict(list),
-        "peer": defaultdict(list),
-    }
-    for turn in range(args.turns):
-        for who in rotated(list(times), turn):
-            if who == "peer":
-                found = peer([*launch, args.raiderstream], args.elements, args.ranks)
-            else:
-                records = json.loads(printed(own))
-                found = {r["kernel"].partition(".")[2]: r["time_median_s"] for r in records}
-                bytes_B |= {r["kernel"].partition(".")[2]: r["bytes_B"] for r in records}
-            for name, seconds in found.items():
-                times[who][name].append(seconds)
-        print(f"  turn {turn + 1} of {args.turns} done", file=sys.stderr)
+
+    def seconds(who: str, _: int) -> list[float]:
+        if who == "peer":
+            return peer([*launch, args.raiderstream], args.elements, args.ranks)
+        records = {r["kernel"].partition(".")[2]: r for r in json.loads(printed(own))}
+        bytes_B.update({name: records[name]["bytes_B"] for name in KERNELS.values()})
+        return [records[name]["time_median_s"] for name in KERNELS.values()]
+
+    found = in_turns(("memkern", "peer"), args.turns, seconds)
+    rows: list[Row] = []
     ratios = {}
-    for name in KERNELS.values():
-        ours, theirs = (np.array(times[who][name]) for who in ("memkern", "peer"))
+    sides = (np.transpose(found[who]) for who in ("memkern", "peer"))
+    for name, ours, theirs in zip(KERNELS.values(), *sides, strict=True):
         ratios[name] = ratio_interval(theirs, ours, paired=True)
-        speeds = (bytes_B[name] / float(np.median(side)) / 1e9 for side in (ours, theirs))
-        print(
-            "  {:<14} {:6.2f} GB/s  peer {:6.2f}  ratio ".format(name, *speeds)
-            + with_interval(ratios[name])
-        )
+        own_GBps, GBps = (bytes_B[name] / np.median(side) / 1e9 for side in (ours, theirs))
+        row = {"kernel": name, "memkern, GB/s": own_GBps, "RaiderSTREAM, GB/s": GBps}
+        add(rows, row | interval("ratio", ratios[name]))
+    write(args, rows)
     return 0 if judge(ratios) else 1
 
 

@@ -21,9 +21,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from peers import FLOOR, judge, rotated, with_interval
+from peers import FLOOR, in_turns, judge
+from records import Row, add, interval, options, parsed, write
 
 from memkern.statistics import Ratio, geometric_mean, ratio_interval
 
@@ -50,65 +52,70 @@ def spatter_times(output: str) -> list[float]:
     return [float(row[3]) for row in rows]
 
 
+def compared(args: argparse.Namespace, suite: Path) -> tuple[Row, list[Row], list[Ratio]]:
+    """Return the row of a suite, those of its cases, and memkern's ratios."""
+    own = [sys.executable, "-m", "memkern", "spatter", "--json", "-v0", "--pages", args.pages]
+    own += ["-t", str(args.threads)]
+    plain = [args.spatter, "-b", "openmp", "-t", str(args.threads), "-f", str(suite)]
+    peers = [[*own, "-f", str(suite)]] if args.self else [plain, [*plain, "--dense-buffers"]]
+    contestants = [[*own, "-f", str(suite)], *peers]
+    records: list[dict[str, Any]] = []
+
+    def once(who: int, _: int) -> tuple[list[float], float, float]:
+        output, wall, peak = run(contestants[who], args.threads)
+        if contestants[who][0] != sys.executable:
+            return spatter_times(output), wall, peak
+        records[:] = json.loads(output)
+        return [record["time_min_s"] for record in records], wall, peak
+
+    found = in_turns(range(len(contestants)), args.turns, once)
+    # Seconds by turn and case.
+    ours, *others = (np.array([one[0] for one in some]) for some in found.values())
+    if any(ours.shape != other.shape for other in others):
+        raise SystemExit(f"{suite}: the programs ran different numbers of cases")
+    name = f"{suite.parent.name}/{suite.stem}"
+    cases: list[Row] = []
+    ratios = []
+    for case, record in enumerate(records):
+        peer = min((other[:, case] for other in others), key=np.median)
+        ratios.append(ratio_interval(peer, ours[:, case], paired=True))
+        row = {"suite": name, "case": case, "kernel": record["kernel"]}
+        row |= {"pattern": str(record["pattern"]), "delta": record["delta"]}
+        row |= {"variant": f"{record['variant']}/{record['isa']}"}
+        row |= {"memkern, GB/s": record["bytes_B"] / np.median(ours[:, case]) / 1e9}
+        row |= {"Spatter, GB/s": record["bytes_B"] / np.median(peer) / 1e9}
+        add(cases, row | interval("ratio", ratios[-1]))
+    row = {"suite": name, "cases": len(ratios)}
+    row |= {"geometric mean": geometric_mean([ratio.ratio for ratio in ratios])}
+    row |= {"below": sum(ratio.high < FLOOR for ratio in ratios)}
+    for column, unit, scale in ((1, "s", 1.0), (2, "MB", 1e6)):
+        own_median, *medians = (
+            np.median([one[column] for one in some]) / scale for some in found.values()
+        )
+        row |= {f"memkern, {unit}": own_median, f"Spatter, {unit}": min(medians)}
+    return row, cases, ratios
+
+
 def main() -> int:
-    """Run the comparison and print one block a suite."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Run the comparison, and print and write a row for each suite."""
+    parser = options(__doc__)
     parser.add_argument("--spatter", help="the peer's executable")
     parser.add_argument("--self", action="store_true", help="memkern against itself")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--pages", default="4k", help="memkern's pages; Spatter has the system's")
     parser.add_argument("suites", nargs="+", type=Path)
-    args = parser.parse_args()
-    own = [sys.executable, "-m", "memkern", "spatter", "--json", "-v0", "--pages", args.pages]
-    own += ["-t", str(args.threads)]
-    ratios_all: dict[str, Ratio] = {}
+    args = parsed(parser)
+    rows: list[Row] = []
+    cases: list[Row] = []
+    ratios: dict[str, Ratio] = {}
     for suite in args.suites:
-        plain = [args.spatter, "-b", "openmp", "-t", str(args.threads), "-f", str(suite)]
-        peers = [[*own, "-f", str(suite)]] if args.self else [plain, [*plain, "--dense-buffers"]]
-        contestants = [[*own, "-f", str(suite)], *peers]
-        times: list[list[list[float]]] = [[] for _ in contestants]
-        walls: list[list[float]] = [[] for _ in contestants]
-        peaks: list[list[float]] = [[] for _ in contestants]
-        records: list[dict[str, object]] = []
-        for turn in range(args.turns):
-            for who in rotated(range(len(contestants)), turn):
-                output, wall, peak = run(contestants[who], args.threads)
-                walls[who].append(wall)
-                peaks[who].append(peak)
-                if contestants[who][0] == sys.executable:
-                    found = json.loads(output)
-                    times[who].append([record["time_min_s"] for record in found])
-                    records = found if who == 0 else records
-                else:
-                    times[who].append(spatter_times(output))
-        ours, *others = (np.array(t) for t in times)  # (turns, cases)
-        if any(ours.shape != other.shape for other in others):
-            raise SystemExit(f"{suite}: the programs ran different numbers of cases")
-        print(f"\n{suite.name}: {ours.shape[1]} cases, {args.turns} turns, pages {args.pages}")
-        ratios = []
-        for case, record in enumerate(records):
-            medians = [float(np.median(other[:, case])) for other in others]
-            peer = others[int(np.argmin(medians))][:, case]
-            ratio = ratio_interval(peer, ours[:, case], paired=True)
-            ratios.append(ratio.ratio)
-            ratios_all[f"{suite.name}:{case}"] = ratio
-            print(
-                f"  {case:3} {record['kernel']:<21} {str(record['pattern'])[:28]:<28} "
-                f"delta {record['delta']:<8} {record['variant']}/{record['isa']:<9} "
-                f"{np.median(record['bytes_B'] / ours[:, case]) / 1e9:7.2f} GB/s  "
-                f"peer {record['bytes_B'] / min(medians) / 1e9:7.2f}  "
-                f"ratio {with_interval(ratio)}"
-                f"{'  BELOW' if ratio.high < FLOOR else ''}"
-            )
-        wall = [float(np.median(w)) for w in walls]
-        peak = [float(np.median(p)) for p in peaks]
-        print(
-            f"  geometric mean {geometric_mean(ratios):.3f}; wall {wall[0]:.2f} s beside "
-            f"{min(wall[1:]):.2f} s ({wall[0] / min(wall[1:]):.2f}); peak memory "
-            f"{peak[0] / 1e6:.0f} MB beside {min(peak[1:]) / 1e6:.0f} MB"
-        )
-    return 0 if judge(ratios_all) else 1
+        row, some, found = compared(args, suite)
+        add(rows, row)
+        cases += some
+        ratios |= {f"{row['suite']}:{case}": ratio for case, ratio in enumerate(found)}
+    write(args, rows, cases=cases)
+    return 0 if judge(ratios) else 1
 
 
 if __name__ == "__main__":

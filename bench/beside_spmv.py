@@ -24,21 +24,23 @@ import time
 from typing import Any
 
 import numpy as np
-from peers import best_of_each, judge, printed_seconds, rotated, valid_record, with_interval
+from peers import best_of_each, by_form, in_turns, judge, printed_seconds, valid_record
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.families.spmv.model import SpmvModel
 from memkern.statistics import Ratio, ratio_interval
 
 FORMS: dict[str, dict[str, Any]] = {
-    "crs": {"format": "crs"},
-    "crs-nnz": {"format": "crs", "balance": "nnz", "prefetch": 128},
-    **{f"sell-{c}": {"format": "sell", "C": c} for c in (4, 8, 16)},
+    "CRS": {"format": "crs"},
+    "CRS, balanced, prefetch": {"format": "crs", "balance": "nnz", "prefetch": 128},
+    **{f"SELL-{c}": {"format": "sell", "C": c} for c in (4, 8, 16)},
 }
-MOVED = {"format": "sell", "C": 8, "balance": "nnz", "move_columns": True}
+MOVED = "SELL-8, sorted, moved"
+SORTED = {"format": "sell", "C": 8, "balance": "nnz", "move_columns": True}
 
 
-def write(matrix: Any, path: str) -> None:
+def write_matrix(matrix: Any, path: str) -> None:
     """Write a matrix in the format that peers read."""
     with open(path, "wb") as file:
         np.array([*matrix.shape, matrix.nnz], dtype=np.int64).tofile(file)
@@ -59,51 +61,67 @@ def scipy_seconds(matrix: Any, seconds: float) -> float:
     return float(np.median(times))
 
 
+def compared(args: argparse.Namespace, text: str) -> tuple[Row, list[Row], Ratio]:
+    """Return the row of a matrix, those of all forms, and memkern's ratio."""
+    programs = dict(peer.split("=", 1) for peer in args.peer)
+    label, matrix = mk.matrices.build(text)
+    knobs = {"threads": args.threads, "pages": "4k", "budget_s": args.seconds}
+    columns = matrix.shape[1]
+    forms = FORMS | ({MOVED: SORTED | {"sigma": columns}} if matrix.shape[0] == columns else {})
+    cases = {n: mk.spmv.case(matrix, name=label, **f, **knobs) for n, f in forms.items()}
+    bytes_B = SpmvModel(*matrix.shape, matrix.nnz).bytes_B()
+    load = mk.loops("load", footprint_B=bytes_B, **knobs)
+
+    def seconds(name: str, _: int) -> dict[str, float]:
+        if name in cases:
+            return {name: valid_record(cases[name], name)["time_median_s"]}
+        if name == "load":
+            record = load.measure().record
+            return {name: bytes_B / record["bandwidth_median_GBps"] / 1e9}
+        if name == "SciPy":
+            return {name: scipy_seconds(matrix, args.seconds)}
+        return printed_seconds([programs[name], file.name, args.threads, args.seconds])
+
+    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+        write_matrix(matrix, file.name)
+        contestants = ["load", *cases, *programs, "SciPy"]
+        found = in_turns(contestants, args.turns, seconds)
+    limit = by_form(found.pop("load"))["load"]
+    ours = by_form(one for name in cases for one in found.pop(name))
+    theirs = by_form(one for some in found.values() for one in some)
+    best, peer, ratio = best_of_each(ours, theirs)
+
+    flops = 2 * matrix.nnz / 1e9
+    every: list[Row] = []
+    for name, times in (("roofline", limit), *ours.items(), *theirs.items()):
+        row = {"matrix": label, "form": name, "GFLOP/s": flops / np.median(times)}
+        add(every, row | interval("of the roofline", ratio_interval(limit, times, paired=True)))
+    row = {"matrix": label, "nonzeros, million": matrix.nnz / 1e6, "format": best}
+    row |= {"memkern, GFLOP/s": flops / np.median(ours[best])}
+    row |= interval("of the roofline", ratio_interval(limit, ours[best], paired=True))
+    row |= {"peer": peer, "peer, GFLOP/s": flops / np.median(theirs[peer])}
+    share = ratio_interval(limit, theirs[peer], paired=True)
+    row |= {"peer, of the roofline": share.ratio} | interval("ratio", ratio)
+    return row, every, ratio
+
+
 def main() -> None:
-    """Print times and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write rates and ratios."""
+    parser = options(__doc__)
     parser.add_argument("matrices", nargs="+")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PROGRAM")
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0.5)
-    args = parser.parse_args()
-    programs = dict(peer.split("=", 1) for peer in args.peer)
+    args = parsed(parser)
+    rows: list[Row] = []
+    every: list[Row] = []
     ratios: dict[str, Ratio] = {}
     for text in args.matrices:
-        label, matrix = mk.matrices.build(text)
-        knobs = {"threads": args.threads, "pages": "4k", "budget_s": args.seconds}
-        rows, columns = matrix.shape
-        forms = FORMS | ({"sell-moved": {**MOVED, "sigma": rows}} if rows == columns else {})
-        cases = {n: mk.spmv.case(matrix, name=label, **f, **knobs) for n, f in forms.items()}
-        model = SpmvModel(*matrix.shape, matrix.nnz)
-        load = mk.loops("load", footprint_B=model.bytes_B(), **knobs)
-        theirs: dict[str, list[float]] = {}
-        ours: dict[str, list[float]] = {name: [] for name in cases}
-        limit: list[float] = []
-        with tempfile.NamedTemporaryFile(suffix=".bin") as file:
-            write(matrix, file.name)
-            contestants = ["load", *cases, *programs, "scipy"]
-            for turn in range(args.turns):
-                for name in rotated(contestants, turn):
-                    if name in cases:
-                        record = valid_record(cases[name], f"{name} of {label}")
-                        ours[name].append(record["time_median_s"])
-                    elif name == "load":
-                        rate = load.measure().record["bandwidth_median_GBps"]
-                        limit.append(model.bytes_B() / rate / 1e9)
-                    elif name == "scipy":
-                        theirs.setdefault(name, []).append(scipy_seconds(matrix, args.seconds))
-                    else:
-                        words = [programs[name], file.name, args.threads, args.seconds]
-                        for form, seconds in printed_seconds(words).items():
-                            theirs.setdefault(form, []).append(seconds)
-        flops = 2 * matrix.nnz / 1e9
-        print(f"{label}: {matrix.nnz} nonzeros, roofline {flops / np.median(limit):.2f} GFLOP/s")
-        for name, times in (*ours.items(), *theirs.items()):
-            share = with_interval(ratio_interval(limit, times, paired=True))
-            print(f"  {name:<14} {flops / np.median(times):7.3f} GFLOP/s, of the roofline {share}")
-        ratios[label] = best_of_each(ours, theirs)
+        row, forms, ratios[text] = compared(args, text)
+        add(rows, row)
+        every += forms
+    write(args, rows, forms=every)
     judge(ratios)
 
 

@@ -32,12 +32,13 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from peers import FLOOR, PR_SET_THP_DISABLE, judge, rotated, with_interval
+from peers import PR_SET_THP_DISABLE, judge, rotated
+from records import Row, add, interval, options, parsed, write
 
 from memkern.statistics import Ratio, ratio_interval
 
@@ -91,7 +92,7 @@ class Contestant(NamedTuple):
 class Round(NamedTuple):
     """Contestants that take turns: memkern, its peers and, where asked for, memkern at its best."""
 
-    title: str
+    level: str | None
     statistic: str
     ours: Contestant
     peers: list[Contestant]
@@ -199,8 +200,7 @@ def forking_round(args: argparse.Namespace) -> Round:
     # The peers leave the first of their times out.
     options = ["-n", str(elements), "--runs", str(times - 1), "--repetition", "fork"]
     options += ["-t", str(args.threads), "--pin", args.pin]
-    title = f"forking, {times - 1} times"
-    return make_round(args, title, "shortest", kernels, options, peers)
+    return make_round(args, None, "shortest", kernels, options, peers)
 
 
 def likwid_elements(args: argparse.Namespace, arrays: int) -> int:
@@ -267,13 +267,13 @@ def likwid_rounds(args: argparse.Namespace) -> list[Round]:
         peers, units = likwid_forms(args, name, elements * ELEMENT_B * arrays)
         options = ["-n", str(elements), "--repetition", "free", "--repeats", str(args.repeats)]
         options += ["--budget", str(args.seconds), "-t", str(args.threads), "--pin", units]
-        rounds.append(make_round(args, f"free, {args.level}", "typical", [kernel], options, peers))
+        rounds.append(make_round(args, args.level, "typical", [kernel], options, peers))
     return rounds
 
 
 def make_round(
     args: argparse.Namespace,
-    title: str,
+    level: str | None,
     statistic: str,
     kernels: list[str],
     options: list[str],
@@ -286,7 +286,7 @@ def make_round(
         lambda: memkern(kernels, *options, pages=args.best_pages, huge=True),
     )
     return Round(
-        title,
+        level,
         args.statistic or statistic,
         ours,
         [ours] if args.self else peers,
@@ -306,8 +306,10 @@ def play(rounds: list[Round], turns: int) -> list[list[list[dict[str, Found]]]]:
     return found
 
 
-def kernel_ratios(played: Round, found: list[list[dict[str, Found]]]) -> dict[str, Ratio]:
-    """Print a line for each kernel; return the ratios."""
+def kernel_rows(
+    played: Round, found: list[list[dict[str, Found]]]
+) -> Iterator[tuple[Row, Row, Ratio]]:
+    """Yield two rows for each kernel, of the table and of what else there is, and its ratio."""
 
     def times(who: int, kernel: str, statistic: str) -> np.ndarray:
         return np.array([getattr(turn[kernel], statistic) for turn in found[who]])
@@ -318,30 +320,28 @@ def kernel_ratios(played: Round, found: list[list[dict[str, Found]]]) -> dict[st
         ours = times(0, kernel, statistic)
         return peer, ratio_interval(times(peer, kernel, statistic), ours, paired=True)
 
-    ratios: dict[str, Ratio] = {}
     chosen = played.statistic
     other = STATISTICS[1 - STATISTICS.index(chosen)]
     for kernel, first in found[0][0].items():
         peer, ratio = versus(kernel, chosen)
-        ratios[f"{kernel} ({played.title})"] = ratio
         speeds = [
-            f"{first.bytes_B / float(np.median(times(who, kernel, chosen))) / 1e9:7.2f}"
+            first.bytes_B / np.median(times(who, kernel, chosen)) / 1e9
             for who in (0, peer, *((-1,) if played.best else ()))
         ]
-        print(
-            f"  {kernel:<16} {first.elements:>9} {first.how:<14} {speeds[0]} GB/s  "
-            f"peer {played.peers[peer - 1].label:<24} {speeds[1]}  "
-            f"ratio {with_interval(ratio)}"
-            f"{'  BELOW' if ratio.high < FLOOR else '       '}  "
-            f"{other} {versus(kernel, other)[1].ratio:.3f}"
-            f"{f'  {played.best.label} {speeds[2]}' if played.best else ''}"
-        )
-    return ratios
+        row = {"kernel": kernel, "data in": played.level}
+        more = {**row, "elements": first.elements, "by": f"the {chosen} time"}
+        row |= {"variant": first.how, "memkern, GB/s": speeds[0]}
+        row |= {"peer": played.peers[peer - 1].label, "peer, GB/s": speeds[1]}
+        row |= interval("ratio", ratio)
+        more |= {f"ratio of the {other} times": versus(kernel, other)[1].ratio}
+        if played.best:
+            more |= {f"{played.best.label}, GB/s": speeds[2]}
+        yield row, more, ratio
 
 
 def main() -> int:
-    """Run the comparison and print one block a round."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Run the comparison, and print and write a row for each kernel."""
+    parser = options(__doc__)
     parser.add_argument("--stream", action="append", default=[], help="executable; repeatable")
     parser.add_argument("--babelstream", help="executable of the OpenMP model")
     parser.add_argument("--likwid-bench", help="executable")
@@ -360,19 +360,21 @@ def main() -> int:
     free.add_argument("--level", choices=("L1", "L2", "L3", "memory"), default="memory")
     free.add_argument("--seconds", type=float, default=0.3, help="a run")
     free.add_argument("--repeats", type=int, default=3, help="runs in a turn, each allocates anew")
-    args = parser.parse_args()
+    args = parsed(parser)
     rounds = [forking_round(args)] if args.stream or args.babelstream else []
     if args.likwid_bench:
         rounds += likwid_rounds(args)
     if not rounds:
         parser.error("name at least one peer")
+    rows: list[Row] = []
+    others: list[Row] = []
     ratios: dict[str, Ratio] = {}
-    title = ""
     for played, found in zip(rounds, play(rounds, args.turns), strict=True):
-        if played.title != title:
-            title = played.title
-            print(f"\n{title}: {args.turns} turns, pages 4k, by the {played.statistic} time")
-        ratios |= kernel_ratios(played, found)
+        for row, more, ratio in kernel_rows(played, found):
+            add(rows, row)
+            add(others, more)
+            ratios[f"{row['kernel']}, {played.level or 'forking'}"] = ratio
+    write(args, rows, others=others)
     return 0 if judge(ratios) else 1
 
 

@@ -5,14 +5,16 @@ python bench/best_variant.py --turns 7
 
 from __future__ import annotations
 
-import argparse
 import random
+import statistics
+from collections import Counter
 from typing import Any
 
-from peers import with_interval
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
-from memkern import _memkern, statistics
+from memkern import _memkern
+from memkern.statistics import Ratio, geometric_mean, ratio_interval
 
 
 def cases() -> dict[str, mk.Case]:
@@ -55,34 +57,29 @@ def undisturbed(case: mk.Case) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Print the ratio of every case and their geometric mean."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write the ratio of every case."""
+    parser = options(__doc__)
     parser.add_argument("--turns", type=int, default=7)
-    args = parser.parse_args()
-    ratios, below = [], []
+    args = parsed(parser)
+    rows: list[Row] = []
+    ratios: dict[str, Ratio] = {}
     for name, case in cases().items():
         variants = sorted({variant for variant, _ in case.prepare().native.candidates()})
         times: dict[str, list[float]] = {v: [] for v in ("best", *variants)}
-        chosen: dict[str, int] = {}
+        chosen: Counter[str] = Counter()
         for _ in range(args.turns):
             for variant in random.sample(list(times), len(times)):
                 record = undisturbed(case.with_(variant=variant))
                 times[variant].append(record["time_median_s"])
                 if variant == "best":
-                    word = f"{record['variant']}/{record['isa']}"
-                    chosen[word] = chosen.get(word, 0) + 1
-        medians = {v: statistics.quartiles(t)[1] for v, t in times.items()}
-        fastest = min(variants, key=medians.__getitem__)
-        ratio = statistics.ratio_interval(times[fastest], times["best"], paired=True)
-        ratios.append(ratio.ratio)
-        if ratio.high < 0.9:
-            below.append(name)
-        words = ", ".join(f"{word} {n}" for word, n in chosen.items())
-        print(
-            f"{name:<28} {fastest:<7} {with_interval(ratio)}  {words}",
-            flush=True,
-        )
-    mean = statistics.geometric_mean(ratios)
+                    chosen[f"{record['variant']}/{record['isa']}"] += 1
+        fastest = min(variants, key=lambda v, times=times: statistics.median(times[v]))
+        ratios[name] = ratio_interval(times[fastest], times["best"], paired=True)
+        row = {"case": name, "fastest": fastest} | interval("ratio", ratios[name])
+        add(rows, row | {"chosen": ", ".join(f"{word} {n}" for word, n in chosen.items())})
+    write(args, rows)
+    below = [name for name, ratio in ratios.items() if ratio.high < 0.9]
+    mean = geometric_mean([ratio.ratio for ratio in ratios.values()])
     print(f"geometric mean {mean:.3f}; wholly below 0.9: {', '.join(below) or 'none'}")
 
 

@@ -8,12 +8,11 @@ than one verdict, and more than one in 500, is false.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from records import Row, add, options, parsed, write
 from scipy.stats import binomtest
 
 import memkern as mk
@@ -55,27 +54,32 @@ ALLOWED = 500
 
 
 def main() -> int:
-    """Print one line for each comparison and the rate of all."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print and write a row for each comparison, and print the rate of all."""
+    parser = options(__doc__)
     parser.add_argument("--comparisons", type=int, default=25)
     parser.add_argument("--seed", type=int, default=0, help="of the first comparison")
-    args = parser.parse_args()
-    false = judged = 0
+    args = parsed(parser)
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         sweep = Path(folder) / "short.toml"
         sweep.write_text(SWEEP)
-        for k in range(args.comparisons):
+        for seed in range(args.seed, args.seed + args.comparisons):
             start = time.monotonic()
-            frame = mk.compare_runs(sweep, seed=args.seed + k, progress=False)
-            found = false_verdicts(frame)
-            false, judged = false + found[0], judged + found[1]
+            frame = mk.compare_runs(sweep, seed=seed, progress=False)
             spent = time.monotonic() - start
-            print(f"seed {args.seed + k}, {spent:.0f} s, {summary(frame)}", flush=True)
-            for row in frame[frame["verdict"].isin(["faster", "slower"])].to_dict("records"):
+            print(summary(frame))
+            for found in frame[frame["verdict"].isin(["faster", "slower"])].to_dict("records"):
                 print(
-                    f"  {row['label']}: {row['verdict']}, {row['ratio']:.4f} "
-                    f"[{row['low']:.4f}, {row['high']:.4f}], p {row['p']:.2g}, {row['pairs']} pairs"
+                    f"  {found['label']}: {found['verdict']}, {found['ratio']:.4f} "
+                    f"[{found['low']:.4f}, {found['high']:.4f}], p {found['p']:.2g}, "
+                    f"{found['pairs']} pairs"
                 )
+            false, judged = false_verdicts(frame)
+            same = int((frame["verdict"] == "same").sum())
+            row = {"seed": seed, "time, s": spent, "cases": judged, "same": same}
+            add(rows, row | {"false verdicts": false})
+    write(args, rows)
+    false, judged = (sum(row[name] for row in rows) for name in ("false verdicts", "cases"))
     high = binomtest(false, judged).proportion_ci(0.95, method="exact").high
     print(
         f"false verdicts: {false} of {judged} cases ({100 * false / judged:.2g} %, below "
@@ -85,4 +89,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    raise SystemExit(main())

@@ -9,7 +9,6 @@ prints how often two paired tests reject at a level as low as corrections for ma
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import random
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from records import Row, add, options, parsed, write
 from scipy import signal, stats
 
 from memkern.measuring.interleaved import measure_pairs
@@ -49,7 +49,12 @@ def contaminated(rng: np.random.Generator, n: int) -> Floats:
     return independent(rng, n) + np.log(1.25) * (rng.random(n) < 0.1)
 
 
-NOISES = (independent, autocorrelated, drifting, contaminated)
+NOISES = {
+    "independent, 2 %": independent,
+    "AR(1) with 0.9 between successive values, 2 %": autocorrelated,
+    "drifting by a third over the run, on top of 2 %": drifting,
+    "one value in ten 1.25 times slower, on top of 2 %": contaminated,
+}
 
 
 class SimulatedSide:
@@ -106,23 +111,22 @@ def yuen_p(a: Floats, b: Floats) -> Floats:
 
 
 def main() -> None:
-    """Print false verdicts, found differences, and the rates of the two tests."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print and write false verdicts, found differences, and the rates of the two tests."""
+    parser = options(__doc__)
     parser.add_argument("--families", type=int, default=400)
     parser.add_argument("--cases", type=int, default=30)
-    args = parser.parse_args()
-    print(f"{args.families} families of {args.cases} cases without a difference")
-    for noise in NOISES:
+    args = parsed(parser)
+    print("without a difference")
+    rows: list[Row] = []
+    for name, noise in NOISES.items():
         zero = np.zeros(args.cases)
         found = [simulated(noise, zero, seed).verdicts for seed in range(args.families)]
-        false = [sum(v in (FASTER, SLOWER) for v in family) for family in found]
-        same = np.mean([v == SAME for family in found for v in family])
-        print(
-            f"{noise.__name__:<15} false verdicts {sum(false)} of {args.families * args.cases} "
-            f"cases ({100 * sum(false) / args.families / args.cases:.3f} %), in "
-            f"{100 * np.mean(np.array(false) > 0):.2f} % of families; same {100 * same:.0f} %"
-        )
+        false = np.array([sum(v in (FASTER, SLOWER) for v in family) for family in found])
+        row = {"noise": name, "cases": args.families * args.cases, "false verdicts": false.sum()}
+        row |= {"families with any, %": 100 * np.mean(false > 0)}
+        add(rows, row | {"same, %": 100 * np.mean([v == SAME for family in found for v in family])})
     print("differences found, 2 % of noise on each side, half of the cases differ")
+    differences: list[Row] = []
     many = range(max(args.families // 10, 10))
     for shares in (verdicts.SHARES, (1 / 3, 1 / 3, 1 / 3)):
         verdicts.SHARES = shares
@@ -130,23 +134,22 @@ def main() -> None:
             effects = np.where(np.arange(args.cases) % 2, np.log1p(percent / 100), 0.0)
             families = [simulated(independent, effects, seed) for seed in many]
             different = [(f, k) for f in families for k in range(1, args.cases, 2)]
-            hits = np.mean([f.verdicts[k] == SLOWER for f, k in different])
-            first = np.mean([f.verdicts[k] == SLOWER and f.count(k) == 15 for f, k in different])
-            print(
-                f"shares {', '.join(f'{share:.2f}' for share in shares)}, {percent} %: "
-                f"{100 * hits:.1f} % of cases, {100 * first:.1f} % with 15 pairs"
-            )
+            hits = [f.verdicts[k] == SLOWER for f, k in different]
+            first = [hit and f.count(k) == 15 for hit, (f, k) in zip(hits, different, strict=True)]
+            row = {"shares": ", ".join(f"{share:.2f}" for share in shares), "slower, %": percent}
+            row |= {"found, %": 100 * np.mean(hits), "with 15 pairs, %": 100 * np.mean(first)}
+            add(differences, row)
     print("rejections at 1e-4 by its level, 400,000 comparisons without a difference")
+    tests: list[Row] = []
     rng = np.random.default_rng(0)
     for noise in (independent, contaminated):
         for n in (15, 20, 30):
             x = noise(rng, 400_000 * 2 * n).reshape(400_000, 2, n)
-            tests = {"Yuen": yuen_p, "trimmed differences": differences_p}
-            rates = [
-                f"{name} {(p(x[:, 0], x[:, 1]) < 1e-4).mean() / 1e-4:.2f}"
-                for name, p in tests.items()
-            ]
-            print(f"{noise.__name__:<15} {n} pairs: {', '.join(rates)}")
+            row = {"noise": noise.__name__, "pairs": n}
+            for name, p in (("Yuen", yuen_p), ("trimmed differences", differences_p)):
+                row |= {name: (p(x[:, 0], x[:, 1]) < 1e-4).mean() / 1e-4}
+            add(tests, row)
+    write(args, rows, differences=differences, tests=tests)
 
 
 if __name__ == "__main__":

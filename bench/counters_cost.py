@@ -10,12 +10,11 @@ longer from outside. By default events of the system are counted, which exist ev
 
 from __future__ import annotations
 
-import argparse
 import time
 from typing import Any
 
 import numpy as np
-from peers import with_interval
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.measuring import counting
@@ -38,14 +37,15 @@ def block(native: Any, codes: list[Any]) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print a line for each way of repetition and size."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    """Print and write a row for each way of repetition and size."""
+    parser = options(__doc__)
     parser.add_argument("--counters", default=_SYSTEM)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--turns", type=int, default=15)
-    args = parser.parse_args()
+    args = parsed(parser)
     codes = counting.requested(args.counters).codes
     print(f"{len(codes)} counters on each of {args.threads} threads")
+    rows: list[Row] = []
     for repetition in ("fork", "barrier", "spin", "free"):
         for elements in (2**10, 2**16, 2**22):
             case = mk.loops("update", elements, threads=args.threads, repetition=repetition)
@@ -56,12 +56,11 @@ def main() -> None:
                     found[counted].append(block(native, codes if counted else []))
             off, on = (np.array(found[counted]) for counted in (False, True))
             ratio = ratio_interval(on[:, 0].tolist(), off[:, 0].tolist(), paired=True)
-            sample_us = 1e6 * float(np.median(off[:, 0]))
-            longer_us = 1e6 * float(np.median(on[:, 1] - off[:, 1]))
-            print(
-                f"{repetition:<8} {8 * elements:>9} B: sample {sample_us:8.2f} us, with counters "
-                f"{with_interval(ratio)}, {longer_us:.2f} us longer from outside"
-            )
+            row = {"repetition": repetition, "size, B": 8 * elements}
+            row |= {"sample, us": 1e6 * np.median(off[:, 0])} | interval("with counters", ratio)
+            row |= {"longer between samples, us": 1e6 * np.median(on[:, 1] - off[:, 1])}
+            add(rows, row)
+    write(args, rows)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ workers and wait policy are the same. Set OMP_WAIT_POLICY to choose the policy::
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import os
 import subprocess
@@ -16,7 +15,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from peers import with_interval
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.statistics import ratio_interval
@@ -36,10 +35,10 @@ REGIONS = 2000
 
 
 def main() -> None:
-    """Print medians and the ratio for every number of threads."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write medians and the ratio for every number of threads."""
+    parser = options(__doc__)
     parser.add_argument("--turns", type=int, default=101)
-    args = parser.parse_args()
+    args = parsed(parser)
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "regions.cpp", Path(folder) / "regions.so"
         source.write_text(SOURCE)
@@ -50,7 +49,8 @@ def main() -> None:
         regions = ctypes.CDLL(str(library)).regions
         regions.restype = ctypes.c_double
         regions.argtypes = [ctypes.c_int, ctypes.c_long]
-    print(f"OMP_WAIT_POLICY={os.environ.get('OMP_WAIT_POLICY', 'not set')}, {args.turns} turns")
+    policy = os.environ.get("OMP_WAIT_POLICY", "not set")
+    rows: list[Row] = []
     for threads, case in prepared.items():
         case.run(REGIONS)
         regions(threads, REGIONS)
@@ -59,10 +59,10 @@ def main() -> None:
         )
         ours, theirs = times.T / REGIONS
         ratio = ratio_interval(ours, theirs, paired=True)
-        print(
-            f"{threads} threads: BS0 {np.median(ours) * 1e9:.0f} ns, empty region "
-            f"{np.median(theirs) * 1e9:.0f} ns, ratio {with_interval(ratio)}"
-        )
+        row = {"wait policy": policy, "threads": threads, "BS0, us": 1e6 * np.median(ours)}
+        row |= {"empty region, us": 1e6 * np.median(theirs)}
+        add(rows, row | interval("ratio", ratio))
+    write(args, rows)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,10 @@ Few samples show what many do only if the first of them already finds its data i
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
+
+from peers import in_turns
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.results.turns import compare_turns
@@ -16,39 +18,38 @@ from memkern.results.turns import compare_turns
 FEW, MANY = 10, 1000
 
 
-def cases(threads: int) -> list[mk.Case]:
+def cases(threads: int) -> dict[str, mk.Case]:
     """Return cases from L1 to the last cache."""
     how: dict[str, Any] = {"threads": threads, "variant": "simd", "runs": FEW}
-    return [
-        mk.stream("triad", elements=4096, **how),
-        mk.bs(2, elements=8192, **how),
-        mk.stream("copy", elements=2**16, **how),
-        mk.gather("UNIFORM:8:8:NR", count=4096, **how),
-        mk.loops("dot", elements=2**19, **how),
-        mk.stream("triad", elements=2**21, **how),
-    ]
+    return {
+        "triad, 4096 elements": mk.stream("triad", elements=4096, **how),
+        "BS2, 8192 elements": mk.bs(2, elements=8192, **how),
+        "copy, 65,536 elements": mk.stream("copy", elements=2**16, **how),
+        "gather from 2 MiB": mk.gather("UNIFORM:8:8:NR", count=4096, **how),
+        "dot, 524,288 elements": mk.loops("dot", elements=2**19, **how),
+        "triad, 2,097,152 elements": mk.stream("triad", elements=2**21, **how),
+    }
+
+
+def many_and_few(case: mk.Case) -> list[dict[str, Any]]:
+    """Return the records of many samples and of few."""
+    return [case.with_(runs=runs).measure().record for runs in (MANY, FEW)]
 
 
 def main() -> None:
-    """Measure and print the ratios of the times."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Measure, and print and write the ratios of the times."""
+    parser = options(__doc__)
     parser.add_argument("--turns", type=int, default=12)
-    turns = parser.parse_args().turns
-    print(f"{'kernel':<15} {'threads':>7} {'bytes':>10} {'us':>8}  few over many")
+    args = parsed(parser)
+    rows: list[Row] = []
     for threads in (1, 2):
         every = cases(threads)
-        pairs: list[list[Any]] = [[] for _ in every]
-        for _ in range(turns):
-            for case, found in zip(every, pairs, strict=True):
-                many, few = (case.with_(runs=runs).measure().record for runs in (MANY, FEW))
-                found.append((many, few))
-        for found in pairs:
-            ratio, record = compare_turns(found, 0.95), found[-1][0]
-            print(
-                f"{record['kernel']:<15} {threads:>7} {record['footprint_B']:>10} "
-                f"{1e6 * record['time_median_s']:>8.2f}  "
-                f"{ratio.ratio:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
-            )
+        pairs = in_turns(every, args.turns, lambda name, _, every=every: many_and_few(every[name]))
+        for name, found in pairs.items():
+            median_us = 1e6 * found[-1][0]["time_median_s"]
+            row = {"case": name, "threads": threads, "median, us": median_us}
+            add(rows, row | interval("few over many", compare_turns(found, 0.95)))
+    write(args, rows)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,12 @@ that `memkern.halo_time` predicts from messages, which are measured first::
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from peers import with_interval
+from peers import in_turns
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.families.messages import pairs
@@ -63,13 +63,13 @@ def halo_of(case: Case) -> dict[str, tuple[float, float]]:
 
 
 def main() -> None:
-    """Print rates and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write rates and ratios."""
+    parser = options(__doc__)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--matrix", default="hpcg:64")
     parser.add_argument("--elements", type=int, default=16, help="K of the mesh")
     parser.add_argument("--threads", type=int, default=1)
-    args = parser.parse_args()
+    args = parsed(parser)
     knobs: dict[str, Any] = {"threads": args.threads, "budget_s": 0.5, "placements": 1}
     kernels: dict[str, Callable[..., Case]] = {
         f"spmv.{format}": lambda format=format, **how: mk.spmv.case(
@@ -82,34 +82,25 @@ def main() -> None:
             number, elements=args.elements, **how, **knobs
         )
     sends = messages() if ranks().size > 1 else None
+    rows: list[Row] = []
     for name, case in kernels.items():
         cases = {"copies": case(), **{when: case(halo=when) for when in ("blocking", "overlap")}}
-        rates: dict[str, list[float]] = {how: [] for how in cases}
-        exchanged = {}
-        for _ in range(args.turns):
-            for how, one in cases.items():
-                found = one.measure()
-                rates[how].append(found.bandwidth_GBps)
-                exchanged[how] = found.record
+        found = in_turns(cases, args.turns, lambda how, _, cases=cases: cases[how].measure())
         halo = halo_of(cases["blocking"])
         if ranks().number:
             continue
-        record = exchanged["blocking"]
-        print(
-            f"{name}: copies {np.median(rates['copies']):.2f} GB/s; "
-            + ", ".join(
-                f"{how} {with_interval(ratio_interval(rates[how], rates['copies'], paired=True))}"
-                for how in ("blocking", "overlap")
-            )
-        )
+        rates = {how: [one.bandwidth_GBps for one in some] for how, some in found.items()}
+        row = {"kernel": name, "ranks": ranks().size, "copies, GB/s": np.median(rates["copies"])}
+        for how in ("blocking", "overlap"):
+            row |= interval(how, ratio_interval(rates[how], rates["copies"], paired=True))
         if sends is not None:
-            print(
-                f"  {record['halo_sent_B']:.0f} B sent, {100 * record['halo_rows']:.1f} % of rows, "
-                f"{100 * record['halo_share']:.0f} % of the time of blocking"
-            )
-            measured_s = record["halo_share"] * record["time_median_s"]
-            predicted_s = mk.halo_time(halo, sends)
-            print(f"  exchange {1e6 * measured_s:.1f} us, by the model {1e6 * predicted_s:.1f} us")
+            record = found["blocking"][-1].record
+            row |= {"sent, B": record["halo_sent_B"], "exchange, %": 100 * record["halo_share"]}
+            row |= {"exchange, us": 1e6 * record["halo_share"] * record["time_median_s"]}
+            row |= {"by messages, us": 1e6 * mk.halo_time(halo, sends)}
+        add(rows, row)
+    if not ranks().number:
+        write(args, rows)
 
 
 if __name__ == "__main__":

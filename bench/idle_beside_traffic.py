@@ -9,10 +9,9 @@ A ratio is the time beside the generators over that of the plain chase; 1 should
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
-from peers import rotated, valid_record, with_interval
+from peers import in_turns, valid_record
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.statistics import ratio_interval
@@ -23,29 +22,23 @@ PAUSE, STEPS = 2**15, 2**21
 
 
 def main() -> None:
-    """Print both latencies, the traffic and the ratio."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write both latencies, the traffic and the ratio."""
+    parser = options(__doc__)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--size", default="256MiB", help="of the buffer (256MiB)")
-    args = parser.parse_args()
+    args = parsed(parser)
     how = {"pages": "4k", "pin": "compact", "steps": STEPS, "size_B": args.size}
     cases = {
         "plain": mk.case("latency.chase", **how),
         "beside": mk.case("latency.loaded", pause=PAUSE, **how),
     }
-    found: dict[str, list[float]] = {name: [] for name in cases}
-    traffic = []
-    for turn in range(args.turns):
-        for name in rotated(list(cases), turn):
-            record = valid_record(cases[name], name)
-            found[name].append(record["ns_per_access"])
-            traffic += [record["traffic_GBps"]] if name == "beside" else []
-    ratio = ratio_interval(found["beside"], found["plain"], paired=True)
-    plain, beside = (np.median(found[name]) for name in ("plain", "beside"))
-    print(
-        f"plain {plain:.2f} ns, beside {np.median(traffic):.3f} GB/s {beside:.2f} ns, ratio "
-        f"{with_interval(ratio)}"
-    )
+    records = in_turns(cases, args.turns, lambda name, _: valid_record(cases[name], name))
+    plain, beside = ([one["ns_per_access"] for one in some] for some in records.values())
+    traffic = np.median([one["traffic_GBps"] for one in records["beside"]])
+    row = {"plain, ns": np.median(plain), "beside, ns": np.median(beside), "traffic, GB/s": traffic}
+    rows: list[Row] = []
+    add(rows, row | interval("ratio", ratio_interval(beside, plain, paired=True)))
+    write(args, rows)
 
 
 if __name__ == "__main__":

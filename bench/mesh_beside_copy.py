@@ -8,38 +8,34 @@ bandwidth from minute to minute, so that every ratio is one of neighbouring meas
 
 from __future__ import annotations
 
-import argparse
-
 import numpy as np
-from peers import with_interval
+from peers import in_turns
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.statistics import ratio_interval
 
 
 def main() -> None:
-    """Print bandwidths and ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write bandwidths and ratios."""
+    parser = options(__doc__)
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--elements", type=int, default=20, help="K of the mesh")
     parser.add_argument("--pages", default="4k")
-    args = parser.parse_args()
+    args = parsed(parser)
     knobs = {"pages": args.pages, "budget_s": 0.3}
     nodes = (args.elements * 8) ** 3
-    cases = {
-        "bs1": mk.bs(1, elements=nodes, **knobs),
-        **{
-            f"bs{number}": mk.bs(number, elements=args.elements, degree=7, **knobs)
-            for number in (6, 7, 8)
-        },
-    }
-    rates: dict[str, list[float]] = {name: [] for name in cases}
-    for _ in range(args.turns):
-        for name, case in cases.items():
-            rates[name].append(case.measure().bandwidth_GBps)
+    cases = {"bs.bs1": mk.bs(1, elements=nodes, **knobs)}
+    for number in (6, 7, 8):
+        cases[f"bs.bs{number}"] = mk.bs(number, elements=args.elements, degree=7, **knobs)
+    rates = in_turns(cases, args.turns, lambda name, _: cases[name].measure().bandwidth_GBps)
+    rows: list[Row] = []
     for name, values in rates.items():
-        ratio = ratio_interval(values, rates["bs1"], paired=True)
-        print(f"{name}: {np.median(values):.1f} GB/s, of BS1 {with_interval(ratio)}")
+        row = {"pages": args.pages, "kernel": name, "GB/s": np.median(values)}
+        if name != "bs.bs1":
+            row |= interval("of BS1", ratio_interval(values, rates["bs.bs1"], paired=True))
+        add(rows, row)
+    write(args, rows)
 
 
 if __name__ == "__main__":

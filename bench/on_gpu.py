@@ -10,7 +10,7 @@ One call does everything that the time allows, in this order, and writes records
 - ``parity``: tests/test_cuda.py on the card, against the references; then for every entry.
 - ``sanitize``: compute-sanitizer's memcheck, racecheck and synccheck over one case of every kernel.
 - ``bandwidths``: kernels, the driver's copy, empty launches and peers, in another random order in
-  each turn, compared within the same turns, and the verdict on every target.
+  each turn, compared within the same turns, and the verdict on every target, with a record of it.
 - ``transfers``: between host and card in every direction, by every memory of the host.
 - ``latency``: dependent loads over sizes and conflicts of the banks of shared memory; and, on the
   processor and on the card, dependent loads beside dependent atomic operations.
@@ -442,49 +442,51 @@ class Turn:
         return max(self.medians["driver"], self.medians["loops.load"])
 
 
-def verdicts(turns: list[Turn]) -> list[str]:
-    """Return a line for every target: what was found, what is wanted, and whether it is met."""
-    from peers import judge, with_interval
+def verdicts(turns: list[Turn]) -> list[dict[str, Any]]:
+    """Return a row for every target: what was found, what is wanted, and whether it is met."""
+    from peers import judge
+    from records import interval
 
     from memkern.statistics import Ratio, geometric_mean, ratio_interval
 
-    def of_pairs(ours: Callable[[Turn], float], theirs: Callable[[Turn], float]) -> list[Any]:
+    def of_pairs(
+        ours: Callable[[Turn], float], theirs: Callable[[Turn], float]
+    ) -> tuple[Ratio | None, int]:
         pairs = []
         for turn in turns:
-            try:
+            # One of them may have failed in this turn.
+            with contextlib.suppress(KeyError):
                 pairs.append((ours(turn), theirs(turn)))
-            except KeyError:  # One of them failed in this turn.
-                continue
-        return [ratio_interval(*zip(*pairs, strict=True), paired=True), len(pairs)] if pairs else []
+        found = ratio_interval(*zip(*pairs, strict=True), paired=True) if pairs else None
+        return found, len(pairs)
 
-    def line(name: str, found: str, wanted: str, met: bool | None) -> str:
-        verdict = "not judged" if met is None else "met" if met else "NOT MET"
-        return f"{name:<26} {found:<26} {wanted:<26} {verdict}"
+    rows: list[dict[str, Any]] = []
 
-    lines = []
+    def add(name: str, found: Ratio | None, wanted: str, met: bool | None) -> None:
+        verdict = "not judged" if found is None or met is None else "met" if met else "NOT MET"
+        row = {"target": name} | (interval("found", found) if found else {"found": None})
+        rows.append(row | {"wanted": wanted, "verdict": verdict})
+
     for name, least in TARGETS.items():
-        found = of_pairs(lambda turn, n=name: turn.medians[n], lambda turn: turn.ceiling)
-        met, text = (found[0].ratio >= least, with_interval(found[0])) if found else (None, "-")
-        lines.append(line(name, text, f">= {least} of the ceiling", met))
-    found = of_pairs(lambda turn: turn.medians["launch"], lambda turn: turn.peers["launch"])
-    met, text = (found[0].ratio <= LAUNCH, with_interval(found[0])) if found else (None, "-")
-    lines.append(line("launch", text, f"<= {LAUNCH} of a bare one", met))
+        found, _ = of_pairs(lambda turn, n=name: turn.medians[n], lambda turn: turn.ceiling)
+        add(name, found, f">= {least} of the ceiling", found and found.ratio >= least)
+    found, _ = of_pairs(lambda turn: turn.medians["launch"], lambda turn: turn.peers["launch"])
+    add("launch", found, f"<= {LAUNCH} of a bare one", found and found.ratio <= LAUNCH)
     ratios: dict[str, Ratio] = {}
     for name in PEERS:
-        found = of_pairs(lambda turn, n=name: turn.fastest[n], lambda turn, n=name: turn.peers[n])
-        if not found:
-            continue
-        ratio, number = found
-        lines.append(line(f"{name} / peer", with_interval(ratio), f"{number} alternations", None))
-        if number >= ALTERNATIONS:
-            ratios[name] = ratio
-    met, text = None, "-"
+        found, number = of_pairs(
+            lambda turn, n=name: turn.fastest[n], lambda turn, n=name: turn.peers[n]
+        )
+        if found:
+            add(f"{name} / peer", found, f"{number} alternations", None)
+        if found and number >= ALTERNATIONS:
+            ratios[name] = found
+    row = {"target": f"{len(ratios)} of {len(PEERS)} / peers, geometric mean", "found": None}
+    row |= {"wanted": f">= 1, {ALTERNATIONS} alternations", "verdict": "not judged"}
     if ratios:
-        mean = geometric_mean([r.ratio for r in ratios.values()])
-        met, text = judge(ratios), f"geometric mean {mean:.3f}"
-    wanted = f">= 1, {ALTERNATIONS} alternations"
-    lines.append(line(f"{len(ratios)} of {len(PEERS)} / peers", text, wanted, met))
-    return lines
+        row["found"] = geometric_mean([ratio.ratio for ratio in ratios.values()])
+        row["verdict"] = "met" if judge(ratios) else "NOT MET"
+    return [*rows, row]
 
 
 def shape_of(footprint_B: float) -> dict[str, Any]:
@@ -495,6 +497,8 @@ def shape_of(footprint_B: float) -> dict[str, Any]:
 
 def bandwidths(call: Call) -> str:
     """Measure everything in turns, each in another order; store records and print verdicts."""
+    from records import table, write
+
     import memkern as mk
     from memkern.machine import gpu
     from memkern.measuring.record import to_result_set
@@ -548,7 +552,10 @@ def bandwidths(call: Call) -> str:
                 del work[name]
         to_result_set(done).save(str(call.out / "bandwidths.json"))
         took_s = time.monotonic() - begin
-    text = "\n".join([f"{gpu.describe(device)['name']}, {len(turns)} turns", *verdicts(turns)])
+    judged = verdicts(turns)
+    options.output.parent.mkdir(exist_ok=True)
+    write(options, judged)
+    text = "\n".join([f"{gpu.describe(device)['name']}, {len(turns)} turns", *table(judged)])
     print(text)
     (call.out / "verdicts.txt").write_text(text + "\n")
     if failed:
@@ -802,7 +809,9 @@ def pack(call: Call) -> None:
 
 def parsed(words: list[str] | None = None) -> argparse.Namespace:
     """Return the options."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    import records
+
+    parser = records.options(__doc__)
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--out", default="on_gpu", metavar="FOLDER", help="of records and logs")
     parser.add_argument(
@@ -834,10 +843,13 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
         "--every-kernel", choices=TOOLS, metavar="TOOL",
         help="run each kernel once, in the order for a tool of the sanitizer, and end",
     )  # fmt: skip
-    options = parser.parse_args(words)
+    options = records.parsed(parser, words)
     options.steps = options.steps.split(",")
     if unknown := [step for step in options.steps if step not in STEPS]:
         parser.error(f"--steps {unknown[0]!r} is not one of {', '.join(STEPS)}")
+    if options.output is None:
+        # Below the folder, so that it is packed but not taken for a file of results.
+        options.output = Path(options.out) / "record" / "on_gpu.json"
     if options.results is None:
         options.results = Path(f"{os.path.normpath(options.out)}.tar.gz")
     # What is missing is not worth the loss of a call.
@@ -861,11 +873,11 @@ def has_card() -> str:
 
 def main() -> int:
     """Run the steps, each for the time that is left, and print what each found."""
+    sys.path.insert(0, str(TREE / "python"))
     options = parsed()
     if missing := has_card():
         print(missing, file=sys.stderr)
         return 2
-    sys.path.insert(0, str(TREE / "python"))
     if options.every_kernel:
         return 1 if run_every_kernel(options) else 0
     call = Call(options)

@@ -7,26 +7,27 @@ should agree within the intervals::
 
 Every turn measures all kernels in the three ways, in rotating order, on the same processing unit
 and in 4 KiB pages. A ratio is the time without ranks over that of the rank, by the medians of the
-undisturbed records of those turns in which both are; the intervals hold for all ratios together
-(Bonferroni's correction). The exit code is 1 if one of them does not contain 1.
+undisturbed records of those turns in which both are, if these are at least four; the intervals hold
+for all ratios together (Bonferroni's correction). The exit code is 1 if one of them does not
+contain 1.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shlex
 import sys
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 
-from peers import printed, rotated, with_interval
+from peers import in_turns, printed
+from records import Row, add, interval, options, parsed, write
 
 from memkern.statistics import ratio_interval
 
 _LEAST_TURNS = 4
+LIBRARIES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
 # Streams and chases in a cache and in memory, indexed accesses, atomics.
 SWEEP = """
 [defaults]
@@ -65,8 +66,8 @@ def times(words: list[str]) -> dict[str, float]:
 
 
 def main() -> int:
-    """Run the comparison and print a line for each case."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Run the comparison, and print and write a row for each case."""
+    parser = options(__doc__)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--mpi", default="mpirun -n 1 --bind-to none", help="launcher of MPI")
     parser.add_argument(
@@ -76,39 +77,38 @@ def main() -> int:
         help="launcher of OpenSHMEM",
     )
     parser.add_argument("--unit", type=int, default=max(os.sched_getaffinity(0)))
-    args = parser.parse_args()
+    args = parsed(parser)
     os.environ |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     os.sched_setaffinity(0, {args.unit})
     launchers = {"none": [], "mpi": shlex.split(args.mpi), "shmem": shlex.split(args.shmem)}
-    # Seconds by case and turn.
-    found: dict[str, dict[str, dict[int, float]]] = {comm: defaultdict(dict) for comm in launchers}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sweep.toml"
         file.write_text(SWEEP)
         own = [sys.executable, "-m", "memkern", "sweep", str(file), "--json", "-q", "--comm"]
-        for turn in range(args.turns):
-            for comm in rotated(list(launchers), turn):
-                for case, seconds in times([*launchers[comm], *own, comm]).items():
-                    found[comm][case][turn] = seconds
-            print(f"  turn {turn + 1} of {args.turns} done", file=sys.stderr)
+        found = in_turns(
+            launchers, args.turns, lambda comm, _: times([*launchers[comm], *own, comm])
+        )
     alone = found.pop("none")
-    level = 1 - 0.05 / (len(alone) * len(found))
+    cases = dict.fromkeys(case for some in alone for case in some)
+    level = 1 - 0.05 / (len(cases) * len(found))
+    rows: list[Row] = []
     apart = []
-    for case, by_turn in alone.items():
-        words = []
+    for case in cases:
+        row: Row = {"case": case}
         for comm, ranks in found.items():
-            turns = sorted(by_turn.keys() & ranks[case].keys())
-            without, with_ranks = (
-                [side[turn] for turn in turns] for side in (by_turn, ranks[case])
-            )
-            if len(turns) < _LEAST_TURNS:
-                words.append(f"{comm} {len(turns)} turns undisturbed")
+            both = [
+                (one[case], rank[case])
+                for one, rank in zip(alone, ranks, strict=True)
+                if case in one and case in rank
+            ]
+            if len(both) < _LEAST_TURNS:
                 continue
-            ratio = ratio_interval(without, with_ranks, level, paired=True)
-            words.append(f"{comm} {with_interval(ratio)}")
+            ratio = ratio_interval(*zip(*both, strict=True), level, paired=True)
+            row |= interval(LIBRARIES[comm], ratio)
             if not ratio.low <= 1 <= ratio.high:
-                apart.append(f"{case} by {comm}")
-        print(f"{case:<32} {'  '.join(words)}")
+                apart.append(f"{case} by {LIBRARIES[comm]}")
+        add(rows, row)
+    write(args, rows)
     print(f"apart from the process without ranks: {', '.join(apart) or 'none'}")
     return 1 if apart else 0
 

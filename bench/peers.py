@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,6 +17,7 @@ from memkern.statistics import Ratio, geometric_mean, ratio_interval
 FLOOR = 0.97
 PR_SET_THP_DISABLE = 41
 Item = TypeVar("Item")
+Found = TypeVar("Found")
 
 
 def no_huge_pages() -> None:
@@ -48,6 +50,27 @@ def rotated(contestants: Sequence[Item], turn: int) -> list[Item]:
     return [*contestants[first:], *contestants[:first]]
 
 
+def in_turns(
+    names: Iterable[Item], turns: int, measure: Callable[[Item, int], Found]
+) -> dict[Item, list[Found]]:
+    """Return what `measure` finds for each name in each turn, in rotating order."""
+    found: dict[Item, list[Found]] = {name: [] for name in names}
+    for turn in range(turns):
+        for name in rotated(list(found), turn):
+            found[name].append(measure(name, turn))
+        print(f"  turn {turn + 1} of {turns} done", file=sys.stderr)
+    return found
+
+
+def by_form(seconds: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
+    """Return the seconds of each form, of which a turn may have several."""
+    found: dict[str, list[float]] = {}
+    for one in seconds:
+        for form, time_s in one.items():
+            found.setdefault(form, []).append(time_s)
+    return found
+
+
 def valid_record(case: mk.Case, name: str) -> dict[str, Any]:
     """Measure a case once and return its record."""
     record = case.measure().record
@@ -56,17 +79,12 @@ def valid_record(case: mk.Case, name: str) -> dict[str, Any]:
     return record
 
 
-def with_interval(ratio: Ratio) -> str:
-    """Return a ratio and its interval as text."""
-    return f"{ratio.ratio:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
-
-
-def best_of_each(ours: Mapping[str, list[float]], theirs: Mapping[str, list[float]]) -> Ratio:
-    """Print and return the ratio of the forms that are fastest by their medians over all turns."""
+def best_of_each(
+    ours: Mapping[str, list[float]], theirs: Mapping[str, list[float]]
+) -> tuple[str, str, Ratio]:
+    """Return the forms that are fastest by their medians over all turns, and their ratio."""
     best, peer = (min(side, key=lambda name: np.median(side[name])) for side in (ours, theirs))
-    ratio = ratio_interval(theirs[peer], ours[best], paired=True)
-    print(f"  {best} over {peer}: {with_interval(ratio)}", flush=True)
-    return ratio
+    return best, peer, ratio_interval(theirs[peer], ours[best], paired=True)
 
 
 def judge(ratios: Mapping[str, Ratio]) -> bool:

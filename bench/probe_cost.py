@@ -3,7 +3,7 @@
     python bench/probe_cost.py
     python bench/probe_cost.py --threads 2 --turns 31
 
-One line for each number of threads and length of a sample: the ratio of the wall time of samples
+One row for each number of threads and length of a sample: the ratio of the wall time of samples
 with probes to that without, with its 95 % interval over the turns, for which the goal is at most
 1.05; the same ratio after division by the samples' own times, in which the kernel's drift cancels;
 the ratio of these own times, which is to be 1, because probes are outside of them; and by how much
@@ -14,14 +14,13 @@ processor or the cores did less than their best; on a quiet machine that is rare
 
 from __future__ import annotations
 
-import argparse
 import math
 import time
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from peers import with_interval
+from records import Row, add, cells, interval, options, parsed, write
 
 import memkern as mk
 from memkern.measuring.cores import cores, cores_at_work
@@ -46,14 +45,14 @@ def block(
 
 
 def main() -> None:
-    """Print a line for each number of threads and length of a sample."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    """Print and write a row for each number of threads and length of a sample."""
+    parser = options(__doc__)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 0])
     parser.add_argument("--pin", default="auto")
     parser.add_argument("--turns", type=int, default=21)
     parser.add_argument("--block", type=float, default=0.1, metavar="SECONDS")
-    args = parser.parse_args()
-    missed = []
+    args = parsed(parser)
+    rows: list[Row] = []
     disturbed: list[npt.NDArray[np.bool_]] = []
     for threads in args.threads:
         case = mk.loops("update", 2**11, threads=threads, pin=args.pin, repetition="barrier")
@@ -79,16 +78,15 @@ def main() -> None:
             outside = [x[:, 0] / x[:, 1] for x in (on, off)]
             cost = ratio_interval(*outside, paired=True)
             longer = [100 * (float(np.median(x)) - 1) for x in outside]
-            name = f"{obtained['threads']} threads, samples of {1e6 * length_s:.0f} us"
-            missed += [name] if wall.ratio > _GOAL else []
-            print(
-                f"{name:<32} wall time {with_interval(wall)}, over own time {with_interval(cost)}, "
-                f"own time {with_interval(own)}, longer by {longer[0]:.1f} % with and "
-                f"{longer[1]:.1f} % without",
-                flush=True,
-            )
+            row = {"threads": obtained["threads"], "samples of, us": 1e6 * length_s}
+            row |= interval("wall time", wall) | interval("over own time", cost)
+            row |= interval("own time", own)
+            add(rows, row | {"longer, %": longer[0], "longer without probes, %": longer[1]})
+    write(args, rows)
     print(f"disturbed: {np.concatenate(disturbed).mean():.1%} of the samples")
-    print(f"above {_GOAL}: {', '.join(missed) or 'none'}")
+    missed = [cells(row) for row in rows if row["wall time"] > _GOAL]
+    names = [f"{row['threads']} threads, samples of {row['samples of, us']} us" for row in missed]
+    print(f"above {_GOAL}: {'; '.join(names) or 'none'}")
 
 
 if __name__ == "__main__":

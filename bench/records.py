@@ -12,7 +12,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,9 +40,11 @@ def options(doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def parsed(parser: argparse.ArgumentParser) -> argparse.Namespace:
+def parsed(
+    parser: argparse.ArgumentParser, words: Sequence[str] | None = None
+) -> argparse.Namespace:
     """Return the options; end with an error before anything is measured if the file exists."""
-    args = parser.parse_args()
+    args = parser.parse_args(words)
     try:
         if args.output is not None:
             files.unused(args.output, args.force)
@@ -134,14 +136,16 @@ def cells(row: Row) -> dict[str, str]:
     """Return the texts of a row by heading, in which a value and its interval are one."""
 
     def text(value: object) -> str:
-        shown = four_digits(value) if isinstance(value, float) else str(value)
-        return "" if value is None else shown
+        # NaN is unknown as well.
+        if value is None or value != value:
+            return ""
+        return four_digits(value) if isinstance(value, float) else str(value)
 
     limits = {f"{name} {end}" for name in row for end in ("low", "high")}
     found = {name: text(value) for name, value in row.items() if name not in limits}
     for name in found:
-        if row.get(f"{name} low") is not None:
-            found[name] += f" [{text(row[f'{name} low'])}, {text(row[f'{name} high'])}]"
+        if low := text(row.get(f"{name} low")):
+            found[name] += f" [{low}, {text(row[f'{name} high'])}]"
     return found
 
 

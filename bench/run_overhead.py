@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 
 import numpy as np
+from records import Row, add, options, parsed, write
 
 import memkern as mk
 
@@ -30,13 +31,15 @@ def overhead_us(**knobs: object) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print one line for each way to bind the workers."""
-    for threads in (1, 2):
-        for pin in ("none", "compact"):
+    """Print and write a row for each way to bind the workers."""
+    args = parsed(options(__doc__))
+    rows: list[Row] = []
+    for pin in ("none", "compact"):
+        for threads in (1, 2):
             extra, inside = overhead_us(threads=threads, pin=pin)
-            print(
-                f"threads {threads}, pin {pin:<8} overhead {extra:.2f} us, C++ time {inside:.2f} us"
-            )
+            row = {"workers": threads, "pin": pin, "overhead, us": extra, "in C++, us": inside}
+            add(rows, row)
+    write(args, rows)
 
 
 if __name__ == "__main__":

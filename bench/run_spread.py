@@ -9,11 +9,11 @@ alone; new memory adds those of its placement::
 
 from __future__ import annotations
 
-import argparse
 import random
 from typing import Any
 
 import numpy as np
+from records import Row, add, options, parsed, write
 
 import memkern as mk
 from memkern import _memkern
@@ -28,24 +28,24 @@ def cases() -> dict[str, mk.Case]:
     memory_B = 2 * _memkern.topology()["last_level_cache_B"]
     return {
         "copy in 16 KiB": mk.stream("copy", elements=1024, **how),
-        "triad in 768 KiB": mk.stream("triad", elements=32768, **how),
-        "triad in 768 KiB, all threads": mk.stream(
+        "triad in 768 KiB (L2)": mk.stream("triad", elements=32768, **how),
+        "triad in 768 KiB (L2), all threads": mk.stream(
             "triad", elements=32768, **{**how, "threads": 0}
         ),
-        "gather from 1 MiB": mk.gather("UNIFORM:8:4:NR", count=4096, **how),
-        "gather from 8 MiB": mk.gather("UNIFORM:8:4:NR", count=2**15, **how),
-        "dot in 16 MiB": mk.loops("dot", elements=2**20, **how),
+        "gather from 1 MiB (L2)": mk.gather("UNIFORM:8:4:NR", count=4096, **how),
+        "gather from 8 MiB (L3)": mk.gather("UNIFORM:8:4:NR", count=2**15, **how),
+        "dot in 16 MiB (L3)": mk.loops("dot", elements=2**20, **how),
         "copy from memory": mk.stream("copy", footprint_B=memory_B, **how),
     }
 
 
 def main() -> None:
-    """Print the spread of each case in each way."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write the spread of each case in each way."""
+    parser = options(__doc__)
     parser.add_argument("--turns", type=int, default=40)
-    args = parser.parse_args()
+    args = parsed(parser)
     order = random.Random(1)
-    print(f"{'case':<30} {'way':<18} {'undisturbed':>11} {'sd':>7} {'median':>10}")
+    rows: list[Row] = []
     for name, case in cases().items():
         kept: dict[str, Prepared] = {}
         medians: dict[str, list[float]] = {way: [] for way in WAYS}
@@ -61,14 +61,11 @@ def main() -> None:
                 samples = prepared.sample()
                 if not samples.disturbed:
                     medians[way].append(float(np.median(samples.seconds[:, 0])))
+        row = {"case": name, "undisturbed": sum(map(len, medians.values()))}
         for way, seconds in medians.items():
-            sd = float(np.std(np.log(seconds), ddof=1)) if len(seconds) > 2 else float("nan")
-            middle = float(np.median(seconds)) * 1e6 if seconds else float("nan")
-            print(
-                f"{name:<30} {way:<18} {len(seconds):>4} of {args.turns:<3} {sd:>7.1%} "
-                f"{middle:>7.2f} us",
-                flush=True,
-            )
+            row[f"{way}, %"] = 100 * np.std(np.log(seconds), ddof=1) if len(seconds) > 2 else None
+        add(rows, row)
+    write(args, rows)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from peers import with_interval
+from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
 from memkern.machine.caches import MEMORY
@@ -207,11 +207,11 @@ def moved_by(case: mk.Case, levels: Sequence[str]) -> dict[str, Transfer]:
     return {name: Transfer(*(case.iterations * each for each in found[name])) for name in levels}
 
 
-def _share(term: Seconds, whole: Seconds) -> str:
-    """Return the ratio of a term to a time, 0 for a term without transfers."""
+def _share(name: str, term: Seconds, whole: Seconds) -> Row:
+    """Return the part of a row with the ratio of a term to a time, 0 without transfers."""
     if not np.all(term > 0):
-        return "0"
-    return with_interval(ratio_interval(term, whole, paired=True))
+        return {name: 0.0}
+    return interval(name, ratio_interval(term, whole, paired=True))
 
 
 def as_run(run: CaseRun) -> mk.Case:
@@ -220,7 +220,7 @@ def as_run(run: CaseRun) -> mk.Case:
 
 
 class Bench:
-    """Measures subjects on this machine, and prints their tables."""
+    """Measures subjects on this machine, and prints their rows."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         """Read or measure the machine file."""
@@ -232,6 +232,8 @@ class Bench:
         else:
             print("measuring a machine file", file=sys.stderr, flush=True)
             self.machine = measure_machine(seconds=60).machine
+        self.rows: list[Row] = []
+        self.terms: list[Row] = []
         self.unexplained: list[str] = []
 
     @property
@@ -240,7 +242,7 @@ class Bench:
         return self.levels[1 if len(self.levels) > 3 else 0]
 
     def run(self, name: str, subject: Subject, cores: int, share: Callable[[], float]) -> None:
-        """Measure a subject on some cores in a share of the time, and print its table."""
+        """Measure a subject on some cores in a share of the time, and add its rows."""
         options: dict[str, Any] = {**pinned(self.cores, cores), "pages": "4k"}
         options |= {"budget_s": self.seconds}
         small = {**options, "repetition": "free", "variant": "simd", "prefetch": 0}
@@ -285,9 +287,12 @@ class Bench:
         for key, run in runs.items():
             if not all(placement.check.valid for placement in run.placements):
                 raise SystemExit(f"{title}, {key} failed its validation")
-        self._print(title, subject, cores, runs)
+        self._add(name, title, subject, cores, runs)
 
-    def _print(self, title: str, subject: Subject, cores: int, runs: Mapping[str, CaseRun]) -> None:
+    def _add(
+        self, name: str, title: str, subject: Subject, cores: int, runs: Mapping[str, CaseRun]
+    ) -> None:
+        """Add and print the rows of a subject."""
         turns = min(len(run.placements) for run in runs.values())
         times = {
             key: np.array([np.median(p.samples.seconds[:, 0]) for p in run.placements[:turns]])
@@ -303,9 +308,13 @@ class Bench:
         measured, case = per_unit["measured"], as_run(runs["measured"])
         terms = self._terms(subject, cores, runs, times)
         terms = {"memory": terms.pop("memory"), "in-core": per_unit["in-core"], **terms}
-        how = f"{turns} turns, {disturbed} of {placed} placements disturbed"
-        print(f"\n{title}, ns for a {subject.unit} ({case.knobs.variant}; {how})")
-        print(f"  {'measured':<34} {1e9 * np.median(measured):8.3f}")
+        print(f"\n{title}: {turns} turns, {disturbed} of {placed} placements disturbed")
+        head = {"case": name, "cores": cores, "for a": subject.unit}
+
+        def tell(term: str, seconds: Seconds, share: Row | None = None) -> None:
+            add(self.terms, {**head, "term": term, "ns": 1e9 * np.median(seconds)} | (share or {}))
+
+        tell(f"measured ({case.knobs.variant})", measured)
         # In-core time has the transfers up to the cache that holds the data.
         inner = [level.name for level in self.levels[: self.levels.index(self.inner) + 1]]
         added = {key: term for key, term in terms.items() if key.split()[0] not in inner}
@@ -314,15 +323,28 @@ class Bench:
         if predicted:
             terms["ECM"] = np.full(turns, predicted)
         for key, seconds in terms.items():
-            print(f"  {key:<34} {1e9 * np.median(seconds):8.3f}  of the time ", end="")
-            print(_share(seconds, measured))
+            tell(key, seconds, _share("of the time", seconds, measured))
         best = min(subject.experiments, key=lambda key: np.median(per_unit.get(key, [math.inf])))
         for key in subject.experiments:
             if key in per_unit:
-                gain = with_interval(ratio_interval(measured, per_unit[key], paired=True))
-                print(f"  {key:<34} {1e9 * np.median(per_unit[key]):8.3f}  speed-up    {gain}")
+                tell(key, per_unit[key], _share("speed-up", measured, per_unit[key]))
         fastest = min((measured, per_unit[best]), key=lambda seconds: float(np.median(seconds)))
-        self._judge(title, measured, fastest, added)
+        # Whether the time lies between the longest term and the sum of all terms.
+        positive = {key: term for key, term in added.items() if np.all(term > 0)}
+        longest = max(positive, key=lambda key: float(np.median(positive[key])))
+        above = ratio_interval(positive[longest], measured, paired=True)
+        below = ratio_interval(sum(positive.values()), measured, paired=True)
+        row = {
+            **head,
+            "measured, ns": 1e9 * np.median(measured),
+            "longest term": longest.partition(":")[0],
+        }
+        row |= interval("longest, of the time", above)
+        row |= interval("all terms, of the time", below)
+        add(self.rows, row | _share("memory, of the fastest", added["memory"], fastest))
+        # Without an interval, nothing is explained.
+        if not (above.low <= 1 + WITHIN and below.high >= 1 - WITHIN):
+            self.unexplained.append(title)
 
     def _terms(
         self,
@@ -375,27 +397,10 @@ class Bench:
         cycles = model.predict(moved_by(case, model.names), core).cycles_of(cores)
         return cycles / clock / units
 
-    def _judge(
-        self, title: str, measured: Seconds, fastest: Seconds, terms: Mapping[str, Seconds]
-    ) -> None:
-        """Print whether the time lies between the longest term and the sum of all terms."""
-        positive = {key: term for key, term in terms.items() if np.all(term > 0)}
-        longest = max(positive, key=lambda key: float(np.median(positive[key])))
-        above = ratio_interval(positive[longest], measured, paired=True)
-        below = ratio_interval(sum(positive.values()), measured, paired=True)
-        roofline = _share(terms["memory"], fastest)
-        print(f"  longest term: {longest}, {with_interval(above)} of the time")
-        print(f"  all terms, in-core only of the levels up to {self.inner.name}: ", end="")
-        print(f"{with_interval(below)} of the time")
-        print(f"  memory: {roofline} of the time of the fastest row", flush=True)
-        # Without an interval, nothing is explained.
-        if not (above.low <= 1 + WITHIN and below.high >= 1 - WITHIN):
-            self.unexplained.append(title)
-
 
 def main() -> None:
-    """Print the tables, and which times the terms do not explain."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    """Print and write the rows, and print which times the terms do not explain."""
+    parser = options(__doc__)
     parser.add_argument("--only", nargs="+", choices=("product", "mesh", "wall"))
     parser.add_argument("--matrix", nargs="+", default=["hpcg:112", "band:2000000:1000000:14"])
     parser.add_argument("--elements", type=int, default=20, help="of the mesh, in each dimension")
@@ -404,11 +409,11 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.1, help="of each case in a turn")
     parser.add_argument("--limit", type=float, default=420, help="most seconds of turns")
-    args = parser.parse_args()
+    args = parsed(parser)
     subjects = {
-        **{f"SELL-8 {text}": ("product", product(text)) for text in args.matrix},
-        f"BS6 {args.elements}^3": ("mesh", mesh(args.elements)),
-        **{f"dw.hop {extent}^4": ("wall", wall(extent)) for extent in args.extents},
+        **{f"SELL-8, {text}": ("product", product(text)) for text in args.matrix},
+        f"BS6, {args.elements}^3": ("mesh", mesh(args.elements)),
+        **{f"hopping term, {extent}^4": ("wall", wall(extent)) for extent in args.extents},
     }
     chosen = {name: s for name, (kind, s) in subjects.items() if kind in (args.only or kind)}
     bench = Bench(args)
@@ -418,6 +423,7 @@ def main() -> None:
         name, cores = left[0]
         bench.run(name, chosen[name], cores, lambda: (end - time.perf_counter()) / len(left))
         del left[0]
+    write(args, bench.rows, terms=bench.terms)
     names = ", ".join(bench.unexplained) or "none"
     print(f"\nnot explained within {WITHIN:.0%} by the longest term to the sum of all: {names}")
 
