@@ -52,7 +52,7 @@ test: system-test .venv/.installed .venv/.test
 test-all: system-all test
 	$(PYTEST) --every-entry -m every_entry
 	$(BIN)/python tests/mutations.py
-	$(BIN)/python tests/bench/compare_self.py
+	$(BIN)/python bench/compare_self.py
 
 test-cluster: system-cluster .venv/.installed .venv/.test
 	$(BIN)/python -m pytest --cluster -m cluster

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-PARTS = ("CMakeLists.txt", "CONTRIBUTING.md", "LICENSE", "README.md", "cpp", "examples",
+PARTS = ("CMakeLists.txt", "CONTRIBUTING.md", "LICENSE", "README.md", "bench", "cpp", "examples",
          "pyproject.toml", "python", "tests")  # fmt: skip
 _TIMEOUT_S = 300  # of each command that tests a fault
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import doctest
-import functools
 import importlib
 import os
 import pkgutil
@@ -183,36 +182,6 @@ def test_options_in_the_text_exist(document: Path) -> None:
         # Options of other programs are not tested.
         if words[0] in ("memkern", *(f"--{option}" for option in options)):
             assert options <= (known[verb] if verb else every), code
-
-
-BENCHMARKS = ROOT / "tests" / "bench" / "README.md"
-
-
-@functools.cache
-def options_of_script(path: str) -> set[str]:
-    words = [sys.executable, ROOT / path, "--help"]
-    help = subprocess.run(words, capture_output=True, text=True, check=True)
-    return set(re.findall(r"--[\w-]+", help.stdout))
-
-
-@pytest.mark.parametrize(
-    "command",
-    [c for kind, block in blocks(BENCHMARKS) if kind == "sh" for c in commands(block)],
-    ids=lambda command: " ".join(command.split()[:2]),
-)
-def test_options_of_benchmarks_exist(command: str) -> None:
-    # Running them needs minutes, other programs or a GPU.
-    words = [word for word in shlex.split(command, comments=True) if word != "..."]
-    while "=" in words[0]:
-        words.pop(0)
-    given = {word.partition("=")[0] for word in words if word.startswith("--")}
-    if words[0] == "memkern":
-        assert given <= {f"--{option}" for option in options_of_verbs()[words[1]]}
-        return
-    if words[:2] == ["mpirun", "-n"]:
-        del words[:3]
-    assert words[0] == "python"
-    assert given <= options_of_script(words[1])
 
 
 SCRIPTS = sorted(EXAMPLES.rglob("*.py"))

@@ -57,7 +57,7 @@ def test_quiet_samples_are_marked_in_less_than_one_percent() -> None:
     for _ in range(200):
         n = int(rng.integers(5, 200))
         # Interrupts and clocks read one after the other: a percent or less. Throughputs of cores
-        # without neighbours lie within one percent of each other (tests/bench/README.md).
+        # without neighbours lie within one percent of each other (bench/README.md).
         share = 1 - np.abs(rng.normal(0, 0.005, n))
         throughput = 2.4 * (1 - np.abs(rng.normal(0, 0.01, n)))
         cores.add(throughput, "2")

@@ -18,8 +18,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from bench.compare_simulation import NOISES, independent, simulated
 from checking import refused_words, run
+from compare_simulation import NOISES, independent, simulated
 from scipy import stats
 
 import memkern as mk
@@ -116,7 +116,7 @@ def test_a_verdict_is_final_and_a_dropped_case_does_not_count() -> None:
     np.testing.assert_array_equal(np.isnan(verdicts.holm(family.p)), [False, False, True])
 
 
-@pytest.mark.parametrize("noise", NOISES, ids=lambda noise: noise.__name__)
+@pytest.mark.parametrize("noise", NOISES.values(), ids=lambda noise: noise.__name__)
 def test_false_verdicts_are_below_one_percent_of_cases(noise: Any) -> None:
     found = [simulated(noise, np.zeros(30), seed).verdicts for seed in range(20)]
     false = sum(verdict in FOUND for family in found for verdict in family)

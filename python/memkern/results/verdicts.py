@@ -6,7 +6,7 @@ Timings have rare slow values, autocorrelation and drift. Pairs in random order 
 trimming removes rare values. Yuen's test [1]_ trims each side, not the differences: in simulation
 its rate of false verdicts stays below its level at every number of pairs used here, while a trimmed
 t test on the differences rejects twice as often as it should at levels of 1e-4, as they result from
-the correction for many cases. ``tests/bench/compare_simulation.py`` prints both.
+the correction for many cases. ``bench/compare_simulation.py`` prints both.
 
 References
 ----------

@@ -1,0 +1,125 @@
+"""Compare memkern's messages between ranks with the OSU micro-benchmarks, in turns.
+
+They are built elsewhere with their own flags; this script only runs them::
+
+    python bench/beside_osu.py --osu /path/to/osu/c
+    python bench/beside_osu.py --osu /path/to/osu/c --device shmem
+
+Each turn runs every operation and size on both sides in rotating order: two ranks of the same
+library, each bound to a core, on 4 KiB pages. Both sides complete each message before the next one
+starts: OSU's one-sided tests of MPI by a flush in a window that the library allocates
+(``-w allocate -s flush``), those of OpenSHMEM by shmem_quiet. OSU prints the mean of its
+iterations with two decimals of a microsecond, which is compared with memkern's median. Its
+fetch-and-add is of 4 bytes, memkern's of 8: that of OpenSHMEM is the first of the atomics through
+which one program goes, and Open MPI 4.1 ends that program at the compare-and-swap, before the
+fetch-and-add of 8 bytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+from peers import in_turns, judge, printed
+from records import Row, add, interval, options, parsed, write
+
+from memkern.statistics import Ratio, ratio_interval
+
+LAUNCHERS = {
+    "mpi": ["mpirun", "--bind-to", "core", "-n", "2"],
+    # Open MPI's OpenSHMEM ends with a segmentation fault in this transport.
+    "shmem": ["oshrun", "--bind-to", "core", "--mca", "btl", "^uct", "-n", "2"],
+}
+_FLUSHED = ["-w", "allocate", "-s", "flush"]
+# Programs of the peer, with their options, by device and operation.
+PROGRAMS = {
+    "mpi": {
+        "put": ["mpi/one-sided/osu_put_latency", *_FLUSHED],
+        "get": ["mpi/one-sided/osu_get_latency", *_FLUSHED],
+        "fetch_add": ["mpi/one-sided/osu_fop_latency", *_FLUSHED, "-T", "mpi_int"],
+        "send": ["mpi/pt2pt/standard/osu_latency"],
+    },
+    "shmem": {
+        "put": ["openshmem/osu_oshm_put", "heap"],
+        "get": ["openshmem/osu_oshm_get", "heap"],
+        "fetch_add": ["openshmem/osu_oshm_atomics", "heap"],
+    },
+}
+# Its fetch-and-add of OpenSHMEM in a table of atomics: operation, million operations per second,
+# microseconds.
+_ATOMIC = r"^shmem_int_fadd\s+\S+\s+(\S+)"
+
+
+def osu(args: argparse.Namespace, what: str, size_B: int) -> float:
+    """Return the microseconds of a message."""
+    program, *options = PROGRAMS[args.device][what]
+    words = [*LAUNCHERS[args.device], os.path.join(args.osu, program)]
+    if args.device == "mpi" and what != "fetch_add":
+        words += ["-m", f"{size_B}:{size_B}"]
+    atomic = (args.device, what) == ("shmem", "fetch_add")
+    try:
+        text = printed([*words, *options])
+    except subprocess.CalledProcessError as ended:
+        if not atomic:
+            raise
+        text = ended.stdout
+    row = _ATOMIC if atomic else rf"^{4 if what == 'fetch_add' else size_B}\s+(\S+)"
+    found = re.search(row, text, re.MULTILINE)
+    if found is None:
+        raise SystemExit(f"{' '.join(words)} printed no latency for {size_B} bytes")
+    return float(found[1])
+
+
+def memkern(args: argparse.Namespace, what: str, size_B: int) -> float:
+    """Return the microseconds of a message."""
+    words = [*LAUNCHERS[args.device], sys.executable, "-m", "memkern", "messages", "--json"]
+    words += ["--device", args.device, "--kernel", what, "--sizes", str(size_B), "--window", "1"]
+    (record,) = json.loads(printed([*words, "--pairs", "0-1", "--budget", "0.5"]))
+    if not record["valid"]:
+        raise SystemExit(f"{what} of {size_B} bytes failed its validation")
+    return float(record["ns_per_access"]) / 1e3
+
+
+def both_sides(args: argparse.Namespace, case: tuple[str, int], _: int) -> tuple[float, float]:
+    """Return the microseconds of a message by memkern and by OSU."""
+    return memkern(args, *case), osu(args, *case)
+
+
+def main() -> None:
+    """Print and write latencies and ratios."""
+    parser = options(__doc__)
+    parser.add_argument("--osu", metavar="PATH", required=True, help="folder with mpi/one-sided")
+    parser.add_argument("--device", choices=("mpi", "shmem"), default="mpi")
+    parser.add_argument("--operations", default="put,get,fetch_add,send")
+    parser.add_argument("--sizes", default="8,512,8192,131072,1048576")
+    parser.add_argument("--turns", type=int, default=7)
+    args = parsed(parser)
+    for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
+        os.environ.setdefault(name, "1")
+    cases = [
+        (what, size_B)
+        for what in args.operations.split(",")
+        if what in PROGRAMS[args.device]
+        for size_B in ([8] if what == "fetch_add" else map(int, args.sizes.split(",")))
+    ]
+    rows: list[Row] = []
+    ratios: dict[str, Ratio] = {}
+    both = partial(both_sides, args)
+    for (what, size_B), found in in_turns(cases, args.turns, both).items():
+        ours, theirs = np.transpose(found)
+        ratio = ratio_interval(theirs, ours, paired=True)
+        ratios[f"{what} {size_B} B"] = ratio
+        row = {"operation": what, "size, B": size_B, "memkern, us": np.median(ours)}
+        add(rows, row | {"OSU, us": np.median(theirs)} | interval("ratio", ratio))
+    write(args, rows)
+    judge(ratios)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""Compare memkern's sparse products with those of other libraries, in turns.
+
+Each peer is a program, built elsewhere with its library's own flags, that is called as
+``PROGRAM FILE THREADS SECONDS``: FILE holds int64 rows, columns and nonzeros, int32 row starts and
+columns, and float64 values; it repeats y = y + A x for SECONDS and prints a line for each of its
+forms: name, shortest and median seconds of a product. SciPy (one thread) runs in this process::
+
+    python bench/beside_spmv.py --peer eigen=/path/a --peer mkl=/path/b hpcg:128 rmat:20
+
+Every turn runs all contestants in rotating order, in 4 KiB pages, and a loop that loads as many
+bytes as the matrix has. The peer of a matrix is the form that is fastest by its median over all
+turns; memkern's forms are CRS, SELL-C-1 with C of 4, 8 and 16, and for rows of uneven length CRS
+that prefetches x and, of square matrices, SELL-8 with all rows sorted by length and columns moved
+like them, both balanced by nonzeros. Ratios are of times, the peer's or the roofline's over
+memkern's, with intervals from the turns; the roofline uses the bandwidth of the loads in the same
+turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from typing import Any
+
+import numpy as np
+from peers import best_of_each, by_form, in_turns, judge, printed_seconds, valid_record
+from records import Row, add, interval, options, parsed, write
+
+import memkern as mk
+from memkern.families.spmv.model import SpmvModel
+from memkern.statistics import Ratio, ratio_interval
+
+FORMS: dict[str, dict[str, Any]] = {
+    "CRS": {"format": "crs"},
+    "CRS, balanced, prefetch": {"format": "crs", "balance": "nnz", "prefetch": 128},
+    **{f"SELL-{c}": {"format": "sell", "C": c} for c in (4, 8, 16)},
+}
+MOVED = "SELL-8, sorted, moved"
+SORTED = {"format": "sell", "C": 8, "balance": "nnz", "move_columns": True}
+
+
+def write_matrix(matrix: Any, path: str) -> None:
+    """Write a matrix in the format that peers read."""
+    with open(path, "wb") as file:
+        np.array([*matrix.shape, matrix.nnz], dtype=np.int64).tofile(file)
+        matrix.indptr.astype(np.int32).tofile(file)
+        matrix.indices.astype(np.int32).tofile(file)
+        matrix.data.astype(np.float64).tofile(file)
+
+
+def scipy_seconds(matrix: Any, seconds: float) -> float:
+    """Return the median seconds of SciPy's product, which has one thread."""
+    x, y = np.ones(matrix.shape[1]), np.zeros(matrix.shape[0])
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times) < 5:
+        begin = time.perf_counter()
+        y += matrix @ x
+        times.append(time.perf_counter() - begin)
+    return float(np.median(times))
+
+
+def compared(args: argparse.Namespace, text: str) -> tuple[Row, list[Row], Ratio]:
+    """Return the row of a matrix, those of all forms, and memkern's ratio."""
+    programs = dict(peer.split("=", 1) for peer in args.peer)
+    label, matrix = mk.matrices.build(text)
+    knobs = {"threads": args.threads, "pages": "4k", "budget_s": args.seconds}
+    columns = matrix.shape[1]
+    forms = FORMS | ({MOVED: SORTED | {"sigma": columns}} if matrix.shape[0] == columns else {})
+    cases = {n: mk.spmv.case(matrix, name=label, **f, **knobs) for n, f in forms.items()}
+    bytes_B = SpmvModel(*matrix.shape, matrix.nnz).bytes_B()
+    load = mk.loops("load", footprint_B=bytes_B, **knobs)
+
+    def seconds(name: str, _: int) -> dict[str, float]:
+        if name in cases:
+            return {name: valid_record(cases[name], name)["time_median_s"]}
+        if name == "load":
+            record = load.measure().record
+            return {name: bytes_B / record["bandwidth_median_GBps"] / 1e9}
+        if name == "SciPy":
+            return {name: scipy_seconds(matrix, args.seconds)}
+        return printed_seconds([programs[name], file.name, args.threads, args.seconds])
+
+    with tempfile.NamedTemporaryFile(suffix=".bin") as file:
+        write_matrix(matrix, file.name)
+        contestants = ["load", *cases, *programs, "SciPy"]
+        found = in_turns(contestants, args.turns, seconds)
+    limit = by_form(found.pop("load"))["load"]
+    ours = by_form(one for name in cases for one in found.pop(name))
+    theirs = by_form(one for some in found.values() for one in some)
+    best, peer, ratio = best_of_each(ours, theirs)
+
+    flops = 2 * matrix.nnz / 1e9
+    every: list[Row] = []
+    for name, times in (("roofline", limit), *ours.items(), *theirs.items()):
+        row = {"matrix": label, "form": name, "GFLOP/s": flops / np.median(times)}
+        add(every, row | interval("of the roofline", ratio_interval(limit, times, paired=True)))
+    row = {"matrix": label, "nonzeros, million": matrix.nnz / 1e6, "format": best}
+    row |= {"memkern, GFLOP/s": flops / np.median(ours[best])}
+    row |= interval("of the roofline", ratio_interval(limit, ours[best], paired=True))
+    row |= {"peer": peer, "peer, GFLOP/s": flops / np.median(theirs[peer])}
+    share = ratio_interval(limit, theirs[peer], paired=True)
+    row |= {"peer, of the roofline": share.ratio} | interval("ratio", ratio)
+    return row, every, ratio
+
+
+def main() -> None:
+    """Print and write rates and ratios."""
+    parser = options(__doc__)
+    parser.add_argument("matrices", nargs="+")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PROGRAM")
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=0.5)
+    args = parsed(parser)
+    rows: list[Row] = []
+    every: list[Row] = []
+    ratios: dict[str, Ratio] = {}
+    for text in args.matrices:
+        row, forms, ratios[text] = compared(args, text)
+        add(rows, row)
+        every += forms
+    write(args, rows, forms=every)
+    judge(ratios)
+
+
+if __name__ == "__main__":
+    main()

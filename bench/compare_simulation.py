@@ -1,0 +1,156 @@
+"""False verdicts and found differences of `memkern compare --run`, on simulated noise.
+
+    python bench/compare_simulation.py --families 400
+
+The order of pairs, the looks and the verdicts are those of the package; only the times are random.
+All cases of a family see one series of noise, value after value, as on a machine. At the end it
+prints how often two paired tests reject at a level as low as corrections for many cases require.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from records import Row, add, options, parsed, write
+from scipy import signal, stats
+
+from memkern.measuring.interleaved import measure_pairs
+from memkern.results import verdicts
+from memkern.results.comparison import Compared
+from memkern.results.verdicts import FASTER, SAME, SLOWER, Family
+
+Floats = npt.NDArray[np.float64]
+SD = 0.02
+
+
+def independent(rng: np.random.Generator, n: int) -> Floats:
+    """Return normal noise of 2 %."""
+    return SD * rng.standard_normal(n)
+
+
+def autocorrelated(rng: np.random.Generator, n: int) -> Floats:
+    """Return AR(1) with a correlation of 0.9 between values that follow each other, 2 % in all."""
+    steps = SD * np.sqrt(1 - 0.9**2) * rng.standard_normal(n + 100)
+    return np.asarray(signal.lfilter([1], [1, -0.9], steps)[100:])
+
+
+def drifting(rng: np.random.Generator, n: int) -> Floats:
+    """Return noise that is a third slower at the end than at the start, on top of 2 %."""
+    return independent(rng, n) + np.linspace(0, 0.3, n)
+
+
+def contaminated(rng: np.random.Generator, n: int) -> Floats:
+    """Return noise with one value in ten 1.25 times slower, on top of 2 %."""
+    return independent(rng, n) + np.log(1.25) * (rng.random(n) < 0.1)
+
+
+NOISES = {
+    "independent, 2 %": independent,
+    "AR(1) with 0.9 between successive values, 2 %": autocorrelated,
+    "drifting by a third over the run, on top of 2 %": drifting,
+    "one value in ten 1.25 times slower, on top of 2 %": contaminated,
+}
+
+
+class SimulatedSide:
+    """A side whose values come from one series for both sides; `effect` is added to one."""
+
+    def __init__(self, series: Iterator[float], effects: Floats) -> None:
+        self.series, self.effects = series, effects
+
+    def request(self, verb: str, case: int) -> dict[str, Any]:
+        """Return the next value."""
+        return {"seconds": float(np.exp(next(self.series) + self.effects[case]))}
+
+
+def simulated(
+    noise: Callable[[np.random.Generator, int], Floats], effects: Floats, seed: int
+) -> Family:
+    """Return a family of cases of which side B is slower by `effects` (logarithms of ratios)."""
+    rng = np.random.default_rng(seed)
+    family = Family(len(effects))
+    series = iter(noise(rng, 2 * len(effects) * family.looks[-1]))
+    sides = (SimulatedSide(series, 0 * effects), SimulatedSide(series, effects))
+    work = ({"time_s": 1.0}, {"time_s": 1.0})
+    cases = [Compared(str(k), {}, work) for k in range(len(effects))]
+    measure_pairs(
+        family, cases, lambda: contextlib.nullcontext(sides), random.Random(seed), lambda _: None
+    )
+    return family
+
+
+def differences_p(a: Floats, b: Floats) -> Floats:
+    """Return p of the 20 % trimmed t on differences, for comparison with Yuen's."""
+    d = np.sort(b - a, axis=-1)
+    n = d.shape[-1]
+    cut = n // 5
+    kept = n - 2 * cut
+    winsorised = np.clip(d, d[:, cut, None], d[:, n - cut - 1, None])
+    error = np.sqrt(winsorised.var(axis=-1, ddof=1) * (n - 1) / (kept * (kept - 1)))
+    return 2 * stats.t.sf(np.abs(d[:, cut : n - cut].mean(axis=-1)) / error, kept - 1)
+
+
+def yuen_p(a: Floats, b: Floats) -> Floats:
+    """Return p of Yuen's test of pairs for many cases at once."""
+    n = a.shape[-1]
+    cut = n // 5
+    kept = n - 2 * cut
+    sides = []
+    for x in (a, b):
+        ordered = np.sort(x, axis=-1)
+        clipped = np.clip(x, ordered[:, cut, None], ordered[:, n - cut - 1, None])
+        sides.append((ordered[:, cut : n - cut].mean(axis=-1), clipped))
+    spread = (sides[1][1] - sides[0][1]).var(axis=-1, ddof=1)
+    error = np.sqrt(spread * (n - 1) / (kept * (kept - 1)))
+    return 2 * stats.t.sf(np.abs(sides[1][0] - sides[0][0]) / error, kept - 1)
+
+
+def main() -> None:
+    """Print and write false verdicts, found differences, and the rates of the two tests."""
+    parser = options(__doc__)
+    parser.add_argument("--families", type=int, default=400)
+    parser.add_argument("--cases", type=int, default=30)
+    args = parsed(parser)
+    print("without a difference")
+    rows: list[Row] = []
+    for name, noise in NOISES.items():
+        zero = np.zeros(args.cases)
+        found = [simulated(noise, zero, seed).verdicts for seed in range(args.families)]
+        false = np.array([sum(v in (FASTER, SLOWER) for v in family) for family in found])
+        row = {"noise": name, "cases": args.families * args.cases, "false verdicts": false.sum()}
+        row |= {"families with any, %": 100 * np.mean(false > 0)}
+        add(rows, row | {"same, %": 100 * np.mean([v == SAME for family in found for v in family])})
+    print("differences found, 2 % of noise on each side, half of the cases differ")
+    differences: list[Row] = []
+    many = range(max(args.families // 10, 10))
+    for shares in (verdicts.SHARES, (1 / 3, 1 / 3, 1 / 3)):
+        verdicts.SHARES = shares
+        for percent in (2, 3, 4, 5):
+            effects = np.where(np.arange(args.cases) % 2, np.log1p(percent / 100), 0.0)
+            families = [simulated(independent, effects, seed) for seed in many]
+            different = [(f, k) for f in families for k in range(1, args.cases, 2)]
+            hits = [f.verdicts[k] == SLOWER for f, k in different]
+            first = [hit and f.count(k) == 15 for hit, (f, k) in zip(hits, different, strict=True)]
+            row = {"shares": ", ".join(f"{share:.2f}" for share in shares), "slower, %": percent}
+            row |= {"found, %": 100 * np.mean(hits), "with 15 pairs, %": 100 * np.mean(first)}
+            add(differences, row)
+    print("rejections at 1e-4 by its level, 400,000 comparisons without a difference")
+    tests: list[Row] = []
+    rng = np.random.default_rng(0)
+    for noise in (independent, contaminated):
+        for n in (15, 20, 30):
+            x = noise(rng, 400_000 * 2 * n).reshape(400_000, 2, n)
+            row = {"noise": noise.__name__, "pairs": n}
+            for name, p in (("Yuen", yuen_p), ("trimmed differences", differences_p)):
+                row |= {name: (p(x[:, 0], x[:, 1]) < 1e-4).mean() / 1e-4}
+            add(tests, row)
+    write(args, rows, differences=differences, tests=tests)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Compare the medians of ten samples with those of a thousand, in turns.
+
+Few samples show what many do only if the first of them already finds its data in the caches::
+
+    python bench/few_samples.py --turns 12
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from peers import in_turns
+from records import Row, add, interval, options, parsed, write
+
+import memkern as mk
+from memkern.results.turns import compare_turns
+
+FEW, MANY = 10, 1000
+
+
+def cases(threads: int) -> dict[str, mk.Case]:
+    """Return cases from L1 to the last cache."""
+    how: dict[str, Any] = {"threads": threads, "variant": "simd", "runs": FEW}
+    return {
+        "triad, 4096 elements": mk.stream("triad", elements=4096, **how),
+        "BS2, 8192 elements": mk.bs(2, elements=8192, **how),
+        "copy, 65,536 elements": mk.stream("copy", elements=2**16, **how),
+        "gather from 2 MiB": mk.gather("UNIFORM:8:8:NR", count=4096, **how),
+        "dot, 524,288 elements": mk.loops("dot", elements=2**19, **how),
+        "triad, 2,097,152 elements": mk.stream("triad", elements=2**21, **how),
+    }
+
+
+def many_and_few(case: mk.Case) -> list[dict[str, Any]]:
+    """Return the records of many samples and of few."""
+    return [case.with_(runs=runs).measure().record for runs in (MANY, FEW)]
+
+
+def main() -> None:
+    """Measure, and print and write the ratios of the times."""
+    parser = options(__doc__)
+    parser.add_argument("--turns", type=int, default=12)
+    args = parsed(parser)
+    rows: list[Row] = []
+    for threads in (1, 2):
+        every = cases(threads)
+        pairs = in_turns(every, args.turns, lambda name, _, every=every: many_and_few(every[name]))
+        for name, found in pairs.items():
+            median_us = 1e6 * found[-1][0]["time_median_s"]
+            row = {"case": name, "threads": threads, "median, us": median_us}
+            add(rows, row | interval("few over many", compare_turns(found, 0.95)))
+    write(args, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""Compare products and meshes that are distributed over ranks with copies on each rank, in turns.
+
+With one rank nothing is exchanged, and the ratios should be 1; with several they are what the
+exchange leaves of the rate of independent copies. The time of the exchange stands beside the one
+that `memkern.halo_time` predicts from messages, which are measured first::
+
+    python bench/halo_exchange.py
+    mpirun -n 2 python bench/halo_exchange.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from peers import in_turns
+from records import Row, add, interval, options, parsed, write
+
+import memkern as mk
+from memkern.families.messages import pairs
+from memkern.machine import remote
+from memkern.measuring.ranks import ranks
+from memkern.results import ResultSet
+from memkern.spec.case import Case
+from memkern.statistics import ratio_interval
+
+_SIZES_B = [8 * 4**power for power in range(10)]
+
+
+def messages() -> ResultSet:
+    """Return sends one at a time of many sizes, over each distance that the ranks have."""
+    nodes = remote.describe("mpi").nodes
+    words = [word for word in pairs.NEIGHBOURS if pairs.neighbours(word, nodes)]
+    return mk.sweep(
+        [
+            mk.messages("send", device="mpi", pairs=word, size_B=size_B, window=1, budget_s=0.2)
+            for word in words
+            for size_B in _SIZES_B
+        ],
+        progress=False,
+    )
+
+
+def halo_of(case: Case) -> dict[str, tuple[float, float]]:
+    """Return neighbours and received bytes by distance, means over the ranks."""
+    assert case.spec.part is not None
+    nodes, number = remote.describe("mpi").nodes, ranks().number
+    size_B = np.dtype(case.dtype).itemsize
+    own = dict.fromkeys(pairs.DISTANCES[1:], (0.0, 0.0))
+    for other, _, received in case.spec.part(case, number, ranks().size).exchange.neighbours:
+        distance = pairs.distance([(number, other)], nodes)
+        count, bytes_B = own[distance]
+        own[distance] = count + 1, bytes_B + received * size_B
+    every = ranks().every(own)
+    return {
+        distance: (
+            float(np.mean([one[distance][0] for one in every])),
+            float(np.mean([one[distance][1] for one in every])),
+        )
+        for distance in own
+    }
+
+
+def main() -> None:
+    """Print and write rates and ratios."""
+    parser = options(__doc__)
+    parser.add_argument("--turns", type=int, default=7)
+    parser.add_argument("--matrix", default="hpcg:64")
+    parser.add_argument("--elements", type=int, default=16, help="K of the mesh")
+    parser.add_argument("--threads", type=int, default=1)
+    args = parsed(parser)
+    knobs: dict[str, Any] = {"threads": args.threads, "budget_s": 0.5, "placements": 1}
+    kernels: dict[str, Callable[..., Case]] = {
+        f"spmv.{format}": lambda format=format, **how: mk.spmv.case(
+            args.matrix, format, **how, **knobs
+        )
+        for format in ("crs", "sell")
+    }
+    for number in (6, 7, 8):
+        kernels[f"bs.bs{number}"] = lambda number=number, **how: mk.bs(
+            number, elements=args.elements, **how, **knobs
+        )
+    sends = messages() if ranks().size > 1 else None
+    rows: list[Row] = []
+    for name, case in kernels.items():
+        cases = {"copies": case(), **{when: case(halo=when) for when in ("blocking", "overlap")}}
+        found = in_turns(cases, args.turns, lambda how, _, cases=cases: cases[how].measure())
+        halo = halo_of(cases["blocking"])
+        if ranks().number:
+            continue
+        rates = {how: [one.bandwidth_GBps for one in some] for how, some in found.items()}
+        row = {"kernel": name, "ranks": ranks().size, "copies, GB/s": np.median(rates["copies"])}
+        for how in ("blocking", "overlap"):
+            row |= interval(how, ratio_interval(rates[how], rates["copies"], paired=True))
+        if sends is not None:
+            record = found["blocking"][-1].record
+            row |= {"sent, B": record["halo_sent_B"], "exchange, %": 100 * record["halo_share"]}
+            row |= {"exchange, us": 1e6 * record["halo_share"] * record["time_median_s"]}
+            row |= {"by messages, us": 1e6 * mk.halo_time(halo, sends)}
+        add(rows, row)
+    if not ranks().number:
+        write(args, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What the comparisons with other programs share."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+import memkern as mk
+from memkern.statistics import Ratio, geometric_mean, ratio_interval
+
+FLOOR = 0.97
+PR_SET_THP_DISABLE = 41
+Item = TypeVar("Item")
+Found = TypeVar("Found")
+
+
+def no_huge_pages() -> None:
+    """Keep this process and its children on 4 KiB pages."""
+    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0)
+
+
+def printed(words: Sequence[object]) -> str:
+    """Return what a program prints, run on 4 KiB pages with each of its threads on a core."""
+    done = subprocess.run(
+        [str(word) for word in words],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "OMP_PROC_BIND": "true", "OMP_PLACES": "cores"},
+        preexec_fn=no_huge_pages,
+    )
+    return done.stdout
+
+
+def printed_seconds(words: Sequence[object], prefix: str = "") -> dict[str, float]:
+    """Return the last of the three columns that a program prints: name, shortest and median."""
+    rows = (line.split() for line in printed(words).splitlines())
+    return {row[0]: float(row[2]) for row in rows if len(row) >= 3 and row[0].startswith(prefix)}
+
+
+def rotated(contestants: Sequence[Item], turn: int) -> list[Item]:
+    """Return the contestants in the order of a turn."""
+    first = turn % len(contestants)
+    return [*contestants[first:], *contestants[:first]]
+
+
+def in_turns(
+    names: Iterable[Item], turns: int, measure: Callable[[Item, int], Found]
+) -> dict[Item, list[Found]]:
+    """Return what `measure` finds for each name in each turn, in rotating order."""
+    found: dict[Item, list[Found]] = {name: [] for name in names}
+    for turn in range(turns):
+        for name in rotated(list(found), turn):
+            found[name].append(measure(name, turn))
+        print(f"  turn {turn + 1} of {turns} done", file=sys.stderr)
+    return found
+
+
+def by_form(seconds: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
+    """Return the seconds of each form, of which a turn may have several."""
+    found: dict[str, list[float]] = {}
+    for one in seconds:
+        for form, time_s in one.items():
+            found.setdefault(form, []).append(time_s)
+    return found
+
+
+def valid_record(case: mk.Case, name: str) -> dict[str, Any]:
+    """Measure a case once and return its record."""
+    record = case.measure().record
+    if not record["valid"]:
+        raise SystemExit(f"{name} failed its validation")
+    return record
+
+
+def best_of_each(
+    ours: Mapping[str, list[float]], theirs: Mapping[str, list[float]]
+) -> tuple[str, str, Ratio]:
+    """Return the forms that are fastest by their medians over all turns, and their ratio."""
+    best, peer = (min(side, key=lambda name: np.median(side[name])) for side in (ours, theirs))
+    return best, peer, ratio_interval(theirs[peer], ours[best], paired=True)
+
+
+def judge(ratios: Mapping[str, Ratio]) -> bool:
+    """Print and return whether memkern is at least as fast in all cases together."""
+    mean = geometric_mean([ratio.ratio for ratio in ratios.values()])
+    below = [name for name, ratio in ratios.items() if ratio.high < FLOOR]
+    good = mean >= 1.0 and not below
+    print(f"\nall {len(ratios)} cases: geometric mean {mean:.3f}, wholly below {FLOOR}: {below}")
+    print("at least as fast" if good else "NOT at least as fast")
+    return good

@@ -1,0 +1,158 @@
+"""Records of benchmarks: what a script measured, how, when and where, in a file and as a table.
+
+A record has ``command``, ``commit`` (of memkern), ``date``, ``host``, ``conditions`` and ``rows``,
+of which each maps the headings of a table, with units, to text or numbers; null is what is not
+known. The interval of a value ``x`` is in ``x low`` and ``x high``. Some records have the rows of
+finer tables as well.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from memkern import files
+from memkern.errors import InputError
+from memkern.statistics import Ratio
+
+FOLDER = Path(__file__).parent / "records"
+
+Row = dict[str, Any]
+
+
+def options(doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the options that all scripts have.
+
+    Parameters
+    ----------
+    doc : str
+        Docstring of the script, whose first line describes it.
+    """
+    parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
+    parser.add_argument("-o", "--output", metavar="FILE", help="write the record there, as JSON")
+    parser.add_argument("--force", action="store_true", help="overwrite the file")
+    parser.add_argument("--conditions", metavar="TEXT", help="for the record: versions, load, ...")
+    return parser
+
+
+def parsed(
+    parser: argparse.ArgumentParser, words: Sequence[str] | None = None
+) -> argparse.Namespace:
+    """Return the options; end with an error before anything is measured if the file exists."""
+    args = parser.parse_args(words)
+    try:
+        if args.output is not None:
+            files.unused(args.output, args.force)
+    except InputError as error:
+        parser.error(str(error))
+    return args
+
+
+def interval(name: str, ratio: Ratio) -> Row:
+    """Return the part of a row that has a ratio and its interval."""
+    return {name: ratio.ratio, f"{name} low": ratio.low, f"{name} high": ratio.high}
+
+
+def add(rows: list[Row], row: Row) -> None:
+    """Add a row, and print it."""
+    rows.append(row)
+    print("; ".join(f"{name} {text}" for name, text in cells(row).items() if text), flush=True)
+
+
+def write(args: argparse.Namespace, rows: list[Row], **finer: list[Row]) -> None:
+    """Write the record of what was measured to the file that the options name, if any.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        As `parsed` returns it.
+    rows : list of dict
+        Rows of the table.
+    **finer : list of dict
+        Rows of finer tables.
+    """
+    if args.output is None:
+        return
+    from memkern.machine.topology import machine_environment
+
+    found = machine_environment()
+    head = {
+        "command": shlex.join(["python", *sys.argv]),
+        "commit": found["build"]["commit"],
+        "date": found["run"]["time"],
+        "host": host(found),
+        "conditions": args.conditions,
+    }
+    parts = [f" {json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
+    for name, some in {"rows": rows, **finer}.items():
+        parts.append(f" {json.dumps(name)}: [\n  " + ",\n  ".join(map(line, some)) + "\n ]")
+    files.publish({Path(args.output): ("{\n" + ",\n".join(parts) + "\n}\n").encode()})
+
+
+def line(row: Row) -> str:
+    """Return a row as JSON, which has no NaN and no numbers of NumPy."""
+    known = {name: value if value == value else None for name, value in row.items()}
+    return json.dumps(known, default=lambda number: number.item())
+
+
+def host(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a record says of the machine, from memkern's description of it."""
+    machine = environment["machine"]
+    caches = {
+        f"L{cache['level']} {cache['type']}, B": cache["size_B"]
+        for cache in machine["caches"] or ()
+    }
+    return {
+        "processor": machine["model"],
+        "cores": machine["cores"],
+        "caches": caches or None,
+        "kernel": environment["os"]["kernel"],
+        "compiler": environment["build"]["compiler"],
+    }
+
+
+def read(name: str) -> dict[str, Any]:
+    """Return a record of the folder, with its fractions as the text that tables have."""
+    return dict(json.loads((FOLDER / f"{name}.json").read_text(), parse_float=fraction))
+
+
+def fraction(text: str) -> str:
+    """Return a number as it is written, or with four digits if it has more of them."""
+    digits = text.replace(".", "").strip("-0")
+    return text if len(digits) <= 4 else four_digits(float(text))
+
+
+def four_digits(value: float) -> str:
+    """Return a number with four digits, or more of them before its decimal point."""
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
+
+
+def cells(row: Row) -> dict[str, str]:
+    """Return the texts of a row by heading, in which a value and its interval are one."""
+
+    def text(value: object) -> str:
+        # NaN is unknown as well.
+        if value is None or value != value:
+            return ""
+        return four_digits(value) if isinstance(value, float) else str(value)
+
+    limits = {f"{name} {end}" for name in row for end in ("low", "high")}
+    found = {name: text(value) for name, value in row.items() if name not in limits}
+    for name in found:
+        if low := text(row.get(f"{name} low")):
+            found[name] += f" [{low}, {text(row[f'{name} high'])}]"
+    return found
+
+
+def table(rows: Iterable[Row]) -> list[str]:
+    """Return the lines of a table in Markdown, without columns in which nothing is known."""
+    every = [cells(row) for row in rows]
+    names = dict.fromkeys(name for row in every for name, text in row.items() if text)
+    lines = [list(names), ["---"] * len(names)]
+    lines += [[row.get(name, "") for name in names] for row in every]
+    return [f"| {' | '.join(line)} |" for line in lines]

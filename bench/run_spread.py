@@ -1,0 +1,72 @@
+"""Find the causes of the spread between runs: time, placement in memory, and kind of pages.
+
+Each case is sampled in turns in four ways: in the memory of its first placement and in new memory,
+both in 4 KiB pages and in transparent huge pages. Differences in the same memory come from time
+alone; new memory adds those of its placement::
+
+    python bench/run_spread.py --turns 40
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+from records import Row, add, options, parsed, write
+
+import memkern as mk
+from memkern import _memkern
+from memkern.measuring.prepared import Prepared
+
+WAYS = ("same memory, 4k", "new memory, 4k", "same memory, thp", "new memory, thp")
+
+
+def cases() -> dict[str, mk.Case]:
+    """Return cases from L1 to memory with one worker, and in L2 with all."""
+    how: dict[str, Any] = {"budget_s": 0.05, "runs": None, "variant": "simd", "threads": 1}
+    memory_B = 2 * _memkern.topology()["last_level_cache_B"]
+    return {
+        "copy in 16 KiB": mk.stream("copy", elements=1024, **how),
+        "triad in 768 KiB (L2)": mk.stream("triad", elements=32768, **how),
+        "triad in 768 KiB (L2), all threads": mk.stream(
+            "triad", elements=32768, **{**how, "threads": 0}
+        ),
+        "gather from 1 MiB (L2)": mk.gather("UNIFORM:8:4:NR", count=4096, **how),
+        "gather from 8 MiB (L3)": mk.gather("UNIFORM:8:4:NR", count=2**15, **how),
+        "dot in 16 MiB (L3)": mk.loops("dot", elements=2**20, **how),
+        "copy from memory": mk.stream("copy", footprint_B=memory_B, **how),
+    }
+
+
+def main() -> None:
+    """Print and write the spread of each case in each way."""
+    parser = options(__doc__)
+    parser.add_argument("--turns", type=int, default=40)
+    args = parsed(parser)
+    order = random.Random(1)
+    rows: list[Row] = []
+    for name, case in cases().items():
+        kept: dict[str, Prepared] = {}
+        medians: dict[str, list[float]] = {way: [] for way in WAYS}
+        for _ in range(args.turns):
+            for way in order.sample(WAYS, len(WAYS)):
+                prepared = kept.get(way)
+                if prepared is None:
+                    _memkern.release_memory()
+                    prepared = case.with_(pages=way.rsplit(" ", 1)[1]).prepare()
+                    prepared.native.fill(outputs=True)
+                    if way.startswith("same"):
+                        kept[way] = prepared
+                samples = prepared.sample()
+                if not samples.disturbed:
+                    medians[way].append(float(np.median(samples.seconds[:, 0])))
+        row = {"case": name, "undisturbed": sum(map(len, medians.values()))}
+        for way, seconds in medians.items():
+            row[f"{way}, %"] = 100 * np.std(np.log(seconds), ddof=1) if len(seconds) > 2 else None
+        add(rows, row)
+    write(args, rows)
+
+
+if __name__ == "__main__":
+    main()

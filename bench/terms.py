@@ -1,0 +1,432 @@
+"""Measure what bounds sparse products, the gather of a mesh and the hopping term, in turns.
+
+For SELL-8, BS6 and the domain wall, on one core and on all, it prints the time of a unit of work,
+the terms that may explain it, and experiments that show which term does::
+
+    memkern machine -o host.json
+    memkern ecm -o ecm.parquet
+    memkern ecm ecm.parquet --machine host.json
+    python bench/terms.py --machine host.json
+
+Every turn places each case once, in random order, in 4 KiB pages unless a row says otherwise.
+Ratios have intervals from the turns. The terms are times of a unit of work:
+
+- ``memory``: its bytes over the bandwidths of loads and of stores in the same turns.
+- ``L1``, ``L2``, ``L3``: the same for the transfers in front of each cache, by the machine file.
+- ``in-core``: the same body on data that fit in L2, with one part for each core.
+- ``data in L3``: the same body on data in the last cache, which includes ``in-core``.
+- ``latency``: the lines that hardware prefetchers do not foresee over the rate of independent loads
+  from the last cache and from memory in the same turns. A simulated cache counts them: lines that a
+  core's L2, or its part of the last cache, lacks together with their predecessor in the page.
+- ``ECM``: the model's time by the machine file, with ``in-core`` as its T_core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import itertools
+import math
+import sys
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from records import Row, add, interval, options, parsed, write
+
+import memkern as mk
+from memkern.machine.caches import MEMORY
+from memkern.machine.topology import data_caches, machine_environment, physical_cores
+from memkern.measuring.machine_file import CacheLevel, levels_of, measure_machine, pinned
+from memkern.measuring.record import CaseRun
+from memkern.measuring.rounds import place_in_rounds
+from memkern.models.machine_file import MachineFile, load_machine
+from memkern.models.roofline import Ceiling, ceilings, stores_GBps
+from memkern.spec.kernel import Transfer
+from memkern.statistics import ratio_interval
+
+CHAINS = 32
+# Accesses that the simulated caches see; the first half fills them.
+ACCESSES = 2_000_000
+# The share of the time within which the terms explain it.
+WITHIN = 0.15
+LS = 8
+_SITE_B = 16 * (72 + 2 * LS * 12)
+
+Seconds = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A kernel with its sizes and experiments.
+
+    `build` takes a size and options, `size` is that in memory, `within` returns the size of so many
+    bytes, and `units` counts units of work. `accesses` returns the addresses in bytes that are
+    accessed through indices, from the first one on, of which a unit has `per_unit`.
+    """
+
+    unit: str
+    build: Callable[..., mk.Case]
+    size: Any
+    within: Callable[[int], Any]
+    units: Callable[[mk.Case], float]
+    accesses: Callable[[mk.Case], npt.NDArray[np.int64]]
+    per_unit: float
+    experiments: Mapping[str, Mapping[str, Any]]
+
+
+@functools.lru_cache(maxsize=8)
+def _matrix(text: str) -> tuple[str, Any]:
+    return mk.matrices.build(text)
+
+
+def _product(text: str, format: str = "sell", C: int | None = 8, **options: Any) -> mk.Case:
+    label, matrix = _matrix(text)
+    form = {"format": format} | ({"C": C} if format == "sell" else {})
+    return mk.spmv.case(matrix, name=label, **form, **options)
+
+
+def product(text: str) -> Subject:
+    """Return SELL-8 of a matrix, ``hpcg:N`` or ``band:ROWS:BANDWIDTH:NONZEROS``."""
+    name, *sizes = text.split(":")
+    if name not in ("hpcg", "band"):
+        raise SystemExit(f"matrix {text} is neither hpcg:N nor band:ROWS:BANDWIDTH:NONZEROS")
+
+    def within(size_B: int) -> str:
+        if name == "hpcg":
+            return f"hpcg:{max(int((size_B / (27 * 12 + 24)) ** (1 / 3)), 2)}"
+        rows = max(size_B // (12 * int(sizes[2]) + 24), 2 * int(sizes[2]))
+        return f"band:{rows}:{rows // 2}:{sizes[2]}"
+
+    return Subject(
+        "nonzero",
+        _product,
+        text,
+        within,
+        lambda case: case.columns["nonzeros"],
+        lambda case: 8 * np.asarray(case.indices["columns"], dtype=np.int64),
+        1.0,
+        {
+            **{f"prefetch {n}": {"prefetch": n} for n in (32, 128, 512)},
+            "thp": {"pages": "thp"},
+            "thp, prefetch 128": {"pages": "thp", "prefetch": 128},
+            **{f"SELL-{c}": {"C": c} for c in (16, 32)},
+            "CRS": {"format": "crs"},
+        },
+    )
+
+
+def mesh(elements: int) -> Subject:
+    """Return BS6 of degree 7 on so many elements in each dimension."""
+    return Subject(
+        "local node",
+        lambda size, **options: mk.bs(6, elements=size, degree=7, **options),
+        elements,
+        lambda size_B: max(int((size_B / (512 * (8 + 4 + 8))) ** (1 / 3)), 1),
+        lambda case: case.columns["local_nodes"],
+        lambda case: 8 * np.asarray(case.indices["columns"], dtype=np.int64),
+        1.0,
+        {
+            **{f"prefetch {n}": {"prefetch": n} for n in (0, 256, 4096)},
+            "thp": {"pages": "thp"},
+            "thp, prefetch 0": {"pages": "thp", "prefetch": 0},
+            "lexicographic nodes": {"numbering": "lexicographic"},
+        },
+    )
+
+
+def _lattice_within(size_B: int) -> list[int]:
+    """Return the largest lattice of extents 2, 4, 8, ... whose fields are no larger."""
+    extents = [2, 2, 2, 2]
+    for at in itertools.cycle(range(4)):
+        if 2 * math.prod(extents) * _SITE_B > size_B:
+            return extents
+        extents[at] *= 2
+
+
+def wall(extent: int) -> Subject:
+    """Return the hopping term on a lattice of equal extents."""
+
+    def accesses(case: mk.Case) -> npt.NDArray[np.int64]:
+        spinor_B = 16 * 12 * LS * case.columns["partitions"]
+        first = np.asarray(case.indices["neighbours"][: ACCESSES * 64 // spinor_B], dtype=np.int64)
+        return (spinor_B * first[:, None] + np.arange(0, spinor_B, 64)).ravel()
+
+    blocks = {f"blocks of {n} z": {"block": (0, 0, n, 0)} for n in (4, 8)}
+    return Subject(
+        "site and s",
+        lambda size, **options: mk.case("dw.hop", lattice=size, ls=LS, **options),
+        [extent] * 4,
+        _lattice_within,
+        lambda case: math.prod(int(n) for n in case.columns["lattice"].split("x")) * LS,
+        accesses,
+        8 * 16 * 12 / 64,
+        {
+            **{f"prefetch {n}": {"prefetch": n} for n in (0, 1, 6)},
+            "prefetch into L1": {"prefetch_into": "L1"},
+            **blocks,
+            "thp": {"pages": "thp"},
+            "thp, prefetch 0": {"pages": "thp", "prefetch": 0},
+            "thp, blocks of 8 z": {"pages": "thp", **blocks["blocks of 8 z"]},
+        },
+    )
+
+
+def unforeseen(accesses_B: npt.NDArray[np.int64], cache_B: float, line_B: int = 64) -> float:
+    """Return how many lines an access takes that hardware prefetchers do not foresee.
+
+    A line is fetched if a fully associative cache with the policy LRU lacks it. It is foreseen if
+    the cache has its predecessor in the same page of 4 KiB.
+    """
+    lines = accesses_B[:ACCESSES] // line_B
+    # An access to the same line as the last one changes nothing.
+    new = np.flatnonzero(np.diff(lines, prepend=-1))
+    trace, room, in_page = lines[new].tolist(), int(cache_B) // line_B, 4096 // line_B
+    half = int(np.searchsorted(new, len(lines) // 2))
+    cache: OrderedDict[int, None] = OrderedDict()
+    counted = 0
+    for number, line in enumerate(trace):
+        if line in cache:
+            cache.move_to_end(line)
+            continue
+        foreseen = line % in_page and line - 1 in cache
+        counted += number >= half and not foreseen
+        cache[line] = None
+        if len(cache) > room:
+            cache.popitem(last=False)
+    return counted / max(len(lines) - len(lines) // 2, 1)
+
+
+def moved_by(case: mk.Case, levels: Sequence[str]) -> dict[str, Transfer]:
+    """Return the bytes of an invocation across the boundary in front of each level."""
+    found = case.transfers(levels, data_caches())
+    return {name: Transfer(*(case.iterations * each for each in found[name])) for name in levels}
+
+
+def _share(name: str, term: Seconds, whole: Seconds) -> Row:
+    """Return the part of a row with the ratio of a term to a time, 0 without transfers."""
+    if not np.all(term > 0):
+        return {name: 0.0}
+    return interval(name, ratio_interval(term, whole, paired=True))
+
+
+def as_run(run: CaseRun) -> mk.Case:
+    """Return a case with the variant that it ran."""
+    return run.case.with_(variant=run.placements[-1].choice.variant)
+
+
+class Bench:
+    """Measures subjects on this machine, and prints their rows."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        """Read or measure the machine file."""
+        self.turns, self.seconds = args.turns, args.seconds
+        self.cores = [group[0] for group in physical_cores()]
+        self.levels = levels_of(machine_environment(), self.cores)
+        if args.machine:
+            self.machine: MachineFile = load_machine(args.machine)
+        else:
+            print("measuring a machine file", file=sys.stderr, flush=True)
+            self.machine = measure_machine(seconds=60).machine
+        self.rows: list[Row] = []
+        self.terms: list[Row] = []
+        self.unexplained: list[str] = []
+
+    @property
+    def inner(self) -> CacheLevel:
+        """The cache that holds the data of `in-core`: L2, or L1 where that is the last one."""
+        return self.levels[1 if len(self.levels) > 3 else 0]
+
+    def run(self, name: str, subject: Subject, cores: int, share: Callable[[], float]) -> None:
+        """Measure a subject on some cores in a share of the time, and add its rows."""
+        options: dict[str, Any] = {**pinned(self.cores, cores), "pages": "4k"}
+        options |= {"budget_s": self.seconds}
+        small = {**options, "repetition": "free", "variant": "simd", "prefetch": 0}
+        last, memory = self.levels[-2], self.levels[-1]
+        sizes = {"in-core": self.inner.used_B(cores)}
+        if last is not self.inner:
+            sizes[f"data in {last.name}"] = last.used_B(cores)
+        chase = {**options, "chains": CHAINS}
+        cases = {
+            "measured": subject.build(subject.size, **options),
+            **{
+                term: subject.build(subject.within(size_B), **small)
+                for term, size_B in sizes.items()
+            },
+            "load": mk.loops("load", footprint_B=memory.used_B(cores), **options),
+            "triad": mk.stream("triad", footprint_B=memory.used_B(cores), **options),
+            **{
+                f"chase {level.name}": mk.case("latency.chase", size_B=level.used_B(cores), **chase)
+                for level in dict.fromkeys((last, memory))
+            },
+            **{
+                label: subject.build(subject.size, **{**options, **changed})
+                for label, changed in subject.experiments.items()
+            },
+        }
+        title = f"{name}, {cores} core{'s' if cores > 1 else ''}"
+        told = time.perf_counter()
+
+        def tell(done: float) -> None:
+            nonlocal told
+            if time.perf_counter() - told > 5:
+                told = time.perf_counter()
+                print(f"{title}: {done:.0%}", file=sys.stderr, flush=True)
+
+        runs, refused = place_in_rounds(cases, rounds=self.turns, seconds=share(), progress=tell)
+        for why in dict.fromkeys(refused.values()):
+            keys = ", ".join(key for key in refused if refused[key] == why)
+            print(f"\n{title}: not measured: {keys}: {why}", flush=True)
+        if not {"measured", "load", "triad", "in-core"} <= set(runs):
+            self.unexplained.append(title)
+            return
+        for key, run in runs.items():
+            if not all(placement.check.valid for placement in run.placements):
+                raise SystemExit(f"{title}, {key} failed its validation")
+        self._add(name, title, subject, cores, runs)
+
+    def _add(
+        self, name: str, title: str, subject: Subject, cores: int, runs: Mapping[str, CaseRun]
+    ) -> None:
+        """Add and print the rows of a subject."""
+        turns = min(len(run.placements) for run in runs.values())
+        times = {
+            key: np.array([np.median(p.samples.seconds[:, 0]) for p in run.placements[:turns]])
+            for key, run in runs.items()
+        }
+        disturbed = sum(p.samples.disturbed for run in runs.values() for p in run.placements)
+        placed = sum(len(run.placements) for run in runs.values())
+        per_unit = {
+            key: times[key] / subject.units(runs[key].case)
+            for key in runs
+            if key in ("measured", "in-core", *subject.experiments) or key.startswith("data in")
+        }
+        measured, case = per_unit["measured"], as_run(runs["measured"])
+        terms = self._terms(subject, cores, runs, times)
+        terms = {"memory": terms.pop("memory"), "in-core": per_unit["in-core"], **terms}
+        print(f"\n{title}: {turns} turns, {disturbed} of {placed} placements disturbed")
+        head = {"case": name, "cores": cores, "for a": subject.unit}
+
+        def tell(term: str, seconds: Seconds, share: Row | None = None) -> None:
+            add(self.terms, {**head, "term": term, "ns": 1e9 * np.median(seconds)} | (share or {}))
+
+        tell(f"measured ({case.knobs.variant})", measured)
+        # In-core time has the transfers up to the cache that holds the data.
+        inner = [level.name for level in self.levels[: self.levels.index(self.inner) + 1]]
+        added = {key: term for key, term in terms.items() if key.split()[0] not in inner}
+        terms |= {key: term for key, term in per_unit.items() if key.startswith("data in")}
+        predicted = self._ecm(case, per_unit["in-core"], cores, subject)
+        if predicted:
+            terms["ECM"] = np.full(turns, predicted)
+        for key, seconds in terms.items():
+            tell(key, seconds, _share("of the time", seconds, measured))
+        best = min(subject.experiments, key=lambda key: np.median(per_unit.get(key, [math.inf])))
+        for key in subject.experiments:
+            if key in per_unit:
+                tell(key, per_unit[key], _share("speed-up", measured, per_unit[key]))
+        fastest = min((measured, per_unit[best]), key=lambda seconds: float(np.median(seconds)))
+        # Whether the time lies between the longest term and the sum of all terms.
+        positive = {key: term for key, term in added.items() if np.all(term > 0)}
+        longest = max(positive, key=lambda key: float(np.median(positive[key])))
+        above = ratio_interval(positive[longest], measured, paired=True)
+        below = ratio_interval(sum(positive.values()), measured, paired=True)
+        row = {
+            **head,
+            "measured, ns": 1e9 * np.median(measured),
+            "longest term": longest.partition(":")[0],
+        }
+        row |= interval("longest, of the time", above)
+        row |= interval("all terms, of the time", below)
+        add(self.rows, row | _share("memory, of the fastest", added["memory"], fastest))
+        # Without an interval, nothing is explained.
+        if not (above.low <= 1 + WITHIN and below.high >= 1 - WITHIN):
+            self.unexplained.append(title)
+
+    def _terms(
+        self,
+        subject: Subject,
+        cores: int,
+        runs: Mapping[str, CaseRun],
+        times: Mapping[str, Seconds],
+    ) -> dict[str, Seconds]:
+        """Return the seconds of a unit of each term, by turn."""
+        case = as_run(runs["measured"])
+        units, names = subject.units(case), [level.name for level in self.levels]
+        moved = moved_by(case, names)
+        triad = moved_by(as_run(runs["triad"]), names)[MEMORY]
+        found: dict[str, Any] = {}
+        tops = []
+        for load_s, triad_s in zip(times["load"], times["triad"], strict=True):
+            rate = runs["load"].case.bytes_B / load_s / 1e9
+            tops.append(Ceiling(rate, stores_GBps(rate, triad, triad_s)))
+        found["memory"] = np.array([top.seconds(moved[MEMORY]) for top in tops]) / units
+        of_file = ceilings(self.machine, cores)
+        for level in names[:-1]:
+            if level in of_file:
+                seconds = of_file[level].seconds(moved[level]) / units
+                found[f"{level} (machine file)"] = np.full(len(tops), seconds)
+        lines, latency_s = [], np.zeros(len(tops))
+        accesses_B = subject.accesses(case)
+        missed = [
+            unforeseen(accesses_B, (level.size_B or 0) / max(min(cores, level.shared_by), 1))
+            for level in (self.inner, self.levels[-2])
+        ]
+        # Beyond the last cache, lines come from memory.
+        for level, count in zip(self.levels[-2:], (missed[0] - missed[1], missed[1]), strict=True):
+            each = f"chase {level.name}"
+            if each in times and count > 0:
+                chase = runs[each].case
+                done = cores * CHAINS * chase.columns["steps"]
+                of_unit = count * subject.per_unit
+                latency_s = latency_s + of_unit * times[each] / done
+                lines.append(f"{of_unit:.4f} {level.name}")
+        found[f"latency: {' + '.join(lines) or 'no'} lines"] = latency_s
+        return found
+
+    def _ecm(self, case: mk.Case, in_core: Seconds, cores: int, subject: Subject) -> float:
+        """Return the seconds of a unit by the ECM model; 0 without its parameters."""
+        if self.machine.ecm is None:
+            return 0.0
+        model, units = self.machine.model_of(), subject.units(case)
+        clock = 1e9 * model.clock_GHz
+        core = float(np.median(in_core)) * units * clock * cores
+        cycles = model.predict(moved_by(case, model.names), core).cycles_of(cores)
+        return cycles / clock / units
+
+
+def main() -> None:
+    """Print and write the rows, and print which times the terms do not explain."""
+    parser = options(__doc__)
+    parser.add_argument("--only", nargs="+", choices=("product", "mesh", "wall"))
+    parser.add_argument("--matrix", nargs="+", default=["hpcg:112", "band:2000000:1000000:14"])
+    parser.add_argument("--elements", type=int, default=20, help="of the mesh, in each dimension")
+    parser.add_argument("--extents", type=int, nargs="+", default=[16, 24], help="of lattices")
+    parser.add_argument("--machine", metavar="FILE", help="machine file; by default it is measured")
+    parser.add_argument("--turns", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=0.1, help="of each case in a turn")
+    parser.add_argument("--limit", type=float, default=420, help="most seconds of turns")
+    args = parsed(parser)
+    subjects = {
+        **{f"SELL-8, {text}": ("product", product(text)) for text in args.matrix},
+        f"BS6, {args.elements}^3": ("mesh", mesh(args.elements)),
+        **{f"hopping term, {extent}^4": ("wall", wall(extent)) for extent in args.extents},
+    }
+    chosen = {name: s for name, (kind, s) in subjects.items() if kind in (args.only or kind)}
+    bench = Bench(args)
+    end = time.perf_counter() + args.limit
+    left = [(name, cores) for name in chosen for cores in sorted({1, len(bench.cores)})]
+    while left:
+        name, cores = left[0]
+        bench.run(name, chosen[name], cores, lambda: (end - time.perf_counter()) / len(left))
+        del left[0]
+    write(args, bench.rows, terms=bench.terms)
+    names = ", ".join(bench.unexplained) or "none"
+    print(f"\nnot explained within {WITHIN:.0%} by the longest term to the sum of all: {names}")
+
+
+if __name__ == "__main__":
+    main()
