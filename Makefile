@@ -50,7 +50,7 @@ test: system-test .venv/.installed .venv/.test
 	@python3 tools/stages.py $(STAGES) summary
 
 test-all: system-all test
-	$(PYTEST) --every-entry -m every_entry
+	$(PYTEST) --release -m release
 	$(BIN)/python tests/mutations.py
 	$(BIN)/python bench/compare_self.py
 

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -167,3 +167,27 @@ def measured(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, 
     code, out, err = run(capsys, *words, "--json")
     assert code == 0, err
     return list(json.loads(out))
+
+
+def once_a_kind(
+    values: Iterable[Any],
+    kind: Callable[[Any], Any] = lambda value: None,
+    name: Callable[[Any], str] = str,
+) -> list[Any]:
+    """Return parameters of a test, of which all but the first of each kind are for a release.
+
+    Parameters
+    ----------
+    values : iterable
+    kind : callable
+        Returns what is equal for values of a kind; by default all are of one kind.
+    name : callable
+        Returns the name of a value in that of its test.
+    """
+    seen: set[Any] = set()
+    parameters = []
+    for value in values:
+        marks = [pytest.mark.release] if kind(value) in seen else []
+        seen.add(kind(value))
+        parameters.append(pytest.param(value, marks=marks, id=name(value)))
+    return parameters

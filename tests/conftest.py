@@ -1,5 +1,6 @@
 """Options and fixtures of all Python tests."""
 
+import itertools
 import os
 import signal
 from collections.abc import Iterator
@@ -18,8 +19,9 @@ os.environ.setdefault("PYTHONWARNINGS", "ignore:another memkern process measures
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_NUMBERS = itertools.count()
 # Markers of tests that run only with the option of this name.
-ON_REQUEST = ("every_entry", "cluster")
+ON_REQUEST = ("release", "cluster")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -99,5 +101,9 @@ def isolated(
         monkeypatch.setattr(sampling, "warms_up", lambda: False)
         monkeypatch.setattr(prepared, "warn_of_conditions", lambda shared_units: None)
     monkeypatch.setattr(energy, "ROOT", Path("/nonexistent"))
-    folder: Path = tmp_path_factory.getbasetemp() / "cache"
+    # What one test measures or scripts is unknown to the next.
+    folder: Path = tmp_path_factory.getbasetemp() / "caches" / str(next(_NUMBERS))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    known = cores.cores()
+    for name in ("_earlier", "_best", "counts"):
+        monkeypatch.setattr(known, name, {})

@@ -7,7 +7,6 @@ replaced. Workers still run on this machine: a described unit stands for one of 
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -138,13 +137,7 @@ def _section(topology: dict[str, Any], machine: Machine) -> dict[str, Any]:
     each = len(units) // len(nodes)
     memory_B = machine.memory_B or 16 * 2**30
     return {
-        "architecture": platform.machine(),
-        "vendor": "memkern",
-        "model": "described machine",
-        "family": None,
-        "model_number": None,
-        "stepping": None,
-        "microcode": None,
+        **_THIS_MACHINE(),
         "sockets": topology["packages"],
         "cores": topology["cores"],
         "threads": len(units),
@@ -170,6 +163,5 @@ def _section(topology: dict[str, Any], machine: Machine) -> dict[str, Any]:
             for k, node in enumerate(nodes)
         ],
         "units": ",".join(map(str, units)),
-        "hypervisor": None,
     }
 

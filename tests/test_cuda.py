@@ -132,7 +132,7 @@ def entry_params() -> list[Any]:
     """Return a parameter for every entry.
 
     A hash chooses one of each kind (see `KEYS`), so that types differ between kinds. The others are
-    marked `every_entry`; tests/cpp/cuda_*_test.cpp run all of them.
+    marked `release`; tests/cpp/cuda_*_test.cpp run all of them.
     """
     every = [entry for entry in ENTRIES if not entry[0].startswith(OWN_TESTS)]
     chosen = set().union(*(one_of_each(every, key) for key in KEYS))
@@ -140,7 +140,7 @@ def entry_params() -> list[Any]:
         pytest.param(
             entry,
             id="-".join(filter(None, map(str, entry))),
-            marks=() if entry in chosen else pytest.mark.every_entry,
+            marks=() if entry in chosen else pytest.mark.release,
         )
         for entry in every
     ]
@@ -1006,7 +1006,7 @@ def test_all_tests_run_on_a_card_after_those_that_were_chosen(
     monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
 ) -> None:
     def run(call: Any, words: list[str], log: str, **more: Any) -> str:
-        if "--every-entry" not in words:
+        if "--release" not in words:
             raise RuntimeError("1 failed")
         return "...\n2 passed"
 

@@ -35,7 +35,7 @@ def compiled(
     return subprocess.run(words, capture_output=True, text=True)
 
 
-@pytest.mark.every_entry
+@pytest.mark.release
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.parent.name)
 def test_kernels_compile_for_amd(source: Path, architecture: str, tmp_path: Path) -> None:
@@ -44,7 +44,7 @@ def test_kernels_compile_for_amd(source: Path, architecture: str, tmp_path: Path
     assert (tmp_path / "kernels.o").stat().st_size > 1000
 
 
-@pytest.mark.every_entry
+@pytest.mark.release
 def test_only_the_chase_through_l2_bypasses_the_first_cache(tmp_path: Path) -> None:
     source = TREE / "cpp" / "families" / "latency" / "gpu.cu"
     done = compiled(source, tmp_path / "code.s", "gfx90a", "--cuda-device-only", "-S")

@@ -46,8 +46,8 @@ PARTS = "validates applied faults refusals records"
         ("openmpi", 2),
         ("oshmem", 1),
         ("oshmem", 4),
-        pytest.param(("openmpi", 4), marks=pytest.mark.every_entry),
-        pytest.param(("mpich", 2), marks=pytest.mark.every_entry),
+        pytest.param(("openmpi", 4), marks=pytest.mark.release),
+        pytest.param(("mpich", 2), marks=pytest.mark.release),
     ],
     ids=lambda param: f"{param[0]}-{param[1]}",
 )

@@ -188,7 +188,7 @@ def check_cases(found: Any) -> None:
     [
         ("openmpi", 1),
         ("mpich", 2),
-        pytest.param("openmpi", 4, marks=pytest.mark.every_entry),
+        pytest.param("openmpi", 4, marks=pytest.mark.release),
     ],
 )
 def test_every_distributed_case_is_valid_and_equal(kind: str, ranks: int, tmp_path: Path) -> None:

@@ -284,7 +284,7 @@ def entry_params() -> list[Any]:
     """Return a parameter of tests for every entry of the binary.
 
     Of each variant of a kernel a hash chooses one entry, so that types and instruction sets differ
-    between kernels. The others are marked `every_entry`; the C++ tests run all of them. The
+    between kernels. The others are marked `release`; the C++ tests run all of them. The
     families that are `BOUND` have tests of their own.
     """
     here = (e for e in _memkern.entries() if e[2] in _memkern.supported_isas())
@@ -293,7 +293,7 @@ def entry_params() -> list[Any]:
         pytest.param(
             entry,
             id="-".join(filter(None, map(str, entry))),
-            marks=() if entry in chosen else pytest.mark.every_entry,
+            marks=() if entry in chosen else pytest.mark.release,
         )
         for entry in _memkern.entries()
         if not entry[0].startswith(BOUND)

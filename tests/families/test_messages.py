@@ -56,8 +56,8 @@ PARTS = "validates applied faults refusals records"
         ("openmpi", 2, "1-0"),
         ("openmpi", 4, "0-2,3-1"),
         ("oshmem", 1, "0-0"),
-        pytest.param(("oshmem", 4, "node"), marks=pytest.mark.every_entry),
-        pytest.param(("mpich", 2, "0-1"), marks=pytest.mark.every_entry),
+        pytest.param(("oshmem", 4, "node"), marks=pytest.mark.release),
+        pytest.param(("mpich", 2, "0-1"), marks=pytest.mark.release),
     ],
     ids=lambda param: f"{param[0]}-{param[1]}",
 )

@@ -47,9 +47,9 @@ NO_ANSWER = f"rank 1 on {os.uname().nodename} does not answer for 2 s: all ranks
         ("openmpi", 2, 2),
         ("oshmem", 1, 1),
         ("oshmem", 2, 2),
-        pytest.param("openmpi", 4, 1, marks=pytest.mark.every_entry),
-        pytest.param("mpich", 2, 1, marks=pytest.mark.every_entry),
-        pytest.param("oshmem", 4, 1, marks=pytest.mark.every_entry),
+        pytest.param("openmpi", 4, 1, marks=pytest.mark.release),
+        pytest.param("mpich", 2, 1, marks=pytest.mark.release),
+        pytest.param("oshmem", 4, 1, marks=pytest.mark.release),
     ],
 )
 def test_every_entry_validates(kind: str, ranks: int, threads: int, tmp_path: Path) -> None:
