@@ -119,6 +119,11 @@ def describe(machine: Machine | None) -> None:
         module.this_machine = this_machine
 
 
+def loads_per_cycle() -> float:
+    """Return the best throughput of a core of the described machine."""
+    return MACHINES[STANDARD].loads_per_cycle if current is None else current.loads_per_cycle
+
+
 @contextmanager
 def described(machine: Machine | None) -> Iterator[None]:
     """Describe a machine within the block."""

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <utility>
 
 #include "core/errors.hpp"
@@ -62,11 +63,18 @@ Topology::Topology(const MachineDescription* described) {
     }
     hwloc_bitmap_free(given);
   } else {
+    std::map<int, hwloc_bitmap_t> units_of_kind;
     for (std::size_t core = 0; core < described->kinds.size(); ++core) {
       const hwloc_obj_t at =
           hwloc_get_obj_by_type(handle, HWLOC_OBJ_CORE, static_cast<unsigned>(core));
       if (at == nullptr) throw InputError("kinds has more values than there are cores");
-      hwloc_cpukinds_register(handle, at->cpuset, described->kinds[core], 0, nullptr, 0);
+      hwloc_bitmap_t& units = units_of_kind[described->kinds[core]];
+      if (units == nullptr) units = hwloc_bitmap_alloc();
+      hwloc_bitmap_or(units, units, at->cpuset);
+    }
+    for (const auto& [kind, units] : units_of_kind) {
+      hwloc_cpukinds_register(handle, units, kind, 0, nullptr, 0);
+      hwloc_bitmap_free(units);
     }
   }
   const int units = hwloc_get_nbobjs_by_type(handle, HWLOC_OBJ_PU);

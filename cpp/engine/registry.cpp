@@ -1,6 +1,7 @@
 #include "engine/registry.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <sstream>
 
 #include "core/errors.hpp"
@@ -91,13 +92,17 @@ std::vector<std::string> supported_isas() {
     return std::any_of(entries().begin(), entries().end(),
                        [&](const RegisteredEntry& e) { return e.isa == name; });
   };
-  // Names are in the order of width, the widest one first.
+  // The widest one comes first. A described one may be of another architecture.
   const auto& described = Topology::described();
-  bool wider = described && described->widest_isa.has_value();
-  for (const IsaName& isa : kIsaNames) {
-    const std::string name = isa_name(isa.target);
-    if (wider && name == *described->widest_isa) wider = false;
-    if (!wider && name != "baseline" && runs_here(isa.target) && built(name)) names.push_back(name);
+  const auto* widest = std::begin(kIsaNames);
+  if (described && described->widest_isa) {
+    widest = std::find_if(widest, std::end(kIsaNames),
+                          [&](const IsaName& isa) { return isa.name == *described->widest_isa; });
+    if (widest == std::end(kIsaNames)) widest = std::begin(kIsaNames);
+  }
+  for (const auto* isa = widest; isa != std::end(kIsaNames); ++isa) {
+    const std::string name = isa_name(isa->target);
+    if (name != "baseline" && runs_here(isa->target) && built(name)) names.push_back(name);
   }
   names.emplace_back("baseline");
   return names;

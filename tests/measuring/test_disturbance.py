@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from machines import Machine
 
 import memkern as mk
 from memkern import _memkern
@@ -34,7 +35,6 @@ pytestmark = pytest.mark.usefixtures("disturbances")
 LEAST = 1.8
 SHARED_PROBES = watching.shared_probes  # which a fixture replaces
 STILL = np.zeros(200, dtype=np.bool_)  # no worker moved
-CORES = _memkern.topology()["cores"]
 
 
 def test_disturbed_samples_by_hand() -> None:
@@ -129,8 +129,11 @@ def test_the_best_does_not_rise_with_the_number_of_processes() -> None:
     assert Cores(known).best("1") == pytest.approx(2.4, rel=0.01)
 
 
+@pytest.mark.usefixtures("machine")
 def test_the_threshold_is_lower_beyond_the_caches_of_a_core() -> None:
-    own = max(c["size_B"] for c in _memkern.topology()["caches"] if c["instances"] >= CORES)
+    topology = _memkern.topology()
+    cores = topology["cores"]
+    own = max(c["size_B"] for c in topology["caches"] if c["instances"] >= cores)
     small = mk.stream("copy", footprint_B=own, threads=1).prepare()
     large = mk.stream("copy", footprint_B=3 * own, threads=1).prepare()
     assert small.core_share == disturbance.CORE_SHARE
@@ -336,41 +339,13 @@ def test_running_threads_exclude_those_of_this_process() -> None:
     assert os.getpid() not in {process for process, _, _ in _memkern.running_threads()}
 
 
-# Two processing units on cores of different kinds, as hwloc exports such a machine.
-HYBRID = """<?xml version="1.0" encoding="UTF-8"?>
-<!DOCTYPE topology SYSTEM "hwloc2.dtd">
-<topology version="2.0">
-  <object type="Machine" os_index="0" cpuset="0x3" complete_cpuset="0x3" allowed_cpuset="0x3"
-      nodeset="0x1" complete_nodeset="0x1" allowed_nodeset="0x1" gp_index="1">
-    <object type="NUMANode" os_index="0" cpuset="0x3" complete_cpuset="0x3" nodeset="0x1"
-        complete_nodeset="0x1" gp_index="6" local_memory="1073741824"/>
-    <object type="Core" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1"
-        complete_nodeset="0x1" gp_index="2">
-      <object type="PU" os_index="0" cpuset="0x1" complete_cpuset="0x1" nodeset="0x1"
-          complete_nodeset="0x1" gp_index="3"/>
-    </object>
-    <object type="Core" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x1"
-        complete_nodeset="0x1" gp_index="4">
-      <object type="PU" os_index="1" cpuset="0x2" complete_cpuset="0x2" nodeset="0x1"
-          complete_nodeset="0x1" gp_index="5"/>
-    </object>
-  </object>
-  <cpukind cpuset="0x1" forced_efficiency="1"/>
-  <cpukind cpuset="0x2" forced_efficiency="0"/>
-</topology>
-"""
-
-
-def test_kinds_of_cores_are_distinguished(tmp_path: Path) -> None:
-    described = tmp_path / "hybrid.xml"
-    described.write_text(HYBRID)
-    read = "from memkern import _memkern; print(_memkern.topology()['core_kinds'])"
-    env = {**os.environ, "HWLOC_XMLFILE": str(described), "HWLOC_THISSYSTEM": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", read], env=env, capture_output=True, text=True, check=True
-    )
-    # The first unit is the more powerful one.
-    assert done.stdout.strip() == "[1, 0]"
+def test_kinds_of_cores_are_distinguished(machine: Machine) -> None:
+    topology = _memkern.topology()
+    every = machine.kinds or (0,) * topology["cores"]
+    kinds = [every[core] for core in topology["core_of_unit"]]
+    assert topology["core_kinds"] == kinds
+    obtained = mk.stream("copy", elements=512, threads=1, pin="compact").prepare().obtained
+    assert cores_at_work_of(obtained) == ("1 of kinds 1" if machine.kinds else "1")
 
 
 def test_cores_at_work_are_labelled_by_number_and_kind() -> None:

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import REQUEST, refused
+from machines import loads_per_cycle
 
 import memkern as mk
 from memkern import _memkern, cli
 from memkern.errors import InputError
-from memkern.measuring import costs, disturbance, sampling, variants
+from memkern.measuring import cores, costs, disturbance, sampling, variants
 from memkern.measuring import sweep as sweeping
 from memkern.measuring.costs import launch_cost_s
 from memkern.measuring.prepared import Prepared
@@ -82,7 +83,7 @@ def test_sampling_stops_by_precision(case: Case, monkeypatch: pytest.MonkeyPatch
     rng = np.random.default_rng(5)
 
     def sample(prepared: Prepared, out: np.ndarray, *others: Any, **options: Any) -> None:
-        out[:, -sampling.CONDITIONS :] = [1.0, 2.0, 3e9, np.nan, 0.0]
+        out[:, -sampling.CONDITIONS :] = [1.0, loads_per_cycle(), 3e9, np.nan, 0.0]
         out[:, : -sampling.CONDITIONS] = rng.lognormal(-9.0, 0.1, (len(out), 1))
 
     monkeypatch.setattr(sampling, "sample", sample)
@@ -656,12 +657,16 @@ def test_a_kernel_without_parts_has_samples_of_usual_length(
 class Scripted:
     """Prepared case whose samples have given shares of the processor, 1 after the last of them.
 
-    Before the first one, its caches are warmed up for some seconds.
+    Before the first one, its caches are warmed up for some seconds. The cores have a share of their
+    best throughput.
     """
 
-    def __init__(self, shares: list[float], untimed_s: float = 0.0) -> None:
+    def __init__(
+        self, shares: list[float], untimed_s: float = 0.0, core_share: float = 1.0
+    ) -> None:
         self.shares = shares
         self.untimed_s = untimed_s
+        self.throughput = core_share * loads_per_cycle()
         self.slept_s = 0.0
 
     def sample(
@@ -671,7 +676,7 @@ class Scripted:
         self.slept_s = self.untimed_s
         for row in rows:
             share = self.shares.pop(0) if self.shares else 1.0
-            row[:] = [1e-3 / share, share, 2.0, 3e9, np.nan, 0.0]
+            row[:] = [1e-3 / share, share, self.throughput, 3e9, np.nan, 0.0]
         return len(rows)
 
     def untimed(self) -> tuple[int, float]:
@@ -681,9 +686,11 @@ class Scripted:
         return {"pin": "0", "stages": [], "threads": 99, "footprint_B": 4096}
 
 
-def scripted(case: Case, shares: list[float], untimed_s: float = 0.0) -> Prepared:
+def scripted(
+    case: Case, shares: list[float], untimed_s: float = 0.0, core_share: float = 1.0
+) -> Prepared:
     prepared = case.prepare()
-    prepared.native = Scripted(shares, untimed_s)  # type: ignore[assignment]
+    prepared.native = Scripted(shares, untimed_s, core_share)  # type: ignore[assignment]
     prepared.invocations = 1
     return prepared
 
@@ -696,7 +703,7 @@ def test_warming_up_the_caches_leaves_the_budget_for_samples(case: Case) -> None
     assert not samples.disturbed and samples.taken >= 245
 
 
-@pytest.mark.usefixtures("disturbances")
+@pytest.mark.usefixtures("disturbances", "machine")
 def test_disturbed_samples_are_taken_again(case: Case) -> None:
     prepared = scripted(case.with_(runs=5), [1.0, 0.97, 1.0, 0.94, 1.0])
     samples = prepared.sample()
@@ -732,6 +739,21 @@ def test_a_narrow_interval_is_not_enough_where_much_time_was_lost(case: Case) ->
     # 5 ms lost take 250 samples.
     assert samples.taken >= 245
     assert scripted(case.with_(budget_s=1e-9, **how), [0.5] * 20 + [1.0] * 20).sample().disturbed
+
+
+@pytest.mark.usefixtures("disturbances", "machine")
+@pytest.mark.parametrize(
+    ("core_share", "crowded"), [(1.0, False), (0.96, False), (0.94, True), (0.5, True)]
+)
+def test_samples_of_shared_cores_are_disturbed(
+    case: Case, core_share: float, crowded: bool
+) -> None:
+    prepared = scripted(case.with_(runs=5, budget_s=1e-3), [], core_share=core_share)
+    best = loads_per_cycle() * np.linspace(0.99, 1.0, 200)
+    cores.cores().add(best, cores.cores_at_work(prepared.native.obtained()))
+    samples = prepared.sample()
+    assert samples.disturbed is crowded
+    assert samples.rejected == (samples.taken if crowded else 0)
 
 
 @pytest.mark.usefixtures("disturbances")
@@ -918,7 +940,7 @@ def scripted_trials(
         variant = prepared.obtained["variant"]
         time_s, share = seconds(variant, calls[variant])
         calls[variant] += 1
-        out[:, -sampling.CONDITIONS :] = [share, 2.0, 3e9, np.nan, 0.0]
+        out[:, -sampling.CONDITIONS :] = [share, loads_per_cycle(), 3e9, np.nan, 0.0]
         out[:, : -sampling.CONDITIONS] = time_s
 
     monkeypatch.setattr(sampling, "sample", sample)
@@ -926,7 +948,7 @@ def scripted_trials(
 
 # Trials by whole invocations, by parts and then whole invocations, and by parts alone.
 @pytest.mark.parametrize("trial_s", [100.0, 1e-4, 1e-9])
-@pytest.mark.usefixtures("disturbances")
+@pytest.mark.usefixtures("disturbances", "machine")
 def test_trials_of_all_lengths_are_judged_by_undisturbed_samples(
     monkeypatch: pytest.MonkeyPatch, trial_s: float
 ) -> None:

@@ -1,0 +1,147 @@
+"""What depends on the machine, on each of the described machines (tests/machines.py)."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+import pytest
+from checking import refused
+from machines import MACHINES, Machine, described
+
+import memkern as mk
+from memkern import _memkern
+from memkern.machine import caches, topology
+from memkern.models.layer_conditions import shares
+
+
+def test_the_described_machine_replaces_this_one_until_the_block_ends() -> None:
+    before = _memkern.topology()
+    for machine in MACHINES.values():
+        with described(machine):
+            assert os.sched_getaffinity(0) == set(_memkern.topology()["units"])
+    assert _memkern.topology() == before
+    with pytest.raises(ValueError, match="hwloc refused the described topology 'two cores'"):
+        _memkern.describe_machine("two cores")
+    with pytest.raises(ValueError, match="kinds has more values than there are cores"):
+        _memkern.describe_machine("core:2 pu:1", kinds=[0, 0, 0])
+    assert _memkern.topology() == before
+
+
+@pytest.mark.usefixtures("this_machine")
+def test_this_machine_is_read() -> None:
+    found = _memkern.topology()
+    assert set(found["units"]) == os.sched_getaffinity(0)
+    assert found["cores"] >= 1 and found["packages"] >= 1 and found["numa_nodes"]
+    assert len(found["core_of_unit"]) == len(found["core_kinds"]) == len(found["units"])
+    assert all(c["size_B"] > 0 and c["instances"] >= 1 for c in found["caches"])
+    # What the system reports in another way.
+    reported = {c["level"]: c["size_B"] for c in caches.data_caches(topology.machine_environment())}
+    assert {c["level"]: c["size_B"] for c in found["caches"]} == reported or not reported
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        # units, cores, sockets, NUMA nodes
+        ("large cache", (2, 2, 1, 1)),
+        ("efficiency cores", (8, 8, 1, 1)),
+        ("NUMA clusters", (64, 32, 2, 4)),
+        ("256 units", (256, 128, 2, 2)),
+        ("large pages", (48, 48, 1, 4)),
+        ("one unit", (1, 1, 1, 1)),
+    ],
+)
+def test_units_cores_and_nodes_are_counted(name: str, counts: tuple[int, ...]) -> None:
+    with described(MACHINES[name]):
+        found = _memkern.topology()
+        nodes = topology.numa_nodes()
+        described_here = topology.machine_environment()["machine"]
+        assert topology.workers_of("cpu") == counts[0]
+    assert (len(found["units"]), found["cores"], found["packages"], len(nodes)) == counts
+    assert [described_here[k] for k in ("threads", "cores", "sockets")] == list(counts[:3])
+
+
+def test_each_unit_has_one_cache_of_each_level(machine: Machine) -> None:
+    found = _memkern.topology()
+    for cache in found["caches"]:
+        assert cache["instances"] * cache["shared_by"] == len(found["units"])
+        assert cache["line_B"] == machine.line_B
+    assert caches.line_B() == machine.line_B
+    assert found["last_level_cache_B"] == topology.last_level_cache_B()
+    last = found["caches"][-1]
+    assert found["last_level_cache_B"] == last["instances"] * last["size_B"]
+
+
+def test_workers_are_placed_close_together_or_far_apart(machine: Machine) -> None:
+    found = _memkern.topology()
+    cores = dict(zip(found["units"], found["core_of_unit"], strict=True))
+    workers = min(2, len(cores))  # more would take turns on small machines
+    chosen = {
+        pin: [int(unit) for unit in prepared.obtained["pin"].split(",")]
+        for pin in ("compact", "spread")
+        for prepared in [mk.stream("copy", elements=64, threads=workers, pin=pin).prepare()]
+    }
+    assert chosen["compact"] == found["units"][:workers]
+    assert len(set(chosen["spread"])) == workers
+    # Those far apart share a core only if there are fewer cores than workers.
+    used = Counter(cores[unit] for unit in chosen["spread"])
+    assert len(used) == min(workers, found["cores"])
+    if workers > 1 and found["packages"] > 1:
+        half = len(cores) // 2
+        assert {unit < half for unit in chosen["spread"]} == {True, False}
+
+
+def test_a_unit_of_another_machine_is_refused(machine: Machine) -> None:
+    absent = len(_memkern.topology()["units"])
+    with refused(f"pin names processing unit {absent}, which"):
+        mk.stream("copy", elements=64, threads=1, pin=str(absent)).prepare()
+
+
+def test_data_in_memory_exceed_the_caches(machine: Machine) -> None:
+    cache_B = topology.last_level_cache_B()
+    assert topology.beyond_caches_B() >= max(caches.MULTIPLE * cache_B, 2**26)
+    for kernel in ("stream.triad", "loops.load"):
+        array_B = 8 * mk.case(kernel).integers["elements"]
+        assert array_B >= max(caches.MULTIPLE * cache_B, 8 * 10**6)
+
+
+def test_more_memory_than_the_machine_has_is_refused(machine: Machine) -> None:
+    available_B, source = _memkern.memory_limit()
+    if machine.memory_B is not None:
+        assert (available_B, source) == (machine.memory_B, "available memory")
+    with pytest.raises(MemoryError, match="use smaller sizes") as caught:
+        mk.stream("copy", footprint_B=2.0 * available_B, threads=1).prepare()
+    assert "\n" not in str(caught.value)
+
+
+def test_pages_of_4_kib_are_obtained_where_they_are_the_smallest(machine: Machine) -> None:
+    case = mk.stream("copy", elements=512, threads=1, pages="4k")
+    if machine.page_B > 4096:
+        with refused(f"pages '4k' are not available: this machine's base page has {2**16} bytes"):
+            case.prepare()
+    else:
+        assert case.prepare().run(1) > 0
+
+
+def test_instruction_sets_are_those_of_the_machine(machine: Machine) -> None:
+    with described(None):
+        every = topology.supported_isas()
+    found = topology.supported_isas()
+    assert found[-1] == "baseline"
+    widest = machine.widest_isa
+    assert found == (every[every.index(widest) :] if widest in every else every)
+    case = mk.stream("copy", elements=64, threads=1)
+    assert {isa for _, isa in case.prepare().native.candidates()} <= set(found)
+
+
+def test_workers_share_the_caches_of_a_level(machine: Machine) -> None:
+    found = _memkern.topology()
+    workers = len(found["units"])
+    per_core = Counter(found["core_of_unit"]).most_common(1)[0][1]
+    known = {share.name: share for share in shares(topology.data_caches(), workers)}
+    assert list(known) == [f"L{cache['level']}" for cache in found["caches"]]
+    for cache in found["caches"]:
+        assert known[f"L{cache['level']}"].workers == cache["shared_by"]
+        assert known[f"L{cache['level']}"].size_B == cache["size_B"]
+    assert known["L1"].workers == per_core
