@@ -1,8 +1,7 @@
 # Commands for developers; everything is built in .venv and build, and `make clean` removes it.
 #   make report     measure this machine, write memkern-report.html
-#   make test       every test
-#   make test-all   every test on every entry, injected faults that the tests must detect, then half
-#                   an hour of comparisons of the build with itself
+#   make test       the tests: all functions, and one whole program, launch or document of each kind
+#   make test-all   what a release needs: those of all kinds, and faults that the tests must detect
 #   make test-cluster  the tests that start Slurm, and ranks on two hosts, on this machine alone
 #   make lint       style, types, layers, static analysis
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
@@ -49,10 +48,12 @@ test: system-test .venv/.installed .venv/.test
 	$(STAGE) "tests of ranks" $(PYTEST) -m ranks --junit-xml=$(JUNIT)/ranks.xml
 	@python3 tools/stages.py $(STAGES) summary
 
-test-all: system-all test
-	$(PYTEST) --release -m release
-	$(BIN)/python tests/mutations.py
-	$(BIN)/python bench/compare_self.py
+test-all: system-all
+	-@$(MAKE) test
+	$(STAGE) "tests of a release" $(PYTEST) --release -m "release and not ranks" --junit-xml=$(JUNIT)/release.xml
+	$(STAGE) "ranks of a release" $(PYTEST) --release -m "release and ranks" --junit-xml=$(JUNIT)/release-ranks.xml
+	$(STAGE) "injected faults" $(BIN)/python tests/mutations.py
+	@python3 tools/stages.py $(STAGES) summary
 
 test-cluster: system-cluster .venv/.installed .venv/.test
 	$(BIN)/python -m pytest --cluster -m cluster
