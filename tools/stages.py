@@ -7,8 +7,8 @@
 well. `summary` prints all lines of FILE, or those of some stages, with the slowest tests and those
 that failed by the JUnit files in FILE's folder, and ends with the largest exit status.
 
-Processor time is that of all processes that the stage has started and waited for. Stolen time is what
-the hypervisor gave to others; processors' time that is neither was idle or other processes'.
+Processor time is that of all processes that the stage has started and waited for, "others" that of
+all other processes, and stolen time what the hypervisor gave to others.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def run(file: Path, name: str, command: list[str]) -> None:
 
 
 def tests(folder: Path) -> tuple[list[tuple[float, str]], list[str]]:
-    """Return seconds and name of each test by the JUnit files in a folder, and those that failed."""
+    """Return seconds and names of the tests in a folder's JUnit files, and those that failed."""
     times, failed = [], []
     for path in sorted(folder.glob("*.xml")):
         for case in ElementTree.parse(path).iter("testcase"):
@@ -99,6 +99,7 @@ def summary(file: Path, names: list[str]) -> int:
 
 
 def main() -> int:
+    """Run a stage or print their summary, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("file", type=Path)
     parser.add_argument("what", choices=["run", "summary"])

@@ -28,9 +28,7 @@ bool bind_this_thread(const Mask& mask) {
   return sched_setaffinity(0, sizeof mask, mask.data()) == 0;
 }
 
-bool equal(const Mask& a, const Mask& b) {
-  return CPU_EQUAL_S(sizeof a, a.data(), b.data()) != 0;
-}
+bool equal(const Mask& a, const Mask& b) { return CPU_EQUAL_S(sizeof a, a.data(), b.data()) != 0; }
 
 Mask only(int processor) {
   Mask mask{};

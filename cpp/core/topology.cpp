@@ -88,11 +88,10 @@ Topology::Topology(const MachineDescription* described) {
     const int instances = hwloc_get_nbobjs_by_type(handle, kLevels[level]);
     if (instances <= 0) continue;
     const hwloc_obj_t cache = hwloc_get_obj_by_type(handle, kLevels[level], 0);
-    caches_.push_back({level + 1, static_cast<std::int64_t>(cache->attr->cache.size),
-                       described == nullptr ? static_cast<int>(cache->attr->cache.linesize)
-                                             : described->line_B,
-                       instances,
-                       hwloc_bitmap_weight(cache->cpuset)});
+    caches_.push_back(
+        {level + 1, static_cast<std::int64_t>(cache->attr->cache.size),
+         described == nullptr ? static_cast<int>(cache->attr->cache.linesize) : described->line_B,
+         instances, hwloc_bitmap_weight(cache->cpuset)});
   }
 }
 
@@ -123,10 +122,13 @@ int Topology::core_of(int unit) const {
 
 int Topology::kind_of(int unit) const {
   const hwloc_obj_t pu = hwloc_get_pu_obj_by_os_index(handle_.get(), static_cast<unsigned>(unit));
-  return pu == nullptr ? 0 : std::max(hwloc_cpukinds_get_by_cpuset(handle_.get(), pu->cpuset, 0), 0);
+  return pu == nullptr ? 0
+                       : std::max(hwloc_cpukinds_get_by_cpuset(handle_.get(), pu->cpuset, 0), 0);
 }
 
-int Topology::packages() const { return hwloc_get_nbobjs_by_type(handle_.get(), HWLOC_OBJ_PACKAGE); }
+int Topology::packages() const {
+  return hwloc_get_nbobjs_by_type(handle_.get(), HWLOC_OBJ_PACKAGE);
+}
 
 std::vector<int> Topology::numa_nodes() const {
   std::vector<int> nodes;
@@ -167,7 +169,8 @@ std::vector<int> Topology::compact(int workers) const {
 std::vector<int> Topology::spread(int workers) const {
   std::vector<hwloc_bitmap_t> sets(static_cast<std::size_t>(workers));
   hwloc_obj_t root = hwloc_get_root_obj(handle_.get());
-  if (hwloc_distrib(handle_.get(), &root, 1, sets.data(), static_cast<unsigned>(workers), 64, 0) != 0) {
+  if (hwloc_distrib(handle_.get(), &root, 1, sets.data(), static_cast<unsigned>(workers), 64, 0) !=
+      0) {
     throw std::runtime_error("hwloc could not spread the workers over the machine");
   }
   std::vector<int> chosen;

@@ -30,7 +30,8 @@ struct MachineDescription {
 
 class Topology {
  public:
-  // This machine, or the one that is described. A later description ends the life of the earlier one.
+  // This machine, or the one that is described. A later description ends the life of the earlier
+  // one.
   static const Topology& instance();
   // This machine even while another one is described.
   static const Topology& of_this_machine();
@@ -44,8 +45,8 @@ class Topology {
   // Operating-system indices of the processing units this process may use, in hwloc's logical
   // order (hardware threads of a core adjacent).
   const std::vector<int>& allowed_units() const { return units_; }
-  // The processor of this machine on which a unit's worker runs: the unit itself, unless the machine
-  // is described.
+  // The processor of this machine on which a unit's worker runs: the unit itself, unless the
+  // machine is described.
   int processor_of(int unit) const;
   std::int64_t page_B() const;  // base page
   const std::vector<Cache>& caches() const { return caches_; }

@@ -9,7 +9,6 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
