@@ -7,7 +7,7 @@ replaced. Workers still run on this machine: a described unit stands for one of 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -84,7 +84,8 @@ MACHINES = {
 STANDARD = "two cores"
 
 
-_AFFINITY = os.sched_getaffinity
+_GET_AFFINITY, _SET_AFFINITY = os.sched_getaffinity, os.sched_setaffinity
+_PROCESSORS = sorted(_GET_AFFINITY(0))
 _THIS_MACHINE = environment.this_machine
 current: Machine | None = None
 
@@ -93,7 +94,7 @@ def describe(machine: Machine | None) -> None:
     """Replace this machine by another one, or by itself if it is None, in this process."""
     global current
     current = machine
-    affinity, this_machine = _AFFINITY, _THIS_MACHINE
+    get_affinity, set_affinity, this_machine = _GET_AFFINITY, _SET_AFFINITY, _THIS_MACHINE
     if machine is None:
         _memkern.describe_machine()
     else:
@@ -108,13 +109,20 @@ def describe(machine: Machine | None) -> None:
         topology = _memkern.topology()
         here = _section(topology, machine)
 
-        def affinity(process: int) -> set[int]:
-            return set(topology["units"]) if process == 0 else _AFFINITY(process)
+        def processor(unit: int) -> int:
+            return _PROCESSORS[unit % len(_PROCESSORS)]
+
+        def get_affinity(process: int) -> set[int]:
+            allowed = _GET_AFFINITY(process)
+            return {unit for unit in topology["units"] if processor(unit) in allowed}
+
+        def set_affinity(process: int, units: Iterable[int]) -> None:
+            _SET_AFFINITY(process, set(map(processor, units)))
 
         def this_machine() -> dict[str, Any]:
             return here
 
-    os.sched_getaffinity = affinity
+    os.sched_getaffinity, os.sched_setaffinity = get_affinity, set_affinity
     for module in (environment, caches):
         module.this_machine = this_machine
 

@@ -266,6 +266,7 @@ def test_identity_depends_on_what_affects_measurements(server):
     ]
 
 
+@pytest.mark.usefixtures("this_machine")
 def test_pinning_does_not_make_another_environment():
     before, allowed = collect(), os.sched_getaffinity(0)
     try:
