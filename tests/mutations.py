@@ -1,395 +1,559 @@
 """Mutation testing: each fault alone is put into a copy of the tree, which is built and tested.
 
     python tests/mutations.py [--only TEXT] [--keep FOLDER]
+    python tests/mutations.py --whole N --seed S [--state FILE] [--keep FOLDER]
 
-`make test-all` runs it. Prints whether tests noticed each fault; the exit code is 1 if they missed
-any. The copy is built for the narrowest and the widest instruction set, without CUDA.
+`make test-all` runs the first form. It tries each fault with the tests that should notice it, on a
+build for the narrowest and the widest instruction set, without CUDA. The second form draws N faults
+at random and tries each with the whole `make test`, which takes hours: with the same FILE, a later
+run goes on after the last fault that was tried, and with the same FOLDER it need not build the rest
+of the copy again. Both print whether tests noticed each fault; the exit code is 1 if they missed
+any.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import filecmp
+import json
 import os
 import platform
+import random
+import re
+import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
-PARTS = ("CMakeLists.txt", "CONTRIBUTING.md", "LICENSE", "README.md", "bench", "cpp", "examples",
-         "pyproject.toml", "python", "tests")  # fmt: skip
 _TIMEOUT_S = 300  # of each command that tests a fault
-
-FAMILIES, CORE = "cpp/families", "cpp/core"
-PYTHON = "python/memkern"
+_WHOLE_TIMEOUT_S = 7200  # of `make test`
+# Folders and suffixes of the files in which a fault may be.
+_FOLDERS = ("cpp", "python")
+_SUFFIXES = (".cpp", ".cu", ".hpp", ".inc", ".py")
 
 
 class Fault(NamedTuple):
     """A change of one place and the tests that should notice it.
 
-    `tests` are programs of tests/cpp, then "pytest" with its arguments; either may be missing.
+    The place is where `before` is, which occurs once in the files that have the text `within`.
+    `tests` are programs of tests/cpp, then "pytest" with names of test files and an option -k;
+    either may be missing.
     """
 
     what: str
-    file: str
     before: str
     after: str
     tests: str
+    within: str = ""
     hidden: str = ""  # why no test can notice it on x86-64
+
+    @property
+    def programs(self) -> list[str]:
+        """The names of the programs among the tests."""
+        return self.tests.partition("pytest ")[0].split()
+
+    @property
+    def python(self) -> list[str]:
+        """The arguments of pytest, in which files have neither folder nor suffix."""
+        return shlex.split(self.tests.partition("pytest ")[2])
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether no test can notice it on this processor."""
+        return bool(self.hidden) and platform.machine() == "x86_64"
 
 
 FAULTS = (
     # Gather and scatter
-    Fault("wrong index", f"{FAMILIES}/spatter/cpu.cpp",
-          "if constexpr (kOp == Op::Gather) at.to[j] = at.from[gather[j]];",
+    Fault("wrong index", "if constexpr (kOp == Op::Gather) at.to[j] = at.from[gather[j]];",
           "if constexpr (kOp == Op::Gather) at.to[j] = at.from[j];", "kernels_test"),
-    Fault("swapped indices", f"{FAMILIES}/spatter/cpu.cpp",
+    Fault("swapped indices",
           "at.to[scatter[j]] = at.from[gather[j]];", "at.to[gather[j]] = at.from[scatter[j]];",
           "kernels_test"),
-    Fault("one vector too many", f"{FAMILIES}/spatter/cpu.cpp",
-          "for (; j + lanes <= length; j += lanes) move_vector",
+    Fault("one vector too many", "for (; j + lanes <= length; j += lanes) move_vector",
           "for (; j + lanes <= length + 1; j += lanes) move_vector", "kernels_test"),
-    Fault("dropped scatter of a vector", f"{FAMILIES}/spatter/cpu.cpp",
+    Fault("dropped scatter of a vector",
           "hn::ScatterIndex(hn::LoadU(d, at.from + j), d, at.to, index);",
           "static_cast<void>(index);", "kernels_test"),
-    Fault("outer index left out", f"{FAMILIES}/spatter/cpu.cpp",
+    Fault("outer index left out",
           "at.to[j] = at.from[outer[gather[j]]];", "at.to[j] = at.from[gather[j]];",
           "kernels_test"),
-    Fault("dense rows never wrap", f"{FAMILIES}/spatter/cpu.cpp",
-          "      if (row == dense_end) row = 0;\n    }\n  }\n",
+    Fault("dense rows never wrap", "      if (row == dense_end) row = 0;\n    }\n  }\n",
           "      if (row > dense_end) row = 0;\n    }\n  }\n", "kernels_test spatter_test"),
     # Streaming
-    Fault("swapped operands", f"{FAMILIES}/streaming/operations.inc",
-          "A::mul_add(alpha, a.load(2, i), a.load(1, i))",
-          "A::mul_add(alpha, a.load(1, i), a.load(2, i))", "streaming_test"),
-    Fault("wrong scalar", f"{FAMILIES}/bs/entries.inc", "A::mul(beta, a.load(0, i))",
+    Fault("swapped operands", "Triad, a.store(0, i, A::mul_add(alpha, a.load(2, i), a.load(1, i)))",
+          "Triad, a.store(0, i, A::mul_add(alpha, a.load(1, i), a.load(2, i)))", "streaming_test"),
+    Fault("wrong scalar", "A::mul(beta, a.load(0, i))",
           "A::mul(alpha, a.load(0, i))", "streaming_test"),
-    Fault("wrong array", f"{FAMILIES}/bs/entries.inc", "subtract_and_norm<1, 3>",
+    Fault("wrong array", "subtract_and_norm<1, 3>",
           "subtract_and_norm<1, 2>", "streaming_test"),
-    Fault("last vector of a sum left out", f"{FAMILIES}/streaming/cpu-inl.hpp",
-          "for (; i + lanes <= end; i += lanes) sum0 =",
+    Fault("last vector of a sum left out", "for (; i + lanes <= end; i += lanes) sum0 =",
           "for (; i + lanes < end; i += lanes) sum0 =", "streaming_test"),
-    Fault("partial result not cleared", f"{FAMILIES}/streaming/cpu-inl.hpp",
+    Fault("partial result not cleared",
           "    partial = kStart<Op>;\n", "", "streaming_test cases_test"),
-    Fault("no index of one array", f"{FAMILIES}/raider/entries.inc",
-          '"raider.sg_triad", Triad, "a:w b:r c:r", 2, "alpha=3", 0, 1, 2',
+    Fault("no index of one array", '"raider.sg_triad", Triad, "a:w b:r c:r", 2, "alpha=3", 0, 1, 2',
           '"raider.sg_triad", Triad, "a:w b:r c:r", 2, "alpha=3", 0, 1, 1', "streaming_test"),
-    Fault("last column left out", f"{FAMILIES}/loops/cpu.cpp",
-          "const std::int64_t end = (row + 1) * args.columns - 1;",
+    Fault("last column left out", "const std::int64_t end = (row + 1) * args.columns - 1;",
           "const std::int64_t end = (row + 1) * args.columns - 2;", "stencil_matvec_test"),
-    Fault("rows and columns exchanged", f"{FAMILIES}/loops/cpu.cpp",
+    Fault("rows and columns exchanged",
           "T* column = matrix + c * args.rows;", "T* column = matrix + c * args.columns;",
           "stencil_matvec_test"),
-    Fault("wrong flops", f"{FAMILIES}/loops/entries.inc",
-          '"loops.nstream", Nstream, "a:u b:r c:r", 3',
+    Fault("wrong flops", '"loops.nstream", Nstream, "a:u b:r c:r", 3',
           '"loops.nstream", Nstream, "a:u b:r c:r", 2',
-          "pytest tests/families/test_kernels.py -k traffic"),
-    Fault("an updated array declared as written", f"{FAMILIES}/loops/entries.inc",
+          "pytest test_kernels -k traffic"),
+    Fault("an updated array declared as written",
           '"loops.daxpy", Daxpy, "a:u b:r"', '"loops.daxpy", Daxpy, "a:w b:r"',
-          "pytest tests/families/test_kernels.py -k traffic"),
+          "pytest test_kernels -k traffic"),
     # Meshes
-    Fault("one node twice", f"{FAMILIES}/bs/cpu_mesh.cpp",
-          "if (end == j + 2) return local[column[j]] + local[column[j + 1]];",
+    Fault("one node twice", "if (end == j + 2) return local[column[j]] + local[column[j + 1]];",
           "if (end == j + 2) return local[column[j]] + local[column[j]];", "mesh_test"),
-    Fault("first node taken for masked", f"{FAMILIES}/bs/cpu_mesh.cpp",
-          "  for (; i < end; ++i) {\n    if (id[i] >= 0)",
+    Fault("first node taken for masked", "  for (; i < end; ++i) {\n    if (id[i] >= 0)",
           "  for (; i < end; ++i) {\n    if (id[i] > 0)", "mesh_test"),
-    Fault("lost update of a shared node", f"{FAMILIES}/bs/cpu_mesh.cpp",
+    Fault("lost update of a shared node",
           "for (std::int64_t j = begin; j < end; ++j) local[column[j]] = sum;",
-          "for (std::int64_t j = begin; j + 1 < end; ++j) local[column[j]] = sum;", "mesh_test"),
+          "for (std::int64_t j = begin; j + 1 < end; ++j) local[column[j]] = sum;", "mesh_test",
+          within="MEMKERN_INLINE T row_sum("),
     # Atomics
-    Fault("lost update", f"{FAMILIES}/amo/patterns.hpp",
+    Fault("lost update",
           "c.update(word * args.stride);", "if (i > r.begin) c.update(word * args.stride);",
           "amo_test"),
-    Fault("no second try", f"{FAMILIES}/amo/patterns.hpp",
+    Fault("no second try",
           "if (done || kPrimitive == Primitive::Cas) return old;", "return old;", "amo_test"),
-    Fault("index of the iteration itself", f"{FAMILIES}/amo/patterns.hpp",
+    Fault("index of the iteration itself",
           "const std::int64_t dest = c.fetch_index(i + 1);\n      c.apply(dest, c.read(at));",
           "const std::int64_t dest = c.fetch_index(i);\n      c.apply(dest, c.read(at));",
-          "pytest tests/families/test_kernels.py -k 'agrees and amo.scatter'"),
-    Fault("wrong tally", f"{FAMILIES}/amo/patterns.hpp", "tally[kSuccesses] += successes_;",
+          "pytest test_kernels -k 'agrees and amo.scatter'"),
+    Fault("wrong tally", "tally[kSuccesses] += successes_;",
           "tally[kSuccesses] += attempts_;", "amo_test"),
-    Fault("an addition that is not atomic", f"{FAMILIES}/amo/cpu.cpp",
-          "return __atomic_fetch_add(at, v, kOrder);",
+    Fault("an addition that is not atomic", "return __atomic_fetch_add(at, v, kOrder);",
           "const T old = load(at); *at = static_cast<T>(old + v); return old;", "amo_test"),
-    Fault("weakened order", f"{FAMILIES}/amo/cpu.cpp",
+    Fault("weakened order",
           "return __atomic_compare_exchange_n(at, &expected, now, false, kOrder, kFailure);",
           "return __atomic_compare_exchange_n(at, &expected, now, false, __ATOMIC_RELAXED, "
           "__ATOMIC_RELAXED) || kFailure < 0;",
           "amo_test", hidden="x86-64 has one order for all locked instructions"),
-    Fault("smallest for largest", f"{FAMILIES}/amo/cpu.cpp", "now = old < v ? v : old;",
+    Fault("smallest for largest", "now = old < v ? v : old;",
           "now = old < v ? old : v;", "amo_test"),
     # Atomics over ranks
-    Fault("an update on one rank left out", "cpp/backends/ranks/table.hpp",
-          "Pattern::run(words, args, part, worker);",
+    Fault("an update on one rank left out", "Pattern::run(words, args, part, worker);",
           "Pattern::run(words, args, {part.begin, part.end - (worker == 1 ? 1 : 0)}, worker);",
           "ranks_test"),
-    Fault("last batch not completed", "cpp/backends/ranks/words.hpp",
+    Fault("last batch not completed",
           "    if (pending_ == 0) return;\n", "    return;\n", "ranks_test"),
-    Fault("old values of a batch left out", "cpp/backends/ranks/words.hpp",
+    Fault("old values of a batch left out",
           "(std::size_t k = 0; k < pending_; ++k)", "(std::size_t k = 1; k < pending_; ++k)",
           "ranks_test"),
-    Fault("a word beyond the last rank", "cpp/backends/ranks/arrays.hpp",
+    Fault("a word beyond the last rank",
           "if (rank > a.last_rank) rank = a.last_rank;\n", "", "ranks_test"),
-    Fault("iterations of the own rank", "cpp/backends/ranks/table.hpp",
+    Fault("iterations of the own rank",
           "(L::rank() + settings.shift) % L::ranks() * threads", "L::rank() * threads",
           "ranks_test"),
     # Sparse products
-    Fault("result overwritten", f"{FAMILIES}/spmv/cpu.cpp", "*y = kAdd ? *y + sum : sum;",
+    Fault("result overwritten", "*y = kAdd ? *y + sum : sum;",
           "*y = sum;", "spmv_test"),
-    Fault("last entry of a row left out", f"{FAMILIES}/spmv/cpu.cpp",
+    Fault("last entry of a row left out",
           "for (; k < end; ++k) sum0 +=", "for (; k + 1 < end; ++k) sum0 +=", "spmv_test"),
-    Fault("entries of the next row counted", f"{FAMILIES}/spmv/cpu.cpp",
+    Fault("entries of the next row counted",
           "static_cast<std::size_t>(end - k < lanes ? end - k : lanes)",
           "static_cast<std::size_t>(end > k ? lanes : 0)", "spmv_test"),
-    Fault("rows sorted the other way", f"{FAMILIES}/spmv/sell.cpp",
+    Fault("rows sorted the other way",
           "return row_length(row_starts, r) > row_length(row_starts, s);",
           "return row_length(row_starts, r) < row_length(row_starts, s);", "spmv_test"),
-    Fault("column one too far accepted", f"{FAMILIES}/spmv/sell.cpp",
+    Fault("column one too far accepted",
           "if (given < 0 || given >= columns) {", "if (given < 0 || given > columns) {",
           "spmv_test"),
     # Domain wall
-    Fault("wrong power of i", f"{FAMILIES}/dw/cpu.cpp", "{{1, 1}, {2, 0}, {1, 3}, {0, 0}}",
+    Fault("wrong power of i", "{{1, 1}, {2, 0}, {1, 3}, {0, 0}}",
           "{{1, 1}, {0, 2}, {1, 3}, {0, 0}}", "dw_test"),
-    Fault("imaginary part left out", f"{FAMILIES}/dw/cpu.cpp",
+    Fault("imaginary part left out",
           "r = A::mul_sub_from(ui, chii2, r), s = A::mul_add(ui, chir2, s);              \\",
           "s = A::mul_add(ui, chir2, s);              \\", "dw_test"),
     # Cases and the runner
-    Fault("index one too large accepted", "cpp/engine/problem.cpp",
-          "if (value < indices.low || value >= indices.bound) {",
+    Fault("index one too large accepted", "if (value < indices.low || value >= indices.bound) {",
           "if (value < indices.low || value > indices.bound) {", "problem_test"),
-    Fault("stale fill after values were set", "cpp/engine/problem.cpp",
+    Fault("stale fill after values were set",
           "source) + row * row_B, row_B);\n  }\n  a.buffer->content.clear();\n",
           "source) + row * row_B, row_B);\n  }\n", "problem_test"),
-    Fault("stale fill after a run", "cpp/engine/problem.cpp",
+    Fault("stale fill after a run",
           "if (a.written || a.name == exchanged_) a.buffer->content.clear();",
           "static_cast<void>(a);",
           "prepared_test"),
-    Fault("element behind the last", "cpp/engine/problem.cpp",
-          "if (position < 0 || position >= a.rows * a.columns) {",
+    Fault("element behind the last", "if (position < 0 || position >= a.rows * a.columns) {",
           "if (position < 0 || position > a.rows * a.columns) {", "problem_test"),
-    Fault("row starts that descend", "cpp/engine/problem.cpp", "if (at[i] < at[i - 1]) {",
+    Fault("row starts that descend", "if (at[i] < at[i - 1]) {",
           "if (at[i] + 1 < at[i - 1]) {", "problem_test cases_test"),
-    Fault("range moved to the start", "cpp/engine/runner.cpp",
+    Fault("range moved to the start",
           "{part.begin + range.begin, part.begin + range.end}", "{range.begin, range.end}",
           "prepared_test"),
     # Sampler and memory
-    Fault("one iteration twice", f"{CORE}/sampler.hpp", "(worker < rest ? 1 : 0)};",
+    Fault("one iteration twice", "(worker < rest ? 1 : 0)};",
           "(worker <= rest ? 1 : 0)};", "sampler_test"),
-    Fault("chunk beyond the end", f"{CORE}/sampler.cpp",
+    Fault("chunk beyond the end",
           "begin + std::min(chunk, step.count - begin)}", "begin + chunk}", "sampler_test"),
-    Fault("second invocation of a dynamic schedule is empty", f"{CORE}/sampler.cpp",
+    Fault("second invocation of a dynamic schedule is empty",
           "      next_.store(0, std::memory_order_relaxed);\n#pragma", "#pragma", "sampler_test"),
-    Fault("flushed memory keeps its mark", f"{CORE}/sampler.cpp",
+    Fault("flushed memory keeps its mark",
           "  buffer_.content.clear();\n", "", "sampler_test problem_test buffer_test"),
-    Fault("overflow of a size", f"{CORE}/arithmetic.hpp",
-          "if (__builtin_mul_overflow(a, b, &out)) {",
+    Fault("overflow of a size", "if (__builtin_mul_overflow(a, b, &out)) {",
           "if (__builtin_mul_overflow(a, b, &out) && a < 0) {", "limits_test problem_test"),
     # GPUs, as they run on the processor
-    Fault("last block left out", "cpp/gpu/grid.hpp", "(work + each - 1) / each;",
+    Fault("last block left out", "(work + each - 1) / each;",
           "work / each;", "cuda_streaming_test"),
-    Fault("entries without room left out", f"{FAMILIES}/bs/gpu-inl.hpp",
-          "for (; j < end; ++j) sum += local[column[j]];", "", "cuda_streaming_test"),
-    Fault("indices in shared memory left out", f"{FAMILIES}/spatter/gpu-inl.hpp",
+    Fault("entries without room left out",
+          "for (; j < end; ++j) sum += local[column[j]];", "", "cuda_streaming_test",
+          within="MEMKERN_ANYWHERE T sum_of("),
+    Fault("indices in shared memory left out",
           "k < a.length; k += thread.threads) {", "k < a.length; k += thread.threads + 1) {",
           "cuda_device_test"),
-    Fault("last page not read", f"{FAMILIES}/transfers/gpu.cu", "page < pages;",
+    Fault("last page not read", "page < pages;",
           "page + 1 < pages;", "cuda_device_test"),
-    Fault("managed memory not moved back", f"{FAMILIES}/transfers/gpu.cu",
+    Fault("managed memory not moved back",
           "prefetch(a.to_device.source, a.bytes, Place::Host, stream);",
           "static_cast<void>(stream);", "cuda_device_test"),
     # Bytes and models in Python
-    Fault("writes not counted", f"{PYTHON}/families/streaming/elementwise.py",
-          'written = sum(a.role != "read" for a in arrays)',
+    Fault("writes not counted", 'written = sum(a.role != "read" for a in arrays)',
           'written = sum(a.role == "update" for a in arrays)',
-          "pytest tests/families/test_kernels.py -k 'traffic or bytes'"),
-    Fault("write-allocates of non-temporal stores", f"{PYTHON}/spec/case.py",
+          "pytest test_kernels -k 'traffic or bytes'"),
+    Fault("write-allocates of non-temporal stores",
           'return self.knobs.variant != "nt" and self.knobs.device == "cpu"',
           'return self.knobs.device == "cpu"',
-          "pytest tests/families/test_kernels.py -k 'one_rule or traffic'"),
-    Fault("indices not counted", f"{PYTHON}/families/spatter/kernels.py",
+          "pytest test_kernels -k 'one_rule or traffic'"),
+    Fault("indices not counted",
           "index=float(length * lists * np.dtype(case.index_dtype).itemsize),", "index=0.0,",
-          "pytest tests/families/test_kernels.py -k traffic"),
-    Fault("y read once too often", f"{PYTHON}/families/spmv/kernels.py",
-          '(y if adds else 0.0)', "y",
-          "pytest tests/families/test_spmv.py -k 'bytes or model'"),
-    Fault("one direction too few", f"{PYTHON}/families/dw/kernels.py",
+          "pytest test_kernels -k traffic"),
+    Fault("y read once too often", '(y if adds else 0.0)', "y",
+          "pytest test_spmv -k 'bytes or model'"),
+    Fault("one direction too few",
           "read=2 * _LINKS * size * parts + spinors,", "read=_LINKS * size * parts + spinors,",
-          "pytest tests/families/test_dw.py -k 'bytes or model'"),
-    Fault("no share of x", f"{PYTHON}/families/spmv/model.py",
+          "pytest test_dw -k 'bytes or model'"),
+    Fault("no share of x",
           "return stored + self.value_B * alpha + self.row_B", "return stored + self.row_B",
-          "pytest tests/families/test_spmv.py -k 'bytes or model'"),
-    Fault("one load too few", "cpp/families/latency/cpu.cpp",
-          "for (std::int64_t i = 0; i < steps; ++i) {",
+          "pytest test_spmv -k 'bytes or model'"),
+    Fault("one load too few", "for (std::int64_t i = 0; i < steps; ++i) {",
           "for (std::int64_t i = 1; i < steps; ++i) {", "latency_test"),
-    Fault("traffic beyond the end of its row", "cpp/families/latency/cpu.cpp",
+    Fault("traffic beyond the end of its row",
           "from = from + 2 * load_B > row_B ? 0", "from = from + load_B > row_B ? 0",
           "latency_test"),
-    Fault("traffic that stores nothing", "cpp/families/latency/cpu.cpp",
+    Fault("traffic that stores nothing",
           "Lines::store(target + to + b, stored);", "static_cast<void>(target + to + b);",
-          "latency_test pytest tests/families/test_latency.py -k traffic"),
-    Fault("traffic of disturbed samples counts", f"{PYTHON}/measuring/sampling.py",
+          "latency_test pytest test_latency -k traffic"),
+    Fault("traffic of disturbed samples counts",
           "moved_B=np.sum(ranks().every(moved_B[kept_rows]), axis=0),",
           "moved_B=np.full(int(kept_rows.sum()), moved_B.mean()),",
-          "pytest tests/families/test_latency.py -k traffic"),
-    Fault("traffic that stores half of its lines", "cpp/families/latency/cpu.cpp",
+          "pytest test_latency -k traffic"),
+    Fault("traffic that stores half of its lines",
           "for (std::int64_t b = 0; b < store_B; b += Lines::step_B()) {",
           "for (std::int64_t b = 0; b < store_B / 2; b += Lines::step_B()) {", "latency_test"),
-    Fault("chains begin at the same line", "cpp/families/latency/case.cpp",
+    Fault("chains begin at the same line",
           "const std::int64_t chain = w * chains_ + std::min(j, chains_ - 1);",
           "const std::int64_t chain = w * chains_;", "latency_test"),
-    Fault("slow exchanges of lines not seen", f"{PYTHON}/measuring/disturbance.py",
+    Fault("slow exchanges of lines not seen",
           "return slow & (_TRANSFERS", "return ~slow & (_TRANSFERS",
-          "pytest tests/measuring/test_disturbance.py"),
-    Fault("line found in the large buffer", f"{PYTHON}/families/latency/data.py",
+          "pytest test_disturbance"),
+    Fault("line found in the large buffer",
           'times["size_B"] == times["size_B"].min()', 'times["size_B"] == times["size_B"].max()',
-          "pytest tests/families/test_plots_latency.py"),
+          "pytest test_plots_latency"),
     # Declarations, neighbours, the machine
-    Fault("inputs taken for results", "cpp/engine/problem.cpp",
+    Fault("inputs taken for results",
           "a.written = found->role != 'r';", "a.written = found->role == 'r';", "problem_test"),
-    Fault("a slowdown upside down", f"{PYTHON}/results/turns.py",
+    Fault("a slowdown upside down",
           "ratio_interval(second, first,", "ratio_interval(first, second,",
-          "pytest tests/results/test_slowdowns.py"),
-    Fault("weak scaling without the other ranks' work", f"{PYTHON}/results/scaling.py",
+          "pytest test_slowdowns"),
+    Fault("weak scaling without the other ranks' work",
           'gain = ideal if record["scaling"] == WEAK', 'gain = 1.0 if record["scaling"] == WEAK',
-          "pytest tests/results/test_efficiencies.py"),
-    Fault("ranks that have the whole case each", f"{PYTHON}/measuring/scaling.py",
+          "pytest test_efficiencies"),
+    Fault("ranks that have the whole case each",
           "parts = self.ranks if self.mode == STRONG and not _is_distributed(case) else 1",
           "parts = 1",
-          "pytest tests/measuring/test_scaling.py"),
-    Fault("oversubscribed ranks drawn as scaling", f"{PYTHON}/plots/scaling.py",
-          "frame = frame[~over]", "frame = frame.copy()",
-          "pytest tests/plots/test_scaling_figure.py"),
-    Fault("a neighbour without its processor counts", f"{PYTHON}/measuring/corun.py",
+          "pytest test_scaling"),
+    Fault("oversubscribed ranks drawn as scaling", "frame = frame[~over]", "frame = frame.copy()",
+          "pytest test_scaling_figure"),
+    Fault("a neighbour without its processor counts",
           'if found["waited_share"] > 1 -', 'if found["waited_share"] > 2 -',
-          "pytest tests/measuring/test_corun.py"),
-    Fault("a disturbed machine is fit", f"{PYTHON}/machine/health.py",
-          "if (BAD, False) in states:", "if (BAD, True) in states:",
-          "pytest tests/machine/test_health.py"),
+          "pytest test_corun"),
+    Fault("a disturbed machine is fit", "if (BAD, False) in states:", "if (BAD, True) in states:",
+          "pytest test_health"),
     # Counters, energy, and settings that are restored
-    Fault("counts from the beginning of a counter", f"{CORE}/counters.cpp",
+    Fault("counts from the beginning of a counter",
           "total.value += counter.after.value - counter.before.value;",
           "total.value += counter.after.value;", "counters_test"),
-    Fault("only the first worker's counts", f"{CORE}/counters.cpp",
+    Fault("only the first worker's counts",
           "if (events_[e].unit >= 0 && &worker != &workers_.front()) continue;",
           "if (&worker != &workers_.front()) continue;", "counters_test"),
-    Fault("a counter that can't be read counts nothing", f"{CORE}/counters.cpp",
+    Fault("a counter that can't be read counts nothing",
           "        total = {};\n        break;\n", "        continue;\n", "counters_test"),
-    Fault("counters that took turns are not extrapolated", f"{PYTHON}/measuring/counting.py",
+    Fault("counters that took turns are not extrapolated",
           "value / shares / (samples", "value / (samples",
-          "pytest tests/measuring/test_counting.py -k figure"),
-    Fault("traffic of the model for one rank", f"{PYTHON}/measuring/counting.py",
-          "name: cases * lines for", "name: lines for",
-          "pytest tests/measuring/test_counting.py -k whole_units"),
-    Fault("whole units counted by every rank", f"{PYTHON}/measuring/counting.py",
+          "pytest test_counting -k figure"),
+    Fault("traffic of the model for one rank", "name: cases * lines for", "name: lines for",
+          "pytest test_counting -k whole_units"),
+    Fault("whole units counted by every rank",
           "\"; \".join(notes), ranks().first_of_host)", "\"; \".join(notes), True)",
-          "pytest tests/measuring/test_counting.py -k whole_units"),
-    Fault("the kernel's part of events is always requested", f"{PYTHON}/machine/events.py",
+          "pytest test_counting -k whole_units"),
+    Fault("the kernel's part of events is always requested",
           "code._replace(kernel=False) for code", "code for code",
-          "pytest tests/machine/test_events.py -k user_code"),
-    Fault("settings changed by every rank", f"{PYTHON}/measuring/prepared.py",
-          " if ranks().first_of_host else []", "",
-          "pytest tests/machine/test_settings.py -k ranks"),
-    Fault("terms at the same bits", f"{PYTHON}/machine/events.py",
-          "placed |= (value >> taken & (1 << width) - 1) << first",
+          "pytest test_events -k user_code"),
+    Fault("settings changed by every rank", " if ranks().first_of_host else []", "",
+          "pytest test_settings -k ranks"),
+    Fault("terms at the same bits", "placed |= (value >> taken & (1 << width) - 1) << first",
           "placed |= (value & (1 << width) - 1) << first",
-          "pytest tests/machine/test_events.py -k terms"),
-    Fault("a meter that begins again", f"{PYTHON}/machine/energy.py",
-          "(last - first) % meter.range_uJ for", "(last - first) for",
-          "pytest tests/machine/test_energy.py -k begins_again"),
-    Fault("parts of packages in the total", f"{PYTHON}/machine/energy.py",
+          "pytest test_events -k terms"),
+    Fault("a meter that begins again", "(last - first) % meter.range_uJ for", "(last - first) for",
+          "pytest test_energy -k begins_again"),
+    Fault("parts of packages in the total",
           "[by_meter[meter.name] for meter in those if meter.total]",
           "[by_meter[meter.name] for meter in those]",
-          "pytest tests/machine/test_energy.py -k packages"),
-    Fault("energy of a second", f"{PYTHON}/measuring/metering.py",
-          "energy_J = found.power_W * median_s", "energy_J = found.power_W",
-          "pytest tests/machine/test_energy.py -k of_an_invocation"),
-    Fault("a GPU's energy without its time", f"{PYTHON}/machine/gpu.py",
-          "else used_J / seconds", "else used_J",
-          "pytest tests/test_cuda.py -k energy_of_an_invocation"),
-    Fault("idle power of another clock", f"{PYTHON}/measuring/metering.py",
+          "pytest test_energy -k packages"),
+    Fault("energy of a second", "energy_J = found.power_W * median_s", "energy_J = found.power_W",
+          "pytest test_energy -k of_an_invocation"),
+    Fault("a GPU's energy without its time", "else used_J / seconds", "else used_J",
+          "pytest test_cuda -k energy_of_an_invocation"),
+    Fault("idle power of another clock",
           "energy.idle_W(meters, knobs.clock_limit)", "energy.idle_W(meters, 0)",
-          "pytest tests/machine/test_energy.py -k clock_limits_to_figures"),
-    Fault("settings changed before the journal", f"{PYTHON}/machine/settings.py",
-          "        restoring.write_journal(folder, owner, "
+          "pytest test_energy -k clock_limits_to_figures"),
+    Fault("settings changed before the journal", "        restoring.write_journal(folder, owner, "
           "[(c.path, c.offset, c.before) for c in changes])\n", "",
-          "pytest tests/machine/test_settings.py -k 'guardian or context'"),
-    Fault("first change restored last", f"{PYTHON}/machine/restoring.py",
+          "pytest test_settings -k 'guardian or context'"),
+    Fault("first change restored last",
           "in reversed(found[1][:made] if found else [])", "in (found[1][:made] if found else [])",
-          "pytest tests/machine/test_settings.py -k twice"),
-    Fault("a journal of another boot", f"{PYTHON}/machine/restoring.py",
+          "pytest test_settings -k twice"),
+    Fault("a journal of another boot",
           "        if document[\"boot\"] != boot():\n            return None\n", "",
-          "pytest tests/machine/test_settings.py -k journal"),
-    Fault("a journal that anyone may write", f"{PYTHON}/machine/restoring.py",
-          "status.st_uid != os.geteuid() or status.st_mode & 0o022",
-          "status.st_uid != os.geteuid()",
-          "pytest tests/machine/test_settings.py -k journal"),
-    Fault("the guardian does not restore", f"{PYTHON}/machine/restoring.py",
+          "pytest test_settings -k journal"),
+    Fault("a journal that anyone may write",
+          "status.st_uid != os.geteuid() or status.st_mode & 0o022:\n            return None",
+          "status.st_uid != os.geteuid():\n            return None",
+          "pytest test_settings -k journal"),
+    Fault("the guardian does not restore",
           "        if found is not None and found[0] == owner:\n            restore(folder)\n",
-          "        pass\n", "pytest tests/machine/test_settings.py -k 'guardian or gpu'"),
-    Fault("other bits of the register lost", f"{PYTHON}/machine/switches.py",
-          'int.from_bytes(before, "little") | bits', "bits",
-          "pytest tests/machine/test_settings.py -k prefetchers_are_off"),
-    Fault("a lower limit above the upper one", f"{PYTHON}/machine/switches.py",
+          "        pass\n", "pytest test_settings -k 'guardian or gpu'"),
+    Fault("other bits of the register lost", 'int.from_bytes(before, "little") | bits', "bits",
+          "pytest test_settings -k prefetchers_are_off"),
+    Fault("a lower limit above the upper one",
           'limits = [("min", lower, kHz)] if lower > kHz else []', "limits = []",
-          "pytest tests/machine/test_settings.py -k clock_limits"),
-    Fault("one way too many", f"{PYTHON}/machine/switches.py", "{(1 << ways) - 1:x}",
-          "{(1 << ways + 1) - 1:x}", "pytest tests/machine/test_settings.py -k cache_ways"),
-    Fault("a GPU without the limit", f"{PYTHON}/machine/switches.py", 'f"{least},{MHz}"',
-          'f"{least},{most}"', "pytest tests/machine/test_settings.py -k gpu"),
-    Fault("a setting that keeps its value", f"{PYTHON}/machine/settings.py",
-          "if now.strip() != change.value.strip():", "if False:",
-          "pytest tests/machine/test_settings.py -k keeps_its_value"),
-    Fault("settings changed for no sample", f"{PYTHON}/measuring/prepared.py",
+          "pytest test_settings -k clock_limits"),
+    Fault("one way too many", "{(1 << ways) - 1:x}",
+          "{(1 << ways + 1) - 1:x}", "pytest test_settings -k cache_ways"),
+    Fault("a GPU without the limit", 'f"{least},{MHz}"',
+          'f"{least},{most}"', "pytest test_settings -k gpu"),
+    Fault("a setting that keeps its value", "if now.strip() != change.value.strip():", "if False:",
+          "pytest test_settings -k keeps_its_value"),
+    Fault("settings changed for no sample",
           "with exclusive(), self.switched():\n            warmed",
           "with exclusive():\n            warmed",
-          "pytest tests/machine/test_settings.py -k options_change"),
-    Fault("a halo without its latencies", f"{PYTHON}/families/messages/model.py",
-          "neighbours * max(fit.t0_s, 0.0) + ", "", "pytest tests/families/test_plots_messages.py"),
+          "pytest test_settings -k options_change"),
+    Fault("a halo without its latencies",
+          "neighbours * max(fit.t0_s, 0.0) + ", "", "pytest test_plots_messages"),
     # Statistics and files in Python
-    Fault("interval by too few ranks", f"{PYTHON}/statistics.py",
+    Fault("interval by too few ranks",
           "half_span = ((independent + 1) / 2 - rank) * n / independent",
           "half_span = ((independent + 1) / 2 - rank) * n / independent / 2",
-          "pytest tests/test_statistics.py"),
-    Fault("samples after a disturbance count", f"{PYTHON}/measuring/disturbance.py",
-          "| moved | after | crowded", "| moved | crowded",
-          "pytest tests/measuring/test_disturbance.py"),
-    Fault("identity without the options", f"{PYTHON}/spec/case.py",
-          '            "knobs": self.knobs.asked,\n', "", "pytest tests/test_interface.py"),
-    Fault("interrupted records are not measured again", f"{PYTHON}/measuring/sweep.py",
+          "pytest test_statistics"),
+    Fault("samples after a disturbance count", "| moved | after | crowded", "| moved | crowded",
+          "pytest test_disturbance"),
+    Fault("identity without the options",
+          '            "knobs": self.knobs.asked,\n', "", "pytest test_interface"),
+    Fault("interrupted records are not measured again",
           'kept is not None and kept["stop"] != "interrupted"', "kept is not None",
-          "pytest tests/measuring/test_run.py tests/results/test_results.py tests/cli/test_cli.py "
+          "pytest test_run test_results test_cli "
           "-k 'resum or interrupt or cut_off or ctrl'"),
-    Fault("finished cases are lost with the process", f"{PYTHON}/measuring/sweep.py",
-          "(run.complete or len(run.placements) == 1):",
+    Fault("finished cases are lost with the process", "(run.complete or len(run.placements) == 1):",
           "len(run.placements) == 1 and not run.complete:",
-          "pytest tests/measuring/test_cluster.py -k killed"),
-    Fault("tasks measure again what others have finished", f"{PYTHON}/measuring/cluster.py",
+          "pytest test_cluster -k killed"),
+    Fault("tasks measure again what others have finished",
           "if not self.finished:", "if self.finished:",
-          "pytest tests/measuring/test_cluster.py -k 'another_kind or changed_file'"),
-    Fault("interrupted records beside finished ones", f"{PYTHON}/results/merging.py",
+          "pytest test_cluster -k 'another_kind or changed_file'"),
+    Fault("interrupted records beside finished ones",
           "_is_finished(record) or _key(record) not in finished", "True",
-          "pytest tests/results/test_merging.py"),
-    Fault("equal records twice", f"{PYTHON}/results/merging.py",
+          "pytest test_merging"),
+    Fault("equal records twice",
           "dumps(record).encode() + times.tobytes()", "str(len(kept)).encode()",
-          "pytest tests/results/test_merging.py"),
-    Fault("model bytes of the whole for its parts", f"{PYTHON}/measuring/record.py",
+          "pytest test_merging"),
+    Fault("model bytes of the whole for its parts",
           "else dataclasses.replace(as_run, spec=spec)", "else as_run",
-          "pytest tests/families/test_kernels.py -k rotation"),
+          "pytest test_kernels -k rotation"),
+    # Measuring
+    Fault("crowded cores are no disturbance", "crowded = throughput < least_throughput",
+          "crowded = throughput < 0", "pytest test_disturbance test_run -k 'by_hand or of_shared'"),
+    Fault("samples on shared cores are never too many",
+          "return kept < LEAST_UNSHARED * (kept + shared)", "return kept < LEAST_UNSHARED * kept",
+          "pytest test_disturbance -k too_few"),
+    Fault("the thresholds of memory and of a core's caches exchanged",
+          'obtained["footprint_B"] > 2 * private_B', 'obtained["footprint_B"] < 2 * private_B',
+          "pytest test_disturbance -k threshold"),
+    Fault("the best conditions of all ranks", "sign[times : times + 3] = -1",
+          "sign[times : times + 3] = 1", "pytest test_run -k worst_conditions"),
+    Fault("the samples with the least processor time", "order = np.argsort(-conditions[:, 0],",
+          "order = np.argsort(conditions[:, 0],", "pytest test_run -k most_processor_time"),
+    Fault("stolen time disturbs nothing",
+          "marked |= environment.read_steal_s(units) - stolen > allowed_s", "pass",
+          "pytest test_run -k stolen"),
+    Fault("each placement as precise as the whole record",
+          "target=stop.ci * math.sqrt(placements),", "target=stop.ci,",
+          "pytest test_run -k by_precision"),
+    Fault("the median of the cores for their best", "above = counts.total() / 100",
+          "above = counts.total() / 2", "pytest test_disturbance -k bounded_memory"),
+    Fault("a resumed sweep measures again", "if new and not kept:", "if new:",
+          "pytest test_run -k resumes"),
+    Fault("records in quick succession show drift",
+          "elif not 0 <= now_s - case.last_s < _APART_S:", "elif now_s >= case.last_s:",
+          "pytest test_drift -k quick"),
+    Fault("side A is always first",
+          "leads[case] = 1 - leads[case] if tried[case] % 2 else rng.randrange(2)",
+          "leads[case] = 0", "pytest test_compare -k pairs_are_measured"),
+    Fault("the median bandwidth by the shortest time",
+          '"bandwidth_median_GBps": several * case.bytes_B / median / 1e9',
+          '"bandwidth_median_GBps": several * case.bytes_B / shortest / 1e9',
+          "pytest test_run -k record_has"),
+    Fault("the interval of the samples for that of the placements",
+          "low, high, level = interval.low, interval.high, interval.level\n    else:",
+          "level = interval.level\n    else:", "pytest test_calibration -k widens"),
+    # Results
+    Fault("Holm's factors in the wrong order", "factors = np.arange(len(order), 0, -1)",
+          "factors = np.arange(1, len(order) + 1)", "pytest test_compare -k holm"),
+    Fault("effects within the noise of a side are found",
+          "return max(math.log1p(LEAST_EFFECT), self.self_half_width)",
+          "return math.log1p(LEAST_EFFECT)", "pytest test_compare -k verdicts"),
+    Fault("the ratio of times for that of rates", "sign = 1 if quantity.rate else -1", "sign = -1",
+          "pytest test_compare -k by_its_repeats"),
+    Fault("percent taken for a share", "by > percent / 100", "by > percent",
+          "pytest test_compare -k by_its_repeats"),
+    Fault("disturbed records are compared",
+          "quiet = [record for record in timed if not is_disturbed(record)]", "quiet = timed",
+          "pytest test_compare -k disturbed_and_invalid"),
+    Fault("no spread between placements of a record", "square = sum((n - 1) * sd**2 + n *",
+          "square = sum(n *", "pytest test_compare -k placements_of_one_record"),
+    Fault("results of another machine are continued",
+          "        _check_same(target, earlier.environments, environment)\n", "        pass\n",
+          "pytest test_results -k finished_export"),
+    Fault("any of the values that a filter asks for",
+          "if all(record[name] in values for name, values in allowed.items())",
+          "if any(record[name] in values for name, values in allowed.items())",
+          "pytest test_results -k filter"),
+    Fault("the efficiency of one rank", "percent = [100 * speed / ideal for speed in speeds]",
+          "percent = [100 * speed for speed in speeds]", "pytest test_efficiencies"),
+    # Models
+    Fault("the peak of double precision for single",
+          'value_B = 4 if record.get("dtype") == "float32" else 8', "value_B = 8",
+          "pytest test_roofline -k limits_of_records"),
+    Fault("loads and stores overlap where they do not",
+          "return max(load_s, store_s) + self.apart * min(load_s, store_s)",
+          "return max(load_s, store_s)", "pytest test_roofline"),
+    Fault("cores that saturate a domain rounded down",
+          "math.ceil(self.cycles / self.limit - 1e-9)", "math.floor(self.cycles / self.limit)",
+          "pytest test_ecm -k cores_scale"),
+    Fault("stores are free in the limit of a domain",
+          "load_B / level.domain_load_B + store_B / level.domain_store_B",
+          "load_B / level.domain_load_B", "pytest test_ecm -k stores_share"),
+    Fault("a one-sided quantile for an interval",
+          "square = student_quantile((1 + self.level) / 2, len", "square = student_quantile("
+          "self.level, len", "pytest test_models -k cover_the_truth"),
+    Fault("a plateau of a cache taken for memory",
+          "max(_LEAST_SPAN * sizes[start], _REACH * caches_B)", "_LEAST_SPAN * sizes[start]",
+          "pytest test_from_memory -k plateau_of_the_last_cache"),
+    Fault("contradictions by less than a factor of two",
+          "if values[high] <= (1 + _APART) * values[low]:",
+          "if values[high] <= (2 + _APART) * values[low]:",
+          "pytest test_from_memory -k contradictions"),
+    # Command line
+    Fault("exit code 0 in spite of wrong results",
+          "return INTERRUPTED\n    return GOOD if results.valid else INVALID",
+          "return INTERRUPTED\n    return GOOD", "pytest test_corun_verb -k invalid_results"),
+    Fault("a gate ignores wrong results",
+          '    if (frame["verdict"] == "invalid").any():\n        return INVALID\n', "",
+          "pytest test_compare -k junit"),
+    Fault("the command that resumes overwrites", 'if word not in ("--force", "--resume")',
+          'if word != "--resume"', "pytest test_cli -k overwrites_nothing"),
+    Fault("a budget beside a number of runs", '        knobs.setdefault("runs", None)\n',
+          "        pass\n", "pytest test_cli -k replaces_the_number"),
+    Fault("the target interval as a share", "value / option.per if option.per != 1 else value",
+          "value", "pytest test_cli -k replaces_the_number"),
+    Fault("terminated taken for interrupted",
+          "return TERMINATED if terminated and code == INTERRUPTED else code", "return code",
+          "pytest test_cli -k says_how_to_resume"),
+    Fault("disturbed records in the summary",
+          'for r in records if r["valid"] and not r["disturbed"]]',
+          'for r in records if r["valid"]]', "pytest test_cli -k summary"),
+    Fault("--case-order-seed is ignored", "order_seed=args.case_order_seed,", "order_seed=None,",
+          "pytest test_cli -k placements_and_order"),
+    Fault("--wait-quiet does not wait", "most_s = args.wait_quiet or 0.0", "most_s = 0.0",
+          "pytest test_cli -k waiting"),
+    Fault("a sweep file overrides --repeats",
+          "    if args.repeats is None:\n        args.repeats = repeats",
+          "    args.repeats = repeats", "pytest test_cli -k overrides_a_sweep_file"),
+    # Figures and the report
+    Fault("the best record though it is disturbed", '[*prefer, "quiet", value],',
+          '[*prefer, value, "quiet"],', "pytest test_plots -k undisturbed_one"),
+    Fault("T0 in nanoseconds", '"T0_us": text(1e6 * fit.t0_s', '"T0_us": text(1e9 * fit.t0_s',
+          "pytest test_plots_messages -k fits_have"),
+    Fault("the setting with the fewest cases",
+          '.drop_duplicates([*per], keep="last")', '.drop_duplicates([*per], keep="first")',
+          "pytest test_plots_streaming -k prevails"),
+    Fault("ideal scaling by the number of ranks alone",
+          "ideal = ranks / few if speed", "ideal = 1.0 * ranks if speed",
+          "pytest test_scaling_figure -k named"),
+    Fault("the upper half of an interval alone", "for sign in (-1, 1))", "for sign in (0, 1))",
+          "pytest test_plots_latency -k their_intervals"),
+    Fault("nodes of memory for those of the units",
+          'zip(rows["units"], rows["memory"], strict=True)',
+          'zip(rows["memory"], rows["units"], strict=True)', "pytest test_plots_latency -k nodes"),
+    Fault("non-temporal stores drawn as ordinary ones",
+          "look = look._replace(linestyle=NT_DASHES, markersize=2.0)",
+          "look = look._replace(markersize=2.0)", "pytest test_plots_streaming -k every_point"),
+    Fault("scalar code over vectors", 'ratio=table[variant] / table["scalar"]',
+          'ratio=table["scalar"] / table[variant]', "pytest test_plots -k pairs_the_same_case"),
+    Fault("sites over workers", '_against(ax, rows, "threads", "Workers", kinds)',
+          '_against(ax, rows, "Ls", "Workers", kinds)', "pytest test_plots_dw -k scaling_is"),
+    Fault("clock limits in MHz labelled as GHz", 'f"{limit / 1000:.2f} GHz" if limit',
+          'f"{limit:.2f} GHz" if limit', "pytest test_energy -k meters_and_clock"),
+    Fault("the gain of a lower clock upside down",
+          'best[top]["time_median_s"] / row["time_median_s"]',
+          'row["time_median_s"] / best[top]["time_median_s"]', "pytest test_energy -k lower_clock"),
+    Fault("a report hides disturbed records", "if disturbed > _QUIET * len(frame):",
+          "if disturbed < _QUIET * len(frame):", "pytest test_report -k reported_at_the_top"),
+    Fault("a report hides what it had no time for", "    if left_out:\n        banners",
+          "    if left_out > 1:\n        banners", "pytest test_report -k left_out"),
+    Fault("the middle record for the widest", "in the middle record and {half.max():.2%}",
+          "in the middle record and {half.median():.2%}", "pytest test_report -k scope"),
 )  # fmt: skip
+
+
+def sources(tree: Path) -> dict[Path, str]:
+    """Return the texts of the files in which a fault may be."""
+    files = (path for folder in _FOLDERS for path in (tree / folder).rglob("*"))
+    return {path: path.read_text() for path in files if path.suffix in _SUFFIXES}
+
+
+def place(fault: Fault, texts: Mapping[Path, str]) -> Path:
+    """Return the file of a fault; raise SystemExit if its place is not exactly one."""
+    found = {path: text.count(fault.before) for path, text in texts.items() if fault.within in text}
+    if sum(found.values()) != 1:
+        raise SystemExit(f"{fault.what}: {fault.before!r} is in {sum(found.values())} places")
+    return max(found, key=found.__getitem__)
+
+
+def check_places() -> dict[str, Path]:
+    """Return the file of each fault by its description; raise SystemExit if one has no place."""
+    texts = sources(ROOT)
+    found = {fault.what: place(fault, texts).relative_to(ROOT) for fault in FAULTS}
+    if len(found) < len(FAULTS):
+        raise SystemExit("two faults have the same description")
+    return found
 
 
 @contextlib.contextmanager
 def changed(tree: Path, fault: Fault) -> Iterator[None]:
     """Apply a fault to the copy, and undo it at the end."""
-    path = tree / fault.file
+    path = place(fault, sources(tree))
     text = path.read_text()
     path.write_text(text.replace(fault.before, fault.after))
     try:
@@ -398,23 +562,30 @@ def changed(tree: Path, fault: Fault) -> Iterator[None]:
         path.write_text(text)
 
 
-def check_places() -> None:
-    """Raise SystemExit if the text that a fault replaces is not in its file exactly once."""
-    for fault in FAULTS:
-        found = (ROOT / fault.file).read_text().count(fault.before)
-        if found != 1:
-            raise SystemExit(f"{fault.what}: {fault.before!r} is {found} times in {fault.file}")
+def file_of_tests(tree: Path, name: str) -> Path:
+    """Return the file of tests in Python that has this name; raise SystemExit if there is none."""
+    found = list((tree / "tests").rglob(f"{name}.py"))
+    if len(found) != 1:
+        raise SystemExit(f"{len(found)} files of tests are called {name}.py")
+    return found[0]
+
+
+def copied(tree: Path) -> None:
+    """Copy what git does not ignore; equal files of an earlier copy keep their times."""
+    ignored = (line.rstrip("/") for line in (ROOT / ".gitignore").read_text().split())
+
+    def copy(source: str, target: str) -> None:
+        if not (os.path.exists(target) and filecmp.cmp(source, target, shallow=False)):
+            # With the time of now: what was built from a fault is older, and is built again.
+            shutil.copy(source, target)
+
+    ignore = shutil.ignore_patterns(".git", *ignored)
+    shutil.copytree(ROOT, tree, ignore=ignore, copy_function=copy, dirs_exist_ok=True)
 
 
 def configured(tree: Path) -> Path:
     """Copy the tree, build it, and return the build folder."""
-    tree.mkdir(parents=True, exist_ok=True)
-    for part in PARTS:
-        if (ROOT / part).is_dir():
-            ignored = shutil.ignore_patterns("__pycache__", "*.so", ".hypothesis")
-            shutil.copytree(ROOT / part, tree / part, ignore=ignored, dirs_exist_ok=True)
-        else:
-            shutil.copy(ROOT / part, tree / part)
+    copied(tree)
     import pybind11
 
     build = tree / "build" / "release"
@@ -435,20 +606,26 @@ def configured(tree: Path) -> Path:
     return build
 
 
-def passes(tree: Path, build: Path, tests: str) -> bool:
-    """Build and run tests; return whether all pass. Raise SystemExit if a fault doesn't compile."""
-    programs, _, python = tests.partition("pytest ")
-    targets = [*programs.split(), *(["_memkern"] if python else [])]
+def passes(tree: Path, build: Path, fault: Fault) -> bool:
+    """Build and run a fault's tests; return whether all pass.
+
+    Raise SystemExit if the fault doesn't compile.
+    """
+    targets = [*fault.programs, *(["_memkern"] if fault.python else [])]
     words = ["cmake", "--build", str(build), "--target", *targets]
     built = subprocess.run(words, capture_output=True, text=True)
     if built.returncode != 0:
         raise SystemExit(f"does not compile:\n{built.stdout[-2000:]}")
-    commands = [[str(build / "tests" / "cpp" / name)] for name in programs.split()]
-    if python:
+    commands = [[str(build / "tests" / "cpp" / name)] for name in fault.programs]
+    if fault.python:
         module = f"_memkern{sysconfig.get_config_var('EXT_SUFFIX')}"
         shutil.copy(build / module, tree / "python" / "memkern" / module)
-        command = f"{sys.executable} -m pytest -q -x -p no:cacheprovider {python}"
-        commands.append(["sh", "-c", command])
+        python = [
+            str(file_of_tests(tree, word)) if word.startswith("test_") else word
+            for word in fault.python
+        ]
+        commands.append([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"])
+        commands[-1] += python
     environment = {**os.environ, "PYTHONPATH": str(tree / "python")}
     for command in commands:
         try:
@@ -462,37 +639,129 @@ def passes(tree: Path, build: Path, tests: str) -> bool:
     return True
 
 
-def main() -> int:
-    """Try every fault; return the exit code."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--only", default="", metavar="TEXT", help="faults whose file has this")
-    parser.add_argument("--keep", metavar="FOLDER", help="copy and build there, and leave it")
-    args = parser.parse_args()
-    check_places()
-    wanted = [fault for fault in FAULTS if args.only in fault.file]
+def try_with_their_tests(tree: Path, wanted: Sequence[Fault]) -> list[Fault]:
+    """Try each fault with the tests that it names, and return those that were missed."""
     start = time.monotonic()
+    build = configured(tree)
+    print(f"built in {time.monotonic() - start:.0f} s", flush=True)
+    every = {fault.tests: fault for fault in wanted}
+    failing = [words for words, fault in every.items() if not passes(tree, build, fault)]
+    if failing:
+        raise SystemExit(f"fail without any fault: {'; '.join(failing)}")
+    print(f"all tests pass without faults after {time.monotonic() - start:.0f} s", flush=True)
+    places = check_places()
     missed = []
-    with tempfile.TemporaryDirectory() as folder:
-        tree = Path(args.keep or folder)
-        build = configured(tree)
-        print(f"built in {time.monotonic() - start:.0f} s", flush=True)
-        every = dict.fromkeys(fault.tests for fault in wanted)
-        failing = [words for words in every if not passes(tree, build, words)]
-        if failing:
-            raise SystemExit(f"fail without any fault: {'; '.join(failing)}")
-        print(f"all tests pass without faults after {time.monotonic() - start:.0f} s", flush=True)
-        for fault in wanted:
+    for fault in wanted:
+        began = time.monotonic()
+        with changed(tree, fault):
+            noticed = not passes(tree, build, fault)
+        missed += [] if noticed or fault.is_hidden else [fault]
+        outcome = "noticed" if noticed else "hidden" if fault.is_hidden else "MISSED"
+        why = f" ({fault.hidden})" if outcome == "hidden" else ""
+        seconds = time.monotonic() - began
+        print(f"{outcome:<8} {seconds:4.0f} s  {places[fault.what]}: {fault.what}{why}", flush=True)
+    return missed
+
+
+def failures(tree: Path, command: Sequence[str]) -> list[str]:
+    """Run all tests in the copy, and return the names of those that fail.
+
+    The Python tests end at the first failure. Raise SystemExit if the command fails without one.
+    """
+    environment = {
+        **os.environ,
+        "PYTEST_ADDOPTS": "-x",
+        # The copy's objects are found among those of this tree.
+        "CCACHE_DIR": os.environ.get("CCACHE_DIR", str(ROOT / "build" / "ccache")),
+    }
+    with tempfile.TemporaryFile("w+") as output:
+        process = subprocess.Popen(
+            command, cwd=tree, env=environment, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            process.wait(_WHOLE_TIMEOUT_S)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return [f"not finished after {_WHOLE_TIMEOUT_S} s"]
+            raise
+        output.seek(0)
+        text = output.read()
+    # As tools/stages.py prints them.
+    found = re.findall(r"^failed: (.*)$", text, re.MULTILINE)
+    if process.returncode and not found:
+        raise SystemExit(f"{shlex.join(command)} fails without a test that does:\n{text[-2000:]}")
+    return found
+
+
+def try_with_all_tests(
+    tree: Path,
+    drawn: Sequence[Fault],
+    seed: int,
+    state: Path | None,
+    command: Sequence[str] = ("make", "test"),
+) -> list[Fault]:
+    """Try each fault with all tests, and return those that were missed.
+
+    Outcomes are appended to the file `state`; faults that it has by the same seed are not tried
+    again. The first outcome is that of no fault: all tests must pass.
+    """
+    lines = state.read_text().splitlines() if state is not None and state.exists() else []
+    known = {row["fault"]: row for row in map(json.loads, lines) if row["seed"] == seed}
+    seconds: list[float] = []
+    for number, fault in enumerate((None, *drawn)):
+        what = fault.what if fault else "no fault"
+        if what not in known:
             began = time.monotonic()
-            with changed(tree, fault):
-                noticed = not passes(tree, build, fault.tests)
-            hidden = not noticed and fault.hidden and platform.machine() == "x86_64"
-            missed += [] if noticed or hidden else [fault]
-            outcome = "noticed" if noticed else "hidden" if hidden else "MISSED"
-            why = f" ({fault.hidden})" if hidden else ""
-            print(
-                f"{outcome:<8} {time.monotonic() - began:4.0f} s  {fault.file}: {fault.what}{why}",
-                flush=True,
-            )
+            with changed(tree, fault) if fault else contextlib.nullcontext():
+                failing = failures(tree, command)
+            if failing and not fault:
+                raise SystemExit(f"fail without any fault: {'; '.join(failing)}")
+            seconds.append(time.monotonic() - began)
+            known[what] = {
+                "seed": seed,
+                "fault": what,
+                "noticed": bool(failing),
+                "failing": failing,
+                "seconds": round(seconds[-1]),
+            }
+            if state is not None:
+                with state.open("a") as out:
+                    out.write(json.dumps(known[what]) + "\n")
+        row = known[what]
+        outcome = "noticed" if row["noticed"] else "MISSED" if fault else "passed"
+        print(f"{outcome:<8} {row['seconds']:5.0f} s  {what}: {', '.join(row['failing'])}")
+        left = sum(one.what not in known for one in drawn)
+        if left and seconds:
+            minutes = left * sum(seconds) / len(seconds) / 60
+            print(f"         {number} of {len(drawn)} tried, about {minutes:.0f} minutes left")
+        sys.stdout.flush()
+    return [fault for fault in drawn if not known[fault.what]["noticed"]]
+
+
+def main() -> int:
+    """Try the faults; return the exit code."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="faults whose file or description has this"
+    )
+    parser.add_argument("--keep", metavar="FOLDER", help="copy and build there, and leave it")
+    parser.add_argument("--whole", type=int, metavar="N", help="try N of them with `make test`")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the draw of N (0)")
+    parser.add_argument("--state", type=Path, metavar="FILE", help="outcomes of --whole so far")
+    args = parser.parse_args()
+    places = check_places()
+    wanted = [fault for fault in FAULTS if args.only in f"{places[fault.what]}: {fault.what}"]
+    start = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(args.keep or folder).resolve()
+        if args.whole is None:
+            missed = try_with_their_tests(tree, wanted)
+        else:
+            known = [fault for fault in wanted if not fault.is_hidden]
+            wanted = random.Random(args.seed).sample(known, args.whole)
+            copied(tree)
+            missed = try_with_all_tests(tree, wanted, args.seed, args.state)
     minutes = (time.monotonic() - start) / 60
     print(f"{len(missed)} of {len(wanted)} faults missed, in {minutes:.1f} minutes")
     return 1 if missed else 0

@@ -22,10 +22,12 @@ from checking import measured, one_sentence, refused_words, run
 import memkern as mk
 from memkern import cli
 from memkern.cli import measuring
+from memkern.cli.options import knobs_of
 from memkern.errors import InputError
 from memkern.measuring import disturbance
 from memkern.measuring.disturbance import Activity
 from memkern.results import ResultSet
+from memkern.results.resultset import working_file
 
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]
 
@@ -46,6 +48,13 @@ def test_json_is_the_only_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert (record["delta"], record["count"], record["threads"]) == ("8", 256, 1)
     assert record["samples"] == 3
     assert record["rate_GAMS"] is None
+
+
+def test_a_budget_or_an_interval_replaces_the_number_of_runs() -> None:
+    assert knobs_of(argparse.Namespace(budget=2.0)) == {"budget_s": 2.0, "runs": None}
+    assert knobs_of(argparse.Namespace(ci=5.0)) == {"ci": 0.05, "runs": None}
+    assert knobs_of(argparse.Namespace(budget=2.0, runs=3)) == {"budget_s": 2.0, "runs": 3}
+    assert knobs_of(argparse.Namespace()) == {}
 
 
 def test_long_options_of_both_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -888,6 +897,15 @@ def test_an_interrupted_sweep_says_how_to_resume(tmp_path: Path, number: int, co
     assert f"resume with: memkern {' '.join(words)} --resume" in err
     assert len(mk.load(working)) > 0
     assert not (tmp_path / "x.csv").exists()
+
+
+def test_the_command_that_resumes_overwrites_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    working_file(tmp_path / "x.csv").touch()
+    args = argparse.Namespace(resume=False, output=str(tmp_path / "x.csv"))
+    cli._print_resume_command(args, ["stream", "--force", "-t", "1"])
+    assert capsys.readouterr().err == "memkern: resume with: memkern stream -t 1 --resume\n"
 
 
 def records_in(path: Path) -> int:

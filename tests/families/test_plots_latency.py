@@ -303,6 +303,8 @@ def test_loads_in_flight_are_latency_times_rate():
         concurrency(Results(sizes()))
     with refused("with one and with several chains"):
         concurrency(Results(chains()[1:]))
+    most = line(figures["latency-chains"](Results(chains(most=10))).axes[0], "as many as chains")
+    assert most.get_xdata().tolist() == most.get_ydata().tolist()
 
 
 def table(rows):
@@ -553,6 +555,14 @@ def test_loaded_latency_names_saturation():
     assert set(line(light.axes[0], "no traffic").get_ydata()) == {128.0}
     without = figures["latency-loaded"](Results(loaded(slower=1.4)))
     assert "no traffic" not in curve_labels(without.axes[0])
+
+
+def test_loaded_latencies_have_their_intervals():
+    rows = [row for row in loaded() if row["loads"] == 8]
+    (bars,) = figures["latency-loaded"](Results(rows)).axes[0].collections
+    ends = sorted(segment[:, 1].tolist() for segment in bars.get_segments())
+    latencies = sorted(row["ns_per_access"] for row in rows)
+    np.testing.assert_allclose(ends, [[0.98 * ns, 1.02 * ns] for ns in latencies])
 
 
 def test_loaded_latency_is_beside_the_same_chain_without_traffic():

@@ -344,6 +344,7 @@ def test_sizes_draw_every_point_and_both_kinds_of_stores(whole):
     dashed = [curve for curve in ax.lines if curve.get_label() == "_nt"]
     assert len(dashed) == 4 and all((curve.get_ydata() == 45).all() for curve in dashed)
     assert dashed[0].get_color() == line(ax, "copy").get_color()
+    assert dashed[0].is_dashed() and not line(ax, "copy").is_dashed()
     assert "Dashed: non-temporal stores." in footnotes(fig)
     assert [text.get_text() for text in ax.texts] == ["L1", "L2", "L3", "memory"]
     ends = {curve.get_xdata()[0] for curve in ax.lines if len(set(curve.get_xdata())) == 1}

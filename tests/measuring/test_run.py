@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import itertools
 import math
 import os
 import signal
@@ -24,6 +25,7 @@ from machines import loads_per_cycle
 import memkern as mk
 from memkern import _memkern, cli
 from memkern.errors import InputError
+from memkern.machine import environment
 from memkern.measuring import cores, costs, disturbance, sampling, variants
 from memkern.measuring import sweep as sweeping
 from memkern.measuring.costs import launch_cost_s
@@ -60,6 +62,8 @@ def test_a_record_has_what_was_requested_obtained_and_measured(case: Case) -> No
     assert record["time_ci_low_s"] <= record["time_median_s"] <= record["time_ci_high_s"]
     assert record["bytes_B"] == 8 * 8 * 512
     assert record["bandwidth_GBps"] == pytest.approx(8 * 8 * 512 / samples.min() / 1e9)
+    median_GBps = 8 * 8 * 512 / record["time_median_s"] / 1e9
+    assert record["bandwidth_median_GBps"] == pytest.approx(median_GBps)
     assert record["footprint_B"] == 8 * (28 + 32 * 511 + 1) + 8 * 8
     # A sample is far above the clock's resolution.
     sample_s = record["time_min_s"] * record["invocations"]
@@ -763,6 +767,40 @@ def test_too_many_disturbed_samples_make_a_disturbed_result(case: Case) -> None:
     assert samples.disturbed
     assert len(samples.seconds) == 5
     assert samples.rejected == samples.taken >= 5
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_a_disturbed_result_has_the_samples_with_most_processor_time(case: Case) -> None:
+    prepared = scripted(case.with_(runs=2, budget_s=0.1), [0.5, 0.6, 0.8, 0.7] * 10**5)
+    samples = prepared.sample()
+    assert samples.disturbed
+    assert samples.seconds[:, 0].tolist() == [1e-3 / 0.8] * 2
+
+
+@pytest.mark.usefixtures("disturbances")
+@pytest.mark.parametrize("stolen_s", [0.0, 1.0])
+def test_samples_during_which_time_was_stolen_are_disturbed(
+    case: Case, stolen_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stolen = itertools.count(0.0, stolen_s)
+    monkeypatch.setattr(environment, "read_steal_s", lambda units: next(stolen))
+    monkeypatch.setattr(sampling, "_STEAL_AFTER_S", 0.0)
+    samples = scripted(case.with_(runs=5, budget_s=1e-3), []).sample()
+    assert samples.disturbed is (stolen_s > 0)
+
+
+def test_the_worst_conditions_of_all_ranks_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Seconds, then share of the processor, throughput, clock, time of an exchange and moves.
+    every = [[1.0, 0.9, 2.0, 3e9, 5e-8, 0.0]], [[2.0, 0.8, 3.0, 2e9, 4e-8, 1.0]]
+    known: list[np.ndarray] = []
+
+    def largest(values: np.ndarray) -> np.ndarray:
+        known.append(values)
+        return np.max(known, axis=0)
+
+    monkeypatch.setattr(sampling, "ranks", lambda: SimpleNamespace(largest=largest))
+    _, found = (sampling._of_all_ranks(np.array(rows), 1) for rows in every)
+    assert found.tolist() == [[2.0, 0.8, 2.0, 2e9, 5e-8, 1.0]]
 
 
 def test_placements_share_the_samples(case: Case) -> None:

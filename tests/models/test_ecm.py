@@ -149,6 +149,11 @@ def test_cores_scale_to_the_limit() -> None:
     assert simple(limit_B=3.0).predict(line).saturating_cores == 3
 
 
+def test_loads_and_stores_share_the_limit_of_a_domain() -> None:
+    copy = {"L1": Transfer(64.0, 64.0), "memory": Transfer(128.0, 64.0)}
+    assert simple(limit_B=3.0).predict(copy).limit == pytest.approx(192 / 3)
+
+
 def test_no_saturation_within_a_domain() -> None:
     line = {"L1": Transfer(64.0, 0.0), "memory": Transfer(64.0, 0.0)}
     predicted = simple(cores=4, domains=2, limit_B=4.5).predict(line)

@@ -65,6 +65,13 @@ def test_sweeps_without_a_plateau(sizes, cached):
     assert math.isnan(plateau_B(sizes, bandwidths, LAST))
 
 
+def test_a_plateau_of_the_last_cache_is_none_of_memory():
+    sizes = SIZES[SIZES <= LAST]
+    bandwidths = np.where(sizes > MIB, 60.0, 150.0)
+    assert math.isnan(plateau_B(sizes, bandwidths, LAST))
+    assert plateau_B(sizes, bandwidths, MIB) == 2 * MIB
+
+
 def test_the_plateau_follows_the_caches_as_measured():
     # The system reports 16 MiB; the hypervisor provides 2 MiB or 64 MiB.
     for cache_B in (2 * MIB, 64 * MIB):

@@ -147,6 +147,9 @@ def test_limits_of_records() -> None:
     # 70.4 GFLOP/s of one core.
     busy = roofline(machine, record(performance_GFLOPs=704 / 1.8))
     assert (busy.bound, busy.seconds) == ("core", pytest.approx(10.0))
+    # Vectors have twice as many values in single precision.
+    single = roofline(machine, record(performance_GFLOPs=704 / 1.8, dtype="float32"))
+    assert single.seconds == pytest.approx(5.0)
     assert roofline(machine, record(performance_GFLOPs=math.nan)).bound == "memory"
     with refused("has no bytes of each level"):
         roofline(machine, {"kernel": "amo.rand", "threads": 1})
