@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from checking import refused
+from checking import once_a_kind, refused
 from plotting import (
     LONG,
     Family,
@@ -302,7 +302,7 @@ def test_traffic_of_the_model_and_of_the_simulation(whole):
     assert "What takes long is not simulated." in footnotes(cores.figure)
 
 
-@pytest.mark.parametrize("given", ["own", "several", "few"])
+@pytest.mark.parametrize("given", once_a_kind(["several", "own", "few"]))
 def test_traffic_is_legible(given):
     assert_legible(figures["dw-traffic"](INPUTS[given]()))
 

@@ -9,8 +9,15 @@ import test_plots_messages
 import test_plots_spmv
 import test_plots_streaming
 import test_plots_transfers
-from checking import refused
-from plotting import Results, assert_legible, disturbed_markers, footnotes, frame
+from checking import once_a_kind, refused
+from plotting import (
+    Results,
+    assert_legible,
+    disturbed_markers,
+    footnotes,
+    frame,
+    hardest_first,
+)
 
 from memkern import report
 from memkern.plots import figures, save, sections, tables
@@ -43,26 +50,35 @@ def each(choose):
 
 
 @pytest.mark.parametrize(
-    ("family", "name", "given"),
-    each(
-        lambda family: [
-            (name, given)
+    "case",
+    once_a_kind(
+        [
+            (family, name, given)
+            for family in FAMILIES
             for name in family.figures
-            for given in family.inputs
+            for given in hardest_first(family.inputs)
             if name not in family.independent
-        ]
+        ],
+        kind=lambda case: case[1],
+        name=lambda case: f"{case[1]} {case[2]}",
     ),
 )
-def test_every_figure_is_legible(family, name, given):
+def test_every_figure_is_legible(case):
+    family, name, given = case
     fig = figures[name](family.inputs[given]())
     assert fig.get_figwidth() in (3.35, 6.9)
     assert_legible(fig)
 
 
 @pytest.mark.parametrize(
-    ("family", "name"), each(lambda family: [(name,) for name in family.figures])
+    "case",
+    once_a_kind(
+        [(family, name) for family in FAMILIES for name in family.figures],
+        name=lambda case: case[1],
+    ),
 )
-def test_every_figure_becomes_a_file(family, name, tmp_path):
+def test_every_figure_becomes_a_file(case, tmp_path):
+    family, name = case
     fig = figures[name](Results(family.everything()))
     assert save(fig, tmp_path / "figure.pdf").stat().st_size > 1000
 

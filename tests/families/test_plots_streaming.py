@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from checking import refused
+from checking import once_a_kind, refused
 from plotting import (
     KIB,
     LONG,
@@ -250,7 +250,7 @@ FAMILY = Family(
 )
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", once_a_kind(PUBLISHED))
 def test_published_data_alone_are_legible(name):
     fig = figures[name](None)
     assert_legible(fig)
@@ -572,17 +572,20 @@ def scaled(ranks=(1, 2, 4), size=8_700_000, **other):
     ]
 
 
-@pytest.mark.parametrize(
-    "records",
-    [
-        lambda: scaled(),
-        lambda: [*scaled(), *scaled(size=22_000_000), *raider()],
-        lambda: [*scaled(range(1, 65)), *scaled(platform=LONG_PLATFORM, oversubscribed=False)],
-        lambda: scaled(disturbed=True),
+SCALED = {
+    "several": lambda: [
+        *scaled(range(1, 65)),
+        *scaled(platform=LONG_PLATFORM, oversubscribed=False),
     ],
-)
+    "own": lambda: scaled(),
+    "sizes": lambda: [*scaled(), *scaled(size=22_000_000), *raider()],
+    "disturbed": lambda: scaled(disturbed=True),
+}
+
+
+@pytest.mark.parametrize("records", once_a_kind(SCALED))
 def test_scaling_beside_clusters_is_legible(records):
-    assert_legible(figures["raider-scaling"](frame(records())))
+    assert_legible(figures["raider-scaling"](frame(SCALED[records]())))
 
 
 def test_raider_scaling_draws_clusters_over_nodes_and_own_records_over_ranks():

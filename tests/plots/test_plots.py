@@ -6,10 +6,10 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import pytest
-from checking import PROPERTY, refused
+from checking import PROPERTY, once_a_kind, refused
 from hypothesis import given
 from hypothesis import strategies as st
-from plotting import assert_legible, footnotes, line
+from plotting import assert_legible, footnotes, hardest_first, line
 
 from memkern import reference
 from memkern.errors import InputError
@@ -125,7 +125,7 @@ INPUTS = {
 CASES = [
     (name, given)
     for name in SPATTER
-    for given in INPUTS
+    for given in hardest_first(INPUTS)
     if given != "published" or name not in ("spatter-fig4", "spatter-fig6", "spatter-pages")
 ]
 
@@ -136,8 +136,9 @@ def without_prefetchers(frame, share=0.4):
     return pd.concat([frame.assign(prefetchers="default"), off], ignore_index=True)
 
 
-@pytest.mark.parametrize(("name", "given"), CASES)
-def test_every_figure_is_legible(name, given):
+@pytest.mark.parametrize("case", once_a_kind(CASES, kind=lambda case: case[0], name=" ".join))
+def test_every_figure_is_legible(case):
+    name, given = case
     records = INPUTS[given]()
     fig = figures[name](without_prefetchers(records) if name == "spatter-fig4" else records)
     assert fig.get_figwidth() in (3.35, 6.9)
@@ -157,7 +158,7 @@ def test_the_check_of_legibility_notices_faults():
         assert_legible(fig)
 
 
-@pytest.mark.parametrize("name", SPATTER)
+@pytest.mark.parametrize("name", once_a_kind(SPATTER))
 def test_every_figure_becomes_a_file(name, tmp_path):
     records = own_records()
     fig = figures[name](without_prefetchers(records) if name == "spatter-fig4" else records)
