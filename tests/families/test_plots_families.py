@@ -21,6 +21,7 @@ from plotting import (
 
 from memkern import report
 from memkern.plots import figures, save, sections, tables
+from memkern.plots.frames import frame_of
 
 FAMILIES = [
     module.FAMILY
@@ -145,12 +146,12 @@ def test_invalid_records_are_left_out_and_disturbed_ones_hollow(family, name):
 
 # Those of the streaming family are of two machines already.
 @pytest.mark.parametrize("family", FAMILIES[:-1], ids=lambda family: family.section)
-def test_sections_of_several_machines_name_them(family):
+def test_findings_of_several_machines_name_them(family):
     one, two = family.everything(), family.everything(machine="Other")
-    findings = sections[family.section](frame([*one, *two])).findings
-    assert findings[0].startswith("Own Machine 3000")
-    assert findings[-1].startswith("Other")
-    assert len(findings) == 2 * len(sections[family.section](frame(one)).findings)
+    found = family.findings(frame_of(frame([*one, *two])))
+    assert found[0].startswith("Own Machine 3000")
+    assert found[-1].startswith("Other")
+    assert len(found) == 2 * len(family.findings(frame_of(frame(one))))
 
 
 @BY_SECTION
@@ -165,7 +166,12 @@ def test_the_order_of_the_sections():
     ]
 
 
-@BY_SECTION
+@pytest.mark.parametrize(
+    "family",
+    once_a_kind(
+        sorted(FAMILIES, key=lambda family: family.images), name=lambda family: family.section
+    ),
+)
 def test_sections_in_a_report(family, tmp_path):
     records = Results(family.everything())
     path = report.write(records, tmp_path / "report.html", title="A title", environment={})

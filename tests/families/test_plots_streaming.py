@@ -24,6 +24,7 @@ from memkern import reference
 from memkern.errors import InputError
 from memkern.families.bs.figures import fitted, own_tests
 from memkern.families.streaming.data import as_defined, levels, short
+from memkern.families.streaming.findings import findings
 from memkern.models import from_memory
 from memkern.plots import figures, sections, tables
 from memkern.plots.drawing import in_bytes, named, spaced
@@ -233,6 +234,7 @@ INPUTS = {
 
 FAMILY = Family(
     section="streaming",
+    findings=findings,
     title="Streaming",
     command="",
     figures=FIGURES,
@@ -429,7 +431,7 @@ def test_an_unresolved_t0_is_shown_by_its_upper_bound():
     (ax,) = figures["bs-fit"](Results(rows)).axes
     assert ax.texts[0].get_text().startswith(f"T₀ {words}   Wmax ")
     rows += stream(sizes=[64 * MIB])
-    text = " ".join(sections["streaming"](frame_of(Results(rows))).findings)
+    text = " ".join(findings(frame_of(Results(rows))))
     assert f"with T0 {words} from what the caches hold and Wmax" in text
     table = tables["bs-t0-wmax"](Results(rows)).set_index("test")
     assert math.isnan(table.loc["BS1", f"{OWN}: T0_us"])
@@ -795,7 +797,7 @@ def test_section_of_little_or_nothing(rows, there):
 
 def test_section_marks_disturbed_numbers():
     rows = frame(stream(nt=False)).assign(disturbed=True)
-    text = " ".join(sections["streaming"](rows).findings)
+    text = " ".join(findings(frame_of(rows)))
     assert "At the largest size (256 MiB): copy 30.0 GB/s (disturbed)" in text
 
 
@@ -808,7 +810,7 @@ def test_disturbed_records_are_neither_fitted_nor_the_best():
     )
     quiet = disturbed.assign(disturbed=False, bandwidth_GBps=20.0)[~first]
     both = Results(pd.concat([disturbed, quiet]).to_dict("records"))
-    text = " ".join(sections["streaming"](frame_of(both)).findings)
+    text = " ".join(findings(frame_of(both)))
     assert "T0 2 [2, 2] µs" in text
     assert "20.0 GB/s in L3" in text and "disturbed" not in text
     fig = figures["bs-fit"](Results(disturbed.to_dict("records")))

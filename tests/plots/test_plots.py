@@ -16,6 +16,7 @@ from memkern.errors import InputError
 from memkern.families.spatter import data as spatter_data
 from memkern.families.spatter import figures as spatter
 from memkern.families.spatter import radar as spatter_radar
+from memkern.families.spatter.findings import findings
 from memkern.plots import describe, figures, save, sections, tables
 from memkern.plots.drawing import counts_axis
 from memkern.plots.frames import best, frame_of, usable
@@ -271,23 +272,23 @@ def test_no_finding_calls_a_disturbed_record_the_best():
     records = own_records()
     wins = records["pattern"].eq("LULESH-G2")
     records.loc[wins, "bandwidth_GBps"] *= 50
-    text = " ".join(sections["spatter"](records).findings)
+    text = " ".join(findings(frame_of(records)))
     assert "the best LULESH-G2" in text and "disturbed" not in text
     records.loc[wins, "disturbed"] = True
-    text = " ".join(sections["spatter"](records).findings)
+    text = " ".join(findings(frame_of(records)))
     assert "the best AMG-G0" in text
     # A case whose fastest variant is disturbed is won by another variant.
-    quiet = " ".join(sections["spatter"](own_records()).findings)
+    quiet = " ".join(findings(frame_of(own_records())))
     assert "simd won 32" in quiet
     records = own_records()
     first = records["variant"].eq("simd") & records["pattern"].eq("UNIFORM:8:4")
     records.loc[first, "disturbed"] = True
-    text = " ".join(sections["spatter"](records).findings)
+    text = " ".join(findings(frame_of(records)))
     assert "simd won 28" in text and "scalar won 4" in text
 
 
 def test_findings_mark_disturbed_numbers():
-    text = " ".join(sections["spatter"](own_records(disturbed=True)).findings)
+    text = " ".join(findings(frame_of(own_records(disturbed=True))))
     assert "gather 82.5 GB/s (disturbed)" in text and "kernel (disturbed), and the best" in text
 
 
