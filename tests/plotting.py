@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
 
-import memkern.plots  # noqa: F401 (imports the families' figures, whose data need it first)
+import memkern as mk
+import memkern.plots
 
 KIB, MIB = 2**10, 2**20
 # A name that must be shortened and escaped.
@@ -40,6 +41,7 @@ class Family(NamedTuple):
     """Figures, tables and section of a family, and what test_plots_families.py needs of them."""
 
     section: str
+    findings: Callable  # of records
     title: str
     command: str  # that all messages about missing records name
     figures: tuple[str, ...]
@@ -60,6 +62,12 @@ class Family(NamedTuple):
 
 def frame(rows):
     return pd.DataFrame(rows)
+
+
+def measured_briefly(cases):
+    """Measure cases in one placement each, and return their records."""
+    brief = [case.with_(budget_s=0.002, max_samples=3, placements=1) for case in cases]
+    return mk.sweep(brief, progress=False)
 
 
 def common_columns(kernel, threads, machine):
@@ -87,6 +95,11 @@ def own_and_faulty(everything, value):
             **{value: lambda rows: rows[value] * 1e-4 ** (rows.index % 2)}
         ),
     }
+
+
+def hardest_first(names, hardest="several"):
+    """Return names of records, in front those that leave least room: long names of machines."""
+    return sorted(names, key=lambda name: name != hardest)
 
 
 def line(ax, label):

@@ -18,14 +18,15 @@ from plotting import (
     footnotes,
     frame,
     line,
+    measured_briefly,
     own_and_faulty,
     panel_texts,
 )
 
 from memkern.errors import InputError
 from memkern.families.amo.data import PATTERNS, atomics, in_rows, one_setting
+from memkern.families.amo.findings import findings
 from memkern.families.amo.kernels import amo, report_cases
-from memkern.measuring.sweep import sweep
 from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of, percent
 
@@ -149,6 +150,7 @@ INPUTS = {
 
 FAMILY = Family(
     section="atomics",
+    findings=findings,
     title="Atomics",
     command="",
     figures=FIGURES,
@@ -421,9 +423,9 @@ def test_rates_over_ranks_are_beside_their_limits(row, limit):
 
 def test_the_section_tells_what_share_of_the_limit_is_reached():
     rows = [over_ranks(), over_ranks("central", 0.003), fetch_add(500e-9)]
-    text = " ".join(sections["atomics"](frame(rows)).findings)
+    text = " ".join(findings(frame_of(frame(rows))))
     assert "25 % in RAND with targets ring and 1 completed together to 75 % in CENTRAL" in text
-    assert "allow" not in " ".join(sections["atomics"](frame(rows[:2])).findings)
+    assert "allow" not in " ".join(findings(frame_of(frame(rows[:2]))))
 
 
 # ------------------------------------------------------------------------------------ the section
@@ -463,7 +465,7 @@ def test_section_of_few_records(rows, shown, found):
 
 
 def test_section_marks_disturbed_numbers():
-    text = " ".join(sections["atomics"](frame(everything(disturbed=True))).findings)
+    text = " ".join(findings(frame_of(frame(everything(disturbed=True)))))
     assert "add 0.8 GAMS (disturbed)" in text
     assert "(disturbed) at random places" in text and "ns (disturbed) in" in text
 
@@ -488,12 +490,9 @@ def test_a_real_measurement_is_drawn():
 
 @pytest.mark.parametrize("quick", [True, False])
 def test_a_report_measures_what_its_section_shows(quick):
-    cases = [
-        case.with_(budget_s=0.002, max_samples=3) for case in report_cases(quick, 2**18, 2**31)
-    ]
+    cases = report_cases(quick, 2**18, 2**31)
     assert max(case.integers["words"] * 8 for case in cases) <= 2**30
-    results = sweep(cases, progress=False)
-    section = sections["atomics"](frame_of(results))
+    section = sections["atomics"](frame_of(measured_briefly(cases)))
     several = len(os.sched_getaffinity(0)) > 1
     titles = {exhibit.title for exhibit in section.exhibits}
     assert "Rate of atomic operations by pattern" in titles

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from checking import refused
+from checking import once_a_kind, refused
 from plotting import (
     LONG,
     Family,
@@ -18,16 +18,19 @@ from plotting import (
     footnotes,
     frame,
     line,
+    measured_briefly,
     own_and_faulty,
     panel_texts,
 )
 
+import memkern as mk
 from memkern.families.dw.data import energies, hops, in_order
+from memkern.families.dw.findings import findings
 from memkern.families.dw.kernels import dw, report_cases
-from memkern.measuring.sweep import sweep
 from memkern.models import LayerConditions, simulate
 from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of
+from memkern.spec.kernel import Check
 
 MEASURED = ("dw-extent", "dw-layouts", "dw-scaling")
 FIGURES = (*MEASURED, "dw-traffic")
@@ -145,6 +148,7 @@ INPUTS = {
 
 FAMILY = Family(
     section="dw",
+    findings=findings,
     title="Domain-wall kernel",
     command="dw ",
     figures=FIGURES,
@@ -302,7 +306,7 @@ def test_traffic_of_the_model_and_of_the_simulation(whole):
     assert "What takes long is not simulated." in footnotes(cores.figure)
 
 
-@pytest.mark.parametrize("given", ["own", "several", "few"])
+@pytest.mark.parametrize("given", once_a_kind(["several", "own", "few"]))
 def test_traffic_is_legible(given):
     assert_legible(figures["dw-traffic"](INPUTS[given]()))
 
@@ -373,16 +377,16 @@ def test_section_of_few_records(rows, shown):
 
 def test_the_fastest_is_an_undisturbed_form_where_there_is_any():
     rows = frame(everything())
-    before = " ".join(sections["dw"](rows).findings)
+    before = " ".join(findings(frame_of(rows)))
     fastest = re.search(r"the fastest is (\S+)", before)[1]
     disturbed = rows.assign(disturbed=rows["layout"].eq(fastest))
-    after = " ".join(sections["dw"](disturbed).findings)
+    after = " ".join(findings(frame_of(disturbed)))
     assert f"the fastest is {fastest}" in before and f"the fastest is {fastest}" not in after
     assert f"{fastest} " in after and "(disturbed)" in after
 
 
 def test_section_marks_disturbed_numbers():
-    text = " ".join(sections["dw"](frame(everything(disturbed=True))).findings)
+    text = " ".join(findings(frame_of(frame(everything(disturbed=True)))))
     assert "106 GFLOP/s (disturbed)" in text and "4.00 in RRII s (disturbed)" in text
     assert "in cache (disturbed)" in text
 
@@ -418,7 +422,7 @@ def test_energy_of_both_layouts():
     ]
     assert published == 20
     assert_legible(figures["dw-energy"](rows))
-    text = " ".join(sections["dw"](rows).findings)
+    text = " ".join(findings(frame_of(rows)))
     assert "Energy of RIRI against RRII: +73 %; published for A64FX: almost +20 %." in text
 
 
@@ -436,7 +440,7 @@ def test_energy_needs_both_layouts():
     assert len(changes) == 8 and not changes["disturbed"].any()
     assert np.allclose(changes["energy_percent"], 100 * (1.3 * 16 / 12 - 1))
     disturbed = [{**row, "disturbed": row["layout"] == "RRII"} for row in rows]
-    text = " ".join(sections["dw"](frame(disturbed)).findings)
+    text = " ".join(findings(frame_of(frame(disturbed))))
     assert "+73 % (disturbed); published" in text
 
 
@@ -464,12 +468,16 @@ def test_a_real_measurement_is_drawn():
 
 @pytest.mark.usefixtures("ceilings")
 @pytest.mark.parametrize("quick", [True, False])
-def test_a_report_measures_what_its_section_shows(quick):
-    cases = [
-        case.with_(budget_s=0.002, max_samples=3) for case in report_cases(quick, 2**18, 2**31)
-    ]
+def test_a_report_measures_what_its_section_shows(quick, monkeypatch):
+    def unchecked(prepared, invoke=lambda: 0):
+        invoke()
+        return Check(True, 0.0, "none")
+
+    # The reference of all these lattices takes seconds.
+    monkeypatch.setattr(mk.Prepared, "check", unchecked)
+    cases = report_cases(quick, 2**18, 2**31)
     cases = [case for case in cases if case.iterations * case.spec.width(case) <= 8 * 12**4]
-    section = sections["dw"](frame_of(sweep(cases, progress=False)))
+    section = sections["dw"](frame_of(measured_briefly(cases)))
     several = len(os.sched_getaffinity(0)) > 1
     titles = {exhibit.title for exhibit in section.exhibits}
     assert {"Performance by layout and option", "Layouts and options in numbers"} <= titles

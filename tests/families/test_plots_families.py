@@ -9,11 +9,19 @@ import test_plots_messages
 import test_plots_spmv
 import test_plots_streaming
 import test_plots_transfers
-from checking import refused
-from plotting import Results, assert_legible, disturbed_markers, footnotes, frame
+from checking import once_a_kind, refused
+from plotting import (
+    Results,
+    assert_legible,
+    disturbed_markers,
+    footnotes,
+    frame,
+    hardest_first,
+)
 
 from memkern import report
 from memkern.plots import figures, save, sections, tables
+from memkern.plots.frames import frame_of
 
 FAMILIES = [
     module.FAMILY
@@ -43,26 +51,35 @@ def each(choose):
 
 
 @pytest.mark.parametrize(
-    ("family", "name", "given"),
-    each(
-        lambda family: [
-            (name, given)
+    "case",
+    once_a_kind(
+        [
+            (family, name, given)
+            for family in FAMILIES
             for name in family.figures
-            for given in family.inputs
+            for given in hardest_first(family.inputs)
             if name not in family.independent
-        ]
+        ],
+        kind=lambda case: case[1],
+        name=lambda case: f"{case[1]} {case[2]}",
     ),
 )
-def test_every_figure_is_legible(family, name, given):
+def test_every_figure_is_legible(case):
+    family, name, given = case
     fig = figures[name](family.inputs[given]())
     assert fig.get_figwidth() in (3.35, 6.9)
     assert_legible(fig)
 
 
 @pytest.mark.parametrize(
-    ("family", "name"), each(lambda family: [(name,) for name in family.figures])
+    "case",
+    once_a_kind(
+        [(family, name) for family in FAMILIES for name in family.figures],
+        name=lambda case: case[1],
+    ),
 )
-def test_every_figure_becomes_a_file(family, name, tmp_path):
+def test_every_figure_becomes_a_file(case, tmp_path):
+    family, name = case
     fig = figures[name](Results(family.everything()))
     assert save(fig, tmp_path / "figure.pdf").stat().st_size > 1000
 
@@ -129,12 +146,12 @@ def test_invalid_records_are_left_out_and_disturbed_ones_hollow(family, name):
 
 # Those of the streaming family are of two machines already.
 @pytest.mark.parametrize("family", FAMILIES[:-1], ids=lambda family: family.section)
-def test_sections_of_several_machines_name_them(family):
+def test_findings_of_several_machines_name_them(family):
     one, two = family.everything(), family.everything(machine="Other")
-    findings = sections[family.section](frame([*one, *two])).findings
-    assert findings[0].startswith("Own Machine 3000")
-    assert findings[-1].startswith("Other")
-    assert len(findings) == 2 * len(sections[family.section](frame(one)).findings)
+    found = family.findings(frame_of(frame([*one, *two])))
+    assert found[0].startswith("Own Machine 3000")
+    assert found[-1].startswith("Other")
+    assert len(found) == 2 * len(family.findings(frame_of(frame(one))))
 
 
 @BY_SECTION
@@ -149,7 +166,12 @@ def test_the_order_of_the_sections():
     ]
 
 
-@BY_SECTION
+@pytest.mark.parametrize(
+    "family",
+    once_a_kind(
+        sorted(FAMILIES, key=lambda family: family.images), name=lambda family: family.section
+    ),
+)
 def test_sections_in_a_report(family, tmp_path):
     records = Results(family.everything())
     path = report.write(records, tmp_path / "report.html", title="A title", environment={})

@@ -15,6 +15,7 @@ from plotting import (
 
 import memkern as mk
 from memkern.families.messages.data import fits, messages
+from memkern.families.messages.findings import findings
 from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of
 
@@ -59,6 +60,7 @@ def everything(machine="Own Machine 3000", **other):
 LACKING = (["messages_per_second"], ["window", "distance"])
 FAMILY = Family(
     section="messages",
+    findings=findings,
     title="Messages between ranks",
     command="messages --device mpi",
     figures=("messages",),
@@ -143,7 +145,7 @@ def test_findings_follow_from_the_records(whole):
     assert "Highest bandwidth of messages by MPI on a node: put 7.99 GB/s" in text
     assert len(section.findings) == 6
     assert len(section.exhibits) == 2 and section.remarks == ()
-    disturbed = sections["messages"](frame(everything(disturbed=True))).findings
+    disturbed = findings(frame_of(frame(everything(disturbed=True))))
     assert "put 0.501 µs (disturbed)" in disturbed[0]
 
 

@@ -16,13 +16,14 @@ from plotting import (
     footnotes,
     frame,
     line,
+    measured_briefly,
     own_and_faulty,
     panel_texts,
 )
 
 from memkern.families.spmv.data import in_order, products
+from memkern.families.spmv.findings import findings
 from memkern.families.spmv.kernels import report_cases, spmv
-from memkern.measuring.sweep import sweep
 from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of
 
@@ -155,6 +156,7 @@ INPUTS = {
 
 FAMILY = Family(
     section="spmv",
+    findings=findings,
     title="Sparse matrix-vector products",
     command="spmv ",
     figures=FIGURES,
@@ -400,12 +402,12 @@ def test_disturbed_rooflines_are_not_mentioned():
 
 
 def test_unknown_caches_are_not_mentioned():
-    text = " ".join(sections["spmv"](frame(everything())).findings)
+    text = " ".join(findings(frame_of(frame(everything()))))
     assert "4 workers on hpcg:68: CRS" in text and "From the caches" not in text
 
 
 def test_section_marks_disturbed_numbers():
-    text = " ".join(sections["spmv"](frame(everything(disturbed=True))).findings)
+    text = " ".join(findings(frame_of(frame(everything(disturbed=True)))))
     assert "CRS 4 GFLOP/s (disturbed)" in text and "4.00 in CRS (disturbed)" in text
 
 
@@ -432,13 +434,10 @@ def test_a_real_measurement_is_drawn():
 @pytest.mark.usefixtures("ceilings")
 @pytest.mark.parametrize("quick", [True, False])
 def test_a_report_measures_what_its_section_shows(quick):
-    cases = [
-        case.with_(budget_s=0.002, max_samples=3) for case in report_cases(quick, 2**18, 2**31)
-    ]
+    cases = report_cases(quick, 2**18, 2**31)
     held_B = {id(case.data["values"]): case.data["values"].nbytes * 1.5 for case in cases}
     assert math.fsum(held_B.values()) < (2**24 if quick else 32 * 2**18)
-    results = sweep(cases, progress=False)
-    section = sections["spmv"](frame_of(results))
+    section = sections["spmv"](frame_of(measured_briefly(cases)))
     several = len(os.sched_getaffinity(0)) > 1
     titles = {exhibit.title for exhibit in section.exhibits}
     assert {"Performance by matrix and format", "Matrices and formats in numbers"} <= titles

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from checking import refused
+from checking import once_a_kind, refused
 from plotting import (
     KIB,
     LONG,
@@ -24,6 +24,7 @@ from memkern import reference
 from memkern.errors import InputError
 from memkern.families.bs.figures import fitted, own_tests
 from memkern.families.streaming.data import as_defined, levels, short
+from memkern.families.streaming.findings import findings
 from memkern.models import from_memory
 from memkern.plots import figures, sections, tables
 from memkern.plots.drawing import in_bytes, named, spaced
@@ -233,6 +234,7 @@ INPUTS = {
 
 FAMILY = Family(
     section="streaming",
+    findings=findings,
     title="Streaming",
     command="",
     figures=FIGURES,
@@ -250,7 +252,7 @@ FAMILY = Family(
 )
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", once_a_kind(PUBLISHED))
 def test_published_data_alone_are_legible(name):
     fig = figures[name](None)
     assert_legible(fig)
@@ -430,7 +432,7 @@ def test_an_unresolved_t0_is_shown_by_its_upper_bound():
     (ax,) = figures["bs-fit"](Results(rows)).axes
     assert ax.texts[0].get_text().startswith(f"T₀ {words}   Wmax ")
     rows += stream(sizes=[64 * MIB])
-    text = " ".join(sections["streaming"](frame_of(Results(rows))).findings)
+    text = " ".join(findings(frame_of(Results(rows))))
     assert f"with T0 {words} from what the caches hold and Wmax" in text
     table = tables["bs-t0-wmax"](Results(rows)).set_index("test")
     assert math.isnan(table.loc["BS1", f"{OWN}: T0_us"])
@@ -573,17 +575,20 @@ def scaled(ranks=(1, 2, 4), size=8_700_000, **other):
     ]
 
 
-@pytest.mark.parametrize(
-    "records",
-    [
-        lambda: scaled(),
-        lambda: [*scaled(), *scaled(size=22_000_000), *raider()],
-        lambda: [*scaled(range(1, 65)), *scaled(platform=LONG_PLATFORM, oversubscribed=False)],
-        lambda: scaled(disturbed=True),
+SCALED = {
+    "several": lambda: [
+        *scaled(range(1, 65)),
+        *scaled(platform=LONG_PLATFORM, oversubscribed=False),
     ],
-)
+    "own": lambda: scaled(),
+    "sizes": lambda: [*scaled(), *scaled(size=22_000_000), *raider()],
+    "disturbed": lambda: scaled(disturbed=True),
+}
+
+
+@pytest.mark.parametrize("records", once_a_kind(SCALED))
 def test_scaling_beside_clusters_is_legible(records):
-    assert_legible(figures["raider-scaling"](frame(records())))
+    assert_legible(figures["raider-scaling"](frame(SCALED[records]())))
 
 
 def test_raider_scaling_draws_clusters_over_nodes_and_own_records_over_ranks():
@@ -793,7 +798,7 @@ def test_section_of_little_or_nothing(rows, there):
 
 def test_section_marks_disturbed_numbers():
     rows = frame(stream(nt=False)).assign(disturbed=True)
-    text = " ".join(sections["streaming"](rows).findings)
+    text = " ".join(findings(frame_of(rows)))
     assert "At the largest size (256 MiB): copy 30.0 GB/s (disturbed)" in text
 
 
@@ -806,7 +811,7 @@ def test_disturbed_records_are_neither_fitted_nor_the_best():
     )
     quiet = disturbed.assign(disturbed=False, bandwidth_GBps=20.0)[~first]
     both = Results(pd.concat([disturbed, quiet]).to_dict("records"))
-    text = " ".join(sections["streaming"](frame_of(both)).findings)
+    text = " ".join(findings(frame_of(both)))
     assert "T0 2 [2, 2] µs" in text
     assert "20.0 GB/s in L3" in text and "disturbed" not in text
     fig = figures["bs-fit"](Results(disturbed.to_dict("records")))

@@ -5,7 +5,8 @@ import pytest
 from plotting import Family, Results, common_columns, curve_labels, frame, line, own_and_faulty
 
 from memkern.families.transfers.data import fits, transfers
-from memkern.plots import figures, sections, tables
+from memkern.families.transfers.findings import findings
+from memkern.plots import figures, tables
 from memkern.plots.frames import frame_of
 
 SIZES = [8 * 4**power for power in range(14)]
@@ -53,6 +54,7 @@ def everything(machine="Own Machine 3000", **other):
 
 FAMILY = Family(
     section="transfers",
+    findings=findings,
     title="Transfers from and to a GPU",
     command="transfers",
     figures=("transfers",),
@@ -120,7 +122,7 @@ def test_few_sizes_are_not_fitted():
 
 
 def test_findings_follow_from_the_records(whole):
-    text = " ".join(sections["transfers"](frame_of(whole)).findings)
+    text = " ".join(findings(frame_of(whole)))
     assert "To the device, highest bandwidth: pinned 50 GB/s, managed, prefetched" in text
     assert "Between two devices, highest bandwidth: direct" in text
     assert "Time of a transfer of no data: to the device, pinned, 5 µs" in text

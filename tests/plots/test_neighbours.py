@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from checking import refused
-from plotting import LONG, assert_legible, footnotes, panel_texts
+from checking import once_a_kind, refused
+from plotting import LONG, assert_legible, footnotes, hardest_first, panel_texts
 
 import memkern as mk
 from memkern.plots import figures, save, tables
@@ -66,7 +66,7 @@ RECORDS = {
 }
 
 
-@pytest.mark.parametrize("records", RECORDS)
+@pytest.mark.parametrize("records", once_a_kind(hardest_first(RECORDS, "long names")))
 def test_the_figure_is_legible(records):
     fig = figures["corun"](RECORDS[records]())
     assert fig.get_figwidth() in (3.35, 6.9)

@@ -10,13 +10,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from checking import refused
+from checking import once_a_kind, refused
 from plotting import (
     LONG,
     assert_legible,
     curve_labels,
     disturbed_markers,
     footnotes,
+    hardest_first,
     line,
 )
 
@@ -87,7 +88,7 @@ RECORDS = {
 }
 
 
-@pytest.mark.parametrize("records", RECORDS)
+@pytest.mark.parametrize("records", once_a_kind(hardest_first(RECORDS, "long names")))
 def test_the_figure_is_legible(records):
     fig = figures["scaling"](RECORDS[records]())
     assert fig.get_figwidth() == 6.9

@@ -11,6 +11,7 @@ from test_plots import GATHER, OWN, own_records, record
 
 from memkern import plots, report
 from memkern.errors import InputError
+from memkern.families.spatter import figures as spatter
 
 ENVIRONMENT = {
     "machine": {
@@ -84,6 +85,12 @@ def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     seen = page(folder, command="memkern report --quick", data=folder / "records.parquet")
     return seen, folder / "report.html"
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Leave figures and tables out of the section on gather and scatter."""
+    monkeypatch.setattr(spatter, "_EXHIBITS", ())
 
 
 def test_identifiers_in_citations_are_links():
@@ -182,7 +189,7 @@ def test_a_table_of_numbers_that_is_wider_than_long_is_transposed():
         assert report._table(other).head == list(other)
 
 
-def test_lines_of_tables_break_within_long_names_but_not_within_numbers(tmp_path):
+def test_lines_of_tables_break_within_long_names_but_not_within_numbers(whole):
     assert report._parts("spatter.gather_triad UNIFORM:8:1") == [
         *("spatter.", "gather_", "triad", "UNIFORM:", "8:", "1")
     ]
@@ -190,8 +197,8 @@ def test_lines_of_tables_break_within_long_names_but_not_within_numbers(tmp_path
     assert report._breakable("a_b <i>") == "a_<wbr>b &lt;i&gt;"
     narrow, wide = (pd.DataFrame({name: ["x"]}) for name in ("words_words", "wordswords"))
     assert report._table(narrow).width_em < report._table(wide).width_em
-    seen = page(tmp_path, own_records())
-    css = (tmp_path / "report.html").read_text(encoding="utf-8")
+    seen, path = whole
+    css = path.read_text(encoding="utf-8")
     widths = set(re.findall(r'class="w(\d+)"', css))
     assert widths and widths == set(re.findall(r"\.w(\d+) { font-size: clamp", css))
     assert "overflow-x" not in css and seen.rows
@@ -234,6 +241,7 @@ def test_variants_that_were_not_chosen_by_trials_are_reported(tmp_path):
     assert "the default variant" not in page(tmp_path, own_records(), sections=[]).text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_many_disturbed_records_are_reported_at_the_top(tmp_path):
     records = own_records()
     few, many = len(records) // 20, len(records) // 20 + 1
@@ -289,6 +297,7 @@ def test_validity_reports_what_ran_beside_it_and_few_placements(tmp_path):
     assert "When measuring began" not in text and "fewer than 5 placements" not in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_records_of_older_versions_are_read(tmp_path):
     records = own_records().rename(columns={"disturbed": "noisy"})
     records.loc[7, "noisy"] = True
@@ -312,6 +321,7 @@ def test_missing_figures_are_explained(tmp_path):
     assert "times the bandwidth of 4 KiB pages" not in seen.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_several_platforms_are_named_in_the_findings(tmp_path):
     both = pd.concat([own_records(), own_records(platform="Other, 1 thread")], ignore_index=True)
     text = page(tmp_path, both).text
@@ -325,6 +335,7 @@ def test_records_of_a_gpu_add_the_figures_of_gpus(tmp_path):
     assert "Among the 4 published GPUs" in seen.text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_new_family_adds_its_section_by_registering_it(tmp_path, monkeypatch):
     table = pd.DataFrame({"kernel": ["stream.add"], "bandwidth_GBps": [12.5]})
 
@@ -372,6 +383,7 @@ def test_a_report_needs_records(tmp_path):
         report.write(None, tmp_path / "report.html", title="", environment={})
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_unwritable_folder_is_refused(tmp_path):
     with pytest.raises(InputError, match="can't be written"):
         page(tmp_path / "missing")
