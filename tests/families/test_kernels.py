@@ -280,35 +280,53 @@ def one_of_each(entries: Iterable[Any], key: Callable[[Any], Any]) -> set[Any]:
     return {group[zlib.crc32(repr(key).encode()) % len(group)] for key, group in groups.items()}
 
 
+def family_of(entry: Any) -> str:
+    """Return the family of an entry's kernel."""
+    return str(entry[0]).partition(".")[0]
+
+
+# What the chosen entries have: every kernel, variant of a family, instruction set of a variant,
+# and types. Other entries are for a release, as tests/cpp run every entry.
+KEYS: tuple[Callable[[Any], Any], ...] = (
+    lambda e: e[0],
+    lambda e: (family_of(e), e[1]),
+    lambda e: (e[1], e[2]),
+    lambda e: e[3:5],
+)
+
+
 def entry_params() -> list[Any]:
     """Return a parameter of tests for every entry of the binary.
 
-    Of each variant of a kernel a hash chooses one entry, so that types and instruction sets differ
-    between kernels. The others are marked `release`; the C++ tests run all of them. The
-    families that are `BOUND` have tests of their own.
+    Of each kind (see `KEYS`) a hash chooses one entry, so that types and instruction sets differ
+    between kernels. The others are marked `release`. The families that are `BOUND` have tests of
+    their own.
     """
-    here = (e for e in _memkern.entries() if e[2] in _memkern.supported_isas())
-    chosen = one_of_each((e for e in here if not e[0].startswith(BOUND)), lambda e: e[:2])
+    every = [entry for entry in _memkern.entries() if not entry[0].startswith(BOUND)]
+    here = [entry for entry in every if entry[2] in _memkern.supported_isas()]
+    chosen: set[Any] = set()
+    for key in KEYS:
+        covered = set(map(key, chosen))
+        chosen |= one_of_each((entry for entry in here if key(entry) not in covered), key)
     return [
         pytest.param(
             entry,
             id="-".join(filter(None, map(str, entry))),
             marks=() if entry in chosen else pytest.mark.release,
         )
-        for entry in _memkern.entries()
-        if not entry[0].startswith(BOUND)
+        for entry in every
     ]
 
 
-def test_chosen_entries_have_every_variant_type_and_instruction_set() -> None:
+def test_chosen_entries_have_every_kernel_variant_type_and_instruction_set() -> None:
     params = entry_params()
     every = [param.values[0] for param in params]
     chosen = [param.values[0] for param in params if not param.marks]
-    assert {entry[:2] for entry in chosen} == {entry[:2] for entry in every}
-    assert len(chosen) == len({entry[:2] for entry in chosen})
-    for place in (3, 4):
-        assert {entry[place] for entry in chosen} == {entry[place] for entry in every}
-    assert {entry[2] for entry in chosen} == set(_memkern.supported_isas())
+    here = [entry for entry in every if entry[2] in _memkern.supported_isas()]
+    for key in KEYS:
+        assert {key(entry) for entry in chosen} == {key(entry) for entry in here}
+    assert {entry[0] for entry in chosen} == {entry[0] for entry in every}
+    assert len(chosen) < 2 * len({entry[0] for entry in chosen})
 
 
 def test_unsupported_instruction_sets_are_refused() -> None:
@@ -511,11 +529,10 @@ def test_kernel_agrees_with_its_reference(entry: Entry) -> None:
             assert check.valid, f"{case.columns} with {threads} threads: {check}"
 
 
-def check_corrupted(case: Case, array: str, position: int, value: float) -> Check:
-    """Check a case of which an element is overwritten after every run."""
+def check_corrupted(case: Case, native: Any, array: str, position: int, value: float) -> Check:
+    """Check a prepared case of which an element is overwritten after every run."""
     methods = ("run", "run_range")
-    native = corrupted(case.prepare().native, array, position, lambda _: value, methods)
-    return checked(case, native)
+    return checked(case, corrupted(native, array, position, lambda _: value, methods))
 
 
 @pytest.mark.parametrize("kernel", spatter.KERNELS)
@@ -523,14 +540,14 @@ def check_corrupted(case: Case, array: str, position: int, value: float) -> Chec
 def test_corrupted_result_is_caught(kernel: str, threads: int, value: float) -> None:
     array = {"gs": "sparse_scatter"}.get(kernel, "dense" if "gather" in kernel else "sparse")
     for case in SAMPLES[f"spatter.{kernel}"]:
-        case = case.with_(threads=threads, schedule="static", chunk=0)
+        case = case.with_(threads=threads, schedule="static", chunk=0, variant="scalar")
         native = case.prepare().native
         length = native.arrays()[array]["columns"]
-        assert checked(case, native).valid
         for position in (0, length // 2, length - 1):
-            check = check_corrupted(case, array, position, value)
+            check = check_corrupted(case, native, array, position, value)
             assert not check.valid, f"{array}[{position}] of {case.columns}"
             assert check.error_max > 0
+        assert checked(case, native).valid
 
 
 @pytest.mark.parametrize("threads", THREADS)
@@ -876,16 +893,17 @@ def test_streaming_traffic_follows_from_the_roles(kernel: str, dtype: str) -> No
 @pytest.mark.parametrize("elements", [3000, 2**20 + 50_001])
 @pytest.mark.parametrize("kernel", [*STREAMING, *INDEXED])
 def test_corrupted_streams_are_caught(kernel: str, elements: int) -> None:
-    case = built(kernel, elements=elements, threads=2)
+    case = built(kernel, elements=elements, threads=2, variant="scalar")
     native = case.prepare().native
-    assert checked(case, native).valid
     for role in case.spec.arrays:
         if role.role == "read":
             continue
         last = native.arrays()[role.name]["columns"] - 1
         for position in (0, last):
-            check = check_corrupted(case, role.name, position, 12345.678)
+            check = check_corrupted(case, native, role.name, position, 12345.678)
             assert not check.valid, f"{role.name}[{position}]"
+    # Nothing of it is left.
+    assert checked(case, native).valid
 
 
 def test_a_reduction_that_leaves_a_worker_out_is_caught() -> None:
@@ -1021,13 +1039,14 @@ def test_mesh_kernels_count_the_papers_bytes(number: int) -> None:
 @pytest.mark.parametrize("number", [6, 7, 8])
 @pytest.mark.parametrize(("elements", "masked"), [(3, "none"), (3, "boundary"), (17, "boundary")])
 def test_corrupted_meshes_are_caught(number: int, masked: str, elements: int) -> None:
-    case = mk.bs(number, elements=elements, degree=5, masked=masked, threads=2)
+    how = {"masked": masked, "threads": 2, "variant": "scalar"}
+    case = mk.bs(number, elements=elements, degree=5, **how)
     native = case.prepare().native
-    assert checked(case, native).valid
     array = "xg" if number == 6 else "xl"
     last = native.arrays()[array]["columns"] - 1
     for position in (0, last):
-        assert not check_corrupted(case, array, position, 12345.678).valid
+        assert not check_corrupted(case, native, array, position, 12345.678).valid
+    assert checked(case, native).valid
 
 
 def test_growing_values_are_sampled_from_steady_inputs() -> None:
