@@ -42,16 +42,16 @@ report: system .venv/.installed
 test: system-test .venv/.installed .venv/.test
 	@$(if $(filter file,$(origin STAGES)),rm -rf $(dir $(STAGES)))
 	$(STAGE) "build of C++ tests" sh -c "cmake -S . -B build/release -DMEMKERN_TESTS=ON && cmake --build build/release"
-	$(STAGE) "C++ tests" ctest --test-dir build/release -j $$(nproc) --output-on-failure --output-junit $(JUNIT)/cpp.xml
+	$(STAGE) "C++ tests" ctest --test-dir build/release -j $$(nproc) --output-on-failure --output-junit $(JUNIT)cpp.xml
 	@# Ranks that wait for each other take processors from other tests, and other tests from them.
-	$(STAGE) "Python tests" $(PYTEST) -m "not ranks" --junit-xml=$(JUNIT)/python.xml
-	$(STAGE) "tests of ranks" $(PYTEST) -m ranks --junit-xml=$(JUNIT)/ranks.xml
+	$(STAGE) "Python tests" $(PYTEST) -m "not ranks" --junit-xml=$(JUNIT)python.xml
+	$(STAGE) "tests of ranks" $(PYTEST) -m ranks --junit-xml=$(JUNIT)ranks.xml
 	@python3 tools/stages.py $(STAGES) summary
 
 test-all: system-all
 	-@$(MAKE) test
-	$(STAGE) "tests of a release" $(PYTEST) --release -m "release and not ranks" --junit-xml=$(JUNIT)/release.xml
-	$(STAGE) "ranks of a release" $(PYTEST) --release -m "release and ranks" --junit-xml=$(JUNIT)/release-ranks.xml
+	$(STAGE) "tests of a release" $(PYTEST) --release -m "release and not ranks" --junit-xml=$(JUNIT)release.xml
+	$(STAGE) "ranks of a release" $(PYTEST) --release -m "release and ranks" --junit-xml=$(JUNIT)release-ranks.xml
 	$(STAGE) "injected faults" $(BIN)/python tests/mutations.py
 	@python3 tools/stages.py $(STAGES) summary
 
