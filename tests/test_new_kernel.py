@@ -13,20 +13,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+BUILD = ROOT / "build" / "release"
+MODULE = f"_memkern{sysconfig.get_config_var('EXT_SUFFIX')}"
 PARTS = ("CMakeLists.txt", "LICENSE", "README.md", "cpp", "pyproject.toml", "python")
 USES = """
+import sys
+
 import numpy as np
 import memkern as mk
 
 spec = mk.registry()["loops.xpay"]
 assert [(a.name, a.role) for a in spec.arrays] == [("a", "update"), ("b", "read")]
 assert (spec.flops, dict(spec.numbers)) == (2, {"alpha": 3.0})
-case = mk.loops("xpay", 1000, threads=1)
+case = mk.loops("xpay", 1000, threads=1, variant="scalar")
 assert case.bytes_B == 24 * 1000
 a, b = np.arange(1000.0), np.ones(1000)
 np.testing.assert_array_equal(case.apply(a=a, b=b)["a"], 1 + 3 * a)
 for dtype in ("float64", "float32"):
-    for variant in ("scalar", "auto"):
+    for variant in sys.argv[1:]:
         record = mk.loops("xpay", 10**5, dtype=dtype, variant=variant, runs=3).measure().record
         assert record["valid"] and record["kernel"] == "loops.xpay"
 """
@@ -44,17 +48,60 @@ def test_the_diff_is_short() -> None:
     assert not re.findall(r"(?m)^-(?!--)", diff())
 
 
-def test_the_diff_makes_a_kernel(tmp_path: Path) -> None:
-    cmake = shutil.which("cmake")
-    if cmake is None or not (ROOT / "cpp").exists():
-        pytest.fail("cmake and the sources are needed: make test has them")
+def patched(folder: Path) -> Path:
+    """Return a copy of the tree in a folder, with the diff applied."""
     for part in PARTS:
         if (ROOT / part).is_dir():
             ignored = shutil.ignore_patterns("__pycache__", "*.so")
-            shutil.copytree(ROOT / part, tmp_path / part, ignore=ignored)
+            shutil.copytree(ROOT / part, folder / part, ignore=ignored)
         else:
-            shutil.copy(ROOT / part, tmp_path / part)
-    subprocess.run(["patch", "-p1"], cwd=tmp_path, input=diff(), text=True, check=True)
+            shutil.copy(ROOT / part, folder / part)
+    subprocess.run(["patch", "-p1"], cwd=folder, input=diff(), text=True, check=True)
+    return folder
+
+
+def use(module: Path, tree: Path, *variants: str) -> None:
+    """Run and measure the kernel by an extension module and the Python files of a tree."""
+    shutil.copy(module, tree / "python" / "memkern")
+    subprocess.run(
+        [sys.executable, "-c", USES, *variants],
+        cwd=tree,
+        env={**os.environ, "PYTHONPATH": str(tree / "python")},
+        check=True,
+    )
+
+
+def test_the_diff_makes_a_kernel(tmp_path: Path) -> None:
+    cache = BUILD / "CMakeCache.txt"
+    if not cache.exists():
+        pytest.fail(f"{BUILD} has no build of the package: make test has it")
+    known = dict(re.findall(r"(?m)^(\w+):\w+=(.*)$", cache.read_text()))
+    tree = patched(tmp_path)
+    ninja = [known["CMAKE_MAKE_PROGRAM"], "-t", "commands", MODULE]
+    shown = subprocess.run(ninja, cwd=BUILD, capture_output=True, text=True, check=True)
+    *compile_, link = shown.stdout.splitlines()
+    # The declarations and one technique are compiled; all other objects are those of the package.
+    for command in compile_:
+        changed = re.search(
+            r"CMakeFiles/memkern_(core|scalar)\.dir/cpp/families/loops/\S+\.o\b", command
+        )
+        if not changed:
+            continue
+        (tmp_path / changed[0]).parent.mkdir(parents=True)
+        command = command.replace(f"{known['CMAKE_HOME_DIRECTORY']}/cpp", f"{tree}/cpp")
+        subprocess.run(re.sub(r" -O\d", " -O0", command), shell=True, cwd=tmp_path, check=True)
+        link = link.replace(changed[0], str(tmp_path / changed[0]))
+    link = link.replace(f"-o {MODULE}", f"-o {tmp_path / MODULE}")
+    subprocess.run(link, shell=True, cwd=BUILD, check=True)
+    use(tmp_path / MODULE, tree, "scalar")
+
+
+@pytest.mark.release
+def test_a_tree_with_the_diff_is_built(tmp_path: Path) -> None:
+    cmake = shutil.which("cmake")
+    if cmake is None or not (ROOT / "cpp").exists():
+        pytest.fail("cmake and the sources are needed: make test has them")
+    patched(tmp_path)
     build = tmp_path / "build" / "release"
     import pybind11
 
@@ -66,7 +113,7 @@ def test_the_diff_makes_a_kernel(tmp_path: Path) -> None:
         headers = tmp_path / inside
     environment = {**os.environ, "CCACHE_BASEDIR": str(tmp_path), "CCACHE_NOHASHDIR": "1"}
     # All other objects are those of the package, where there is a compiler cache.
-    package = ROOT / "build" / "release" / "CMakeCache.txt"
+    package = BUILD / "CMakeCache.txt"
     text = package.read_text() if package.exists() else ""
     same = dict(re.findall(r"(?m)^(CMAKE_CXX_COMPILER|MEMKERN_WERROR):\w+=(.*)$", text))
     options = {
@@ -87,11 +134,4 @@ def test_the_diff_makes_a_kernel(tmp_path: Path) -> None:
         env=environment,
         check=True,
     )
-    module = f"_memkern{sysconfig.get_config_var('EXT_SUFFIX')}"
-    shutil.copy(build / module, tmp_path / "python" / "memkern")
-    subprocess.run(
-        [sys.executable, "-c", USES],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path / "python")},
-        check=True,
-    )
+    use(build / MODULE, tmp_path, "scalar", "auto")

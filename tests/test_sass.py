@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 import sass
+from checking import once_a_kind
+from sharing import once
 
 from memkern.machine import gpu
 
@@ -15,6 +17,7 @@ pytestmark = pytest.mark.skipif(
     not gpu.built(), reason="this build has no CUDA part, as there is no CUDA Toolkit"
 )
 
+Code = dict[str, list[sass.Instruction]]
 # Operations by the number of arrays that they read, and by the number of all their arrays.
 MAPS = {
     "Copy": (1, 2),
@@ -105,11 +108,18 @@ def source(family: str, kernels: dict[str, str]) -> str:
     return "\n".join(lines)
 
 
-@pytest.fixture(scope="module", params=["sm_80", "sm_90"])
-def found(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, list[sass.Instruction]]:
+@pytest.fixture(scope="module", params=once_a_kind(["sm_90", "sm_80"]))
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Code:
     """The instructions of the kernels by default and with four vectors a thread, by name."""
+    name = f"sass-{request.param}"
+    code: Code = once(
+        tmp_path_factory, name, lambda: compiled(request.param, tmp_path_factory.mktemp("sass"))
+    )
+    return code
+
+
+def compiled(arch: str, folder: Path) -> Code:
+    """Compile the kernels for an architecture, and return their instructions by name."""
     kernels: dict[str, dict[str, str]] = {
         "streaming": {MATVEC: MATVEC, STENCIL: STENCIL} | PEAKS,
         "spatter": dict(MOVES_ANY),
@@ -136,8 +146,7 @@ def found(
         kernels["latency"][f"banks of {word}"] = f"Banks<{word}>"
     by_name = {}
     for family, wanted in kernels.items():
-        folder: Path = tmp_path_factory.mktemp("sass")
-        code = sass.compiled(source(family, wanted), folder, request.param)
+        code = sass.compiled(source(family, wanted), folder, arch)
         short = {
             re.sub(r"memkern::(gpu::)?(\(anonymous namespace\)::)?", "", name): instructions
             for name, instructions in code.items()

@@ -9,6 +9,7 @@ from statistics import NormalDist
 
 import numpy as np
 import pytest
+from checking import once_a_kind
 
 from memkern import statistics
 from memkern.errors import InputError
@@ -117,12 +118,12 @@ def stopped(series, s, *, replications=1000, seed=2):
 
 
 @pytest.mark.parametrize("name", INDEPENDENT)
-@pytest.mark.parametrize("n", [10, 23, 100, 400])
+@pytest.mark.parametrize("n", once_a_kind([10, 400, 23, 100], lambda n: n >= 100))
 def test_independent_samples_are_covered(name, n):
     assert covered(INDEPENDENT[name], n) >= LEVEL - tolerance(1500)
 
 
-@pytest.mark.parametrize("phi", [0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("phi", once_a_kind([0.3, 0.9, 0.5, 0.7], lambda phi: phi >= 0.5))
 @pytest.mark.parametrize("n", [100, 400])
 def test_correlated_samples_are_covered(phi, n):
     assert covered(autoregressive(phi), n, s=0.1) >= LEVEL - tolerance(1500)
@@ -148,7 +149,7 @@ def test_interval_of_independent_samples_is_hardly_longer_than_the_binomial_one(
 
 
 @pytest.mark.parametrize("name", INDEPENDENT)
-@pytest.mark.parametrize("s", [0.005, 0.035, 0.07])
+@pytest.mark.parametrize("s", once_a_kind([0.005, 0.07, 0.035], lambda s: s > 0.01))
 def test_stopping_on_independent_samples_keeps_the_coverage(name, s):
     coverage, count = stopped(INDEPENDENT[name], s)
     assert coverage >= LEVEL - tolerance(1000)
@@ -156,7 +157,7 @@ def test_stopping_on_independent_samples_keeps_the_coverage(name, s):
     assert count < 200
 
 
-@pytest.mark.parametrize("phi", [0.3, 0.5, 0.7])
+@pytest.mark.parametrize("phi", once_a_kind([0.3, 0.7, 0.5], lambda phi: phi >= 0.5))
 @pytest.mark.parametrize("s", [0.005, 0.035])
 def test_stopping_on_correlated_samples_keeps_the_coverage(phi, s):
     coverage, count = stopped(autoregressive(phi), s)

@@ -1,4 +1,4 @@
-"""What ranks do in test_gather_over_ranks.py: python gather_program.py DEVICE PART....
+"""What ranks do in test_gather_over_ranks.py: python gather_program.py DEVICE STEP PART....
 
 The first rank prints a JSON object with the results of the parts.
 """
@@ -36,17 +36,17 @@ SHAPES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def cases(device: str) -> Iterator[Case]:
-    """Return every shape by every method, with types and numbers of operations in turn.
+# Of all cases, these are tried: every one, every second one, ....
+STEP = 1
 
-    Of more than two ranks, which take turns on the processors of the tests, every third of them.
-    """
-    every = 3 if ranks().size > 2 else 1
-    return itertools.islice(every_case(device), 0, None, every)
+
+def cases(device: str) -> Iterator[Case]:
+    """Return the cases that are tried."""
+    return itertools.islice(every_case(device), 0, None, STEP)
 
 
 def every_case(device: str) -> Iterator[Case]:
-    """Return the cases of two ranks (see `cases`)."""
+    """Return every shape by every method, with types and numbers of operations in turn."""
     types = itertools.cycle(itertools.product(("float64", "float32"), ("int64", "int32")))
     for (kernel, shape), variant in itertools.product(SHAPES, METHODS[device]):
         dtype, index_dtype = next(types)
@@ -189,7 +189,8 @@ PARTS: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 if __name__ == "__main__":
-    device, *parts = sys.argv[1:]
+    device, step, *parts = sys.argv[1:]
+    STEP = int(step)
     result = {part: PARTS[part](device) for part in parts}
     if remote.describe(device).rank == 0:
         print(json.dumps(result, default=str))

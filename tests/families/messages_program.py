@@ -1,6 +1,6 @@
-"""What ranks do in test_messages.py: python messages_program.py DEVICE PAIRS PART....
+"""What ranks do in test_messages.py: python messages_program.py DEVICE PAIRS;... PART....
 
-The first rank prints a JSON object with the results of the parts.
+The first rank prints a JSON object with the results of the parts for each choice of pairs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from memkern.spec.case import Case
 
 def operations(device: str, pairs: str) -> list[str]:
     """Return the operations that a library has between these ranks."""
-    sends = device == "mpi" and pairs != "0-0"
+    sends = device == "mpi" and not pairs.startswith("0-0")
     return [what for what in OPERATIONS if what != "send" or sends]
 
 
@@ -160,7 +160,9 @@ PARTS: dict[str, Callable[..., dict[str, Any]]] = {
 }
 
 if __name__ == "__main__":
-    device, pairs, *parts = sys.argv[1:]
-    result = {part: PARTS[part](device, pairs) for part in parts}
+    device, choices, *parts = sys.argv[1:]
+    result = {
+        pairs: {part: PARTS[part](device, pairs) for part in parts} for pairs in choices.split(";")
+    }
     if remote.describe(device).rank == 0:
         print(json.dumps(result, default=str))

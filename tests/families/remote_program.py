@@ -43,10 +43,35 @@ def case_of(device: str, pattern: str, targets: str, **options: Any) -> Case:
     )
 
 
-def every_entry(device: str, threads: int) -> dict[str, Any]:
+def kinds_of(entry: Any) -> set[tuple[str, ...]]:
+    """Return what an entry is one of: operation and type, pattern and use of the old value."""
+    kernel, _, dtype, _, _, form = entry
+    primitive, _, returns = form.split("/")
+    return {(primitive, dtype), (kernel, returns)}
+
+
+def one_of_each_kind(entries: list[Any]) -> list[Any]:
+    """Return entries that have all kinds of entries (see `kinds_of`)."""
+    seen: set[tuple[str, ...]] = set()
+    chosen = []
+    for entry in entries:
+        if not kinds_of(entry) <= seen:
+            seen |= kinds_of(entry)
+            chosen.append(entry)
+    return chosen
+
+
+def some_entries(device: str, threads: int) -> dict[str, Any]:
+    """Return the same as `every_entry`, for one entry of each kind."""
+    return every_entry(device, threads, one_of_each_kind)
+
+
+def every_entry(
+    device: str, threads: int, choose: Callable[[list[Any]], list[Any]] = list
+) -> dict[str, Any]:
     """Return the entries whose check fails, for the targets in turn, and their number."""
     every = remote.extension(device, threads > 1).entries()
-    entries = [entry for entry in every if entry[0].startswith("amo.")]
+    entries = choose([entry for entry in every if entry[0].startswith("amo.")])
     failed = []
     for number, (kernel, _, dtype, _, _, form) in enumerate(entries):
         pattern, (primitive, _, returns) = kernel.partition(".")[2], form.split("/")
@@ -243,7 +268,10 @@ def stopped(device: str) -> NoReturn:
 
 PARTS: dict[str, Callable[..., dict[str, Any]]] = {
     f.__name__: f
-    for f in (every_entry, faults, targets, refusals, record, failing, leaving, endless, stopped)
+    for f in (
+        *(some_entries, every_entry, faults, targets, refusals, record),
+        *(failing, leaving, endless, stopped),
+    )
 }
 
 if __name__ == "__main__":
@@ -251,6 +279,6 @@ if __name__ == "__main__":
     result = {}
     for part in parts:
         name, _, number = part.partition("=")
-        result[name] = PARTS[name](device, *map(int, filter(None, [number])))
+        result[part] = PARTS[name](device, *map(int, filter(None, [number])))
     if remote.describe(device).rank == 0:
         print(json.dumps(result, default=str))

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from checking import refused
 from launching import started
+from sharing import once
 
 import memkern as mk
 from memkern.families.spatter import kernels, over_ranks
@@ -21,10 +22,11 @@ PROGRAM = str(Path(__file__).with_name("gather_program.py"))
 
 
 class Over(NamedTuple):
-    """A device, its number of ranks, and what they have found."""
+    """A device, its number of ranks, the step through the cases, and what they have found."""
 
     device: str
     ranks: int
+    step: int
     found: dict[str, Any]
 
 
@@ -37,31 +39,37 @@ def three_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 PARTS = "validates applied faults refusals records"
+# Launchers, numbers of ranks and steps through the cases: every third has every shape and method.
+LAUNCHES = (("openmpi", 2, 3), ("oshmem", 2, 3))
+OTHER_LAUNCHES = (
+    *(("openmpi", ranks, step) for ranks, step in ((1, 1), (2, 1), (4, 3))),
+    *(("oshmem", ranks, step) for ranks, step in ((1, 1), (2, 1), (4, 3))),
+    ("mpich", 2, 1),
+)
 
 
 @pytest.fixture(
-    scope="module",
     params=[
-        ("openmpi", 1),
-        ("openmpi", 2),
-        ("oshmem", 1),
-        ("oshmem", 4),
-        pytest.param(("openmpi", 4), marks=pytest.mark.release),
-        pytest.param(("mpich", 2), marks=pytest.mark.release),
+        pytest.param(launch, marks=marks, id="-".join(map(str, launch)))
+        for launches, marks in ((LAUNCHES, ()), (OTHER_LAUNCHES, pytest.mark.release))
+        for launch in launches
     ],
-    ids=lambda param: f"{param[0]}-{param[1]}",
 )
 def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
-    """Start all parts of the program on so many ranks."""
-    kind, ranks = request.param
+    """Start all parts of the program on so many ranks, with every third or with all cases."""
+    kind, ranks, step = request.param
     device = "shmem" if kind == "oshmem" else "mpi"
-    folder = tmp_path_factory.mktemp("x")
-    return Over(device, ranks, started(PROGRAM, device, ranks, PARTS, folder, kind=kind))
+
+    def start() -> Any:
+        folder = tmp_path_factory.mktemp("x")
+        return started(PROGRAM, device, ranks, f"{step} {PARTS}", folder, kind=kind)
+
+    found = once(tmp_path_factory, f"gather-{kind}-{ranks}-{step}", start)
+    return Over(device, ranks, step, found)
 
 
 def test_every_method_validates(over: Over) -> None:
-    cases = 10 * len(METHODS[over.device])
-    cases = cases if over.ranks <= 2 else -(-cases // 3)
+    cases = -(-10 * len(METHODS[over.device]) // over.step)
     assert over.found["validates"] == {"cases": cases, "failed": []}
 
 

@@ -12,6 +12,7 @@ import pytest
 from checking import refused
 from launching import need_module, run
 from scipy.sparse import csr_array
+from sharing import once
 
 import memkern as mk
 from memkern import small
@@ -172,10 +173,15 @@ def started(
     return json.loads(done.stdout)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Start what needs two ranks and no variables."""
-    return started(2, "valid equal faults refusals", tmp_path_factory.mktemp("x"))
+    """Start what needs two ranks, and measures little."""
+
+    def start() -> Any:
+        parts, folder = "valid equal faults refusals record", tmp_path_factory.mktemp("x")
+        return started(2, parts, folder, {small.VARIABLE: "1"})
+
+    return once(tmp_path_factory, "halo", start)
 
 
 def check_cases(found: Any) -> None:
@@ -183,14 +189,8 @@ def check_cases(found: Any) -> None:
     assert found["valid"]["failed"] == found["equal"]["wrong"] == []
 
 
-@pytest.mark.parametrize(
-    ("kind", "ranks"),
-    [
-        ("openmpi", 1),
-        ("mpich", 2),
-        pytest.param("openmpi", 4, marks=pytest.mark.release),
-    ],
-)
+@pytest.mark.release
+@pytest.mark.parametrize(("kind", "ranks"), [("openmpi", 1), ("openmpi", 4), ("mpich", 2)])
 def test_every_distributed_case_is_valid_and_equal(kind: str, ranks: int, tmp_path: Path) -> None:
     check_cases(started(ranks, "valid equal", tmp_path, kind=kind))
 
@@ -224,8 +224,8 @@ def test_wrong_plans_are_refused_on_all_ranks(two_ranks: Any) -> None:
     assert "split_at must be at most the 27 iterations, not 28" in found["split_at"]
 
 
-def test_records_count_the_whole_once(tmp_path: Path) -> None:
-    found = started(2, "record", tmp_path, {small.VARIABLE: "1"})["record"]
+def test_records_count_the_whole_once(two_ranks: Any) -> None:
+    found = two_ranks["record"]
     each, product = found["each"], found["product"]
     for record in found.values():
         assert record["valid"] and record["ranks"] == 2

@@ -280,6 +280,16 @@ def one_of_each(entries: Iterable[Any], key: Callable[[Any], Any]) -> set[Any]:
     return {group[zlib.crc32(repr(key).encode()) % len(group)] for key, group in groups.items()}
 
 
+def one_of_all(entries: Iterable[Any], keys: Iterable[Callable[[Any], Any]]) -> set[Any]:
+    """Return entries of which there is one of each group with the same key, for all keys."""
+    entries = list(entries)
+    chosen: set[Any] = set()
+    for key in keys:
+        covered = set(map(key, chosen))
+        chosen |= one_of_each((entry for entry in entries if key(entry) not in covered), key)
+    return chosen
+
+
 def family_of(entry: Any) -> str:
     """Return the family of an entry's kernel."""
     return str(entry[0]).partition(".")[0]
@@ -304,10 +314,7 @@ def entry_params() -> list[Any]:
     """
     every = [entry for entry in _memkern.entries() if not entry[0].startswith(BOUND)]
     here = [entry for entry in every if entry[2] in _memkern.supported_isas()]
-    chosen: set[Any] = set()
-    for key in KEYS:
-        covered = set(map(key, chosen))
-        chosen |= one_of_each((entry for entry in here if key(entry) not in covered), key)
+    chosen = one_of_all(here, KEYS)
     return [
         pytest.param(
             entry,
@@ -571,7 +578,7 @@ def test_large_cases_are_checked_by_samples(
         shape.pop("wrap", None)
         shape.setdefault("delta", pattern.delta)
         shape.update(pattern_gather=pattern, pattern_scatter=pattern)
-    case = spatter.case(kernel, threads=threads, **shape)
+    case = spatter.case(kernel, threads=threads, variant="scalar", **shape)
     check = checked(case, case.prepare().native)
     assert check.valid, check
     assert check.how in ("sampled", "membership")
@@ -1014,7 +1021,8 @@ def test_index_kernels_count_their_bytes(kernel: str) -> None:
 @pytest.mark.parametrize("threads", THREADS)
 @pytest.mark.parametrize("kernel", ["raider.scatter_triad", "raider.sg_copy"])
 def test_scatters_are_checked_by_every_writer(kernel: str, threads: int, pattern: str) -> None:
-    case = built(kernel, elements=2**20 + 1001, threads=threads, pattern=pattern)
+    how = {"threads": threads, "pattern": pattern, "variant": "scalar"}
+    case = built(kernel, elements=2**20 + 1001, **how)
     native = case.prepare().native
     check = checked(case, native)
     assert check.valid

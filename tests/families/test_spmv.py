@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from checking import Changed, checked, corrupted, measured, refused, refused_words, run
+from checking import PROPERTY, Changed, checked, corrupted, measured, refused, refused_words, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,7 +85,7 @@ def products(draw: st.DrawFn) -> tuple[sp.csr_array, dict[str, Any]]:
     return whole(rows, columns, lengths, draw(st.integers(0, 1000))), options
 
 
-@settings(max_examples=120, deadline=None)
+@settings(PROPERTY, max_examples=120)
 @given(products())
 def test_integers_are_multiplied_exactly(drawn: tuple[sp.csr_array, dict[str, Any]]) -> None:
     a, options = drawn

@@ -226,7 +226,7 @@ def test_a_file_that_can_not_be_written_is_no_error(cache: Path) -> None:
 
 
 def test_a_process_stores_the_throughputs_of_its_cores(cache: Path) -> None:
-    how = "elements=512, threads=1, budget_s=3, ci=1e-9, max_samples=10**7"
+    how = "elements=512, threads=1, budget_s=1, ci=1e-9, max_samples=10**7"
     measure = f"import memkern as mk; mk.stream('copy', {how}).measure()"
     subprocess.run([sys.executable, "-c", measure], check=True)
     (which,) = known = calibration.load_cores(calibration.cores_path())

@@ -28,6 +28,7 @@ repeats = 2
 kernel = "stream.copy"
 elements = [512, 1024, 4096]
 offset = [0, 64]
+variant = "scalar"
 runs = 2
 threads = 1
 """
@@ -142,7 +143,7 @@ def test_more_tasks_than_cases_are_not_submitted(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str]
 ) -> None:
     (tmp_path / "sweep.toml").write_text(
-        '[[case]]\nkernel = "stream.copy"\nelements = 512\nruns = 2'
+        '[[case]]\nkernel = "stream.copy"\nelements = 512\nruns = 2\nvariant = "scalar"'
     )
     assert run(capsys, *sweep[:-1], "9", "-q", "-t", "1")[0] == 0
     assert len(mk.load(tmp_path / "all.parquet")) == 1
@@ -169,7 +170,8 @@ def test_a_task_that_is_killed_leaves_what_it_finished(
 ) -> None:
     (tmp_path / "sweep.toml").write_text(
         '[[case]]\nkernel = "stream.copy"\nelements = [512, 513, 514, 515, 516, 517, 518, 519]\n'
-        "budget_s = 0.6\nmax_samples = 10000000\nci = 1e-9\nplacements = 1\nthreads = 1\n"
+        "budget_s = 0.4\nmax_samples = 10000000\nci = 1e-9\nplacements = 1\nthreads = 1\n"
+        'variant = "scalar"\n'
     )
     folder = tmp_path / "all.parquet.tasks"
     command = [sys.executable, "-m", "memkern", *sweep, "-q"]
@@ -178,11 +180,11 @@ def test_a_task_that_is_killed_leaves_what_it_finished(
     finished: set[tuple[str, int]] = set()
     while not finished:
         assert time.monotonic() < deadline and running.poll() is None
-        time.sleep(0.02)
+        time.sleep(0.05)
         files = [path for path in folder.glob("*.db") if path.stat().st_size]
         finished = set().union(*map(finished_cases, files))
     # Less than a case takes, but enough to write all of them if that happened at the end.
-    time.sleep(0.3)
+    time.sleep(0.2)
     process = task_of(folder)
     assert process is not None
     os.kill(process, signal.SIGKILL)

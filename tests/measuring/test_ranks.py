@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import launching
 import numpy as np
 import pytest
+from checking import once_a_kind
 
 import memkern as mk
 from memkern import launcher
@@ -408,7 +409,10 @@ NO_LIBRARY = {"MPI4PY_LIBMPI": "/nonexistent/libmpi.so"}
 # Launchers, and how ranks communicate that they have started.
 WAYS = [("openmpi", "mpi"), ("oshmem", "shmem")]
 
-TRIAD = ("stream", "-k", "triad", "--elements", "4096", "--runs", "5", "--json")
+TRIAD = (
+    *("stream", "-k", "triad", "--elements", "4096", "--runs", "5", "--json"),
+    *("--threads", "1", "--variant", "scalar"),
+)
 
 
 def memkern(kind: str, ranks: int, folder: Path, *words: str, **variables: str) -> Any:
@@ -418,7 +422,12 @@ def memkern(kind: str, ranks: int, folder: Path, *words: str, **variables: str) 
 
 
 @pytest.mark.parametrize(
-    ("kind", "comm"), [*((kind, "mpi") for kind in launching.KINDS), ("oshmem", "shmem")]
+    ("kind", "comm"),
+    [
+        *WAYS,
+        ("mpich", "mpi"),
+        pytest.param("oshmem", "mpi", marks=pytest.mark.release),
+    ],
 )
 def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
     asked = () if comm == "mpi" else ("--comm", comm)
@@ -472,7 +481,7 @@ if ranks.number == 0:
 
 
 @pytest.mark.parametrize(("kind", "comm"), WAYS)
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("ranks", once_a_kind([2, 1, 4]))
 def test_contents_of_any_length_are_exchanged(
     kind: str, comm: str, ranks: int, tmp_path: Path
 ) -> None:
@@ -511,18 +520,16 @@ def test_openshmem_replaces_a_missing_mpi(tmp_path: Path) -> None:
     assert (record["comm"], record["ranks"], record["valid"]) == ("shmem", 2, True)
 
 
-def test_ranks_of_openshmem_use_its_atomics(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", once_a_kind([2, 1]))
+def test_ranks_of_openshmem_use_its_atomics(threads: int, tmp_path: Path) -> None:
     words = ("amo", "--kernel", "rand", "--iters", "64", "--device", "shmem", "--json")
-    done = memkern("oshmem", 2, tmp_path, *words, "--comm", "shmem", MEMKERN_SMALL="1")
+    how = ("--comm", "shmem", "--threads", str(threads))
+    done = memkern("oshmem", 2, tmp_path, *words, *how, MEMKERN_SMALL="1")
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
     assert (record["comm"], record["device"], record["ranks"]) == ("shmem", "shmem", 2)
-    done = memkern(
-        "oshmem", 2, tmp_path, *words, "--comm", "shmem", "--threads", "2", MEMKERN_SMALL="1"
-    )
-    assert done.returncode == 0, done.stderr
-    (record,) = json.loads(done.stdout)
-    assert (record["threads"], record["comm_threads"], record["valid"]) == (2, "multiple", True)
+    level = "multiple" if threads > 1 else "single"
+    assert (record["threads"], record["comm_threads"], record["valid"]) == (threads, level, True)
 
 
 def test_openshmem_refuses_processes_that_it_did_not_start() -> None:
@@ -536,30 +543,33 @@ def test_openshmem_refuses_processes_that_it_did_not_start() -> None:
 
 
 def test_more_workers_than_units_are_oversubscribed(tmp_path: Path) -> None:
-    ranks = len(os.sched_getaffinity(0)) + 1
-    if ranks > 5:
-        pytest.skip("this machine has too many processing units to start more ranks")
-    done = memkern("openmpi", ranks, tmp_path, *TRIAD, MEMKERN_SMALL="1")
+    # Open MPI is told that there is a single unit.
+    one = {"OMPI_MCA_hwloc_base_cpu_list": str(min(os.sched_getaffinity(0)))}
+    done = memkern("openmpi", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", **one)
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
     assert record["valid"] and record["oversubscribed"]
-    assert len(json.loads(record["rank_rows"])) == ranks
+    assert len(json.loads(record["rank_rows"])) == 2
 
 
-def test_every_family_is_valid_over_ranks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("each", once_a_kind(["family", "kernel"]))
+def test_every_family_is_valid_over_ranks(each: str, tmp_path: Path) -> None:
     program = tmp_path / "families.py"
     program.write_text(
         """
+import sys
+
 import memkern as mk
 from memkern.measuring.ranks import ranks
 from test_kernels import SAMPLES, with_threads
 
+kernels = {name if sys.argv[1] == "kernel" else name.split(".")[0]: name for name in SAMPLES}
 cases = [
     (case if case.spec.name.startswith("latency.") else with_threads(case, 1)).with_(runs=2)
-    for case, *_ in SAMPLES.values()
+    for case, *_ in map(SAMPLES.get, kernels.values())
 ]
 results = mk.sweep(cases)
-assert results.valid and len(results) >= len(SAMPLES)
+assert results.valid and len(results) >= len(cases)
 assert all(record["ranks"] == 2 for record in results)
 # One rotation of small arrays takes less time than a hundred barriers.
 rotation = mk.stream("rotation", elements=64, threads=1, runs=3)
@@ -570,7 +580,7 @@ if ranks().number == 0:
     print(*sorted({record["kernel"].split(".")[0] for record in results}))
 """
     )
-    done = launching.run("openmpi", 2, [str(program)], tmp_path, {"MEMKERN_SMALL": "1"})
+    done = launching.run("openmpi", 2, [str(program), each], tmp_path, {"MEMKERN_SMALL": "1"})
     assert done.returncode == 0, done.stderr
     families = {name.partition(".")[0] for name in mk.registry()} - {"messages", "transfers"}
     assert done.stdout.split() == sorted(families)
@@ -631,27 +641,29 @@ def test_another_library_s_launcher_is_refused() -> None:
     assert "2 ranks were started, but mpi4py uses Open MPI" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("stream", "-k", "nothing"), "nothing"),
-        (("stream", "--elements", "-3"), "--elements"),
-        (("doctor",), "memkern doctor runs as one process, not as 2 ranks"),
-        (("tune",), "memkern tune runs as one process"),
-        (("stream", "--comm", "tcp"), "--comm"),
-    ],
-)
-def test_wrong_input_is_refused_once(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+WRONG = {
+    "stream -k nothing": "nothing",
+    "stream --elements -3": "--elements",
+    "stream --comm tcp": "--comm",
+    "doctor": "memkern doctor runs as one process, not as 2 ranks",
+    "tune": "memkern tune runs as one process",
+}
+
+
+@pytest.mark.parametrize("words", once_a_kind(WRONG, lambda words: "stream" in words))
+def test_wrong_input_is_refused_once(words: str, tmp_path: Path) -> None:
     # The second rank ends without a word; the launcher waits for what the first one has to say.
-    done = memkern("openmpi", 2, tmp_path, *words, OMPI_MCA_odls_base_sigkill_timeout="1")
+    wait = {"OMPI_MCA_odls_base_sigkill_timeout": "1"}
+    done = memkern("openmpi", 2, tmp_path, *words.split(), **wait)
     own = [line for line in done.stderr.splitlines() if line.startswith("memkern")]
     assert done.returncode == 2 and done.stdout == ""
-    assert len(own) == 1 and said in own[0]
+    assert len(own) == 1 and WRONG[words] in own[0]
 
 
 SMALL = {"MEMKERN_SMALL": "1"}
 # Two ranks need 30 ms for each, so that they are interrupted before the last one.
 CASES = 60
+_IN_ORDER = "--case-order declared"
 
 
 def sweep_of(output: Path, comm: str, cases: int = CASES) -> list[str]:
@@ -668,7 +680,7 @@ variant = "scalar"
 runs = 2
 """
     )
-    return ["sweep", str(file), "-o", str(output), "--comm", comm, "-q"]
+    return [*("sweep", str(file), "-o", str(output)), *f"--comm {comm} -q {_IN_ORDER}".split()]
 
 
 def test_the_first_rank_writes_and_resumes(tmp_path: Path) -> None:
@@ -723,7 +735,9 @@ def test_finished_cases_survive_a_rank_that_is_killed(
     assert 0 < len(kept) < CASES and kept.valid
 
 
-@pytest.mark.parametrize(("kind", "comm"), [*WAYS, ("mpich", "mpi")])
+@pytest.mark.parametrize(
+    ("kind", "comm"), [*WAYS, pytest.param("mpich", "mpi", marks=pytest.mark.release)]
+)
 def test_a_rank_that_hangs_is_named(kind: str, comm: str, tmp_path: Path) -> None:
     output = tmp_path / "records.csv"
     with start_sweep(kind, comm, output, MEMKERN_RANK_TIMEOUT_S="2") as process:
@@ -742,9 +756,13 @@ def test_interrupting_a_rank_interrupts_all(kind: str, comm: str, tmp_path: Path
         _, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert errors.count("memkern: interrupted: ") == 1 and "resume with" in errors
-    done = memkern(kind, 2, tmp_path, *sweep_of(output, comm), "--resume", **SMALL)
+    kept = mk.load(output.with_name(output.name + ".db"))
+    assert kept.valid
+    # Two of the cases that are left.
+    words = sweep_of(output, comm, len(kept) + 2)
+    done = memkern(kind, 2, tmp_path, *words, "--resume", **SMALL)
     assert done.returncode == 0, done.stderr
-    assert len(mk.load(output)) == CASES
+    assert len(mk.load(output)) == len(kept) + 2
 
 
 @pytest.mark.parametrize(("kind", "comm"), WAYS)

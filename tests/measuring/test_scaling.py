@@ -443,7 +443,12 @@ def by_mpi(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     return " ".join(command)
 
 
-@pytest.mark.parametrize(("by_mpi", "most"), [("openmpi", 3), ("mpich", 2)], indirect=["by_mpi"])
+@pytest.mark.parametrize(
+    ("by_mpi", "most"),
+    [("openmpi", 3), pytest.param("mpich", 2, marks=pytest.mark.release)],
+    indirect=["by_mpi"],
+)
+@pytest.mark.usefixtures("this_machine")
 def test_ranks_of_mpi_share_a_case(by_mpi: str, most: int) -> None:
     results = mk.scaling(triad(), ranks=(1, most), launcher=by_mpi)
     assert results.valid and len(results) == 2 * 2
@@ -489,6 +494,7 @@ def test_ranks_of_openshmem_share_a_case(by_mpi: str) -> None:
 
 @pytest.mark.parametrize("by_mpi", ["openmpi", "mpich"], indirect=True)
 @pytest.mark.parametrize("bind", BINDINGS)
+@pytest.mark.usefixtures("this_machine")
 def test_ranks_of_mpi_are_bound(by_mpi: str, bind: str) -> None:
     program = [sys.executable, "-c", "import os; print('units', len(os.sched_getaffinity(0)))"]
     code, output = launching.run([*find_launcher(by_mpi).command(1, 1, bind), *program])

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from checking import refused
+from checking import PROPERTY, refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -109,7 +109,7 @@ def test_roofline() -> None:
     assert model.roofline_GFLOPs(60, math.inf) == math.inf
 
 
-@settings(max_examples=60, deadline=None)
+@settings(PROPERTY, max_examples=60)
 @given(
     st.tuples(*[st.integers(1, 12)] * 4),
     st.integers(1, 16),
