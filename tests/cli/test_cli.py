@@ -1228,7 +1228,7 @@ def disturbed_samples(share: Any, *others: Any) -> Any:
 def test_disturbed_numbers_are_marked(
     words: str, mark: str, times: int, capsys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    more = ("--runs", "2", "-t", "1", "--variant", "scalar")
+    more = ("--runs", "2", "--budget", "0.01", "-t", "1", "--variant", "scalar")
     assert mark not in run(capsys, *words.split(), *more)[1]
     monkeypatch.setattr(disturbance, "disturbed_samples", disturbed_samples)
     out = run(capsys, *words.split(), *more)[1]
