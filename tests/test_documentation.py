@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import importlib
+import itertools
 import os
 import pkgutil
 import re
@@ -12,17 +13,20 @@ import runpy
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import launching
 import pytest
+from checking import once_a_kind
 
 import memkern
 from memkern import _memkern, cli, small
-from memkern.measuring import costs
+from memkern.measuring import costs, sweep
+from memkern.measuring.record import CaseRun
 from memkern.measuring.sweepfile import read_sweep
-from memkern.plots import kernel_table
+from memkern.plots import figures, kernel_table, tables
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
@@ -127,10 +131,67 @@ def run_command(command: str) -> int | str | None:
     return cli.WRONG_INPUT
 
 
+class Reached(Exception):
+    """A command would measure a case that is prepared, or start a process."""
+
+
+def memkern_words(command: str) -> list[str]:
+    """The words of a command after `memkern` and before what is for the shell, if there are any."""
+    words = shlex.split(command, comments=True)
+    words = words[words.index("memkern") + 1 :] if "memkern" in words else []
+    return list(itertools.takewhile(lambda word: word != "||", words))
+
+
+# Of commands that read a file which an earlier one writes, or need ranks.
+MISSING = r"does not exist|No such file|not 'matrix.mtx'|need two ranks"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_command_is_taken(
+    document: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    start = subprocess.Popen.__init__
+
+    def reach(self: Any, *how: Any, **named: Any) -> None:
+        if not (how and isinstance(how[0], list) and "--version" in how[0]):
+            raise Reached
+        start(self, *how, **named)
+
+    def prepare(runs: Iterable[CaseRun]) -> None:
+        for run in runs:
+            memkern.Prepared(run.case)
+        raise Reached
+
+    built = sweep._blocks
+
+    def prepare_all(*how: Any) -> None:
+        prepare(run for block in built(*how) for run in block.runs)
+
+    monkeypatch.setattr(sweep, "_blocks", prepare_all)
+    monkeypatch.setattr(CaseRun, "place", lambda run, *how: prepare([run]))
+    monkeypatch.setattr(subprocess.Popen, "__init__", reach)
+    for command in EVERY_COMMAND[document]:
+        if command not in NOT_RUN and (words := memkern_words(command)):
+            with contextlib.suppress(Reached):
+                code = cli.main(words)
+                err = capsys.readouterr().err
+                assert code == 0 or re.search(MISSING, err), f"{command}\n{err}"
+                if words[0] in ("figure", "table"):
+                    assert words[1] in {"figure": figures, "table": tables}[words[0]]
+
+
+# The commands of other documents are only run until a case would be measured, except for a release.
+RUN_WHOLE = EXAMPLES / "counters.md"
+
+
 @pytest.mark.parametrize(
     "document",
     [
-        pytest.param(path, marks=[pytest.mark.ranks] if path.name == "ranks.md" else [])
+        pytest.param(
+            path,
+            marks=[pytest.mark.ranks] * (path.name == "ranks.md")
+            + [pytest.mark.release] * (path != RUN_WHOLE),
+        )
         for path in DOCUMENTS
     ],
     ids=lambda path: str(path.relative_to(ROOT)),
@@ -140,22 +201,42 @@ def test_every_block_runs_as_written(
 ) -> None:
     session: dict[str, object] = {}
     for kind, block in blocks(document):
-        if kind in ("sh", "console"):
-            for command in commands(block):
-                if plain(command) not in NOT_RUN:
-                    code = run_command(command)
-                    _, err = capfd.readouterr()
-                    assert code == 0, f"{command}\n{err}"
-        elif kind == "python":
-            exec(compile(block, document, "exec"), session)
-        elif kind == "toml":
-            # The first line is the name of the file.
-            name = block.partition("\n")[0].removeprefix("# ")
-            assert name.endswith(".toml")
-            (folder / name).write_text(block)
-            assert read_sweep(folder / name, {})[0]
-        else:
-            assert kind in OTHER_KINDS, f"{document.name} has a block of {kind or 'no kind'}"
+        if kind not in ("sh", "console"):
+            run_block(document, kind, block, folder, session)
+            continue
+        for command in commands(block):
+            if plain(command) not in NOT_RUN:
+                code = run_command(command)
+                _, err = capfd.readouterr()
+                assert code == 0, f"{command}\n{err}"
+
+
+def run_block(
+    document: Path, kind: str, block: str, folder: Path, session: dict[str, object]
+) -> None:
+    """Run a block that has no commands for the shell."""
+    if kind == "python":
+        exec(compile(block, document, "exec"), session)
+    elif kind == "toml":
+        # The first line is the name of the file.
+        name = block.partition("\n")[0].removeprefix("# ")
+        assert name.endswith(".toml")
+        (folder / name).write_text(block)
+        assert read_sweep(folder / name, {})[0]
+    else:
+        assert kind in OTHER_KINDS, f"{document.name} has a block of {kind or 'no kind'}"
+
+
+def test_blocks_of_the_readme_that_are_no_commands_run(folder: Path) -> None:
+    session: dict[str, object] = {}
+    for kind, block in blocks(ROOT / "README.md"):
+        if kind not in ("sh", "console"):
+            run_block(ROOT / "README.md", kind, block, folder, session)
+
+
+def test_every_block_has_a_kind() -> None:
+    known = {"sh", "console", "python", "toml", *OTHER_KINDS}
+    assert all(kind in known for document in DOCUMENTS for kind, _ in blocks(document))
 
 
 def test_commands_that_are_not_run_are_in_a_document() -> None:
@@ -187,7 +268,7 @@ def test_options_in_the_text_exist(document: Path) -> None:
 SCRIPTS = sorted(EXAMPLES.rglob("*.py"))
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", once_a_kind(SCRIPTS, name=lambda path: path.stem))
 def test_every_example_runs(
     path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -196,16 +277,20 @@ def test_every_example_runs(
     assert capsys.readouterr().out
 
 
+SWEEPS = sorted(EXAMPLES.rglob("*.toml"))
+
+
+def test_every_sweep_has_cases() -> None:
+    assert SWEEPS and all(read_sweep(path, {})[0] for path in SWEEPS)
+
+
+@pytest.mark.release
 def test_every_sweep_runs_as_its_first_line_says(capfd: pytest.CaptureFixture[str]) -> None:
-    found = 0
-    for path in sorted(EXAMPLES.rglob("*.toml")):
-        first = path.read_text().partition("\n")[0]
-        if first.startswith("# memkern "):
-            assert run_command(first.removeprefix("# ")) == 0, capfd.readouterr().err
-            found += 1
-        else:
-            assert read_sweep(path, {})[0]
-    assert found
+    lines = [path.read_text().partition("\n")[0] for path in SWEEPS]
+    given = [line.removeprefix("# ") for line in lines if line.startswith("# memkern ")]
+    assert given
+    for command in given:
+        assert run_command(command) == 0, capfd.readouterr().err
 
 
 # What a scheduler tells its jobs, and what starts their processes.
@@ -230,7 +315,7 @@ TEMPLATES = {
 }
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
+@pytest.mark.parametrize("name", once_a_kind(TEMPLATES, kind=lambda name: "sweep" in name))
 def test_every_job_template_runs(name: str, folder: Path) -> None:
     for starter, text in STARTERS.items():
         path = folder / ".bin" / starter

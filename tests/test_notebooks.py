@@ -6,6 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from checking import once_a_kind
 from nbclient import NotebookClient
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
@@ -15,7 +16,7 @@ def test_there_are_notebooks() -> None:
     assert NOTEBOOKS
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", once_a_kind(NOTEBOOKS, name=lambda path: path.stem))
 def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     notebook = nbformat.read(path, as_version=4)
