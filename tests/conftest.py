@@ -3,13 +3,24 @@
 import itertools
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pytest
-from machines import MACHINES, STANDARD, Machine, describe, described
+# Variables of the caller: shell, batch job, launcher. Those of OpenMP are read when the extension
+# is loaded, which the next modules import.
+_OTHERS = ("OMP_", "GOMP_", "KMP_", "HWLOC_", "SLURM_", "PBS_", "PMI_", "PMIX_", "OMPI_")
+_OTHERS += ("MEMKERN_",)
+_TERMINAL = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"}
+_KEPT = {"MEMKERN_EMULATED"}
+for _name in [name for name in os.environ if name.startswith(_OTHERS) or name in _TERMINAL]:
+    if _name not in _KEPT:
+        del os.environ[_name]
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from machines import MACHINES, STANDARD, Machine, describe, described  # noqa: E402
 
 # Threads that spin while they wait would starve each other on a machine with few cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -48,6 +59,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = [item for item in items if unwanted & {mark.name for mark in item.iter_markers()}]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
+
+
+def _process() -> dict[str, Any]:
+    """Return what tests of the same process share."""
+    # pytest notes the test that runs.
+    variables = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
+    return {
+        "variables": variables,
+        "folder": os.getcwd(),
+        "path": list(sys.path),
+        "processors": os.sched_getaffinity(0),
+        "interrupt": signal.getsignal(signal.SIGINT),
+    }
+
+
+_BEFORE = pytest.StashKey[dict[str, Any]]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
+    item.stash[_BEFORE] = _process()
+    return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
+    """Fail a test that leaves its process changed for later tests."""
+    result = yield
+    before, after = item.stash[_BEFORE], _process()
+    changed = [name for name in before if before[name] != after[name]]
+    assert not changed, f"changed for later tests: {', '.join(changed)}"
+    return result
 
 
 @pytest.fixture
