@@ -177,3 +177,4 @@ def _section(topology: dict[str, Any], machine: Machine) -> dict[str, Any]:
         ],
         "units": ",".join(map(str, units)),
     }
+
