@@ -37,6 +37,7 @@ def test_the_page_names_the_scripts() -> None:
 def test_scripts_take_the_commands_of_the_page(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])  # to which scripts add
     taken = {f"memkern {verb}": {f"--{o}" for o in of} for verb, of in options_of_verbs().items()}
     for name in (*SCRIPTS, "tables"):
         monkeypatch.setattr(sys, "argv", [name, "--help"])

@@ -260,6 +260,9 @@ def test_the_rotation_is_not_timed_as_a_graph() -> None:
 def test_a_busy_gpu_fails_only_cases_that_use_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # What other tests measured is kept.
+    gpu.copy_GBps.cache_clear()
+    costs.forget()
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "cudaSetDevice")
     with refused("using cuda:0 failed: CUDA-capable device.* busy or unavailable"):
         mk.stream("copy", elements=64, device="cuda").prepare()
@@ -683,6 +686,7 @@ def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     if HAS_GPU:
         pytest.skip("the script for a card runs its steps itself")
     monkeypatch.setenv("MEMKERN_SMALL", "1")
+    monkeypatch.setattr(sys, "path", [*sys.path])  # to which the script adds
     found = importlib.import_module("on_gpu")
     monkeypatch.setattr(found, "PROGRAMS", tmp_path / "programs")
     return found

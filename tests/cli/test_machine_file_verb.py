@@ -114,7 +114,8 @@ def test_machine_refuses(tmp_path, capsys) -> None:
 
 
 def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypatch) -> None:
-    path, _ = host
+    # The verb adds the model to the file.
+    path = load_machine(host[0]).save(tmp_path / "host.json")
     records = tmp_path / "ecm.parquet"
     code, out, err = run(capsys, "ecm", "-o", str(records), "-q")
     assert (code, out) == (0, ""), err
