@@ -24,6 +24,8 @@ export CCACHE_SLOPPINESS ?= locale
 # Copies of the tree that tests build share their objects in the cache.
 export CCACHE_BASEDIR ?= $(CURDIR)
 export CCACHE_NOHASHDIR ?= 1
+# Reading the tests again takes as long as half of their collection.
+unexport PYTHONDONTWRITEBYTECODE
 # What each stage of `make test` took, and the results of its tests.
 STAGES ?= build/tests/stages.csv
 STAGE = @python3 tools/stages.py $(STAGES) run

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from records import Row, add, options, parsed, write
-from scipy import signal, stats
 
 from memkern.measuring.interleaved import measure_pairs
 from memkern.results import verdicts
@@ -35,6 +34,8 @@ def independent(rng: np.random.Generator, n: int) -> Floats:
 
 def autocorrelated(rng: np.random.Generator, n: int) -> Floats:
     """Return AR(1) with a correlation of 0.9 between values that follow each other, 2 % in all."""
+    from scipy import signal  # takes a second
+
     steps = SD * np.sqrt(1 - 0.9**2) * rng.standard_normal(n + 100)
     return np.asarray(signal.lfilter([1], [1, -0.9], steps)[100:])
 
@@ -86,6 +87,8 @@ def simulated(
 
 def differences_p(a: Floats, b: Floats) -> Floats:
     """Return p of the 20 % trimmed t on differences, for comparison with Yuen's."""
+    from scipy import stats
+
     d = np.sort(b - a, axis=-1)
     n = d.shape[-1]
     cut = n // 5
@@ -97,6 +100,8 @@ def differences_p(a: Floats, b: Floats) -> Floats:
 
 def yuen_p(a: Floats, b: Floats) -> Floats:
     """Return p of Yuen's test of pairs for many cases at once."""
+    from scipy import stats
+
     n = a.shape[-1]
     cut = n // 5
     kept = n - 2 * cut

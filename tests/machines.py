@@ -177,4 +177,3 @@ def _section(topology: dict[str, Any], machine: Machine) -> dict[str, Any]:
         ],
         "units": ",".join(map(str, units)),
     }
-

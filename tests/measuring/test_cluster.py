@@ -30,6 +30,7 @@ elements = [512, 1024, 4096]
 offset = [0, 64]
 variant = "scalar"
 runs = 2
+budget_s = 0.05
 threads = 1
 """
 SIZE = 2 * 2 * 3

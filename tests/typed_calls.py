@@ -1,0 +1,12 @@
+"""Calls that `make lint` checks: type checkers know the options of cases by the package's stub.
+
+An error that mypy does not find makes its comment unused, which is an error itself.
+"""
+
+import memkern as mk
+
+mk.gather([0, 1], count=8, threads=2)
+mk.loops("stencil", rows=9, columns=9, pages="4k")
+mk.gather([0, 1], cuont=8)  # type: ignore[call-arg]
+mk.stream("copy", threads="two")  # type: ignore[arg-type]
+mk.bs(1, degrees=3)  # type: ignore[call-arg]
