@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from checking import Changed, measured, refused, run, tree
+from checking import Changed, measured, once_a_kind, refused, run, tree
 from plotting import Results, assert_legible
 from test_settings import CPU, POLICIES
 
@@ -361,7 +361,7 @@ TREES: dict[str, tuple[dict[str, str], dict[str, float]]] = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=TREES)
+@pytest.fixture(params=once_a_kind(TREES))
 def machine(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[None]:

@@ -22,7 +22,7 @@ import launching
 import numpy as np
 import numpy.typing as npt
 import pytest
-from checking import measured, refused, refused_words, run, tree
+from checking import measured, once_a_kind, refused, refused_words, run, tree
 from event_trees import CASCADE_LAKE, SAPPHIRE_RAPIDS, ZEN_4
 
 import memkern as mk
@@ -511,7 +511,7 @@ def test_options_change_the_machine_while_samples_are_taken(
     assert case.identity() == case.with_(prefetchers="default").identity()
 
 
-@pytest.mark.parametrize("name", REGISTERS)
+@pytest.mark.parametrize("name", once_a_kind(REGISTERS))
 def test_from_registers_to_the_figure(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
