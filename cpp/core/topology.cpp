@@ -103,7 +103,8 @@ int Topology::processor_of(int unit) const {
 
 std::int64_t Topology::page_B() const {
   static const std::int64_t own_B = sysconf(_SC_PAGESIZE);
-  return described() && described()->page_B != 0 ? described()->page_B : own_B;
+  const std::optional<MachineDescription>& machine = described();
+  return machine && machine->page_B != 0 ? machine->page_B : own_B;
 }
 
 std::int64_t Topology::last_level_cache_B() const {

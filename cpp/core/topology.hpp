@@ -39,9 +39,6 @@ class Topology {
   // Throws InputError if hwloc refuses the topology.
   static void describe(std::optional<MachineDescription> machine);
 
-  Topology(const Topology&) = delete;
-  Topology& operator=(const Topology&) = delete;
-
   // Operating-system indices of the processing units this process may use, in hwloc's logical
   // order (hardware threads of a core adjacent).
   const std::vector<int>& allowed_units() const { return units_; }

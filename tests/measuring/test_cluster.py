@@ -232,7 +232,9 @@ def test_the_error_of_a_task_is_named(
 
 
 def test_ctrl_c_ends_the_task_and_keeps_its_results(tmp_path: Path, sweep: list[str]) -> None:
-    (tmp_path / "sweep.toml").write_text(SWEEP.replace("runs = 2", "budget_s = 30\nci = 1e-9"))
+    (tmp_path / "sweep.toml").write_text(
+        SWEEP.replace("runs = 2\nbudget_s = 0.05", "budget_s = 30\nci = 1e-9")
+    )
     folder = tmp_path / "all.parquet.tasks"
     command = [sys.executable, "-m", "memkern", *sweep, "-q"]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
