@@ -116,11 +116,12 @@ def test_a_verdict_is_final_and_a_dropped_case_does_not_count() -> None:
     np.testing.assert_array_equal(np.isnan(verdicts.holm(family.p)), [False, False, True])
 
 
+@pytest.mark.parametrize("families", [20, pytest.param(400, marks=pytest.mark.release)])
 @pytest.mark.parametrize("noise", NOISES.values(), ids=lambda noise: noise.__name__)
-def test_false_verdicts_are_below_one_percent_of_cases(noise: Any) -> None:
-    found = [simulated(noise, np.zeros(30), seed).verdicts for seed in range(20)]
+def test_false_verdicts_are_below_one_percent_of_cases(noise: Any, families: int) -> None:
+    found = [simulated(noise, np.zeros(30), seed).verdicts for seed in range(families)]
     false = sum(verdict in FOUND for family in found for verdict in family)
-    assert false < 0.01 * 600
+    assert false < 0.01 * 30 * families
 
 
 def test_a_difference_of_five_percent_is_found_in_two_percent_of_noise() -> None:
