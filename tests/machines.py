@@ -85,7 +85,8 @@ STANDARD = "two cores"
 
 
 _GET_AFFINITY, _SET_AFFINITY = os.sched_getaffinity, os.sched_setaffinity
-_PROCESSORS = sorted(_GET_AFFINITY(0))
+PROCESSORS = sorted(_GET_AFFINITY(0))
+"""Processors of this machine, which are the units of programs that a test starts."""
 _THIS_MACHINE = environment.this_machine
 current: Machine | None = None
 
@@ -110,7 +111,7 @@ def describe(machine: Machine | None) -> None:
         here = _section(topology, machine)
 
         def processor(unit: int) -> int:
-            return _PROCESSORS[unit % len(_PROCESSORS)]
+            return PROCESSORS[unit % len(PROCESSORS)]
 
         def get_affinity(process: int) -> set[int]:
             allowed = _GET_AFFINITY(process)

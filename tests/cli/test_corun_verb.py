@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 from checking import run
+from machines import PROCESSORS
 
 import memkern as mk
-from memkern import _memkern
 from memkern.measuring import corun
 from memkern.measuring.prepared import Prepared
 from memkern.spec.kernel import Check, Invoke
 
-UNITS = _memkern.topology()["units"]
+# Neighbours are other processes.
+pytestmark = pytest.mark.usefixtures("this_machine")
+UNITS = PROCESSORS
 TWO_UNITS = pytest.mark.skipif(len(UNITS) < 2, reason="a neighbour needs a unit of its own")
 UNITS_OPTION = f"--units={UNITS[0]}:{UNITS[-1]}"
 

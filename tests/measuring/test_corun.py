@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import refused
-from machines import Machine
+from machines import PROCESSORS, Machine
 
 import memkern as mk
 from memkern import _memkern
@@ -30,7 +30,9 @@ from memkern.spec.case import Case
 from memkern.spec.columns import COLUMNS
 from memkern.spec.registry import _registry, register
 
-UNITS = _memkern.topology()["units"]
+# Neighbours are other processes.
+pytestmark = pytest.mark.usefixtures("this_machine")
+UNITS = PROCESSORS
 TWO_UNITS = pytest.mark.skipif(len(UNITS) < 2, reason="a neighbour needs a unit of its own")
 SIDES = (UNITS[:1], UNITS[1:2])
 

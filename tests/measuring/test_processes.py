@@ -111,11 +111,13 @@ def test_measuring_in_forked_workers_of_pools_is_refused() -> None:
 
 
 MEASURING = """
-import os, signal, sys, threading
+import os, signal, sys, threading, warnings
 import memkern as mk
 from memkern.measuring import calibration
 from memkern.errors import InputError
 
+# On a machine with one processing unit.
+warnings.filterwarnings("ignore", "2 threads take turns")
 parent = os.getpid()
 calibration.save_cores = lambda *_: print("saved", os.getpid() == parent, flush=True)
 case = mk.stream("copy", elements=2**14, threads=2, variant="scalar", runs=9, budget_s=0.2)
