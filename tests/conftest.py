@@ -10,20 +10,21 @@ from typing import Any
 
 # Variables of the caller: shell, batch job, launcher. Those of OpenMP are read when the extension
 # is loaded, which the next modules import.
-_OTHERS = ("OMP_", "GOMP_", "KMP_", "HWLOC_", "SLURM_", "PBS_", "PMI_", "PMIX_", "OMPI_")
-_OTHERS += ("MEMKERN_",)
+_OTHERS = (
+    *("OMP_", "GOMP_", "KMP_", "HWLOC_", "MEMKERN_"),
+    *("SLURM_", "PBS_", "PMI_", "PMIX_", "OMPI_"),
+)
 _TERMINAL = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"}
-_KEPT = {"MEMKERN_EMULATED"}
 for _name in [name for name in os.environ if name.startswith(_OTHERS) or name in _TERMINAL]:
-    if _name not in _KEPT:
+    if _name != "MEMKERN_EMULATED":
         del os.environ[_name]
+# Threads that spin while they wait would starve each other on a machine with few cores.
+os.environ["OMP_WAIT_POLICY"] = "passive"
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from machines import MACHINES, STANDARD, Machine, describe, described  # noqa: E402
 
-# Threads that spin while they wait would starve each other on a machine with few cores.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 # Tests that run at the same time start commands that measure on the same units.
 os.environ.setdefault("PYTHONWARNINGS", "ignore:another memkern process measures")
 # Background jobs of a shell and their children ignore SIGINT, which tests send.
