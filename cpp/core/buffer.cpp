@@ -1,7 +1,6 @@
 #include "core/buffer.hpp"
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -288,6 +287,7 @@ const std::string& Buffer::obtained_pages() const {
 std::string Buffer::read_pages() const {
   std::ifstream maps("/proc/self/smaps");
   const auto begin = reinterpret_cast<std::uintptr_t>(data_);
+  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(capacity_);
   std::string line;
   bool ours = false;
   std::int64_t huge_kB = 0;
@@ -298,7 +298,9 @@ std::string Buffer::read_pages() const {
     std::uintptr_t to = 0;
     char permissions[5] = "";
     if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to, permissions) == 3) {
-      ours = from >= begin && to <= begin + static_cast<std::uintptr_t>(capacity_);
+      // Mappings are in the order of their addresses; the libraries come last.
+      if (from >= end) break;
+      ours = from >= begin && to <= end;
       continue;
     }
     if (!ours) continue;

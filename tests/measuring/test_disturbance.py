@@ -5,14 +5,13 @@ import os
 import re
 import subprocess
 import sys
-import time
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from machines import Machine
+from machines import MACHINES, Machine, described
 
 import memkern as mk
 from memkern import _memkern
@@ -322,16 +321,10 @@ def subprocess_of(unit: int) -> int:
 
 
 def test_workers_avoid_the_unit_of_a_competitor(competitor: int) -> None:
-    if len(_memkern.topology()["units"]) < 2:
-        pytest.skip("one processing unit leaves no choice")
-
-    # Other tests may have reserved the other units for a while.
-    for _ in range(300):
+    # Other tests have not reserved all of its units.
+    with described(MACHINES["256 units"]):
         chosen = mk.stream("copy", elements=4096, threads=1).prepare().obtained["pin"]
-        if int(chosen) != competitor:
-            return
-        time.sleep(0.1)
-    pytest.fail(f"the worker is always placed on unit {competitor}, beside another process")
+    assert int(chosen) != competitor
 
 
 def test_running_threads_exclude_those_of_this_process() -> None:

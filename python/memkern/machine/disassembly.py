@@ -21,6 +21,10 @@ _REGISTERS = {"z": 16, "v": 16, "q": 16, "d": 8, "s": 4}
 _ELEMENTS = {"d": 8, "s": 4, "h": 2, "b": 1}
 # A register of AArch64, not an address such as d0 <f+0x4>, whose name may contain anything.
 _REGISTER = re.compile(r"(?<![\w%$])([zvqds])\d{1,2}(?!\w| <)")
+_LINE = re.compile(
+    r"^\s+([0-9a-f]+):\t(?:(?:bnd|lock|notrack|rep\w*) )*(\S+)[^\S\n]*(.*)", re.MULTILINE
+)
+_COMMENT = re.compile(r"\s*(?:(?:^|\s)# |//)")
 _JUMP = re.compile(r"j\w+|bc?(\.\w+)?|cbn?z|tbn?z")
 
 # By the first matching expression, of what an instruction between vector registers is.
@@ -242,11 +246,10 @@ def _split(text: str) -> list[tuple[str, int, str]]:
 def _instructions(text: str) -> list[Instruction]:
     """Return the instructions of a function's listing."""
     found = []
-    for line in text.splitlines():
-        code = re.match(r"\s+([0-9a-f]+):\t(?:(?:bnd|lock|notrack|rep\w*) )*(\S+)\s*(.*)", line)
-        if code:
-            operands = re.split(r"\s*(?:(?:^|\s)# |//)", code[3])[0]
-            found.append(Instruction(int(code[1], 16), code[2], operands))
+    for address, mnemonic, operands in _LINE.findall(text):
+        if "# " in operands or "//" in operands:
+            operands = _COMMENT.split(operands, 1)[0]
+        found.append(Instruction(int(address, 16), mnemonic, operands))
     return found
 
 

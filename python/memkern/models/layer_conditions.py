@@ -17,6 +17,7 @@ import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -236,12 +237,12 @@ class LayerConditions:
         """Site updates of one application."""
         return self._sites * self.partitions * self.ls
 
-    @property
+    @cached_property
     def _extents(self) -> tuple[int, int, int, int]:
         """Extents of one virtual partition."""
         return _local(self.extents, self.cuts, self.parity)[0]
 
-    @property
+    @cached_property
     def _sites(self) -> int:
         """Sites of one virtual partition that get a result."""
         return math.prod(self._extents) // (1 if self.parity == "full" else 2)
@@ -250,7 +251,7 @@ class LayerConditions:
         """Return the number of threads that share a cache, at most all threads."""
         return min(integer(sharing, "sharing", 1), self.threads)
 
-    @property
+    @cached_property
     def _block(self) -> tuple[int, int, int, int]:
         """Extents of a block; those of the partition where blocks do not change the order."""
         whole = self._extents
