@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import filecmp
 import json
 import os
@@ -664,7 +665,7 @@ def try_with_their_tests(tree: Path, wanted: Sequence[Fault]) -> list[Fault]:
 
 
 def failures(tree: Path, command: Sequence[str]) -> list[str]:
-    """Run all tests in the copy, and return the names of those that fail.
+    """Run all tests in the copy until a stage fails, and return the names of failing tests.
 
     The Python tests end at the first failure. Raise SystemExit if the command fails without one.
     """
@@ -674,17 +675,26 @@ def failures(tree: Path, command: Sequence[str]) -> list[str]:
         # The copy's objects are found among those of this tree.
         "CCACHE_DIR": os.environ.get("CCACHE_DIR", str(ROOT / "build" / "ccache")),
     }
+    stages = tree / "build" / "tests" / "stages.csv"
+    stages.unlink(missing_ok=True)
+    deadline = time.monotonic() + _WHOLE_TIMEOUT_S
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             command, cwd=tree, env=environment, stdout=output, stderr=output, start_new_session=True
         )
         try:
-            process.wait(_WHOLE_TIMEOUT_S)
-        except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                return [f"not finished after {_WHOLE_TIMEOUT_S} s"]
-            raise
+            while process.poll() is None and not _a_stage_failed(stages):
+                if time.monotonic() > deadline:
+                    return [f"not finished after {_WHOLE_TIMEOUT_S} s"]
+                time.sleep(0.5)
+            ended = process.poll() is not None
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if not ended:
+            summary = [sys.executable, "tools/stages.py", str(stages), "summary"]
+            subprocess.run(summary, cwd=tree, stdout=output)
         output.seek(0)
         text = output.read()
     # As tools/stages.py prints them.
@@ -692,6 +702,14 @@ def failures(tree: Path, command: Sequence[str]) -> list[str]:
     if process.returncode and not found:
         raise SystemExit(f"{shlex.join(command)} fails without a test that does:\n{text[-2000:]}")
     return found
+
+
+def _a_stage_failed(stages: Path) -> bool:
+    """Return whether a line of the file of stages has another exit status than 0."""
+    if not stages.exists():
+        return False
+    with stages.open(newline="") as lines:
+        return any(row["exit_status"] not in ("0", None) for row in csv.DictReader(lines))
 
 
 def try_with_all_tests(

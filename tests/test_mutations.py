@@ -2,6 +2,7 @@
 
 import ast
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -94,6 +95,26 @@ def test_a_run_with_all_tests_goes_on_where_it_ended(tree: Path) -> None:
     assert (tree / "python" / "a.py").read_text() == "one = 1\ntwo = 2\n"
     assert missed(FAKE, seed=2) == ["three for two"]
     assert len(state.read_text().splitlines()) == 6
+
+
+# As a stage of `make test` that fails before others, and reports its tests in a JUnit file.
+STAGES = """
+import time
+from pathlib import Path
+folder = Path("build/tests")
+folder.mkdir(parents=True, exist_ok=True)
+case = "<testcase classname='tests.a' name='test_a' time='1'><failure/></testcase>"
+(folder / "python.xml").write_text(f"<testsuite>{case}</testsuite>")
+columns = "stage,wall_s,processor_s,stolen_s,others_s,exit_status"
+(folder / "stages.csv").write_text(columns + "\\nC++,1,1,0,0,0\\nPython,1,1,0,0,1\\n")
+time.sleep(600)
+"""
+
+
+def test_a_run_with_all_tests_ends_with_the_first_stage_that_fails(tree: Path) -> None:
+    (tree / "tools").mkdir()
+    shutil.copy(ROOT / "tools" / "stages.py", tree / "tools")
+    assert mutations.failures(tree, [sys.executable, "-c", STAGES]) == ["tests.a.test_a"]
 
 
 def test_a_run_with_all_tests_needs_tests_that_pass(tree: Path) -> None:
