@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import mutations
 import pytest
 
 ROOT = Path(__file__).parent.parent
@@ -104,7 +103,3 @@ def test_large_libraries_are_imported_when_they_are_used(modules: str, unwanted:
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []
-
-
-def test_every_fault_that_is_injected_stands_once_in_its_file() -> None:
-    mutations.check_places()

@@ -81,6 +81,8 @@ __all__ = sorted(["DeviceError", "InputError", *_MODULES, *_HOMES])
 
 def __getattr__(name: str) -> Any:
     # Lazy: the analysis of saved results needs neither the extension nor its start-up time.
+    if name == "_memkern":
+        return _extension()
     if name in _MODULES:
         return importlib.import_module(f"memkern.{_MODULES[name]}")
     if name in _HOMES:
@@ -90,6 +92,16 @@ def __getattr__(name: str) -> Any:
 
         return version("memkern")
     raise AttributeError(f"module 'memkern' has no attribute {name!r}")
+
+
+def _extension() -> Any:
+    # With OMP_PROC_BIND or GOMP_CPU_AFFINITY, the OpenMP runtime binds this thread to one unit when it
+    # is loaded, and memkern could use no other.
+    usable = os.sched_getaffinity(0)
+    extension = importlib.import_module("memkern._memkern")
+    if os.sched_getaffinity(0) != usable:
+        os.sched_setaffinity(0, usable)
+    return extension
 
 
 def __dir__() -> list[str]:

@@ -3,10 +3,14 @@
 import json
 import math
 import os
+import subprocess
+import sys
 
 import pytest
 from checking import tree
+from machines import PROCESSORS
 
+from memkern import _memkern
 from memkern.machine.environment import (
     collect,
     differences,
@@ -276,6 +280,17 @@ def test_pinning_does_not_make_another_environment():
         os.sched_setaffinity(0, allowed)
     assert pinned["run"]["cpus_allowed"] == str(min(allowed))
     assert differences(before, pinned) == []
+
+
+@pytest.mark.usefixtures("this_machine")
+@pytest.mark.parametrize(
+    "name, value", [("OMP_PROC_BIND", "true"), ("GOMP_CPU_AFFINITY", str(PROCESSORS[0]))]
+)
+def test_the_openmp_runtime_hides_no_unit(name: str, value: str) -> None:
+    program = "from memkern import _memkern; print(*_memkern.topology()['units'])"
+    command, environment = [sys.executable, "-c", program], {**os.environ, name: value}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == [str(unit) for unit in _memkern.topology()["units"]]
 
 
 def test_identity_survives_json(server):

@@ -58,6 +58,20 @@ def use(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, Any
     return codes
 
 
+def counted(name: str) -> bool:
+    """Return whether the system permits this user to count an event."""
+    return not _memkern.why_not_counted(events.find(name).codes[0])
+
+
+# What ordinary users may count depends on kernel.perf_event_paranoid.
+OF_ALL_CODE = counted("page-faults")
+NEEDS_COUNTERS = pytest.mark.skipif(
+    not counted("page-faults:u"), reason="the system permits this user no counters"
+)
+# Steps of the events of the system that are counted by default.
+OF_THE_SYSTEM = [(1, config, 0, 1000, 1000, 0, -1) for config in (2, 3, 4)]
+
+
 def step(
     codes: dict[str, Any], lines: dict[str, float], share: float = 1.0, workers: int = 2
 ) -> None:
@@ -68,10 +82,10 @@ def step(
         each = round(lines[quantity] * share / len(those) / (1 if system else workers))
         for type, config in those:
             steps[type, config] = (type, config, each, 1000, round(1000 * share), 0, -1)
-    always = [(1, config, 0, 1000, 1000, 0, -1) for config in (2, 3, 4)]
-    _memkern.step_events([*steps.values(), *always])
+    _memkern.step_events([*steps.values(), *OF_THE_SYSTEM])
 
 
+@NEEDS_COUNTERS
 def test_software_events_are_those_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     (row,) = measured(
         capsys, *COMMAND, "-t", "2", "--counters", "page-faults,task-clock,minor-faults:u"
@@ -82,12 +96,14 @@ def test_software_events_are_those_of_the_kernel(capsys: pytest.CaptureFixture[s
     # All memory was touched before; both workers work for a part of the time of two.
     assert counts["page-faults"]["count"] <= 5
     assert counts["task-clock"]["count"] > 0
-    assert row["counters"] == "page-faults,task-clock,minor-faults:u" and row["counters_note"] == ""
+    assert row["counters"] == "page-faults,task-clock,minor-faults:u"
+    assert (row["counters_note"] == "") == OF_ALL_CODE
 
 
 def test_auto_says_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path,
                                    monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     monkeypatch.setattr(counting, "ROOT", tmp_path)
+    _memkern.step_events(OF_THE_SYSTEM)
     (row,) = measured(capsys, *COMMAND, "--counters", "auto")
     assert row["counters_note"] == (
         "traffic is not counted: the table of events lacks this processor (unknown)"
@@ -284,13 +300,16 @@ def test_a_known_processor_without_counting_units_checks_the_events_of_the_syste
     assert "page-faults" in out
 
 
-def test_events_of_the_system_are_right(capsys: pytest.CaptureFixture[str]) -> None:
+@NEEDS_COUNTERS
+def test_events_of_the_system_are_right() -> None:
     found = {known.event: known for known in known_counts._of_system(known_counts._every())}
-    assert {"page-faults", "minor-faults", "context-switches", "task-clock"} <= set(found)
+    assert {"page-faults", "minor-faults", "task-clock"} <= set(found)
     for name in ("page-faults", "minor-faults"):
         assert found[name].true <= found[name].count <= found[name].true + 20
-    # Others may also take the processor away.
-    assert found["context-switches"].count >= found["context-switches"].true
+    assert ("context-switches" in found) == counted("context-switches")
+    if "context-switches" in found:
+        # Others may also take the processor away.
+        assert found["context-switches"].count >= found["context-switches"].true
     assert found["task-clock"].count >= 0.9 * found["task-clock"].true
 
 
@@ -494,13 +513,15 @@ def test_events_are_told_apart_by_all_their_words(
 OVER_RANKS = ("-m", "memkern", *COMMAND, "-t", "1", "--comm", "mpi", "--json")
 
 
+@NEEDS_COUNTERS
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_ranks_count_their_own_workers(ranks: int, tmp_path: Path) -> None:
     words = [*OVER_RANKS, "--counters", "page-faults,task-clock"]
     done = launching.run("openmpi", ranks, words, tmp_path, {"MEMKERN_SMALL": "1"})
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
-    assert (record["ranks"], record["counters_note"], record["valid"]) == (ranks, "", True)
+    assert (record["ranks"], record["valid"]) == (ranks, True)
+    assert (record["counters_note"] == "") == OF_ALL_CODE
     total = {row["event"]: row for row in json.loads(record["counter_rows"])}
     assert list(total) == ["page-faults", "task-clock"]
     assert all(row["running"] == 1 for row in total.values())
@@ -646,9 +667,10 @@ def test_counting_belongs_to_a_case_and_not_to_older_identities() -> None:
         mk.loops("copy", elements=64, device="cuda").with_(counters="auto")
 
 
+@NEEDS_COUNTERS
 def test_the_extension_checks_what_it_gets() -> None:
     prepared = mk.loops("copy", elements=64, threads=1, variant="scalar").prepare()
-    code = events.find("page-faults").codes[0]
+    code = events.find("page-faults:u").codes[0]
     out = np.empty((2, 6))
     for shape in ((1, 1, 3), (2, 2, 3), (2, 1, 2), (2, 3)):
         with pytest.raises(ValueError, match="counts must have the shape"):
