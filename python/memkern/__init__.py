@@ -95,8 +95,8 @@ def __getattr__(name: str) -> Any:
 
 
 def _extension() -> Any:
-    # With OMP_PROC_BIND or GOMP_CPU_AFFINITY, the OpenMP runtime binds this thread to one unit when it
-    # is loaded, and memkern could use no other.
+    # With OMP_PROC_BIND or GOMP_CPU_AFFINITY, the OpenMP runtime binds this thread to one unit when
+    # it is loaded, and memkern could use no other.
     usable = os.sched_getaffinity(0)
     extension = importlib.import_module("memkern._memkern")
     if os.sched_getaffinity(0) != usable:

@@ -189,11 +189,14 @@ def test_traffic_adds_up(loads: int, variant: str, isa: str) -> None:
     if isa not in _memkern.supported_isas():
         pytest.skip(f"this processor does not run {isa}")
     case = loaded(loads=loads, pause=10, variant=variant, isa=isa, steps=2**16)
-    record = case.measure().record
-    assert (record["variant"], record["isa"]) == (variant, isa)
-    assert record["valid"] and record["loads"] == loads
-    # On one processor the chain may be followed before others run.
-    assert record["traffic_per_access_B"] > 0 or len(PROCESSORS) == 1
+    # Where other programs use the processors, the chain may be followed before others run.
+    for _ in range(50):
+        record = case.measure().record
+        assert (record["variant"], record["isa"]) == (variant, isa)
+        assert record["valid"] and record["loads"] == loads
+        if record["traffic_per_access_B"] > 0 or len(PROCESSORS) == 1:
+            return
+    pytest.fail("no other worker has moved anything beside the chain")
 
 
 def test_traffic_is_that_of_the_samples_whose_time_counts(
