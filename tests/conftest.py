@@ -129,7 +129,7 @@ def isolated(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Make results independent of other processes on the machine, its calibration and meters."""
-    from memkern.machine import energy
+    from memkern.machine import energy, environment
     from memkern.measuring import cores, disturbance, prepared, sampling, watching
     from memkern.measuring.disturbance import Activity
 
@@ -138,6 +138,7 @@ def isolated(
 
     monkeypatch.setattr(cores, "observe_activity", lambda: Activity((), 0.0))
     monkeypatch.setattr(watching, "shared_probes", lambda: float("nan"))
+    monkeypatch.setattr(environment, "read_steal_s", lambda *_, **__: 0.0)
     if "disturbances" not in request.fixturenames:
         monkeypatch.setattr(disturbance, "disturbed_samples", none)
         monkeypatch.setattr(disturbance, "slow_exchanges", none)

@@ -220,7 +220,9 @@ def test_probes_of_shared_cores_are_counted(
 
 
 def test_cores_are_watched_before_measuring() -> None:
-    assert 0 <= SHARED_PROBES(0.02) <= 1
+    # Beside other programs there may be no probe in a short time.
+    shares = (SHARED_PROBES(0.02) for _ in range(200))
+    assert 0 <= next(share for share in shares if not math.isnan(share)) <= 1
 
 
 def test_description_of_many_threads_is_short() -> None:
