@@ -150,7 +150,7 @@ def records(device: str, pairs: str) -> dict[str, Any]:
     found = {}
     for what in operations(device, pairs):
         for window in windows(device, what, 1, 8):
-            case = case_of(device, what, pairs, window, 4096).with_(runs=3)
+            case = case_of(device, what, pairs, window, 4096).with_(runs=3, budget_s=0.05)
             found[f"{what} {window}"] = case.measure().record
     return found
 

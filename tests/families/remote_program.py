@@ -182,7 +182,8 @@ def refusals(device: str) -> dict[str, Any]:
 
 def record(device: str) -> dict[str, Any]:
     """Return a record."""
-    case = case_of(device, "rand", "share", primitive="add", flush_every=4, iters=500, runs=3)
+    options = {"primitive": "add", "flush_every": 4, "iters": 500, "runs": 3, "budget_s": 0.05}
+    case = case_of(device, "rand", "share", **options)
     return case.measure().record
 
 
