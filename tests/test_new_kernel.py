@@ -56,7 +56,7 @@ def patched(folder: Path) -> Path:
             shutil.copytree(ROOT / part, folder / part, ignore=ignored)
         else:
             shutil.copy(ROOT / part, folder / part)
-    subprocess.run(["patch", "-p1"], cwd=folder, input=diff(), text=True, check=True)
+    subprocess.run(["git", "apply"], cwd=folder, input=diff(), text=True, check=True)
     return folder
 
 

@@ -108,8 +108,8 @@ while True:
 
 
 def restored(root: Path, state: Path) -> bool:
-    """Return whether the registers have their first values again within ten seconds."""
-    end = time.monotonic() + 10
+    """Return whether the registers have their first values again within a minute."""
+    end = time.monotonic() + 60
     while time.monotonic() < end:
         if registers(root) == BEFORE and not (state / restoring.JOURNAL).exists():
             return True

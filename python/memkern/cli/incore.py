@@ -44,8 +44,6 @@ def _incore(args: argparse.Namespace) -> int:
     if args.output:
         check_output(args.output, args.force)
     warn_if_not_quiet(wait_until_quiet(args), args)
-    if llvm_mca() is None:
-        warn("llvm-mca is not installed: there is no prediction by it beside the measurement")
     kernels = None
     if args.kernel is not None:
         kernels = [name if "." in name else f"loops.{name}" for name in each(args.kernel)]
@@ -67,6 +65,8 @@ def _incore(args: argparse.Namespace) -> int:
         machine_of(args.machine, processors(found.results))
         machine.with_in_core(found.bodies).save(args.machine, force=True)
     warn_if_disturbed(found.results)
+    if llvm_mca() is None:
+        warn("llvm-mca is not installed: there is no prediction by it beside the measurement")
     if not args.quiet:
         for text in found.missing:
             warn(text)
