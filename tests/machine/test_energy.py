@@ -242,8 +242,8 @@ CASE = ("loops", "-k", "triad", "--elements", "100000", "-t", "1", "--runs", "3"
 def test_energy_of_an_invocation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # The counter begins again while it is measured.
-    root = tree(tmp_path, zone("intel-rapl:0", "package-0", 2_900_000, 3_000_000))
+    # The counter begins again while it is measured, once however long that takes.
+    root = tree(tmp_path, zone("intel-rapl:0", "package-0", 299_900_000, 300_000_000))
     now_W = 8.0
     live(monkeypatch, root, {PACKAGE: lambda: now_W})
     native = sampling.sample
