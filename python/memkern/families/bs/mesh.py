@@ -298,7 +298,8 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         return max(2, int(np.cbrt(footprint_B / (20 * (degree + 1) ** 3)) + 0.5))
 
     # Enough sizes on both sides of the caches for a fit of each.
-    most_B = min(3.5 * cache_B, memory_B / 2)
+    # The indices of all meshes are held at the same time: together at most a quarter of the memory.
+    most_B = min(3.5 * cache_B, memory_B / 32)
     inside = sizes(cache_B // 64, cache_B // 2, 4)
     beyond = sizes(min(1.5 * cache_B, most_B), most_B, 4)
     shapes = [(7, elements(size, 7)) for size in (*inside, *beyond)]
