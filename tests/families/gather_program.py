@@ -177,9 +177,9 @@ def refusals(device: str) -> dict[str, Any]:
 
 def records(device: str) -> dict[str, Any]:
     """Return the record of each method, and that of the best."""
-    shape: dict[str, Any] = {"pattern": "UNIFORM:4:1:NR", "count": 64, "runs": 3}
+    shape: dict[str, Any] = {"pattern": "UNIFORM:4:1:NR", "count": 64}
     # Beside other programs, samples are disturbed and taken again.
-    shape["budget_s"] = 0.05
+    shape |= {"runs": 3, "budget_s": 0.05}
     return {
         variant: mk.gather(device=device, variant=variant, **shape).measure().record
         for variant in (*METHODS[device], "best")

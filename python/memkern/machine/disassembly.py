@@ -21,6 +21,7 @@ _REGISTERS = {"z": 16, "v": 16, "q": 16, "d": 8, "s": 4}
 _ELEMENTS = {"d": 8, "s": 4, "h": 2, "b": 1}
 # A register of AArch64, not an address such as d0 <f+0x4>, whose name may contain anything.
 _REGISTER = re.compile(r"(?<![\w%$])([zvqds])\d{1,2}(?!\w| <)")
+# Address, mnemonic without prefixes, and operands of a line, up to the end of the line.
 _LINE = re.compile(
     r"^\s+([0-9a-f]+):\t(?:(?:bnd|lock|notrack|rep\w*) )*(\S+)[^\S\n]*(.*)", re.MULTILINE
 )
@@ -247,6 +248,7 @@ def _instructions(text: str) -> list[Instruction]:
     """Return the instructions of a function's listing."""
     found = []
     for address, mnemonic, operands in _LINE.findall(text):
+        # Most lines have no comment, so that they are not searched for its beginning.
         if "# " in operands or "//" in operands:
             operands = _COMMENT.split(operands, 1)[0]
         found.append(Instruction(int(address, 16), mnemonic, operands))
