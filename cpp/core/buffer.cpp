@@ -18,7 +18,7 @@
 #include "core/device_memory.hpp"
 #include "core/errors.hpp"
 #include "core/limits.hpp"
-#include "core/sampler.hpp"
+#include "core/parts.hpp"
 #include "core/topology.hpp"
 
 #ifndef MADV_POPULATE_WRITE

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <vector>
 
-#include "core/buffer.hpp"
 #include "core/counters.hpp"
 #include "core/errors.hpp"
+#include "core/parts.hpp"
 
 namespace memkern {
 namespace {
@@ -94,36 +95,6 @@ Schedule parse_schedule(const std::string& kind, std::int64_t chunk) {
 Range part_of(const Step& step, int workers, int worker) {
   if (step.boundaries == nullptr) return contiguous_part(step.count, workers, worker);
   return {step.boundaries[worker], step.boundaries[worker + 1]};
-}
-
-void parallel_parts(const Team& team, std::span<const std::int64_t> boundaries,
-                    const std::function<void(Range, int)>& fn) {
-  const Team::Session session(team);
-#pragma omp parallel num_threads(team.size())
-  {
-    const auto workers = static_cast<std::size_t>(omp_get_num_threads());
-    for (auto part = static_cast<std::size_t>(omp_get_thread_num()); part + 1 < boundaries.size();
-         part += workers) {
-      fn({boundaries[part], boundaries[part + 1]}, static_cast<int>(part));
-    }
-  }
-}
-
-void parallel_parts(const Team& team, std::int64_t rows, std::int64_t size,
-                    const std::function<void(Range, int)>& fn) {
-  const Team::Session session(team);
-#pragma omp parallel num_threads(team.size())
-  {
-    const int worker = omp_get_thread_num();
-    const int workers = omp_get_num_threads();
-    if (rows == 1) {
-      fn(contiguous_part(size, workers, worker), worker);
-    } else {
-      for (std::int64_t row = worker; row < rows; row += workers) {
-        fn({row * (size / rows), (row + 1) * (size / rows)}, static_cast<int>(row));
-      }
-    }
-  }
 }
 
 Sampler::Sampler(const Team& team, Schedule schedule, Repetition repetition)
@@ -279,19 +250,6 @@ double Sampler::sample(std::span<const Step> steps, std::int64_t invocations,
     case Repetition::Fork: break;
   }
   return sample_fork(steps, invocations, per_step);
-}
-
-void CacheFlusher::flush() {
-  ++round_;
-  buffer_.content.clear();
-  parallel_parts(team_, 1, buffer_.capacity(), [this](Range part, int) {
-    constexpr std::int64_t kStep = 64;  // no cache line is shorter
-    std::byte* data = buffer_.data();
-    for (std::int64_t at = part.begin; at < part.end; at += kStep) {
-      data[at] = static_cast<std::byte>(round_);
-    }
-    do_not_optimize(data);
-  });
 }
 
 }  // namespace memkern

@@ -1,20 +1,16 @@
 // The only timing loop: parallel regions, chunks, barriers, repetition and the clock are here.
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "core/body.hpp"
 #include "core/team.hpp"
 
 namespace memkern {
 
-class Buffer;
 class Counters;
 
 // Seconds of a monotonic clock.
@@ -50,24 +46,8 @@ struct Step {
   const std::int64_t* boundaries = nullptr;
 };
 
-// The worker's part of [0, count), which is divided into contiguous ranges of equal length.
-inline Range contiguous_part(std::int64_t count, int workers, int worker) {
-  const std::int64_t share = count / workers;
-  const std::int64_t rest = count % workers;
-  const std::int64_t begin = share * worker + std::min<std::int64_t>(worker, rest);
-  return {begin, begin + share + (worker < rest ? 1 : 0)};
-}
-
 // The worker's part of a step if each worker has one range.
 Range part_of(const Step& step, int workers, int worker);
-
-// Runs fn(part, worker) on every worker. The part is the worker's row if `size` is divided into
-// `rows` > 1 equal rows, otherwise an equal part of the single row.
-void parallel_parts(const Team& team, std::int64_t rows, std::int64_t size,
-                    const std::function<void(Range, int)>& fn);
-// The same on parts that begin at boundaries[w] and end at boundaries[w + 1].
-void parallel_parts(const Team& team, std::span<const std::int64_t> boundaries,
-                    const std::function<void(Range, int)>& fn);
 
 class Sampler {
  public:
@@ -94,19 +74,6 @@ class Sampler {
   Repetition repetition_;
   Counters* counters_ = nullptr;       // of the present sample
   std::atomic<std::int64_t> next_{0};  // the dynamic schedule's next iteration
-};
-
-// Flushes the caches by writing to a buffer that is larger than all of them. The contents of the
-// buffer are unknown afterwards.
-class CacheFlusher {
- public:
-  CacheFlusher(const Team& team, Buffer& buffer) : team_(team), buffer_(buffer) {}
-  void flush();
-
- private:
-  const Team& team_;
-  Buffer& buffer_;
-  unsigned char round_ = 0;
 };
 
 }  // namespace memkern

@@ -8,7 +8,7 @@
 
 #include "core/arithmetic.hpp"
 #include "core/errors.hpp"
-#include "core/sampler.hpp"
+#include "core/parts.hpp"
 #include "engine/device.hpp"
 
 namespace memkern {

@@ -9,6 +9,7 @@
 #include "core/buffer.hpp"
 #include "core/clock.hpp"
 #include "core/errors.hpp"
+#include "core/flusher.hpp"
 #include "core/sampler.hpp"
 #include "core/topology.hpp"
 

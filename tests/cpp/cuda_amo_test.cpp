@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "backends/cuda/device.hpp"
-#include "core/sampler.hpp"
+#include "core/parts.hpp"
 #include "core/team.hpp"
 #include "engine/problem.hpp"
 #include "families/amo/patterns.hpp"

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "core/exchange.hpp"
+#include "core/parts.hpp"
 #include "core/sampler.hpp"
 #include "core/topology.hpp"
 

@@ -18,7 +18,7 @@
 #include "backends/ranks/device.hpp"
 #include "backends/ranks/table.hpp"
 #include "backends/ranks/words.hpp"
-#include "core/sampler.hpp"
+#include "core/parts.hpp"
 #include "families/amo/patterns.hpp"
 #include "support.hpp"
 

@@ -16,6 +16,8 @@
 #include "core/buffer.hpp"
 #include "core/clock.hpp"
 #include "core/errors.hpp"
+#include "core/flusher.hpp"
+#include "core/parts.hpp"
 #include "core/topology.hpp"
 #include "support.hpp"
 

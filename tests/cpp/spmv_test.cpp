@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/errors.hpp"
+#include "core/parts.hpp"
 #include "core/sampler.hpp"
 #include "core/team.hpp"
 #include "engine/problem.hpp"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/errors.hpp"
-#include "core/sampler.hpp"
+#include "core/parts.hpp"
 #include "core/topology.hpp"
 #include "support.hpp"
 

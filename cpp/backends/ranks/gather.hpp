@@ -13,7 +13,7 @@
 #include "backends/ranks/arrays.hpp"
 #include "backends/ranks/latest.hpp"
 #include "backends/ranks/settings.hpp"
-#include "core/sampler.hpp"
+#include "core/parts.hpp"
 #include "engine/device.hpp"
 #include "families/spatter/args.hpp"
 

@@ -13,7 +13,7 @@
 #include "backends/ranks/messages.hpp"
 #include "backends/ranks/settings.hpp"
 #include "backends/ranks/words.hpp"
-#include "core/sampler.hpp"
+#include "core/parts.hpp"
 #include "engine/device.hpp"
 #include "families/amo/patterns.hpp"
 

@@ -9,6 +9,7 @@
 
 #include "core/arithmetic.hpp"
 #include "core/errors.hpp"
+#include "core/parts.hpp"
 #include "core/sampler.hpp"
 #include "engine/problem.hpp"
 #include "families/spmv/sell.hpp"

@@ -6,7 +6,7 @@
 
 #include "core/arithmetic.hpp"
 #include "core/errors.hpp"
-#include "core/sampler.hpp"
+#include "core/parts.hpp"
 
 namespace memkern {
 namespace {
