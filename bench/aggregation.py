@@ -15,8 +15,8 @@ from peers import in_turns
 from records import Row, add, options, parsed, write
 
 import memkern as mk
+from memkern.engine.communication import ranks
 from memkern.families.spatter.over_ranks import METHODS
-from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
 
 _LENGTH = 8

@@ -24,8 +24,8 @@ from records import Row, add, options, parsed, write
 
 import memkern as mk
 from memkern import _memkern
+from memkern.engine.run import CaseRun
 from memkern.machine.topology import machine_environment
-from memkern.measuring.record import CaseRun
 
 # Cases with fewer undisturbed quiet runs are not judged.
 LEAST_QUIET = 7

@@ -18,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 from records import Row, add, options, parsed, write
 
-from memkern.measuring.interleaved import measure_pairs
 from memkern.results import verdicts
 from memkern.results.comparison import Compared
 from memkern.results.verdicts import FASTER, SAME, SLOWER, Family
+from memkern.studies.interleaved import measure_pairs
 
 Floats = npt.NDArray[np.float64]
 SD = 0.02

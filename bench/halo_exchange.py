@@ -18,10 +18,10 @@ from peers import in_turns
 from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
+from memkern.engine.communication import ranks
 from memkern.families.messages import pairs
+from memkern.formats import ResultSet
 from memkern.machine import remote
-from memkern.measuring.ranks import ranks
-from memkern.results import ResultSet
 from memkern.spec.case import Case
 from memkern.statistics import ratio_interval
 

@@ -209,7 +209,7 @@ def all_of(works: Iterable[Callable[[], str]]) -> str:
 def without_energy() -> contextlib.AbstractContextManager[Any]:
     """Measure no energy, which takes more than a second a case; records say so."""
     note = "energy is not measured: this call leaves it out to save time"
-    return mock.patch("memkern.measuring.metering.why_not", lambda prepared: note)
+    return mock.patch("memkern.engine.metering.why_not", lambda prepared: note)
 
 
 def coarse_first(values: Sequence[T]) -> list[Sequence[T]]:
@@ -500,8 +500,8 @@ def bandwidths(call: Call) -> str:
     from records import table, write
 
     import memkern as mk
+    from memkern.engine.measurement import to_result_set
     from memkern.machine import gpu
-    from memkern.measuring.record import to_result_set
 
     options, device = call.options, call.options.device
     how = {"device": device, "timer": options.timer, "runs": 20}
@@ -568,7 +568,7 @@ def measured(call: Call, name: str, rounds: list[list[Any]], share: float = 1.0)
 
     Each round is in random order, and what is left out is of the last ones.
     """
-    from memkern.measuring.record import to_result_set
+    from memkern.engine.measurement import to_result_set
 
     end = time.monotonic() + share * call.left_s
     order = random.Random(call.options.seed)

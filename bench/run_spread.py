@@ -17,7 +17,7 @@ from records import Row, add, options, parsed, write
 
 import memkern as mk
 from memkern import _memkern
-from memkern.measuring.prepared import Prepared
+from memkern.engine import Prepared, take_samples
 
 WAYS = ("same memory, 4k", "new memory, 4k", "same memory, thp", "new memory, thp")
 
@@ -58,7 +58,7 @@ def main() -> None:
                     prepared.native.fill(outputs=True)
                     if way.startswith("same"):
                         kept[way] = prepared
-                samples = prepared.sample()
+                samples = take_samples(prepared)
                 if not samples.disturbed:
                     medians[way].append(float(np.median(samples.seconds[:, 0])))
         row = {"case": name, "undisturbed": sum(map(len, medians.values()))}

@@ -39,15 +39,15 @@ import numpy.typing as npt
 from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
+from memkern.engine.run import CaseRun
 from memkern.machine.caches import MEMORY
 from memkern.machine.topology import data_caches, machine_environment, physical_cores
-from memkern.measuring.machine_file import CacheLevel, levels_of, measure_machine, pinned
-from memkern.measuring.record import CaseRun
-from memkern.measuring.rounds import place_in_rounds
 from memkern.models.machine_file import MachineFile, load_machine
 from memkern.models.roofline import Ceiling, ceilings, stores_GBps
 from memkern.spec.kernel import Transfer
 from memkern.statistics import ratio_interval
+from memkern.studies.machine_file import CacheLevel, levels_of, measure_machine, pinned
+from memkern.studies.rounds import place_in_rounds
 
 CHAINS = 32
 # Accesses that the simulated caches see; the first half fills them.

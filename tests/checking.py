@@ -18,7 +18,7 @@ from hypothesis import settings
 from memkern import cli
 from memkern.errors import InputError
 from memkern.spec.case import Case
-from memkern.spec.kernel import Check
+from memkern.spec.kernel import Check, finish
 
 # The same examples in every run, and none stored.
 PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
@@ -76,12 +76,11 @@ def corrupted(
 def checked(case: Case, native: Any, runs: int = 1) -> Check:
     """Return the result of a case's check with a number of runs."""
 
-    def invoke() -> int:
-        for _ in range(runs):
-            native.run(1)
-        return runs
-
-    return case.spec.check(case, native, invoke)
+    validation = case.spec.check(case, native)
+    next(validation)
+    for _ in range(runs):
+        native.run(1)
+    return finish(validation, runs)
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def disturbances() -> None:
 def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the measurement of the memory bandwidth, which takes seconds."""
     monkeypatch.setattr(
-        "memkern.measuring.record.ceilings_GBps",
+        "memkern.engine.record.ceilings_GBps",
         lambda threads, pin, pages: {"load": 20.0, "triad": 15.0, "store": 10.0},
     )
 
@@ -129,9 +129,9 @@ def isolated(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Make results independent of other processes on the machine, its calibration and meters."""
+    from memkern.engine import cores, disturbance, prepared, sampling, watching
+    from memkern.engine.disturbance import Activity
     from memkern.machine import energy, environment
-    from memkern.measuring import cores, disturbance, prepared, sampling, watching
-    from memkern.measuring.disturbance import Activity
 
     def none(values: Any, *others: Any) -> Any:
         return np.zeros(len(values), dtype=bool)
@@ -142,7 +142,7 @@ def isolated(
     if "disturbances" not in request.fixturenames:
         monkeypatch.setattr(disturbance, "disturbed_samples", none)
         monkeypatch.setattr(disturbance, "slow_exchanges", none)
-        monkeypatch.setattr(sampling, "least_throughput", lambda prepared: 0.0)
+        monkeypatch.setattr(sampling.Judge, "least_throughput", 0.0)
         monkeypatch.setattr(sampling, "warms_up", lambda: False)
         monkeypatch.setattr(prepared, "warn_of_conditions", lambda shared_units: None)
     monkeypatch.setattr(energy, "ROOT", Path("/nonexistent"))

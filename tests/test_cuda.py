@@ -30,6 +30,8 @@ from test_kernels import AMO_SHAPES, SAMPLES, built, inputs, one_of_all, one_of_
 import memkern as mk
 from memkern import _memkern
 from memkern.cli import main
+from memkern.engine import costs, process, sampling, variants
+from memkern.engine.prepared import Prepared
 from memkern.errors import InputError
 from memkern.families.checking import rounding
 from memkern.families.spatter import kernels as spatter
@@ -37,15 +39,14 @@ from memkern.machine import environment, gpu, restoring, settings
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import NOTE
 from memkern.machine.topology import machine_environment
-from memkern.measuring import comparison_worker, costs, doctor, process, sampling, variants
-from memkern.measuring.prepared import Prepared
 from memkern.plots import figures, tables
 from memkern.report import cases as report_cases
 from memkern.report.cases import gpu_report_cases
 from memkern.spec.case import Case
-from memkern.spec.kernel import DTYPES
+from memkern.spec.kernel import DTYPES, finish
 from memkern.spec.options import Knobs
 from memkern.spec.registry import registry
+from memkern.studies import comparison_worker, doctor
 
 TREE = Path(__file__).parents[1]
 FAMILIES = ("spatter", "launch", "stream", "raider", "bs", "loops", "amo")
@@ -406,12 +407,8 @@ def test_wrong_chains_through_shared_memory_are_found() -> None:
     prepared = mk.case("latency.banks", steps=70, device="cuda").prepare()
     assert prepared.check().valid
 
-    def once() -> int:
-        prepared.native.run(1)
-        return 1
-
     longer = mk.case("latency.banks", steps=71, device="cuda")
-    assert not longer.spec.check(longer, prepared.native, once).valid
+    assert not checked(longer, prepared.native).valid
 
 
 @pytest.mark.parametrize(
@@ -512,13 +509,11 @@ def test_wrong_pages_are_found(way: str) -> None:
     prepared = mk.transfers(way, size_B=3 * 4096, memory="managed", device="cuda").prepare()
     assert prepared.check().valid
 
-    def changed() -> int:
-        prepared.native.run(1)
-        name = "back_target" if way == "both" else "target"
-        prepared.native.poke(name, np.array([2]), np.array([1.0]))
-        return 1
-
-    assert not prepared.check(changed).valid
+    validation = prepared.validation()
+    prepared.native.run(1)
+    name = "back_target" if way == "both" else "target"
+    prepared.native.poke(name, np.array([2]), np.array([1.0]))
+    assert not finish(validation, 1).valid
 
 
 @pytest.mark.parametrize(
@@ -626,8 +621,8 @@ def test_the_report_measures_a_gpu(
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     few = [mk.stream("copy", elements=2**k, device="cuda") for k in (8, 12)]
     asked: list[Any] = []
-    monkeypatch.setattr("memkern.measuring.sweep.least_s", lambda _: 30.0)
-    monkeypatch.setattr("memkern.measuring.sweep.expected_s", lambda _: 60.0)
+    monkeypatch.setattr("memkern.engine.least_s", lambda _: 30.0)
+    monkeypatch.setattr("memkern.engine.expected_s", lambda _: 60.0)
     monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: asked.append(how) or few)
     path = tmp_path / "report.html"
     assert main(["report", "--device", "cuda", "--quick", "-q", "-o", str(path)]) == 0
@@ -985,8 +980,8 @@ def test_the_script_for_a_card_asks_for_a_quick_report(
     monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
 ) -> None:
     few = [mk.stream(kernel, elements=64, device="cuda") for kernel in ("copy", "add")]
-    monkeypatch.setattr("memkern.measuring.sweep.least_s", lambda _: 30.0)
-    monkeypatch.setattr("memkern.measuring.sweep.expected_s", lambda _: 60.0)
+    monkeypatch.setattr("memkern.engine.least_s", lambda _: 30.0)
+    monkeypatch.setattr("memkern.engine.expected_s", lambda _: 60.0)
     asked: list[Any] = []
     monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: asked.append(how) or few)
     monkeypatch.setattr(script.Call, "run", lambda _, words, log: main([*map(str, words[3:])]))
@@ -1677,16 +1672,16 @@ def test_a_gpu_is_warmed_up_immediately_before_its_samples(
 
     for name in ("check", "set_steady_inputs", "warm_up"):
         spy(Prepared, name)
-    spy(sampling, "take_samples")
+    spy(sampling._Series, "take")
     case = mk.case(kernel, device="cuda", runs=4, placements=2, **shape)
     assert case.measure().valid
-    assert calls.count("take_samples") >= 2
-    before = [calls[at - 1] for at, name in enumerate(calls) if name == "take_samples"]
+    assert calls.count("take") >= 2
+    before = [calls[at - 1] for at, name in enumerate(calls) if name == "take"]
     assert set(before) == {"warm_up"}
     # Interleaved comparisons take theirs in the same way.
     calls.clear()
     assert comparison_worker.seconds_of(comparison_worker.short(case))
-    assert calls[-2:] == ["warm_up", "take_samples"]
+    assert calls[-2:] == ["warm_up", "take"]
 
 
 def test_launches_are_subtracted_only_from_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1696,12 +1691,12 @@ def test_launches_are_subtracted_only_from_single_ones(monkeypatch: pytest.Monke
         asked.append(which)
         return 1e-9
 
-    monkeypatch.setattr("memkern.measuring.record.device_launch_cost_s", cost_s)
+    monkeypatch.setattr("memkern.engine.record.device_launch_cost_s", cost_s)
     case = mk.stream("copy", elements=64, device="cuda", runs=3)
     assert np.isnan(case.measure().record["time_net_s"])
     case.with_(invocations=1, timer="events").measure()
     assert asked == [("cuda:0", "host", 20), ("cuda:0", "events", 1)]
-    monkeypatch.setattr("memkern.measuring.record.device_launch_cost_s", lambda *_: 1.0)
+    monkeypatch.setattr("memkern.engine.record.device_launch_cost_s", lambda *_: 1.0)
     assert np.isnan(case.measure().record["time_net_s"])
     alone = case.with_(invocations=1).measure().record
     assert alone["time_net_s"] == alone["time_min_s"] - 1.0

@@ -23,11 +23,12 @@ from checking import once_a_kind
 
 import memkern
 from memkern import _memkern, cli, small
+from memkern.engine import costs
+from memkern.engine import sweeping as sweep
+from memkern.engine.run import CaseRun
 from memkern.machine import remote
-from memkern.measuring import costs, sweep
-from memkern.measuring.record import CaseRun
-from memkern.measuring.sweepfile import read_sweep
 from memkern.plots import figures, kernel_table, tables
+from memkern.spec.sweepfile import read_sweep
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"

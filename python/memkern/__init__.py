@@ -53,19 +53,17 @@ _NAMES = {
     "families.stream.kernels": ("stream",),
     "families.transfers.kernels": ("transfers",),
     "inputs.sizes": ("sizes",),
-    "measuring.calibrate": ("calibrate",),
-    "measuring.corun": ("corun",),
-    "measuring.describe": ("describe",),
-    "measuring.doctor": ("doctor",),
-    "measuring.machine_file": ("measure_machine",),
-    "measuring.interleaved": ("compare_runs",),
-    "measuring.prepared": ("Prepared", "apply", "prepare"),
-    "measuring.record": ("Measurement", "measure"),
-    "measuring.scaling": ("scaling",),
-    "measuring.sweep": ("sweep", "vary"),
-    "measuring.tune": ("tune",),
+    "studies.calibrate": ("calibrate",),
+    "studies.corun": ("corun",),
+    "studies.describe": ("describe",),
+    "studies.doctor": ("doctor",),
+    "studies.machine_file": ("measure_machine",),
+    "studies.interleaved": ("compare_runs",),
+    "engine": ("Measurement", "Prepared", "apply", "measure", "prepare", "sweep", "vary"),
+    "studies.scaling": ("scaling",),
+    "studies.tune": ("tune",),
     "models": ("fit_t0_wmax",),
-    "results": ("ResultSet", "load"),
+    "formats": ("ResultSet", "load"),
     "results.comparison": ("compare",),
     "results.merging": ("merge",),
     "results.scaling": ("efficiencies",),
@@ -82,7 +80,7 @@ __all__ = sorted(["DeviceError", "InputError", *_MODULES, *_HOMES])
 def __getattr__(name: str) -> Any:
     # Lazy: the analysis of saved results needs neither the extension nor its start-up time.
     if name == "_memkern":
-        return _extension()
+        return importlib.import_module("memkern.extension")._memkern
     if name in _MODULES:
         return importlib.import_module(f"memkern.{_MODULES[name]}")
     if name in _HOMES:
@@ -92,16 +90,6 @@ def __getattr__(name: str) -> Any:
 
         return version("memkern")
     raise AttributeError(f"module 'memkern' has no attribute {name!r}")
-
-
-def _extension() -> Any:
-    # With OMP_PROC_BIND or GOMP_CPU_AFFINITY, the OpenMP runtime binds this thread to one unit when
-    # it is loaded, and memkern could use no other.
-    usable = os.sched_getaffinity(0)
-    extension = importlib.import_module("memkern._memkern")
-    if os.sched_getaffinity(0) != usable:
-        os.sched_setaffinity(0, usable)
-    return extension
 
 
 def __dir__() -> list[str]:

@@ -14,32 +14,24 @@ from memkern import reference as reference
 from memkern import report as report
 from memkern import results as results
 from memkern import statistics as statistics
+from memkern.engine import Measurement as Measurement
+from memkern.engine import Prepared as Prepared
+from memkern.engine import apply as apply
+from memkern.engine import measure as measure
+from memkern.engine import prepare as prepare
+from memkern.engine import sweep as sweep
+from memkern.engine import vary as vary
 from memkern.families.dw import operator as dw
 from memkern.families.messages.model import halo_time as halo_time
 from memkern.families.spatter import suites as suites
 from memkern.families.spmv import product as spmv
+from memkern.formats import ResultSet as ResultSet
+from memkern.formats import load as load
 from memkern.inputs import lattice as lattice
 from memkern.inputs import matrices as matrices
 from memkern.inputs import patterns as patterns
 from memkern.inputs.sizes import sizes as sizes
-from memkern.measuring.calibrate import calibrate as calibrate
-from memkern.measuring.corun import corun as corun
-from memkern.measuring.describe import describe as describe
-from memkern.measuring.doctor import doctor as doctor
-from memkern.measuring.interleaved import compare_runs as compare_runs
-from memkern.measuring.machine_file import measure_machine as measure_machine
-from memkern.measuring.prepared import Prepared as Prepared
-from memkern.measuring.prepared import apply as apply
-from memkern.measuring.prepared import prepare as prepare
-from memkern.measuring.record import Measurement as Measurement
-from memkern.measuring.record import measure as measure
-from memkern.measuring.scaling import scaling as scaling
-from memkern.measuring.sweep import sweep as sweep
-from memkern.measuring.sweep import vary as vary
-from memkern.measuring.tune import tune as tune
 from memkern.models import fit_t0_wmax as fit_t0_wmax
-from memkern.results import ResultSet as ResultSet
-from memkern.results import load as load
 from memkern.results.comparison import compare as compare
 from memkern.results.merging import merge as merge
 from memkern.results.scaling import efficiencies as efficiencies
@@ -49,6 +41,14 @@ from memkern.spec.options import Knobs as Knobs
 from memkern.spec.options import Stop as Stop
 from memkern.spec.registry import case as case
 from memkern.spec.registry import registry as registry
+from memkern.studies.calibrate import calibrate as calibrate
+from memkern.studies.corun import corun as corun
+from memkern.studies.describe import describe as describe
+from memkern.studies.doctor import doctor as doctor
+from memkern.studies.interleaved import compare_runs as compare_runs
+from memkern.studies.machine_file import measure_machine as measure_machine
+from memkern.studies.scaling import scaling as scaling
+from memkern.studies.tune import tune as tune
 
 __version__: str
 __all__ = [

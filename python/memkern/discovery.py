@@ -1,7 +1,6 @@
-"""The families of kernels, found in the folder `memkern/families`.
+"""Modules that others use without an import: the families, and what lies above its users.
 
-No other code names a family: every family's folder has modules with fixed names, which are found
-and imported from here.
+No code names a family: every family's folder in `memkern/families` has modules with fixed names.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ import importlib.util
 import pkgutil
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 
 @functools.cache
@@ -28,9 +28,35 @@ def family_modules(name: str) -> tuple[ModuleType, ...]:
     tuple of module
         In alphabetical order of the families.
     """
-    package = f"{__package__}.families"
+    found = (family_module(family, name) for family in _families())
+    return tuple(module for module in found if module is not None)
+
+
+@functools.cache
+def family_module(family: str, name: str) -> ModuleType | None:
+    """Import a module of one family; None if there is no such family, or it has no such module."""
+    module = f"{__package__}.families.{family}.{name}"
+    if family not in _families() or importlib.util.find_spec(module) is None:
+        return None
+    return importlib.import_module(module)
+
+
+@functools.cache
+def _families() -> list[str]:
     folder = str(Path(__file__).parent / "families")
-    families = sorted(m.name for m in pkgutil.iter_modules([folder]) if m.ispkg)
-    modules = [f"{package}.{family}.{name}" for family in families]
-    found = (m for m in modules if importlib.util.find_spec(m) is not None)
-    return tuple(map(importlib.import_module, found))
+    return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.ispkg)
+
+
+# What lower layers call, by what it does for them.
+_ABOVE = {"engine": "engine", "roofline": "models.roofline"}
+
+
+def above(what: str) -> Any:
+    """Import a module of a higher layer that this one offers to its users.
+
+    Parameters
+    ----------
+    what : str
+        ``engine``, which measures cases, or ``roofline``, which adds columns to their records.
+    """
+    return importlib.import_module(f"{__package__}.{_ABOVE[what]}")

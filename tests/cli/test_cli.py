@@ -24,12 +24,13 @@ import memkern as mk
 from memkern import cli
 from memkern.cli import measuring
 from memkern.cli.options import knobs_of
+from memkern.engine import disturbance
+from memkern.engine.disturbance import Activity
 from memkern.errors import InputError
 from memkern.families.launch import barrier
-from memkern.measuring import disturbance
-from memkern.measuring.disturbance import Activity
-from memkern.results import ResultSet
-from memkern.results.resultset import working_file
+from memkern.formats import ResultSet
+from memkern.formats.resultset import working_file
+from memkern.spec.kernel import Check, Validation, finish
 
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]
 
@@ -273,12 +274,11 @@ def test_sizes_beyond_memory_are_refused_before_allocation(
 def test_a_failed_validation_is_exit_code_1(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
-    check = mk.Prepared.check
+    def refuted(validation: Validation, invocations: int) -> Check:
+        return dataclasses.replace(finish(validation, invocations), valid=False)
 
-    def refuted(self: mk.Prepared, *how: Any) -> Any:
-        return dataclasses.replace(check(self, *how), valid=False)
-
-    monkeypatch.setattr(mk.Prepared, "check", refuted)
+    for module in ("prepared", "run"):
+        monkeypatch.setattr(f"memkern.engine.{module}.finish", refuted)
     code, out, _ = run(capsys, *words.split(), "--runs", "2", "-t", "1", "--variant", "scalar")
     assert code == 1
     assert "INVALID" in out
@@ -665,7 +665,7 @@ def test_report_end_to_end(
         monkeypatch.setattr("memkern.report.cases.report_cases", few_cases)
     # On a busy machine no case is left out either.
     monkeypatch.setattr("memkern.cli.analysis._QUICK_S", 600.0)
-    monkeypatch.setattr("memkern.measuring.sweep.expected_s", lambda cases: 600.0)
+    monkeypatch.setattr("memkern.engine.expected_s", lambda cases: 600.0)
     set_activity(monkeypatch, [BUSY])
     told: list[mk.ResultSet] = []
     monkeypatch.setattr("memkern.cli.analysis.warn_if_disturbed", told.append)
@@ -721,7 +721,7 @@ def test_records_figures_and_reports_take_a_machine_file(
     assert "no roofline by A64FX, published: the record of amo." in err
     target = tmp_path / "report.html"
     monkeypatch.setattr("memkern.report.cases.report_cases", few_cases)
-    monkeypatch.setattr("memkern.measuring.sweep.expected_s", lambda cases: 600.0)
+    monkeypatch.setattr("memkern.engine.expected_s", lambda cases: 600.0)
     code, out, err = run(
         capsys, "report", "--quick", "-q", "-o", str(target), "-t", "1", "--machine", "A64FX"
     )
@@ -907,7 +907,8 @@ def test_numbers_with_other_signs_than_ascii_digits_are_refused(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["ctrl-c", "terminated"]
 )
 def test_an_interrupted_sweep_says_how_to_resume(tmp_path: Path, number: int, code: int) -> None:
-    words = ["stream", "-k", "copy", "--sizes", "64KiB:4MiB:40", "--budget", "1", "-o", "x.csv"]
+    words = ["stream", "-k", "copy", "--sizes", "64KiB:4MiB:400", "-o", "x.csv"]
+    words += ["--budget", "0.1", "--placements", "1"]
     command = [sys.executable, "-m", "memkern", *words]
     running = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     working = tmp_path / "x.csv.db"
@@ -947,7 +948,7 @@ def test_ctrl_c_before_the_first_record_leaves_no_file(
     def interrupted(self: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("memkern.measuring.record.CaseRun.place", interrupted)
+    monkeypatch.setattr("memkern.engine.run.CaseRun.place", interrupted)
     target = tmp_path / "x.parquet"
     code, _, err = run(capsys, "stream", "-k", "copy", "-n", "512", "-q", "-o", str(target))
     assert code == 130
@@ -1053,7 +1054,7 @@ def test_unused_options_of_circustent_are_reported(capsys):
 
 def set_activity(monkeypatch: pytest.MonkeyPatch, observations: list[Activity]) -> list[Activity]:
     """Replace the observed activity of the machine by these observations, one after the other."""
-    monkeypatch.setattr("memkern.measuring.cores.observe_activity", lambda: observations.pop(0))
+    monkeypatch.setattr("memkern.engine.cores.observe_activity", lambda: observations.pop(0))
     monkeypatch.setattr("memkern.cli.measuring.time.sleep", lambda seconds: None)
     return observations
 
@@ -1098,7 +1099,7 @@ def test_disturbed_records_are_reported(
     def all_disturbed(share: Any, throughput: Any, *best: float) -> Any:
         return np.ones(len(share), dtype=bool)
 
-    monkeypatch.setattr("memkern.measuring.disturbance.disturbed_samples", all_disturbed)
+    monkeypatch.setattr("memkern.engine.disturbance.disturbed_samples", all_disturbed)
     code, out, err = run(capsys, *BRIEF, "--budget", "0.01", "--json")
     assert code == 0
     [record] = json.loads(out)

@@ -10,9 +10,8 @@ from checking import run
 from machines import PROCESSORS
 
 import memkern as mk
-from memkern.measuring import corun
-from memkern.measuring.prepared import Prepared
-from memkern.spec.kernel import Check, Invoke
+from memkern.spec.kernel import Check
+from memkern.studies import corun
 
 # Neighbours are other processes.
 pytestmark = pytest.mark.usefixtures("this_machine")
@@ -86,12 +85,9 @@ def test_kernels_may_follow_options(capsys: pytest.CaptureFixture[str]) -> None:
 def test_invalid_results_are_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wrong(self: Prepared, invoke: Invoke | None = None) -> Check:
-        if invoke is not None:
-            invoke()
-        return Check(False, 1.0, "no")
-
-    monkeypatch.setattr(Prepared, "check", wrong)
+    wrong = Check(False, 1.0, "no")
+    for module in ("prepared", "run"):
+        monkeypatch.setattr(f"memkern.engine.{module}.finish", lambda *_: wrong)
     code, out, err = run(capsys, "corun", "loops.load", UNITS_OPTION)
     assert code == 1
     assert "the results of loops.load are invalid" in err

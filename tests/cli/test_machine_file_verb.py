@@ -10,8 +10,8 @@ from checking import refused_words, run
 
 from memkern.cli import ecm
 from memkern.errors import InputError
+from memkern.formats import load
 from memkern.models.machine_file import Quantity, Tlb, load_machine, published
-from memkern.results import load
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def host(tmp_path_factory: pytest.TempPathFactory):
     """Return the path of a machine file of this machine, and that of its records."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMKERN_SMALL", "1")
-        from memkern.measuring.machine_file import measure_machine
+        from memkern.studies.machine_file import measure_machine
 
         shares: list[float] = []
         found = measure_machine(seconds=60, progress=shares.append)

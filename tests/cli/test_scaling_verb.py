@@ -10,8 +10,8 @@ import pytest
 from checking import run
 
 import memkern as mk
-from memkern.measuring import launching, scaling
-from memkern.measuring.sweepfile import read_sweep
+from memkern.spec.sweepfile import read_sweep
+from memkern.studies import launching, scaling
 
 
 @pytest.fixture(autouse=True)

@@ -15,9 +15,9 @@ import numpy as np
 from checking import Changed, checked, corrupted
 
 import memkern as mk
+from memkern.engine.communication import ranks
 from memkern.families.spatter.over_ranks import METHODS
 from memkern.machine import remote
-from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
 
 # A kernel and its inputs: a whole number of instances for each rank or not, fewer instances than

@@ -16,10 +16,11 @@ import numpy as np
 from checking import Changed
 
 import memkern as mk
+from memkern.engine.communication import ranks
 from memkern.families.spmv.distributed import share_of
 from memkern.machine import remote
-from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
+from memkern.spec.kernel import finish
 
 # Band, scattered columns, rows without nonzeros, rows and columns of other numbers, and a halo for
 # no rank, for one and for all.
@@ -110,7 +111,7 @@ def faults() -> dict[str, Any]:
     cases += [mk.bs(n, elements=2, degree=2, halo=halo, **how) for n in (6, 7, 8) for halo in HALOS]
     for case in cases:
         prepared = case.prepare()
-        native, part = prepared.native, prepared._part
+        native, part = prepared.native, prepared.part
         assert part is not None
         name, (count, to) = part.exchange.array, (prepared.own.iterations, part.exchange.to)
         native.fill(outputs=True)
@@ -130,7 +131,10 @@ def faults() -> dict[str, Any]:
 
         for fault in (lost, stale):
             wrong = Changed(native, run=fault)
-            found = part.check(wrong, lambda wrong=wrong: int(wrong.run(1) >= 0))
+            validation = part.check(wrong)
+            next(validation)
+            wrong.run(1)
+            found = finish(validation, 1)
             if all(ranks().every(found.valid)):
                 missed.append((case.spec.name, fault.__name__))
         if not prepared.check().valid:

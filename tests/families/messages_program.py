@@ -14,9 +14,9 @@ import numpy as np
 from checking import Changed, checked
 
 import memkern as mk
+from memkern.engine.communication import ranks
 from memkern.families.messages.kernels import OPERATIONS, most_window
 from memkern.machine import remote
-from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
 
 

@@ -20,10 +20,10 @@ from checking import Changed, checked
 
 import memkern as mk
 from memkern import launcher
+from memkern.engine.communication import ranks
 from memkern.families.amo import over_ranks
 from memkern.families.amo.over_ranks import TARGETS
 from memkern.machine import remote
-from memkern.measuring.ranks import ranks
 from memkern.spec.case import Case
 
 # Targets of each pattern.
@@ -208,7 +208,7 @@ class _CallCounter:
                 raise RuntimeError("at random")
 
 
-_COMMUNICATION = ("measuring/ranks.py", "measuring/transports.py")
+_COMMUNICATION = ("engine/communication.py", "engine/transports.py")
 
 
 def failing(device: str, at: int) -> dict[str, Any]:

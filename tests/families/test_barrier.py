@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from memkern import cli
+from memkern.engine.record import Placement
+from memkern.engine.run import CaseRun
 from memkern.errors import InputError
 from memkern.families.launch.barrier import KINDS, barrier_cost, measure_here
 from memkern.families.launch.verb import _barrier_cells
-from memkern.measuring.record import CaseRun, Placement
-from memkern.results import ResultSet
+from memkern.formats import ResultSet
 
 
 def test_every_kind_is_measured() -> None:

@@ -11,10 +11,10 @@ from test_disassembly import X86, functions
 
 import memkern as mk
 from memkern import _memkern
+from memkern.engine.preparing import prepare
 from memkern.families.instructions import kernels as instructions
 from memkern.machine.topology import supported_isas
-from memkern.measuring.machine_file import instruction_cases
-from memkern.measuring.prepared import prepare
+from memkern.studies.machine_file import instruction_cases
 
 WAYS = [
     (variant, isa, name)

@@ -25,7 +25,7 @@ from memkern.families.loops.stencil_matvec import rows_held
 from memkern.families.spatter import kernels as spatter
 from memkern.families.streaming import elementwise as streaming
 from memkern.machine import caches
-from memkern.machine.topology import declared
+from memkern.machine.declarations import declared
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
 from memkern.spec.registry import registry

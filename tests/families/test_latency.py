@@ -14,15 +14,16 @@ from machines import PROCESSORS
 
 import memkern as mk
 from memkern import _memkern
+from memkern.engine import sampling
+from memkern.engine.run import CaseRun
 from memkern.families.latency import kernels as latency
 from memkern.families.latency import verb
 from memkern.families.latency.verb import _matrix
+from memkern.formats import ResultSet
 from memkern.machine.topology import machine_environment
-from memkern.measuring import sampling
-from memkern.measuring.record import CaseRun
-from memkern.results import ResultSet
 from memkern.spec import registry
 from memkern.spec.case import Case
+from memkern.spec.kernel import finish
 
 LINES_PER_PAGE = mmap.PAGESIZE // 64
 
@@ -166,18 +167,16 @@ def test_a_chase_that_went_elsewhere_is_invalid(broken: str) -> None:
     case = chase(chains=2)
     prepared = case.prepare()
 
-    def invoke() -> int:
-        prepared.native.run(1)
-        ends = prepared.native.copy_out("ends")
-        if broken == "end":
-            ends[1] = (ends[1] + 64) % 2**14
-        else:
-            ends[latency._ACCESSES] += 1
-        prepared.native.copy_in("ends", ends)
-        return 1
-
     assert prepared.check().valid
-    assert not prepared.check(invoke).valid
+    validation = prepared.validation()
+    prepared.native.run(1)
+    ends = prepared.native.copy_out("ends")
+    if broken == "end":
+        ends[1] = (ends[1] + 64) % 2**14
+    else:
+        ends[latency._ACCESSES] += 1
+    prepared.native.copy_in("ends", ends)
+    assert not finish(validation, 1).valid
 
 
 VARIANTS = sorted({(v, isa) for k, v, isa, *_ in _memkern.entries() if k == "latency.loaded"})
@@ -207,6 +206,7 @@ def test_traffic_is_that_of_the_samples_whose_time_counts(
 
     def in_turn(
         prepared: Any,
+        judge: Any,
         out: Any,
         invocations: int,
         seconds: float,
@@ -214,18 +214,18 @@ def test_traffic_is_that_of_the_samples_whose_time_counts(
         counts: Any,
         moved: Any,
     ) -> None:
-        sample(prepared, out, invocations, seconds, began, counts, moved)
+        sample(prepared, judge, out, invocations, seconds, began, counts, moved)
         # Every third sample has a hundred times as much traffic, and is disturbed.
         moved[2::3] *= 100
         # No two samples take the same time, which tells below which of them are kept.
         out[:, 0] *= 1 + 1e-12 * np.arange(len(taken), len(taken) + len(out))
         taken.extend(zip(out[:, 0], moved, strict=True))
 
-    def every_third(_: Any, seconds: Any, __: Any) -> Any:
+    def every_third(judge: Any, seconds: Any, conditions: Any) -> Any:
         return np.arange(len(seconds)) % 3 == 2
 
     monkeypatch.setattr(sampling, "sample", in_turn)
-    monkeypatch.setattr(sampling, "mark_disturbed", every_third)
+    monkeypatch.setattr(sampling.Judge, "disturbed", every_third)
     monkeypatch.setattr(sampling.disturbance, "LEAST_CPU_SHARE", 0.0)
     case = loaded(loads=8, steps=2**12, budget_s=10.0, runs=None, max_samples=40, placements=2)
     once = CaseRun(case)
@@ -247,30 +247,26 @@ def test_traffic_is_that_of_the_samples_whose_time_counts(
 def test_traffic_that_does_not_add_up_is_invalid(column: int) -> None:
     prepared = loaded(loads=5).prepare()
 
-    def invoke() -> int:
-        prepared.native.run(2)
-        tally = prepared.native.copy_out("tally")
-        tally[1, column] += 5
-        prepared.native.copy_in("tally", tally)
-        return 2
-
     assert prepared.check().valid
-    assert not prepared.check(invoke).valid
+    validation = prepared.validation()
+    prepared.native.run(2)
+    tally = prepared.native.copy_out("tally")
+    tally[1, column] += 5
+    prepared.native.copy_in("tally", tally)
+    assert not finish(validation, 2).valid
 
 
 @pytest.mark.parametrize("line", [0, 5, 255])
 def test_lines_without_the_number_that_was_stored_last_are_invalid(line: int) -> None:
     prepared = loaded(loads=5, pause=1000, steps=2**12).prepare()
 
-    def invoke() -> int:
-        prepared.native.run(2)
-        target = prepared.native.copy_out("target")
-        target[1, 8 * line + 3] += 1
-        prepared.native.copy_in("target", target)
-        return 2
-
     assert prepared.check().valid
-    assert not prepared.check(invoke).valid
+    validation = prepared.validation()
+    prepared.native.run(2)
+    target = prepared.native.copy_out("target")
+    target[1, 8 * line + 3] += 1
+    prepared.native.copy_in("target", target)
+    assert not finish(validation, 2).valid
 
 
 @pytest.mark.parametrize("lines, take_by", [(1, "load"), (2, "load"), (1, "swap")])
@@ -284,15 +280,13 @@ def test_two_workers_take_turns(lines: int, take_by: str) -> None:
 def test_missing_turns_are_invalid() -> None:
     prepared = ping_pong().prepare()
 
-    def invoke() -> int:
-        prepared.native.run(1)
-        tally = prepared.native.copy_out("tally")
-        tally[1, 0] -= 1
-        prepared.native.copy_in("tally", tally)
-        return 1
-
     assert prepared.check().valid
-    assert not prepared.check(invoke).valid
+    validation = prepared.validation()
+    prepared.native.run(1)
+    tally = prepared.native.copy_out("tally")
+    tally[1, 0] -= 1
+    prepared.native.copy_in("tally", tally)
+    assert not finish(validation, 1).valid
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from sharing import once
 import memkern as mk
 from memkern import cli
 from memkern.families.messages import kernels, pairs, verb
+from memkern.formats import ResultSet
 from memkern.machine.remote import Description
-from memkern.measuring import sweep as sweeping
-from memkern.results import ResultSet
 
 pytestmark = pytest.mark.ranks
 
@@ -212,7 +211,7 @@ def cases_of(monkeypatch: pytest.MonkeyPatch, words: str) -> list[mk.Case]:
         cases.extend(some)
         return ResultSet([], [], {})
 
-    monkeypatch.setattr(sweeping, "sweep", sweep)
+    monkeypatch.setattr("memkern.engine.sweep", sweep)
     assert cli.main(shlex.split(words)) == 0
     return cases
 

@@ -22,15 +22,15 @@ from plotting import (
 )
 
 from memkern import report
+from memkern.engine.sweeping import sweep
 from memkern.families.latency import verb
 from memkern.families.latency.data import DIFFERS, concurrency, measured_caches
 from memkern.families.latency.findings import findings
 from memkern.families.latency.kernels import GROUP, report_cases
+from memkern.formats import ResultSet
 from memkern.machine import caches, topology
 from memkern.machine.topology import machine_environment
-from memkern.measuring.sweep import sweep
 from memkern.plots import figures, save, sections, tables
-from memkern.results import ResultSet
 
 FIGURES = (
     "latency-banks", "latency-chains", "latency-cores", "latency-gather", "latency-histogram",

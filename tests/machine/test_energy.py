@@ -21,11 +21,11 @@ from plotting import Results, assert_legible
 from test_settings import CPU, POLICIES
 
 import memkern as mk
+from memkern.engine import metering, sampling
+from memkern.engine.prepared import Prepared
 from memkern.families.dw.data import energies, hops
 from memkern.machine import energy, settings
 from memkern.machine.energy import joules, meters, read, total, why_none
-from memkern.measuring import metering, sampling
-from memkern.measuring.prepared import Prepared
 from memkern.plots import clock_table, figures, save
 from memkern.spec.columns import COLUMNS
 
@@ -282,7 +282,7 @@ def test_invocations_run_until_the_meters_have_counted(
         return runs[-1]
 
     prepared.native = Changed(prepared.native, run=run)
-    found = prepared.energy(1e-6)
+    found = metering.measure(prepared, 1e-6)
     assert found.power_W == pytest.approx(8, rel=1e-3) and found.note == ""
     # Without pauses but for the readings.
     assert 2 <= len(runs) <= 10 and set(runs) == {0.01}
@@ -332,9 +332,9 @@ def test_records_say_why_they_have_no_energy(
     (row,) = measured(capsys, *CASE, "--flush")
     assert row["energy_note"] == "energy is not measured with flush, which needs energy too"
     late = Prepared(mk.loops("triad", 4096), deadline=time.perf_counter() + 4)
-    assert late.energy(1e-6).note == "energy is not measured: too little time was left"
+    assert metering.measure(late, 1e-6).note == "energy is not measured: too little time was left"
     monkeypatch.setattr(metering, "ranks", lambda: SimpleNamespace(size=2))
-    assert "not measured over ranks" in late.energy(1e-6).note
+    assert "not measured over ranks" in metering.measure(late, 1e-6).note
 
 
 def test_an_interrupt_while_energy_is_measured_keeps_the_samples(

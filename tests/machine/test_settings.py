@@ -26,10 +26,10 @@ from checking import measured, once_a_kind, refused, refused_words, run, tree
 from event_trees import CASCADE_LAKE, SAPPHIRE_RAPIDS, ZEN_4
 
 import memkern as mk
+from memkern.engine import sampling
 from memkern.errors import InputError
 from memkern.machine import gpu, restoring, settings, switches
 from memkern.machine.settings import Change, changed, recover
-from memkern.measuring import sampling
 from memkern.plots import figures
 from memkern.results.merging import merge
 
@@ -520,9 +520,11 @@ def test_from_registers_to_the_figure(
     native, bits = sampling.sample, REGISTERS[name][2]
     before, off = BEFORE, [value | bits for value in BEFORE]
 
-    def slower(prepared: Any, out: npt.NDArray[np.float64], *rest: Any, **more: Any) -> None:
+    def slower(
+        prepared: Any, judge: Any, out: npt.NDArray[np.float64], *rest: Any, **more: Any
+    ) -> None:
         """Take samples of a second, and of two while the prefetchers are off."""
-        native(prepared, out, *rest, **more)
+        native(prepared, judge, out, *rest, **more)
         out[:, :2] = {tuple(before): 1.0, tuple(off): 2.0}[tuple(registers(root, name))]
 
     monkeypatch.setattr(sampling, "sample", slower)
@@ -554,8 +556,8 @@ from pathlib import Path
 import memkern as mk
 from memkern.errors import InputError
 from memkern.machine import settings
-from memkern.measuring import sampling
-from memkern.measuring.ranks import ranks
+from memkern.engine import sampling
+from memkern.engine.communication import ranks
 
 settings.ROOT = Path("ROOT")
 native, seen = sampling.sample, set()

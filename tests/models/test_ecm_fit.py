@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from checking import refused
 
+from memkern.formats import ResultSet
 from memkern.models import Ecm, EcmLevel, hypotheses
 from memkern.models.ecm_fit import (
     FITTED,
@@ -21,7 +22,6 @@ from memkern.models.ecm_fit import (
     loop_times,
     with_domain,
 )
-from memkern.results import ResultSet
 from memkern.spec.kernel import Traffic, Transfer
 
 LEVELS = ("L1", "L2", "L3", "memory")

@@ -16,6 +16,7 @@ from checking import refused_words, run
 import memkern as mk
 from memkern import reference
 from memkern.errors import InputError
+from memkern.formats import ResultSet
 from memkern.models import (
     ModelFit,
     T0WmaxFit,
@@ -26,7 +27,6 @@ from memkern.models import (
     read,
     strong_scaling_efficiency,
 )
-from memkern.results import ResultSet
 from memkern.statistics import student_quantile
 
 T0, WMAX = 5e-6, 800e9
@@ -644,7 +644,7 @@ def test_models_need_numpy_alone_to_be_imported():
         "import sys, memkern.models as m\n"
         "print(*[n for n in ('scipy',) if n in sys.modules])\n"
         "m.fit_t0_wmax({'bytes_B': [1, 2, 3], 'time_s': [1, 2, 3]})\n"
-        "print(*[n for n in ('memkern._memkern', 'memkern.measuring', 'pandas', 'pyarrow') "
+        "print(*[n for n in ('memkern._memkern', 'memkern.engine', 'pandas', 'pyarrow') "
         "if n in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

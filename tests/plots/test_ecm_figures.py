@@ -9,11 +9,11 @@ import pytest
 from checking import refused
 from plotting import assert_legible, footnotes, line
 
+from memkern.formats import ResultSet
 from memkern.models import Ecm, EcmLevel, Overlap
 from memkern.models.ecm_fit import FITTED
 from memkern.models.machine_file import published
 from memkern.plots import figures, tables
-from memkern.results import ResultSet
 from memkern.spec.kernel import Traffic
 
 LEVELS = ("L1", "L2", "memory")

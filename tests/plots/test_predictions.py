@@ -12,10 +12,10 @@ from plotting import assert_legible, footnotes, line
 import memkern as mk
 from memkern.families.dw.data import core_of
 from memkern.families.spmv.data import core_of as spmv_core_of
+from memkern.formats import ResultSet
 from memkern.models.ecm_records import predict_record
 from memkern.models.machine_file import InCore, Instruction, Quantity, body_of, published
 from memkern.plots import figures
-from memkern.results import ResultSet
 
 A64FX = published("A64FX")
 LEVELS = ("L1", "L2", "memory")

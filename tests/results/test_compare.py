@@ -24,11 +24,11 @@ from scipy import stats
 
 import memkern as mk
 from memkern import cli
-from memkern.measuring import interleaved
-from memkern.measuring.comparison_worker import short, value_of
-from memkern.measuring.sweepfile import read_sweep
 from memkern.results import comparison_output, verdicts
 from memkern.results.comparison import Compared
+from memkern.spec.sweepfile import read_sweep
+from memkern.studies import interleaved
+from memkern.studies.comparison_worker import short, value_of
 
 FOUND = (verdicts.FASTER, verdicts.SLOWER)
 

@@ -11,8 +11,8 @@ from checking import one_sentence, refused_words, run
 
 import memkern as mk
 from memkern.errors import InputError
+from memkern.formats import ResultSet
 from memkern.machine.environment import identity
-from memkern.results import ResultSet
 from memkern.results.merging import finished_cases
 
 HERE = {"machine": {"model": "one"}, "build": {"commit": "a1"}, "run": {"load": [0.5]}}

@@ -19,17 +19,17 @@ from hypothesis import strategies as st
 
 from memkern.errors import InputError
 from memkern.files import writing
-from memkern.machine.environment import identity
-from memkern.results import (
+from memkern.formats import (
     SCHEMA_VERSION,
     ResultSet,
     Store,
     check_output,
     database,
-    formats,
     load,
     open_output,
 )
+from memkern.formats import encoding as formats
+from memkern.machine.environment import identity
 
 FORMATS = [".db", ".parquet", ".csv", ".json"]
 HERE = {"machine": {"model": "one"}, "build": {"commit": "a1"}, "run": {"load": [0.5]}}

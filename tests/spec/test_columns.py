@@ -13,7 +13,7 @@ from test_kernels import SAMPLES
 
 import memkern as mk
 from memkern import cli
-from memkern.results.values import column_kinds
+from memkern.formats.values import column_kinds
 from memkern.spec.columns import COLUMNS, KINDS, TYPES, in_order, of_kind
 
 # Columns that no record of the sample cases has.

@@ -15,19 +15,18 @@ import pytest
 
 import memkern as mk
 from memkern import cli
+from memkern.engine import sweeping
 from memkern.errors import InputError
 from memkern.families.messages import kernels, verb
 from memkern.families.spatter.kernels import from_config
+from memkern.formats import ResultSet
 from memkern.machine import topology
 from memkern.machine.remote import Description
-from memkern.measuring import sweep as sweeping
-from memkern.measuring.sweepfile import read_sweep
-from memkern.results import ResultSet
-from memkern.spec.case import Case
-from memkern.spec.kernel import KernelSpec
+from memkern.spec.case import Case, KernelSpec
 from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import options_of, registry
 from memkern.spec.sequences import joined, permuted, product, sample
+from memkern.spec.sweepfile import read_sweep
 
 MILLION = 10**6
 FOREVER = 999_999_999_999
@@ -119,7 +118,7 @@ def run_to_first_record(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
         first_record(lambda end: original(cases, **{**options, "on_result": end}))
         return ResultSet([], [], {})
 
-    monkeypatch.setattr(sweeping, "sweep", sweep)
+    monkeypatch.setattr("memkern.engine.sweep", sweep)
     assert cli.main(shlex.split(words)) == 0
 
 
@@ -256,7 +255,7 @@ def cases_of(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
         cases.extend(some)
         return ResultSet([], [], {})
 
-    monkeypatch.setattr(sweeping, "sweep", sweep)
+    monkeypatch.setattr("memkern.engine.sweep", sweep)
     assert cli.main(shlex.split(words)) == 0
     return cases
 

@@ -72,7 +72,7 @@ DUMMY = """    flavour: int = _option(
 USES = """
 import memkern as mk
 from memkern import cli
-from memkern.measuring import sweepfile
+from memkern.spec import sweepfile
 from memkern.results import comparison
 from memkern.spec.columns import COLUMNS
 from memkern.errors import InputError

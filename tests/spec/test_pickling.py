@@ -20,9 +20,9 @@ from test_kernels import SAMPLES
 import memkern as mk
 from memkern.errors import InputError
 from memkern.families.spatter import kernels as spatter
+from memkern.formats.store import Store
 from memkern.inputs import mesh
 from memkern.inputs import spatter_files as spatter_input
-from memkern.results.store import Store
 from memkern.spec.case import Case
 from memkern.spec.registry import registry
 

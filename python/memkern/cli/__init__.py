@@ -18,7 +18,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import cast
 
 from memkern import launcher, small
@@ -47,7 +47,7 @@ from memkern.cli.options import (
     Verb,
 )
 from memkern.cli.streams import Stream, standard_streams
-from memkern.discovery import family_modules
+from memkern.discovery import family_module, family_modules
 from memkern.errors import DeviceError, InputError
 from memkern.files import reason
 from memkern.machine import settings
@@ -75,31 +75,32 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     parser = Parser(prog="memkern", description="How fast this machine really moves data.")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
-    # The help lists the verbs in this order.
-    modules = (
-        machine,
-        doctor,
-        counters,
-        machine_file,
-        ecm,
-        incore,
-        *family_modules("verb"),
-        sweep,
-        corun,
-        scaling,
-        compare,
-        analysis,
-    )
-    found = (value for module in modules for value in vars(module).values())
-    known = {verb.name: verb for verb in found if isinstance(verb, Verb)}
     # Where the first word is a verb, neither help nor errors list the verbs.
-    first = known.get(words[0]) if words else None
-    for verb in [first] if first else known.values():
+    first = _first_verb(words[0]) if words else None
+    for verb in [first] if first else _verbs().values():
         sub = verbs.add_parser(verb.name, help=verb.help, description=verb.help)
         sub.set_defaults(run=verb.run, parser=sub)
         if words is None or verb.name in words:
             verb.add_options(sub)
     return parser
+
+
+def _first_verb(word: str) -> Verb | None:
+    """Return the verb of a name; None if it is none. One of a family of its name is found first."""
+    own = family_module(word, "verb")
+    return (_verbs_of([own]) if own else {}).get(word) or _verbs().get(word)
+
+
+def _verbs() -> dict[str, Verb]:
+    """Return the verbs by name, in the order in which the help lists them."""
+    before = (machine, doctor, counters, machine_file, ecm, incore)
+    after = (sweep, corun, scaling, compare, analysis)
+    return _verbs_of([*before, *family_modules("verb"), *after])
+
+
+def _verbs_of(modules: Sequence[ModuleType]) -> dict[str, Verb]:
+    found = (value for module in modules for value in vars(module).values())
+    return {verb.name: verb for verb in found if isinstance(verb, Verb)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -157,9 +158,9 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 def _main(args: argparse.Namespace, words: Sequence[str]) -> int:
     """Run the parsed command line and return its exit code."""
     if args.version:
-        import memkern
+        from importlib.metadata import version
 
-        print(f"memkern {memkern.__version__}")
+        print(f"memkern {version('memkern')}")
         return GOOD
     warnings.showwarning = lambda message, *rest, **more: warn(str(message))
     if small.wanted() and not getattr(args, "quiet", False):
@@ -194,7 +195,7 @@ def _print_resume_command(args: argparse.Namespace, words: Sequence[str]) -> Non
     """Print the command that resumes the run, if there are results to resume from."""
     if not hasattr(args, "resume") or not args.output:
         return
-    from memkern.results.resultset import working_file
+    from memkern.formats.resultset import working_file
 
     output = Path(args.output)
     # The records of a report are in a file beside it.
@@ -222,7 +223,7 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
             f"memkern {args.verb} runs as one process, not as {launcher.size()} ranks: start it "
             f"without the launcher (or, as so many separate processes, with {launcher.COMM}=none)"
         )
-    from memkern.measuring.ranks import start
+    from memkern.engine import start
 
     return start(comm, _thread_level(args)).together()
 

@@ -36,8 +36,8 @@ from memkern.spec.options import GPUS, PROCESSORS, Knobs
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+    from memkern.formats import ResultSet
     from memkern.models import Side, T0WmaxFit
-    from memkern.results import ResultSet
     from memkern.spec.case import Case
 
 T = TypeVar("T")
@@ -79,7 +79,7 @@ def _fit(args: argparse.Namespace) -> int:
     if args.json:
         import json
 
-        from memkern.results.values import jsonable
+        from memkern.formats.values import jsonable
 
         rows = [{"group": name, "side": side.name, **side.fit.summary()} for name, side in fits]
         print(json.dumps(jsonable(rows), indent=1, allow_nan=False))
@@ -124,7 +124,7 @@ def _t0(fit: T0WmaxFit) -> tuple[str, str, str]:
 
 
 def _loaded(paths: Sequence[str]) -> ResultSet | None:
-    from memkern.results import load
+    from memkern.formats import load
 
     results = None
     for path in paths:
@@ -195,11 +195,11 @@ def table_text(frame: DataFrame) -> str:
 
 def _report(args: argparse.Namespace) -> int:
     from memkern import report
+    from memkern.engine import expected_s, least_s, sweep
+    from memkern.formats import check_output
     from memkern.machine.topology import machine_environment
-    from memkern.measuring.describe import describe
-    from memkern.measuring.sweep import expected_s, least_s, sweep
     from memkern.models import load_machine
-    from memkern.results import check_output
+    from memkern.studies.describe import describe
 
     target = Path(args.output)
     if target.suffix != ".html":

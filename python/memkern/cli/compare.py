@@ -69,7 +69,7 @@ def _compare(args: argparse.Namespace) -> int:
 
 
 def _load(args: argparse.Namespace) -> DataFrame:
-    from memkern.results import load
+    from memkern.formats import load
     from memkern.results.comparison import compare
 
     given = [name for name in _OF_RUNS if getattr(args, name) is not None]
@@ -82,7 +82,7 @@ def _load(args: argparse.Namespace) -> DataFrame:
 
 
 def _measure(args: argparse.Namespace) -> DataFrame:
-    from memkern.measuring.interleaved import compare_runs
+    from memkern.studies.interleaved import compare_runs
 
     if args.files:
         raise InputError(f"--run measures both sides: leave {shown(args.files[0])} out")

@@ -28,15 +28,15 @@ from memkern.cli.refusing import refuse, refuse_idle, refuse_lists, taken
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
-    from memkern.measuring.record import Measurement
+    from memkern.engine import Measurement
     from memkern.spec.case import Case
 
 _Row = Mapping[Any, Any]
 
 
 def _corun(args: argparse.Namespace) -> int:
-    from memkern.measuring import corun
     from memkern.results.slowdowns import ENTRIES, entry, label_of
+    from memkern.studies import corun
 
     refuse(args, "beside neighbours: --units names the processing units", pin=None)
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
@@ -79,7 +79,7 @@ def _corun(args: argparse.Namespace) -> int:
 
 def _case(kernel: str, words: Sequence[str], units: int, args: argparse.Namespace) -> Case:
     """Return the case of a kernel for a side, whose name shows the options of its own."""
-    from memkern.measuring.corun import build
+    from memkern.studies.corun import build
 
     named = {"name": " ".join(words)} if words else {}
     try:

@@ -16,8 +16,8 @@ def _counters(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     """Print the events that can be counted here, and why others can't."""
+    from memkern.engine import counting
     from memkern.machine import events
-    from memkern.measuring import counting
 
     named = (f"{unit}/{name}/" for unit, name, _ in events.by_units(counting.ROOT))
     rows = []
@@ -47,8 +47,8 @@ def _list(args: argparse.Namespace) -> int:
 
 def _check(args: argparse.Namespace) -> int:
     """Print the counts of known work beside the true ones."""
-    from memkern.measuring.known_counts import check
-    from memkern.results.values import jsonable
+    from memkern.formats.values import jsonable
+    from memkern.studies.known_counts import check
 
     found = check(args.check)
     if args.json:

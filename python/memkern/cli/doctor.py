@@ -11,9 +11,9 @@ from memkern.cli.options import FAILED, GOOD, INVALID, Parser, force_option, ver
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from memkern.measuring.doctor import doctor
-    from memkern.results import check_output
-    from memkern.results.values import jsonable
+    from memkern.formats import check_output
+    from memkern.formats.values import jsonable
+    from memkern.studies.doctor import doctor
 
     if args.output:
         check_output(args.output, args.force)

@@ -14,8 +14,8 @@ from memkern.cli.options import GOOD, INVALID, Parser, force_option, positive, v
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
+    from memkern.formats import ResultSet
     from memkern.models.ecm_fit import EcmFit, Judged, JudgedCores
-    from memkern.results import ResultSet
 
 # Errors of the goal: the median, and that of nine loops of ten.
 _MEDIAN, _MOST = 0.10, 0.25
@@ -61,7 +61,7 @@ def _ecm(args: argparse.Namespace) -> int:
 
 
 def _read(path: str) -> ResultSet:
-    from memkern.results import load
+    from memkern.formats import load
 
     return load(path)
 
@@ -74,8 +74,8 @@ def _measured(args: argparse.Namespace) -> ResultSet:
         warn_if_disturbed,
         warn_if_not_quiet,
     )
-    from memkern.measuring.ecm import measure_loops
-    from memkern.results import check_output
+    from memkern.formats import check_output
+    from memkern.studies.ecm import measure_loops
 
     if args.output:
         check_output(args.output, args.force)

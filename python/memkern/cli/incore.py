@@ -31,10 +31,10 @@ from memkern.errors import InputError
 
 
 def _incore(args: argparse.Namespace) -> int:
-    from memkern.measuring.incore import llvm_mca, measured_in_core, osaca
+    from memkern.formats import check_output
     from memkern.models.machine_file import PUBLISHED, load_machine, machine_of
     from memkern.models.records import processors
-    from memkern.results import check_output
+    from memkern.studies.incore import llvm_mca, measured_in_core, osaca
 
     if args.arch and osaca() is None:
         raise InputError("OSACA is not installed, which --arch is for: `pip install osaca`")

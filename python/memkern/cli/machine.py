@@ -70,7 +70,7 @@ def _card(about: dict[str, Any]) -> str:
 
 
 def _info(args: argparse.Namespace) -> int:
-    from memkern.measuring.describe import describe
+    from memkern.studies.describe import describe
 
     facts = describe()
     if args.json:
@@ -142,8 +142,8 @@ def _ranges(units: Sequence[int]) -> str:
 
 def _calibrate(args: argparse.Namespace) -> int:
     from memkern.cli.measuring import show_progress, wait_until_quiet, warn_if_not_quiet
-    from memkern.measuring import calibration
-    from memkern.measuring.calibrate import calibrate
+    from memkern.engine import calibration
+    from memkern.studies.calibrate import calibrate
 
     warn_if_not_quiet(wait_until_quiet(args), args)
     with show_progress(args) as progress:

@@ -54,8 +54,8 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
         warn_if_disturbed,
         warn_if_not_quiet,
     )
-    from memkern.measuring.machine_file import measure_machine
-    from memkern.results import check_output
+    from memkern.formats import check_output
+    from memkern.studies.machine_file import measure_machine
 
     if args.output:
         files.unused(args.output, args.force)

@@ -19,12 +19,12 @@ from memkern.cli.options import GOOD, INTERRUPTED, INVALID
 from memkern.cli.refusing import refuse, refuse_idle, taken
 from memkern.machine.health import DISTURBED
 from memkern.spec.options import Knobs, declared
+from memkern.spec.registry import definition_of
 from memkern.spec.sequences import Cases, joined, product, sample
 
 if TYPE_CHECKING:
-    from memkern.measuring.disturbance import Activity
-    from memkern.measuring.record import Measurement
-    from memkern.results import ResultSet
+    from memkern.engine import Activity, Measurement
+    from memkern.formats import ResultSet
     from memkern.spec.case import Case
 
 # Options of which the command line takes lists; every combination is measured.
@@ -195,7 +195,7 @@ def varying(cases: Sequence[Case], shown: Collection[str] = SHOWN) -> dict[str, 
     requested = [
         {
             "kernel": case.spec.kernel,
-            "definition": case.spec.definition,
+            "definition": definition_of(case.spec),
             "dtype": case.dtype,
             "index_dtype": case.index_dtype,
             **dataclasses.asdict(case.knobs),
@@ -252,8 +252,7 @@ def measure(
     not among the columns `shown` in the line is put before it (see `varying`). `select` returns
     those of the cases that are measured.
     """
-    from memkern.measuring.ranks import ranks
-    from memkern.measuring.sweep import sweep
+    from memkern.engine import ranks, sweep
 
     if args.case_order != "random":
         refuse(args, f"with --case-order {args.case_order}", case_order_seed=None)
@@ -328,8 +327,7 @@ def wait_until_quiet(args: argparse.Namespace) -> Activity:
 
     While it waits, it tells for what, unless the options have ``--quiet``.
     """
-    from memkern.measuring.ranks import ranks
-    from memkern.measuring.watching import observe_machine
+    from memkern.engine import observe_machine, ranks
 
     found = observe_machine()
     begin = time.monotonic()

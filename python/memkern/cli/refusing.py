@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.cli.options import each
 from memkern.errors import InputError
+from memkern.spec.case import Case, does_nothing
 from memkern.spec.options import Knobs
 from memkern.spec.registry import spec_of
-
-if TYPE_CHECKING:
-    from memkern.spec.case import Case
 
 
 def taken(by: str | Case, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,11 +36,8 @@ def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
     for name in dict.fromkeys(name for one in idle for name in one):
         given = {*each(getattr(args, name, None))} - {None, getattr(Knobs, name)}
         if given and all(name in one for one in idle):
-            reasons = " and ".join(dict.fromkeys(filter(None, (one[name] for one in idle))))
-            since = reasons and f", since {reasons}"
-            raise InputError(
-                f"--{name.replace('_', '-')} does nothing for {kernels}{since}: leave it out"
-            )
+            reasons = [one[name] for one in idle]
+            raise does_nothing(f"--{name.replace('_', '-')}", kernels, reasons)
 
 
 def options_by_kernel(

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def _scaling(args: argparse.Namespace) -> int:
-    from memkern.measuring import scaling
+    from memkern.studies import scaling
 
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
     order = {"case_order": "random", "case_order_seed": None}

@@ -46,7 +46,7 @@ from memkern.spec.options import Knobs, declared
 from memkern.spec.sequences import Cases, Part
 
 if TYPE_CHECKING:
-    from memkern.measuring.cluster import Task
+    from memkern.studies.cluster import Task
 
 # What has no influence on the measurements of a sweep.
 _OUTSIDE = {"run", "parser", "verb", "file", "output", "json", "resume", "force", "quiet"}
@@ -64,7 +64,7 @@ def _sweep(args: argparse.Namespace) -> int:
 
 def _declared(args: argparse.Namespace) -> Cases:
     """Return the cases of the sweep file, whose number of repeats holds if none is given."""
-    from memkern.measuring.sweepfile import read_sweep
+    from memkern.spec.sweepfile import read_sweep
 
     cases, repeats = read_sweep(args.file, knobs_of(args))
     if args.repeats is None:
@@ -74,7 +74,7 @@ def _declared(args: argparse.Namespace) -> Cases:
 
 def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
     """Measure the parts of a sweep in tasks on other machines."""
-    from memkern.measuring.cluster import Array
+    from memkern.studies.cluster import Array
 
     refuse(args, "with --executor, whose tasks are the parts", part=None)
     if launcher.size() > 1:
@@ -161,7 +161,7 @@ def _part(text: str) -> Part:
 
 
 def _merge(args: argparse.Namespace) -> int:
-    from memkern.results import check_output
+    from memkern.formats import check_output
     from memkern.results.merging import merge
 
     target = check_output(args.output, args.force)
@@ -174,8 +174,8 @@ def _merge(args: argparse.Namespace) -> int:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    from memkern.measuring.tune import tune, usual_knobs
-    from memkern.results import check_output
+    from memkern.formats import check_output
+    from memkern.studies.tune import tune, usual_knobs
 
     if args.output:
         check_output(args.output, args.force)

@@ -1,15 +1,11 @@
-"""The machine and the kernels, as the extension describes them."""
+"""The machine, as the extension describes it."""
 
 from __future__ import annotations
 
-import functools
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from memkern import _memkern
-from memkern.errors import InputError
+from memkern.extension import _memkern
 from memkern.machine import caches, environment, gpu, remote, tlbs
 
 
@@ -27,79 +23,6 @@ def machine_environment() -> dict[str, Any]:
 def supported_isas() -> list[str]:
     """Return the instruction sets of this build that the processor supports, widest first."""
     return list(_memkern.supported_isas())
-
-
-def template_variants(kernel: str, isa: str = "best", variant: str = "best") -> set[str]:
-    """Return a kernel's template variants for this machine's instruction sets, or for `isa`.
-
-    They are those of all variants, or of one.
-    """
-    isas = [name for name in supported_isas() if isa in ("best", name)]
-    return {
-        entry[6]
-        for entry in _memkern.entries()
-        if entry[0] == kernel and entry[2] in isas and variant in ("best", entry[1])
-    }
-
-
-@dataclass(frozen=True)
-class ArrayRole:
-    """One array of a kernel.
-
-    `shape` is text that uses the kernel's parameters; `role` is ``read``, ``write`` or ``update``
-    (read and written).
-    """
-
-    name: str
-    shape: str
-    role: str
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """The extension's declaration of a kernel.
-
-    `arrays` are in the order of the body's arguments; `flops` are per element, `amos` (atomic
-    operations) per iteration; `scalars` have their defaults.
-    """
-
-    arrays: tuple[ArrayRole, ...]
-    flops: float
-    scalars: Mapping[str, float]
-    amos: float
-
-
-_ROLES = {"r": "read", "w": "write", "u": "update"}
-
-
-@functools.cache
-def _declarations() -> dict[str, Declaration]:
-    found = {}
-    for kernel, arrays, flops, scalars, amos in _memkern.declarations():
-        roles = tuple(
-            ArrayRole(name, f"({shape})" if "," in shape else f"({shape},)", _ROLES[role])
-            for name, role, shape in arrays
-        )
-        numbers = {name: float(v) for name, v in (word.split("=") for word in scalars.split())}
-        found[kernel] = Declaration(roles, flops, numbers, amos)
-    return found
-
-
-def declared(kernel: str) -> Declaration:
-    """Return the extension's declaration of a kernel.
-
-    Raises
-    ------
-    InputError
-        It declares no such kernel.
-    """
-    known = _declarations()
-    if kernel not in known:
-        raise InputError(
-            f"kernel {kernel!r} is not declared in the extension: its family's entries.inc or "
-            "case.cpp lacks it"
-        )
-    return known[kernel]
 
 
 def physical_cores() -> list[list[int]]:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from memkern import small
 from memkern.errors import InputError
+from memkern.formats import ResultSet
 from memkern.machine.caches import data_caches
 from memkern.models.ecm import (
     MEMORY,
@@ -32,7 +33,6 @@ from memkern.models.ecm import (
     hypotheses,
     store_GBps,
 )
-from memkern.results import ResultSet
 from memkern.spec.kernel import Transfer
 
 __all__ = [

@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 from memkern import files
 from memkern.errors import InputError
+from memkern.formats import ResultSet, load
+from memkern.formats.encoding import need_pyarrow, read_parquet
 from memkern.machine import caches
 from memkern.models.fit import Floats
-from memkern.results import ResultSet, load
-from memkern.results.formats import need_pyarrow, read_parquet
 
 if TYPE_CHECKING:
     import pandas as pd

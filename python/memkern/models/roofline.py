@@ -11,16 +11,19 @@ Source: Williams, Waterman and Patterson, "Roofline: an insightful visual perfor
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from memkern.checks import integer
 from memkern.errors import InputError
+from memkern.machine.environment import processor_model
 from memkern.models.ecm import MEMORY, store_GBps
 from memkern.models.ecm_fit import level_of, transfers_of
-from memkern.models.machine_file import MachineFile
+from memkern.models.machine_file import MachineFile, machine_of
 from memkern.spec.kernel import Transfer
 
 __all__ = [
@@ -32,14 +35,11 @@ __all__ = [
     "peak_GFLOPs",
     "roofline",
     "roofline_columns",
-    "stores_GBps",
+    "step",
 ]
 
 BESIDE = "measured beside"
 """What records have instead of a machine file if their ceilings were measured beside them."""
-
-# Least time of a store after its write-allocate, as a share of that of a load.
-_LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -100,15 +100,6 @@ class Roofline:
     fraction: float
 
 
-def stores_GBps(load_GBps: float, moved: Transfer, seconds: float) -> float:
-    """Return the bandwidth of stores, by the time of a transfer that is left after its loads.
-
-    Stores that nearly hide behind loads have a hundredth of their cost.
-    """
-    rest_s = seconds - moved.load_B / load_GBps / 1e9
-    return moved.store_B / max(rest_s, _LEAST_SHARE * moved.store_B / load_GBps / 1e9) / 1e9
-
-
 def ceilings(machine: MachineFile, cores: int = 1) -> dict[str, Ceiling]:
     """Return the ceilings of some cores, by level.
 
@@ -145,7 +136,7 @@ def ceilings(machine: MachineFile, cores: int = 1) -> dict[str, Ceiling]:
             store = store_GBps(load, triad)
         elif load is not None and store is not None and allocates:
             # A stored byte is loaded before.
-            store = stores_GBps(load, Transfer(1.0, 1.0), 1 / store / 1e9)
+            store = Transfer(1.0, 1.0).stores_GBps(load, 1 / store / 1e9)
         if load is None or store is None:
             raise InputError(
                 f"the machine file of {machine.name} has no bandwidth of loads and stores in "
@@ -295,23 +286,57 @@ def limit(
     return Roofline(seconds, bound, levels_s, seconds / float(record["time_median_s"]))
 
 
-def roofline_columns(
-    record: Mapping[str, Any], found: Roofline | None, source: str
-) -> dict[str, Any]:
+def step(machine_file: str = "") -> Callable[[Mapping[str, Any]], dict[str, Any]]:
+    """Return the step that adds its roofline to a record after it was measured.
+
+    Parameters
+    ----------
+    machine_file : str
+        As for `load_machine`; by default the bandwidths measured beside each record are used.
+
+    Returns
+    -------
+    callable
+        Record to columns; none where nothing that has a ceiling is known to be moved.
+
+    Raises
+    ------
+    InputError
+        The file can't be read, is of another machine, or has no bandwidths.
+    """
+    machine = machine_of(machine_file, [processor_model()]) if machine_file else None
+    if machine is not None:
+        ceilings(machine)
+    return functools.partial(_added_columns, machine)
+
+
+def _added_columns(machine: MachineFile | None, record: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        if machine is not None:
+            return roofline_columns(record, roofline(machine, record), machine.label)
+        load_GBps = record.get("load_GBps", math.nan)
+        if math.isnan(load_GBps):
+            return {}
+        memory = {MEMORY: Ceiling(load_GBps, record["store_GBps"])}
+        return roofline_columns(record, limit(record, memory, {}), BESIDE)
+    except InputError as error:
+        # Its traffic is not known, or nothing crosses a boundary that has a ceiling.
+        if machine is not None:
+            warnings.warn(f"no roofline by {machine.label}: {error}", stacklevel=2)
+        return {}
+
+
+def roofline_columns(record: Mapping[str, Any], found: Roofline, source: str) -> dict[str, Any]:
     """Return a record's columns on its roofline, the same for all families.
 
     Parameters
     ----------
     record : mapping
         As for `roofline`.
-    found : Roofline or None
-        None if there is none.
+    found : Roofline
     source : str
         Of the ceilings: what the machine file is called, or `BESIDE`.
     """
-    if found is None:
-        unknown = dict.fromkeys(("roofline_s", "roofline_GFLOPs", "roofline_fraction"), math.nan)
-        return {"machine_file": "", "bound": "", **unknown}
     return {
         "machine_file": source,
         "bound": found.bound,

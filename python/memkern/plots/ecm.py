@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memkern.errors import InputError
+from memkern.formats import ResultSet
 from memkern.models.ecm import Overlap, hypotheses
 from memkern.models.ecm_fit import (
     FITTED,
@@ -27,7 +28,6 @@ from memkern.plots.predictions import machine_for
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import split
 from memkern.plots.style import GREY, NOTE_SIZE, figure, log2_axis
-from memkern.results import ResultSet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

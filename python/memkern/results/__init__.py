@@ -1,24 +1,7 @@
-"""Records of measurements: stored during a run, exported, loaded and shown.
+"""What follows from records alone: comparisons, verdicts, slowdowns, efficiencies, merged files.
 
-A `ResultSet` has one flat record per case and repeat, the raw samples of each, and the
-environments they refer to. A running sweep writes to a `Store`, one SQLite file that has every
-finished case even after a power failure. Parquet, CSV and JSON are exports of it. All four have the
-same contents: what is saved in one and loaded again is bitwise equal.
-
-Missing values are NaN in a column of floats and None in any other, in all formats.
+Records and their files are those of `memkern.formats`.
 """
 
-from memkern.results.resultset import ResultSet, load
-from memkern.results.store import Sink, Store, check_output, open_output
-from memkern.results.values import SCHEMA_VERSION, Record
-
-__all__ = [
-    "SCHEMA_VERSION",
-    "Record",
-    "ResultSet",
-    "Sink",
-    "Store",
-    "check_output",
-    "load",
-    "open_output",
-]
+from memkern.formats import *  # noqa: F403
+from memkern.formats import __all__ as __all__

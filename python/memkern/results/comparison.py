@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from memkern import statistics
 from memkern.errors import InputError
+from memkern.formats import ResultSet
 from memkern.machine.environment import differences
-from memkern.results import ResultSet
 from memkern.results.verdicts import NOT_ENOUGH, Estimate, decide, holm, moderated, welch
 from memkern.spec.columns import of_kind
 

@@ -14,8 +14,8 @@ from xml.etree import ElementTree
 
 from memkern.errors import InputError
 from memkern.files import publish, read, writable, writing
+from memkern.formats.encoding import escape_formula
 from memkern.results.comparison import INVALID, NOT_MEASURED, slowdowns
-from memkern.results.formats import escape_formula
 from memkern.results.verdicts import FASTER, NOT_ENOUGH, SAME, SLOWER
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from memkern.errors import InputError
+from memkern.formats.database import Database
+from memkern.formats.encoding import files_of
+from memkern.formats.resultset import ResultSet, load
+from memkern.formats.values import Record, Samples, dumps
 from memkern.machine.environment import Environment
-from memkern.results.database import Database
-from memkern.results.formats import files_of
-from memkern.results.resultset import ResultSet, load
-from memkern.results.values import Record, Samples, dumps
 
 
 def merge(files: Iterable[str | Path]) -> ResultSet:

@@ -1,4 +1,4 @@
-"""One thing to measure: a kernel, its inputs, how to run it and when to stop."""
+"""Kernels, and cases: a kernel, its inputs, how to run it and when to stop."""
 
 from __future__ import annotations
 
@@ -6,18 +6,29 @@ import dataclasses
 import functools
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-import memkern
 from memkern import small
 from memkern.checks import FromFields, one_of
+from memkern.discovery import above
 from memkern.errors import InputError
-from memkern.spec.kernel import Indices, KernelSpec, Traffic, Transfer
+from memkern.machine.declarations import ArrayRole
+from memkern.spec.kernel import (
+    DTYPES,
+    Ceilings,
+    Exchange,
+    IndexArray,
+    Indices,
+    Native,
+    Traffic,
+    Transfer,
+    Validation,
+)
 from memkern.spec.options import GPUS, LABELS, PLACEMENTS, Knobs, Stop
 
 HALOS = ("blocking", "overlap")
@@ -27,6 +38,176 @@ Result = TypeVar("Result")
 
 _SECTOR_B = 32
 _SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one rank computes of a case that is distributed over all of them.
+
+    Parameters
+    ----------
+    case : Case
+        The inputs of this rank. Its integer ``split_at`` divides the iterations: the exchange takes
+        place during those that do not depend on it.
+    exchange : Exchange
+    check : callable
+        (native) to `Validation`, which compares this rank's results with those of the whole.
+    dependent : float
+        Share of the iterations that need values of other ranks, or whose results these need.
+    """
+
+    case: Case
+    exchange: Exchange
+    check: Callable[[Native], Validation]
+    dependent: float
+
+    @property
+    def columns(self) -> dict[str, float]:
+        """Columns of the record on the exchange."""
+        sent = sum(len(positions) for _, positions, _ in self.exchange.neighbours)
+        return {
+            "halo_neighbours": float(len(self.exchange.neighbours)),
+            "halo_sent_B": float(sent * np.dtype(self.case.dtype).itemsize),
+            "halo_rows": self.dependent,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSpec:
+    """Declaration of a kernel: everything that does not depend on how it is run.
+
+    It is compared by identity and pickled as its name, by which another process finds its own.
+
+    Parameters
+    ----------
+    name : str
+        ``family.kernel``, as in the records; where a release differs from its paper, the
+        release's kernel is ``family.kernel@release``.
+    summary, source : str
+        The definition in one line; its paper, equation or table.
+    arrays : tuple of ArrayRole
+        The arrays that `Case.apply` takes and returns.
+    indices : tuple of str
+        Names of its index arrays, where all cases have the same.
+    traffic : callable
+        Case to `Traffic` of one iteration.
+    iterations : callable
+        Case to the iterations of one invocation.
+    check : callable
+        (case, native) to `Validation`: fills the arrays, yields while the kernel runs (more than
+        once only where `idempotent` or `repeatable_check`), and compares with an independent
+        reference.
+    reference : callable
+        (case, arrays) to the arrays after one invocation by one worker, in NumPy.
+    model_bytes : callable
+        Case to the bytes that memory transfers in one invocation, by the model.
+    build : callable
+        Name of the kernel and options by keyword to `Case`.
+    flops, amos : float
+        Floating-point operations per element and atomic operations per iteration.
+    numbers : mapping
+        Scalars of the definition with their defaults.
+    ulps : float
+        Largest valid relative error, in multiples of the machine epsilon.
+    idempotent : bool
+        Whether invoking it again does not change the result.
+    elementwise : bool
+        Whether consecutive iterations process consecutive elements of every array, so that cycles
+        per vector make sense.
+    width : callable
+        Case to the number of elements that an iteration processes; 1 by default.
+    loop_width : callable, optional
+        Case to the number of elements that an iteration of its compiled loop processes, where the
+        loop's multiplications and stores don't tell.
+    work : callable, optional
+        (case, native) to the work of all iterations before each one, shape (iterations + 1,),
+        where iterations differ in work.
+    counts_index : bool
+        Whether the paper's bytes include those of indices.
+    steady_inputs : mapping
+        By array, the value that fills it for sampling, so that results do not grow from invocation
+        to invocation.
+    measures_ceilings : bool
+        Whether the bandwidths of memory are measured beside its records (see `Ceilings`).
+    implied_columns : callable, optional
+        (case with the variant that ran, columns of its check, `Ceilings`, median in s) to columns
+        that follow from these bandwidths, beside those of the roofline.
+    transfers : callable, optional
+        (case, levels, caches) to what an iteration moves across the boundary in front of each level
+        (see `crossed`), unless data are used once; caches as in an environment.
+    conditions : callable, optional
+        (case, caches) to the layer condition that holds in each cache, by its name.
+    template_columns : tuple of str
+        Column of the record for each word of `Case.template_variant`, where the kernel is built
+        with several operations.
+    messages : float
+        Messages between ranks per iteration.
+    accesses : callable, optional
+        Case to the number of consecutive dependent accesses of a worker in an invocation, where the
+        time from one to the next is the result; NaN if they are not.
+    repeatable_check : bool
+        Whether the check knows the result of any number of invocations, though they accumulate.
+    part : callable, optional
+        (case, number of a rank, number of all) to its `Part` of a case with a `Case.halo`.
+    refuse : callable, optional
+        (case) raises an InputError for knobs that mean nothing for it, however it was built.
+    most_runs : mapping
+        By dtype, how many consecutive invocations keep the values finite, where that is few.
+    idle_knobs : tuple of str
+        Fields of `Knobs` without effect on it, which its cases refuse.
+    idle : callable, optional
+        (case) to those without effect on this case only, each with the reason.
+    version : int
+        Increased when the definition changes; part of a case's identity.
+    """
+
+    name: str
+    summary: str
+    source: str
+    arrays: tuple[ArrayRole, ...]
+    traffic: Callable[[Case], Traffic]
+    iterations: Callable[[Case], int]
+    check: Callable[[Case, Native], Validation]
+    reference: Callable[[Case, Mapping[str, npt.NDArray[Any]]], dict[str, npt.NDArray[Any]]]
+    model_bytes: Callable[[Case], float]
+    build: Callable[..., Case]
+    indices: tuple[str, ...] = ()
+    dtypes: tuple[str, ...] = DTYPES
+    index_dtypes: tuple[str, ...] = ("",)
+    flops: float = 0.0
+    amos: float = 0.0
+    messages: float = 0.0
+    numbers: Mapping[str, float] = field(default_factory=dict)
+    ulps: float = 0.0
+    idempotent: bool = True
+    elementwise: bool = False
+    width: Callable[[Case], float] = lambda case: 1
+    loop_width: Callable[[Case], float] | None = None
+    work: Callable[[Case, Native], IndexArray] | None = None
+    counts_index: bool = False
+    steady_inputs: Mapping[str, float] = field(default_factory=dict)
+    measures_ceilings: bool = False
+    implied_columns: (
+        Callable[[Case, Mapping[str, float], Ceilings, float], dict[str, float]] | None
+    ) = None
+    transfers: (
+        Callable[[Case, Sequence[str], Sequence[Mapping[str, Any]]], Mapping[str, Transfer]] | None
+    ) = None
+    conditions: Callable[[Case, Sequence[Mapping[str, Any]]], Mapping[str, str]] | None = None
+    template_columns: tuple[str, ...] = ()
+    accesses: Callable[[Case], float] | None = None
+    repeatable_check: bool = False
+    part: Callable[[Case, int, int], Part] | None = None
+    refuse: Callable[[Case], None] | None = None
+    most_runs: Mapping[str, int] = field(default_factory=dict)
+    idle_knobs: tuple[str, ...] = ()
+    idle: Callable[[Case], Mapping[str, str]] | None = None
+    version: int = 1
+
+    @property
+    def kernel(self) -> str:
+        """Name without the definition, as in the records."""
+        return self.name.partition("@")[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +257,7 @@ class Case(FromFields):
         one_of(self.index_dtype, "index_dtype", self.spec.index_dtypes)
         for name, why in self.idle_knobs.items():
             if getattr(self.knobs, name) != getattr(Knobs, name):
-                since = why and f", since {why}"
-                raise InputError(f"{name} does nothing for {self.spec.kernel}{since}: leave it out")
+                raise does_nothing(name, self.spec.kernel, [why])
         if self.halo:
             one_of(self.halo, "halo", HALOS)
             if self.spec.part is None or self.knobs.device != "cpu":
@@ -236,25 +416,31 @@ class Case(FromFields):
             )
         return dataclasses.replace(
             self,
-            knobs=dataclasses.replace(self.knobs, **new_knobs),
-            stop=dataclasses.replace(self.stop, **new_stop),
+            knobs=dataclasses.replace(self.knobs, **new_knobs) if new_knobs else self.knobs,
+            stop=dataclasses.replace(self.stop, **new_stop) if new_stop else self.stop,
             labels={**self.labels, **labels},
             **new_own,
         )
 
-    # Through the package's lazy names, since `spec` must not import `measuring`.
-
-    def prepare(self) -> memkern.Prepared:
+    def prepare(self) -> Any:
         """Allocate, place and fill what the case needs; see `memkern.prepare`."""
-        return memkern.prepare(self)
+        return above("engine").prepare(self)
 
-    def measure(self, **options: Any) -> memkern.Measurement:
+    def measure(self, **options: Any) -> Any:
         """Measure the case; see `memkern.measure`."""
-        return memkern.measure(self, **options)
+        return above("engine").measure(self, **options)
 
     def apply(self, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
         """Run the kernel once on the caller's arrays; see `memkern.apply`."""
-        return memkern.apply(self, **arrays)
+        applied: dict[str, npt.NDArray[Any]] = above("engine").apply(self, **arrays)
+        return applied
+
+
+def does_nothing(option: str, kernels: str, reasons: Iterable[str] = ()) -> InputError:
+    """Return the error for an option without effect on kernels, with the reasons that are known."""
+    known = " and ".join(dict.fromkeys(filter(None, reasons)))
+    since = known and f", since {known}"
+    return InputError(f"{option} does nothing for {kernels}{since}: leave it out")
 
 
 def once(function: Callable[[Case], Result]) -> Callable[[Case], Result]:

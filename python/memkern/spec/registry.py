@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+import copyreg
 import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from memkern.checks import one_of, shown
-from memkern.discovery import family_modules
+from memkern.discovery import family_module, family_modules
 from memkern.errors import InputError
+from memkern.spec.case import Case, KernelSpec
 from memkern.spec.options import LABELS, Knobs, Stop, declared
-
-if TYPE_CHECKING:
-    from memkern.spec.case import Case
-    from memkern.spec.kernel import KernelSpec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -54,6 +52,12 @@ def registry() -> dict[str, KernelSpec]:
     return dict(sorted(_registry.items(), key=lambda item: item[0].partition(".")[0]))
 
 
+def of_family(family: str) -> dict[str, KernelSpec]:
+    """Every registered spec of a family by name."""
+    family_module(family, "kernels")
+    return {name: spec for name, spec in _registry.items() if name.partition(".")[0] == family}
+
+
 def register_suite(name: str, suite: Suite) -> None:
     """Add a suite that sweep files may name."""
     _suites[name] = suite
@@ -75,20 +79,46 @@ def suite(name: object) -> Suite:
 
 
 def find(name: str) -> KernelSpec:
-    """Return the spec that a pickle names.
+    """Return the spec of a name that a case, a record or a pickle has.
 
     Raises
     ------
     InputError
         There is no kernel of that name.
     """
-    found = registry().get(name)
+    family_module(name.partition(".")[0], "kernels")
+    found = _registry.get(name)
     if found is None:
         raise InputError(
             f"kernel {name!r} of a pickled case is unknown here: import what registers it first, "
             "in the version of memkern that pickled the case"
         )
     return found
+
+
+def _by_name(spec: KernelSpec) -> tuple[Callable[[str], KernelSpec], tuple[str]]:
+    """Return what a spec is pickled as.
+
+    Raises
+    ------
+    InputError
+        It is not registered by its name.
+    """
+    if _registry.get(spec.name) is not spec:
+        raise InputError(
+            f"kernel {spec.name!r} can't be pickled: register it, since other processes find "
+            "kernels by their names"
+        )
+    return find, (spec.name,)
+
+
+copyreg.pickle(KernelSpec, _by_name)
+
+
+def definition_of(spec: KernelSpec) -> str:
+    """Return ``paper`` or ``release`` where the definitions of a kernel differ, else empty."""
+    _, at, definition = spec.name.partition("@")
+    return definition if at else "paper" if f"{spec.name}@release" in _registry else ""
 
 
 def spec_of(kernel: str, definition: str = "paper") -> KernelSpec:
@@ -99,16 +129,14 @@ def spec_of(kernel: str, definition: str = "paper") -> KernelSpec:
     InputError
         There is no such kernel.
     """
-    kernels = registry()
     one_of(definition, "definition", DEFINITIONS)
     name = kernel if "." in kernel else f"spatter.{kernel}"
+    kernels = of_family(name.partition(".")[0])
     if f"{name}@{definition}" in kernels:
         name = f"{name}@{definition}"
     if name not in kernels:
-        family = f"{name.partition('.')[0]}."
-        known = [k for k in kernels if "@" not in k]
-        near = [k for k in known if k.startswith(family)]
-        raise InputError(f"kernel {shown(kernel)} is not one of {', '.join(near or known)}")
+        known = [k for k in kernels or registry() if "@" not in k]
+        raise InputError(f"kernel {shown(kernel)} is not one of {', '.join(known)}")
     return kernels[name]
 
 

@@ -39,21 +39,12 @@ from memkern.families.checking import WHOLE, Values, error, extent, fresh, posit
 from memkern.inputs import indices
 from memkern.inputs.sizes import sizes
 from memkern.machine import caches
+from memkern.machine.declarations import declared
 from memkern.machine.remote import describe, refuse_faulty
-from memkern.machine.topology import declared
-from memkern.spec.case import Case
-from memkern.spec.kernel import (
-    DTYPES,
-    WORD_DTYPES,
-    Check,
-    IndexArray,
-    Invoke,
-    KernelSpec,
-    Native,
-    Traffic,
-)
+from memkern.spec.case import Case, KernelSpec
+from memkern.spec.kernel import DTYPES, WORD_DTYPES, IndexArray, Native, Traffic, Validation
 from memkern.spec.options import GPUS, PROCESSORS, RANKS, Knobs
-from memkern.spec.registry import case, register, registry, shows_options_of
+from memkern.spec.registry import case, find, register, shows_options_of
 
 CIRCUSTENT = (
     "Williams, Leidel, Wang, Donofrio and Chen, CircusTent: A Benchmark Suite for Atomic Memory "
@@ -209,7 +200,7 @@ def amo_case(
         ("order", order, ORDERS),
         ("returns", returns, ("", "used", "unused")),
         ("sharing", sharing, SHARING),
-        ("dtype", dtype, registry()[kernel].dtypes),
+        ("dtype", dtype, find(kernel).dtypes),
     ):
         one_of(value, what, allowed)
     knobs = Knobs(device=options.get("device", "cpu"))
@@ -291,7 +282,7 @@ def amo_case(
                 indices, pattern, (length - 1) // pad + 1, pad, iters, workers, sharing, seed
             )
     built = Case(
-        registry()[kernel],
+        find(kernel),
         integers={
             "workers": workers,
             "iters": iters,
@@ -534,7 +525,7 @@ def _walks(idx: IndexArray, workers: int, steps: int) -> list[tuple[int, int]]:
     return found
 
 
-def _check_chase(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_chase(case: Case, native: Native) -> Validation:
     idx, n, workers = case.indices["IDX"], case.iterations, case.integers["workers"]
     before = native.digest("IDX")
     wanted = (int(idx.sum()) % 2**64, int(np.bitwise_xor.reduce(idx)))
@@ -546,7 +537,7 @@ def _check_chase(case: Case, native: Native, invoke: Invoke) -> Check:
     walked = [(int(row[_END]), int(row[_RETURNED])) for row in tally]
     bad = walked != _walks(idx, workers, part) or int(tally[:, _ITERATIONS].sum()) != part
     _reset(native)
-    runs = invoke()
+    runs = yield
     tally = _tallies(native)
     whole = n <= _SIMULATED_STEPS
     if whole:
@@ -582,10 +573,10 @@ def _attempts(case: Case, tally: Tally, runs: int) -> dict[str, float]:
     }
 
 
-def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check(case: Case, native: Native) -> Validation:
     pattern, (primitive, _, returns) = _pattern(case), case.template_variant.split("/")
     if pattern == "ptrchase":
-        return _check_chase(case, native, invoke)
+        return (yield from _check_chase(case, native))
     n, words, workers = case.iterations, case.integers["words"], case.integers["workers"]
     mask = 2 ** _bits(case) - 1
     constant, floats = pattern in _CONSTANT, np.dtype(case.dtype).kind == "f"
@@ -596,7 +587,7 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
     old = fresh(native, "VAL", look)
     _reset(native)
     before, index = native.digest("VAL"), native.digest("IDX") if case.indices else (0, 0)
-    runs = invoke()
+    runs = yield
     after, tally = native.digest("VAL"), _tallies(native)
     got = native.peek("VAL", look)
     applied, returned = (sum(tally[:, k].tolist()) for k in (_APPLIED, _RETURNED))

@@ -52,7 +52,7 @@ def _list() -> int:
     line("BENCHMARK | REQUIRED_OPTIONS | DESCRIPTION")
     for name, (pattern, primitive) in _benchmarks().items():
         needs = "stride" if pattern == "striden" else "No Arg Required"
-        summary = registry.registry()[f"amo.{pattern}"].summary
+        summary = registry.find(f"amo.{pattern}").summary
         line(f" - {name} | {needs} | {summary}, AMO {primitive}")
     return GOOD
 
@@ -76,7 +76,7 @@ def _owners() -> dict[str, list[str]]:
     """Return, by option, the kernels that take it, for options that not all take."""
     # A pointer chase accesses its indices and no other words.
     arrays = [f"amo.{pattern}" for pattern in amo.PATTERNS if pattern != "ptrchase"]
-    kernels = {f"amo.{pattern}": registry.registry()[f"amo.{pattern}"] for pattern in amo.PATTERNS}
+    kernels = {f"amo.{pattern}": registry.find(f"amo.{pattern}") for pattern in amo.PATTERNS}
     return {
         **dict.fromkeys(("words", "memsize", "sizes", "padding"), arrays),
         "stride": ["amo.striden"],
@@ -139,7 +139,7 @@ def _amo(args: argparse.Namespace) -> int:
 
 def _default(option: str) -> str:
     """Return the default of an option of the kernels."""
-    return str(registry.options_of(registry.registry()["amo.rand"])[option])
+    return str(registry.options_of(registry.find("amo.rand"))[option])
 
 
 def _case(pattern: str, own: dict[str, Any], size_B: int | None = None, **listed: Any) -> Case:
@@ -154,7 +154,7 @@ def _of_size(pattern: str, size_B: int, options: dict[str, Any]) -> dict[str, in
     """Return words and iterations for a VAL of `size_B` bytes."""
     from memkern.machine.topology import workers_of
 
-    options = registry.options_of(registry.registry()[f"amo.{pattern}"]) | options
+    options = registry.options_of(registry.find(f"amo.{pattern}")) | options
     word_B = int(np.dtype(options["dtype"]).itemsize)
     words, iters = max(1, size_B // word_B), options["iters"]
     if pattern not in ("rand", "central"):

@@ -18,8 +18,8 @@ import numpy as np
 from memkern.families.checking import Values, error, fresh, verdict
 from memkern.inputs.mesh import rows_of
 from memkern.inputs.partition import equal_parts
-from memkern.spec.case import Case
-from memkern.spec.kernel import Check, Exchange, IndexArray, Invoke, Native, Part, fill_values
+from memkern.spec.case import Case, Part
+from memkern.spec.kernel import Exchange, IndexArray, Native, Validation, fill_values
 
 __all__ = ["part"]
 
@@ -134,14 +134,14 @@ def _gather(case: Case, mesh: _Mesh) -> Part:
     indices = {"row_starts": starts, "columns": columns}
     local = _local(case, mesh, len(nodes), indices, len(foreign))
 
-    def check(native: Native, invoke: Invoke) -> Check:
+    def check(native: Native) -> Validation:
         values = _whole(len(mesh.ids))
         kept = mesh.ids >= 0
         wanted = np.bincount(mesh.ids[kept], values[kept], case.integers["global_nodes"])[owned]
         native.fill(outputs=True)
         _set(native, "xl", values[mesh.own])
         _set(native, "xg", np.full(len(nodes), np.nan))
-        invoke()
+        yield
         found = native.peek("xg", len(foreign) + np.arange(len(owned)))
         return verdict(case, error(found, wanted), "whole")
 
@@ -177,7 +177,7 @@ def _scatter(case: Case, mesh: _Mesh) -> Part:
     exchange = Exchange("xg", neighbours, len(owned) + arrived, arrived)
     local = _local(case, mesh, len(nodes), {"ids": ids[places]}, split)
 
-    def check(native: Native, invoke: Invoke) -> Check:
+    def check(native: Native) -> Validation:
         values = _whole(case.integers["global_nodes"])
         its = mesh.ids[mesh.own][places]
         before = fresh(native, "xl", np.arange(len(its)))
@@ -185,7 +185,7 @@ def _scatter(case: Case, mesh: _Mesh) -> Part:
         native.fill(outputs=True)
         halo = np.full(len(arrived), np.nan)
         _set(native, "xg", np.concatenate((values[owned], halo)))
-        invoke()
+        yield
         return verdict(case, error(native.peek("xl", np.arange(len(its))), wanted), "whole")
 
     return Part(local, exchange, check, float(foreign.mean()) if len(ids) else 0.0)
@@ -219,7 +219,7 @@ def _both(case: Case, mesh: _Mesh) -> Part:
     indices = {"row_starts": starts, "columns": columns}
     local = _local(case, mesh, len(nodes), indices, len(shared))
 
-    def check(native: Native, invoke: Invoke) -> Check:
+    def check(native: Native) -> Validation:
         values = _whole(len(mesh.ids))
         kept = mesh.ids >= 0
         sums = np.bincount(mesh.ids[kept], values[kept], case.integers["global_nodes"])
@@ -227,7 +227,7 @@ def _both(case: Case, mesh: _Mesh) -> Part:
         wanted = np.where(its < 0, values[mesh.own], sums[np.maximum(its, 0)])
         native.fill(outputs=True)
         _set(native, "xl", values[mesh.own])
-        invoke()
+        yield
         return verdict(case, error(native.peek("xl", np.arange(len(its))), wanted), "whole")
 
     return Part(local, exchange, check, len(shared) / max(len(nodes), 1))

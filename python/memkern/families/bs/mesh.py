@@ -17,20 +17,11 @@ from memkern.families.bs.distributed import part
 from memkern.families.checking import Values, error, extent, fresh, positions, verdict
 from memkern.inputs.mesh import HexMesh
 from memkern.inputs.sizes import sizes
-from memkern.machine.topology import declared
-from memkern.spec.case import Case
-from memkern.spec.kernel import (
-    Check,
-    IndexArray,
-    Invoke,
-    KernelSpec,
-    Native,
-    Traffic,
-    Transfer,
-    crossed,
-)
+from memkern.machine.declarations import declared
+from memkern.spec.case import Case, KernelSpec
+from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation, crossed
 from memkern.spec.options import GPUS, Knobs, Stop
-from memkern.spec.registry import case, register, registry
+from memkern.spec.registry import case, find, register
 
 BS = "Chalmers and Warburton, Portable high-order finite element kernels I, 2020"
 # As in the paper; the cost of reading the clock is then negligible.
@@ -97,7 +88,7 @@ def meshed(
     on_cpu = options.get("device", "cpu") == "cpu"
     rows = {"row_starts": row_starts, "columns": columns}
     return Case(
-        registry()[kernel],
+        find(kernel),
         integers={"local_nodes": mesh.local_nodes, "global_nodes": mesh.global_nodes},
         indices={"ids": mesh.ids} if kernel == "bs.bs7" else rows,
         dtype=dtype,
@@ -127,25 +118,25 @@ def _row_sums(case: Case, rows: IndexArray, value: Callable[[IndexArray], Values
     return sums
 
 
-def _check_gather(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_gather(case: Case, native: Native) -> Validation:
     rows = positions(case.integers["global_nodes"], native)
     wanted = _row_sums(case, rows, lambda at: fresh(native, "xl", at))
     native.fill(outputs=True)
-    invoke()
+    yield
     return verdict(case, error(native.peek("xg", rows), wanted), extent(case.iterations))
 
 
-def _check_scatter(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_scatter(case: Case, native: Native) -> Validation:
     at = positions(case.integers["local_nodes"], native)
     ids = case.indices["ids"][at]
     values = fresh(native, "xg", np.maximum(ids, 0))
     wanted = np.where(ids < 0, fresh(native, "xl", at), values)
     native.fill(outputs=True)
-    invoke()
+    yield
     return verdict(case, error(native.peek("xl", at), wanted), extent(case.iterations))
 
 
-def _check_both(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_both(case: Case, native: Native) -> Validation:
     rows = positions(case.integers["global_nodes"], native)
     sums = _row_sums(case, rows, lambda at: fresh(native, "xl", at))
     starts, columns = case.indices["row_starts"], case.indices["columns"]
@@ -157,7 +148,7 @@ def _check_both(case: Case, native: Native, invoke: Invoke) -> Check:
     others = positions(case.integers["local_nodes"], native)
     others = others[~touched[others]]
     native.fill(outputs=True)
-    invoke()
+    yield
     worst = error(native.peek("xl", at), np.repeat(sums, counts))
     worst = max(worst, error(native.peek("xl", others), fresh(native, "xl", others)))
     return verdict(case, worst, extent(case.iterations))
@@ -208,7 +199,7 @@ def _spec(
     name: str,
     summary: str,
     iterations: str,
-    check: Callable[[Case, Native, Invoke], Check],
+    check: Callable[[Case, Native], Validation],
     reference: Callable[[Case, Mapping[str, Values]], dict[str, Values]],
     *,
     steady_inputs: Mapping[str, float] | None = None,

@@ -25,19 +25,11 @@ from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, error, fresh, verdict
 from memkern.inputs.lattice import GAMMA, Extents, Parity, check_extents, check_parity
+from memkern.machine.declarations import declared
 from memkern.machine.limits import check_memory
-from memkern.machine.topology import declared
-from memkern.spec.case import Case
-from memkern.spec.kernel import (
-    Check,
-    IndexArray,
-    Invoke,
-    KernelSpec,
-    Native,
-    Traffic,
-    Transfer,
-)
-from memkern.spec.registry import case, register, registry, shows_options_of
+from memkern.spec.case import Case, KernelSpec
+from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation
+from memkern.spec.registry import case, find, register, shows_options_of
 
 if TYPE_CHECKING:
     from memkern.models.layer_conditions import LayerConditions
@@ -222,7 +214,7 @@ def layout_of(case: Case) -> Layout:
 
 def widths(isa: str = "best") -> list[int]:
     """Return the widths of vectors, in bits, that are built and run here, widest first."""
-    from memkern.machine.topology import template_variants
+    from memkern.machine.declarations import template_variants
 
     found = {name.split("/")[2] for name in template_variants("dw.hop", isa) if "/" in name}
     return sorted(map(int, found), reverse=True)
@@ -375,7 +367,7 @@ def dw_case(
     ls = integer(ls, "Ls", 1, 2**20)
     for what, given, known in (
         ("layout", layout, LAYOUTS),
-        ("dtype", dtype, registry()[kernel].dtypes),
+        ("dtype", dtype, find(kernel).dtypes),
         ("prefetch_into", prefetch_into, ("L1", "L2")),
     ):
         one_of(given, what, known)
@@ -418,7 +410,7 @@ def dw_case(
     layout = "lexicographic" if plain else layout
     cut_text = " ".join(f"{d}{c}" for d, c in zip("xyzt", found.cuts, strict=True) if c > 1)
     return Case(
-        registry()[kernel],
+        find(kernel),
         integers={
             **dict(zip(("Lx", "Ly", "Lz", "Lt"), extents, strict=True)),
             **dict(zip(("cut_x", "cut_y", "cut_z", "cut_t"), found.cuts, strict=True)),
@@ -472,7 +464,7 @@ def _expected(
     return result.view(np.float64).reshape(*result.shape, 2)
 
 
-def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check(case: Case, native: Native) -> Validation:
     layout = layout_of(case)
     total = prod(layout.extents)
     if total <= _WHOLE_SITES:
@@ -492,7 +484,7 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
         lambda at: fresh(native, "psi", at),
     )
     native.fill(outputs=True)
-    invoke()
+    yield
     at = layout.spinors_at(sites)
     got = native.peek("result", at.ravel()).reshape(at.shape)
     return verdict(case, error(got, wanted), "whole" if total <= _WHOLE_SITES else "sampled")

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memkern import engine
+from memkern.engine import Measurement, prepare
 from memkern.errors import InputError
 from memkern.families.dw.kernels import CUTS, LAYOUTS, Layout, layout_of
 from memkern.families.dw.kernels import dw as case
 from memkern.inputs.lattice import GAMMA5, check_fields
-from memkern.measuring.prepared import prepare
-from memkern.measuring.record import Measurement
 from memkern.spec.case import Case
 from memkern.spec.kernel import IndexArray
 
@@ -167,4 +167,4 @@ def measure(lattice: Sequence[int], **options: Any) -> Measurement:
     -------
     Measurement
     """
-    return case(lattice, **options).measure()
+    return engine.measure(case(lattice, **options))

@@ -22,11 +22,11 @@ from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, error, verdict
-from memkern.machine.topology import declared
-from memkern.spec.case import Case
-from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic
+from memkern.machine.declarations import declared
+from memkern.spec.case import Case, KernelSpec
+from memkern.spec.kernel import Native, Traffic, Validation
 from memkern.spec.options import Knobs, Stop
-from memkern.spec.registry import case, register, registry, shows_options_of
+from memkern.spec.registry import case, find, register, shows_options_of
 
 INSTRUCTIONS = (
     *("load", "store", "add", "mul", "fma", "divide", "horizontal add", "ordered add"),
@@ -95,7 +95,7 @@ def instructions_case(
     rounds = -(-integer(count, "count", 1, 2**40) // _CHAINS)
     count = small.cut(rounds, 3) * _CHAINS
     built = Case(
-        registry()[kernel],
+        find(kernel),
         integers={
             "count": count,
             "stride": int(text) if gathers and not random else 0,
@@ -120,7 +120,7 @@ def instructions_case(
 
 def available(variant: str, isa: str = "best") -> list[str]:
     """Return the instructions and quantities that a variant has here, as template variants."""
-    from memkern.machine.topology import template_variants
+    from memkern.machine.declarations import template_variants
 
     return sorted(template_variants("instructions.repeat", isa, variant))
 
@@ -176,9 +176,9 @@ def expected(case: Case, chains: int, lanes: int) -> Values:
     return after[instruction]
 
 
-def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check(case: Case, native: Native) -> Validation:
     native.fill(outputs=True)
-    invoke()
+    yield
     ends = native.copy_out("ends")
     chains, lanes = (int(n) for n in ends[_VALUES:])
     if not (1 <= chains <= _CHAINS and 1 <= lanes <= _LANES):

@@ -25,21 +25,13 @@ from memkern.errors import InputError
 from memkern.families.checking import Values
 from memkern.inputs.sizes import parse_bytes, sizes
 from memkern.machine import caches
+from memkern.machine.declarations import declared
 from memkern.machine.environment import cpu_list
 from memkern.machine.limits import check_memory
-from memkern.machine.topology import declared
-from memkern.spec.case import Case
-from memkern.spec.kernel import (
-    Check,
-    IndexArray,
-    Invoke,
-    KernelSpec,
-    Native,
-    Traffic,
-    fill_values,
-)
+from memkern.spec.case import Case, KernelSpec
+from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
 from memkern.spec.options import GPUS, Knobs, Stop
-from memkern.spec.registry import case, register, registry, shows_options_of
+from memkern.spec.registry import case, find, register, shows_options_of
 
 PAIRS = ("pairs", "pairs-across")
 ORDERS = ("random", "in-page", "sequential", "one-per-page", *PAIRS)
@@ -509,7 +501,7 @@ def _case(
     labels: dict[str, str],
 ) -> Case:
     return Case(
-        registry()[kernel],
+        find(kernel),
         integers=integers,
         indices=indices,
         dtype=dtype,
@@ -550,11 +542,11 @@ def _verdict(valid: bool) -> Check:
     return Check(valid, 0.0 if valid else float("inf"), "whole")
 
 
-def _check_chase(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_chase(case: Case, native: Native) -> Validation:
     native.fill(outputs=True)
     native.run(1)
     before = _ends(native)
-    runs = invoke()
+    runs = yield
     return _verdict(_walked(case, before, _ends(native), runs))
 
 
@@ -575,12 +567,12 @@ def _tallies(native: Native) -> npt.NDArray[np.uint64]:
     return native.copy_out("tally").reshape(-1, _TALLIES)[1:]
 
 
-def _check_loaded(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_loaded(case: Case, native: Native) -> Validation:
     native.fill(outputs=True)
     filled = _tallies(native)
     native.run(1)
     before, tally = _ends(native)[:1], _tallies(native)
-    runs = invoke()
+    runs = yield
     after, moved = _ends(native)[:1], _tallies(native)
     valid = _walked(case, before, after, runs)
     loads, lines, line_B = (case.integers[k] for k in ("loads", "traffic_lines", "line_B"))
@@ -654,10 +646,10 @@ def _stored(
     return True
 
 
-def _check_ping_pong(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_ping_pong(case: Case, native: Native) -> Validation:
     native.fill(outputs=True)
     before = native.copy_out("tally").reshape(2, 2)
-    runs = invoke()
+    runs = yield
     turns, wrong = (native.copy_out("tally").reshape(2, 2) - before).T
     return _verdict(bool((turns == runs * case.integers["turns"]).all() and not wrong.any()))
 
@@ -669,9 +661,9 @@ def _ended(case: Case, threads: int) -> IndexArray:
     return (first + _BANK_HOP * case.integers["steps"]) % _BANK_WORDS
 
 
-def _check_banks(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_banks(case: Case, native: Native) -> Validation:
     native.fill(outputs=True)
-    invoke()
+    yield
     threads = int(native.obtained()["block_threads"])
     ends = native.copy_out("ends").reshape(case.integers["workers"], -1)[:, :threads]
     return _verdict(bool((ends == _ended(case, threads).astype(np.uint64)).all()))

@@ -35,7 +35,7 @@ from memkern.spec.options import GPUS, Knobs, Stop
 from memkern.spec.sequences import joined, product
 
 if TYPE_CHECKING:
-    from memkern.results import ResultSet
+    from memkern.formats import ResultSet
 
 LOADS = (8, 7, 6, 5, 4, 0)
 STRIDES = tuple(range(1, 33))
@@ -228,9 +228,9 @@ def _refuse_options(args: argparse.Namespace, *more: str, but: Collection[str] =
 def _structure(args: argparse.Namespace) -> int:
     """Measure what shows caches, TLBs and lines, and print them beside what the system says."""
     from memkern.cli.analysis import table_text
+    from memkern.engine import calibration
     from memkern.families.latency.data import measured_caches
     from memkern.machine import caches, topology
-    from memkern.measuring import calibration
     from memkern.plots import tables
     from memkern.plots.drawing import in_bytes
 

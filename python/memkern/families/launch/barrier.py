@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from memkern.checks import one_of
+from memkern.engine import CaseRun, calibrated, environment_of_ranks
 from memkern.errors import InputError
-from memkern.measuring.record import CaseRun, calibrated, environment_of_ranks
-from memkern.results import ResultSet, load
+from memkern.formats import ResultSet, load
 from memkern.spec import registry
 
 KINDS = ("omp-passive", "omp-active", "spin")
@@ -130,7 +130,7 @@ def measure_here(kind: str, threads: Sequence[int], runs: int, pin: str) -> Resu
 
 def _main(words: Sequence[str]) -> int:
     kind, target, runs, pin, *teams = words
-    from memkern.measuring.describe import describe
+    from memkern.studies.describe import describe
 
     units = len(describe()["topology"]["units"])
     try:

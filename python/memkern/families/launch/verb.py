@@ -17,7 +17,7 @@ from memkern.cli.options import Parser, count, each, force_option, numbers, verb
 
 def _barrier(args: argparse.Namespace) -> int:
     from memkern.families.launch.barrier import barrier_cost
-    from memkern.results import check_output
+    from memkern.formats import check_output
 
     if args.output:
         check_output(args.output, args.force)

@@ -15,11 +15,12 @@ from memkern.errors import InputError
 from memkern.families.checking import Values, error, extent, fresh, positions, verdict
 from memkern.families.streaming.elementwise import footprint, memory_sized, scalars, value_B
 from memkern.machine.caches import MEMORY, shares
-from memkern.machine.topology import data_caches, declared
-from memkern.spec.case import Case
-from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic, Transfer
+from memkern.machine.declarations import declared
+from memkern.machine.topology import data_caches
+from memkern.spec.case import Case, KernelSpec
+from memkern.spec.kernel import Native, Traffic, Transfer, Validation
 from memkern.spec.options import GPUS, PROCESSORS
-from memkern.spec.registry import register, registry
+from memkern.spec.registry import find, register
 
 if TYPE_CHECKING:
     from memkern.models.layer_conditions import StencilConditions
@@ -77,7 +78,7 @@ def stencil(
     InputError
         A size is out of range, or given in two ways.
     """
-    spec = registry()[kernel]
+    spec = find(kernel)
     if (rows is None) != (columns is None) or sum(
         x is not None for x in (rows, elements, footprint_B)
     ) > 1:
@@ -184,7 +185,7 @@ def matvec(
         rows = max(1, int(_points(elements, footprint_B, dtype, arrays=1) / columns))
     rows = _side(rows, "rows", 1)
     return Case(
-        registry()[kernel],
+        find(kernel),
         integers={"rows": rows, "columns": columns},
         dtype=dtype,
         columns={"elements": rows * columns, "rows": rows, "columns": columns},
@@ -204,14 +205,14 @@ def _inner(case: Case, i: Values) -> Values:
     return np.asarray((row > 0) & (row < last_row) & (column > 0) & (column < last_column))
 
 
-def _check_stencil(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_stencil(case: Case, native: Native) -> Validation:
     n = case.integers["rows"] * case.integers["columns"]
     at = positions(n, native)
     inner = _inner(case, at)
     wanted = fresh(native, "a", at)  # the edge stays as it is
     wanted[inner] = _five_points(case, at[inner], lambda i: fresh(native, "b", i))
     native.fill(outputs=True)
-    invoke()
+    yield
     return verdict(case, error(native.peek("a", at), wanted), extent(n))
 
 
@@ -305,7 +306,7 @@ def _matvec_transfers(
     return found
 
 
-def _check_matvec(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_matvec(case: Case, native: Native) -> Validation:
     rows, columns = case.integers["rows"], case.integers["columns"]
     at = positions(rows, native)
     x = fresh(native, "x", np.arange(columns))
@@ -313,7 +314,7 @@ def _check_matvec(case: Case, native: Native, invoke: Invoke) -> Check:
     for c in range(columns):
         wanted = wanted + fresh(native, "A", c * rows + at) * x[c]
     native.fill(outputs=True)
-    invoke()
+    yield
     return verdict(case, error(native.peek("y", at), wanted), extent(rows))
 
 

@@ -26,20 +26,12 @@ from memkern.errors import InputError
 from memkern.families.checking import Values
 from memkern.families.messages import pairs as ranks
 from memkern.inputs.sizes import parse_bytes
+from memkern.machine.declarations import declared
 from memkern.machine.remote import DEVICES, describe
-from memkern.machine.topology import declared
-from memkern.spec.case import Case
-from memkern.spec.kernel import (
-    Check,
-    IndexArray,
-    Invoke,
-    KernelSpec,
-    Native,
-    Traffic,
-    fill_values,
-)
+from memkern.spec.case import Case, KernelSpec
+from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
 from memkern.spec.options import RANKS, Knobs
-from memkern.spec.registry import case, register, registry, shows_options_of
+from memkern.spec.registry import case, find, register, shows_options_of
 
 OSU = (
     "Liu et al., Performance Comparison of MPI Implementations over InfiniBand, Myrinet and "
@@ -135,7 +127,7 @@ def message_case(
     if kernel == "messages.send" and any(a == b for a, b in chosen):
         raise InputError("a rank does not send messages to itself: use put or get")
     return Case(
-        registry()[kernel],
+        find(kernel),
         integers={"workers": len(nodes), "size_B": length_B, "window": window},
         indices={"pairs": np.array(chosen, dtype=np.int64).ravel()},
         dtype=dtype,
@@ -181,13 +173,13 @@ def _arrives(case: Case, rank: int) -> int | None:
     return peer if receives else None
 
 
-def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check(case: Case, native: Native) -> Validation:
     """Compare every word of this rank's part with what has arrived there."""
     rank, window = describe(case.knobs.device).rank, case.integers["window"]
     words = case.integers["size_B"] // WORD_B
     native.fill(outputs=True)
     native.copy_in("sent", np.zeros_like(native.copy_out("sent")))
-    messages = invoke() * window
+    messages = (yield) * window
     arrays = native.arrays()
 
     def positions(name: str, of: int, numbers: IndexArray) -> IndexArray:

@@ -19,21 +19,19 @@ import numpy as np
 from memkern.families.checking import Values, difference, error, extent, fresh, positions, verdict
 from memkern.families.streaming.elementwise import length, mccalpin, scalars
 from memkern.inputs import indices
-from memkern.machine.topology import declared
-from memkern.spec.case import Case, once
+from memkern.machine.declarations import declared
+from memkern.spec.case import Case, KernelSpec, once
 from memkern.spec.kernel import (
     INDEX_DTYPES,
-    Check,
     IndexArray,
-    Invoke,
-    KernelSpec,
     Native,
     Traffic,
     Transfer,
+    Validation,
     crossed,
     fill_values,
 )
-from memkern.spec.registry import case, register, registry, shows_options_of
+from memkern.spec.registry import case, find, register, shows_options_of
 
 RAIDER = "Beebe et al., RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems, 2022"
 
@@ -94,7 +92,7 @@ def indexed(
     InputError
         Something is out of range, or the indices are not a permutation.
     """
-    spec = registry()[kernel]
+    spec = find(kernel)
     n = length(spec, elements, footprint_B, dtype, options.get("device", "cpu"))
     numbers = scalars(spec, alpha=alpha)
     arrays: dict[str, IndexArray] = {}
@@ -185,14 +183,14 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
         after[written][_index_of(case, places[written], i)] = exact
         return after
 
-    def check(case: Case, native: Native, invoke: Invoke) -> Check:
+    def check(case: Case, native: Native) -> Validation:
         n = case.iterations
         filled = native.arrays()
         i = _iterations(case, native, places[written])
         target = _index_of(case, places[written], i)
         wanted = values_of(case, i, lambda key, at: fill_values(at, filled[key]))
         native.fill(outputs=True)
-        invoke()
+        yield
         got = native.peek(written, target)
         how = extent(n)
         if native.obtained()["threads"] == 1:

@@ -36,23 +36,22 @@ from memkern.checks import integer, one_of
 from memkern.errors import InputError
 from memkern.families.spatter import over_ranks, suites
 from memkern.inputs.patterns import Pattern, as_pattern
+from memkern.machine.declarations import declared
 from memkern.machine.remote import describe
-from memkern.machine.topology import declared
-from memkern.spec.case import Case, once
+from memkern.spec.case import Case, KernelSpec, once
 from memkern.spec.kernel import (
     INDEX_DTYPES,
     Check,
     IndexArray,
-    Invoke,
-    KernelSpec,
     Native,
     Traffic,
     Transfer,
+    Validation,
     crossed,
     fill_values,
 )
 from memkern.spec.options import GPUS, RANKS, Knobs
-from memkern.spec.registry import Suite, register, register_suite, registry, shows_options_of
+from memkern.spec.registry import Suite, find, register, register_suite, shows_options_of
 from memkern.spec.registry import case as any_case
 
 SOURCE = "Lavin et al., Evaluating Gather and Scatter Performance on CPUs and GPUs, MEMSYS 2020"
@@ -283,12 +282,12 @@ def _nearest_instance(
     return best
 
 
-def _check_gather(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_gather(case: Case, native: Native) -> Validation:
     side = _gather_side(case)
     assert side is not None
     workers = native.arrays()["dense"]["rows"]
     native.fill(outputs=True)
-    invoke()
+    yield
     error = _check_dense(case, native, side, workers)
     # Rows only hold the last instances; single ones check others.
     rng = np.random.default_rng(0)
@@ -322,13 +321,13 @@ def _rows_hold_all(case: Case, workers: int) -> bool:
     return kept == count
 
 
-def _check_scatter(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_scatter(case: Case, native: Native) -> Validation:
     side = _scatter_side(case)
     assert side is not None
     workers = native.obtained()["threads"]
     if side.count * len(side.index) <= _WHOLE and side.size <= 8 * _WHOLE:
-        return _check_scatter_whole(case, native, invoke, side, workers)
-    return _check_scatter_sampled(case, native, invoke, side, workers)
+        return (yield from _check_scatter_whole(case, native, side, workers))
+    return (yield from _check_scatter_sampled(case, native, side, workers))
 
 
 def _written_values(case: Case, native: Native, n: IndexArray, element: IndexArray) -> Values:
@@ -341,11 +340,9 @@ def _written_values(case: Case, native: Native, n: IndexArray, element: IndexArr
     return fill_values(n % wrap * length + element, arrays["dense"])
 
 
-def _check_scatter_whole(
-    case: Case, native: Native, invoke: Invoke, side: _Side, workers: int
-) -> Check:
+def _check_scatter_whole(case: Case, native: Native, side: _Side, workers: int) -> Validation:
     native.fill(outputs=True)
-    invoke()
+    yield
     got = native.copy_out(side.array).astype(np.float64)
     fresh = fill_values(np.arange(side.size), native.arrays()[side.array])
     n = np.arange(side.count)
@@ -369,9 +366,7 @@ def _check_scatter_whole(
     return Check(bool(good.all()), wrong, "membership")
 
 
-def _check_scatter_sampled(
-    case: Case, native: Native, invoke: Invoke, side: _Side, workers: int
-) -> Check:
+def _check_scatter_sampled(case: Case, native: Native, side: _Side, workers: int) -> Validation:
     rng = np.random.default_rng(0)
     length = len(side.index)
     samples = max(64, min(_SAMPLES, _WHOLE // (length * side.cycle)))
@@ -389,7 +384,7 @@ def _check_scatter_sampled(
     )
     native.fill(outputs=False)
     native.poke(side.array, place, np.full(len(place), _UNWRITTEN))
-    invoke()
+    yield
     got = native.peek(side.array, place)
 
     which, n, element = _writers(case, side, place, workers)
@@ -624,7 +619,7 @@ _spec("multiscatter", "A[j1[j2[:]]] = B[:]")
 
 def registered(kernel: str) -> KernelSpec:
     """Return the spec of a kernel by its short name."""
-    return registry()[f"spatter.{kernel}"]
+    return find(f"spatter.{kernel}")
 
 
 def _deltas(delta: int | Sequence[int]) -> list[int]:

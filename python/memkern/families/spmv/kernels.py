@@ -26,22 +26,19 @@ from memkern.errors import InputError
 from memkern.families.checking import Values, fresh, positions, verdict
 from memkern.families.spmv.distributed import share_of
 from memkern.families.spmv.model import SpmvModel
-from memkern.machine.topology import declared
-from memkern.spec.case import Case
+from memkern.machine.declarations import declared
+from memkern.spec.case import Case, KernelSpec, Part
 from memkern.spec.kernel import (
     INDEX_DTYPES,
     Ceilings,
-    Check,
     IndexArray,
-    Invoke,
-    KernelSpec,
     Native,
-    Part,
     Traffic,
     Transfer,
+    Validation,
     fill_values,
 )
-from memkern.spec.registry import case, register, registry, shows_options_of
+from memkern.spec.registry import case, find, register, shows_options_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -146,7 +143,7 @@ def spmv_case(
         unroll = _accumulators(mve or unroll, a.nnz / rows)
     stored = a.tocsc() if format == "csc" else a
     return Case(
-        registry()[kernel],
+        find(kernel),
         integers={
             "rows": rows,
             "columns": columns,
@@ -214,7 +211,7 @@ def order_of(case: Case, native: Native) -> IndexArray:
     return np.arange(case.integers["rows"])
 
 
-def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check(case: Case, native: Native) -> Validation:
     columns = case.integers["columns"]
     order = order_of(case, native)
     x = fresh(native, "x", np.arange(columns))
@@ -223,12 +220,10 @@ def _check(case: Case, native: Native, invoke: Invoke) -> Check:
         moved[order] = x
         x = moved
     native.fill(outputs=True)
-    return _compared(case, order, as_csr(case), x, native, invoke)
+    return (yield from _compared(case, order, as_csr(case), x, native))
 
 
-def _compared(
-    case: Case, order: IndexArray, a: csr_array, x: Values, native: Native, invoke: Invoke
-) -> Check:
+def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Native) -> Validation:
     """Invoke a case whose row i of y is row ``order[i]`` of `a`, and compare y with `a` times x."""
     n = len(order)
     seen = np.zeros(n, dtype=bool)
@@ -241,7 +236,7 @@ def _compared(
     # As many roundings as there are terms, of the sum of their absolute values.
     terms = np.maximum((np.diff(a.indptr) + 2.0) / case.spec.ulps, 1.0)
     size = np.abs(before) + abs(a) @ np.abs(x)
-    invoke()
+    yield
     errors = np.abs(native.peek("y", look) - wanted)
     errors[np.isnan(errors)] = np.inf
     allowed = terms * size
@@ -265,7 +260,7 @@ def _part(case: Case, rank: int, ranks: int) -> Part:
 
     share = share_of(case, rank, ranks)
 
-    def check(native: Native, invoke: Invoke) -> Check:
+    def check(native: Native) -> Validation:
         """Compare with the product of the whole matrix and vector.
 
         The vector is a new one and the halo is NaN before, so that neither a lost value nor one of
@@ -283,7 +278,7 @@ def _part(case: Case, rank: int, ranks: int) -> Part:
         starts = np.pad(rows.indptr, (0, shape[0] - len(share.rows)), mode="edge")
         rows = csr_array((rows.data, rows.indices, starts), shape=shape)
         order = order_of(share.case, native)
-        return _compared(share.case, order, rows, whole, native, invoke)
+        return (yield from _compared(share.case, order, rows, whole, native))
 
     return Part(share.case, share.exchange, check, share.dependent)
 

@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memkern import engine
 from memkern.checks import shown
+from memkern.engine import Measurement, Prepared, exclusive, prepare
 from memkern.errors import InputError
 from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE, order_of
 from memkern.families.spmv.kernels import spmv as case
 from memkern.families.spmv.model import SpmvModel
-from memkern.measuring.prepared import Prepared, prepare
-from memkern.measuring.process import exclusive
-from memkern.measuring.record import Measurement
-from memkern.measuring.tune import check_budget, search
-from memkern.results import ResultSet
+from memkern.formats import ResultSet
 from memkern.spec.case import Case
+from memkern.studies.tune import check_budget, search
 
 __all__ = ["FORMATS", "Product", "SpmvModel", "case", "convert", "measure", "multiply", "tune"]
 
@@ -221,7 +220,7 @@ def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
     from memkern.inputs import matrices
 
     label, a = matrices.build(matrix, options.get("seed", 0), rcm=rcm)
-    return case(a, **{"name": label, **options}).measure()
+    return engine.measure(case(a, **{"name": label, **options}))
 
 
 def tune(

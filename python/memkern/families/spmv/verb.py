@@ -41,7 +41,7 @@ _FORMATS = ["crs", "sell"]  # measured unless others are requested
 
 def _tune(args: argparse.Namespace) -> int:
     from memkern.families.spmv import product as spmv
-    from memkern.results import check_output
+    from memkern.formats import check_output
 
     if args.output:
         check_output(args.output, args.force)

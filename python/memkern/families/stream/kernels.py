@@ -11,10 +11,10 @@ from memkern.errors import InputError
 from memkern.families.checking import extent, fresh, positions
 from memkern.families.streaming.elementwise import Arrays, case_of, mccalpin
 from memkern.inputs.sizes import sizes
-from memkern.machine.topology import declared
-from memkern.spec.case import Case
-from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic
-from memkern.spec.registry import case, register, registry, shows_options_of
+from memkern.machine.declarations import declared
+from memkern.spec.case import Case, KernelSpec
+from memkern.spec.kernel import Check, Native, Traffic, Validation
+from memkern.spec.registry import case, find, register, shows_options_of
 
 STREAM = "McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers"
 
@@ -34,12 +34,12 @@ def _rotate(v: Arrays, s: float) -> dict[str, Any]:
     return {"a": b + s * c, "b": b, "c": c}
 
 
-def _check_rotation(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check_rotation(case: Case, native: Native) -> Validation:
     n = case.iterations
     at = positions(n, native)
     values = {name: fresh(native, name, at) for name in "abc"}
     native.fill(outputs=True)
-    for _ in range(invoke()):
+    for _ in range((yield)):
         values = _rotate(values, case.numbers["alpha"])
     # STREAM's rule: the average error of each array over its average value.
     worst = 0.0
@@ -67,16 +67,14 @@ register(
         summary="copy, scale, add and triad in turn over the same arrays",
         source=STREAM,
         arrays=_DECLARED.arrays,
-        traffic=lambda case: sum(
-            (registry()[name].traffic(case) for name in _ROTATION), start=Traffic()
-        ),
+        traffic=lambda case: sum((find(name).traffic(case) for name in _ROTATION), start=Traffic()),
         iterations=lambda case: case.integers["elements"],
         check=_check_rotation,
         reference=lambda case, arrays: {
             name: values.astype(case.dtype)
             for name, values in _rotate(arrays, case.numbers["alpha"]).items()
         },
-        model_bytes=lambda case: sum(registry()[name].model_bytes(case) for name in _ROTATION),
+        model_bytes=lambda case: sum(find(name).model_bytes(case) for name in _ROTATION),
         build=_rotation_case,
         flops=_DECLARED.flops,
         numbers=_DECLARED.scalars,

@@ -19,11 +19,11 @@ from memkern import small
 from memkern.checks import integer, number
 from memkern.errors import InputError
 from memkern.families.checking import WHOLE, error, extent, fresh, positions, verdict
-from memkern.machine.topology import declared
-from memkern.spec.case import Case
-from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic
+from memkern.machine.declarations import declared
+from memkern.spec.case import Case, KernelSpec
+from memkern.spec.kernel import Native, Traffic, Validation
 from memkern.spec.options import Stop
-from memkern.spec.registry import register, registry
+from memkern.spec.registry import find, register
 
 Values = npt.NDArray[Any]
 Arrays = Mapping[str, Values]
@@ -80,13 +80,13 @@ def regular(
     def values_at(native: Native, at: npt.NDArray[np.int64]) -> dict[str, Values]:
         return {POSITION: at, **{a.name: fresh(native, a.name, at) for a in arrays}}
 
-    def check(case: Case, native: Native, invoke: Invoke) -> Check:
+    def check(case: Case, native: Native) -> Validation:
         n = case.iterations
         at = positions(n, native)
         wanted = operation(values_at(native, at), *constants(case))
         total = wanted.pop(RESULT, None)
         native.fill(outputs=True)
-        invoke()
+        yield
         worst = max(
             (error(native.peek(key, at), values) for key, values in wanted.items()), default=0.0
         )
@@ -177,7 +177,7 @@ def case_of(
     InputError
         The kernel has no such scalar, or a value is out of range.
     """
-    spec = registry()[kernel]
+    spec = find(kernel)
     elements = length(spec, elements, footprint_B, dtype, options.get("device", "cpu"))
     numbers = scalars(spec, alpha=alpha, beta=beta)
     return Case(

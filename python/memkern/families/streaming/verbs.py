@@ -51,10 +51,9 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
 
 def kernels_of(args: argparse.Namespace) -> list[str]:
     """Return the requested kernels, by default all of the verb's family."""
-    family = f"{args.verb}."
     if args.kernel is not None:
-        return [family + word.strip() for word in args.kernel.split(",")]
-    return [name for name in registry.registry() if name.startswith(family) and "@" not in name]
+        return [f"{args.verb}.{word.strip()}" for word in args.kernel.split(",")]
+    return [name for name in registry.of_family(args.verb) if "@" not in name]
 
 
 def measure_kernels(
@@ -86,9 +85,9 @@ def lengths(sizes: str | None, elements: int | None) -> dict[str, list[int]]:
 
 def owners(names: Collection[str]) -> dict[str, list[str]]:
     """Return, by option, the kernels that take it in the families of the named kernels."""
-    specs = registry.registry()
-    families = {name.partition(".")[0] for name in names}
-    family = [n for n in specs if n.partition(".")[0] in families and "@" not in n]
+    families = dict.fromkeys(name.partition(".")[0] for name in names)
+    specs = {name: spec for each in families for name, spec in registry.of_family(each).items()}
+    family = [name for name in specs if "@" not in name]
     indexed = [name for name in family if specs[name].indices]
     own = {name: registry.options_of(specs[name]) for name in family}
     return {

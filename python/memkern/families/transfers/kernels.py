@@ -24,12 +24,12 @@ from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.families.checking import Values
 from memkern.inputs.sizes import parse_bytes
+from memkern.machine.declarations import declared
 from memkern.machine.limits import check_memory
-from memkern.machine.topology import declared
-from memkern.spec.case import Case
-from memkern.spec.kernel import Check, Invoke, KernelSpec, Native, Traffic, fill_values
+from memkern.spec.case import Case, KernelSpec
+from memkern.spec.kernel import Check, Native, Traffic, Validation, fill_values
 from memkern.spec.options import GPUS, Knobs, Stop
-from memkern.spec.registry import case, register, registry, shows_options_of
+from memkern.spec.registry import case, find, register, shows_options_of
 
 WAYS = {
     "to_device": "target[:] on a GPU = source[:] of the host",
@@ -121,7 +121,7 @@ def transfer_case(
         # A check copies what has arrived.
         check_memory(4 * int(size), f"a transfer of {size_B} bytes")
     return Case(
-        registry()[kernel],
+        find(kernel),
         integers=integers,
         dtype=dtype,
         template_variant=memory,
@@ -172,10 +172,10 @@ def _places(case: Case, first: int, end: int) -> Values:
     return np.arange(first, end) * step
 
 
-def _check(case: Case, native: Native, invoke: Invoke) -> Check:
+def _check(case: Case, native: Native) -> Validation:
     """Compare every word at the targets with the one of its source."""
     native.fill(outputs=True)
-    invoke()
+    yield
     arrays = native.arrays()
     wrong = False
     for source, target in _targets(case):

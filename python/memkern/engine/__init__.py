@@ -1,0 +1,53 @@
+"""The engine: it prepares cases, chooses variants, samples, judges, records and sweeps.
+
+What others use of it is here, and in its modules `calibration`, `counting` and `disturbance`.
+Models and comparisons of records lie above it; the columns of a model are added to a record in a
+step of their own.
+"""
+
+from memkern.engine.communication import ranks, start
+from memkern.engine.cores import Neighbour, observe_activity
+from memkern.engine.costs import copy_GBps, device_launch_cost_s, launch_cost_s
+from memkern.engine.disturbance import Activity
+from memkern.engine.measurement import Measurement, to_result_set
+from memkern.engine.prepared import DELAYS_UNKNOWN, Choice, Prepared
+from memkern.engine.preparing import apply, prepare, ready
+from memkern.engine.process import exclusive, refuse_forked
+from memkern.engine.run import LARGE_B, CaseRun, calibrated, environment_of_ranks, measure
+from memkern.engine.sampling import Samples, take_samples
+from memkern.engine.sweeping import expected_s, least_s, sweep, vary
+from memkern.engine.watching import CoreWatch, observe_machine
+
+__all__ = [
+    "DELAYS_UNKNOWN",
+    "LARGE_B",
+    "Activity",
+    "CaseRun",
+    "Choice",
+    "CoreWatch",
+    "Measurement",
+    "Neighbour",
+    "Prepared",
+    "Samples",
+    "apply",
+    "calibrated",
+    "copy_GBps",
+    "device_launch_cost_s",
+    "environment_of_ranks",
+    "exclusive",
+    "expected_s",
+    "launch_cost_s",
+    "least_s",
+    "measure",
+    "observe_activity",
+    "observe_machine",
+    "prepare",
+    "ranks",
+    "ready",
+    "refuse_forked",
+    "start",
+    "sweep",
+    "take_samples",
+    "to_result_set",
+    "vary",
+]

@@ -1,0 +1,308 @@
+"""Properties of this machine that are measured and stored until it is booted again.
+
+The first is how much times differ between placements and between runs. `memkern.calibrate` measures
+it for classes of cases (cache level and threads), and the intervals of later measurements include
+it, together with what later records show (see `memkern.engine.drift`). The second is the
+throughput of the cores, to which every measuring process contributes. The third is the verdict of
+`memkern.doctor`, which later records have. The fourth is the sizes of caches by latency (see
+`memkern.machine.caches`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import small
+from memkern.errors import InputError
+from memkern.files import publish
+from memkern.machine import caches as machine_caches
+from memkern.machine.caches import ends, level_of
+from memkern.machine.state import folder, heading, stored
+from memkern.statistics import Prior, moderate
+
+__all__ = [
+    "Calibration",
+    "agrees",
+    "class_name",
+    "cores_path",
+    "estimate",
+    "keep",
+    "kept",
+    "load",
+    "load_cores",
+    "load_counters",
+    "load_health",
+    "now",
+    "path",
+    "save",
+    "save_caches",
+    "save_cores",
+    "save_counters",
+    "save_health",
+    "store",
+]
+
+T = TypeVar("T")
+
+Spread = tuple[Prior | None, Prior | None]
+Counts = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Result of a calibration.
+
+    Attributes
+    ----------
+    boot : str
+        Identity of the boot of the system; a calibration is not valid for another one.
+    created : str
+        Date and time in UTC.
+    placements : mapping of str to Prior
+        By class, the variance of the logarithms of medians between the placements of a run.
+    runs : mapping of str to Prior
+        By class, their additional variance between runs.
+    """
+
+    boot: str
+    created: str
+    placements: Mapping[str, Prior]
+    runs: Mapping[str, Prior]
+
+    def of(self, name: str) -> Spread:
+        """Return the variances of a class between placements and between runs, None if unknown."""
+        return self.placements.get(name), self.runs.get(name)
+
+
+def class_name(footprint_B: float, threads: int, caches: Sequence[Mapping[str, Any]]) -> str:
+    """Return the class of a case, such as ``L2, 1 thread``.
+
+    `caches` are as of `memkern.machine.caches.data_caches`.
+    """
+    level = level_of(footprint_B, ends(caches, threads))
+    return f"{level}, {threads} thread{'' if threads == 1 else 's'}"
+
+
+def estimate(medians: Mapping[str, npt.ArrayLike]) -> tuple[dict[str, Prior], dict[str, Prior]]:
+    """Return the variances between placements and between runs of each class.
+
+    Parameters
+    ----------
+    medians : mapping of str to array_like of float, shape (cases, runs, placements)
+        Medians of the samples of each placement, by class, in any unit.
+
+    Returns
+    -------
+    placements, runs : dict of Prior
+        Variances of logarithms. The variance between runs is that of the runs' means minus the part
+        that the variance between placements explains, but at least zero.
+    """
+    between_placements: dict[str, Prior] = {}
+    between_runs: dict[str, Prior] = {}
+    for name, values in medians.items():
+        x = np.log(np.asarray(values, dtype=np.float64))
+        cases, runs, placements = x.shape
+        within = np.var(x, axis=2, ddof=1)
+        prior = moderate(within.ravel(), placements - 1)
+        if prior is not None:
+            between_placements[name] = prior
+        of_means = np.var(x.mean(axis=2), axis=1, ddof=1)
+        excess = np.maximum(of_means - within.mean(axis=1) / placements, 0.0)
+        between_runs[name] = Prior(float(excess.mean()), float(cases * (runs - 1)))
+    return between_placements, between_runs
+
+
+def path() -> Path:
+    """Return where the calibration of this user and machine is stored."""
+    return folder() / "calibration.json"
+
+
+def cores_path() -> Path:
+    """Return where the throughput of this machine's cores is stored."""
+    return path().with_name("cores.json")
+
+
+def save(calibration: Calibration) -> Path:
+    """Store a calibration in place of the last one.
+
+    Raises
+    ------
+    InputError
+        If the file can't be written.
+    """
+
+    def plain(priors: Mapping[str, Prior]) -> dict[str, list[float | None]]:
+        return {
+            name: [p.variance, None if math.isinf(p.freedom) else p.freedom]
+            for name, p in priors.items()
+        }
+
+    document = {
+        "boot": calibration.boot,
+        "created": calibration.created,
+        "placements": plain(calibration.placements),
+        "runs": plain(calibration.runs),
+    }
+    return store(path(), document)
+
+
+def store(target: Path, document: Mapping[str, Any]) -> Path:
+    """Store a document that is valid until the system is booted again.
+
+    Raises
+    ------
+    InputError, OSError
+        The file can't be written.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{target.parent} can't be made: {error.strerror}") from None
+    whole = {**heading(), **document}
+    publish({target: json.dumps(whole, indent=1).encode()})
+    return target
+
+
+def save_cores(counts: Counts, target: Path) -> None:
+    """Add a process's counts to those in the file; do nothing where it can't be written.
+
+    Parameters
+    ----------
+    counts : mapping of str to mapping of int to int
+        See `memkern.engine.disturbance.Cores.counts`.
+    target : Path
+        See `cores_path`.
+    """
+    merged = {which: Counter(before) for which, before in load_cores(target).items()}
+    for which, more in counts.items():
+        merged[which] = merged.get(which, Counter()) + Counter(more)
+    if any(counts.values()):
+        keep(target, {"counts": merged})
+
+
+def load_cores(target: Path) -> dict[str, dict[int, int]]:
+    """Return the counts since the system was booted (see `save_cores`); empty if unknown."""
+    return kept(
+        target,
+        lambda document: {
+            str(which): {int(number): int(times) for number, times in counts.items()}
+            for which, counts in document["counts"].items()
+        },
+        {},
+    )
+
+
+def save_health(summary: str) -> None:
+    """Store the verdict of `memkern.doctor` (see `memkern.machine.health.summary`)."""
+    if not small.wanted():
+        keep(path().with_name("doctor.json"), {"created": now(), "summary": summary})
+
+
+def load_health() -> str:
+    """Return the verdict since the system was booted (see `save_health`); empty if unknown."""
+    if small.wanted():
+        return ""
+    return kept(path().with_name("doctor.json"), lambda document: str(document["summary"]), "")
+
+
+def save_counters(ratios: Mapping[str, float]) -> None:
+    """Store, by event, its count divided by the true one (see `memkern counters --check`)."""
+    keep(path().with_name("counters.json"), {"ratios": dict(ratios)})
+
+
+def load_counters() -> dict[str, float]:
+    """Return the ratios since the system was booted (see `save_counters`); empty if unknown."""
+    return kept(
+        path().with_name("counters.json"),
+        lambda document: {str(k): float(v) for k, v in document["ratios"].items()},
+        {},
+    )
+
+
+def save_caches(sizes_B: Mapping[str, float], system: Sequence[Mapping[str, Any]]) -> bool:
+    """Store the measured sizes of caches, and return whether there are any and it was possible.
+
+    Parameters
+    ----------
+    sizes_B : mapping of str to float
+        Bytes of an instance of each measured cache, by its name, such as ``L3``.
+    system : sequence of mapping
+        The caches by the system, as in an environment: only with these, the sizes are used.
+    """
+    if small.wanted() or not sizes_B:
+        return False
+    document = {"created": now(), "sizes_B": dict(sizes_B), "system": list(system)}
+    return keep(machine_caches.path(), document)
+
+
+def keep(target: Path, document: Mapping[str, Any]) -> bool:
+    """Store a document until the next boot, and return whether the file could be written."""
+    with contextlib.suppress(InputError, OSError):
+        store(target, document)
+        return True
+    return False
+
+
+def kept(target: Path, read: Callable[[dict[str, Any]], T], unknown: T) -> T:
+    """Return what `read` finds in a document of this boot; `unknown` if there is no such one."""
+    try:
+        return read(stored(target))
+    except (InputError, AttributeError, KeyError, TypeError, ValueError):
+        return unknown
+
+
+def now() -> str:
+    """Return the date and time in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def agrees(ratio: float) -> bool:
+    """Return whether a count that is so many times the true one is right to a tenth."""
+    return 0.9 <= ratio <= 1.1
+
+
+def load() -> Calibration | None:
+    """Return the calibration of this boot, or None where there is none.
+
+    The file is read again only when another one is in its place, as every record needs it.
+    """
+    target = path()
+    try:
+        found = target.stat()
+    except OSError:
+        return None
+    return _load(target, (found.st_ino, found.st_mtime_ns, found.st_size))
+
+
+@functools.lru_cache(maxsize=1)
+def _load(target: Path, written: tuple[int, int, int]) -> Calibration | None:
+    """Return the calibration in the file that was `written`: its inode, time and size."""
+
+    def priors(listed: Mapping[str, Any]) -> dict[str, Prior]:
+        return {
+            name: Prior(float(variance), math.inf if freedom is None else float(freedom))
+            for name, (variance, freedom) in listed.items()
+        }
+
+    return kept(
+        target,
+        lambda document: Calibration(
+            document["boot"],
+            document["created"],
+            priors(document["placements"]),
+            priors(document["runs"]),
+        ),
+        None,
+    )

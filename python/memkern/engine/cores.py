@@ -1,0 +1,100 @@
+"""The known throughput of this machine's cores, the cores of a case, and other activity.
+
+A neighbour is a case that another process runs at the same time on purpose. What it takes from the
+cores of a measured case, and from the lines that the workers exchange, is no disturbance: the best
+rates beside each neighbour are known separately, so that other competitors are still detected.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import itertools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from memkern.engine import calibration, disturbance
+from memkern.engine.communication import ranks
+from memkern.extension import _memkern
+from memkern.machine import environment
+
+
+@functools.cache
+def cores() -> disturbance.Cores:
+    """Return the throughputs that this process and others have measured since the last boot."""
+    target = calibration.cores_path()
+    known = disturbance.Cores(calibration.load_cores(target))
+    process = os.getpid()
+
+    def save() -> None:
+        # In a forked process these are its parent's measurements, which the parent saves.
+        if os.getpid() == process:
+            calibration.save_cores(known.counts, target)
+
+    atexit.register(save)
+    return known
+
+
+@dataclass(frozen=True)
+class Neighbour:
+    """A case that another process runs at the same time.
+
+    Attributes
+    ----------
+    label : str
+        Its name in records.
+    case_id : str
+        Its identity.
+    process : int
+        The number of the process.
+    """
+
+    label: str
+    case_id: str
+    process: int
+
+
+def cores_at_work(obtained: Mapping[str, Any], beside: Neighbour | None = None) -> str:
+    """Return the class of cores that a case's workers run on (see `disturbance.cores_at_work`)."""
+    if beside is not None:
+        return f"units {obtained['pin']} {_beside(beside)}"
+    topology = _memkern.topology()
+    kinds = dict(zip(topology["units"], topology["core_kinds"], strict=True))
+    units = obtained["pin"].split(",") if obtained["pin"] not in ("", "none") else kinds
+    workers = int(obtained["threads"]) * len(ranks().processes)
+    return disturbance.cores_at_work(workers, [kinds[int(u)] for u in units])
+
+
+def exchanging_units(obtained: Mapping[str, Any], beside: Neighbour | None = None) -> str:
+    """Return the name by which the times are known in which a case's workers exchange lines."""
+    units = ",".join(sorted(obtained["pin"].split(",")))
+    return f"exchanges between units {units}" + (f" {_beside(beside)}" if beside else "")
+
+
+def _beside(neighbour: Neighbour) -> str:
+    # The identity includes the units on which it runs.
+    return f"beside {neighbour.label} ({neighbour.case_id})"
+
+
+def competitors(beside: Neighbour | None = None) -> tuple[disturbance.RunningThread, ...]:
+    """Return the threads of other processes, on the hosts of all ranks, that run now.
+
+    Those of the ranks themselves and of the neighbour are left out.
+    """
+    return tuple(dict.fromkeys(itertools.chain(*ranks().every(_others(beside)))))
+
+
+def _others(beside: Neighbour | None = None) -> list[disturbance.RunningThread]:
+    own = ranks().processes | ({beside.process} if beside is not None else set())
+    return [thread for thread in _memkern.running_threads() if thread[0] not in own]
+
+
+def observe_activity() -> disturbance.Activity:
+    """Observe for a quarter of a second what else runs on this machine, or on all ranks' hosts."""
+    units = len(_memkern.topology()["units"])
+    own = disturbance.observe_activity(_others, environment.read_steal_s, units)
+    every = ranks().every(own)
+    others = dict.fromkeys(itertools.chain(*(one.others for one in every)))
+    return disturbance.Activity(tuple(others), max(one.steal_share for one in every))

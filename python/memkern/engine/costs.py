@@ -1,0 +1,162 @@
+"""Costs and limits that results are compared with: launch times and memory bandwidths.
+
+They are measured once in a process. Where samples were disturbed they are NaN, and are measured
+again by later calls, in a small part of the time.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.engine.communication import ranks
+from memkern.engine.prepared import Prepared
+from memkern.engine.preparing import prepare
+from memkern.engine.process import exclusive
+from memkern.engine.sampling import take_samples
+from memkern.machine import gpu
+from memkern.machine.caches import MEMORY
+from memkern.machine.topology import last_level_cache_B
+from memkern.spec.kernel import Transfer
+from memkern.spec.registry import case
+
+_LEVELS = ("L1", MEMORY)
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+# Share of the time that is spent on measuring again what was disturbed.
+_AGAIN_SHARE = 0.05
+_kept: list[dict[Any, Any]] = []
+
+
+class _DisturbedError(Exception):
+    """Too few samples, or trials of variants, were undisturbed."""
+
+
+def _kept_if_undisturbed(unknown: _T) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
+    """Keep a function's results for the process; return `unknown` where samples were disturbed.
+
+    What was disturbed is measured again by a call after twenty times as long as that took.
+    """
+
+    def decorate(measured: Callable[_P, _T]) -> Callable[_P, _T]:
+        kept: dict[Any, _T] = {}
+        again_s: dict[Any, float] = {}
+        _kept.extend((kept, again_s))
+
+        @functools.wraps(measured)
+        def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+            which = (args, tuple(sorted(kwargs.items())))
+            if which in kept:
+                return kept[which]
+            begin = time.perf_counter()
+            # Ranks measure together.
+            if not ranks().agreed(begin >= again_s.get(which, -math.inf)):
+                return unknown
+            try:
+                kept[which] = measured(*args, **kwargs)
+            except _DisturbedError:
+                end = time.perf_counter()
+                again_s[which] = end + (end - begin) / _AGAIN_SHARE
+                return unknown
+            return kept[which]
+
+        return call
+
+    return decorate
+
+
+def forget() -> None:
+    """Let everything be measured again."""
+    for each in _kept:
+        each.clear()
+
+
+def _seconds(prepared: Prepared) -> npt.NDArray[np.float64]:
+    """Sample a prepared case, and return the seconds of its invocations.
+
+    Raises
+    ------
+    _DisturbedError
+    """
+    samples = take_samples(prepared)
+    if samples.disturbed or prepared.how == "default":
+        raise _DisturbedError
+    return samples.seconds[:, 0]
+
+
+@_kept_if_undisturbed(math.nan)
+def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
+    """Shortest time of an empty invocation, in seconds (kernel ``launch.empty``)."""
+    # On a quiet machine the samples take a part of this time, and disturbed ones shall not take
+    # long, since every record has this cost.
+    empty = case(
+        "launch.empty", threads=threads, pin=pin, repetition=repetition, runs=300, budget_s=0.1
+    )
+    return float(_seconds(prepare(empty)).min())
+
+
+@_kept_if_undisturbed(math.nan)
+def device_launch_cost_s(device: str, timer: str, invocations: int = 0) -> float:
+    """Shortest time of an empty kernel on a device, in seconds; by default 20 launches a sample."""
+    empty = case("launch.empty", runs=50, device=device, timer=timer, invocations=invocations)
+    return float(_seconds(prepare(empty)).min())
+
+
+@_kept_if_undisturbed(dict.fromkeys(("load", "triad", "store"), math.nan))
+def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
+    """Return the memory bandwidths of loads, of a triad and of stores: medians of best variants.
+
+    That of stores is such that the triad takes as long as its loads and stores one after the other.
+    """
+    cache_B = last_level_cache_B()
+    knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages}
+    knobs |= {"budget_s": 0.5, "placements": 1}
+    cases = {
+        "load": case("loops.load", footprint_B=4 * cache_B, **knobs),
+        "triad": case("stream.triad", footprint_B=6 * cache_B, **knobs),
+    }
+    rates = {}
+    for name, one in cases.items():
+        prepared = prepare(one)
+        median_s = float(np.median(_seconds(prepared)))
+        rates[name] = one.bytes_B / median_s / 1e9
+    # The last one is the triad.
+    triad = one.with_(variant=prepared.native.obtained()["variant"])
+    moved = Transfer(*(triad.iterations * each for each in triad.transfers(_LEVELS)[MEMORY]))
+    return {**rates, "store": moved.stores_GBps(rates["load"], median_s)}
+
+
+def copy_GBps(device: str) -> float:
+    """Return `gpu.copy_GBps`, NaN if the device has too little free memory for its buffers.
+
+    No other thread measures meanwhile.
+    """
+    try:
+        with exclusive():
+            return gpu.copy_GBps(device)
+    except MemoryError:
+        return math.nan
+
+
+@_kept_if_undisturbed(dict.fromkeys(("read", "copy"), math.nan))
+def device_ceilings_GBps(device: str) -> dict[str, float]:
+    """Return the best medians of our own read and copy on a GPU, over variants and unrolling.
+
+    Keys ``read`` and ``copy`` (read plus written); arrays of eight times the L2 cache.
+    """
+    # Times of events are without the launch and the wait for the end.
+    knobs: dict[str, Any] = {"device": device, "runs": 5, "invocations": 4, "timer": "events"}
+    best = {"read": 0.0, "copy": 0.0}
+    footprint_B = 8 * gpu.describe(device)["l2_B"]
+    for name, kernel in (("read", "loops.load"), ("copy", "loops.copy")):
+        for unroll in (0, 4, 8):
+            one = case(kernel, footprint_B=footprint_B, unroll=unroll, **knobs)
+            median_s = float(np.median(_seconds(prepare(one))))
+            best[name] = max(best[name], one.bytes_B / median_s / 1e9)
+    return best

@@ -1,0 +1,351 @@
+"""Counters of events during the samples of a case, beside the traffic that models give."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.checks import shown
+from memkern.engine import calibration
+from memkern.engine.communication import ranks
+from memkern.errors import InputError
+from memkern.extension import _memkern
+from memkern.machine import events
+from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS, Code, Event
+from memkern.spec.case import Case
+from memkern.spec.kernel import Transfer
+
+__all__ = [
+    "AUTO",
+    "ROOT",
+    "Counting",
+    "by_rank",
+    "columns",
+    "event_here",
+    "requested",
+]
+
+AUTO = "auto"
+# Folder that contains proc and sys.
+ROOT = Path("/")
+_TRAFFIC = tuple(f"{name}_{way}" for name in BOUNDARIES for way in WAYS)
+# Counted with `AUTO` wherever the system permits it.
+_ALWAYS = ("page-faults", "context-switches", "cpu-migrations")
+
+Counts = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What is counted during the samples of a case, the same events on all ranks.
+
+    Attributes
+    ----------
+    events : tuple of Event
+    note : str
+        What can't be counted here though it was requested by ``auto``, and why.
+    counts_units : bool
+        Whether this rank has the counters of whole units, such as those of memory controllers: the
+        first rank of each host.
+    """
+
+    events: tuple[Event, ...] = ()
+    note: str = ""
+    counts_units: bool = True
+
+    def _own(self, event: Event) -> list[Code]:
+        return [code for code in event.codes if self.counts_units or code.unit < 0]
+
+    @property
+    def codes(self) -> list[Code]:
+        """The counters of all events that this rank has."""
+        return [code for event in self.events for code in self._own(event)]
+
+    def by_event(self, counts: Counts) -> list[Counts]:
+        """Return the counts of each event's counters, shape (samples, counters, 3), from all.
+
+        NaN where a counter could not be read. An event that another rank counts has no counters.
+        """
+        known = np.where(counts[:, :, 1:2] > 0, counts, np.nan)
+        ends = np.cumsum([len(self._own(event)) for event in self.events])
+        return np.split(known, ends[:-1], axis=1) if self.events else []
+
+
+def _event_of(name: str) -> Event:
+    """Return the event of a name, which may be that of a quantity.
+
+    Raises
+    ------
+    InputError
+        It is unknown here.
+    """
+    if (quantity := events.quantities(ROOT).get(name)) is not None:
+        return quantity.event(ROOT)
+    if name in (*_TRAFFIC, TLB_MISSES):
+        raise InputError(f"event {shown(name)} can't be counted: {_lacking()}")
+    return events.find(name, ROOT)
+
+
+def _lacking() -> str:
+    """Return that the table of events lacks this processor, or some of its quantities."""
+    if events.quantities(ROOT):
+        return "the table of events has none for this processor"
+    vendor, family, model = events.processor(ROOT)
+    what = f"{vendor} family {family} model {model}" if vendor else "unknown"
+    return f"the table of events lacks this processor ({what})"
+
+
+def _why_not(event: Event) -> str:
+    return next((why for code in event.codes if (why := _memkern.why_not_counted(code))), "")
+
+
+def _permitted(event: Event) -> tuple[Event, str]:
+    """Return an event as it can be counted here, and why it can't, which is empty if it can.
+
+    Where the kernel's part may not be counted, that of user code is, as perf does it.
+    """
+    why = _why_not(event)
+    reduced = events.of_user_code(event) if why else None
+    return (reduced, "") if reduced and not _why_not(reduced) else (event, why)
+
+
+def event_here(name: str) -> tuple[Event | None, str]:
+    """Return the event of a name as it can be counted here, and why it can't.
+
+    The reason is the end of a sentence, and empty if it can. There is no event where the system
+    does not know it.
+    """
+    try:
+        event = _event_of(name)
+    except InputError as error:
+        return None, str(error)
+    return _permitted(event)
+
+
+def requested(text: str) -> Counting:
+    """Return what is counted for the option ``counters``; called by all ranks.
+
+    Raises
+    ------
+    InputError
+        An event that was requested by its name is unknown or can't be counted.
+    """
+    if not text:
+        return Counting()
+    return _agreed(_auto() if text == AUTO else _by_name(text))
+
+
+def _agreed(own: Counting) -> Counting:
+    """Return what every rank can count, in the order of the first one."""
+    if ranks().size == 1:
+        return own
+    names = ranks().every([event.name for event in own.events])
+    common = [name for name in names[0] if all(name in others for others in names)]
+    mine = {event.name: event for event in own.events}
+    notes = [own.note] if own.note else []
+    if lost := [name for name in mine if name not in common]:
+        notes.append(f"{', '.join(lost)} can't be counted on every rank")
+    found = tuple(mine[name] for name in common)
+    return Counting(found, "; ".join(notes), ranks().first_of_host)
+
+
+def _by_name(text: str) -> Counting:
+    """Return the counters of a list of names; see `requested` for what is raised."""
+    found = []
+    names = events.names_of(text)
+    if AUTO in names:
+        raise InputError(
+            f"counters {shown(text)} have auto beside other names: give auto alone, or names only"
+        )
+    for name in names:
+        event, why = _permitted(_event_of(name))
+        if why:
+            raise InputError(f"event '{name}' can't be counted: {why}")
+        found.append(event)
+    return Counting(tuple(found), "; ".join(_of_user_code(found)))
+
+
+def _of_user_code(found: Sequence[Event]) -> list[str]:
+    """Return the remark on events of which the kernel's part is not counted, if there are any."""
+    if not (names := [event.name for event in found if event.user_only]):
+        return []
+    return [
+        f"{', '.join(names)}: of user code only, as the system permits no more (as root, or with "
+        "kernel.perf_event_paranoid of at most 1, the kernel's part counts too)"
+    ]
+
+
+def _auto() -> Counting:
+    """Return what can be counted of the traffic of each level, and of page faults and switches."""
+    found: list[Event] = []
+    missing: dict[str, list[str]] = {}
+    known = events.quantities(ROOT)
+    for name in (*known, *_ALWAYS):
+        event, why = event_here(name)
+        if event is None or why:
+            missing.setdefault(why, []).append(name)
+        else:
+            found.append(event)
+    if known and (lacking := [name for name in _TRAFFIC if name not in known]):
+        missing[_lacking()] = lacking
+    notes = [f"{', '.join(names)} can't be counted: {why}" for why, names in missing.items()]
+    if not known:
+        notes.append(f"traffic is not counted: {_lacking()}")
+    return Counting(tuple(found), "; ".join([*notes, *_of_user_code(found)]))
+
+
+def columns(
+    case: Case,
+    counting: Counting,
+    counts: Sequence[Sequence[Sequence[Counts]]],
+    invocations: int,
+    model_B: float,
+    moved: Mapping[str, Transfer],
+    level: str,
+    cases: int = 1,
+) -> dict[str, Any]:
+    """Return the columns of a record on counted events.
+
+    Parameters
+    ----------
+    case : Case
+        As it ran.
+    counting : Counting
+    counts : nested sequences of ndarray of float64, shape (samples, counters, 3)
+        By placement, rank and event, value and nanoseconds enabled and running of each counter,
+        over all workers of the rank (see `Counting.by_event`).
+    invocations : int
+        Of each sample.
+    model_B : float
+        Bytes from and to memory of an invocation, by the model.
+    moved : mapping of str to Transfer
+        What an invocation moves across the boundary in front of each level, where it is known.
+    level : str
+        The smallest level that holds the case: ``L1``, ..., ``memory``.
+    cases : int
+        How many ranks have such a case of their own.
+    """
+    if not counting.events:
+        return {"counters_note": counting.note} if counting.note else {}
+    each = _of_ranks(counts)
+    modelled = {
+        name: cases * lines for name, lines in _modelled(case, model_B, moved, level).items()
+    }
+    checked = calibration.load_counters()
+    notes = [counting.note] if counting.note else []
+    rows = []
+    for number, event in enumerate(counting.events):
+        of_event = np.concatenate([of_rank[number] for of_rank in each], axis=1)
+        row = _row(event, of_event, invocations)
+        if math.isnan(row["count"]):
+            why = "it was never on the processor" if row["running"] == 0 else "it can't be read"
+            notes.append(f"{event.name} has no count: {why}")
+        if event.name in modelled:
+            row["model"] = modelled[event.name]
+        if (ratio := checked.get(event.name)) is not None:
+            row["checked"] = ratio
+            if not calibration.agrees(ratio):
+                notes.append(
+                    f"{event.name}: {ratio:.3g} times the true count in memkern counters --check"
+                )
+        rows.append(row)
+    return {
+        **_levels(rows, modelled, case.line_B),
+        "counter_rows": json.dumps([_plain(row) for row in rows]),
+        "counters_note": "; ".join(notes),
+    }
+
+
+def _of_ranks(counts: Sequence[Sequence[Sequence[Counts]]]) -> list[list[Counts]]:
+    """Return counts of all placements by rank and event (see `columns`)."""
+    return [
+        [np.concatenate(of_event) for of_event in zip(*placements, strict=True)]
+        for placements in zip(*counts, strict=True)
+    ]
+
+
+def by_rank(
+    counting: Counting, counts: Sequence[Sequence[Sequence[Counts]]], invocations: int
+) -> list[dict[str, float | None]]:
+    """Return the count of each event in an invocation, by rank, None if it is unknown.
+
+    Events of whole units are those of the rank that has their counters. For the parameters see
+    `columns`.
+    """
+    if not counting.events:
+        return []
+    rows = []
+    for of_rank in _of_ranks(counts):
+        known = zip(counting.events, of_rank, strict=True)
+        found = [_row(event, own, invocations) for event, own in known if own.shape[1]]
+        rows.append({row["event"]: _plain(row)["count"] for row in found})
+    return rows
+
+
+def _row(event: Event, counts: Counts, invocations: int) -> dict[str, Any]:
+    """Return name, count per invocation and share of the time in which the counters ran.
+
+    Counters that take turns are extrapolated to the whole time, each by its own share, of which the
+    smallest is in the row. `counts` has the shape (samples, counters, 3).
+    """
+    value, enabled, running = np.nansum(counts, axis=0).T
+    samples = np.count_nonzero(~np.isnan(counts[:, :, 1]), axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = running / enabled
+        each = np.where(shares > 0, value / shares / (samples * invocations), np.nan)
+    row = {"event": event.name, "count": float(each.sum()), "running": float(shares.min())}
+    if event.unit:
+        row |= {"scale": event.scale, "unit": event.unit}
+    return row
+
+
+def _modelled(
+    case: Case, model_B: float, moved: Mapping[str, Transfer], level: str
+) -> dict[str, float]:
+    """Return the lines of an invocation that the model moves, by quantity of the table.
+
+    What is not known of a boundary is that of memory, or else all bytes of the model, loads and
+    stores divided as in the kernel's definition, with write-allocates as loads. Boundaries beyond
+    the level that holds the case are not crossed.
+    """
+    traffic = case.traffic
+    every_B = traffic.view(index=True, write_allocate=True)
+    stored = traffic.write / every_B if every_B else math.nan
+    whole = moved.get("memory", Transfer((1 - stored) * model_B, stored * model_B))
+    lines = {}
+    for name in BOUNDARIES:
+        # Names are in the order of the levels.
+        transfer = Transfer(0.0, 0.0) if level < name else moved.get(name, whole)
+        for way, moved_B in zip(WAYS, transfer, strict=True):
+            lines[f"{name}_{way}"] = moved_B / case.line_B
+    return lines
+
+
+def _levels(
+    rows: Sequence[Mapping[str, Any]], modelled: Mapping[str, float], line_B: int
+) -> dict[str, float]:
+    """Return the columns on bytes of each level, from the rows of the record."""
+    by_name = {row["event"]: row["count"] for row in rows}
+    found = {}
+    for name in BOUNDARIES:
+        present = {way: by_name[f"{name}_{way}"] for way in WAYS if f"{name}_{way}" in by_name}
+        for way, lines in present.items():
+            found[f"counted_{name}_{way}_B"] = line_B * lines
+        model = sum(modelled[f"{name}_{way}"] for way in present)
+        if model > 0:
+            found[f"counted_{name}_ratio"] = sum(present.values()) / model
+    if TLB_MISSES in by_name:
+        found["counted_tlb_misses"] = by_name[TLB_MISSES]
+    return found
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with null for unknown numbers, as JSON has no others."""
+    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}

@@ -1,0 +1,407 @@
+"""Prepared cases: memory placed and filled, and what runs in it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+
+from memkern import launcher, small
+from memkern.engine import counting, process
+from memkern.engine.communication import ranks
+from memkern.engine.process import as_input_error, exclusive
+from memkern.errors import InputError
+from memkern.extension import _memkern
+from memkern.machine import gpu, remote, settings, switches
+from memkern.spec.case import Case, Part
+from memkern.spec.kernel import Check, Validation, finish
+from memkern.spec.options import GPUS, RANKS
+
+# The clock measures a sample of this many ticks to better than a tenth of a percent.
+_TICKS_PER_SAMPLE = 1000
+# With a given number of runs, a sample is one invocation unless that is shorter than this.
+_TICKS_PER_RUN = 100
+# Samples of several ranks, which start when they leave a barrier, take at least so many barriers,
+# and those of threads without barriers at least so many times as long as the threads start apart;
+# records of shorter samples are marked.
+STARTS_PER_SAMPLE = 100
+# Threads start at most so far apart; the shortest part takes longer if a kernel has no parts.
+_MOST_APART_S = 2e-6
+# Launches between two synchronisations with a GPU (Chalmers and Warburton 2020).
+_LAUNCHES = 20
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A variant and instruction set, and how they were chosen (see `Prepared`)."""
+
+    variant: str
+    isa: str
+    how: str = field(compare=False)
+
+
+class Prepared:
+    """A case that is ready to run: memory placed and filled, a variant selected.
+
+    Parameters
+    ----------
+    case : Case
+    chosen : Choice, optional
+        By default the first variant and instruction set that the case permits, which
+        `memkern.prepare` tries.
+    deadline : float
+        On the clock of `time.perf_counter`; no trial or sample starts after it.
+
+    Attributes
+    ----------
+    own : Case
+        What this rank runs: the case, or its part of one that is distributed over ranks.
+    part : Part or None
+        The latter with its exchange.
+    native : object
+        The extension's.
+    how : str
+        How the variant was chosen: ``asked`` (it was requested), ``trial``, or ``default`` where
+        ``best`` was requested and there were no trials, or all those of a candidate were disturbed.
+    choosing_s : float
+        Seconds that the trials took.
+    stages : list of str
+        The kernels that an invocation runs in turn, if these are several.
+    counting : Counting
+        The events that are counted during the samples.
+    """
+
+    choosing_s = 0.0
+
+    def __init__(
+        self, case: Case, chosen: Choice | None = None, deadline: float = math.inf
+    ) -> None:
+        with exclusive(), as_input_error():
+            settings.recover()
+            self.case = case
+            self.deadline = deadline
+            self._ranks = ranks()
+            self.part = _part_of(case, ranks().number, ranks().size) if case.halo else None
+            self.own = self.part.case if self.part else case
+            self.device = None if case.knobs.device == "cpu" else case.knobs.device
+            self.counting = counting.requested(case.knobs.counters)
+            self.native = self._placed(self.own)
+            process.prepared.add(self)
+            self._warn()
+            self.stages: list[str] = self.native.obtained()["stages"]
+            chosen = chosen or self._first()
+            self.how = chosen.how
+            self.select(chosen.variant, chosen.isa)
+
+    def _placed(self, case: Case) -> _memkern.Prepared:
+        """Return the extension's case, whose arrays are in memory."""
+        knobs = case.knobs
+        if self.device and knobs.threads and "workers" not in case.integers:
+            raise InputError(
+                f"{case.spec.name} on {self.device} sets the number of threads itself: leave "
+                "threads out"
+            )
+        return _memkern.Prepared(
+            kernel=case.spec.name,
+            dtype=case.dtype,
+            index_dtype=case.index_dtype,
+            template_variant=case.template_variant,
+            integers={**case.integers, "prefetch": knobs.prefetch, "blocks": knobs.blocks},
+            numbers=dict(case.numbers),
+            indices=dict(case.indices),
+            data={
+                name: np.ascontiguousarray(values, dtype=case.dtype)
+                for name, values in case.data.items()
+            },
+            **{**knobs.arguments, **_device(case), **_exchange(self.part)},
+        )
+
+    def _warn(self) -> None:
+        """Warn if processors have too few units for the threads, or share them."""
+        if self.device is not None:
+            return
+        threads, units = self.case.knobs.threads, len(_memkern.topology()["units"])
+        if threads > units:
+            warnings.warn(
+                f"{threads} threads take turns on {units} processing units: use no more threads "
+                "than there are units",
+                stacklevel=4,
+            )
+        if not small.wanted():
+            warn_of_conditions(self.native.obtained()["shared_units"])
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied.
+
+        Raises
+        ------
+        InputError
+            Always.
+        """
+        raise InputError("a prepared case can't be pickled or copied: pickle its case")
+
+    @property
+    def candidates(self) -> list[tuple[str, str]]:
+        """The variants with their instruction sets that the case permits, the widest first.
+
+        Raises
+        ------
+        InputError
+            There is none.
+        """
+        variant, isa = self.case.knobs.variant, self.case.knobs.isa
+        every: list[tuple[str, str]] = self.native.candidates()
+        fitting = [(v, i) for v, i in every if variant in ("best", v) and isa in ("best", i)]
+        if not fitting:
+            choices = ", ".join(f"{v} on {i}" for v, i in every)
+            raise InputError(
+                f"kernel {self.case.spec.name!r} has no variant {variant!r} for instruction set "
+                f"{isa!r} here: there are {choices}"
+            )
+        return fitting
+
+    def _first(self) -> Choice:
+        # A requested variant runs on the widest instruction set.
+        how = "default" if self.case.knobs.variant == "best" else "asked"
+        return Choice(*self.candidates[0], how)
+
+    def run(self, invocations: int) -> float:
+        """Run one sample of `invocations` invocations, and return the slowest rank's seconds.
+
+        Nothing is allocated, parsed or checked in it.
+        """
+        if self._ranks.size > 1:
+            self._ranks.align()
+        return self._slowest(self.native.run(invocations))
+
+    def run_range(self, begin: int, end: int) -> float:
+        """Run a part of an invocation, and return the slowest rank's seconds."""
+        if self._ranks.size > 1:
+            self._ranks.align()
+        return self._slowest(self.native.run_range(begin, end))
+
+    def _slowest(self, seconds: float) -> float:
+        return seconds if self._ranks.size == 1 else self._ranks.slowest(seconds)
+
+    def select(self, variant: str, isa: str) -> None:
+        """Select a variant and instruction set."""
+        self.native.select(variant, isa)
+        # A faster one needs more invocations per sample.
+        if vars(self).get("invocations", 1) > 1:
+            del self.invocations
+
+    @property
+    def obtained(self) -> dict[str, Any]:
+        """Threads, pinning, pages, variant and instruction set that are actually used."""
+        return {**self.native.obtained(), "pages": self.native.pages()}
+
+    @property
+    def choice(self) -> Choice:
+        """The variant and instruction set that are used, and how they were chosen."""
+        obtained = self.native.obtained()
+        return Choice(obtained["variant"], obtained["isa"], self.how)
+
+    @contextlib.contextmanager
+    def switched(self) -> Iterator[None]:
+        """Keep the machine's settings as the case requests until the end of the context.
+
+        The first rank of each host changes them, and restores them when all ranks are done.
+
+        Raises
+        ------
+        InputError
+            They can't be changed here.
+        """
+        knobs = self.case.knobs
+        if knobs.prefetchers != "off" and not knobs.clock_limit and not knobs.cache_ways:
+            yield
+            return
+        with settings.changed(self._changes() if ranks().first_of_host else []):
+            ranks().gate()
+            yield
+            ranks().gate()
+
+    def _changes(self) -> list[settings.Change]:
+        knobs, changes = self.case.knobs, []
+        if knobs.prefetchers == "off":
+            changes += switches.prefetchers_off(settings.ROOT)
+        if knobs.clock_limit and knobs.place == GPUS:
+            changes += switches.gpu_clock_limit(knobs.clock_limit, knobs.device)
+        elif knobs.clock_limit:
+            changes += switches.clock_limit(knobs.clock_limit, settings.ROOT)
+        if knobs.cache_ways:
+            changes += switches.cache_ways(knobs.cache_ways, settings.ROOT)
+        return changes
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until the deadline, 0 after it."""
+        if math.isinf(self.deadline):
+            return math.inf
+        return max(-ranks().slowest(time.perf_counter() - self.deadline), 0.0)
+
+    def warm_up(self) -> int:
+        """Run samples that are not timed, until a GPU has the clocks that it has under load.
+
+        On other devices there are none. The machine has the settings that the case requests.
+
+        Returns
+        -------
+        int
+            Invocations that changed the arrays that the kernel writes. Arrays whose values grow
+            without bound are filled again.
+        """
+        if self.case.knobs.place != GPUS:
+            return 0
+        done = 0
+        end = time.perf_counter() + small.cut(gpu.WARM_S, 0.001)
+        while not done or time.perf_counter() < end:
+            self.native.run(self.invocations)
+            done += self.invocations
+        if self.case.spec.most_runs.get(self.case.dtype) is None:
+            return done
+        self.native.fill(outputs=True)
+        return 0
+
+    def check(self) -> Check:
+        """Fill the arrays, run the kernel once and compare its results with the reference."""
+        validation = self.validation()
+        # Ranks that exchange values wait for each other in it.
+        ranks().gate()
+        self.native.run(1)
+        return finish(validation, 1)
+
+    def validation(self) -> Validation:
+        """Fill the arrays, and return the validation that `finish` ends after some invocations."""
+        validation = self._validation()
+        next(validation)
+        return validation
+
+    def _validation(self) -> Validation:
+        if self.part is None:
+            return (yield from self.case.spec.check(self.case, self.native))
+        found = yield from self.part.check(self.native)
+        return dataclasses.replace(found, columns={**found.columns, **self.part.columns})
+
+    def set_steady_inputs(self) -> None:
+        """Fill arrays with values that do not grow from invocation to invocation."""
+        for name, value in self.case.spec.steady_inputs.items():
+            array = self.native.arrays()[name]
+            values = np.full(array["columns"], value, dtype=array["dtype"])
+            self.native.copy_in(name, values)
+
+    @functools.cached_property
+    def invocations(self) -> int:
+        """Invocations per sample: as requested, or as many as the clock's resolution requires."""
+        if self.case.stop.invocations:
+            return self.case.stop.invocations
+        if self.case.knobs.flush or self.stages:
+            return 1
+        if self.case.knobs.place == GPUS:
+            return _LAUNCHES
+        ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
+        # All ranks must agree on it, and leave a barrier at times that are apart.
+        goal = ranks().slowest(ticks * _memkern.clock_tick())
+        apart_s = ranks().barrier_s
+        if self.case.knobs.repetition == "free":
+            shortest_s = min(self.run_range(0, 1) for _ in range(2))
+            apart_s = max(apart_s, min(shortest_s, _MOST_APART_S))
+        goal = max(goal, STARTS_PER_SAMPLE * apart_s)
+        invocations = 1
+        # Where a small part takes long enough, whole invocations need not be tried.
+        if self.run_range(0, -(-self.own.iterations // 128)) >= 20 * goal:
+            return invocations
+        while True:
+            seconds = self.run(invocations)
+            if seconds < 20 * goal:
+                # A single short time may be mostly disturbance. Where ranks exchange values, the
+                # shortest one may be much shorter than any other.
+                times = sorted((seconds, self.run(invocations), self.run(invocations)))
+                seconds = times[1 if self.case.halo else 0]
+            if seconds >= goal:
+                return invocations
+            # A time near the clock's resolution does not justify a large step.
+            grow = goal / seconds if seconds > goal / 100 else 10.0
+            invocations = math.ceil(invocations * min(max(grow * 1.1, 1.5), 10.0))
+
+
+def warn_of_conditions(shared_units: Sequence[int]) -> None:
+    """Warn if workers share units with another memkern process, or their waits are not known."""
+    # Ranks of one host that have too few units are oversubscribed, which their records say.
+    if shared_units and ranks().size == 1:
+        _warn_once(
+            "another memkern process measures on the same processing units, since too few are "
+            "free: measure when it has ended, or with fewer --threads in both"
+        )
+    if not _memkern.run_queue_delays_known():
+        _warn_once(DELAYS_UNKNOWN)
+
+
+@functools.cache
+def _warn_once(text: str) -> None:
+    warnings.warn(text, stacklevel=5)
+
+
+DELAYS_UNKNOWN = (
+    "the system does not tell how long threads wait for a processor (/proc/self/schedstat): "
+    "samples are judged by CPU time against wall time"
+)
+
+
+def _device(case: Case) -> dict[str, Any]:
+    """Return the extension's arguments for the device of a case and the number of its workers."""
+    knobs = case.knobs
+    if knobs.place != RANKS:
+        return {"device": gpu.handle(knobs.device), "threads": knobs.threads}
+    size = remote.describe(knobs.device).ranks
+    if size != ranks().size:
+        raise InputError(
+            f"{knobs.device} has {size} ranks, of which {ranks().size} measure together: leave "
+            "out --comm none"
+        )
+    device = remote.handle(
+        knobs.device,
+        flush_every=knobs.flush_every,
+        contexts=knobs.contexts,
+        threads=knobs.threads,
+        shift=case.integers.get("shift", 0),
+        barrier=ranks().gate,
+        largest=ranks().slowest,
+        watch=ranks().watch,
+    )
+    return {"device": device, "threads": knobs.threads * size}
+
+
+@functools.lru_cache(maxsize=1)
+def _part_of(case: Case, number: int, size: int) -> Part:
+    """Return a rank's part of a case, the same for all placements."""
+    assert case.spec.part is not None
+    return case.spec.part(case, number, size)
+
+
+def _exchange(part: Part | None) -> dict[str, Any]:
+    """Return the extension's argument for what ranks exchange; none for a single rank."""
+    if part is None or ranks().size == 1:
+        return {}
+    plan = part.exchange
+    # Nobody waits for a rank that fails before.
+    ranks().gate()
+    with launcher.waiting_for_all("prepare an exchange"):
+        found = remote.exchange(
+            plan.neighbours,
+            plan.to,
+            plan.of,
+            adds=plan.adds,
+            rank=ranks().number,
+            ranks=ranks().size,
+            timeout_s=launcher.timeout_s(),
+        )
+    return {"exchange": (found, plan.array)}

@@ -1,0 +1,74 @@
+"""Preparation of cases, with the choice of a variant by trials."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.engine import variants
+from memkern.engine.prepared import Choice, Prepared
+from memkern.engine.process import as_input_error, exclusive
+from memkern.spec.case import Case
+
+
+def prepare(case: Case) -> Prepared:
+    """Allocate, place and fill what a case needs, and choose its variant.
+
+    Raises
+    ------
+    InputError, MemoryError
+        Something requested is wrong or not available; nothing was written then.
+    DeviceError
+        An operation of a GPU failed.
+    """
+    return ready(case)
+
+
+def ready(case: Case, chosen: Choice | None = None, deadline: float = math.inf) -> Prepared:
+    """Return a prepared case with the variant `chosen`, by default as `prepare` does it.
+
+    `deadline` and what is raised are as of `Prepared` and `prepare`.
+    """
+    with exclusive(), as_input_error():
+        prepared = Prepared(case, chosen, deadline)
+        with prepared.switched():
+            if chosen is None and case.knobs.variant == "best":
+                begin = time.perf_counter()
+                best, prepared.how = variants.fastest(prepared, prepared.candidates)
+                prepared.select(*best)
+                prepared.choosing_s = time.perf_counter() - begin
+    return prepared
+
+
+def apply(case: Case, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]:
+    """Run a case's kernel once on the caller's values, exactly as a measurement would.
+
+    Parameters
+    ----------
+    case : Case
+    **arrays : ndarray
+        Values for arrays of the kernel (see its spec) in the case's dtype; the others have the
+        values with which measurements fill them. An array with one row per worker has shape
+        (workers, n), or (n,) with one worker.
+
+    Returns
+    -------
+    dict of ndarray
+        All arrays of the kernel afterwards.
+
+    Raises
+    ------
+    InputError
+        An array is unknown or of the wrong shape or type.
+    """
+    prepared = prepare(case)
+    with as_input_error():
+        prepared.native.fill(outputs=True)
+        for name, values in arrays.items():
+            prepared.native.copy_in(name, np.asarray(values))
+        prepared.native.run(1)
+        return {name: prepared.native.copy_out(name) for name in prepared.native.arrays()}

@@ -1,0 +1,571 @@
+"""The record of a case: identity, what was obtained, samples, rates, traffic, and the environment.
+
+Columns that a model adds, such as those of the roofline, are added in a step of their own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import math
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import statistics
+from memkern.engine import calibration, counting, disturbance, metering
+from memkern.engine.communication import ranks
+from memkern.engine.cores import Neighbour, cores, cores_at_work
+from memkern.engine.costs import (
+    ceilings_GBps,
+    copy_GBps,
+    device_ceilings_GBps,
+    device_launch_cost_s,
+    launch_cost_s,
+)
+from memkern.engine.counting import Counting
+from memkern.engine.measurement import Measurement
+from memkern.engine.metering import Energy
+from memkern.engine.prepared import STARTS_PER_SAMPLE, Choice
+from memkern.engine.sampling import Samples, median
+from memkern.machine import environment, gpu
+from memkern.machine.caches import MEMORY, data_caches, ends, level_of
+from memkern.spec.case import Case
+from memkern.spec.columns import in_order
+from memkern.spec.kernel import Ceilings, Check, Transfer
+from memkern.spec.options import GPUS, PROCESSORS, RANKS
+from memkern.spec.registry import definition_of, find
+
+# An invocation shorter than this many empty ones has a time without the launch.
+_SHORT_LAUNCHES = 10
+# Placements that are spread over at least this time include the variance between runs.
+SPREAD_S = 20.0
+# What the columns of a roofline are before it is added, or without one.
+_NO_ROOFLINE: dict[str, Any] = {
+    "machine_file": "",
+    "bound": "",
+    **dict.fromkeys(("roofline_s", "roofline_GFLOPs", "roofline_fraction"), math.nan),
+}
+
+Derive = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Returns columns that follow from those of a record."""
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """Processing units, page size and memory of a rank, and whether it has too few units."""
+
+    units: str
+    pages: str
+    oversubscribed: bool
+    footprint_B: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Results of one placement of a case.
+
+    Of the `wall_s` seconds that it took, `again_s` are those that another placement would take as
+    well, without the choice of the variant and the validation. `obtained` is this rank's.
+    """
+
+    samples: Samples
+    check: Check
+    obtained: dict[str, Any]
+    choice: Choice
+    others: tuple[disturbance.RunningThread, ...]
+    started_s: float
+    wall_s: float
+    again_s: float
+    rank_places: tuple[RankPlace, ...]
+    counting: Counting
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was taken of a case: all that its record is made of.
+
+    Parameters
+    ----------
+    case : Case
+    case_id : str
+        Its identity, with those of several ranks and of the neighbour.
+    repeat : int
+        Number of this repeat.
+    started : str
+        Date and time in UTC.
+    placements : sequence of Placement
+        At least one.
+    energy : Energy
+    beside : Neighbour or None
+        What ran at the same time on purpose.
+    device_ceilings : mapping
+        The columns of a GPU's bandwidths; empty for other devices.
+    """
+
+    case: Case
+    case_id: str
+    repeat: int
+    started: str
+    placements: Sequence[Placement]
+    energy: Energy
+    beside: Neighbour | None
+    device_ceilings: Mapping[str, float]
+
+    @functools.cached_property
+    def _of_variant(self) -> list[Placement]:
+        """The placements with the variant of the last one, which is that of the record."""
+        return [p for p in self.placements if p.choice == self.placements[-1].choice]
+
+    @functools.cached_property
+    def _clean(self) -> list[Placement]:
+        return [p for p in self._of_variant if not p.samples.disturbed]
+
+    @property
+    def medians(self) -> list[float]:
+        """Median of each placement that was not disturbed, in seconds."""
+        return [float(np.median(p.samples.seconds[:, 0])) for p in self._clean]
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether fewer than half of the placements count."""
+        return 2 * len(self._clean) < len(self.placements)
+
+    @property
+    def counted(self) -> list[Placement]:
+        """The placements that count: those that were not disturbed, if these are enough."""
+        return self._of_variant if self.disturbed else self._clean
+
+    @functools.cached_property
+    def series(self) -> list[npt.NDArray[np.float64]]:
+        """The samples of each placement that counts (see `Samples.seconds`)."""
+        # As in STREAM, the first sample of kernels that run in turn is left out.
+        every = [p.samples.seconds for p in self.counted]
+        return [s[1:] if s.shape[1] > 1 and len(s) > 1 else s for s in every]
+
+    @property
+    def spread_s(self) -> float:
+        """Seconds from the first placement to the last."""
+        return self.placements[-1].started_s - self.placements[0].started_s
+
+
+def measurement_of(
+    taken: Taken,
+    machine: dict[str, Any],
+    derive: Derive | None = None,
+    *,
+    prior: statistics.Prior | None = None,
+    drift: statistics.Prior | None = None,
+    extra: Mapping[str, Any] | None = None,
+) -> Measurement:
+    """Return the measurement of a case, of a rotation with those of its kernels.
+
+    Parameters
+    ----------
+    taken : Taken
+    machine : dict
+        The environment.
+    derive : callable, optional
+        Returns further columns that follow from those of a record.
+    prior, drift : Prior, optional
+        Variances of this case's class between placements and between runs.
+    extra : mapping, optional
+        Further columns of the record.
+    """
+    case, last = taken.case, taken.placements[-1]
+    obtained = last.obtained
+    invocations = last.samples.invocations
+    as_run = case.with_(variant=obtained["variant"])
+    caches = data_caches(machine)
+    launch_s = _launch_s(case, last)
+    beside = _ceilings_beside(as_run, obtained["threads"])
+    traffic_GBps = float(np.median([p.samples.traffic_GBps for p in taken.counted]))
+    median_s = float(np.median([np.median(s[:, 0]) for s in taken.series]))
+    of_case = {
+        **last.check.columns,
+        **_ceiling_columns(as_run, last.check, beside, median_s),
+    }
+    kernels = obtained["stages"][: last.samples.seconds.shape[1] - 1]
+    # Of all kernels together, where an invocation runs several in turn.
+    counts = [p.samples.counts for p in taken.counted]
+    rank_counts = counting.by_rank(last.counting, counts, invocations)
+
+    def row(case: Case, as_run: Case, column: int) -> dict[str, Any]:
+        # Kernels that run in turn are launched one by one.
+        launches_s = launch_s * (len(kernels) or 1) if column == 0 else launch_s
+        times = times_of(taken, column, prior, drift)
+        model_B, moved = as_run.spec.model_bytes(as_run), _transfers(as_run, caches)
+        counted: dict[str, Any] = {}
+        if column == 0:
+            level = level_of(obtained["footprint_B"], ends(caches, obtained["threads"]))
+            counted = counting.columns(
+                as_run,
+                last.counting,
+                counts,
+                invocations,
+                model_B,
+                moved,
+                "memory" if case.knobs.flush else level,
+                _cases(as_run),
+            )
+        found = {
+            **_identity_columns(case, taken, column, machine),
+            **of_case,
+            **_obtained_columns(case, last),
+            **_sample_columns(taken),
+            **times,
+            **_rates(case, model_B, last, times, launches_s),
+            **_traffic_columns(case, traffic_GBps, times["time_median_s"]),
+            **_transfer_columns(moved, _cases(as_run)),
+            **_conditions(as_run, caches),
+            **_rank_columns(case, taken.counted, [] if column else rank_counts),
+            **taken.device_ceilings,
+            **last.samples.device,
+            **metering.columns(case, taken.energy, times["time_median_s"]),
+            **counted,
+            **(extra or {}),
+            **(_NO_ROOFLINE if case.knobs.place == PROCESSORS else {}),
+        }
+        return in_order({**found, **(derive(found) if derive else {})})
+
+    samples = np.concatenate(taken.series)
+    parts = []
+    for column, kernel in enumerate(kernels, start=1):
+        part, run = (dataclasses.replace(c, spec=find(kernel)) for c in (case, as_run))
+        parts.append(Measurement(row(part, run, column), samples[:, column], machine))
+    return Measurement(row(case, as_run, 0), samples[:, 0], machine, tuple(parts))
+
+
+def with_intervals(
+    measurement: Measurement,
+    taken: Taken,
+    prior: statistics.Prior | None,
+    drift: statistics.Prior | None,
+) -> Measurement:
+    """Return a measurement with the intervals that follow from other variances of its class."""
+
+    def changed(one: Measurement, column: int) -> Measurement:
+        return dataclasses.replace(
+            one, record={**one.record, **times_of(taken, column, prior, drift)}
+        )
+
+    parts = tuple(changed(part, column) for column, part in enumerate(measurement.parts, start=1))
+    return dataclasses.replace(changed(measurement, 0), parts=parts)
+
+
+def times_of(
+    taken: Taken, column: int, prior: statistics.Prior | None, drift: statistics.Prior | None
+) -> dict[str, Any]:
+    """Return the columns on times and their intervals; a disturbed record has no interval.
+
+    Parameters
+    ----------
+    taken : Taken
+    column : int
+        0, or the number of a kernel of a rotation, from 1.
+    prior, drift : Prior, optional
+        As of `measurement_of`.
+    """
+    series = [seconds[:, column] for seconds in taken.series]
+    summary: dict[str, Any] = statistics.summarise(np.concatenate(series))
+    medians = [float(np.median(seconds)) for seconds in series]
+    summary["time_median_s"] = float(np.median(medians))
+    interval = statistics.placements_interval(medians, prior=prior, drift=drift)
+    scope = "next run" if drift is not None or taken.spread_s >= SPREAD_S else "within this run"
+    low, high, level = (summary[f"within_ci_{name}"] for name in ("low_s", "high_s", "level"))
+    if interval is not None and len(medians) == 1:
+        # The interval of one placement includes that of its samples and the calibrated one.
+        low, high, level = min(low, interval.low), max(high, interval.high), interval.level
+    elif interval is not None:
+        low, high, level = interval.low, interval.high, interval.level
+    else:
+        scope = "within this run"
+    if taken.disturbed:
+        scope, low, high, level = "none", math.nan, math.nan, math.nan
+        summary |= dict.fromkeys((name for name in summary if name.startswith("within_")), math.nan)
+    median = summary["time_median_s"]
+    return summary | {
+        "time_ci_low_s": low,
+        "time_ci_high_s": high,
+        "ci_level": level,
+        "ci_relative": (high - low) / 2 / median if median > 0 else math.nan,
+        "ci_scope": scope,
+        "placement_sd": float(np.std(np.log(medians), ddof=1)) if len(medians) > 1 else math.nan,
+    }
+
+
+def _launch_s(case: Case, placement: Placement) -> float:
+    """Return the shortest time of an empty invocation; NaN where it means nothing."""
+    if case.bytes_B and case.knobs.place == GPUS:
+        invocations = placement.samples.invocations
+        return device_launch_cost_s(case.knobs.device, case.knobs.timer, invocations)
+    if case.bytes_B and case.knobs.place == PROCESSORS:
+        threads = placement.obtained["threads"]
+        return launch_cost_s(threads, case.knobs.pin, case.knobs.repetition)
+    return math.nan
+
+
+def _identity_columns(
+    case: Case, taken: Taken, column: int, machine: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the columns that identify the case, the machine and the time."""
+    if case.knobs.place == GPUS:
+        platform = str(gpu.describe(case.knobs.device)["name"])
+    else:
+        threads = taken.placements[-1].obtained["threads"]
+        platform = environment.platform_label(machine, threads)
+    if ranks().size > 1:
+        platform = f"{platform} a rank, {ranks().size} ranks"
+    words = zip(case.spec.template_columns, case.template_variant.split("/"), strict=False)
+    which = {**case.columns, **dict(words)}
+    return {
+        "case_id": f"{taken.case_id}-{case.spec.name}" if column else taken.case_id,
+        "repeat": taken.repeat,
+        "environment_id": environment.identity(machine),
+        "platform": platform,
+        "started": taken.started,
+        "kernel": case.spec.kernel,
+        "definition": definition_of(case.spec),
+        "name": case.labels.get("name", ""),
+        "suite": case.labels.get("suite", ""),
+        **which,
+        "case_columns": " ".join(which),
+    }
+
+
+def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
+    """Return the columns of the requested and of the obtained options."""
+    knobs, obtained = case.knobs, placement.obtained
+    return {
+        "backend": {PROCESSORS: "openmp", GPUS: "cuda"}.get(knobs.place, knobs.device),
+        "dtype": case.dtype,
+        "index_dtype": case.index_dtype,
+        **knobs.columns,
+        **{name: obtained[name] for name in ("threads", "variant", "isa", "pin", "pages")},
+        "memory_line_B": case.line_B,
+        "block_threads": obtained["block_threads"],
+        "variant_choice": placement.choice.how,
+        "comm": ranks().comm,
+        "ranks": ranks().size,
+        "ranks_per_node": ranks().per_node,
+        "hosts": ",".join(dict.fromkeys(ranks().hosts)) if ranks().names_hosts else "",
+        "comm_library": ranks().library,
+        "comm_threads": ranks().thread_level,
+        "comm_transport": ranks().transport,
+        "oversubscribed": any(place.oversubscribed for place in placement.rank_places),
+        "rotation": bool(obtained["stages"]),
+    }
+
+
+def _sample_columns(taken: Taken) -> dict[str, Any]:
+    """Return the columns on how samples were taken, and what disturbed them."""
+    every, counted = taken.placements, taken.counted
+    stops = [p.samples.stop for p in every]
+    checks = [p.check for p in every]
+    others = dict.fromkeys(thread for p in every for thread in p.others)
+    throughput = median(np.array([p.samples.throughput for p in counted]))
+    best = cores().best(cores_at_work(every[-1].obtained, taken.beside))
+    return {
+        "samples": sum(map(len, taken.series)),
+        "invocations": every[-1].samples.invocations,
+        "stop": min(stops, key=_STOPS.index),
+        "placements": len(counted),
+        "placements_asked": taken.case.placements,
+        "samples_disturbed": sum(p.samples.rejected for p in every),
+        "disturbed": taken.disturbed,
+        "disturbed_by": disturbance.causes(others, sum(p.samples.moved for p in every)),
+        "cpu_share": float(np.mean([p.samples.cpu_share for p in every])),
+        "core_share": min(throughput / best, 1.0),
+        "exchange_ns": median(np.array([p.samples.exchange_s for p in counted])) * 1e9,
+        "clock_GHz": median(np.array([p.samples.clock_Hz for p in counted])) / 1e9,
+        "doctor": calibration.load_health(),
+        "valid": all(check.valid for check in checks),
+        "error_max": max(check.error_max for check in checks),
+        "validation": checks[-1].how,
+        "wall_s": sum(p.wall_s for p in every),
+    }
+
+
+# The record of several placements has the first of these reasons that one of them has.
+_STOPS = ("interrupted", "budget", "samples", "ci", "runs")
+
+
+def _rates(
+    case: Case, model_B: float, placement: Placement, times: Mapping[str, float], launch_s: float
+) -> dict[str, Any]:
+    """Return the columns on bytes and rates."""
+    obtained, several = placement.obtained, _cases(case)
+    shortest, median = times["time_min_s"], times["time_median_s"]
+    iterations = several * case.iterations
+    elements = iterations * case.spec.width(case)
+    vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
+    cycles = shortest * placement.samples.clock_Hz * obtained["threads"] * several
+    access_s = median / case.spec.accesses(case) if case.spec.accesses else math.nan
+    # Several launches on a GPU overlap with what they start.
+    overlap = case.knobs.place == GPUS and placement.samples.invocations > 1
+    short = shortest < _SHORT_LAUNCHES * launch_s and not overlap
+    messages = {"messages_per_second": iterations / shortest * case.spec.messages}
+    if not case.spec.messages:
+        messages = {}
+    amos = case.spec.amos * placement.check.columns.get("attempts_per_amo", 1.0)
+    return {
+        "launch_s": launch_s,
+        "time_net_s": shortest - launch_s if short else math.nan,
+        "bytes_B": several * case.bytes_B,
+        "bytes_index_B": several * case.bytes_index_B,
+        "bytes_model_B": several * float(model_B),
+        "footprint_B": _footprint_B(case, placement),
+        "bandwidth_GBps": several * case.bytes_B / shortest / 1e9,
+        "bandwidth_median_GBps": several * case.bytes_B / median / 1e9,
+        "rate_GAMS": iterations / shortest / 1e9 * amos or math.nan,
+        "performance_GFLOPs": elements / shortest / 1e9 * case.spec.flops or math.nan,
+        "performance_median_GFLOPs": elements / median / 1e9 * case.spec.flops or math.nan,
+        "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
+        "ns_per_access": access_s * 1e9,
+        "cycles_per_access": access_s * placement.samples.clock_Hz,
+        **messages,
+    }
+
+
+def _traffic_columns(case: Case, traffic_GBps: float, median_s: float) -> dict[str, float]:
+    """Return the columns of traffic beside what is timed; none for kernels without any."""
+    if math.isnan(traffic_GBps) or case.spec.accesses is None:
+        return {}
+    return {
+        "traffic_per_access_B": traffic_GBps * 1e9 * median_s / case.spec.accesses(case),
+        "traffic_GBps": traffic_GBps,
+    }
+
+
+def _transfers(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, Transfer]:
+    """Return what an invocation of a case moves across the boundary in front of each level.
+
+    There is none where the time is one of accesses that depend on each other.
+    """
+    spec = as_run.spec
+    names = [*dict.fromkeys(f"L{cache['level']}" for cache in caches), MEMORY]
+    if as_run.knobs.place != PROCESSORS or spec.accesses or spec.amos or len(names) == 1:
+        return {}
+    if not as_run.traffic.view(index=True, write_allocate=True):
+        return {}
+    return {
+        level: Transfer(*(as_run.iterations * moved_B for moved_B in transfer))
+        for level, transfer in as_run.transfers(names, caches).items()
+    }
+
+
+def _transfer_columns(moved: Mapping[str, Transfer], cases: int) -> dict[str, float]:
+    """Return the columns of what some equal cases move."""
+    return {
+        f"{level}_{way}_B": cases * moved_B
+        for level, transfer in moved.items()
+        for way, moved_B in zip(("load", "store"), transfer, strict=True)
+    }
+
+
+def _conditions(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the column of the layer conditions that hold, for kernels that have any."""
+    if as_run.spec.conditions is None or as_run.knobs.place != PROCESSORS:
+        return {}
+    held = as_run.spec.conditions(as_run, caches)
+    return {"conditions": ", ".join(f"{cache} {name}" for cache, name in held.items())}
+
+
+def _ceilings_beside(as_run: Case, threads: int) -> Ceilings | None:
+    """Return the bandwidths of all ranks together, where they are measured beside the record."""
+    if not as_run.spec.measures_ceilings:
+        return None
+    rates = ceilings_GBps(threads, as_run.knobs.pin, as_run.knobs.pages)
+    if math.isnan(rates["load"]):
+        warnings.warn(
+            "rooflines by the bandwidths beside a record are left out where these were disturbed: "
+            "measure again on a quiet machine",
+            stacklevel=2,
+        )
+    return Ceilings(*(ranks().size * rates[name] for name in ("load", "triad", "store")))
+
+
+def _ceiling_columns(
+    as_run: Case, check: Check, beside: Ceilings | None, median_s: float
+) -> dict[str, float]:
+    """Return the columns of bandwidths beside a record, and those that follow from them."""
+    if beside is None:
+        return {}
+    columns = dataclasses.asdict(beside)
+    if as_run.spec.implied_columns is None:
+        return columns
+    # The case is that of each rank, or one of all of them.
+    own = Ceilings(**{name: rate / _cases(as_run) for name, rate in columns.items()})
+    return columns | as_run.spec.implied_columns(as_run, check.columns, own, median_s)
+
+
+def _cases(case: Case) -> int:
+    """Return how many ranks have a case of their own; 1 where it is one of all ranks."""
+    return 1 if case.halo or case.knobs.place == RANKS else ranks().size
+
+
+def device_ceilings(device: str) -> dict[str, float]:
+    """Return the columns of a GPU's bandwidths; NaN of those for which it has too little memory."""
+    try:
+        best = device_ceilings_GBps(device)
+    except MemoryError:
+        best = {}
+    return {
+        "gpu_peak_GBps": float(gpu.describe(device)["peak_GBps"]),
+        "gpu_copy_GBps": copy_GBps(device),
+        "gpu_best_copy_GBps": best.get("copy", math.nan),
+        "gpu_best_read_GBps": best.get("read", math.nan),
+    }
+
+
+def _footprint_B(case: Case, placement: Placement) -> int:
+    """Return the bytes of memory that an invocation touches on all ranks."""
+    if case.knobs.place == RANKS:
+        return int(placement.obtained["footprint_B"])
+    return sum(place.footprint_B for place in placement.rank_places)
+
+
+def _rank_columns(
+    case: Case, counted: Sequence[Placement], counts: Sequence[Mapping[str, float | None]]
+) -> dict[str, Any]:
+    """Return the columns that tell how the ranks differ; none for a single process.
+
+    `counts` are those of events, by rank; empty if none are counted.
+    """
+    if ranks().size == 1:
+        return {}
+    seconds = np.concatenate([p.samples.by_rank for p in counted], axis=1)
+    medians = np.median(seconds, axis=1)
+    slowest = np.bincount(seconds.argmax(axis=0), minlength=ranks().size)
+    rows = [
+        {
+            "rank": number,
+            "host": host,
+            "units": place.units,
+            "pages": place.pages,
+            "time_median_s": float(median),
+            "bandwidth_GBps": case.bytes_B * _cases(case) / ranks().size / float(median) / 1e9,
+            **({"counts": counts[number]} if counts else {}),
+        }
+        for number, (host, place, median) in enumerate(
+            zip(ranks().hosts, counted[-1].rank_places, medians, strict=True)
+        )
+    ]
+    return {
+        "slowest_rank": int(slowest.argmax()),
+        # Ranks that take no part in messages, or only answer, do not wait for them.
+        "rank_spread": float(medians.max() / medians.min() - 1)
+        if not case.spec.messages
+        else math.nan,
+        "barrier_ns": ranks().barrier_s * 1e9,
+        "skewed": bool(
+            float(medians.max()) * counted[-1].samples.invocations
+            < STARTS_PER_SAMPLE * ranks().barrier_s
+        ),
+        "rank_rows": json.dumps(rows),
+    }

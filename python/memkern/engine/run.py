@@ -1,0 +1,313 @@
+"""The measurement of a case: it is placed in memory and sampled several times."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from statistics import fmean
+from typing import Any
+
+from memkern.discovery import above
+from memkern.engine import calibration, metering
+from memkern.engine.communication import ranks, together
+from memkern.engine.cores import Neighbour, competitors
+from memkern.engine.drift import known_drift
+from memkern.engine.measurement import Measurement
+from memkern.engine.metering import Energy
+from memkern.engine.prepared import Prepared
+from memkern.engine.preparing import ready
+from memkern.engine.process import exclusive, refuse_forked
+from memkern.engine.record import (
+    Derive,
+    Placement,
+    RankPlace,
+    Taken,
+    device_ceilings,
+    measurement_of,
+)
+from memkern.engine.sampling import Samples, halo_share, take_samples
+from memkern.errors import InputError
+from memkern.extension import _memkern
+from memkern.machine import environment
+from memkern.machine.caches import data_caches
+from memkern.machine.topology import machine_environment
+from memkern.spec.case import Case
+from memkern.spec.kernel import Check, finish
+from memkern.spec.options import GPUS, PROCESSORS
+
+# Buffers of this size and more are reused for the next placement: the placement of so many pages
+# averages out, and allocating them takes longer than measuring.
+LARGE_B = 2**26
+
+
+def _of_all_ranks(check: Check) -> Check:
+    """Return a check that is valid where it is on all ranks, with the largest error.
+
+    Its columns are means over the ranks.
+    """
+    if ranks().size == 1:
+        return check
+    every = ranks().every(check)
+    return dataclasses.replace(
+        check,
+        valid=all(one.valid for one in every),
+        error_max=max(one.error_max for one in every),
+        columns={name: fmean(one.columns[name] for one in every) for name in check.columns},
+    )
+
+
+class CaseRun:
+    """The measurement of a case: it is placed and sampled several times, then summarised.
+
+    Parameters
+    ----------
+    case : Case
+    repeat : int
+        Number of this repeat, for the record.
+    beside : Neighbour, optional
+        What runs at the same time on purpose.
+    """
+
+    def __init__(self, case: Case, repeat: int = 0, beside: Neighbour | None = None) -> None:
+        refuse_forked()
+        if not (ranks().even or case.knobs.threads):
+            raise InputError(
+                "the ranks have different numbers of processing units, and so of threads: give "
+                "the number of threads (--threads), or bind all ranks to as many units"
+            )
+        self.case = case
+        self.repeat = repeat
+        self.beside = beside
+        self.started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self.placements: list[Placement] = []
+        # Deadline of the next placement, on the clock of `time.perf_counter`.
+        self.deadline = math.inf
+        self.out_of_time = False
+        self._energy = Energy(note="energy is not measured: sampling was interrupted")
+        self._derive: Derive | None = None
+        file = case.labels.get("machine_file", "")
+        if case.knobs.place == PROCESSORS and (file or case.spec.measures_ceilings):
+            self._derive = above("roofline").step(file)
+        # Measured before the case allocates the device's memory.
+        on_gpu = case.knobs.place == GPUS
+        self._ceilings = device_ceilings(case.knobs.device) if on_gpu else {}
+
+    @property
+    def case_id(self) -> str:
+        """The case's identity, with those of several ranks and of the neighbour."""
+        beside = self.beside.case_id if self.beside else ""
+        return "-".join(filter(None, (self.case.identity(), ranks().case_id, beside)))
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether sampling was interrupted."""
+        return any(p.samples.stop == "interrupted" for p in self.placements)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it was placed as often as requested, or as time allowed."""
+        return self.out_of_time or len(self.placements) == self.case.placements
+
+    @property
+    def taken(self) -> Taken:
+        """What was taken so far; there is at least one placement."""
+        return Taken(
+            self.case,
+            self.case_id,
+            self.repeat,
+            self.started,
+            tuple(self.placements),
+            self._energy,
+            self.beside,
+            self._ceilings,
+        )
+
+    def class_of(self, machine: dict[str, Any]) -> str:
+        """Return the class of cases with similar variances (see `calibration.class_name`)."""
+        obtained = self.placements[-1].obtained
+        caches = data_caches(machine)
+        return calibration.class_name(obtained["footprint_B"], obtained["threads"], caches)
+
+    def place(self, prepared: Prepared | None = None) -> Placement:
+        """Fill, sample and validate, in a new placement or in that of a prepared case.
+
+        Raises
+        ------
+        InputError, MemoryError, DeviceError
+            See `prepare`.
+        """
+        with exclusive():
+            return self._place(prepared)
+
+    def _place(self, prepared: Prepared | None) -> Placement:
+        case, start = self.case, time.perf_counter()
+        earlier = self.placements[-1] if self.placements else None
+        if prepared is None:
+            # After disturbed trials, the variant is chosen again.
+            chosen = earlier.choice if earlier and earlier.choice.how != "default" else None
+            prepared = ready(case, chosen, self.deadline)
+        choice = prepared.choice
+        again_s = time.perf_counter() - start - prepared.choosing_s
+        # Placements in between run the same code on the same inputs.
+        same = earlier is not None and choice == earlier.choice
+        validated = not same or len(self.placements) == case.placements - 1
+        check, samples, sampled_s = self._sampled(prepared, validated)
+        again_s += sampled_s
+        if check is None:
+            assert earlier is not None
+            check = earlier.check
+        if samples.stop != "interrupted" and all(p.samples.disturbed for p in self.placements):
+            try:
+                self._energy = metering.measure(prepared, samples.mean_s, self.beside)
+            except KeyboardInterrupt:
+                samples = dataclasses.replace(samples, stop="interrupted")
+        # Read only once, since the operating system walks the page tables for it.
+        known = earlier.obtained["pages"] if earlier else None
+        obtained = {**prepared.native.obtained(), "pages": known or prepared.native.pages()}
+        # What slows down a GPU is in the columns of the device.
+        others = competitors(self.beside) if samples.rejected and not samples.device else ()
+        wall_s = time.perf_counter() - start
+        crowded = ranks().crowded(int(obtained["threads"]))
+        place = RankPlace(obtained["pin"], obtained["pages"], crowded, obtained["footprint_B"])
+        placement = Placement(
+            samples,
+            _of_all_ranks(check),
+            obtained,
+            choice,
+            others,
+            start,
+            wall_s,
+            ranks().slowest(again_s),
+            tuple(ranks().every(place)),
+            prepared.counting,
+        )
+        self.placements.append(placement)
+        return placement
+
+    def _sampled(self, prepared: Prepared, validated: bool) -> tuple[Check | None, Samples, float]:
+        """Fill, sample and, where it is to be validated, check a prepared case.
+
+        The last value is the seconds of sampling.
+        """
+        spec, check = self.case.spec, None
+        if spec.repeatable_check:
+            # Their number is found by trial runs, which the check must not count.
+            _ = prepared.invocations
+        # Where it can be, the timed invocations themselves are validated.
+        timed = validated and (spec.idempotent or spec.repeatable_check)
+        validation = prepared.validation() if timed else None
+        if validation is None:
+            if validated:
+                check = prepared.check()
+            else:
+                prepared.native.fill(outputs=True)
+            prepared.set_steady_inputs()
+        begin = time.perf_counter()
+        samples = take_samples(prepared, len(self.placements), self.case.placements, self.beside)
+        sampled_s = time.perf_counter() - begin
+        if validation is not None:
+            check = finish(validation, samples.taken * samples.invocations + samples.untimed)
+        if check is not None and self.case.halo:
+            share = {"halo_share": halo_share(prepared)}
+            check = dataclasses.replace(check, columns={**check.columns, **share})
+        return check, samples, sampled_s
+
+    def disturb(self) -> None:
+        """Mark the last placement as disturbed, by something that its samples do not show."""
+        last = self.placements[-1]
+        samples = dataclasses.replace(last.samples, disturbed=True)
+        others = last.others or competitors(self.beside)
+        self.placements[-1] = dataclasses.replace(last, samples=samples, others=others)
+
+    def measurement(self, machine: dict[str, Any], **how: Any) -> Measurement:
+        """Return the record of all placements so far (see `measurement_of`)."""
+        return measurement_of(self.taken, machine, self._derive, **how)
+
+
+def environment_of_ranks() -> dict[str, Any]:
+    """Return the environment of rank 0, with those of other hosts where they differ."""
+    own = machine_environment()
+    if ranks().size == 1:
+        return own
+    every = ranks().every(own)
+    known = [environment.identity(one) for one in every]
+    hosts = ranks().hosts
+    return every[0] | {
+        "ranks": {
+            "library": ranks().library,
+            "hosts": dict(zip(hosts, known, strict=True)),
+            "environments": {k: e for k, e in zip(known, every, strict=True) if k != known[0]},
+        }
+    }
+
+
+@together()
+def measure(
+    case: Case,
+    *,
+    repeat: int = 0,
+    extra: Mapping[str, Any] | None = None,
+    machine: dict[str, Any] | None = None,
+) -> Measurement:
+    """Measure one case: place, sample and validate it as often as requested.
+
+    Parameters
+    ----------
+    case : Case
+    repeat : int
+        Number of this repeat, for the record.
+    extra : mapping, optional
+        Further columns of the record.
+    machine : dict, optional
+        The environment, if the caller has it already.
+
+    Returns
+    -------
+    Measurement
+
+    Raises
+    ------
+    InputError, MemoryError, DeviceError
+        See `prepare`.
+    """
+    run = CaseRun(case, repeat)
+    for number in range(case.placements):
+        if number:
+            _memkern.release_memory(LARGE_B)
+        run.place()
+        if run.interrupted:
+            break
+    return calibrated(run, environment_of_ranks() if machine is None else machine, extra)
+
+
+def calibrated(
+    run: CaseRun, machine: dict[str, Any], extra: Mapping[str, Any] | None = None
+) -> Measurement:
+    """Return the record of all placements so far, with the known variances of its class."""
+    prior, between_runs = spread(run.class_of(machine))
+    measurement = run.measurement(machine, prior=prior, drift=between_runs, extra=extra)
+    count(run, measurement)
+    return measurement
+
+
+def _calibrated_spread(name: str) -> calibration.Spread:
+    known = calibration.load()
+    return known.of(name) if known is not None else (None, None)
+
+
+def spread(name: str) -> calibration.Spread:
+    """Return the variances of a class between placements and between runs, None if unknown."""
+    prior, calibrated = _calibrated_spread(name)
+    return prior, calibrated and known_drift().variance(name, calibrated)
+
+
+def count(run: CaseRun, measurement: Measurement) -> None:
+    """Let later intervals include what an undisturbed record shows of the variance between runs."""
+    record, name = measurement.record, run.class_of(measurement.environment)
+    _, calibrated = _calibrated_spread(name)
+    if calibrated is not None and not record["disturbed"]:
+        identity = f"{record['case_id']} {record['environment_id']}"
+        known_drift().add(identity, name, record["time_median_s"], calibrated, time.time())

@@ -1,0 +1,492 @@
+"""Sweeps: measurements of many cases, whose placements are spread over the run."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memkern import statistics
+from memkern.checks import integer
+from memkern.engine.communication import ranks, together
+from memkern.engine.measurement import Measurement, to_result_set
+from memkern.engine.process import forked, refuse_forked
+from memkern.engine.record import SPREAD_S, with_intervals
+from memkern.engine.run import LARGE_B, CaseRun, count, environment_of_ranks, spread
+from memkern.engine.variants import TRIAL_S
+from memkern.errors import InputError
+from memkern.extension import _memkern
+from memkern.formats import ResultSet, Sink, open_output
+from memkern.machine import gpu
+from memkern.progress import bar as progress_bar
+from memkern.spec.case import Case
+from memkern.spec.options import GPUS
+from memkern.spec.sequences import Cases, permuted, product
+
+_BLOCK = 500  # cases of a sweep that are placed in the same rounds
+
+
+@together()
+def sweep(
+    cases: Iterable[Case],
+    *,
+    repeats: int = 1,
+    output: str | Path | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: bool | None = None,
+    on_result: Callable[[Measurement], None] | None = None,
+    order: str = "random",
+    order_seed: int | None = None,
+    on_begin: Callable[[], None] | None = None,
+    time_s: float = math.inf,
+) -> ResultSet:
+    """Measure cases, with the placements of each case spread over the run.
+
+    Blocks of up to 500 cases are measured in rounds. Each round places and samples every case once,
+    in a new random order, until each has been placed as often as requested. Cases of a round reuse
+    each other's memory, which is returned to the system after it. Only one block of cases is in
+    memory at a time.
+
+    Parameters
+    ----------
+    cases : iterable of Case
+        Built as they are needed: of a sequence, such as `vary` returns, in the order of a random
+        permutation, of any other iterable the next 500 at a time.
+    repeats : int
+        How often the sequence is measured, one time after the other, with separate records; of any
+        other iterable, how often each block is.
+    output : path, optional
+        Results file: .db, .parquet, .csv or .json. During the run, results are in one SQLite file,
+        to which each case is written after its last placement, or when the run is interrupted.
+    resume : bool
+        Continue an earlier, unfinished run of the same cases on the same machine and build.
+    force : bool
+        Overwrite an existing `output`, unless it is resumed.
+    progress : bool, optional
+        Show progress on standard error: a bar where that is a terminal or a notebook, else a line
+        every ten seconds. By default only the bar.
+    on_result : callable, optional
+        Called with every `Measurement` when the last round of its block is over, in the order of
+        the cases in the block.
+    order : str
+        ``random``, or ``declared`` for the order of the cases in every round.
+    order_seed : int, optional
+        Seed of the random order, which is in the record; by default a new one each time.
+    on_begin : callable, optional
+        Called after the first placement of the first case, when the options are known to work.
+    time_s : float
+        Seconds for the whole sweep; each placement gets its share of what is left. Where they are
+        too few, cases have fewer samples and placements. Cases that have not been placed at the end
+        are left out, and `ResultSet.left_out` is their number.
+
+    Returns
+    -------
+    ResultSet
+        All records, including those reused from an earlier run. After Ctrl-C, the records so far,
+        with a warning and marked as `interrupted`; the results file can then be resumed.
+
+    Raises
+    ------
+    InputError, MemoryError, DeviceError
+        A case is wrong, a GPU does not work, or the results file can't be used; finished cases are
+        in the file.
+    """
+    refuse_forked()
+    if order not in ("random", "declared"):
+        raise InputError(f"order {order!r} is not random or declared")
+    integer(repeats, "repeats", 1)
+    if not time_s > 0:
+        raise InputError(f"time_s must be a positive number of seconds, not {time_s}")
+    end = time.perf_counter() + time_s
+    if order_seed is None:
+        order_seed = random.SystemRandom().randrange(2**31)
+    seed = ranks().first(order_seed) if order == "random" else None
+    machine = environment_of_ranks()
+    results = _Results(
+        machine,
+        {"case_order": order, "case_order_seed": seed},
+        len(cases) * repeats if isinstance(cases, Sequence) else None,
+        on_result,
+    )
+    with ranks().waiting_for_first():
+        if output is not None and ranks().number == 0:
+            results.sink = open_output(output, resume, machine, force=force)
+    bar = progress_bar(progress if ranks().number == 0 else False, time_s=time_s)
+    generator = None if seed is None else random.Random(seed)
+    try:
+        for block in _blocks(cases, repeats, seed, results.kept):
+            results.begin(block, bar)
+            try:
+                for run in _in_rounds(block.runs, generator, bar, end):
+                    if on_begin is not None:
+                        on_begin()
+                        on_begin = None
+                    results.placed(run)
+            except KeyboardInterrupt:
+                results.interrupted = True
+            results.end_block(block.runs)
+            if results.interrupted or results.is_over(end):
+                break
+    except KeyboardInterrupt:
+        results.interrupted = True
+    except BaseException as error:
+        results.close_after(error)
+        raise
+    finally:
+        bar.close()
+        if not forked():
+            _memkern.release_memory()
+    return results.finish(time_s)
+
+
+class _Results:
+    """The results of a sweep: kept in memory, or in its file.
+
+    Parameters
+    ----------
+    machine : dict
+        The environment.
+    columns : mapping
+        Further columns of the records.
+    size : int or None
+        Number of measurements, if it is known.
+    on_result : callable or None
+    """
+
+    def __init__(
+        self,
+        machine: dict[str, Any],
+        columns: Mapping[str, Any],
+        size: int | None,
+        on_result: Callable[[Measurement], None] | None,
+    ) -> None:
+        self._machine, self._columns = machine, columns
+        self._size, self._on_result = size, on_result
+        self.sink: Sink | None = None
+        self.interrupted = False
+        self._done: list[Measurement] = []
+        # By the run, where it was measured completely in this block.
+        self._complete: dict[CaseRun, Measurement] = {}
+        self._seen: set[tuple[str, int]] = set()
+        self._planned = self._placements = self._drawn = 0
+        self._duplicates = self._finished = self._left_out = 0
+
+    @property
+    def _total(self) -> int:
+        return self._size or self._planned
+
+    def kept(self, run: CaseRun) -> tuple[bool, bool]:
+        """Return whether a case has not occurred before, and whether the file has its results."""
+        key = run.case_id, run.repeat
+        if self.sink is None:
+            new = key not in self._seen
+            self._seen.add(key)
+            return new, False
+        kept = self.sink.store.find(*key)
+        done = kept is not None and kept["stop"] != "interrupted"
+        return self.sink.store.first_time(*key), done
+
+    def begin(self, block: _Block, bar: Any) -> None:
+        """Count the cases of a block."""
+        self._planned += len(block.runs)
+        self._placements += sum(run.case.placements for run in block.runs)
+        self._drawn += block.drawn
+        self._duplicates += block.duplicates
+        if self._size is not None:
+            # The remaining cases are assumed to have as many placements on average.
+            more = (self._size - self._drawn) * self._placements // max(self._planned, 1)
+            bar.total = self._placements + more
+
+    def placed(self, run: CaseRun) -> None:
+        """Keep a case after its last placement, in case that the rest of the block is lost.
+
+        Its interval knows nothing yet of those of other cases.
+        """
+        if run.complete and not run.interrupted:
+            prior, drift = spread(run.class_of(self._machine))
+            self._complete[run] = run.measurement(
+                self._machine, prior=prior, drift=drift, extra=self._columns
+            )
+            self._store([self._complete[run]])
+            self._finished += 1
+
+    def end_block(self, runs: Sequence[CaseRun]) -> None:
+        """Keep the results of a block, with intervals by the variances of all its cases."""
+        self.interrupted |= any(run.interrupted for run in runs)
+        priors = _priors(runs, self._machine)
+        done = []
+        for run in runs:
+            if not run.placements:
+                self._left_out += run.out_of_time
+                continue
+            prior, between_runs = priors[run.class_of(self._machine)]
+            drift = between_runs if run.taken.spread_s < SPREAD_S else None
+            measurement = self._complete.pop(run, None)
+            if measurement is not None:
+                measurement = with_intervals(measurement, run.taken, prior, drift)
+            else:
+                measurement = run.measurement(
+                    self._machine, prior=prior, drift=drift, extra=self._columns
+                )
+                self._finished += run.out_of_time and not run.interrupted
+            if run.complete and not run.interrupted:
+                count(run, measurement)
+            else:
+                measurement = measurement.cut_off()
+            done.append(measurement)
+        self._store(done)
+        if self.sink is None:
+            self._done += done
+        if self._on_result is not None:
+            for measurement in done:
+                self._on_result(measurement)
+
+    def is_over(self, end: float) -> bool:
+        """Return whether the time is over, and count what is then left out."""
+        over = math.isfinite(end) and ranks().gate(time.perf_counter() > end)
+        if over and self._size is not None:
+            self._left_out += self._size - self._drawn
+        return over
+
+    def _store(self, done: Sequence[Measurement]) -> None:
+        refuse_forked()
+        if self.sink is not None:
+            rows = [row for m in done for row in (*m.parts, m)]
+            self.sink.store.add_all([(row.record, row.samples) for row in rows], self._machine)
+
+    def close_after(self, error: BaseException) -> None:
+        """Close the file after an error, warn of what it has, and mark the error as resumable."""
+        if self.sink is None:
+            return
+        self.sink.store.close()
+        if self.sink.store.is_kept:
+            vars(error)["resumable"] = True
+            warnings.warn(
+                f"{self._finished} of {self._total} measurements done, kept in "
+                f"{self.sink.store.path}",
+                stacklevel=4,
+            )
+
+    def finish(self, time_s: float) -> ResultSet:
+        """Export the file, and return the results, with warnings of what is missing."""
+        with ranks().waiting_for_first():
+            if self.sink is None:
+                results = to_result_set(self._done)
+            else:
+                try:
+                    results = self.sink.end(self.interrupted)
+                except BaseException as error:
+                    self.close_after(error)
+                    raise
+        results.interrupted, results.left_out = self.interrupted, self._left_out
+        if several := self._duplicates:
+            warnings.warn(
+                f"{several} of the cases repeat{'s' * (several == 1)} an earlier one, apart from "
+                "its name: equal cases are measured once (--repeats gives several records of a "
+                "case)",
+                stacklevel=4,
+            )
+        if self._left_out:
+            warnings.warn(
+                f"{self._left_out} of {self._total} measurements are left out: {time_s:.3g} s were "
+                "too few for all of them here",
+                stacklevel=4,
+            )
+        if self.interrupted:
+            kept = f", kept in {self.sink.store.path}" if self.sink and results else ""
+            warnings.warn(
+                f"interrupted: {self._finished} of {self._total} measurements done{kept}",
+                stacklevel=4,
+            )
+        return results
+
+
+@dataclass(frozen=True)
+class _Block:
+    """Cases that are measured in the same rounds.
+
+    They were found among `drawn` pairs of case and repeat, `duplicates` of which equal an earlier
+    one; others have been measured already.
+    """
+
+    runs: list[CaseRun]
+    drawn: int
+    duplicates: int
+
+
+def _blocks(
+    cases: Iterable[Case],
+    repeats: int,
+    seed: int | None,
+    kept: Callable[[CaseRun], tuple[bool, bool]],
+) -> Iterator[_Block]:
+    """Yield the cases that are still to be measured, in blocks.
+
+    Cases of a sequence are drawn in a random order by `seed`, or in their order without one. `kept`
+    tells of a case whether it has not occurred before, and whether there are results of it.
+    """
+    runs: list[CaseRun] = []
+    drawn = duplicates = 0
+    for some in [cases] if isinstance(cases, Sequence) else _portions(cases):
+        places = _places(len(some), repeats, seed)
+        while chosen := sorted(itertools.islice(places, _BLOCK - len(runs))):
+            drawn += len(chosen)
+            for place, times in itertools.groupby(chosen, key=lambda pair: pair[0]):
+                case = some[place]
+                for _, repeat in times:
+                    run = CaseRun(case, repeat)
+                    new, done = ranks().first(kept(run))
+                    duplicates += not new
+                    if new and not done:
+                        runs.append(run)
+            if len(runs) == _BLOCK:
+                yield _Block(runs, drawn, duplicates)
+                runs, drawn, duplicates = [], 0, 0
+    yield _Block(runs, drawn, duplicates)
+
+
+def _portions(cases: Iterable[Case]) -> Iterator[list[Case]]:
+    """Yield lists of as many cases as a block has."""
+    rest = iter(cases)
+    while portion := list(itertools.islice(rest, _BLOCK)):
+        yield portion
+
+
+def _places(size: int, repeats: int, seed: int | None) -> Iterator[tuple[int, int]]:
+    """Yield (place, repeat) of every case, one repeat after the other."""
+    for repeat in range(repeats if size else 0):
+        for place in range(size):
+            yield (place if seed is None else permuted(place, size, f"{seed}/{repeat}")), repeat
+
+
+def _in_rounds(
+    runs: Sequence[CaseRun], generator: random.Random | None, bar: Any, end: float
+) -> Iterator[CaseRun]:
+    """Place every case once in each round, as often as requested; yield each when it was placed.
+
+    Each placement gets its share of the time that is left until `end`, on the clock of
+    `time.perf_counter`; one that would take longer than all of it is left out. A quarter of the
+    time is reserved for placements that need at most an equal share of that quarter: those of small
+    cases, which cost little and vary most. The first placement of a small case is left out only if
+    the time is over before the first round.
+    """
+    part_s = {id(run): expected_s([run.case]) / run.case.placements for run in runs}
+    remaining_s = sum(part_s[id(run)] * run.case.placements for run in runs)
+    every = sum(run.case.placements for run in runs)
+    reserved_s = max(end - time.perf_counter(), 0.0) / 4
+    for number in range(max((run.case.placements for run in runs), default=0)):
+        if number:
+            _memkern.release_memory(LARGE_B)
+        todo = [run for run in runs if number < run.case.placements and not run.out_of_time]
+        equal_s = reserved_s / max(every if number else len(runs), 1)
+        takes_s = {
+            id(run): run.placements[-1].again_s if number else least_s(run.case) for run in todo
+        }
+        small = {place for place, seconds in takes_s.items() if seconds <= equal_s}
+        if generator is not None:
+            generator.shuffle(todo)
+        for run in todo:
+            left_s, part = end - time.perf_counter(), part_s[id(run)]
+            if id(run) in small:
+                small.remove(id(run))
+                fits = number == 0 or takes_s[id(run)] <= left_s
+            else:
+                fits = takes_s[id(run)] <= left_s - equal_s * len(small)
+            if math.isinf(end) or ranks().agreed(fits):
+                share_s = left_s * part / max(remaining_s, part)
+                run.deadline = time.perf_counter() + max(share_s, min(part, equal_s))
+                run.place()
+                yield run
+                bar.update()
+            else:
+                run.out_of_time = True
+                remaining_s -= part * (run.case.placements - number - 1)
+                if bar.total is not None:
+                    bar.total -= run.case.placements - number
+            remaining_s -= part
+            if run.interrupted:
+                return
+
+
+def _priors(
+    runs: Sequence[CaseRun], machine: dict[str, Any]
+) -> dict[str, tuple[statistics.Prior | None, statistics.Prior | None]]:
+    """Return for each class of cases the variances between placements and between runs.
+
+    The former is estimated from these cases where possible.
+    """
+    classes: dict[str, list[list[float]]] = {}
+    for run in runs:
+        if run.placements:
+            classes.setdefault(run.class_of(machine), []).append(run.taken.medians)
+    found = {}
+    for name, all_medians in classes.items():
+        several = [np.log(medians) for medians in all_medians if len(medians) > 1]
+        prior = statistics.moderate(
+            [float(np.var(x, ddof=1)) for x in several], [len(x) - 1 for x in several]
+        )
+        known, between_runs = spread(name)
+        found[name] = (prior or known, between_runs)
+    return found
+
+
+def vary(case: Case, **knobs: Iterable[Any]) -> Cases:
+    """Return the cases of all combinations of knob values.
+
+    Parameters
+    ----------
+    case : Case
+    **knobs : iterable
+        Values by the name of a knob, such as ``pages=["4k", "thp"], threads=[1, 2]``; a sequence,
+        such as a range, is not copied.
+
+    Returns
+    -------
+    Cases
+        A sequence whose cases are built on access. The last knob varies fastest.
+    """
+    axes = {
+        name: values if isinstance(values, Sequence) else list(values)
+        for name, values in knobs.items()
+    }
+    return product(case.with_, axes)
+
+
+# Assumptions for estimates of the time of a case.
+_MOVED_B_PER_S = 1e10  # least bandwidth of fills and kernels from memory
+# Bytes of a case by the seconds of its first placement with validation; the median over a report's
+# cases in memory is 1.3e9.
+_VALIDATED_B_PER_S = 1e9
+_PLACEMENT_S = 0.01  # of a placement besides these
+
+
+def expected_s(cases: Iterable[Case]) -> float:
+    """Estimate the seconds that cases take, including trials, fills and checks."""
+    total_s = 0.0
+    for case in cases:
+        stop, once_s = case.stop, case.bytes_B / _MOVED_B_PER_S
+        sampled_s = (stop.runs or case.placements) * max(stop.invocations, 1) * once_s
+        sampled_s = max(sampled_s, 0.0 if stop.runs else stop.budget_s)
+        again_s = (case.placements - 1) * (_placement_s(case) + 2 * once_s)
+        total_s += least_s(case) + again_s + sampled_s
+    return total_s
+
+
+def least_s(case: Case) -> float:
+    """Estimate the seconds that the first placement takes with the fewest samples."""
+    trials_s = TRIAL_S / 8 if case.knobs.variant == "best" else 0.0
+    return trials_s + _placement_s(case) + case.bytes_B / _VALIDATED_B_PER_S
+
+
+def _placement_s(case: Case) -> float:
+    """Estimate the seconds of a placement besides trials, fills, samples and the check."""
+    return _PLACEMENT_S + (gpu.WARM_S if case.knobs.place == GPUS else 0.0)

@@ -1,0 +1,348 @@
+"""Encoders and decoders of results as Parquet, CSV and JSON.
+
+Every format stores the columns' kinds with the values, so that loading restores what was saved.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern.errors import InputError
+from memkern.files import parsing, read
+from memkern.formats.values import (
+    KINDS,
+    RESULT,
+    SCHEMA_VERSION,
+    Contents,
+    Record,
+    Samples,
+    check_version,
+    column_kinds,
+    dumps,
+    jsonable,
+    restored,
+    restored_record,
+)
+from memkern.machine.environment import Environment
+from memkern.machine.limits import check_memory
+from memkern.spec.columns import COLUMNS
+
+# Memory for one value: of a record in a dict, of a sample in an array.
+_RECORD_VALUE_B = 100
+_SAMPLE_VALUE_B = 16
+_SAMPLE_KINDS = {
+    "record": "integer",
+    "case_id": "text",
+    "repeat": "integer",
+    "sample": "integer",
+    "time_s": "real",
+}
+
+
+def sample_columns(contents: Contents) -> dict[str, Any]:
+    """Return the columns of the long table of all samples."""
+    lengths = [len(samples) for samples in contents.samples]
+    rows = np.repeat(np.arange(len(lengths), dtype=np.int64), lengths)
+    return {
+        "record": rows,
+        "case_id": [contents.records[i].get("case_id") for i in rows],
+        "repeat": [contents.records[i].get("repeat") for i in rows],
+        "sample": np.concatenate([np.arange(n) for n in lengths] or [rows]),
+        "time_s": np.concatenate([*contents.samples, np.empty(0)]),
+    }
+
+
+def _header(contents: Contents) -> dict[str, Any]:
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "columns": column_kinds(contents.records),
+        "environments": contents.environments,
+    }
+
+
+def encode_json(contents: Contents, path: Path) -> dict[Path, bytes]:
+    """Return the document by its path."""
+    rows = ",\n ".join(dumps(samples.tolist()) for samples in contents.samples)
+    head = dumps(_header(contents))[1:-1]
+    records = json_rows(contents.records)
+    text = f'{{{head},\n"records":\n{records},\n"samples":\n[{rows}]}}\n'
+    return {path: text.encode()}
+
+
+def json_rows(records: Iterable[Record]) -> str:
+    """Return records as a JSON array with one record per line."""
+    rows = ",\n ".join(map(dumps, records))
+    return f"[{rows}]"
+
+
+def _decode_json(path: Path) -> Contents:
+    content = read(path)
+    with parsing(path, RESULT):
+        document = json.loads(content)
+        kinds, environments = _parse_header(document)
+        records = [_parse_record(record, kinds) for record in document["records"]]
+        samples = [np.array([restored(t, "real") for t in row]) for row in document["samples"]]
+        return Contents(records, samples, environments)
+
+
+def encode_csv(contents: Contents, path: Path) -> dict[Path, bytes]:
+    """Return the tables of the samples and of the records, and the header, by their paths."""
+    records, samples, header = _csv_files(path)
+    kinds = column_kinds(contents.records)
+    return {
+        samples: _csv_text(_SAMPLE_KINDS, _sample_lines(contents)),
+        header: (json.dumps(jsonable(_header(contents)), indent=1) + "\n").encode(),
+        records: _csv_text(
+            kinds, (",".join(map(_csv_field, record.values())) for record in contents.records)
+        ),
+    }
+
+
+def _sample_lines(contents: Contents) -> Iterator[str]:
+    for i, (record, samples) in enumerate(zip(contents.records, contents.samples, strict=True)):
+        case = ",".join(map(_csv_field, (i, record.get("case_id"), record.get("repeat"))))
+        for j, time in enumerate(samples.tolist()):
+            yield f"{case},{j},{time!r}"
+
+
+def _decode_csv(path: Path) -> Contents:
+    records, samples, header = _csv_files(path)
+    content = read(records)
+    if not header.exists():
+        raise InputError(f"{records} can't be read as {RESULT}: {header.name} is not beside it")
+    head = read(header)
+    with parsing(header, RESULT):
+        kinds, environments = _parse_header(json.loads(head))
+    with parsing(records, RESULT):
+        rows = [_parse_record(row, kinds) for row in _csv_rows(content.decode())]
+    times = read(samples)
+    with parsing(samples, RESULT):
+        columns = _csv_rows(times.decode())
+        index = [int(row["record"] or "") for row in columns]
+        series = _split([float(row["time_s"] or "nan") for row in columns], index, len(rows))
+        return Contents(rows, series, environments)
+
+
+def encode_parquet(contents: Contents, path: Path) -> dict[Path, bytes]:
+    """Return the tables of the samples and of the records, which has the header as metadata."""
+    pa, pq = need_pyarrow()
+    types = {
+        "bool": pa.bool_(),
+        "integer": pa.int64(),
+        "real": pa.float64(),
+        "nan": pa.float64(),
+        "text": pa.string(),
+        "null": pa.null(),
+    }
+
+    def encode(columns: Mapping[str, Any], kinds: Mapping[str, str], **header: str) -> bytes:
+        arrays = [pa.array(columns[name], types[kind]) for name, kind in kinds.items()]
+        fields = [
+            pa.field(name, types[kind], metadata=_field_metadata(name))
+            for name, kind in kinds.items()
+        ]
+        table = pa.table(arrays, schema=pa.schema(fields, header))
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer)
+        return buffer.getvalue()
+
+    kinds = column_kinds(contents.records)
+    columns = {name: [record[name] for record in contents.records] for name in kinds}
+    header = {f"memkern.{key}": dumps(value) for key, value in _header(contents).items()}
+    return {
+        path.with_suffix(".samples.parquet"): encode(sample_columns(contents), _SAMPLE_KINDS),
+        path: encode(columns, kinds, **header),
+    }
+
+
+def _field_metadata(name: str) -> dict[str, str]:
+    """Return unit and meaning of a declared column."""
+    declared = COLUMNS.get(name)
+    return {"unit": declared.unit, "meaning": declared.meaning} if declared else {}
+
+
+def _decode_parquet(path: Path) -> Contents:
+    table = read_parquet(path, RESULT)
+    with parsing(path, RESULT):
+        prefix = b"memkern."
+        header = {
+            key[len(prefix) :].decode(): json.loads(value)
+            for key, value in (table.schema.metadata or {}).items()
+            if key.startswith(prefix)
+        }
+        kinds, environments = _parse_header(header)
+        records = [restored_record(row, kinds) for row in table.to_pylist()]
+    beside = path.with_suffix(".samples.parquet")
+    samples = read_parquet(beside, RESULT, _SAMPLE_VALUE_B, ["record", "time_s"])
+    with parsing(beside, RESULT):
+        series = _split(samples["time_s"].to_numpy(), samples["record"].to_numpy(), len(records))
+        return Contents(records, series, environments)
+
+
+def read_parquet(
+    path: Path, what: str, value_B: int = _RECORD_VALUE_B, columns: list[str] | None = None
+) -> Any:
+    """Return the table of a Parquet file, if there is memory for its values.
+
+    Parameters
+    ----------
+    path : Path
+    what : str
+        What the file should be, for errors.
+    value_B : int
+        Bytes of memory per value.
+    columns : list of str, optional
+        Columns to read; by default all.
+
+    Raises
+    ------
+    InputError
+        The file is missing, is something else or needs too much memory.
+    """
+    _, pq = need_pyarrow()
+    content = read(path)
+    with parsing(path, what):
+        file = pq.ParquetFile(io.BytesIO(content))
+    # The size of the file says little: repeated values are compressed.
+    values = file.metadata.num_rows * len(columns or file.schema.names)
+    check_memory(value_B * values, str(path))
+    with parsing(path, what):
+        return file.read(columns=columns)
+
+
+def _csv_files(path: Path) -> tuple[Path, Path, Path]:
+    return path, path.with_suffix(".samples.csv"), path.with_suffix(".environment.json")
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """Return all files of an export to this path."""
+    if path.suffix == ".parquet":
+        return path, path.with_suffix(".samples.parquet")
+    return _csv_files(path) if path.suffix == ".csv" else (path,)
+
+
+def _parse_header(header: Any) -> tuple[dict[str, str], dict[str, Environment]]:
+    check_version(header["schema_version"])
+    kinds, environments = header["columns"], header["environments"]
+    if not set(kinds.values()) <= KINDS:
+        raise ValueError("a column has an unknown kind")
+    if not all(isinstance(value, dict) for value in environments.values()):
+        raise ValueError("an environment is not an object")
+    return kinds, environments
+
+
+def _parse_record(row: Mapping[str, Any], kinds: Mapping[str, str]) -> Record:
+    """Restore a record from JSON values or CSV text."""
+    if row.keys() != kinds.keys():
+        raise ValueError(f"a record lacks or adds {min(row.keys() ^ kinds.keys())}")
+    return {name: _parsed(row[name], kind) for name, kind in kinds.items()}
+
+
+def _parsed(value: Any, kind: str) -> Any:
+    if isinstance(value, str) and kind != "text":
+        if kind == "bool":
+            value = {"True": True, "False": False}[value]
+        else:
+            value = int(value) if kind == "integer" else float(value)
+    if column_kinds([{kind: value}], {kind: kind}) != {kind: kind}:
+        raise ValueError(f"{value!r} does not fit a column of {kind}")
+    return restored(value, kind)
+
+
+def _split(times: npt.ArrayLike, index: npt.ArrayLike, records: int) -> list[Samples]:
+    rows = np.asarray(index, dtype=np.int64)
+    if len(rows) and (rows.min() < 0 or rows.max() >= records or (np.diff(rows) < 0).any()):
+        raise ValueError("samples refer to records that are not there")
+    ends = np.cumsum(np.bincount(rows, minlength=records))[:-1]
+    return np.split(np.asarray(times, dtype=np.float64), ends) if records else []
+
+
+# First characters of formulas in spreadsheets, and the apostrophe that marks text.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")
+
+
+def escape_formula(text: str) -> str:
+    """Return text with an apostrophe before it if a spreadsheet would run it as a formula."""
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _csv_field(value: Any) -> str:
+    if isinstance(value, str):
+        # Quotes distinguish empty text from a missing value.
+        return '"' + escape_formula(value).replace('"', '""') + '"'
+    return "" if value is None or value != value else repr(value)
+
+
+def _csv_text(kinds: Mapping[str, str], lines: Iterable[str]) -> bytes:
+    return "\n".join((",".join(map(_csv_name, kinds)), *lines, "")).encode()
+
+
+def _csv_name(name: str) -> str:
+    return name if re.fullmatch(r"\w+", name) else _csv_field(name)
+
+
+_CSV_FIELD = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^",\n\r]*))(,|\r?\n|\Z)')
+
+
+def _csv_rows(text: str) -> list[dict[str, str | None]]:
+    """Parse comma-separated text; an empty field is None, one in quotes is text."""
+    names: list[str] | None = None
+    rows: list[dict[str, str | None]] = []
+    fields: list[str | None] = []
+    position = 0
+    while position < len(text):
+        found = _CSV_FIELD.match(text, position)
+        if not found:
+            raise ValueError(f"character {position} is not part of a table")
+        quoted, bare, end = found.groups()
+        # Without the apostrophe of `escape_formula`.
+        cell = None if quoted is None else quoted.replace('""', '"').removeprefix("'")
+        fields.append(bare or None if cell is None else cell)
+        position = found.end()
+        if end != ",":
+            if names is None:
+                names = [name or "" for name in fields]
+            else:
+                rows.append(dict(zip(names, fields, strict=True)))
+            fields = []
+    if fields:
+        raise ValueError("the last line is cut off")
+    return rows
+
+
+def need_pyarrow() -> tuple[Any, Any]:
+    """Return the modules pyarrow and pyarrow.parquet; raise InputError if they are missing."""
+    try:
+        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        raise InputError(
+            "Parquet files need pyarrow: install it, or use .csv, .json or .db"
+        ) from None
+
+
+ENCODERS = {".parquet": encode_parquet, ".csv": encode_csv, ".json": encode_json}
+DECODERS = {".parquet": _decode_parquet, ".csv": _decode_csv, ".json": _decode_json}
+_SUFFIXES = (*ENCODERS, ".db")
+
+
+def known_suffix(path: str | Path) -> Path:
+    """Return the path of a results file, if its suffix is known.
+
+    Raises
+    ------
+    InputError
+        If it is not.
+    """
+    named = Path(path)
+    if named.suffix not in _SUFFIXES:
+        raise InputError(f"{named} must end in one of {', '.join(_SUFFIXES)}")
+    return named

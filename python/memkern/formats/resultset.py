@@ -1,0 +1,297 @@
+"""The central type: records with their samples and environments."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memkern.errors import InputError
+from memkern.files import parsing, publish, writable
+from memkern.formats import database
+from memkern.formats.encoding import (
+    DECODERS,
+    ENCODERS,
+    encode_csv,
+    encode_json,
+    encode_parquet,
+    json_rows,
+    known_suffix,
+    sample_columns,
+)
+from memkern.formats.table import html_table
+from memkern.formats.values import (
+    RESULT,
+    Contents,
+    Record,
+    Samples,
+    column_kinds,
+    jsonable,
+    plain_record,
+    restored_record,
+    series,
+)
+from memkern.machine.environment import Environment
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(eq=False, repr=False)
+class ResultSet:
+    """Records with their samples and environments.
+
+    Parameters
+    ----------
+    records : list of dict
+        One flat record per case and repeat; values are bool, int, float, str or None. All get the
+        same columns, in the order of their first appearance.
+    samples : list of ndarray
+        For each record its samples in seconds per invocation, float64, of any length.
+    environments : dict
+        Environments by ``environment_id``.
+    interrupted : bool
+        Whether the run was interrupted before its end.
+    left_out : int
+        Number of measurements that were left out for lack of time.
+
+    Raises
+    ------
+    InputError
+        If the number of arrays of samples is not that of records, or a column mixes text and
+        numbers.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    samples: list[Samples] = field(default_factory=list)
+    environments: dict[str, Environment] = field(default_factory=dict)
+    interrupted: bool = False
+    left_out: int = 0
+
+    def __post_init__(self) -> None:
+        """Convert all values to the kinds of their columns."""
+        if len(self.records) != len(self.samples):
+            raise InputError(
+                f"samples must be one array for each record, "
+                f"not {len(self.samples)} for {len(self.records)} records"
+            )
+        plain = [plain_record(record) for record in self.records]
+        kinds = column_kinds(plain)
+        self.records = [restored_record(record, kinds) for record in plain]
+        self.samples = [series(samples) for samples in self.samples]
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.records)
+
+    def __iter__(self) -> Iterator[Record]:
+        """Iterate over the records."""
+        return iter(self.records)
+
+    def __eq__(self, other: object) -> bool:
+        """Compare records, samples and environments; NaN is equal to NaN."""
+        if not isinstance(other, ResultSet):
+            return NotImplemented
+        return (
+            jsonable(self.records) == jsonable(other.records)
+            and [x.tobytes() for x in self.samples] == [x.tobytes() for x in other.samples]
+            and jsonable(self.environments) == jsonable(other.environments)
+        )
+
+    def __add__(self, other: ResultSet) -> ResultSet:
+        """Return the records of both, those of `self` first."""
+        if not isinstance(other, ResultSet):
+            return NotImplemented
+        return ResultSet(
+            self.records + other.records,
+            self.samples + other.samples,
+            self.environments | other.environments,
+        )
+
+    def __repr__(self) -> str:
+        """Return the number of records and their kernels."""
+        kernels = sorted({str(record.get("kernel")) for record in self})
+        return f"<ResultSet: {len(self)} records of {', '.join(kernels) or 'nothing'}>"
+
+    @property
+    def valid(self) -> bool:
+        """Whether every record passed its validation."""
+        return all(record.get("valid") is True for record in self)
+
+    def filter(self, **columns: Any) -> ResultSet:
+        """Return the records whose columns have the given values.
+
+        Parameters
+        ----------
+        **columns
+            A value, or a list, tuple or set of allowed values.
+
+        Raises
+        ------
+        InputError
+            If there is no such column.
+        """
+        known = self.records[0].keys() if self.records else columns.keys()
+        for name in columns:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, n=1)
+                raise InputError(
+                    f"no column is called {name}"
+                    + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}")
+                )
+        allowed = {
+            name: value if isinstance(value, (list, tuple, set, frozenset)) else (value,)
+            for name, value in columns.items()
+        }
+        kept = [
+            i
+            for i, record in enumerate(self.records)
+            if all(record[name] in values for name, values in allowed.items())
+        ]
+        used = {self.records[i].get("environment_id") for i in kept}
+        return ResultSet(
+            [self.records[i] for i in kept],
+            [self.samples[i] for i in kept],
+            {key: value for key, value in self.environments.items() if key in used},
+        )
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the records as a table, one row each.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Integer and boolean columns in which values are missing have pandas' nullable types.
+        """
+        import pandas as pd
+
+        nullable = {"integer": "Int64", "bool": "boolean"}
+        plain = {"integer": "int64", "bool": "bool", "real": "float64", "nan": "float64"}
+        columns = {}
+        for name, kind in column_kinds(self.records).items():
+            values = [record[name] for record in self.records]
+            missing = kind in nullable and None in values
+            dtype = nullable[kind] if missing else plain.get(kind)
+            columns[name] = pd.Series(values, dtype=dtype)
+        frame: pd.DataFrame = pd.DataFrame(columns)
+        return frame
+
+    def samples_frame(self) -> pd.DataFrame:
+        """Return all samples as a long table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns ``record`` (row of `to_frame`), ``case_id``, ``repeat``, ``sample`` (from 0)
+            and ``time_s`` (seconds per invocation).
+        """
+        import pandas as pd
+
+        frame: pd.DataFrame = pd.DataFrame(sample_columns(self._contents()))
+        return frame
+
+    def save(self, path: str | Path) -> None:
+        """Write all to a file in the format of its suffix: .parquet, .csv, .json or .db.
+
+        See Also
+        --------
+        to_parquet, to_csv, to_json : the contents of the files.
+
+        Raises
+        ------
+        InputError
+            If the suffix is another, or the file can't be written; an existing file is then
+            unchanged.
+        """
+        target = writable(known_suffix(path))
+        if target.suffix == ".db":
+            database.save(self._contents(), target)
+        else:
+            publish(ENCODERS[target.suffix](self._contents(), target))
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write ``x.parquet`` and ``x.samples.parquet`` (needs pyarrow).
+
+        The schema version and the environments are JSON in the first one's key-value metadata.
+
+        Raises
+        ------
+        InputError
+            If pyarrow is missing or a file can't be written.
+        """
+        publish(encode_parquet(self._contents(), writable(path)))
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write ``x.csv``, ``x.samples.csv`` and ``x.environment.json``.
+
+        Text is in double quotes, a missing value is an empty field, and floats have enough digits
+        to be read back exactly.
+
+        Raises
+        ------
+        InputError
+            If a file can't be written.
+        """
+        publish(encode_csv(self._contents(), writable(path)))
+
+    def to_json(self, path: str | Path) -> None:
+        """Write one document: schema_version, columns, environments, records and samples.
+
+        Raises
+        ------
+        InputError
+            If the file can't be written.
+        """
+        publish(encode_json(self._contents(), writable(path)))
+
+    def to_json_text(self) -> str:
+        """Return the records alone as a JSON array, missing values as null."""
+        return json_rows(self.records)
+
+    @classmethod
+    def load(cls, path: str | Path) -> ResultSet:
+        """Load results from a file; see `memkern.results.load`."""
+        return load(path)
+
+    def _repr_html_(self) -> str:
+        return html_table(self.records)
+
+    def _contents(self) -> Contents:
+        return Contents(self.records, self.samples, self.environments)
+
+
+def load(path: str | Path) -> ResultSet:
+    """Load results from a .parquet, .csv, .json or .db file.
+
+    Parameters
+    ----------
+    path : path
+        The file with the records. The samples beside it are read as well. A ``.db`` may be read
+        while a run writes it.
+
+    Returns
+    -------
+    ResultSet
+        Equal to what was saved.
+
+    Raises
+    ------
+    InputError
+        If the file is missing, damaged, not a result of memkern, or of another schema version.
+    """
+    source = known_suffix(path)
+    working = working_file(source)
+    if os.path.exists(working) and not os.path.exists(source):
+        raise InputError(f"{source} does not exist; {working} has the results of an unfinished run")
+    decode = database.load if source.suffix == ".db" else DECODERS[source.suffix]
+    contents = decode(source)
+    with parsing(source, RESULT):
+        return ResultSet(*contents)
+
+
+def working_file(path: Path) -> Path:
+    """Return the file that has the results until they are exported to this path."""
+    return path.with_name(path.name + ".db")

@@ -1,1 +1,0 @@
-"""Preparing, choosing variants, sampling, records and sweeps: all use of the extension."""

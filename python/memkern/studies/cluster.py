@@ -1,0 +1,476 @@
+"""Sweeps over many machines: the tasks of a job array measure one part of the cases each.
+
+submitit submits the tasks to Slurm, or starts them on this machine, one after the other. Beside the
+output ``x.parquet`` there is the folder ``x.parquet.tasks``, which all machines must share. In it
+
+- ``K-of-N.<machine>.db`` has the results of part K; another kind of machine that continues this
+  part writes a file of its own,
+- ``K-of-N.json`` says what was requested and which error occurred, if any, when the task has ended,
+- ``jobs`` has submitit's files and the logs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memkern.errors import DeviceError, InputError
+from memkern.files import publish
+from memkern.formats import ResultSet, check_output, load
+from memkern.machine.environment import Environment, differences, identity
+from memkern.machine.topology import machine_environment
+from memkern.progress import bar as progress_bar
+from memkern.results.merging import finished_cases, merge
+from memkern.spec.case import Case
+from memkern.spec.sequences import Part
+
+__all__ = ["EXECUTORS", "Array", "Task"]
+
+_COUNT_S = 10.0  # between two looks at the tasks' results
+_YEAR_MIN = 365 * 24 * 60
+
+
+@dataclass(frozen=True)
+class Task:
+    """What one job of an array does; submitit pickles it.
+
+    Parameters
+    ----------
+    part : Part
+    folder : Path
+        Folder of all tasks.
+    request : str
+        Hash of what is to be measured.
+    finished : frozenset of (str, int)
+        case_id and repeat of what earlier tasks have measured.
+    work : callable
+        Gets the task, measures the cases that are `left` and writes to `output`. Returns whether it
+        was not interrupted.
+    """
+
+    part: Part
+    folder: Path
+    request: str
+    finished: frozenset[tuple[str, int]]
+    work: Callable[[Task], bool]
+
+    @property
+    def output(self) -> Path:
+        """Its results file on this kind of machine."""
+        return self.folder / f"{self.part}.{identity(machine_environment())}.db"
+
+    def left(self, cases: Sequence[Case], repeats: int) -> Sequence[Case]:
+        """Return the cases of its part that are not finished."""
+        own = self.part.select(cases)
+        if not self.finished:
+            return own  # not built
+        keys = [(case, {(case.identity(), number) for number in range(repeats)}) for case in own]
+        return [case for case, key in keys if not key <= self.finished]
+
+    def run(self) -> None:
+        """Measure, and write how the task has ended.
+
+        SIGTERM, by which a scheduler ends a job, interrupts as Ctrl-C does.
+        """
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        error: str | None = "it was interrupted, by a signal or its time limit"
+        try:
+            if self.work(self):
+                error = None
+        except KeyboardInterrupt:
+            pass
+        except (InputError, MemoryError, DeviceError) as failure:
+            error = str(failure) or "out of memory"
+            print(f"memkern: {error}", file=sys.stderr)
+        outcome = json.dumps({"request": self.request, "error": error})
+        publish({self.folder / f"{self.part}.json": outcome.encode()})
+
+
+class _Executor:
+    """Submits tasks by submitit.
+
+    Parameters
+    ----------
+    folder : Path
+        Of submitit's files.
+    options : mapping
+        Options of sbatch.
+
+    Raises
+    ------
+    InputError
+        submitit or the scheduler is missing, or an option can't be used.
+    """
+
+    name: str
+    job_class: str
+    at_once: int | None = None  # most jobs at a time
+    poll_s: float  # between two looks at the jobs
+
+    def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
+        try:
+            self._submitit = importlib.import_module("submitit")
+        except ImportError:
+            raise InputError("--executor needs submitit: pip install 'memkern[cluster]'") from None
+        self._folder = folder
+        self._options = options
+
+    def submit(self, tasks: Sequence[Task]) -> list[Any]:
+        """Submit tasks as one array, and return a job for each.
+
+        Raises
+        ------
+        InputError
+            The scheduler refuses them.
+        """
+        executor, utils = self._made(), self._submitit.core.utils
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):  # which repeats the error
+                jobs: list[Any] = executor.map_array(Task.run, tasks)
+        except (utils.FailedJobError, utils.FailedSubmissionError) as error:
+            lines = [line.removeprefix("sbatch: error: ") for line in str(error).splitlines()]
+            raise InputError(f"the jobs can't be submitted: {'; '.join(lines)}") from None
+        return jobs
+
+    def jobs(self) -> list[Any]:
+        """Return all jobs that were submitted from this folder."""
+        kind = getattr(self._submitit, self.job_class)
+        end = "_submitted.pkl"
+        names = sorted(path.name for path in self._folder.glob(f"*{end}"))
+        return [kind(self._folder, name.removesuffix(end)) for name in names]
+
+    def alive(self, jobs: Collection[Any]) -> list[Any]:
+        """Return the jobs that have not ended."""
+        raise NotImplementedError
+
+    def interrupt(self, jobs: Collection[Any]) -> None:
+        """End jobs, or say how to, after Ctrl-C."""
+        raise NotImplementedError
+
+    def _made(self) -> Any:
+        """Return submitit's executor."""
+        raise NotImplementedError
+
+
+class _Slurm(_Executor):
+    name = "slurm"
+    job_class = "SlurmJob"
+    poll_s = 10.0
+
+    def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
+        super().__init__(folder, options)
+        if shutil.which("sbatch") is None:
+            raise InputError(
+                "--executor slurm needs Slurm's sbatch, which is not on PATH: run it where jobs "
+                "are submitted"
+            )
+        if own := {"array", "error", "output"} & options.keys():
+            raise InputError(f"--options {min(own)}=... is chosen by memkern: leave it out")
+
+    def _made(self) -> Any:
+        options = {"exclusive": "true", **self._options}
+        executor = self._submitit.SlurmExecutor(self._folder)
+        executor.update_parameters(
+            job_name="memkern",
+            time=None,  # the partition's default instead of submitit's five minutes
+            use_srun=False,  # which would bind a task to some of the node's units
+            additional_parameters={
+                name: True if value == "true" else value
+                for name, value in options.items()
+                if value != "false"
+            },
+        )
+        return executor
+
+    def alive(self, jobs: Collection[Any]) -> list[Any]:
+        # sacct, which submitit asks, needs a database that many clusters lack.
+        command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
+        found = subprocess.run(command, capture_output=True, text=True)
+        known = set(found.stdout.split())
+        # While Slurm does not answer, they count as alive.
+        return [job for job in jobs if found.returncode or job.job_id in known]
+
+    def interrupt(self, jobs: Collection[Any]) -> None:
+        numbers = " ".join(dict.fromkeys(job.job_id.partition("_")[0] for job in jobs))
+        warnings.warn(
+            f"the jobs go on: squeue --me shows them, scancel {numbers} ends them, and the same "
+            "command with --resume waits for them and merges their results",
+            stacklevel=2,
+        )
+
+
+class _Local(_Executor):
+    name = "local"
+    job_class = "LocalJob"
+    at_once = 1  # several would measure against each other
+    poll_s = 0.2
+
+    def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
+        super().__init__(folder, options)
+        if options:
+            raise InputError(f"--options {min(options)}=... is for --executor slurm: leave it out")
+
+    def _made(self) -> Any:
+        executor = self._submitit.LocalExecutor(self._folder)
+        executor.update_parameters(timeout_min=_YEAR_MIN)
+        return executor
+
+    def alive(self, jobs: Collection[Any]) -> list[Any]:
+        # submitit only knows the processes that were started from this one.
+        folder = os.fsencode(self._folder)
+        return [job for job in jobs if not job.done() or folder in _command_of(job.job_id)]
+
+    def submit(self, tasks: Sequence[Task]) -> list[Any]:
+        # Ctrl-C reaches all processes of a terminal; submitit's would end with a traceback.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        try:
+            return super().submit(tasks)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def interrupt(self, jobs: Collection[Any]) -> None:
+        for job in self.alive(jobs):
+            os.kill(int(job.job_id), signal.SIGTERM)
+        while self.alive(jobs):
+            time.sleep(self.poll_s)
+
+
+EXECUTORS: Mapping[str, type[_Executor]] = {kind.name: kind for kind in (_Slurm, _Local)}
+
+
+def _command_of(process: str) -> bytes:
+    """Return the command line of a process, empty if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    return b""
+
+
+class Array:
+    """The tasks of one sweep.
+
+    Parameters
+    ----------
+    output : path
+        The results file of all tasks together.
+    parts : int
+        Number of tasks.
+    request : str
+        Hash of what is to be measured.
+    work : callable
+        See `Task`.
+    executor : str
+        ``slurm`` or ``local``.
+    options : mapping
+        Options of sbatch by their long names; ``true`` is an option without a value, ``false``
+        leaves a default out.
+    resume, force : bool
+        Whether to continue existing results, or to overwrite them.
+
+    Raises
+    ------
+    InputError
+        The executor can't be used, or an option.
+    """
+
+    def __init__(
+        self,
+        output: str | Path,
+        parts: int,
+        request: str,
+        work: Callable[[Task], bool],
+        *,
+        executor: str,
+        options: Mapping[str, str],
+        resume: bool,
+        force: bool,
+    ) -> None:
+        self.output = Path(output)
+        self.folder = self.output.absolute().with_name(f"{self.output.name}.tasks")
+        self._parts = [Part(number + 1, parts) for number in range(parts)]
+        self._request, self._work = request, work
+        self._executor = EXECUTORS[executor](self.folder / "jobs", options)
+        self._resume, self._force = resume, force
+        self._jobs: dict[Part, Any] = {}
+
+    def run(self, measurements: int, progress: bool) -> ResultSet:
+        """Measure what is missing, and write the results of all tasks to the output.
+
+        Parameters
+        ----------
+        measurements : int
+            How many there are in all parts, for the progress.
+        progress : bool
+            Whether to show it.
+
+        Raises
+        ------
+        InputError
+            The results can't be continued or written, the scheduler refuses the jobs, or a task has
+            failed. Each of these is named in a warning, with its log; what was measured is in the
+            folder.
+        """
+        self._begin()
+        before = self._count()
+        bar = progress_bar(progress, total=max(measurements - before, 0), unit="measurements")
+        with contextlib.closing(bar):
+            self._wait(self._running(), bar, before)
+            missing = self._missing()
+            most = self._executor.at_once or len(missing)
+            while missing:
+                self._wait(self._submit(missing[:most]), bar, before)
+                missing = missing[most:]
+        return self._merge()
+
+    def submit(self) -> list[str]:
+        """Submit what is missing, and return the jobs' identifiers.
+
+        Raises
+        ------
+        InputError
+            The results can't be continued, jobs of this folder are still running, or the scheduler
+            refuses the new ones.
+        """
+        if self._executor.at_once:
+            raise InputError(
+                f"--no-wait means nothing with --executor {self._executor.name}, whose tasks run "
+                "one after the other: leave it out"
+            )
+        self._begin()
+        if running := self._running():
+            raise InputError(
+                f"job {running[0].job_id} is still running: without --no-wait, this command waits "
+                "for it"
+            )
+        return [job.job_id for job in self._submit(self._missing())]
+
+    def _begin(self) -> None:
+        """Check that results can be written and continued, and create the folder."""
+        check_output(self.output, self._force or self._resume)
+        if self.folder.exists() and not self._resume:
+            if not self._force:
+                raise InputError(
+                    f"{self.folder} exists already: continue it with --resume, name another "
+                    "output, or remove it with --force"
+                )
+            if running := self._running():
+                raise InputError(
+                    f"job {running[0].job_id} still writes to {self.folder}: cancel it first"
+                )
+            shutil.rmtree(self.folder)
+        for path in self._sources():
+            _check_build(path, load(path).environments)
+        (self.folder / "jobs").mkdir(parents=True, exist_ok=True)
+
+    def _running(self) -> list[Any]:
+        """Return the jobs that were submitted from the folder and have not ended."""
+        return self._executor.alive(self._executor.jobs())
+
+    def _submit(self, parts: Sequence[Part]) -> list[Any]:
+        """Submit the tasks of parts; if the first are refused, remove the new folder."""
+        for part in parts:
+            self._outcome(part).unlink(missing_ok=True)
+        finished = frozenset[tuple[str, int]]().union(*map(finished_cases, self._sources()))
+        tasks = [Task(part, self.folder, self._request, finished, self._work) for part in parts]
+        try:
+            jobs = self._executor.submit(tasks) if tasks else []
+        except InputError:
+            if not (self._resume or self._jobs):
+                shutil.rmtree(self.folder)
+            raise
+        self._jobs |= zip(parts, jobs, strict=True)
+        return jobs
+
+    def _wait(self, jobs: Collection[Any], bar: Any, before: int) -> None:
+        """Wait until jobs have ended, and show how many measurements were finished since."""
+        counted = time.monotonic()
+        try:
+            while self._executor.alive(jobs):
+                time.sleep(self._executor.poll_s)
+                if time.monotonic() >= counted + _COUNT_S:
+                    bar.update(self._count() - before - bar.n)
+                    counted = time.monotonic()
+        except KeyboardInterrupt:
+            self._executor.interrupt(jobs)
+            raise
+
+    def _merge(self) -> ResultSet:
+        failed = self._missing()
+        for part in failed:
+            log = self._jobs[part].paths.stderr
+            why = self._errors().get(part) or _last_line(log)
+            warnings.warn(
+                f"task {part.number} of {part.of} failed: {why} (log: {log})", stacklevel=3
+            )
+        if failed:
+            raise InputError(
+                f"{len(failed)} of {len(self._parts)} tasks failed: what they measured is kept in "
+                f"{self.folder}, and the same command with --resume measures the rest"
+            )
+        results = merge(self._sources())
+        results.save(self.output)
+        return results
+
+    def _results(self) -> list[Path]:
+        """Return the results files of tasks; one that a task has just created is empty."""
+        return sorted(path for path in self.folder.glob("*.db") if path.stat().st_size)
+
+    def _sources(self) -> list[Path]:
+        """Return the files that have results, with the output if it is to be continued."""
+        kept = [self.output] if self._resume and self.output.exists() else []
+        return [*kept, *self._results()]
+
+    def _count(self) -> int:
+        """Return the number of measurements that tasks have finished."""
+        return len(set().union(*map(finished_cases, self._results())))
+
+    def _outcome(self, part: Part) -> Path:
+        return self.folder / f"{part}.json"
+
+    def _errors(self) -> dict[Part, str | None]:
+        """Return the errors of the parts whose task has ended, None for those that succeeded."""
+        # The folder is listed because a network file system may remember that a file was missing.
+        ended = set(self.folder.glob("*.json"))
+        found = {}
+        for part in self._parts:
+            if (path := self._outcome(part)) in ended:
+                outcome = json.loads(path.read_text())
+                if outcome["request"] == self._request:
+                    found[part] = outcome["error"]
+        return found
+
+    def _missing(self) -> list[Part]:
+        """Return the parts whose task has not succeeded."""
+        errors = self._errors()
+        return [part for part in self._parts if errors.get(part, "") is not None]
+
+
+def _check_build(path: Path, environments: Mapping[str, Environment]) -> None:
+    here = machine_environment()
+    for environment in environments.values():
+        found = differences(environment, here)
+        if builds := [text for text in found if text.startswith(("build.", "python."))]:
+            raise InputError(
+                f"{path} holds results of another build ({builds[0]}): name another output"
+            )
+
+
+def _last_line(log: Path) -> str:
+    """Return the last line of a log as the reason of a task's end."""
+    with contextlib.suppress(OSError):
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
+        if found := [line for line in lines if line]:
+            return found[-1]
+    return "it was ended without a message"

@@ -1,0 +1,94 @@
+"""The process that measures one side of an interleaved comparison.
+
+It reads requests from its standard input and answers on its standard output, each in one line of
+JSON. Its first line describes its build and the number of cases. ``{"measure": 3}`` requests the
+record of case 3 and ``{"sample": 3}`` one value, ``{"seconds": 1.2e-6}``, or null where it was
+disturbed. The answer ``{"error": "..."}`` is why a case can't be measured.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from memkern import small
+from memkern.engine import measure, prepare, take_samples
+from memkern.errors import DeviceError, InputError
+from memkern.extension import _memkern
+from memkern.formats.values import plain_record
+from memkern.spec.case import Case
+from memkern.spec.sweepfile import read_sweep
+from memkern.studies.workers import Answer, run_worker
+
+# Stop rule of one placement: many pairs and placements are more informative than many samples.
+_STOP: dict[str, Any] = {"runs": None, "ci": 0.005, "budget_s": 0.01, "max_samples": 100}
+_RUNS = 5
+_PLACEMENTS = 5  # of one value, unless _VALUE_S are over before
+_VALUE_S = 0.04
+
+
+def short(case: Case) -> Case:
+    """Return the case with the few samples of one value."""
+    if case.spec.most_runs.get(case.dtype) is not None:
+        # Its arrays' values grow with every invocation.
+        return case.with_(runs=min(case.stop.runs or 1, _RUNS))
+    return case.with_(**_STOP)
+
+
+def seconds_of(case: Case) -> float | None:
+    """Return the median time of one invocation in a new placement; None if disturbed."""
+    prepared = prepare(case)
+    prepared.set_steady_inputs()
+    samples = take_samples(prepared)
+    return None if samples.disturbed else float(np.median(samples.seconds[:, 0]))
+
+
+def value_of(case: Case) -> float | None:
+    """Return the median of a case's times in a few placements; None if all were disturbed."""
+    start = time.perf_counter()
+    values: list[float] = []
+    for _ in range(small.cut(_PLACEMENTS, 1)):
+        seconds = seconds_of(case)
+        if seconds is not None:
+            values.append(seconds)
+        # Otherwise the next placement would get the same memory.
+        _memkern.release_memory()
+        if time.perf_counter() - start > _VALUE_S:
+            break
+    return float(np.median(values)) if values else None
+
+
+def serve(
+    sweep: str, changes: Mapping[str, Any], requests: Iterable[bytes], answer: Answer
+) -> None:
+    """Answer requests until there are no more."""
+    cases = [short(case) for case in read_sweep(sweep, changes)[0]]
+    answer(cases=len(cases), build=_memkern.build(), package=os.path.dirname(_memkern.__file__))
+    for line in requests:
+        ((verb, number),) = json.loads(line).items()
+        try:
+            if verb == "measure":
+                answer(record=plain_record(measure(cases[number]).record))
+            else:
+                answer(seconds=value_of(cases[number]))
+        except (InputError, MemoryError, DeviceError) as error:
+            answer(error=str(error) or "out of memory")
+        finally:
+            _memkern.release_memory()
+
+
+def main(words: Sequence[str]) -> int:
+    """Serve a sweep file with changes (JSON) on standard input and output."""
+    sweep, changes = words
+    return run_worker(functools.partial(serve, sweep, json.loads(changes)))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

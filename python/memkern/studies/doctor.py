@@ -1,0 +1,395 @@
+"""A check of this machine: what makes measurements wrong, biased or unsteady, and what to do."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import textwrap
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memkern import small
+from memkern.engine import (
+    LARGE_B,
+    CaseRun,
+    CoreWatch,
+    calibrated,
+    calibration,
+    copy_GBps,
+    launch_cost_s,
+    observe_activity,
+    to_result_set,
+)
+from memkern.errors import InputError
+from memkern.extension import _memkern
+from memkern.formats import ResultSet, load
+from memkern.machine import gpu, health, smbios
+from memkern.machine.environment import read_steal_s
+from memkern.machine.gpu_health import card_findings
+from memkern.machine.health import BAD, BASELINE, NOTE, STATES, UNKNOWN, Finding
+from memkern.machine.limits import memory_left
+from memkern.machine.topology import beyond_caches_B, machine_environment
+from memkern.spec.registry import case as kernel_case
+from memkern.studies.doctor_findings import (
+    CHASE,
+    LOAD,
+    MEASURED,
+    SUBJECTS,
+    TOO_LARGE,
+    TRIAD,
+    against,
+    bandwidth_of_a_core,
+    cache_sizes,
+    core_findings,
+    measured,
+    other_programs,
+    run_queue_delays,
+    share_of_peak,
+    steal_time,
+)
+
+_ROOT = Path("/")
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How long a check takes: it ends after `total_s`, and watches the cores for `watch_s`.
+
+    Each of the `rounds` places every case once and samples it for `sample_s`. Building and
+    validating cases of at most `most_B`, and chases of at most `most_chase_B`, leaves time for it.
+    """
+
+    total_s: float
+    watch_s: float
+    rounds: int
+    sample_s: float
+    most_B: int
+    most_chase_B: int
+
+
+_WHOLE = _Plan(26.0, 10.0, 5, 0.5, 2**31, 2**29)
+_QUICK = _Plan(4.4, 2.0, 3, 0.06, 2**28, 2**27)
+
+# Share of the time for the cores in the first round that is left to them if all is slow.
+_LEAST_WATCH = 0.3
+
+_LEAST_B = 2**20
+
+
+@dataclass(frozen=True, eq=False)
+class Health:
+    """Result of `memkern.doctor`.
+
+    Attributes
+    ----------
+    verdict : str
+        ``disturbed`` if a finding is bad, but for the comparison with a baseline; else ``fit with
+        reservations`` if a finding is bad or a note; else ``fit``.
+    findings : tuple of Finding
+        Bad ones first, then notes, what is unknown, and what is good. Each has ``subject``,
+        ``state``, ``text`` and ``advice``.
+    results : ResultSet
+        Records of loads, a triad and dependent loads from memory.
+    seconds : float
+        Time that it took.
+    """
+
+    verdict: str
+    findings: tuple[Finding, ...]
+    results: ResultSet
+    seconds: float
+
+    @property
+    def summary(self) -> str:
+        """The verdict with the subjects of the bad findings, as later records have it."""
+        return health.summary(self.findings)
+
+    @property
+    def worse(self) -> bool:
+        """Whether a case is slower than in the baseline."""
+        return any(f.subject == BASELINE and f.state == BAD for f in self.findings)
+
+    @property
+    def judged(self) -> bool:
+        """Whether a case was compared with the baseline, and the difference is known."""
+        return any(f.subject == BASELINE and f.state != UNKNOWN for f in self.findings)
+
+    def __str__(self) -> str:
+        """Return the verdict, then the findings, with their advice: reasons and measurements."""
+        lines = [self.verdict]
+        width = max((len(finding.subject) for finding in self.findings), default=0)
+        for state in STATES:
+            # Subjects whose text tells nothing more, by what to do about them.
+            names: dict[str, list[str]] = {}
+            for finding in (finding for finding in self.findings if finding.state == state):
+                if finding.state in (BAD, NOTE) or finding.subject in MEASURED:
+                    head = f"{state:<8} {finding.subject:<{width}}  "
+                    lines += _wrapped(head, finding.text)
+                    lines += _wrapped(" " * len(head), finding.advice and f"-> {finding.advice}")
+                else:
+                    names.setdefault(finding.advice, []).append(finding.subject)
+            for advice, subjects in names.items():
+                lines += _wrapped(f"{state:<8} ", ", ".join(subjects))
+                lines += _wrapped(" " * 9, advice and f"-> {advice}")
+        return "\n".join(lines)
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    """Return the lines of a text, of at most 100 characters and indented; none without one."""
+    return textwrap.wrap(
+        text,
+        100,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def doctor(
+    *,
+    quick: bool = False,
+    baseline: str | Path | None = None,
+    progress: Callable[[float], object] | None = None,
+) -> Health:
+    """Check this machine: settings of the system, other activity, cores, and memory.
+
+    Loads, a triad and dependent loads are placed in memory several times, and in between the cores
+    of all workers are watched. Neither root nor hardware counters are needed; what the system does
+    not tell is ``unknown``. The verdict is stored until the system is booted again, and later
+    records have it in their column ``doctor``.
+
+    Parameters
+    ----------
+    quick : bool
+        Take about 4 s instead of at most 26 s; caches above 64 MiB are then not exceeded by far.
+    baseline : path, optional
+        Results of an earlier check of this machine, to compare with as `memkern.compare` does.
+    progress : callable, optional
+        Called with the share of the time that is over, from 0 to 1.
+
+    Returns
+    -------
+    Health
+
+    Raises
+    ------
+    InputError
+        If the baseline can't be read, or has no case of this check.
+    """
+    plan = _QUICK if quick else _WHOLE
+    begin = time.perf_counter()
+    end = begin + plan.total_s
+
+    def tell() -> None:
+        if progress is not None:
+            progress(min((time.perf_counter() - begin) / (end - begin), 1.0))
+
+    machine = machine_environment()
+    earlier = None if baseline is None else load(baseline)
+    if earlier is not None:
+        _check_machine(baseline, earlier, machine)
+    runs, refused, too_large = _build(plan, earlier)
+    if earlier is not None and not too_large:
+        _check_cases(baseline, earlier, runs)
+    cards = _cards()
+    system, watch = _System(), CoreWatch()
+    _measure(plan, end, runs, refused, watch, tell)
+    done = {kernel: calibrated(run, machine) for kernel, run in runs.items() if run.placements}
+    results = to_result_set(list(done.values()))
+    found = [
+        *system.findings(machine),
+        *core_findings(watch.rows, watch.watched_s, watch.best, watch.best_exchange_s),
+        *(measured(kernel, done.get(kernel), refused.get(kernel, "")) for kernel in SUBJECTS),
+        share_of_peak(list(results), machine, smbios.population(_ROOT)),
+        *bandwidth_of_a_core(list(results), machine),
+        cache_sizes(machine),
+        *cards,
+    ]
+    if earlier is not None:
+        found.append(TOO_LARGE if too_large else against(earlier, results))
+    found.sort(key=lambda finding: STATES.index(finding.state))
+    summary = health.summary(found)
+    for record in results:
+        record["doctor"] = summary
+    calibration.save_health(summary)
+    if progress is not None:
+        progress(1.0)
+    seconds = time.perf_counter() - begin
+    return Health(health.verdict(found), tuple(found), results, seconds)
+
+
+def _cards() -> list[Finding]:
+    """Return the findings about the GPUs, each after a copy within its memory."""
+    found = []
+    for name in gpu.devices():
+        try:
+            GBps = copy_GBps(name)
+        except (InputError, RuntimeError):
+            GBps = math.nan
+        found += card_findings(name, GBps)
+    return found
+
+
+def _check_machine(path: Any, earlier: ResultSet, machine: Mapping[str, Any]) -> None:
+    """Raise InputError if records were measured on another processor."""
+    here = machine["machine"]["model"]
+    for there in earlier.environments.values():
+        model = (there.get("machine") or {}).get("model")
+        if model and here and model != here:
+            raise InputError(
+                f"{path} was measured on another machine ({model}, this is {here}): a baseline is "
+                "a file that memkern doctor -o wrote on this one"
+            )
+
+
+def _known(earlier: ResultSet, runs: Mapping[str, CaseRun]) -> int:
+    """Return how many cases of this check are among the records."""
+    wanted = [{"kernel": run.case.spec.kernel, **run.case.columns} for run in runs.values()]
+    return sum(
+        any(all(record.get(name) == value for name, value in case.items()) for record in earlier)
+        for case in wanted
+    )
+
+
+def _check_cases(path: Any, earlier: ResultSet, runs: Mapping[str, CaseRun]) -> None:
+    """Raise InputError if no case of this check is among the records."""
+    if not _known(earlier, runs):
+        raise InputError(
+            f"{path} has no case of this check: a baseline is a file that memkern doctor -o wrote "
+            "on this machine, with --quick if this check has it"
+        )
+
+
+# Cases
+
+
+def _build(
+    plan: _Plan, earlier: ResultSet | None
+) -> tuple[dict[str, CaseRun], dict[str, str], bool]:
+    """Return the cases by kernel, and why those that can't be built are missing.
+
+    Sizes are those of the earlier records, if there are any, or the largest for which there is
+    memory. The last value is whether there is too little memory for the earlier ones.
+    """
+    left_B, _ = memory_left()
+    beyond_B = beyond_caches_B()
+    size_B, chase_B = (min(beyond_B, most) for most in (plan.most_B, plan.most_chase_B))
+    # By halves, so that a baseline has the same sizes.
+    too_large = most = 0
+    found = None
+    while found is None or (earlier is not None and size_B >= _LEAST_B):
+        cases = _cases(plan, size_B, chase_B)
+        fits = size_B <= max(left_B / 4, _LEAST_B)
+        known = 0 if earlier is None else _known(earlier, cases[0])
+        if fits and (found is None or known > most):
+            found, most = cases, known
+        elif not fits:
+            too_large = max(too_large, known)
+        size_B, chase_B = size_B // 2, min(size_B // 2, chase_B)
+    return *found, too_large > most
+
+
+def _cases(plan: _Plan, size_B: int, chase_B: int) -> tuple[dict[str, CaseRun], dict[str, str]]:
+    """Return the cases of these sizes by kernel, and why those that can't be built are missing."""
+    how: dict[str, Any] = {"placements": plan.rounds, "budget_s": plan.sample_s * plan.rounds}
+    inputs: dict[str, dict[str, Any]] = {
+        LOAD: {"footprint_B": size_B},
+        TRIAD: {"footprint_B": size_B},
+        CHASE: {"size_B": chase_B},
+    }
+    runs: dict[str, CaseRun] = {}
+    refused: dict[str, str] = {}
+    for kernel, values in inputs.items():
+        with _refusal(refused, kernel):
+            runs[kernel] = CaseRun(kernel_case(kernel, **values, **how))
+    return runs, refused
+
+
+@contextlib.contextmanager
+def _refusal(refused: dict[str, str], kernel: str) -> Iterator[None]:
+    """Keep the message of a case that this machine can't measure."""
+    try:
+        yield
+    except (InputError, MemoryError) as error:
+        refused[kernel] = str(error) or "out of memory"
+
+
+def _measure(
+    plan: _Plan,
+    end: float,
+    runs: Mapping[str, CaseRun],
+    refused: dict[str, str],
+    watch: CoreWatch,
+    tell: Callable[[], None],
+) -> None:
+    """Place all cases and watch the cores in turns, until `end` at the latest."""
+    watch_s = small.cut(plan.watch_s, 0.05)
+    each_s, longest_s = watch_s / plan.rounds, 0.0
+    try:
+        for number in range(plan.rounds):
+            if number:
+                _memkern.release_memory(LARGE_B)
+            # That every case is placed once is worth more than to watch the cores for long.
+            left_to_watch_s = each_s * (plan.rounds - number) if number else _LEAST_WATCH * each_s
+            for place, (kernel, run) in enumerate(runs.items()):
+                with _refusal(refused, kernel):
+                    # One part more is for filling and checks, which no deadline ends.
+                    parts = 1 if run.placements else len(runs) - place + 1
+                    _place(run, end - left_to_watch_s, longest_s, parts)
+                longest_s = max([longest_s, *(placed.wall_s for placed in run.placements[:1])])
+                tell()
+            watch.observe(min(each_s, end - time.perf_counter()))
+            tell()
+    finally:
+        _memkern.release_memory()
+
+
+def _place(run: CaseRun, deadline: float, first_s: float, parts: int) -> None:
+    """Place and sample a case, unless that would take longer than until the deadline.
+
+    `first_s` is what the first placements of other cases took. Trials and samples of this one end
+    after the first of so many equal parts of the time until the deadline.
+    """
+    needed_s = first_s
+    if run.placements:
+        # The last placement is validated like the first.
+        last = len(run.placements) == run.case.placements - 1
+        needed_s = run.placements[0].wall_s if last else run.placements[-1].again_s
+    now = time.perf_counter()
+    if deadline - now <= needed_s:
+        return
+    run.deadline = now + (deadline - now) / parts
+    run.place()
+    if run.interrupted:
+        raise KeyboardInterrupt
+
+
+class _System:
+    """Settings and counters of the system, and other programs, from now on."""
+
+    def __init__(self) -> None:
+        self._launch_s = launch_cost_s(0, "none", "fork")
+        self._activity = observe_activity()
+        self._before, self._stolen_s = health.read_counters(_ROOT), read_steal_s()
+        self._begin, self._own_s = time.perf_counter(), time.process_time()
+
+    def findings(self, machine: dict[str, Any]) -> list[Finding]:
+        """Return the findings on the time since then."""
+        elapsed_s = time.perf_counter() - self._begin
+        own_s, stolen_s = time.process_time() - self._own_s, read_steal_s() - self._stolen_s
+        after = health.read_counters(_ROOT)
+        busy = health.grown(self._before, after, ["busy_ticks"])
+        busy_s = math.nan if busy is None else busy / os.sysconf("SC_CLK_TCK")
+        units = machine["machine"]["threads"] or len(os.sched_getaffinity(0))
+        return [
+            *health.findings(machine, self._before, after),
+            health.timer(_memkern.clock_tick(), self._launch_s),
+            run_queue_delays(_memkern.run_queue_delays_known()),
+            other_programs(self._activity, (busy_s - own_s) / elapsed_s),
+            steal_time(stolen_s / (elapsed_s * units)),
+        ]

@@ -1,0 +1,406 @@
+"""Findings of the doctor: what its samples and records show, and what to do about it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import reference
+from memkern.engine import DELAYS_UNKNOWN, Activity, Measurement, disturbance
+from memkern.formats import ResultSet
+from memkern.machine import health, smbios
+from memkern.machine.caches import data_caches
+from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
+from memkern.results.verdicts import FASTER, SAME, SLOWER
+
+_Floats = npt.NDArray[np.float64]
+
+LOAD, TRIAD, CHASE = "loops.load", "stream.triad", "latency.chase"
+SUBJECTS = {LOAD: "load", TRIAD: "triad", CHASE: "latency"}
+
+_PEAK, _PER_CORE = "share of peak", "bandwidth of a core"
+# Subjects whose text is printed even if there is no advice.
+MEASURED = {*SUBJECTS.values(), _PEAK, _PER_CORE, BASELINE}
+
+_AGAIN = "check again when nothing else runs, and without --quick"
+_FREE_MEMORY = (
+    "stop what needs the memory, or lift its limit (see free, top, ulimit -v), and try again"
+)
+
+# Limits of the states note and bad.
+_AWAY = (0.01, 1 - disturbance.CPU_SHARE)  # share of the time without a processor
+_STEAL = (0.01, disturbance.STEAL_SHARE)  # share of the time that the hypervisor gave to others
+_OTHERS = (0.1, 0.5)  # processors that other programs use on average
+# Share of the probes with a core_share below disturbance.CORE_SHARE.
+_SHARED = (0.05, disturbance.SHARED_PROBES)
+_CLOCK = (0.05, 0.15)  # 5th to 95th percentile of the clock, relative to its median
+_SPREAD = (0.05, 0.15)  # standard deviation of the logarithms of the placements' medians
+# Share of the probes with slow exchanges of lines; those that depend on them are marked, so that
+# other numbers are good.
+_EXCHANGES = (0.05, math.inf)
+# Triads reach 70 to 90 % of the peak of all channels if enough cores run.
+_LEAST_OF_PEAK = 0.5
+# Processors with many cores have less bandwidth for each than those published in 2020.
+_LEAST_OF_PUBLISHED = 0.5
+# These ran so many threads on each core for their published bandwidths, the others one.
+_THREADS_OF_A_CORE = {"KNL": 4, "TX2": 4}
+# Memory of the same socket takes about 100 ns, without huge pages up to about 150 ns.
+_MOST_LATENCY_NS = 200.0
+
+
+def core_findings(
+    rows: _Floats, watched_s: float, best: float, best_exchange_s: float
+) -> list[Finding]:
+    """Return the findings on processor time, throughput, clock and exchanges of the cores.
+
+    Parameters
+    ----------
+    rows : ndarray of float64, shape (n, 5)
+        For each sample its seconds, the share of them in which all workers had a processor,
+        throughput and clock of the slowest core, and the seconds in which a line goes from one
+        worker to the next; NaN where unknown.
+    watched_s : float
+        Seconds in which they were taken.
+    best : float
+        The best throughput since the system was booted; NaN if unknown.
+    best_exchange_s : float
+        The shortest exchange since then; NaN if unknown.
+    """
+    seconds, cpu_share, throughput, clock_Hz, exchange_s = rows.T
+    return [
+        _processor_time(seconds, cpu_share),
+        _core_share(throughput / best, watched_s),
+        _clock(clock_Hz[clock_Hz > 0] / 1e9),
+        _exchange(exchange_s, best_exchange_s),
+    ]
+
+
+def _processor_time(seconds: _Floats, cpu_share: _Floats) -> Finding:
+    subject, known = "processor time", ~np.isnan(cpu_share)
+    total_s = float(seconds[known].sum())
+    if not total_s:
+        text = "the system does not tell how long threads wait"
+        return Finding(subject, UNKNOWN, text, health.SHOW_FILES)
+    away = 1 - float(seconds[known] @ cpu_share[known]) / total_s
+    state = graded(away, *_AWAY)
+    text = f"all workers had their processors {1 - away:.1%} of the time"
+    advice = (
+        "see in top what runs beside it (in a container, on the host), and stop it, or use fewer "
+        "--threads; --wait-quiet 600 waits for it to end"
+    )
+    return Finding(subject, state, text, "" if state == GOOD else advice)
+
+
+def _core_share(share: _Floats, watched_s: float) -> Finding:
+    subject, share = "core share", share[~np.isnan(share)]
+    if not len(share):
+        return Finding(subject, UNKNOWN, "the best throughput of the cores is not known", _AGAIN)
+    low = float((share < disturbance.CORE_SHARE).mean())
+    least, middle = (float(min(x, 1.0)) for x in np.quantile(share, (0.01, 0.5)))
+    state = graded(low, *_SHARED)
+    text = (
+        f"in {watched_s:.3g} s the cores had {middle:.0%} of their best throughput since "
+        f"the boot, in the worst hundredth of the probes {least:.0%}; {low:.0%} of them were below "
+        f"{disturbance.CORE_SHARE:.0%}"
+    )
+    advice = (
+        "others compute on the same cores: stop them, use one thread of a core (--threads, --pin), "
+        "or move to a host without neighbours"
+    )
+    return Finding(subject, state, text, "" if state == GOOD else advice)
+
+
+def _clock(GHz: _Floats) -> Finding:
+    if not len(GHz):
+        text = "it can't be measured on this processor"
+        return Finding("clock", UNKNOWN, text, "compare times, not cycles")
+    low, middle, high = (float(x) for x in np.quantile(GHz, (0.05, 0.5, 0.95)))
+    state = graded((high - low) / middle, *_CLOCK)
+    text = f"{middle:.2f} GHz, nine of ten probes between {low:.2f} and {high:.2f} GHz"
+    advice = (
+        "fix it: as root, cpupower frequency-set -g performance, and switch turbo off; otherwise "
+        "compare cycles (cycles_per_vector, cycles_per_access), not times"
+    )
+    return Finding("clock", state, text, "" if state == GOOD else advice)
+
+
+def _exchange(exchange_s: _Floats, best_s: float) -> Finding:
+    subject, exchange_s = "exchanges", exchange_s[exchange_s > 0]
+    if not len(exchange_s):
+        text = "there are not two processing units between which lines could be exchanged"
+        return Finding(subject, UNKNOWN, text, "let this process use at least two units (taskset)")
+    slow = math.nan
+    text = f"a line takes {np.median(exchange_s) * 1e9:.0f} ns from one worker to the next"
+    if best_s > 0:
+        slow = float((exchange_s * disturbance.EXCHANGE_SHARE > best_s).mean())
+        text += (
+            f", at best since the boot {best_s * 1e9:.0f} ns; it took twice the best or longer in "
+            f"{slow:.0%} of the probes"
+        )
+    state = graded(slow, *_EXCHANGES)
+    advice = (
+        "the hypervisor moves processors apart: give the virtual machine fixed ones; until then "
+        "trust atomics, barriers and short parallel regions less than streams"
+    )
+    if state == UNKNOWN:
+        advice = _AGAIN
+    return Finding(subject, state, text, "" if state == GOOD else advice)
+
+
+def run_queue_delays(known: bool) -> Finding:
+    """Return the finding on whether the system tells how long threads wait for a processor."""
+    subject = "run-queue delay"
+    if known:
+        return Finding(subject, GOOD, "the system tells how long threads wait for a processor")
+    advice = "use a kernel with CONFIG_SCHED_INFO, and in a container its own /proc"
+    return Finding(subject, UNKNOWN, DELAYS_UNKNOWN, advice)
+
+
+def other_programs(activity: Activity, processors: float) -> Finding:
+    """Return the finding on other programs.
+
+    Parameters
+    ----------
+    activity : Activity
+        What ran when the check began.
+    processors : float
+        Processors that other programs used on average; NaN if unknown.
+    """
+    state = graded(processors, *_OTHERS)
+    if activity.others:
+        # What ended soon is no reason to call all numbers wrong.
+        state = NOTE if state == GOOD else BAD
+    words = []
+    if activity.others:
+        words.append(f"{disturbance.describe(activity.others)} ran when doctor began")
+    if processors == processors:
+        words.append(f"other programs used {max(processors, 0.0):.2f} processors on average")
+    text = "; ".join(words) or "nothing else was seen, but the system does not tell its load"
+    advice = "stop them (top shows them), or wait until they end with --wait-quiet 600"
+    if state == UNKNOWN:
+        advice = health.SHOW_FILES
+    return Finding("other programs", state, text, "" if state == GOOD else advice)
+
+
+def steal_time(share: float) -> Finding:
+    """Return the finding on the share of the time that a hypervisor gave to others."""
+    state = graded(share, *_STEAL)
+    if state == UNKNOWN:
+        text = "the system does not tell the stolen time"
+        return Finding("steal time", UNKNOWN, text, health.SHOW_FILES)
+    text = f"the hypervisor gave {max(share, 0.0):.1%} of the processors' time to others"
+    advice = "move to a host without neighbours, or to a virtual machine with dedicated processors"
+    return Finding("steal time", state, text, "" if state == GOOD else advice)
+
+
+def _value(record: Mapping[str, Any]) -> str:
+    """Return bandwidth or latency of a record."""
+    if record["kernel"] == CHASE:
+        return f"{record['ns_per_access']:.0f} ns"
+    return f"{record['bandwidth_median_GBps']:.1f} GB/s"
+
+
+def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Finding:
+    """Return the finding on a case: right, undisturbed, and how much placements differ."""
+    subject = SUBJECTS[kernel]
+    if measurement is None:
+        if not refusal:
+            return Finding(subject, UNKNOWN, "not measured: the time was over", _AGAIN)
+        return Finding(subject, UNKNOWN, f"not measured: {refusal}", _FREE_MEMORY)
+    record = measurement.record
+    workers = f"{record['threads']} thread{'s' * (record['threads'] > 1)}"
+    text = f"{_value(record)} with {workers} in {record['footprint_B'] / 2**20:.0f} MiB"
+    if not measurement.valid:
+        advice = "test memory and processor (memtest86+, mcelog): other numbers are wrong as well"
+        return Finding(subject, BAD, f"{text}, but its results are wrong", advice)
+    if measurement.disturbed:
+        by = record["disturbed_by"]
+        text += f", but its samples were disturbed{f' by {by}' if by else ''}"
+        return Finding(subject, BAD, text, "check again when nothing else runs")
+    sd = record["placement_sd"]
+    if sd != sd:
+        text += ", placed once, so that its spread is unknown"
+        return Finding(subject, UNKNOWN, text, _AGAIN)
+    state = graded(sd, *_SPREAD)
+    text += f", {sd:.1%} standard deviation over {record['placements']} placements in memory"
+    advice = (
+        "look for what comes and goes beside it, and measure with more placements (--placements "
+        "20) or fixed pages (--pages thp)"
+    )
+    if kernel == CHASE and state == GOOD and record["ns_per_access"] > _MOST_LATENCY_NS:
+        state = NOTE
+        text += f"; memory of the same socket takes less than {_MOST_LATENCY_NS:.0f} ns"
+        advice = (
+            "see whether the memory is that of another node (memkern latency numa), and the "
+            "clock of the memory and saving of power in the firmware's setup; use huge pages "
+            "(--pages thp)"
+        )
+    return Finding(subject, state, text, "" if state == GOOD else advice)
+
+
+def share_of_peak(
+    records: Sequence[Mapping[str, Any]],
+    machine: Mapping[str, Any],
+    memory: smbios.Population | None,
+) -> Finding:
+    """Return the finding on the share of the memory's theoretical peak that was reached.
+
+    Parameters
+    ----------
+    records : sequence of mapping
+        Those of load and triad count, with reads of written lines.
+    machine : mapping
+        The environment.
+    memory : Population, optional
+        The memory's modules.
+    """
+    subject = _PEAK
+    both = [record for record in records if record["kernel"] in (LOAD, TRIAD)]
+    shown = [record for record in both if not record["disturbed"]] or both
+    rates = [record["bytes_model_B"] / record["time_median_s"] / 1e9 for record in shown]
+    peak = memory.peak_GBps if memory is not None else None
+    if not rates or peak is None or machine["machine"]["hypervisor"]:
+        text = "the theoretical peak of the memory is unknown"
+        return Finding(subject, UNKNOWN, text, health.ASK_HOST)
+    share = max(rates) / peak
+    text = f"{max(rates):.1f} GB/s are {share:.0%} of the theoretical peak of {peak:.1f} GB/s"
+    if shown[0]["disturbed"]:
+        return Finding(subject, UNKNOWN, f"{text}, but their samples were disturbed", _AGAIN)
+    if share > 1:
+        text += ": the channels are miscounted, or caches helped"
+        return Finding(subject, UNKNOWN, text, "compare with what the board's maker says")
+    if share >= _LEAST_OF_PEAK:
+        return Finding(subject, GOOD, text)
+    return Finding(
+        subject,
+        NOTE,
+        text,
+        "see whether modules are in all channels (board's manual, dmidecode -t 17), whether all "
+        "cores ran, and the clock of the memory in the firmware's setup",
+    )
+
+
+def bandwidth_of_a_core(
+    records: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]
+) -> list[Finding]:
+    """Return the finding on the triad's bandwidth of a core beside the published platforms.
+
+    Parameters
+    ----------
+    records : sequence of mapping
+        That of the triad counts.
+    machine : mapping
+        The environment.
+
+    Returns
+    -------
+    list of Finding
+        Empty without a triad.
+    """
+    published = [
+        row["table3_stream_MBps"]
+        / (row["table3_threads"] / _THREADS_OF_A_CORE.get(row["abbreviation"], 1))
+        / 1e3
+        for row in reference.rows("lavin2020-platforms")
+        if row["table3_threads"] and row["table3_stream_MBps"]
+    ]
+    record = next((record for record in records if record["kernel"] == TRIAD), None)
+    if record is None:
+        return []
+    cores = min(record["threads"], machine["machine"]["cores"] or record["threads"])
+    GBps = record["bandwidth_median_GBps"] / cores
+    text = (
+        f"the triad moves {GBps:.1f} GB/s by each of {cores} core{'s' * (cores > 1)}; processors "
+        f"published in 2020 {min(published):.1f} to {max(published):.1f} GB/s (Lavin et al., table "
+        "3)"
+    )
+    if record["disturbed"]:
+        return [Finding(_PER_CORE, UNKNOWN, f"{text}, but its samples were disturbed", _AGAIN)]
+    if GBps >= _LEAST_OF_PUBLISHED * min(published):
+        return [Finding(_PER_CORE, GOOD, text)]
+    advice = (
+        "see whether modules are in all channels, what else uses the memory, and whether the clock "
+        "is limited; machines with many cores for each channel have less, and need fewer --threads"
+    )
+    return [Finding(_PER_CORE, NOTE, f"{text}: this is less than half of the least", advice)]
+
+
+def cache_sizes(machine: Mapping[str, Any]) -> Finding:
+    """Return the finding on the sizes of caches that were measured since the system was booted.
+
+    Parameters
+    ----------
+    machine : mapping
+        The environment.
+    """
+    subject = "cache sizes"
+    found = [cache for cache in data_caches(machine) if cache["source"] == "measured"]
+    if not found:
+        text = "nobody measured since the boot whether caches have the sizes that the system says"
+        return Finding(subject, UNKNOWN, text, "measure them with memkern latency structure")
+    # Hybrid processors have two kinds of caches of a level, of which one size is measured.
+    confirmed = {cache["level"] for cache in found if cache["size_B"] == cache["system_B"]}
+    wrong = [cache for cache in found if cache["level"] not in confirmed]
+    if not wrong:
+        names = ", ".join(f"L{level}" for level in sorted(confirmed))
+        return Finding(subject, GOOD, f"as the system says, by measured latencies of {names}")
+    text = "; ".join(
+        f"loads slow down from {cache['size_B'] // 1024} KiB on, where the system says "
+        f"{cache['system_B'] // 1024} KiB of L{cache['level']}"
+        for cache in wrong
+    )
+    return Finding(
+        subject,
+        NOTE,
+        text,
+        "choose --sizes by the measured ones, as records do for their levels; others may use the "
+        "rest of a cache, so measure again (memkern latency structure) when neighbours change",
+    )
+
+
+TOO_LARGE = Finding(
+    BASELINE,
+    UNKNOWN,
+    "too little memory is free for the cases of the earlier records",
+    _FREE_MEMORY,
+)
+
+
+def against(earlier: ResultSet, results: ResultSet) -> Finding:
+    """Return the finding on the comparison with earlier records of this machine.
+
+    Raises
+    ------
+    InputError
+        If kernels are the same but no case is, as in files of other versions.
+    """
+    from memkern.results.comparison import compare, slowdowns
+
+    if not {record["kernel"] for record in results} & {r.get("kernel") for r in earlier}:
+        text = "no case of the earlier records was measured in time"
+        return Finding(BASELINE, UNKNOWN, text, _AGAIN)
+    frame = compare(earlier, results)
+    words, slower = [], False
+    rows = zip(frame["case"], frame["verdict"], slowdowns(frame), strict=True)
+    for name, verdict, by in rows:
+        words.append(f"{SUBJECTS[name.split()[0]]} {verdict}")
+        if verdict in (SLOWER, FASTER):
+            words[-1] += f" ({by:+.1%} time)"
+        slower = slower or verdict == SLOWER
+    text = f"compared with the earlier records: {', '.join(words)}"
+    differ = [remark for remark in frame.attrs["remarks"] if "environments differ" in remark]
+    text = "; ".join([text, *differ])
+    if slower:
+        return Finding(
+            BASELINE,
+            BAD,
+            text,
+            "check again; if it stays so, compare settings, clock, temperature and memory errors "
+            "(ras-mc-ctl, mcelog) with a host that is as fast as before",
+        )
+    judged = frame["verdict"].isin((FASTER, SAME)).any()
+    return Finding(BASELINE, GOOD, text) if judged else Finding(BASELINE, UNKNOWN, text, _AGAIN)

@@ -1,0 +1,582 @@
+"""Cycles of compiled bodies in the core: measured in L1, and predicted by static analysis.
+
+The main loop of a body is found in the machine code of the extension, and given to llvm-mca and
+OSACA, which are separate programs and optional. Predictors differ from measurements by tens of
+percent, so that the measured time is what models use. What of it overlaps with data transfers
+follows from the instructions of the loop and their throughput in a machine file.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from memkern import small
+from memkern.checks import one_of
+from memkern.engine import Measurement, calibrated, to_result_set
+from memkern.errors import InputError
+from memkern.extension import _memkern
+from memkern.formats import ResultSet
+from memkern.machine.disassembly import Instruction, function_at, main_loop
+from memkern.machine.topology import machine_environment, physical_cores
+from memkern.models.ecm import Overlap
+from memkern.models.ecm_fit import PART, LoopTime, marginal
+from memkern.models.machine_file import InCore, MachineFile, body_of
+from memkern.spec.case import Case
+from memkern.spec.registry import case as kernel_case
+from memkern.studies.ecm import loop_kernels, size_of
+from memkern.studies.machine_file import CacheLevel, levels_of, pinned
+from memkern.studies.rounds import place_in_rounds
+
+__all__ = [
+    "Body",
+    "MeasuredInCore",
+    "assembly",
+    "in_core_kernels",
+    "llvm_mca",
+    "main_loop_of",
+    "mca_cycles",
+    "measured_in_core",
+    "osaca",
+    "osaca_cycles",
+    "terms",
+]
+
+_ITERATIONS = 1000
+_VERSIONS = range(30, 13, -1)
+_ROUNDS = 5
+_BUDGET_S = 0.15
+_OTHERS = (
+    *(f"stream.{name}" for name in ("copy", "scale", "add", "triad")),
+    *(f"raider.{name}" for name in ("copy", "scale", "add", "triad")),
+    *(f"bs.bs{number}" for number in range(1, 6)),
+    *("spatter.gather", "spatter.scatter", "spmv.crs", "spmv.sell", "dw.hop"),
+)
+_VARIANTS = ("scalar", "auto", "simd")
+# Elements of an instance of the pattern, lengths of rows and columns of the matrices, and a lattice
+# that fits in L2.
+_PATTERN = 8
+_LENGTHS, _COLUMNS = (128, 16), 256
+_LATTICE, _LS = (2, 2, 2, 2), 8
+_OSACA_S = 20.0  # most seconds of OSACA for a loop
+# Bytes of a nonzero and its index.
+_NONZERO_B = 12
+# Bits that a vector of SVE counts as in machine code, where its length is unknown.
+_SVE_BITS = 128
+
+
+@dataclass(frozen=True)
+class Body:
+    """The main loop of a compiled body.
+
+    Attributes
+    ----------
+    name : str
+        Of the function.
+    loop : tuple of Instruction
+    units : float
+        Units of work (see `measured_in_core`) that an iteration processes, by its accesses to
+        memory.
+    """
+
+    name: str
+    loop: tuple[Instruction, ...]
+    units: float
+
+
+def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
+    """Return the main loop of what a case runs.
+
+    Parameters
+    ----------
+    case : Case
+    obtained : mapping
+        Variant and instruction set that run (``variant`` and ``isa``), and the bytes of its vectors
+        (``vector_B``), by default those of the loop's longest accesses.
+
+    Raises
+    ------
+    InputError
+        There is no objdump, or no loop that accesses vectors.
+    """
+    wanted = (
+        case.spec.name,
+        obtained["variant"],
+        obtained["isa"],
+        case.dtype,
+        case.index_dtype,
+        case.knobs.unroll,
+        case.template_variant,
+    )
+    offsets = dict(zip(_memkern.entries(), _memkern.body_offsets(), strict=True))
+    name, code = function_at(_memkern.__file__, offsets.get(wanted, 0))
+    moved = case.transfers(("L1", "memory"), [{"level": 1, "size_B": 2**40, "shared_by": 1}])["L1"]
+    loop = main_loop(code, moved.store_B > 0 if case.spec.elementwise else None)
+    accessed_B = [instruction.accessed_B for instruction in loop]
+    if not any(accessed_B):
+        raise InputError(
+            f"the machine code of {case.spec.name}, {obtained['variant']}/{obtained['isa']}, has "
+            "no loop that accesses vectors"
+        )
+    if not case.spec.elementwise:
+        return Body(name, tuple(loop), _of_loop(loop, case))
+    each_B = sum(moved) / case.spec.width(case) / _value_B(case)
+    # A vector of every stream has as many accesses as an element has loads and stores.
+    vector_B = obtained.get("vector_B") or max(accessed_B)
+    return Body(name, tuple(loop), sum(accessed_B) / vector_B / each_B)
+
+
+def _of_loop(loop: Sequence[Instruction], case: Case) -> float:
+    """Return the elements of a loop: each is multiplied once, or stored once if there is no sum."""
+    if case.spec.loop_width is not None:
+        return case.spec.loop_width(case)
+    if case.spec.flops:
+        bits = [i.vector_bits or _SVE_BITS for i in loop if i.operation in ("fma", "mul")]
+        return max(sum(bits) / 8 / _value_B(case), 1.0)
+    return max(sum(i.accessed_B for i in loop if i.stores) / _value_B(case), 1.0)
+
+
+def _elements(case: Case) -> float:
+    """Return the elements of an invocation: values of each array, nonzeros, or sites and s."""
+    return float(case.iterations * case.spec.width(case) * case.columns.get("pattern_length", 1))
+
+
+def _value_B(case: Case) -> int:
+    return int(np.dtype(case.dtype).itemsize)
+
+
+def llvm_mca() -> str | None:
+    """Return the path of llvm-mca, the newest one, or None if it is not installed."""
+    names = ["llvm-mca", *(f"llvm-mca-{version}" for version in _VERSIONS)]
+    found = [path for name in names if (path := shutil.which(name))]
+    return max(found, key=_version, default=None)
+
+
+def _version(program: str) -> tuple[int, ...]:
+    text = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
+    found = re.search(r"version (\d+)\.(\d+)", text)
+    return tuple(map(int, found.groups())) if found else (0,)
+
+
+def assembly(loop: Sequence[Instruction]) -> str:
+    """Return a loop as text for an assembler, with jumps to a label at its begin."""
+    lines = ["begin:"]
+    for instruction in loop:
+        operands = instruction.operands.strip()
+        if instruction.target is not None:
+            operands = re.sub(r"(0x)?[0-9a-f]+ <.*", "begin", operands)
+        lines.append(f"\t{instruction.mnemonic} {operands}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def mca_cycles(body: Body, cpu: str = "native") -> float:
+    """Return the cycles of a unit of work as llvm-mca predicts them.
+
+    Parameters
+    ----------
+    body : Body
+    cpu : str
+        Processor's name as the program knows it.
+
+    Returns
+    -------
+    float
+        NaN if the program is not installed, or does not know an instruction.
+    """
+    program = llvm_mca()
+    if program is None:
+        return math.nan
+    done = subprocess.run(
+        [program, f"-mcpu={cpu}", f"-iterations={_ITERATIONS}"],
+        input=assembly(body.loop),
+        capture_output=True,
+        text=True,
+    )
+    found = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
+    if done.returncode or found is None:
+        return math.nan
+    return int(found[1]) / _ITERATIONS / body.units
+
+
+def osaca() -> str | None:
+    """Return the path of OSACA, or None if it is not installed."""
+    return shutil.which("osaca")
+
+
+def osaca_cycles(body: Body, arch: str) -> float:
+    """Return the cycles of a unit of work as OSACA predicts them.
+
+    They are the longer ones of the throughput, the busiest port of the iteration, and of the
+    dependencies from one iteration to the next.
+
+    Parameters
+    ----------
+    body : Body
+    arch : str
+        Microarchitecture as the program names it, such as ``ZEN4`` or ``ICX``; empty for none.
+
+    Returns
+    -------
+    float
+        NaN if the program is not installed or no microarchitecture is given, if it does not know an
+        instruction, or if it takes too long, as for the thousand instructions of the domain wall.
+    """
+    program = osaca()
+    if program is None or not arch:
+        return math.nan
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "loop.s"
+        source.write_text(assembly(body.loop))
+        command = [program, "--arch", arch, str(source)]
+        try:
+            done = subprocess.run(
+                command, capture_output=True, text=True, cwd=folder, timeout=_OSACA_S
+            )
+        except subprocess.TimeoutExpired:
+            return math.nan
+    cycles = _of_osaca(done.stdout)
+    return math.nan if done.returncode or cycles is None else cycles / body.units
+
+
+def _of_osaca(text: str) -> float | None:
+    """Return the cycles of an iteration in a report of OSACA, None if it has no final analysis.
+
+    The last line of the combined analysis has the cycles of each port, of the critical path, and of
+    the longest dependency from one iteration to the next.
+    """
+    combined = text.partition("Combined Analysis Report")[2].partition("Loop-Carried")[0]
+    try:
+        *ports, _, carried = map(float, combined.rstrip().rpartition("\n")[2].split())
+    except ValueError:
+        return None
+    return max(*ports, carried) if ports else None
+
+
+def terms(body: Body | None, machine: MachineFile | None) -> dict[str, float]:
+    """Return the cycles of a unit's arithmetic, loads and stores if each is alone.
+
+    They are sums of reciprocal throughputs in the table of instructions of a machine file, so that
+    instructions of one kind are taken to share their ports.
+
+    Parameters
+    ----------
+    body : Body or None
+    machine : MachineFile or None
+
+    Returns
+    -------
+    dict of str to float
+        ``arithmetic_cycles``, which overlap with data transfers (T_OL), ``load_cycles``,
+        ``store_cycles``, and ``transfer_cycles``, which do not (T_nOL): those of loads and stores
+        by the file's hypothesis on L1, without which they overlap. NaN without a body or a file, or
+        where it lacks an instruction.
+    """
+    names = ("arithmetic_cycles", "load_cycles", "store_cycles", "transfer_cycles")
+    if body is None or machine is None:
+        return dict.fromkeys(names, math.nan)
+    found = dict.fromkeys(names, 0.0)
+
+    def add(term: str, name: str, bits: int, count: float = 1.0) -> None:
+        try:
+            each = machine.instruction(name, bits).reciprocal_cycles.value
+        except InputError:
+            each = math.nan
+        found[term] += count * each / body.units
+
+    for instruction in body.loop:
+        bits = instruction.vector_bits or machine.vector_bits
+        if instruction.operation:
+            add("arithmetic_cycles", instruction.operation, bits)
+        if instruction.accessed_B and instruction.gathers:
+            add("load_cycles", "gather, stride 1", bits)
+        elif instruction.accessed_B:
+            # One instruction may load or store several vectors.
+            count = max(8 * instruction.accessed_B / bits, 1.0)
+            way = "store" if instruction.stores else "load"
+            add(f"{way}_cycles", way, bits, count)
+    text = machine.ecm.overlap if machine.ecm else "max(L1 load, L1 store)"
+    both = (found["load_cycles"], found["store_cycles"])
+    return {**found, "transfer_cycles": Overlap.parse(text).cycles({"L1": both})}
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredInCore:
+    """Bodies in the core, as measured and as predicted.
+
+    Attributes
+    ----------
+    rows : list of dict
+        See `measured_in_core`.
+    results : ResultSet
+        The records; the first one of each body has the columns of its row.
+    bodies : tuple of InCore
+        Undisturbed times, for a machine file.
+    missing : tuple of str
+        What could not be measured or predicted, and why.
+    """
+
+    rows: list[dict[str, Any]]
+    results: ResultSet
+    bodies: tuple[InCore, ...]
+    missing: tuple[str, ...]
+
+
+class _Key(NamedTuple):
+    """A body, and which of its two sizes."""
+
+    kernel: str
+    layout: str
+    variant: str
+    isa: str
+    unroll: int
+    part: bool = False
+
+    def __str__(self) -> str:
+        unrolled = f", unrolled {self.unroll}" if self.unroll else ""
+        return f"{self.kernel} {self.layout}".rstrip() + f" {self.variant}/{self.isa}{unrolled}"
+
+
+def in_core_kernels() -> list[str]:
+    """Return the kernels whose data fit in a cache of the core without a change of their body."""
+    return [*loop_kernels(), *_OTHERS]
+
+
+def measured_in_core(
+    kernels: Sequence[str] | None = None,
+    *,
+    variants: Sequence[str] = ("simd",),
+    isas: Sequence[str] = ("best",),
+    unrolls: Sequence[int] = (0,),
+    machine: MachineFile | None = None,
+    seconds: float = 60.0,
+    cpu: str = "native",
+    arch: str = "",
+    progress: Callable[[float], object] | None = None,
+) -> MeasuredInCore:
+    """Measure compiled bodies in L1 on one core, and predict them by llvm-mca and OSACA.
+
+    Each body repeats without barriers on data of two sizes: cycles are those by which the times
+    differ, so that the begin of an invocation does not count. The domain wall has one size, in L2.
+
+    Parameters
+    ----------
+    kernels : sequence of str, optional
+        Some of `in_core_kernels`; by default all.
+    variants, isas : sequence of str
+        Variants ``scalar``, ``auto`` and ``simd``, and instruction sets.
+    unrolls : sequence of int
+        0 for the kernel's own. Of all combinations, those that are compiled are measured.
+    machine : MachineFile, optional
+        Whose instructions tell arithmetic from loads and stores.
+    seconds : float
+        Most seconds that it takes.
+    cpu : str
+        Processor's name as llvm-mca knows it.
+    arch : str
+        Microarchitecture as OSACA knows it; empty for no prediction by it.
+    progress : callable, optional
+        Called with the share of the work that is done, from 0 to 1.
+
+    Returns
+    -------
+    MeasuredInCore
+        Rows have ``kernel``, ``layout`` (of the domain wall), ``variant``, ``isa``, ``unroll``,
+        ``level``, ``in_core_unit`` (``vector``: one of every stream; ``element``: of the pattern, a
+        nonzero, or a site and s), ``units`` (in an iteration of the main loop). Of a unit:
+        ``in_core_cycles`` as measured, ``llvm_mca_cycles``, ``osaca_cycles`` (NaN where there is no
+        prediction), and those of `terms`; ``in_core_row_cycles`` of a matrix's row beside its
+        nonzeros. ``spread`` and ``disturbed``.
+
+    Raises
+    ------
+    InputError
+        There is no such kernel or variant, or nothing could be measured.
+    """
+    for kernel in kernels or ():
+        one_of(kernel, "kernel", in_core_kernels())
+    for variant in variants:
+        one_of(variant, "variant", _VARIANTS)
+    environment = machine_environment()
+    levels = levels_of(environment, [group[0] for group in physical_cores()])
+    cases, missing = _cases(
+        itertools.product(kernels or in_core_kernels(), variants, isas, unrolls), levels
+    )
+    runs, refused = place_in_rounds(
+        cases, rounds=small.cut(_ROUNDS, 1), seconds=seconds, progress=progress
+    )
+    missing += [f"not measured: {key}: {why}" for key, why in refused.items() if not key.part]
+    rows, measured, bodies = [], [], []
+    for key, run in runs.items():
+        if key.part:
+            continue
+        obtained = run.placements[-1].obtained
+        case, other = cases[key], key._replace(part=True)
+        done = calibrated(run, environment)
+        part = calibrated(runs[other], environment) if other in runs else None
+        measured += [done] if part is None else [done, part]
+        time, row_cycles = _times(case, done, cases.get(other), part)
+        vectors = case.spec.elementwise and bool(obtained["vector_B"])
+        lanes = obtained["vector_B"] // _value_B(case) if vectors else 1
+        body = None
+        try:
+            body = main_loop_of(case, obtained)
+        except InputError as error:
+            missing.append(f"not predicted: {error}")
+        columns = {
+            "in_core_unit": "vector" if vectors else "element",
+            "in_core_cycles": time.cycles * lanes,
+            "in_core_row_cycles": row_cycles,
+            "llvm_mca_cycles": math.nan if body is None else mca_cycles(body, cpu),
+            "osaca_cycles": math.nan if body is None else osaca_cycles(body, arch),
+            **terms(body, machine),
+        }
+        done.record.update(columns)
+        record = done.record
+        rows.append(
+            {
+                **{name: record[name] for name in ("kernel", "variant", "isa", "unroll")},
+                "layout": key.layout,
+                "level": time.level,
+                "units": math.nan if body is None else body.units,
+                **columns,
+                "spread": time.spread,
+                "disturbed": time.disturbed,
+            }
+        )
+        if not time.disturbed:
+            row = 0.0 if math.isnan(row_cycles) else row_cycles
+            bodies.append(InCore(body_of(record), time.level, time.cycles, row))
+    if not rows:
+        raise InputError(f"nothing could be measured: {next(iter(missing), 'no body')}")
+    order = sorted(range(len(rows)), key=lambda place: _place(rows[place]))
+    return MeasuredInCore(
+        [rows[place] for place in order],
+        to_result_set(measured),
+        tuple(sorted(bodies, key=lambda one: one.body)),
+        tuple(missing),
+    )
+
+
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the place of a row in the table."""
+    kernels = in_core_kernels()
+    return kernels.index(row["kernel"]), *(
+        row[name] for name in ("layout", "variant", "isa", "unroll")
+    )
+
+
+def _cases(
+    bodies: Iterable[tuple[str, str, str, int]], levels: Sequence[CacheLevel]
+) -> tuple[dict[_Key, Case], list[str]]:
+    """Return the cases of each body, and why there are none of some."""
+    cores = [group[0] for group in physical_cores()]
+    cases: dict[_Key, Case] = {}
+    missing = []
+    for kernel, variant, isa, unroll in _compiled(bodies):
+        for layout, *sizes in _sizes(kernel, variant, levels[0]):
+            for number, size in enumerate(sizes):
+                key = _Key(kernel, layout, variant, isa, unroll, number > 0)
+                level = levels[1 if layout and len(levels) > 2 else 0].name
+                options = {
+                    **({"unroll": unroll} if unroll else {}),
+                    **pinned(cores, 1),
+                    "variant": variant,
+                    "isa": isa,
+                    "repetition": "free",
+                    "budget_s": _BUDGET_S,
+                    "name": level + (PART if key.part else ""),
+                }
+                try:
+                    cases[key] = kernel_case(kernel, **size, **options)
+                except InputError as error:
+                    missing.append(f"not measured: {key}: {error}")
+                    break
+    return cases, missing
+
+
+def _compiled(
+    bodies: Iterable[tuple[str, str, str, int]],
+) -> Iterator[tuple[str, str, str, int]]:
+    """Yield the bodies that are compiled, and those of kernels of which none is."""
+    asked = list(bodies)
+    entries = {(entry[0], entry[1], entry[2], entry[5]) for entry in _memkern.entries()}
+    entries |= {(kernel, variant, "best", unroll) for kernel, variant, _, unroll in entries}
+    some = {body[0] for body in asked if body in entries}
+    return (body for body in asked if body in entries or body[0] not in some)
+
+
+def _sizes(kernel: str, variant: str, level: CacheLevel) -> Iterator[tuple[Any, ...]]:
+    """Yield layouts of a kernel, which are empty but for the domain wall, each with its sizes."""
+    every_B = (level.used_B(1), level.part_B())
+    if kernel == "dw.hop":
+        for layout in ("lexicographic",) if variant == "scalar" else ("RRII", "RIRI"):
+            cut = {} if variant == "scalar" else {"cut": "s"}
+            yield layout, {"lattice": _LATTICE, "ls": _LS, "layout": layout, **cut}
+    elif kernel.startswith("spmv."):
+        nonzeros = every_B[0] * 2 // 3 // _NONZERO_B
+        rows = [max(nonzeros // length // 8, 1) * 8 for length in _LENGTHS]
+        yield (
+            "",
+            *(
+                {"matrix": f"tsm:{count}:{length}:{_COLUMNS}"}
+                for count, length in zip(rows, _LENGTHS, strict=True)
+            ),
+        )
+    elif kernel.startswith("spatter."):
+        # A value and an index of each element are in L1.
+        count = [size_B // (2 * 8 * _PATTERN) for size_B in every_B]
+        pattern = {"pattern": f"UNIFORM:{_PATTERN}:1", "delta": _PATTERN}
+        yield "", *({**pattern, "count": each} for each in count)
+    else:
+        yield "", *(size_of(kernel, size_B) for size_B in every_B)
+
+
+def _times(
+    case: Case, done: Measurement, other: Case | None, part: Measurement | None
+) -> tuple[LoopTime, float]:
+    """Return the time of an element, and the cycles of a matrix's row; NaN for other kernels."""
+    whole = _time_of(case, done)
+    if other is None or part is None:
+        # Without the second size, the begin of an invocation counts, and models do not take it.
+        return replace(whole, disturbed=whole.disturbed or other is not None), math.nan
+    second = _time_of(other, part)
+    counts = _elements(case), _elements(other)
+    if "nonzeros" not in case.columns:
+        return marginal(whole, counts[0], second, counts[1]), math.nan
+    # Cycles of a nonzero with its share of a row: rows of two lengths tell these apart. Small cases
+    # may have one length only.
+    shares = [one.columns["rows"] / one.columns["nonzeros"] for one in (case, other)]
+    apart = shares[1] - shares[0]
+    row_cycles = max((second.cycles - whole.cycles) / apart, 0.0) if apart else 0.0
+    return LoopTime(
+        whole.kernel,
+        whole.level,
+        {},
+        whole.cycles - shares[0] * row_cycles,
+        whole.spread,
+        whole.disturbed or second.disturbed,
+    ), row_cycles
+
+
+def _time_of(case: Case, done: Measurement) -> LoopTime:
+    """Return the measured time of an element."""
+    record = done.record
+    return LoopTime(
+        record["kernel"],
+        str(record["name"]).removesuffix(PART),
+        {},
+        record["time_median_s"] * record["clock_GHz"] * 1e9 / _elements(case),
+        float(record["placement_sd"]),
+        # Small cases, whose times mean nothing, have too few samples to be undisturbed.
+        bool(record["disturbed"]) and not small.wanted(),
+    )

@@ -1,0 +1,291 @@
+"""Comparison of two sides that are measured in turns, so that drift affects both equally.
+
+All cases are measured in rounds, one pair of each case per round, so that the pairs of a case are
+spread over the whole run. Each side of each round is a new process, and every value has new
+placements in memory, so that the comparison includes the variance between runs. A fixed pair of
+placements may differ by several percent even where the sides do not.
+
+The order within a pair is random, in blocks of two pairs: each side is first in one of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from memkern import small
+from memkern.errors import InputError
+from memkern.progress import bar as progress_bar
+from memkern.results.comparison import (
+    DISTURBED,
+    INVALID,
+    NOT_MEASURED,
+    Compared,
+    differing,
+    named_case,
+    table,
+    varying,
+    version_of,
+    work_of,
+)
+from memkern.results.verdicts import NOT_ENOUGH, PAIRS, Family, holm
+from memkern.studies.workers import WorkerProcess
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_SIDES = ("A", "B")
+
+
+class Side(Protocol):
+    """The interface of what measures one side in one round."""
+
+    def request(self, verb: str, case: int, /) -> dict[str, Any]:
+        """Return the answer to a request of `memkern.studies.comparison_worker`."""
+        ...
+
+
+class Worker(WorkerProcess):
+    """A process that measures one side; see `memkern.studies.comparison_worker`."""
+
+    def __init__(
+        self, side: str, python: str, sweep: str | Path, changes: Mapping[str, Any]
+    ) -> None:
+        self._side = side
+        super().__init__(
+            f"measures side {side}",
+            "memkern.studies.comparison_worker",
+            str(sweep),
+            json.dumps(dict(changes)),
+            python=python,
+        )
+
+    @functools.cached_property
+    def about(self) -> dict[str, Any]:
+        """Description by the worker, once it is ready: ``cases``, ``build``, ``package``."""
+        about = self.answer()
+        if "error" in about:
+            raise InputError(f"side {self._side}: {about['error']}")
+        return about
+
+
+def compare_runs(
+    sweep: str | Path,
+    a: Mapping[str, Any] | None = None,
+    b: Mapping[str, Any] | None = None,
+    *,
+    a_python: str | None = None,
+    b_python: str | None = None,
+    pairs: int = PAIRS,
+    seed: int = 0,
+    progress: bool | None = None,
+) -> DataFrame:
+    """Measure the cases of a sweep file on two sides, in turns, and compare them.
+
+    Parameters
+    ----------
+    sweep : path
+        See `memkern.spec.sweepfile`; its numbers of samples and repeats are ignored.
+    a, b : mapping, optional
+        Knobs of each side, which replace those of the file, such as ``{"variant": "simd"}``.
+    a_python, b_python : str, optional
+        Interpreters, where the sides are different builds of memkern; by default this one.
+    pairs : int
+        Most pairs of a case, at least 30. A case is tested after half, two thirds and all of them,
+        and not measured further once it has a verdict.
+    seed : int
+        Of the random order.
+    progress : bool, optional
+        Whether to show progress on standard error; by default where that is a terminal.
+
+    Returns
+    -------
+    DataFrame
+        As `memkern.compare` returns it, with ``pairs`` instead of ``placements``: pairs in which
+        neither side was disturbed. ``ratio`` is that of the 20 % trimmed means of the logarithms,
+        ``p`` by Yuen's test of pairs, corrected for the number of tests and cases. A case that
+        can't be measured on a side has the verdict ``not measured``, and a sentence in
+        ``attrs["remarks"]``.
+
+    Raises
+    ------
+    InputError
+        The file, a knob or an interpreter is wrong, or the sides have different cases.
+    """
+    if pairs < PAIRS:
+        raise InputError(f"pairs must be at least {PAIRS}, not {pairs}")
+    changes = (dict(a or {}), dict(b or {}))
+    pythons = (a_python or sys.executable, b_python or sys.executable)
+    rng = random.Random(seed)
+
+    @contextmanager
+    def workers() -> Iterator[tuple[Worker, Worker]]:
+        with ExitStack() as stack:
+            started: dict[int, Worker] = {}
+            for k in rng.sample((0, 1), 2):
+                started[k] = Worker(_SIDES[k], pythons[k], sweep, changes[k])
+                stack.callback(started[k].close)
+            # Both start at the same time; wait until they are ready.
+            for worker in started.values():
+                _ = worker.about
+            yield started[0], started[1]
+
+    with workers() as sides:
+        about = [side.about for side in sides]
+        if about[0]["cases"] != about[1]["cases"]:
+            raise InputError(
+                f"{sweep} has {about[0]['cases']} cases on side A and {about[1]['cases']} on side "
+                "B: an option that the file has a list of must be given on both sides or neither"
+            )
+        cases, remarks = _describe_cases(sides, about[0]["cases"])
+    if all(case.verdict == NOT_MEASURED for case in cases):
+        raise InputError(remarks[0])
+    family = Family(len(cases), small.cut(pairs, 4))
+    for k, case in enumerate(cases):
+        if case.verdict != NOT_ENOUGH:
+            family.drop(k)
+    bar = progress_bar(progress, unit="pairs")
+
+    def show(family: Family) -> None:
+        measured = sum(family.count(k) for k in range(len(cases)))
+        bar.total = measured + sum(family.looks[-1] - family.count(k) for k in family.undecided())
+        bar.update(measured - bar.n)
+
+    try:
+        tried, errors = measure_pairs(family, cases, workers, rng, show)
+    finally:
+        bar.close()
+    remarks += _assign_verdicts(family, cases, tried, errors)
+    compared = sorted(
+        k for k in {*changes[0], *changes[1]} if changes[0].get(k) != changes[1].get(k)
+    )
+    same_package = about[0]["package"] == about[1]["package"]
+    if same_package and not compared:
+        remarks.append(
+            f"both sides are the build in {about[0]['package']} with the same options: A against "
+            "itself"
+        )
+    versions = (version_of(about[0]["build"]), version_of(about[1]["build"]))
+    return table(cases, "pairs", compared, remarks, versions)
+
+
+def measure_pairs(
+    family: Family,
+    cases: Sequence[Compared],
+    sides: Callable[[], Any],
+    rng: random.Random,
+    progress: Callable[[Family], None],
+) -> tuple[list[int], dict[int, str]]:
+    """Measure pairs in rounds until every case is decided or has all its pairs.
+
+    Parameters
+    ----------
+    family : Family
+        The pairs are added to it.
+    cases : sequence of Compared
+        Their `work` on both sides is used.
+    sides : callable
+        Returns a context manager that provides both `Side` of a round.
+    rng : random.Random
+    progress : callable
+        Called with the family after every case.
+
+    Returns
+    -------
+    tried : list of int
+        Pairs of each case, disturbed ones included; at most twice as many as a case may have.
+    errors : dict
+        By case, why it could not be measured further.
+    """
+    tried = [0] * len(cases)
+    leads = [0] * len(cases)
+    errors: dict[int, str] = {}
+
+    def pair(case: int, two: tuple[Side, Side]) -> None:
+        """Measure one pair; the side that is first changes within each block of two."""
+        leads[case] = 1 - leads[case] if tried[case] % 2 else rng.randrange(2)
+        tried[case] += 1
+        values = [math.nan, math.nan]
+        for k in (leads[case], 1 - leads[case]):
+            answer = two[k].request("sample", case)
+            if "error" in answer:
+                errors[case] = f"not measured on side {_SIDES[k]}: {answer['error']}"
+                family.drop(case)
+                return
+            if answer["seconds"] is None:
+                return
+            work = cases[case].work[k][cases[case].quantity.suffix]
+            values[k] = math.log(answer["seconds"] / work)
+        family.add(case, *values)
+
+    while todo := [k for k in family.undecided() if tried[k] < 2 * family.looks[-1]]:
+        rng.shuffle(todo)
+        with sides() as two:
+            for case in todo:
+                # The test of another case may have decided it.
+                if case in family.undecided():
+                    pair(case, two)
+                progress(family)
+    return tried, errors
+
+
+def _assign_verdicts(
+    family: Family, cases: Sequence[Compared], tried: Sequence[int], errors: Mapping[int, str]
+) -> list[str]:
+    """Set the cases' estimates and verdicts, and return remarks on those without a verdict."""
+    corrected = holm(family.p)
+    members = int(np.count_nonzero(~np.isnan(corrected)))
+    remarks = []
+    for k, case in enumerate(cases):
+        estimate = family.estimates[k]
+        if case.verdict != NOT_ENOUGH:
+            continue
+        if k in errors:
+            case.verdict = NOT_MEASURED
+            remarks.append(f"{case.label}: {errors[k]}")
+        elif estimate is None:
+            case.verdict = DISTURBED
+            remarks.append(f"{case.label}: {family.count(k)} of {tried[k]} pairs were undisturbed")
+        else:
+            case.estimate, case.times = estimate, (estimate.a, estimate.b)
+            case.verdict, case.p = family.verdicts[k], float(corrected[k])
+            if case.verdict == NOT_ENOUGH:
+                case.needed = estimate.needed(members)
+    return remarks
+
+
+def _describe_cases(sides: tuple[Worker, Worker], count: int) -> tuple[list[Compared], list[str]]:
+    """Measure each case once on both sides, to identify it and to validate its results."""
+    answers = [[side.request("measure", k) for side in sides] for k in range(count)]
+    records = [[answer.get("record", {}) for answer in two] for two in answers]
+    compared = {column for a, b in records if a and b for column in differing(a, b)}
+    several = varying([two[0] or two[1] for two in records], compared)
+    cases, remarks = [], []
+    for k, two in enumerate(records):
+        first = two[0] or two[1]
+        case = Compared(
+            named_case(first, several) if first else f"case-{k}",
+            {"kernel": first.get("kernel"), **{column: first.get(column) for column in several}},
+            (work_of(two[0]), work_of(two[1])),
+        )
+        cases.append(case)
+        names = [named_case(record) for record in two if record]
+        if len(set(names)) > 1:
+            raise InputError(f"case {k} is {names[0]} on side A and {names[1]} on side B")
+        for side, answer in zip(_SIDES, answers[k], strict=True):
+            if "error" in answer:
+                case.verdict = NOT_MEASURED
+                remarks.append(f"{case.label}: not measured on side {side}: {answer['error']}")
+            elif answer["record"].get("valid") is False:
+                case.verdict = INVALID
+                remarks.append(f"{case.label}: the results of side {side} are invalid")
+    return cases, remarks

@@ -1,0 +1,582 @@
+"""The measurement of a machine file: bandwidths, latencies, costs and instructions."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import mmap
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from memkern import small
+from memkern.checks import one_of
+from memkern.engine import Measurement, calibrated, calibration, to_result_set
+from memkern.errors import InputError
+from memkern.formats import ResultSet
+from memkern.inputs.sizes import sizes
+from memkern.machine.caches import data_caches, line_B, shares
+from memkern.machine.declarations import template_variants
+from memkern.machine.environment import cpu_list
+from memkern.machine.limits import memory_left
+from memkern.machine.topology import (
+    beyond_caches_B,
+    machine_environment,
+    physical_cores,
+    supported_isas,
+)
+from memkern.models.ecm import MEMORY
+from memkern.models.machine_file import (
+    SCALAR_BITS,
+    Bandwidth,
+    Cost,
+    Instruction,
+    Level,
+    MachineFile,
+    Quantity,
+    Tlb,
+)
+from memkern.models.structure import tlb_levels
+from memkern.spec.case import Case
+from memkern.spec.registry import case as kernel_case
+from memkern.studies.rounds import place_in_rounds
+
+_ROUNDS = 3
+_SECONDS = 150.0
+# Seconds of samples of each case in all rounds.
+_BRIEF_S, _LONG_S = 0.06, 0.3
+_CHAINS = (1, 8, 12, 16, 24, 32)
+# Cores that have this share of the bandwidth of all saturate a level.
+_SATURATED = 0.95
+# Bytes in memory of a case, unless the caches of its cores need more to be exceeded by far.
+_MEMORY_B = 2**31
+_CHASE_B = 2**29
+_BEYOND = 4
+_MOST_PAGES = 2**13
+_LEAST_PAGES = 16
+_PER_OCTAVE = 3
+_INSTRUCTIONS = "instructions.repeat"
+_STRIDES = ("0", "1", "2", "random")
+_INVOCATIONS = 500  # between which a barrier is measured
+
+# Kernel of an operation and of its form with non-temporal stores.
+_OPERATIONS = {"load": "loops.load", "store": "loops.init", "copy": "loops.copy"}
+_ORDINARY, _NONTEMPORAL = "ordinary", "non-temporal"
+
+
+class _Key(NamedTuple):
+    """What a case is measured for, and the values that distinguish it."""
+
+    what: str
+    values: tuple[Any, ...]
+
+
+class _Measured(NamedTuple):
+    """A measurement, and the bits of the vectors of its instruction set."""
+
+    measurement: Measurement
+    vector_bits: int
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return self.measurement.record
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredMachine:
+    """A machine file with the records from which it was made.
+
+    Attributes
+    ----------
+    machine : MachineFile
+    results : ResultSet
+    missing : tuple of str
+        What this machine could not measure, and why.
+    """
+
+    machine: MachineFile
+    results: ResultSet
+    missing: tuple[str, ...]
+
+
+def measure_machine(
+    *, seconds: float = _SECONDS, progress: Callable[[float], object] | None = None
+) -> MeasuredMachine:
+    """Measure what models need to know of this machine.
+
+    All cases are placed in turns, in random order, three times. Bandwidths are those of loads,
+    stores and copies in each cache and in memory, by one core and by more, up to all; latencies
+    those of chases in buffers of the same sizes. Instructions have the widths of all instruction
+    sets of this processor.
+
+    Parameters
+    ----------
+    seconds : float
+        Most seconds that it takes; cases for which the time is too short are left out.
+    progress : callable, optional
+        Called with the share of the work that is done, from 0 to 1.
+
+    Returns
+    -------
+    MeasuredMachine
+
+    Raises
+    ------
+    InputError
+        Nothing could be measured.
+    """
+    environment = machine_environment()
+    cores = [group[0] for group in physical_cores()]
+    levels = levels_of(environment, cores)
+    chases, too_large = _latencies(levels)
+    cases = {
+        **_instructions(),
+        **_bandwidths(levels, cores),
+        **chases,
+        **_pages(),
+        **_costs(len(cores)),
+    }
+    runs, refused = place_in_rounds(
+        cases, rounds=small.cut(_ROUNDS, 1), seconds=seconds, progress=progress
+    )
+    refused |= too_large
+    if not runs:
+        raise InputError(f"nothing could be measured: {next(iter(refused.values()))}")
+    done = {}
+    for key, run in runs.items():
+        bits = 8 * int(run.placements[-1].obtained["vector_B"] or 0)
+        done[key] = _Measured(calibrated(run, environment), bits)
+    results = to_result_set([measured.measurement for measured in done.values()])
+    missing = tuple(
+        f"{key.what} {', '.join(map(str, key.values))}: {why}" for key, why in refused.items()
+    )
+    return MeasuredMachine(_machine(environment, levels, cores, done), results, missing)
+
+
+class CacheLevel(NamedTuple):
+    """A level with the bytes in it that cases use.
+
+    Attributes
+    ----------
+    name : str
+    size_B : int or None
+        Of an instance of a cache.
+    shared_by : int
+        Cores that share an instance; of memory, those of a NUMA domain.
+    smaller : CacheLevel or None
+        The next smaller cache.
+    """
+
+    name: str
+    size_B: int | None
+    shared_by: int
+    smaller: CacheLevel | None = None
+
+    def used_B(self, cores: int, memory_B: int = _MEMORY_B) -> int:
+        """Return the footprint of cases of some cores.
+
+        It is three quarters of L1, and beyond it the geometric mean of the sizes of a cache and of
+        the next smaller one, at most half of the cache: a virtual machine may have only a part of a
+        large shared cache. In memory it is four times all caches, or `memory_B` where that is less
+        and four times the caches of these cores are not more.
+        """
+        if self.size_B is None:
+            held_B = self.smaller._of_cores(cores) if self.smaller else 0
+            return min(beyond_caches_B(), max(_BEYOND * held_B, memory_B))
+        size_B = self._of_cores(cores)
+        if self.smaller is None:
+            return 3 * size_B // 4
+        return min(size_B // 2, math.isqrt(size_B * self.smaller._of_cores(cores)))
+
+    def part_B(self, cores: int = 1) -> int:
+        """Return a third of `used_B`, the smaller one of two sizes in L1."""
+        return self.used_B(cores) // 3
+
+    def _of_cores(self, cores: int) -> int:
+        """Return the size of the instances of cores that follow each other, by their share."""
+        return (self.size_B or 0) * max(cores, self.shared_by) // self.shared_by
+
+
+def levels_of(environment: Mapping[str, Any], cores: Sequence[int]) -> list[CacheLevel]:
+    """Return the data caches of a machine (see `memkern.machine.caches.data_caches`), and memory.
+
+    Parameters
+    ----------
+    environment : mapping
+        As a record's.
+    cores : sequence of int
+        A processing unit of each core that this process may use.
+    """
+    found: list[CacheLevel] = []
+    for name, size_B, shared_by in shares(data_caches(environment), len(cores)):
+        found.append(CacheLevel(name, size_B, shared_by, found[-1] if found else None))
+    of_domain = max(len(cores) // domains_of(environment["machine"], cores), 1)
+    return [*found, CacheLevel(MEMORY, None, of_domain, found[-1] if found else None)]
+
+
+def domains_of(machine: Mapping[str, Any], cores: Sequence[int]) -> int:
+    """Return the number of NUMA nodes with any of these cores; 1 where it is unknown.
+
+    Parameters
+    ----------
+    machine : mapping
+        With ``numa_nodes``, as in an environment.
+    cores : sequence of int
+        As for `levels_of`.
+    """
+    nodes = [set(cpu_list(node["cpus"])) for node in machine.get("numa_nodes") or ()]
+    return max(sum(not units.isdisjoint(cores) for units in nodes), 1)
+
+
+# Cases
+
+
+def instruction_cases(
+    names: Collection[str] = (),
+    *,
+    quantities: Collection[str] = (),
+    isas: Collection[str] = (),
+    **options: Any,
+) -> list[Case]:
+    """Return cases of the instructions that this processor has, at each width of vectors.
+
+    Parameters
+    ----------
+    names, quantities : collection of str
+        Instructions, and ``throughput`` or ``latency``; by default all.
+    isas : collection of str
+        Instruction sets; by default all that the processor has, and single values by the widest.
+    **options
+        Fields of `memkern.Knobs` and `memkern.Stop`.
+
+    Raises
+    ------
+    InputError
+        The processor has no such instruction or instruction set.
+    """
+    for isa in isas:
+        one_of(isa, "isa", supported_isas())
+    # Single values with the widest instruction set, which has the others' instructions as well.
+    ways = [("scalar", next(iter(isas), "best"))]
+    ways += [("simd", isa) for isa in isas or supported_isas()]
+    built = {
+        way: [word.split("/") for word in sorted(template_variants(_INSTRUCTIONS, way[1], way[0]))]
+        for way in ways
+    }
+    every = [word for words in built.values() for word in words]
+    for what, wanted, place in (("instruction", names, 0), ("quantity", quantities, 1)):
+        for word in wanted:
+            one_of(word, what, sorted({words[place] for words in every}))
+    return [
+        kernel_case(
+            _INSTRUCTIONS,
+            instruction=instruction,
+            quantity=quantity,
+            vector=int("".join(narrow) or 0),
+            index_stride=stride,
+            variant=variant,
+            isa=isa,
+            **options,
+        )
+        for (variant, isa), words in built.items()
+        for instruction, quantity, *narrow in words
+        if instruction in (names or (instruction,)) and quantity in (quantities or (quantity,))
+        for stride in (_STRIDES if instruction.startswith("gather") else ("1",))
+    ]
+
+
+def _instructions() -> dict[_Key, Case]:
+    return {
+        _Key("instruction", (case.template_variant, case.identity())): case
+        for case in instruction_cases(budget_s=_BRIEF_S)
+    }
+
+
+def core_counts(cores: int) -> list[int]:
+    """Return numbers of cores from 1 to all: powers of two, and all."""
+    return sorted({*(2**k for k in range(cores.bit_length())), cores} - {0})[: cores + 1]
+
+
+def pinned(cores: Sequence[int], count: int) -> dict[str, Any]:
+    """Return the options that place one worker on each of the first cores."""
+    return {"threads": count, "pin": ",".join(map(str, cores[:count]))}
+
+
+def _bandwidths(levels: Sequence[CacheLevel], cores: Sequence[int]) -> dict[_Key, Case]:
+    cases = {}
+    for level in levels:
+        for count, (operation, kernel) in itertools.product(
+            sorted({*core_counts(level.shared_by), len(cores)}), _OPERATIONS.items()
+        ):
+            # Of a part of the cores that share a level, the loads show how many saturate it.
+            if count not in (1, level.shared_by, len(cores)) and operation != "load":
+                continue
+            for stores in ("",) if operation == "load" else (_ORDINARY, _NONTEMPORAL):
+                values = (level.name, operation, stores, count)
+                used = {"bandwidth": level.used_B(count)}
+                if level is levels[0]:
+                    used["part"] = level.part_B(count)
+                for what, footprint_B in used.items():
+                    cases[_Key(what, values)] = kernel_case(
+                        kernel,
+                        footprint_B=footprint_B,
+                        variant="nt" if stores == _NONTEMPORAL else "simd",
+                        repetition="free" if level.size_B else "fork",
+                        budget_s=_BRIEF_S if level.size_B else _LONG_S,
+                        **pinned(cores, count),
+                    )
+    return cases
+
+
+def _latencies(levels: Sequence[CacheLevel]) -> tuple[dict[_Key, Case], dict[_Key, str]]:
+    """Return chases in each level, and why memory is too small for the others."""
+    cases, too_large = {}, {}
+    for level, chains in itertools.product(levels, _CHAINS):
+        key = _Key("latency", (level.name, chains))
+        try:
+            cases[key] = kernel_case(
+                "latency.chase",
+                size_B=level.used_B(1, _CHASE_B),
+                chains=chains,
+                budget_s=_BRIEF_S if level.size_B else _LONG_S,
+            )
+        except InputError as error:
+            too_large[key] = str(error)
+    return cases, too_large
+
+
+def _pages() -> dict[_Key, Case]:
+    """Return chases through lines side by side, and through as many lines of different pages."""
+    most = min(_MOST_PAGES, memory_left()[0] // 8 // mmap.PAGESIZE)
+    count = round(math.log2(most / _LEAST_PAGES) * _PER_OCTAVE) + 1
+    small_pages = {"pages": "4k" if mmap.PAGESIZE == 2**12 else "default"}
+    cases = {}
+    for lines in sizes(_LEAST_PAGES, most, count):
+        for order, size_B, pages in (
+            ("random", lines * line_B(), {}),
+            ("one-per-page", lines * mmap.PAGESIZE, small_pages),
+        ):
+            cases[_Key("pages", (order, lines))] = kernel_case(
+                "latency.chase", size_B=size_B, order=order, budget_s=_BRIEF_S, ci=1e-3, **pages
+            )
+    return cases
+
+
+def _costs(cores: int) -> dict[_Key, Case]:
+    cases = {}
+    for count in core_counts(cores):
+        empty = kernel_case("launch.empty", threads=count, repetition="fork", budget_s=_BRIEF_S)
+        cases[_Key("launch", (count,))] = empty
+        for repetition in ("free", "barrier", "spin") if count > 1 else ():
+            work = kernel_case("launch.compute", threads=count, repetition=repetition)
+            cases[_Key("work", (repetition, count))] = work.with_(
+                invocations=_INVOCATIONS, budget_s=_LONG_S
+            )
+    return cases
+
+
+# Results
+
+_Done = Mapping[_Key, _Measured]
+
+
+def _machine(
+    environment: dict[str, Any],
+    levels: Sequence[CacheLevel],
+    cores: Sequence[int],
+    done: _Done,
+) -> MachineFile:
+    machine, build = environment["machine"], environment["build"]
+    domains = domains_of(machine, cores)
+    bandwidths = tuple(_bandwidth_rows(done))
+    name = machine.get("model") or "unknown processor"
+    return MachineFile(
+        name=name,
+        model=machine.get("model") or "",
+        source=f"measured by memkern {build['version']}",
+        created=calibration.now(),
+        clock_GHz=clock(m.record["clock_GHz"] for m in done.values()),
+        vector_bits=max(m.vector_bits for m in done.values()),
+        line_B=line_B(),
+        cores=max(len(cores) // domains, 1),
+        domains=domains,
+        levels=tuple(_level(level, done, bandwidths) for level in levels),
+        bandwidths=bandwidths,
+        tlbs=tuple(_tlbs(done)),
+        costs=tuple(_cost_rows(done)),
+        instructions=tuple(_instruction_rows(done)),
+    )
+
+
+def clock(values_GHz: Iterable[float]) -> Quantity:
+    """Return the median clock of records, with the range of its middle 95 %."""
+    known = np.array([value for value in values_GHz if value == value])
+    if not len(known):
+        return Quantity()
+    low, middle, high = np.quantile(known, (0.025, 0.5, 0.975))
+    return Quantity(float(middle), float(low), float(high))
+
+
+def time_of(record: Mapping[str, Any], factor: float = 1.0) -> Quantity:
+    """Return the median time of a record in seconds, times a factor, with its interval."""
+    names = ("time_median_s", "time_ci_low_s", "time_ci_high_s")
+    return Quantity(*(float(record[name]) for name in names)).scaled(factor)
+
+
+def _rate(amount: float, time: Quantity) -> Quantity:
+    """Return an amount over a time."""
+    high = amount / time.low if time.low > 0 else math.nan
+    return Quantity(amount / time.value, amount / time.high, high)
+
+
+def _difference(time: Quantity, other: Quantity) -> Quantity:
+    """Return a time minus another one; the errors of both are independent."""
+    value = time.value - other.value
+    below = math.hypot(time.value - time.low, other.high - other.value)
+    above = math.hypot(time.high - time.value, other.value - other.low)
+    return Quantity(value, value - below, value + above)
+
+
+def _bandwidth_rows(done: _Done) -> list[Bandwidth]:
+    rows = []
+    for key, measured in done.items():
+        if key.what != "bandwidth":
+            continue
+        record = measured.record
+        amount, time = record["bytes_B"], time_of(record)
+        disturbed = bool(record["disturbed"])
+        if (part := done.get(_Key("part", key.values))) is not None:
+            # In L1 the begin and the end of an invocation take as long as many bytes.
+            amount -= part.record["bytes_B"]
+            time = _difference(time, time_of(part.record))
+            disturbed = disturbed or bool(part.record["disturbed"])
+        if time.value > 0:
+            rate = _rate(amount / 1e9, time)
+            per_cycle = rate.scaled(1 / record["clock_GHz"])
+            level, operation, stores, cores = key.values
+            rows.append(Bandwidth(level, operation, stores, cores, per_cycle, rate, disturbed))
+    return rows
+
+
+def saturating_cores(rates: Mapping[int, float]) -> int | None:
+    """Return the least number of cores that reach the bandwidth of all; None if all are needed.
+
+    Parameters
+    ----------
+    rates : mapping of int to float
+        Bandwidth by number of cores that share an instance of a cache or a domain, up to all.
+    """
+    if len(rates) < 2:
+        return None
+    most = max(rates.values())
+    needed = min(count for count, rate in rates.items() if rate >= _SATURATED * most)
+    return needed if needed < max(rates) else None
+
+
+def _level(level: CacheLevel, done: _Done, bandwidths: Sequence[Bandwidth]) -> Level:
+    chases = {
+        key.values[1]: m.record
+        for key, m in done.items()
+        if key.what == "latency" and key.values[0] == level.name
+    }
+    latency, in_flight = Quantity(), Quantity()
+    if 1 in chases:
+        latency = time_of(chases[1], chases[1]["ns_per_access"] / chases[1]["time_median_s"])
+        fastest = min(chases.values(), key=lambda record: float(record["ns_per_access"]))
+        each = time_of(fastest, fastest["ns_per_access"] / fastest["time_median_s"])
+        in_flight = Quantity(
+            latency.value / each.value, latency.low / each.high, latency.high / each.low
+        )
+    rates = {
+        row.cores: row.GBps.value
+        for row in bandwidths
+        if row.level == level.name and row.operation == "load" and row.cores <= level.shared_by
+    }
+    return Level(
+        level.name, level.size_B, level.shared_by, latency, in_flight, saturating_cores(rates)
+    )
+
+
+def _tlbs(done: _Done) -> list[Tlb]:
+    """Return the levels of TLBs, by what lines in pages of their own cost more than others.
+
+    Shortest times count, since all that runs beside a chase takes entries of the TLBs.
+    """
+
+    def shortest_ns(record: Mapping[str, Any]) -> float:
+        return float(record["ns_per_access"] * record["time_min_s"] / record["time_median_s"])
+
+    chases = {
+        key.values: m.record
+        for key, m in done.items()
+        if key.what == "pages" and not m.record["disturbed"]
+    }
+    costs_ns = {
+        lines * mmap.PAGESIZE: shortest_ns(record) - shortest_ns(chases["random", lines])
+        for (order, lines), record in chases.items()
+        if order == "one-per-page" and ("random", lines) in chases
+    }
+    GHz = clock(record["clock_GHz"] for record in chases.values()).value
+    if not GHz > 0:
+        return []
+    sizes_B = sorted(costs_ns)
+    return [
+        Tlb(
+            mmap.PAGESIZE,
+            Quantity(
+                level.end_B,
+                level.end_B,
+                float(
+                    min((size_B for size_B in sizes_B if size_B > level.end_B), default=math.nan)
+                ),
+            ),
+            level.value,
+        )
+        for level in tlb_levels(sizes_B, [costs_ns[size_B] for size_B in sizes_B], 1 / GHz)
+    ]
+
+
+def _cost_rows(done: _Done) -> list[Cost]:
+    rows = []
+    for key, measured in done.items():
+        if key.what == "launch":
+            rows.append(Cost("launch", key.values[0], time_of(measured.record, 1e9)))
+        elif key.what == "work" and key.values[0] != "free":
+            repetition, count = key.values
+            without = done.get(_Key("work", ("free", count)))
+            if without is None:
+                continue
+            both = [time_of(m.record, 1e9) for m in (measured, without)]
+            name = "spinning barrier" if repetition == "spin" else "barrier"
+            rows.append(Cost(name, count, _difference(*both)))
+    return rows
+
+
+def _instruction_rows(done: _Done) -> list[Instruction]:
+    found: dict[tuple[str, int], dict[str, Quantity]] = {}
+    notes: dict[tuple[str, int], str] = {}
+    for key, measured in done.items():
+        if key.what != "instruction":
+            continue
+        record = measured.record
+        name, quantity = record["instruction"], record["quantity"]
+        if stride := record.get("index_stride"):
+            name += ", random" if stride == "random" else f", stride {stride}"
+        bits = record.get("vector_bits") or measured.vector_bits
+        bits = SCALAR_BITS if record["variant"] == "scalar" else bits
+        each = time_of(record, record["cycles_per_access"] / record["time_median_s"])
+        place = (name, bits)
+        found.setdefault(place, {})[quantity] = each
+        notes[place] = "latency: with a load of the same place" if name == "store" else ""
+    return [
+        Instruction(
+            name,
+            bits,
+            values.get("throughput", Quantity()),
+            values.get("latency", Quantity()),
+            notes[name, bits],
+        )
+        for (name, bits), values in sorted(found.items())
+    ]

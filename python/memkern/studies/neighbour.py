@@ -1,0 +1,67 @@
+"""The process that runs a case beside those that another process measures.
+
+It reads a pickled case and how its variant was chosen from its standard input, prepares the case
+and answers ``{}``. After a first request it invokes the kernel again and again until the second,
+and so on. It answers the first, ``{}``, after some invocations, and the second with the number of
+those since, and the largest share of this time in which a worker waited for a processor:
+``{"invocations": 40, "waited_share": 0.001}``. It ends with its standard input, even if the other
+process was killed.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import select
+import signal
+import time
+from pathlib import Path
+from typing import IO
+
+from memkern.engine import ready
+from memkern.studies.workers import Answer, run_worker
+
+# Seconds of invocations between two looks at the standard input.
+_AT_ONCE_S = 0.02
+
+
+def serve(requests: IO[bytes], answer: Answer) -> None:
+    """Prepare the case and answer requests until there are no more."""
+    prepared = ready(*pickle.load(requests))
+    prepared.set_steady_inputs()
+    at_once = math.ceil(_AT_ONCE_S / max(min(prepared.run(1) for _ in range(3)), 1e-6))
+    answer()
+    while requests.readline():
+        prepared.run(at_once)
+        begin, before, invocations = time.perf_counter(), waited_s(), 0
+        answer()
+        # The next request waits for this answer, so that it is not in the buffer. At least once,
+        # since it may come before this process has a processor again.
+        while True:
+            prepared.run(at_once)
+            invocations += at_once
+            if select.select([requests], [], [], 0)[0]:
+                break
+        if not requests.readline():
+            return
+        waited = (s - before.get(thread, s) for thread, s in waited_s().items())
+        share = max(waited, default=0.0) / (time.perf_counter() - begin)
+        answer(invocations=invocations, waited_share=share)
+
+
+def waited_s() -> dict[str, float]:
+    """Return for each thread of this process how long it has waited for a processor, if known."""
+    # Nanoseconds on a processor, nanoseconds of waiting for one, and time slices.
+    files = Path("/proc/self/task").glob("*/schedstat")
+    return {file.parent.name: int(file.read_text("ascii").split()[1]) / 1e9 for file in files}
+
+
+def main() -> int:
+    """Serve on standard input and output."""
+    # Ctrl-C is sent to this process as well, but only the other one decides when both end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return run_worker(serve)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

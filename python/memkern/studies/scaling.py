@@ -1,0 +1,335 @@
+"""Strong and weak scaling: cases over numbers of ranks, each number started by a launcher."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from memkern import launcher as started
+from memkern import small
+from memkern.checks import integer, one_of
+from memkern.errors import InputError
+from memkern.formats import ResultSet, Sink, load, open_output
+from memkern.formats.values import Record
+from memkern.progress import bar as progress_bar
+from memkern.results.scaling import MODES, STRONG
+from memkern.results.slowdowns import label_of
+from memkern.spec import registry
+from memkern.spec.case import Case
+from memkern.spec.columns import in_order
+from memkern.spec.options import RANKS as OVER_RANKS
+from memkern.spec.options import Knobs, Stop, declared
+from memkern.spec.registry import definition_of
+from memkern.studies.launching import Launcher, find_launcher, run
+
+# What is measured by default: the three triads and the two sizes of Beebe et al. 2022.
+KERNELS = ("raider.triad", "raider.gather_triad", "raider.scatter_triad")
+ELEMENTS = (8_700_000, 22_000_000)
+RANKS = (1, 2, 4)
+TURNS = 5
+# How the ranks of a launch communicate.
+COMMS = ("mpi", "shmem")
+# The options that strong scaling divides over the ranks, and others that exclude them.
+_SIZES = ("elements", "count", "iters")
+# The size that all ranks share already if the arrays are distributed over them.
+_WHOLE = "count"
+_REPLACING = ("footprint_B",)
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """Cases that are measured by one number of ranks, each with the same number of threads."""
+
+    ranks: int
+    threads: int
+    cases: Sequence[Case]
+    mode: str
+    bind: str
+    comm: str = COMMS[0]
+
+    def case_id(self, case: Case) -> str:
+        """Return the identity of a case in this launch."""
+        bind = f"-{self.bind}" if self.bind else ""
+        comm = f"-{self.comm}" if self.comm != COMMS[0] else ""
+        return f"{case.identity()}-{self.mode}-{self.ranks}{bind}{comm}"
+
+    def refuse_too_small(self) -> None:
+        """Raise InputError if a rank would get nothing of a case."""
+        for case in self.cases if self.mode == STRONG else ():
+            size = _size(case)
+            if size and case.columns[size] < self.ranks:
+                raise InputError(
+                    f"{case.spec.kernel} has {case.columns[size]} {size}, too few for "
+                    f"{self.ranks} ranks"
+                )
+
+    def requests(self) -> list[dict[str, Any]]:
+        """Return the options by which each rank builds its cases, named by their places."""
+        found = []
+        for place, case in enumerate(self.cases):
+            request = {"kernel": case.spec.kernel, **(case.request or {}), "name": str(place)}
+            # A default size depends on the machine, of which ranks may have another one.
+            if size := _size(case):
+                parts = self.ranks if self.mode == STRONG and not _is_distributed(case) else 1
+                request |= dict.fromkeys(_REPLACING) | {size: -(-case.columns[size] // parts)}
+            found.append({name: value for name, value in request.items() if value is not None})
+        return found
+
+
+def scaling(
+    case: Case | Sequence[Case],
+    *,
+    ranks: int | Sequence[int] = RANKS,
+    threads: int | Sequence[int] | None = None,
+    mode: str = STRONG,
+    bind: str = "",
+    comm: str = COMMS[0],
+    launcher: str | None = None,
+    turns: int = TURNS,
+    seed: int = 0,
+    output: str | Path | None = None,
+    resume: bool = False,
+    force: bool = False,
+    progress: bool | None = None,
+) -> ResultSet:
+    """Measure cases by several numbers of ranks.
+
+    In each turn, every number of ranks is started once, in random order, and places every case in
+    memory once, so that drift does not look like scaling. `memkern.efficiencies` returns speed-ups
+    and efficiencies.
+
+    Parameters
+    ----------
+    case : Case or sequence of Case
+        Built by `memkern.case` or a function of a family, of words and numbers. The turns share the
+        budget of a case.
+    ranks : int or sequence of int
+        Numbers of ranks.
+    threads : int or sequence of int, optional
+        Workers of each rank, each with every number of ranks; by default those of the case, or one.
+    mode : str
+        ``strong``: the ranks share the elements, instances or iterations of the case, which must
+        have one of these sizes; the shares are rounded up. A case that is distributed over ranks
+        (`halo`, or a gather on device ``mpi``) is shared as it is. ``weak``: each rank has the
+        whole case.
+    bind : str
+        ``node``: one rank on each node; ``socket``: one on each socket; ``core``: each on as many
+        cores as it has workers; empty: the launcher binds none, and the ranks of a host share its
+        units.
+    comm : str
+        How the ranks communicate: ``mpi`` or ``shmem``.
+    launcher : str, optional
+        Command that starts ranks, with ``-n`` and their number: ``srun``, ``mpirun.mpich``,
+        ``mpirun --oversubscribe``; by default ``mpirun`` (``oshrun`` for OpenSHMEM), or ``srun``
+        where there is none.
+    turns : int
+        At least 3.
+    seed : int
+        Of the random order.
+    output, resume, force, progress
+        As of `memkern.sweep`; each launch is written to the file at its end. The launched processes
+        read and write a folder beside the file, which all hosts must share with this one.
+
+    Returns
+    -------
+    ResultSet
+        In its records, ``repeat`` is the turn, ``scaling`` the mode and ``scaling_size`` the
+        iterations (such as elements) of all ranks in strong and of each in weak scaling. After
+        Ctrl-C, the records so far, with a warning and marked as `interrupted`.
+
+    Raises
+    ------
+    InputError
+        Cases or options are wrong, the results file can't be used, or the launcher failed.
+    """
+    if started.size() > 1:
+        raise InputError(
+            f"scaling starts its ranks itself, but was started as one of {started.size()}: "
+            "start it without a launcher"
+        )
+    one_of(mode, "mode", MODES)
+    one_of(bind, "bind", ("", *started.BINDINGS))
+    one_of(comm, "comm", COMMS)
+    turns = small.cut(integer(turns, "turns", 3), 2)
+    integer(seed, "seed")
+    cases = _checked([case] if isinstance(case, Case) else list(case), mode)
+    launches = [
+        _Launch(number, workers, built, mode, bind, comm)
+        for workers, built in _by_threads(cases, threads, turns).items()
+        for number in _counts(ranks, "ranks")
+    ]
+    for launch in launches:
+        launch.refuse_too_small()
+    start = find_launcher(launcher, comm)
+    _ = start.command(1, 1, bind)
+    sink = open_output(output, resume, force=force) if output is not None else None
+    done = ResultSet()
+    interrupted = False
+    finished = 0
+    bar = progress_bar(progress, total=turns * len(launches), unit="launches")
+    folder = None if output is None else Path(output).parent
+    try:
+        for turn in range(turns):
+            for launch in random.Random(f"{seed}/{turn}").sample(launches, len(launches)):
+                if sink is None or not _stored(launch, turn, sink):
+                    found = _measured(launch, turn, start, folder)
+                    if sink is None:
+                        done += found
+                    else:
+                        _store(found, sink, resume)
+                finished += 1
+                bar.update()
+    except KeyboardInterrupt:
+        interrupted = True
+    except BaseException as error:
+        if sink is not None:
+            sink.store.close()
+            vars(error)["resumable"] = sink.store.is_kept
+        raise
+    finally:
+        bar.close()
+    results = done if sink is None else sink.end(interrupted)
+    results.interrupted = interrupted
+    if interrupted:
+        kept = f", kept in {sink.store.path}" if sink is not None and results else ""
+        warnings.warn(
+            f"interrupted: {finished} of {turns * len(launches)} launches done{kept}", stacklevel=2
+        )
+    return results
+
+
+def _counts(given: int | Sequence[int], name: str) -> list[int]:
+    """Return different positive numbers, in ascending order."""
+    numbers = [given] if isinstance(given, int) else list(given)
+    if not numbers:
+        raise InputError(f"{name} must have at least one number")
+    return sorted({integer(number, name, 1, 2**20) for number in numbers})
+
+
+def _checked(cases: Sequence[Case], mode: str) -> Sequence[Case]:
+    """Return cases that have different names, and that other processes can build."""
+    if not cases:
+        raise InputError("scaling needs at least one case")
+    seen: dict[str, str] = {}
+    for case in cases:
+        label = label_of(case.spec.kernel, definition_of(case.spec), case.labels.get("name"))
+        if label in seen.values():
+            raise InputError(f"two cases are called {label}: give one of them another name")
+        if case.identity() in seen:
+            raise InputError(f"{seen[case.identity()]} and {label} are the same: leave one out")
+        seen[case.identity()] = label
+        if case.request is None:
+            raise InputError(
+                f"{label} has arrays, or was not built by a function of its kernel, so that other "
+                "processes can't build it: describe it by words and numbers"
+            )
+        if mode != STRONG and _is_distributed(case):
+            raise InputError(
+                f"{label} is distributed over the ranks, which share it: measure strong scaling"
+            )
+        if mode == STRONG and not (_size(case) or _is_distributed(case)):
+            raise InputError(
+                f"{label} has no {', '.join(_SIZES[:-1])} or {_SIZES[-1]} that ranks could share: "
+                "measure weak scaling"
+            )
+    return cases
+
+
+def _size(case: Case) -> str:
+    """Return the option that strong scaling divides; empty if there is none."""
+    options = registry.options_of(case.spec)
+    return next((name for name in _SIZES if name in case.columns and name in options), "")
+
+
+def _is_distributed(case: Case) -> bool:
+    """Return whether the size of a case is that of all ranks together."""
+    return bool(case.halo) or (case.knobs.place == OVER_RANKS and _size(case) == _WHOLE)
+
+
+def _by_threads(
+    cases: Sequence[Case], threads: int | Sequence[int] | None, turns: int
+) -> dict[int, list[Case]]:
+    """Return the cases of one turn that are measured with each number of threads."""
+    numbers = None if threads is None else _counts(threads, "threads")
+    found: dict[int, list[Case]] = {}
+    for case in cases:
+        once = case.with_(placements=1, budget_s=case.stop.budget_s / turns)
+        for number in numbers or [case.knobs.threads or 1]:
+            found.setdefault(number, []).append(_built(once, number))
+    return found
+
+
+def _built(case: Case, threads: int) -> Case:
+    """Build a case again for a number of workers; its request has all of its options."""
+    knobs = {name: getattr(case.knobs, name) for name, _, _ in declared(Knobs)}
+    stop = {name: getattr(case.stop, name) for name, _, _ in declared(Stop)}
+    others = {"dtype": case.dtype, "name": case.labels.get("name", ""), "threads": threads}
+    return registry.case(case.spec.kernel, **{**(case.request or {}), **knobs, **stop, **others})
+
+
+def _sweep_file(requests: Sequence[Mapping[str, Any]]) -> str:
+    """Return a sweep file with one case for each request."""
+    lines = []
+    for request in requests:
+        lines.append("[[case]]")
+        for name, value in request.items():
+            # A list would be one of values, each for a case.
+            one = [list(value)] if isinstance(value, (list, tuple)) else value
+            # These values are written in TOML as in JSON.
+            lines.append(f"{name} = {json.dumps(one, ensure_ascii=False)}")
+    return "\n".join(lines) + "\n"
+
+
+def _measured(launch: _Launch, turn: int, start: Launcher, folder: Path | None) -> ResultSet:
+    """Start the ranks of a launch, and return their records."""
+    with tempfile.TemporaryDirectory(prefix=".memkern-", dir=folder) as name:
+        sweep, results = Path(name) / "sweep.toml", Path(name) / "results.db"
+        requests = launch.requests()
+        sweep.write_text(_sweep_file(requests), encoding="utf-8")
+        words = ["-m", "memkern", "sweep", str(sweep), "-o", str(results), "-q"]
+        words += ["--comm", launch.comm]
+        command = start.command(launch.ranks, launch.threads, launch.bind)
+        code, output = run([*command, sys.executable, *words])
+        found = load(results) if results.exists() else ResultSet()
+    names = {str(record["name"]) for record in found}
+    if code not in (0, 1) or names != {request["name"] for request in requests}:
+        raise InputError(f"{launch.ranks} ranks: {start.failure(code, output)}")
+    found.records = [_record(record, launch, turn) for record in found]
+    return found
+
+
+def _record(record: Record, launch: _Launch, turn: int) -> Record:
+    """Return a record of a launch as one of the whole run."""
+    case = launch.cases[int(record["name"])]
+    part = record["kernel"] != case.spec.kernel
+    return in_order(
+        {
+            **record,
+            "case_id": launch.case_id(case) + (f"-{record['kernel']}" if part else ""),
+            "repeat": turn,
+            "name": case.labels.get("name", ""),
+            "scaling": launch.mode,
+            "scaling_size": case.iterations,
+            "bind": launch.bind,
+        }
+    )
+
+
+def _stored(launch: _Launch, turn: int, sink: Sink) -> bool:
+    """Return whether an earlier run has all records of a launch."""
+    return all(sink.store.find(launch.case_id(case), turn) for case in launch.cases)
+
+
+def _store(found: ResultSet, sink: Sink, resume: bool) -> None:
+    """Write the records of a launch to the file, if it has none of another machine."""
+    for environment in found.environments.values() if resume else ():
+        sink.store.check(environment)
+    for record, samples in zip(found.records, found.samples, strict=True):
+        sink.store.add(record, samples, found.environments[record["environment_id"]])

@@ -1,0 +1,140 @@
+"""Processes that measure for this one and answer its requests, each in one line of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from typing import IO, Any
+
+from memkern.checks import shown
+from memkern.errors import DeviceError, InputError
+from memkern.formats.values import dumps
+
+__all__ = ["Answer", "WorkerProcess", "run_worker"]
+
+# Writes an answer, given its entries by keyword.
+Answer = Callable[..., None]
+
+
+class WorkerProcess:
+    """A process that answers requests.
+
+    Parameters
+    ----------
+    what : str
+        Description for errors: "the process that `what` ended".
+    module : str
+        Module that it runs, whose `main` calls `run_worker`.
+    *words : str
+        Arguments of the module.
+    python : str
+        The interpreter.
+
+    Raises
+    ------
+    InputError
+        The interpreter can't be run.
+    """
+
+    def __init__(self, what: str, module: str, *words: str, python: str = sys.executable) -> None:
+        self._what = what
+        with ExitStack() as stack:
+            self._errors = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
+            try:
+                self._process = subprocess.Popen(
+                    [python, "-m", module, *words],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._errors,
+                )
+            except OSError as error:
+                raise InputError(f"{python} can't be run: {error.strerror or error}") from None
+            self._open = stack.pop_all()
+
+    @property
+    def process(self) -> int:
+        """Its number."""
+        return self._process.pid
+
+    def send(self, content: bytes) -> None:
+        """Write to its standard input; if it has ended, `answer` tells why."""
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.write(content)
+            self._process.stdin.flush()
+
+    def request(self, verb: str, value: Any, /) -> dict[str, Any]:
+        """Return the answer to a request, ``{verb: value}``.
+
+        Raises
+        ------
+        InputError
+            The process has ended.
+        """
+        self.send(json.dumps({verb: value}).encode() + b"\n")
+        return self.answer()
+
+    def answer(self) -> dict[str, Any]:
+        """Return its next answer.
+
+        Raises
+        ------
+        InputError
+            The process has ended, or printed something else.
+        """
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if line.endswith(b"\n"):
+            try:
+                return dict(json.loads(line))
+            except (ValueError, TypeError):
+                text = line.decode(errors="replace").strip()
+                raise InputError(
+                    f"the process that {self._what} printed {shown(text)}: its interpreter must "
+                    "be Python with memkern"
+                ) from None
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = [text.strip() for text in self._errors if text.strip()]
+        end = f"exit code {code}" if code >= 0 else f"signal {-code}"
+        why = lines[-1] if lines else end
+        raise InputError(f"the process that {self._what} ended: {why}")
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        for stream in (self._process.stdin, self._process.stdout):
+            with suppress(BrokenPipeError):
+                if stream is not None:
+                    stream.close()
+        self._open.close()
+
+
+def run_worker(serve: Callable[[IO[bytes], Answer], None]) -> int:
+    """Run a worker process on standard input and output, and return its exit code.
+
+    Parameters
+    ----------
+    serve : callable
+        Gets the requests and the function that answers. If it raises `InputError`, `MemoryError`
+        or `DeviceError`, the last answer is ``{"error": "..."}``.
+    """
+    # Other output of this process goes to standard error.
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def answer(**content: Any) -> None:
+        print(dumps(content), file=answers, flush=True)
+
+    try:
+        serve(sys.stdin.buffer, answer)
+    except (InputError, MemoryError, DeviceError) as error:
+        answer(error=str(error) or "out of memory")
+        return 2
+    return 0

@@ -1,0 +1,229 @@
+"""Variances between placements and runs: estimated, stored until reboot, used by records."""
+
+import itertools
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import memkern as mk
+from memkern import _memkern
+from memkern.engine import calibration, disturbance
+from memkern.engine.calibration import Calibration, class_name, estimate
+from memkern.machine import caches, state
+from memkern.machine.caches import data_caches, ends, level_of
+from memkern.machine.environment import differences, identity
+from memkern.machine.state import boot_id
+from memkern.machine.topology import last_level_cache_B, machine_environment
+from memkern.statistics import Prior
+from memkern.studies import calibrate as calibrating
+
+CACHES = [
+    {"level": 1, "type": "data", "size_B": 32768, "instances": 2},
+    {"level": 1, "type": "instruction", "size_B": 65536, "instances": 2},
+    {"level": 2, "type": "unified", "size_B": 2**20, "instances": 2},
+    {"level": 3, "type": "unified", "size_B": 2**25, "instances": 1},
+]
+DATA_CACHES = data_caches({"machine": {"caches": CACHES}})
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+def stored(**changes: object) -> Calibration:
+    priors = {"L1, 1 thread": Prior(1e-4, 12.5), "memory, 2 threads": Prior(4e-4, math.inf)}
+    runs = {"L1, 1 thread": Prior(2e-4, 30.0), "memory, 2 threads": Prior(0.0, 30.0)}
+    values = {"boot": boot_id(), "created": "2026-11-22T12:00:00+00:00"}
+    return Calibration(**{**values, "placements": priors, "runs": runs, **changes})
+
+
+@pytest.mark.parametrize(
+    "footprint_B, threads, level",
+    [
+        (32768, 1, "L1"), (32769, 1, "L2"), (65536, 2, "L1"), (65536, 8, "L1"), (2**21, 2, "L2"),
+        (2**21, 1, "L3"), (2**25, 2, "L3"), (2**25 + 1, 2, "memory"),
+    ],
+)  # fmt: skip
+def test_the_level_of_a_footprint(footprint_B: int, threads: int, level: str) -> None:
+    assert level_of(footprint_B, ends(DATA_CACHES, threads)) == level
+
+
+def test_measured_sizes_of_caches_take_the_place_of_the_systems() -> None:
+    machine = {"machine": {"caches": CACHES}, "measured_caches": {"sizes_B": {"L3": 2**22}}}
+    found = data_caches(machine)
+    assert [(c["level"], c["size_B"], c["source"]) for c in found] == [
+        (1, 32768, "system"), (2, 2**20, "system"), (3, 2**22, "measured"),
+    ]  # fmt: skip
+    assert level_of(2**22 + 1, ends(found, 1)) == "memory"
+    # Sizes that must be from memory exceed the larger one.
+    assert caches.last_level_B(machine, largest=False) == 2**22
+    assert found[-1]["system_B"] == caches.last_level_B(machine, largest=True) == 2**25
+    machine["measured_caches"]["sizes_B"]["L3"] = 2**26
+    for largest, size_B in ((True, 2**26), (False, 2**26)):
+        assert caches.last_level_B(machine, largest) == size_B
+        assert caches.last_level_B({}, largest) == 0
+
+
+def test_records_have_the_measured_caches_until_the_next_boot(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, most_B = machine_environment(), last_level_cache_B()
+    assert "measured_caches" not in before
+    system = before["machine"]["caches"]
+    assert calibration.save_caches({"L1": 2**11, "L3": 2 * most_B}, system)
+    assert last_level_cache_B() >= 2 * most_B
+    case = mk.loops("stencil", rows=40, columns=64, threads=1, variant="scalar", runs=1)
+    measured = case.measure()
+    sizes_B = measured.environment["measured_caches"]["sizes_B"]
+    assert sizes_B == {"L1": 2**11, "L3": 2 * most_B}
+    assert measured.record["conditions"].startswith("L1 none, L2 rows")
+    # Another identity, though no difference that matters when results are compared.
+    assert measured.record["environment_id"] == identity(machine_environment()) != identity(before)
+    assert differences(before, machine_environment()) == []
+    # Neither for other caches nor after the next boot, nor if the file is broken.
+    assert calibration.save_caches({"L1": 2**11}, [*system, {}])
+    assert "measured_caches" not in machine_environment()
+    assert calibration.save_caches({"L1": 2**11}, system)
+    assert "measured_caches" in machine_environment()
+    monkeypatch.setattr(state, "boot_id", lambda: "another")
+    assert "measured_caches" not in machine_environment() and last_level_cache_B() == most_B
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    caches.path().write_text("[]")
+    assert "measured_caches" not in machine_environment()
+    assert not calibration.save_caches({}, system)
+
+
+def test_class_names() -> None:
+    assert class_name(1000, 1, DATA_CACHES) == "L1, 1 thread"
+    assert class_name(2**30, 2, DATA_CACHES) == "memory, 2 threads"
+    assert class_name(1000, 2, []) == "memory, 2 threads"
+
+
+def test_estimate_finds_both_variances() -> None:
+    rng = np.random.default_rng(2)
+    cases, runs, placements = 6, 200, 4
+    levels = rng.normal(0, 1, (cases, 1, 1))
+    drift = rng.normal(0, 0.03, (cases, runs, 1))
+    x = levels + drift + rng.normal(0, 0.02, (cases, runs, placements))
+    between_placements, between_runs = estimate({"L1, 1 thread": np.exp(x)})
+    assert between_placements["L1, 1 thread"].variance == pytest.approx(0.02**2, rel=0.1)
+    assert between_runs["L1, 1 thread"].variance == pytest.approx(0.03**2, rel=0.15)
+    assert between_runs["L1, 1 thread"].freedom == cases * (runs - 1)
+
+
+def test_a_calibration_is_stored_and_loaded(cache: Path) -> None:
+    assert calibration.load() is None
+    path = calibration.save(stored())
+    assert path == cache / "memkern" / "calibration.json"
+    assert calibration.load() == stored()
+    assert stored().of("L1, 1 thread") == (Prior(1e-4, 12.5), Prior(2e-4, 30.0))
+    assert stored().of("L9, 1 thread") == (None, None)
+
+
+def test_a_calibration_is_read_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calibration.save(stored())
+    loaded = calibration.load()
+    monkeypatch.setattr(calibration, "stored", None)
+    assert calibration.load() is loaded
+    monkeypatch.undo()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    calibration.save(stored(created="later"))
+    assert calibration.load() == stored(created="later")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"version": 1}', "not JSON", '{"version": 1, "boot": 3, "placements": 1}'],
+)
+def test_a_broken_file_is_ignored(cache: Path, text: str) -> None:
+    path = calibration.save(stored())
+    path.write_text(text)
+    assert calibration.load() is None
+
+
+def test_a_file_of_another_boot_or_version_is_ignored(cache: Path) -> None:
+    path = calibration.save(stored(boot="another"))
+    assert calibration.load() is None
+    calibration.save(stored())
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "version": 99}))
+    assert calibration.load() is None
+
+
+def test_calibration_widens_intervals_to_the_next_run(cache: Path) -> None:
+    case = mk.stream("copy", elements=512, threads=1, variant="scalar", budget_s=0.05)
+    before = case.measure().record
+    if not before["disturbed"]:
+        assert before["ci_scope"] == "within this run"
+    name = class_name(before["footprint_B"], 1, data_caches(mk.measure(case).environment))
+    wide = Prior(0.1**2, 100.0)
+    calibration.save(stored(placements={name: Prior(1e-6, 100.0)}, runs={name: wide}))
+    after = case.measure().record
+    if not after["disturbed"]:
+        assert after["ci_scope"] == "next run"
+        # Its logarithm is at least as wide as the variance between runs alone makes it.
+        width = math.log(after["time_ci_high_s"] / after["time_ci_low_s"])
+        assert width > 0.999 * 2 * 1.96 * 0.1
+
+
+def test_calibrating_measures_every_class(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Caches of a few KiB, so that a footprint from memory is small as well.
+    small = [{**c, "size_B": c["size_B"] // 256} for c in CACHES]
+    environment = machine_environment()
+    environment["machine"]["caches"] = small
+    monkeypatch.setattr(calibrating, "machine_environment", lambda: environment)
+    monkeypatch.setattr(calibrating, "_BUDGET_S", 0.01)
+    shares: list[float] = []
+    found = mk.calibrate(seconds=0.1, progress=shares.append)
+    assert calibration.load() == found
+    assert found.boot == boot_id()
+    assert set(found.placements) <= set(found.runs)
+    levels, threads = ("L1", "L2", "L3", "memory"), (1, len(_memkern.topology()["units"]))
+    classes = itertools.product(levels, threads)
+    assert set(found.runs) == {f"{level}, {n} thread{'s' * (n > 1)}" for level, n in classes}
+    assert all(p.variance >= 0 for p in found.runs.values())
+    assert shares == sorted(shares) and shares[-1] == 1.0
+
+
+def test_throughputs_of_cores_are_kept_until_the_next_boot(cache: Path) -> None:
+    target = calibration.cores_path()
+    assert calibration.load_cores(target) == {}
+    calibration.save_cores({"1": {87: 2}}, target)
+    calibration.save_cores({"1": {87: 1, 60: 5}, "2": {70: 1}}, target)
+    assert calibration.load_cores(target) == {"1": {87: 3, 60: 5}, "2": {70: 1}}
+    written = target.stat().st_mtime_ns
+    calibration.save_cores({"1": {}}, target)
+    assert target.stat().st_mtime_ns == written
+    document = json.loads(target.read_text())
+    target.write_text(json.dumps({**document, "boot": "another"}))
+    assert calibration.load_cores(target) == {}
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "boot": 3}', "not JSON"])
+def test_a_broken_file_of_cores_is_ignored(cache: Path, text: str) -> None:
+    target = calibration.cores_path()
+    calibration.save_cores({"1": {87: 2}}, target)
+    target.write_text(text)
+    assert calibration.load_cores(target) == {}
+
+
+def test_a_file_that_can_not_be_written_is_no_error(cache: Path) -> None:
+    (cache / "memkern").write_text("a file where the folder would be")
+    calibration.save_cores({"1": {87: 2}}, calibration.cores_path())
+    assert calibration.load_cores(calibration.cores_path()) == {}
+
+
+def test_a_process_stores_the_throughputs_of_its_cores(cache: Path) -> None:
+    how = "elements=512, threads=1, budget_s=1, ci=1e-9, max_samples=10**7"
+    measure = f"import memkern as mk; mk.stream('copy', {how}).measure()"
+    subprocess.run([sys.executable, "-c", measure], check=True)
+    (which,) = known = calibration.load_cores(calibration.cores_path())
+    assert 0.5 < disturbance.Cores(known).best(which) < 20

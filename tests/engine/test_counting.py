@@ -1,0 +1,681 @@
+"""Counters of a case: the kernel's software events, and processors' events by known counts.
+
+The processors are small copies of their /proc and /sys, and the counts steps that the extension's
+sampler reads in place of the kernel's counters.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import mmap
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import launching
+import numpy as np
+import pandas as pd
+import pytest
+from checking import measured, one_sentence, refused, refused_words, run, tree
+from event_trees import COUNTERS, ZEN_4
+from plotting import Results
+
+import memkern as mk
+from memkern import _memkern
+from memkern.engine import calibration, counting, record
+from memkern.machine import caches, events
+from memkern.plots import counted_traffic, figures, save, traffic_table
+from memkern.spec.kernel import Transfer
+from memkern.studies import known_counts
+
+ELEMENTS = 2**17
+PAGES = 1000
+QUANTITIES = [f"{level}_{way}" for level in events.BOUNDARIES for way in events.WAYS]
+COMMAND = ("loops", "-k", "update", "--elements", str(ELEMENTS), "--runs", "3", "-q")
+
+
+@pytest.fixture(autouse=True)
+def kernel_counts_again() -> Iterator[None]:
+    yield
+    _memkern.step_events([])
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def use(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, Any]:
+    """Let this machine be another one, whose arrays are never in a cache; return its codes."""
+    files, codes = COUNTERS[name]
+    monkeypatch.setattr(counting, "ROOT", tree(root / name, files))
+    monkeypatch.setattr(record, "level_of", lambda *_: "memory")
+    return codes
+
+
+def counted(name: str) -> bool:
+    """Return whether the system permits this user to count an event."""
+    return not _memkern.why_not_counted(events.find(name).codes[0])
+
+
+# What ordinary users may count depends on kernel.perf_event_paranoid.
+OF_ALL_CODE = counted("page-faults")
+NEEDS_COUNTERS = pytest.mark.skipif(
+    not counted("page-faults:u"), reason="the system permits this user no counters"
+)
+# Steps of the events of the system that are counted by default.
+OF_THE_SYSTEM = [(1, config, 0, 1000, 1000, 0, -1) for config in (2, 3, 4)]
+
+
+def step(
+    codes: dict[str, Any], lines: dict[str, float], share: float = 1.0, workers: int = 2
+) -> None:
+    """Let each quantity count so many lines in a sample of one invocation."""
+    steps = {}
+    for quantity, those in codes.items():
+        system = quantity.startswith("memory")
+        each = round(lines[quantity] * share / len(those) / (1 if system else workers))
+        for type, config in those:
+            steps[type, config] = (type, config, each, 1000, round(1000 * share), 0, -1)
+    _memkern.step_events([*steps.values(), *OF_THE_SYSTEM])
+
+
+@NEEDS_COUNTERS
+def test_software_events_are_those_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = measured(
+        capsys, *COMMAND, "-t", "2", "--counters", "page-faults,task-clock,minor-faults:u"
+    )
+    counts = {one["event"]: one for one in json.loads(row["counter_rows"])}
+    assert list(counts) == ["page-faults", "task-clock", "minor-faults:u"]
+    assert all(one["running"] == 1 for one in counts.values())
+    # All memory was touched before; both workers work for a part of the time of two.
+    assert counts["page-faults"]["count"] <= 5
+    assert counts["task-clock"]["count"] > 0
+    assert row["counters"] == "page-faults,task-clock,minor-faults:u"
+    assert (row["counters_note"] == "") == OF_ALL_CODE
+
+
+def test_auto_says_what_is_missing(capsys: pytest.CaptureFixture[str], tmp_path: Path,
+                                   monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    monkeypatch.setattr(counting, "ROOT", tmp_path)
+    _memkern.step_events(OF_THE_SYSTEM)
+    (row,) = measured(capsys, *COMMAND, "--counters", "auto")
+    assert row["counters_note"] == (
+        "traffic is not counted: the table of events lacks this processor (unknown)"
+    )
+    with refused("no record has counts of the traffic of a level: traffic is not counted"):
+        counted_traffic(Results([row]))
+    with refused("no record has counts of the traffic of a level: measure with --counters auto"):
+        counted_traffic(Results([{**row, "counters_note": "", "counter_rows": ""}]))
+
+
+@pytest.mark.parametrize("name", COUNTERS)
+def test_from_events_to_the_figure(
+    name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = use(tmp_path, monkeypatch, name)
+    # a = s a: each byte goes in and out of every level.
+    lines = ELEMENTS * 8 / 64
+    ratios = dict.fromkeys(codes, 1.0) | {"L2_load": 1.5, "L3_load": 0.9, "memory_load": 1.25}
+    counts = {quantity: ratio * lines for quantity, ratio in ratios.items()}
+    # The counters take turns: they are on the processor for a quarter of the time.
+    step(codes, counts, share=0.25)
+    file = tmp_path / "counted.json"
+    code, _, err = run(capsys, *COMMAND, "-t", "2", "--counters", "auto", "-o", str(file))
+    assert code == 0, err
+    (row,) = mk.load(file).records
+    lacking = [name for name in QUANTITIES if name not in codes]
+    assert row["counters_note"] == (
+        f"{', '.join(lacking)} can't be counted: the table of events has none for this processor"
+        if lacking
+        else ""
+    )
+    found = {one["event"]: one for one in json.loads(row["counter_rows"])}
+    invocations = row["invocations"]
+    for quantity in codes:
+        assert math.isclose(
+            found[quantity]["count"] * invocations, counts[quantity], rel_tol=2e-3
+        ), quantity
+        assert found[quantity]["running"] == 0.25
+    for quantity in (q for q in codes if q != "tlb_misses"):
+        assert found[quantity]["model"] == lines
+        assert "checked" not in found[quantity]
+    for quantity in QUANTITIES:
+        counted_B = row.get(f"counted_{quantity}_B")
+        if quantity in lacking:
+            # Not the other direction alone.
+            assert counted_B is None
+        else:
+            assert math.isclose(counted_B * invocations, 64 * counts[quantity], rel_tol=2e-3)
+    for level in events.BOUNDARIES:
+        both = [ratios[q] for way in events.WAYS if (q := f"{level}_{way}") in ratios]
+        ratio = sum(both) / len(both)
+        assert math.isclose(row[f"counted_{level}_ratio"] * invocations, ratio, rel_tol=2e-3)
+    assert math.isclose(row["counted_tlb_misses"] * invocations, counts["tlb_misses"], rel_tol=2e-3)
+
+    table = traffic_table(mk.load(file))
+    assert set(table["quantity"]) == set(codes) - {"tlb_misses"}
+    by_name = table.set_index("quantity")
+    assert np.allclose(by_name["ratio"] * invocations, by_name.index.map(ratios), rtol=2e-3)
+    figure = figures["counters"](mk.load(file))
+    (axes,) = figure.axes
+    drawn = {line.get_label(): line.get_xdata() for line in axes.get_lines()}
+    assert math.isclose(drawn["loads from L2"][0] * invocations, 1.5, rel_tol=2e-3)
+    assert math.isclose(drawn["loads from memory"][0] * invocations, 1.25, rel_tol=2e-3)
+    (small_print,) = [t.get_text() for t in figure.texts if t.get_gid() == "note"] or [
+        figure._supxlabel.get_text()
+    ]
+    assert "at least 25%" in small_print.replace("\n", " ")
+    assert save(figure, tmp_path / "counted.png").stat().st_size > 10_000
+
+
+def test_counts_of_known_work_decide_what_is_believed(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = use(tmp_path, monkeypatch, "Cascade Lake")
+    monkeypatch.setattr(known_counts, "machine_environment", lambda: {"machine": {"caches": [
+        {"level": level, "type": "unified", "size_B": 2**14} for level in (1, 2, 3)
+    ]}})  # fmt: skip
+    monkeypatch.setattr(known_counts, "_WORK", {})
+    lines = 4 * 2**14 / 64
+    # Prefetched lines count twice here, as published counters did.
+    wrong = {"L3_load": 2 * lines, "tlb_misses": 0.5 * 2**12}
+    step(codes, dict.fromkeys(codes, lines) | wrong, workers=1)
+    monkeypatch.setattr(known_counts, "_TLB_PAGES", 64)
+    monkeypatch.setattr(
+        known_counts, "build", lambda *a, **k: mk.case(*a, **k).with_(invocations=1)
+    )
+    code, out, err = run(capsys, "counters", "--check")
+    assert code == 0
+    assert one_sentence(err) == (
+        "memkern: L3_load, tlb_misses differ from the true count by more than a tenth"
+    )
+    rows = [line.split(maxsplit=4) for line in out.splitlines()[1:]]
+    found = {(name, work.partition(",")[0]): float(ratio) for name, _, _, ratio, work in rows}
+    update, copy, load = "a = s a", "a = b", "largest of a"
+    assert found == {
+        **{(f"{level}_load", work): 2 if level == "L3" else 1
+           for level in events.BOUNDARIES for work in (load, update)},
+        **{(f"{level}_store", work): 1 for level in events.BOUNDARIES for work in (copy, update)},
+        ("tlb_misses", "loads from 64 pages  differs"): 0.5,
+    }  # fmt: skip
+    assert calibration.load_counters() == {**dict.fromkeys(codes, 1), "L3_load": 2,
+                                           "tlb_misses": 0.5}  # fmt: skip
+    names = "L2_load,L3_load,page-faults"
+    calibration.save_counters({**calibration.load_counters(), "page-faults": 1.0})
+    (row,) = measured(capsys, *COMMAND, "--counters", names, "-t", "1")
+    # Also those of the system, which no model has.
+    assert [one["checked"] for one in json.loads(row["counter_rows"])] == [1, 2, 1]
+    assert row["counters_note"] == ("L3_load: 2 times the true count in memkern counters --check")
+
+
+def test_events_by_their_names_are_checked(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(tmp_path, monkeypatch, "Cascade Lake")
+    monkeypatch.setattr(known_counts, "machine_environment", lambda: {"machine": {"caches": [
+        {"level": level, "type": "unified", "size_B": 2**14} for level in (1, 2, 3)
+    ]}})  # fmt: skip
+    monkeypatch.setattr(
+        known_counts, "build", lambda *a, **k: mk.case(*a, **k).with_(invocations=1)
+    )
+    calibration.save_counters({"page-faults": 1.0})
+    lines = 4 * 2**14 // 64
+    _memkern.step_events([(4, 0x1234, 3 * lines, 10, 10, 0, -1), (1, 2, 4096, 1, 1, 0, -1),
+                           (4, 0, 0, 1, 1, 0, -1)])  # fmt: skip
+    pairs = (
+        "L2_load=cpu/event=0x34,umask=0x12/,memory_store=r1234,minor-faults=page-faults:u,"
+        "context-switches=r0"
+    )
+    code, out, _ = run(capsys, "counters", "--check", pairs, "--json")
+    assert code == 0
+    assert [(row["event"], row["ratio"]) for row in json.loads(out)] == [
+        ("page-faults:u", 1),
+        ("r0", 0),
+        *[("cpu/event=0x34,umask=0x12/", 3)] * 2,  # load and update
+        *[("r1234", 3)] * 2,  # copy and update
+    ]
+    assert calibration.load_counters() == {
+        "page-faults": 1, "page-faults:u": 1, "cpu/event=0x34,umask=0x12/": 3, "r1234": 3,
+        "r0": 0,
+    }  # fmt: skip
+    (row,) = measured(capsys, *COMMAND, "--counters", "r1234", "-t", "1")
+    assert row["counters_note"] == "r1234: 3 times the true count in memkern counters --check"
+    for pair in ("r1234", "L9_load=r1234", "L2_load", "L2_load=", "page-faults=", "L2_load=auto"):
+        assert "give QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
+    assert "is unknown" in refused_words(capsys, "counters", "--check", "L2_load=nosuch")
+    assert "can't be counted" in refused_words(capsys, "counters", "--check", "L2_load=r1")
+
+
+def test_migrations_are_not_checked_on_a_single_unit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
+    assert "cpu-migrations" not in known_counts._every()
+    pair = "cpu-migrations=page-faults"
+    assert "give QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
+
+
+def test_a_check_without_any_event_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    _memkern.step_events([(1, 2, 1, 1, 1, errno.EACCES, -1)])
+    for words in ((), ("--json",)):
+        assert refused_words(capsys, "counters", "--check", *words).startswith(
+            "memkern: no event of which the true count is known can be counted here: page-faults: "
+            "the system does not permit it"
+        )
+
+
+def test_a_count_that_is_unknown_is_null(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = [
+        known_counts.Known("L2_load", "a = s a", 100.0, math.nan),
+        known_counts.Known("L3_in", "a = s a", 0.0, 5.0),
+    ]
+    monkeypatch.setattr(known_counts, "_of_system", lambda names: [])
+    monkeypatch.setattr(known_counts, "_of_processor", lambda names: unknown)
+    code, out, err = run(capsys, "counters", "--check", "--json")
+    rows = json.loads(out, parse_constant=pytest.fail)
+    assert [(row["count"], row["ratio"]) for row in rows] == [(None, None), (5.0, None)]
+    assert (code, err) == (0, "")
+    code, out, err = run(capsys, "counters", "--check")
+    assert (code, err) == (0, "") and out.count("  not counted\n") == 2
+    assert calibration.load_counters() == {}
+
+
+def test_a_known_processor_without_counting_units_checks_the_events_of_the_system(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Virtual machines hide the units of processors that are in the table."""
+    cpuinfo = "proc/cpuinfo"
+    monkeypatch.setattr(counting, "ROOT", tree(tmp_path, {cpuinfo: ZEN_4[cpuinfo]}))
+    code, out, _ = run(capsys, "counters", "--check")
+    assert code == 0
+    assert {line.split()[0] for line in out.splitlines()[1:]} <= set(known_counts._WORK)
+    assert "page-faults" in out
+
+
+@NEEDS_COUNTERS
+def test_events_of_the_system_are_right() -> None:
+    found = {known.event: known for known in known_counts._of_system(known_counts._every())}
+    assert {"page-faults", "minor-faults", "task-clock"} <= set(found)
+    for name in ("page-faults", "minor-faults"):
+        assert found[name].true <= found[name].count <= found[name].true + 20
+    assert ("context-switches" in found) == counted("context-switches")
+    if "context-switches" in found:
+        # Others may also take the processor away.
+        assert found["context-switches"].count >= found["context-switches"].true
+    assert found["task-clock"].count >= 0.9 * found["task-clock"].true
+
+
+@pytest.mark.parametrize(
+    "error, reason",
+    [
+        (errno.ENOENT, "this machine has no counter for it"),
+        (errno.EACCES, "the system does not permit it"),
+        (errno.EOPNOTSUPP, "the processor's counters do not support it"),
+    ],
+)
+def test_an_event_that_is_named_must_be_counted(
+    error: int, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _memkern.step_events([(4, 0x0151, 1, 1, 1, error, -1)])
+    sentence = refused_words(capsys, *COMMAND, "--counters", "r0151")
+    assert sentence.startswith(f"memkern: event 'r0151' can't be counted: {reason}")
+    assert "is unknown" in refused_words(capsys, *COMMAND, "--counters", "nosuch")
+    assert "lack a name" in refused_words(capsys, *COMMAND, "--counters", "cycles,")
+    both = refused_words(capsys, *COMMAND, "--counters", "auto,page-faults")
+    assert both.endswith("have auto beside other names: give auto alone, or names only")
+
+
+def test_quantities_of_other_processors_are_named_as_such(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(counting, "ROOT", tmp_path)
+    assert refused_words(capsys, *COMMAND, "--counters", "L2_load") == (
+        "memkern: event 'L2_load' can't be counted: the table of events lacks this processor "
+        "(unknown)"
+    )
+    use(tmp_path, monkeypatch, "Zen 4")
+    assert refused_words(capsys, *COMMAND, "--counters", "L2_store") == (
+        "memkern: event 'L2_store' can't be counted: the table of events has none for this "
+        "processor"
+    )
+
+
+# Without the capabilities that let root count everything.
+UNPRIVILEGED = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
+PARANOID = int(Path("/proc/sys/kernel/perf_event_paranoid").read_text())
+
+
+def unprivileged(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [*UNPRIVILEGED, sys.executable, "-m", "memkern", *words]
+    env = {**os.environ, "MEMKERN_SMALL": "1"}
+    return subprocess.run(command, env=env, capture_output=True, text=True)
+
+
+def test_ordinary_users_count_what_user_code_causes() -> None:
+    reduced = PARANOID == 2
+    done = unprivileged("counters", "--json")
+    assert done.returncode == 0, done.stderr
+    listed = {row["event"]: row for row in json.loads(done.stdout)["events"]}
+    if PARANOID > 2:
+        # Some distributions permit ordinary users no counters at all.
+        assert "the system does not permit it" in listed["page-faults"]["why_not"]
+        return
+    assert not any(listed[name]["why_not"] for name in ("page-faults", "minor-faults", "cpu-clock"))
+    assert listed["page-faults"]["meaning"].endswith("of user code only") == reduced
+    # Of user code alone there are none: a count would be a wrong 0.
+    assert bool(listed["context-switches"]["why_not"]) == reduced
+
+    for names in ("page-faults,task-clock", "auto"):
+        done = unprivileged(*COMMAND, "--counters", names, "--json")
+        assert done.returncode == 0, done.stderr
+        (row,) = json.loads(done.stdout)
+        assert json.loads(row["counter_rows"])[0]["event"] == "page-faults"
+        assert ("page-faults: of user code only" in row["counters_note"]) == reduced
+    done = unprivileged(*COMMAND, "--counters", "context-switches")
+    assert done.returncode == (2 if reduced else 0)
+
+
+def test_levels_say_whose_faults_count() -> None:
+    def by_user() -> None:
+        with mmap.mmap(-1, PAGES * mmap.PAGESIZE) as memory:
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+            for page in range(PAGES):
+                memory[page * mmap.PAGESIZE] = 1
+
+    def by_kernel() -> None:
+        with mmap.mmap(-1, PAGES * mmap.PAGESIZE) as memory, zeros.open("rb", buffering=0) as file:
+            memory.madvise(mmap.MADV_NOHUGEPAGE)
+            file.readinto(memory)
+
+    zeros = Path("/dev/zero")
+    codes = [events.find(f"page-faults:{level}").codes[0] for level in ("u", "k", "uk")]
+    if why := _memkern.why_not_counted(codes[1]):
+        assert "the system does not permit it" in why
+        return
+    for work, least in ((by_user, (PAGES, 0, PAGES)), (by_kernel, (0, PAGES, PAGES))):
+        counts = [count for count, _, _ in _memkern.count(codes, work)]
+        assert all(
+            each <= count < each + PAGES / 2 for count, each in zip(counts, least, strict=True)
+        ), counts
+
+
+def test_auto_leaves_out_what_is_not_permitted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = use(tmp_path, monkeypatch, "Zen 4")
+    steps = [(type, config, 64, 10, 10, 0, -1) for type, config in codes["L2_load"]]
+    steps += [(type, config, 1, 1, 1, errno.EACCES, -1)
+              for q in ("memory_load", "memory_store") for type, config in codes[q]]  # fmt: skip
+    _memkern.step_events(steps)
+    (row,) = measured(capsys, *COMMAND, "--counters", "auto")
+    assert [one["event"] for one in json.loads(row["counter_rows"])] == ["L2_load"]
+    assert (
+        "memory_load, memory_store can't be counted: the system does not permit it"
+        in (row["counters_note"])
+    )
+    assert "L3_load, tlb_misses, page-faults, context-switches, cpu-migrations can't be counted: " \
+        "this machine has no counter" in row["counters_note"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "steps, why", [((100, 10, 0, 0, -1), "it was never on the processor"),
+                   ((100, 10, 10, 0, 1), "it can't be read")]
+)  # fmt: skip
+def test_a_counter_without_a_count(
+    steps: tuple[int, ...], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _memkern.step_events([(4, 0x0151, *steps)])
+    (row,) = measured(capsys, *COMMAND, "--counters", "r0151")
+    (one,) = json.loads(row["counter_rows"])
+    assert one["count"] is None
+    assert row["counters_note"] == f"r0151 has no count: {why}"
+
+
+def test_tables_show_what_was_counted(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = use(tmp_path, monkeypatch, "Zen 4")
+    lines = ELEMENTS * 8 // 64
+    ((type, config),) = codes["L2_load"]
+    _memkern.step_events([(type, config, 3 * lines // 2, 1, 1, 0, -1), (1, 3, 0, 1, 0, 0, -1),
+                          (1, 2, 20, 1, 1, 0, -1)])  # fmt: skip
+    names = "L2_load,page-faults,context-switches"
+    case = ("update", "--elements", str(ELEMENTS), "--runs", "2", "-t", "1")
+    code, out, _ = run(capsys, "loops", "-k", *case, "--counters", names)
+    assert code == 0
+    _, _, counted, *_, note = out.splitlines()
+    event = r"L2_load \S+ \(\d+\.\d\d of the model's\)"
+    rest = r"page-faults \S+, context-switches unknown"
+    assert re.fullmatch(f"     counted in an invocation: {event}, {rest}", counted)
+    assert note == "context-switches has no count: it was never on the processor"
+
+
+def test_cases_of_the_figure_are_told_apart() -> None:
+    counts = [{"event": "L2_load", "count": 64.0, "model": 32.0, "running": 1.0}]
+    common = {"variant": "simd", "counter_rows": json.dumps(counts), "memory_line_B": 64}
+    table = traffic_table(pd.DataFrame([
+        {"kernel": "loops.triad", "elements": 2.0**20, **common},
+        {"kernel": "spmv.crs", "matrix": "hpcg:8", "elements": 512.0, **common},
+        {"kernel": "spmv.crs", "matrix": "hpcg:16", "elements": 4096.0, **common},
+        {"kernel": "dw.hop", "lattice": "8x8x8x8", "layout": "RRII", **common},
+        {"kernel": "dw.hop", "lattice": "8x8x8x8", "layout": "RIRI", **common},
+    ]))  # fmt: skip
+    assert [case.replace("\u00a0", " ") for case in table["case"]] == [
+        "triad, simd, 1 048 576 elements", "crs, simd, hpcg:8", "crs, simd, hpcg:16",
+        "hop, simd, 8x8x8x8, RRII", "hop, simd, 8x8x8x8, RIRI",
+    ]  # fmt: skip
+
+
+def test_each_counter_of_an_event_is_extrapolated_by_its_own_share(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = use(tmp_path, monkeypatch, "Cascade Lake")
+    loads, stores = codes["tlb_misses"]
+    words = (*COMMAND, "-t", "1", "--counters", "tlb_misses", "--placements", "2")
+    for running, count in ((1000, 800), (500, 1100), (0, None)):
+        _memkern.step_events([(*loads, 500, 1000, 1000, 0, -1),
+                              (*stores, 300, 1000, running, 0, -1)])  # fmt: skip
+        (row,) = measured(capsys, *words)
+        (one,) = json.loads(row["counter_rows"])
+        assert one["running"] == running / 1000
+        if count is None:
+            assert one["count"] is None
+            assert row["counters_note"] == "tlb_misses has no count: it was never on the processor"
+        else:
+            assert one["count"] * row["invocations"] == pytest.approx(count)
+
+
+# Two events that differ in their second word only, such as responses to requests outside the core.
+def test_events_are_told_apart_by_all_their_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, _ = COUNTERS["Cascade Lake"]
+    response = {"sys/bus/event_source/devices/cpu/format/offcore_rsp": "config1:0-63\n"}
+    monkeypatch.setattr(counting, "ROOT", tree(tmp_path, {**files, **response}))
+    _memkern.step_events([(4, (0x01B7, word, 0), count, 1, 1, 0, -1)
+                          for word, count in ((0x10, 5), (0x20, 7))])  # fmt: skip
+    names = [f"cpu/event=0xb7,umask=0x1,offcore_rsp={word}/" for word in ("0x20", "0x10")]
+    (row,) = measured(capsys, *COMMAND, "-t", "1", "--counters", ",".join(names))
+    found = [(one["event"], one["count"]) for one in json.loads(row["counter_rows"])]
+    assert found == [(names[0], 7 / row["invocations"]), (names[1], 5 / row["invocations"])]
+    last = "cpu/event=0xb7,umask=0x1,offcore_rsp=0x30/"
+    assert "no counter for it" in refused_words(capsys, *COMMAND, "--counters", last)
+
+
+OVER_RANKS = ("-m", "memkern", *COMMAND, "-t", "1", "--comm", "mpi", "--json")
+
+
+@NEEDS_COUNTERS
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_count_their_own_workers(ranks: int, tmp_path: Path) -> None:
+    words = [*OVER_RANKS, "--counters", "page-faults,task-clock"]
+    done = launching.run("openmpi", ranks, words, tmp_path, {"MEMKERN_SMALL": "1"})
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert (record["ranks"], record["valid"]) == (ranks, True)
+    assert (record["counters_note"] == "") == OF_ALL_CODE
+    total = {row["event"]: row for row in json.loads(record["counter_rows"])}
+    assert list(total) == ["page-faults", "task-clock"]
+    assert all(row["running"] == 1 for row in total.values())
+    assert total["task-clock"]["count"] > 0
+    rows = [row["counts"] for row in json.loads(record.get("rank_rows") or "[]")]
+    assert len(rows) == (ranks if ranks > 1 else 0)
+    for name in total if rows else ():
+        assert math.isclose(sum(row[name] for row in rows), total[name]["count"])
+    assert all(row["task-clock"] > 0 for row in rows)
+
+
+# Rank 1 counts a third as much as rank 0; both are on a host whose memory controllers the first
+# one reads.
+STEPS = """
+import json
+from pathlib import Path
+
+import memkern as mk
+from checking import tree
+from event_trees import COUNTERS
+from memkern import _memkern
+from memkern.errors import InputError
+from memkern.engine import counting, record
+from memkern.engine.communication import ranks
+
+number = ranks().number
+files, codes = COUNTERS["Cascade Lake"]
+counting.ROOT = tree(Path("{folder}") / str(number), files)
+record.level_of = lambda *_: "memory"
+lost = {lost}
+_memkern.step_events([
+    (*code, (300, 100)[number], 10, 10, 0, 1 if quantity in lost[number] else -1)
+    for quantity, those in codes.items()
+    for code in sorted(set(those))
+    if quantity not in {absent}[number]
+])
+case = mk.loops("update", elements=2**14, threads=1, runs=2, placements=1, invocations=1)
+try:
+    found = case.with_(counters="{counters}").measure().record
+    rows = [row["counts"] for row in json.loads(found["rank_rows"])]
+    result = json.loads(found["counter_rows"]), rows, found["counters_note"]
+except InputError as error:
+    result = str(error)
+if number == 0:
+    print(json.dumps(result))
+"""
+
+
+def stepped(
+    folder: Path,
+    counters: str = "auto",
+    lost: tuple[str, str] = ("", ""),
+    absent: tuple[str, str] = ("", ""),
+) -> Any:
+    """Return what two ranks count in steps, or why they do not.
+
+    `lost` are quantities of each rank that can't be read any more, `absent` those that it lacks.
+    """
+    program = folder / "steps.py"
+    text = STEPS.replace("{folder}", str(folder)).replace("{counters}", counters)
+    for name, both in (("{lost}", lost), ("{absent}", absent)):
+        text = text.replace(name, repr([quantities.split() for quantities in both]))
+    program.write_text(text)
+    done = launching.run("openmpi", 2, [str(program)], folder, {"MEMKERN_SMALL": "1"})
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_whole_units_are_counted_once_for_a_host(tmp_path: Path) -> None:
+    counted, rows, _ = stepped(tmp_path)
+    counts = {row["event"]: row["count"] for row in counted}
+    # Two controllers on each of two sockets.
+    assert rows == [
+        {"L2_load": 300, "L2_store": 300, "L3_load": 300, "L3_store": 300, "memory_load": 1200,
+         "memory_store": 1200, "tlb_misses": 600},
+        {"L2_load": 100, "L2_store": 100, "L3_load": 100, "L3_store": 100, "tlb_misses": 200},
+    ]  # fmt: skip
+    assert counts == {
+        name: sum(row.get(name, 0) for row in rows) for name in counts
+    } and counts["L2_load"] == 400  # fmt: skip
+    # The arrays of both ranks.
+    model = {row["event"]: row["model"] for row in counted if "model" in row}
+    assert set(model.values()) == {2 * 2**14 * 8 / 64}
+
+
+def test_what_a_rank_cannot_count(tmp_path: Path) -> None:
+    counted, rows, note = stepped(tmp_path, absent=("", "L3_load"))
+    assert "L3_load" not in {row["event"] for row in counted} | rows[0].keys()
+    assert "L3_load can't be counted on every rank" in note
+    why = stepped(tmp_path, "L2_load,L3_load", absent=("", "L3_load"))
+    assert "rank 1 on " in why and "event 'L3_load' can't be counted: this machine has no" in why
+    # A sum without the count of one rank would be too small.
+    counted, rows, note = stepped(tmp_path, "L2_load,L3_load", lost=("", "L3_load"))
+    assert [row["count"] for row in counted] == [400, None]
+    assert rows == [{"L2_load": 300, "L3_load": 300}, {"L2_load": 100, "L3_load": None}]
+    assert note == "L3_load has no count: it can't be read"
+
+
+def test_lines_of_counts_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(caches, "line_B", lambda: 256)
+    case = mk.loops("triad", elements=1024, variant="nt")
+    lines = counting._modelled(case, case.spec.model_bytes(case), {}, "memory")
+    assert lines["memory_load"] == 2 * 1024 * 8 / 256
+    rows = [{"event": "memory_load", "count": 64.0}]
+    found = counting._levels(rows, lines, case.line_B)
+    assert found == {"counted_memory_load_B": 64 * 256, "counted_memory_ratio": 1.0}
+    counted = {**rows[0], "model": 32.0, "running": 1.0}
+    row = {"kernel": "loops.triad", "memory_line_B": 256, "counter_rows": json.dumps([counted])}
+    frame = pd.DataFrame([row, {**row, "memory_line_B": None}])
+    assert traffic_table(frame)["model_B"].tolist() == [32 * 256, 32 * 64]
+
+
+def test_levels_that_hold_the_array_have_no_traffic() -> None:
+    case = mk.loops("triad", elements=1024, variant="simd")
+    model_B = case.spec.model_bytes(case)
+    lines = counting._modelled(case, model_B, {}, "L2")
+    # Two arrays are loaded and one is stored, whose lines are loaded first.
+    assert (lines["L2_load"], lines["L2_store"]) == (3 * 1024 * 8 / 64, 1024 * 8 / 64)
+    assert all(lines[name] == 0 for name in lines if not name.startswith("L2"))
+    streamed = mk.loops("triad", elements=1024, variant="nt")
+    lines = counting._modelled(streamed, streamed.spec.model_bytes(streamed), {}, "memory")
+    assert lines["memory_load"] == 2 * 1024 * 8 / 64
+    moved = {
+        "L1": Transfer(6400.0, 640.0),
+        "L2": Transfer(640.0, 320.0),
+        "memory": Transfer(128.0, 64.0),
+    }
+    hop = mk.case("dw.hop", lattice=(4, 4, 4, 4), layout="lexicographic", threads=1)
+    lines = counting._modelled(hop, 1.0, moved, "memory")
+    assert (lines["L2_load"], lines["L2_store"]) == (10, 5)
+    assert (lines["L3_load"], lines["L3_store"]) == (2, 1)
+    assert (lines["memory_load"], lines["memory_store"]) == (2, 1)
+    lines = counting._modelled(hop, 1.0, moved, "L2")
+    assert lines["L2_load"] == 10
+    assert lines["L3_load"] == lines["memory_load"] == 0
+
+
+def test_counting_belongs_to_a_case_and_not_to_older_identities() -> None:
+    case = mk.loops("copy", elements=64)
+    assert case.with_(counters="auto").identity() != case.identity()
+    assert "counters" not in case.knobs.asked
+    with refused("counters is for processors: leave it out on cuda:0"):
+        mk.loops("copy", elements=64, device="cuda").with_(counters="auto")
+
+
+@NEEDS_COUNTERS
+def test_the_extension_checks_what_it_gets() -> None:
+    prepared = mk.loops("copy", elements=64, threads=1, variant="scalar").prepare()
+    code = events.find("page-faults:u").codes[0]
+    out = np.empty((2, 6))
+    for shape in ((1, 1, 3), (2, 2, 3), (2, 1, 2), (2, 3)):
+        with pytest.raises(ValueError, match="counts must have the shape"):
+            prepared.native.sample(out, 1, 1.0, 0.0, events=[code], counts=np.empty(shape))
+    counts = np.full((2, 1, 3), np.nan)
+    assert prepared.native.sample(out, 1, 1.0, 0.0, events=[code], counts=counts) >= 1
+    assert counts[0, 0, 1] > 0

@@ -1,0 +1,200 @@
+"""Variances between runs, as repeated records show them in longer times than a calibration's."""
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import memkern as mk
+from memkern.engine import calibration, drift
+from memkern.engine.calibration import Calibration
+from memkern.engine.drift import Drift, Repeated
+from memkern.machine import state
+from memkern.machine.caches import data_caches
+from memkern.machine.state import boot_id
+from memkern.statistics import Prior, placements_interval
+
+CALIBRATED = Prior(1e-4, 18.0)
+MEMORY = "memory, 1 thread"
+
+
+@pytest.fixture
+def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return drift.path()
+
+
+def add(known: Drift, medians: list[float], every_s: float = 30.0, case: str = "a") -> None:
+    for number, median_s in enumerate(medians):
+        known.add(case, MEMORY, median_s, CALIBRATED, number * every_s)
+
+
+def test_the_variance_of_repeated_records_is_pooled_with_the_calibrated_one() -> None:
+    known = Drift()
+    add(known, [1.0, math.exp(0.02), math.exp(0.04)])
+    add(known, [5.0, 5.0 * math.exp(0.02)], case="b")
+    found = known.variance(MEMORY, CALIBRATED)
+    assert found.freedom == 2 + 2 + 1
+    assert found.variance == pytest.approx((2 * 1e-4 + 8e-4 + 2e-4) / 5)
+    assert known.variance("L1, 1 thread", CALIBRATED) == CALIBRATED
+
+
+def test_the_variance_is_never_below_the_calibrated_one() -> None:
+    known = Drift()
+    add(known, [1.0] * 20)
+    assert known.variance(MEMORY, CALIBRATED) == CALIBRATED
+
+
+def test_records_in_quick_succession_are_not_counted() -> None:
+    known = Drift()
+    add(known, [1.0, 1.02, 1.04, 1.06], every_s=4.0)
+    assert known.variance(MEMORY, CALIBRATED).freedom == 2 + 1
+
+
+def test_one_record_that_is_far_off_counts_as_three_standard_deviations() -> None:
+    known = Drift()
+    add(known, [1.0, 1.0, 10.0])
+    found = known.variance(MEMORY, CALIBRATED)
+    assert found.variance == pytest.approx((2 * 1e-4 + 9e-4) / 4)
+
+
+def test_a_case_of_another_class_begins_anew() -> None:
+    known = Drift({"a": Repeated("L1, 1 thread", 5, 0.0, 1.0, 0.0)})
+    known.add("a", MEMORY, 1.0, CALIBRATED, 100.0)
+    assert known.added == {"a": Repeated(MEMORY, 1, 0.0, 0.0, 100.0)}
+    assert known.variance("L1, 1 thread", CALIBRATED) == CALIBRATED
+
+
+def test_the_cases_measured_last_are_kept(target: Path) -> None:
+    known = Drift()
+    for number in range(2100):
+        add(known, [1.0], case=str(number))
+    assert list(known.added) == [str(number) for number in range(100, 2100)]
+    drift.save({"old": Repeated(MEMORY, 1, 0.0, 0.0, -1.0)}, target)
+    drift.save(known.added, target)
+    assert list(drift.load(target)) == list(known.added)
+
+
+def held(drifts: bool, rng: np.random.Generator) -> float:
+    """Return the share of 40 runs whose interval holds the median of all.
+
+    They are measured every 30 s and drift, with a correlation time of five minutes, by three times
+    their other variation; calibration has seen them for two minutes.
+    """
+    rho, place = math.exp(-30 / 300), 0.0
+    values = np.empty(44)
+    for number in range(44):
+        place = rho * place + math.sqrt(1 - rho**2) * rng.normal(0, 0.03)
+        values[number] = place + rng.normal(0, 0.01)
+    calibrated = Prior(float(np.var(values[:4], ddof=1)), 18.0)
+    known, runs = Drift(), values[4:]
+    target, count = float(np.median(runs)), 0
+    for number, value in enumerate(runs):
+        between = known.variance(MEMORY, calibrated) if drifts else calibrated
+        found = placements_interval([math.exp(value)] * 5, prior=Prior(0.0, 4.0), drift=between)
+        assert found is not None
+        count += found.low <= math.exp(target) <= found.high
+        known.add("a", MEMORY, math.exp(value), calibrated, 30.0 * number)
+    return count / len(runs)
+
+
+def test_intervals_hold_in_spite_of_drift() -> None:
+    with_drift, without = (
+        np.mean([held(drifts, np.random.default_rng(seed)) for seed in range(200)])
+        for drifts in (True, False)
+    )
+    assert without < 0.75
+    assert with_drift > 0.85
+
+
+def test_records_are_kept_until_the_next_boot(
+    target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = Drift(), Drift()
+    add(first, [1.0, 1.1])
+    add(second, [2.0], case="b")
+    drift.save(first.added, target)
+    drift.save(second.added, target)
+    assert drift.load(target) == first.added | second.added
+    drift.save({}, target)
+    assert drift.load(target) == first.added | second.added
+    monkeypatch.setattr(state, "boot_id", lambda: "another")
+    assert drift.load(target) == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "[]", "{}", '{"cases": 5}', '{"cases": {"a": 5}}', '{"cases": {"a": {"name": "L1"}}}',
+        '{"cases": {"a": {"name": "L1", "count": 0, "mean": 1, "squares": 0, "last_s": 0}}}',
+        '{"cases": {"a": {"name": "L1", "count": 2, "mean": 1, "squares": -1, "last_s": 0}}}',
+        '{"cases": {"a": {"name": "L1", "count": 2, "mean": NaN, "squares": 0, "last_s": 0}}}',
+    ],
+)  # fmt: skip
+def test_a_file_that_is_not_ours_counts_as_none(content: str, target: Path) -> None:
+    start = f'{{"version": 1, "boot": "{boot_id()}", '
+    target.parent.mkdir()
+    target.write_text(content.replace("{", start, 1) if '"cases"' in content else content)
+    assert drift.load(target) == {}
+
+
+def test_a_folder_that_can_not_be_written_is_no_error(tmp_path: Path) -> None:
+    (tmp_path / "memkern").write_text("a file")
+    drift.save({"a": Repeated(MEMORY, 1, 0.0, 0.0, 0.0)}, tmp_path / "memkern" / "runs.json")
+    assert (tmp_path / "memkern").read_text() == "a file"
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_undisturbed_records_are_counted(
+    swept: bool, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")  # no record is disturbed
+    case = mk.loops("load", elements=64, runs=6, placements=2, threads=1)
+    machine = case.measure().environment
+    name = calibration.class_name(64 * 8, 1, data_caches(machine))
+    known = Drift()
+    monkeypatch.setattr("memkern.engine.run.known_drift", lambda: known)
+
+    def measure() -> dict[str, object]:
+        return dict(mk.sweep([case], progress=False).records[0] if swept else case.measure().record)
+
+    measure()
+    assert known.added == {}  # without a calibration there are no classes
+    calibration.save(Calibration(boot_id(), "", {}, {name: CALIBRATED}))
+    record = measure()
+    (identity,) = known.added
+    assert identity == f"{record['case_id']} {record['environment_id']}"
+    assert known.added[identity].name == name
+    assert known.added[identity].mean == pytest.approx(
+        math.log(float(str(record["time_median_s"])))
+    )
+
+
+def test_intervals_include_the_drift(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")  # no record is disturbed
+    case = mk.loops("load", elements=64, runs=6, placements=2, threads=1)
+    machine = case.measure().environment
+    name = calibration.class_name(64 * 8, 1, data_caches(machine))
+    calibration.save(Calibration(boot_id(), "", {}, {name: CALIBRATED}))
+    known = Drift({"b": Repeated(name, 1001, 0.0, 1000 * math.log(2) ** 2, 0.0)})
+    monkeypatch.setattr("memkern.engine.run.known_drift", lambda: known)
+    assert case.measure().record["ci_relative"] > 1.0
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_process_stores_its_records_when_it_ends(
+    small: bool, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_one = """
+from memkern.engine.drift import known_drift
+from memkern.statistics import Prior
+known_drift().add("a", "L1, 1 thread", 1.0, Prior(1e-4, 18.0), 5.0)
+"""
+    if small:
+        monkeypatch.setenv("MEMKERN_SMALL", "1")
+    subprocess.run([sys.executable, "-c", add_one], check=True)
+    stored = {"a": Repeated("L1, 1 thread", 1, 0.0, 0.0, 5.0)}
+    assert drift.load(target) == ({} if small else stored)

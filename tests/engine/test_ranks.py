@@ -1,0 +1,802 @@
+"""Ranks that measure together: agreement, errors, interruption, records, launchers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import launching
+import numpy as np
+import pytest
+from checking import once_a_kind
+from machines import PROCESSORS
+
+import memkern as mk
+from memkern import launcher
+from memkern.engine import transports
+from memkern.engine.communication import Ranks
+from memkern.engine.transports import Floats
+from memkern.errors import DeviceError, InputError
+from memkern.machine import remote
+
+pytestmark = pytest.mark.ranks
+
+# Threads as ranks
+
+
+class Threads:
+    """Communication among threads of this process, as their `Ranks` see it."""
+
+    library = "threads"
+    thread_level = "multiple"
+    transport = ""
+    timeout_s = 0.0
+
+    def __init__(self, shared: Shared, number: int) -> None:
+        self._shared = shared
+        self._number = number
+        self.hosts: Sequence[str] = ()
+
+    def every(self, content: Any) -> list[Any]:
+        return self._shared.every(self._number, content)
+
+    def largest(self, values: Floats) -> Floats:
+        return np.asarray(np.max(self.every(values), axis=0))
+
+    def barrier(self) -> None:
+        self.every(None)
+
+    def abort(self) -> NoReturn:
+        raise SystemExit(1)
+
+    def give_up(self, missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> NoReturn:
+        self.abort()
+
+
+class Shared:
+    def __init__(self, size: int) -> None:
+        self._barrier = threading.Barrier(size, timeout=20)
+        self._contents: list[Any] = [None] * size
+
+    def every(self, number: int, content: Any) -> list[Any]:
+        self._contents[number] = content
+        self._barrier.wait()
+        found = list(self._contents)
+        self._barrier.wait()
+        return found
+
+
+def as_ranks(size: int, work: Callable[[Ranks], Any]) -> list[Any]:
+    """Return the result, or the error, of `work` on each of `size` ranks."""
+    shared, results = Shared(size), [None] * size
+
+    def run(number: int) -> None:
+        try:
+            results[number] = work(Ranks("mpi", number, size, Threads(shared, number)))
+        except BaseException as error:
+            results[number] = error
+
+    own = os.sched_getaffinity(0)
+    threads = [threading.Thread(target=run, args=(k,)) for k in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    assert os.sched_getaffinity(0) == own
+    return results
+
+
+def test_one_process_agrees_with_itself() -> None:
+    alone = Ranks()
+    assert (alone.comm, alone.size, alone.per_node, alone.case_id) == ("none", 1, 1, "")
+    assert alone.gate(True) and not alone.gate()
+    assert alone.first(3) == 3 and alone.every("a") == ["a"]
+    assert alone.slowest(2.0) == 2.0 and alone.barrier_s == 0.0
+    assert alone.largest([1.0, math.nan]).tolist()[0] == 1.0
+
+
+def test_values_are_agreed() -> None:
+    def work(ranks: Ranks) -> Any:
+        own = float(ranks.number)
+        return (
+            ranks.first(f"of {ranks.number}"),
+            ranks.every(ranks.number**2),
+            ranks.largest([[own], [-own]]).tolist(),
+            ranks.gate(ranks.number == 1),
+            ranks.gate(False),
+            ranks.agreed(True),
+            ranks.agreed(ranks.number != 2),
+            ranks.barrier_s > 0,
+        )
+
+    expected = ("of 0", [0, 1, 4], [[2.0], [0.0]], True, False, True, False, True)
+    assert as_ranks(3, work) == [expected] * 3
+
+
+def test_what_a_rank_does_not_know_is_unknown() -> None:
+    def work(ranks: Ranks) -> Floats:
+        return ranks.largest([math.nan if ranks.number else 5.0, 1.0])
+
+    for found in as_ranks(2, work):
+        assert math.isnan(found[0]) and found[1] == 1.0
+
+
+def test_ranks_of_a_host_divide_its_units(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = threading.local()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", set(range(6))))
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, units: setattr(masks, "own", set(units)))
+    # Cores of two hardware threads each: units k and k + 3.
+    siblings = {k: f"{k % 3},{k % 3 + 3}" for k in range(6)}
+    monkeypatch.setattr("memkern.engine.communication.units_of_core", siblings.__getitem__)
+
+    def work(ranks: Ranks) -> Any:
+        ranks.divide_units()
+        return sorted(os.sched_getaffinity(0)), ranks.host_units, ranks.even, ranks.case_id
+
+    assert [found[0] for found in as_ranks(3, work)] == [[0, 3], [1, 4], [2, 5]]
+    found = as_ranks(4, work)
+    # As many each, even where some are left over.
+    assert [units for units, *_ in found] == [[0], [3], [1], [4]]
+    assert {tuple(rest) for _, *rest in found} == {(6, True, found[0][3])}
+    # More ranks than units: they take turns.
+    assert [found[0] for found in as_ranks(7, work)] == [[0], [3], [1], [4], [2], [5], [0]]
+
+
+@pytest.mark.parametrize(
+    ("bindings", "threads", "crowded"),
+    [
+        ([{0}, {1, 2, 3}], 1, [False, False]),
+        ([{0}, {1, 2, 3}], 2, [True, False]),
+        ([{0, 1}, {2, 3}], 2, [False, False]),
+        ([{0}, {0}, {1, 2, 3}], 1, [True, True, False]),
+        ([{0, 1}, {1, 2}], 2, [True, True]),
+    ],
+)
+def test_a_rank_with_fewer_units_than_workers_is_crowded(
+    bindings: list[set[int]], threads: int, crowded: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks = threading.local()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", {0}))
+
+    def work(ranks: Ranks) -> bool:
+        masks.own = bindings[ranks.number]
+        return Ranks("mpi", ranks.number, ranks.size, ranks._transport).crowded(threads)
+
+    assert as_ranks(len(bindings), work) == crowded
+
+
+def test_the_identity_holds_ranks_and_binding(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = threading.local()
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: getattr(masks, "own", {0}))
+
+    def identities(*bindings: set[int]) -> set[Any]:
+        def work(ranks: Ranks) -> Any:
+            masks.own = bindings[ranks.number]
+            ranks.divide_units()
+            return ranks.case_id, ranks.even
+
+        return set(as_ranks(len(bindings), work))
+
+    ids = [identities({0}, {1}), identities({0}, {2}), identities({0}, {1}, {2})]
+    ids.append(identities({0}, {1, 2}))
+    assert [len(one) for one in ids] == [1, 1, 1, 1]
+    assert len(set.union(*ids)) == 4
+    assert [next(iter(one))[1] for one in ids] == [True, True, True, False]
+
+
+@pytest.mark.parametrize("kind", [InputError, MemoryError, DeviceError])
+def test_an_error_of_one_rank_is_raised_by_all(kind: type[Exception]) -> None:
+    def work(ranks: Ranks) -> None:
+        with ranks.together():
+            ranks.every(1)
+            if ranks.number == 1:
+                raise kind("no such page")
+            # The others may be anywhere, in a meeting or at the end.
+            if ranks.number == 2:
+                ranks.largest([1.0])
+
+    host = os.uname().nodename
+    errors = as_ranks(3, work)
+    assert [type(error) for error in errors] == [kind] * 3
+    assert str(errors[1]) == "no such page"
+    assert str(errors[0]) == str(errors[2]) == f"rank 1 on {host}: no such page"
+
+
+def test_the_same_error_of_all_ranks_is_each_rank_s_own() -> None:
+    def work(ranks: Ranks) -> None:
+        with ranks.together():
+            raise InputError(f"wrong on {ranks.number}")
+
+    assert [str(error) for error in as_ranks(2, work)] == ["wrong on 0", "wrong on 1"]
+
+
+def test_an_unexpected_error_is_told_with_its_type() -> None:
+    def work(ranks: Ranks) -> None:
+        with ranks.together(), ranks.together():
+            if ranks.number == 0:
+                raise KeyError("lost")
+            ranks.gate()
+
+    errors = as_ranks(2, work)
+    assert isinstance(errors[0], KeyError)
+    assert isinstance(errors[1], RuntimeError) and "KeyError: 'lost'" in str(errors[1])
+
+
+@pytest.mark.parametrize(
+    ("hosts", "stopped", "named"),
+    [
+        ("aa", {1}, ([1], False)),
+        ("aa", set(), ([], True)),
+        ("ab", set(), ([1], True)),
+        ("abb", set(), ([1, 2], True)),
+        ("aab", {1}, ([1], False)),
+    ],
+)
+def test_a_rank_that_stops_in_a_call_is_looked_for(
+    hosts: str, stopped: set[int], named: tuple[list[int], bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("memkern.engine.communication._is_gone", lambda process: process in stopped)
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "0.01")
+
+    def work(ranks: Ranks) -> Any:
+        transport = ranks._transport
+        assert isinstance(transport, Threads)
+        if ranks.number > 0:
+            return None
+        found: queue.SimpleQueue[tuple[list[int], bool]] = queue.SimpleQueue()
+
+        def give_up(missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> None:
+            found.put((list(missing), one_of))
+
+        monkeypatch.setattr(transport, "give_up", give_up)
+        ranks._process_of = {k: k for k, host in enumerate(hosts) if host == hosts[0]}
+        ranks.watch(True)
+        return found.get(timeout=20)
+
+    assert as_ranks(len(hosts), work)[0] == named
+
+
+def test_a_call_that_ends_in_time_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "1000")
+
+    def work(ranks: Ranks) -> bool:
+        before = set(threading.enumerate())
+        ranks.watch(True)
+        (watching,) = set(threading.enumerate()) - before
+        ranks.watch(False)
+        watching.join(20)
+        return watching.is_alive()
+
+    assert as_ranks(1, work) == [False]
+
+
+def test_ranks_that_do_not_answer_are_named_with_their_hosts() -> None:
+    one = transports.Connection()
+    assert one._named([], True) == "a rank does"
+    assert one._named([3], False) == "rank 3 does"
+    one.hosts = ["a", "a", "b", "b"]
+    assert one._named([1], True) == "rank 1 on a does"
+    assert one._named([2, 3], True) == "one of ranks 2 on b, 3 on b does"
+    one.hosts = ["a"] * 20
+    assert one._named(range(9), False).endswith("7 on a, ... do")
+
+
+def test_others_wait_for_the_first_rank_without_a_timeout() -> None:
+    def work(ranks: Ranks) -> list[float]:
+        transport = ranks._transport
+        assert isinstance(transport, Threads)
+        found = []
+        largest = transport.largest
+
+        def noting(values: Floats) -> Floats:
+            found.append(transport.timeout_s)
+            return largest(values)
+
+        transport.largest = noting  # type: ignore[method-assign]
+        with ranks.waiting_for_first():
+            pass
+        return [*found, transport.timeout_s]
+
+    assert as_ranks(3, work) == [[0.0, 0.0], [math.inf, 0.0], [math.inf, 0.0]]
+
+
+def test_an_error_of_the_first_rank_ends_the_wait_for_it() -> None:
+    def work(ranks: Ranks) -> None:
+        with ranks.together(), ranks.waiting_for_first():
+            if ranks.number == 0:
+                raise InputError("the disk is full")
+
+    host = os.uname().nodename
+    assert [str(error) for error in as_ranks(2, work)] == [
+        "the disk is full",
+        f"rank 0 on {host}: the disk is full",
+    ]
+
+
+def test_ranks_meet_again_after_an_error() -> None:
+    def work(ranks: Ranks) -> int:
+        with pytest.raises(InputError), ranks.together():
+            if ranks.number:
+                raise InputError("of one")
+            ranks.gate()
+        with ranks.together():
+            return sum(ranks.every(1))
+
+    assert as_ranks(2, work) == [2, 2]
+
+
+# What a launcher tells
+
+
+@pytest.mark.parametrize(
+    ("variables", "found"),
+    [
+        ({}, (0, 1)),
+        ({"OMPI_COMM_WORLD_RANK": "2", "OMPI_COMM_WORLD_SIZE": "4"}, (2, 4)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, (1, 2)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, (0, 1)),  # a batch script
+        ({"SLURM_PROCID": "3", "SLURM_STEP_NUM_TASKS": "8"}, (3, 8)),
+        ({"PMI_RANK": "x", "PMI_SIZE": "2"}, (0, 1)),
+    ],
+)
+def test_launchers_are_recognised(variables: dict[str, str], found: tuple[int, int]) -> None:
+    assert (launcher.number(variables), launcher.size(variables)) == found
+
+
+def test_how_ranks_communicate_is_decided_once() -> None:
+    two = {"PMI_RANK": "0", "PMI_SIZE": "2"}
+    assert launcher.comm("auto", {}) == "none"
+    assert launcher.comm("auto", two) == "auto"
+    assert launcher.comm("auto", {**two, "MEMKERN_COMM": "none"}) == "none"
+    assert launcher.comm("mpi", {}) == "mpi"
+    assert launcher.starts_shmem({"OMPI_COMM_WORLD_SIZE": "2"})
+    assert not launcher.starts_shmem(two)
+    assert launcher.comm("auto", {"MEMKERN_COMM": "shmem"}) == "shmem"
+    for wrong in ({"MEMKERN_COMM": "tcp"}, {"MEMKERN_COMM": "auto"}):
+        with pytest.raises(InputError, match="MEMKERN_COMM"):
+            launcher.comm("auto", wrong)
+    with pytest.raises(InputError, match="comm"):
+        launcher.comm("tcp", {})
+
+
+def test_openshmem_is_chosen_only_where_its_programs_are_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def no_mpi(level: str) -> NoReturn:
+        raise InputError("no mpi4py")
+
+    monkeypatch.setattr(transports, "_by_mpi", no_mpi)
+    monkeypatch.setattr(transports, "_by_shmem", lambda level: f"by shmem, {level}")
+    for shmem_starts, built in ((True, False), (False, True)):
+        monkeypatch.setattr(launcher, "starts_shmem", lambda known=shmem_starts: known)
+        monkeypatch.setattr(remote, "is_built", lambda _, known=built: known)
+        with pytest.raises(InputError, match="no mpi4py"):
+            transports.connect("auto")
+    monkeypatch.setattr(launcher, "starts_shmem", lambda: True)
+    for level in ("single", "multiple"):
+        found: object = transports.connect("auto", level)
+        assert found == f"by shmem, {level}"
+    with pytest.raises(InputError, match="no mpi4py"):
+        transports.connect("mpi")
+
+
+@pytest.mark.parametrize("given", ["abc", "", "0", "-1", "nan", "inf", "1e30", "1_0"])
+def test_a_timeout_must_be_a_positive_number(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", given)
+    for comm in ("auto", "mpi", "shmem"):
+        with pytest.raises(InputError, match=r"^MEMKERN_RANK_TIMEOUT_S must be a number"):
+            transports.connect(comm)
+    monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "0.5")
+    assert launcher.timeout_s() == 0.5
+
+
+# Real ranks
+
+# mpi4py finds no MPI library.
+NO_LIBRARY = {"MPI4PY_LIBMPI": "/nonexistent/libmpi.so"}
+
+# Launchers, and how ranks communicate that they have started.
+WAYS = [("openmpi", "mpi"), ("oshmem", "shmem")]
+
+TRIAD = (
+    *("stream", "-k", "triad", "--elements", "4096", "--runs", "5", "--json"),
+    *("--threads", "1", "--variant", "scalar"),
+)
+
+
+def memkern(kind: str, ranks: int, folder: Path, *words: str, **variables: str) -> Any:
+    if "shmem" in words:
+        launching.need_module("shmem")
+    return launching.run(kind, ranks, ["-m", "memkern", *words], folder, variables)
+
+
+@pytest.mark.parametrize(
+    ("kind", "comm"),
+    [
+        *WAYS,
+        ("mpich", "mpi"),
+        pytest.param("oshmem", "mpi", marks=pytest.mark.release),
+    ],
+)
+def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
+    asked = () if comm == "mpi" else ("--comm", comm)
+    done = memkern(kind, 2, tmp_path, *TRIAD, *asked, MEMKERN_SMALL="1")
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["valid"] and record["comm"] == comm
+    assert (record["ranks"], record["ranks_per_node"]) == (2, 2)
+    # Bytes are totals, elements those of each rank.
+    assert record["bytes_B"] == 2 * 3 * 8 * record["elements"]
+    assert record["bandwidth_GBps"] == pytest.approx(record["bytes_B"] / record["time_min_s"] / 1e9)
+    rows = json.loads(record["rank_rows"])
+    assert [row["rank"] for row in rows] == [0, 1]
+    assert {row["host"] for row in rows} == {os.uname().nodename}
+    units = [set(row["units"].split(",")) for row in rows]
+    # Open MPI's launcher binds to processors that this process may not use.
+    shared = bool(units[0] & units[1])
+    assert record["oversubscribed"] is shared
+    assert not shared or len(PROCESSORS) < 2
+    assert all(row["time_median_s"] <= record["time_max_s"] for row in rows)
+    assert record["slowest_rank"] in (0, 1) and record["rank_spread"] >= 0
+    assert record["barrier_ns"] > 0
+    assert {"mpi": "MPI", "shmem": "OpenSHMEM"}[comm] in record["comm_library"]
+    # No thread but the main one calls it for kernels on processors, which saves locks.
+    assert record["comm_threads"] == {"mpi": "funneled", "shmem": "single"}[comm]
+    assert ("MPI_MCA_btl=^uct" in record["comm_transport"]) is (kind == "oshmem")
+    assert record["comm_transport"].startswith("ch") is (kind == "mpich")
+    # One table, one warning: the other ranks are silent.
+    assert done.stderr.count("MEMKERN_SMALL is set") == 1
+
+
+# Each rank has contents of its own length, empty ones and those of several pieces among them.
+CONTENTS = """
+import sys
+
+import numpy as np
+from memkern.engine.communication import start
+
+ranks = start(sys.argv[1])
+assert (ranks.size, ranks.comm) == (int(sys.argv[2]), sys.argv[1])
+for length in (0, 1, 8, 1000, 65536, 65537, 300_000):
+    found = ranks.every(bytes([ranks.number + 1]) * (length * ranks.number))
+    assert found == [bytes([k + 1]) * (length * k) for k in range(ranks.size)], length
+    numbers = np.arange(length) * (1.0 if ranks.number == ranks.size - 1 else -1.0)
+    assert (ranks.largest(numbers) == np.arange(length)).all(), length
+for k in range(200 // ranks.size):
+    assert ranks.gate(k % 7 == ranks.number) == (k % 7 < ranks.size)
+    assert ranks.align() is False
+if ranks.number == 0:
+    print(ranks.library)
+"""
+
+
+@pytest.mark.parametrize(("kind", "comm"), WAYS)
+@pytest.mark.parametrize("ranks", once_a_kind([2, 1, 4]))
+def test_contents_of_any_length_are_exchanged(
+    kind: str, comm: str, ranks: int, tmp_path: Path
+) -> None:
+    launching.need_module(comm)
+    program = tmp_path / "contents.py"
+    program.write_text(CONTENTS)
+    done = launching.run(kind, ranks, [str(program), comm, str(ranks)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert ({"mpi": "MPI", "shmem": "SHMEM"}[comm] in done.stdout) == (ranks > 1)
+
+
+def test_a_meeting_has_a_longest_content(tmp_path: Path) -> None:
+    launching.need_module("shmem")
+    program = tmp_path / "long.py"
+    program.write_text(
+        """
+from memkern.machine import remote
+
+meetings = remote.extension("shmem").Meetings()
+try:
+    meetings.bring(bytes(meetings.most_B + 1))
+except ValueError as error:
+    print(error)
+"""
+    )
+    done = launching.run("oshmem", 1, [str(program)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "a meeting's content must have at most 65536 bytes, not 65537\n"
+
+
+def test_openshmem_replaces_a_missing_mpi(tmp_path: Path) -> None:
+    launching.need_module("shmem")
+    done = memkern("oshmem", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", **NO_LIBRARY)
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert (record["comm"], record["ranks"], record["valid"]) == ("shmem", 2, True)
+
+
+@pytest.mark.parametrize("threads", once_a_kind([2, 1]))
+def test_ranks_of_openshmem_use_its_atomics(threads: int, tmp_path: Path) -> None:
+    words = ("amo", "--kernel", "rand", "--iters", "64", "--device", "shmem", "--json")
+    how = ("--comm", "shmem", "--threads", str(threads))
+    done = memkern("oshmem", 2, tmp_path, *words, *how, MEMKERN_SMALL="1")
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert (record["comm"], record["device"], record["ranks"]) == ("shmem", "shmem", 2)
+    level = "multiple" if threads > 1 else "single"
+    assert (record["threads"], record["comm_threads"], record["valid"]) == (threads, level, True)
+
+
+def test_openshmem_refuses_processes_that_it_did_not_start() -> None:
+    launching.need_module("shmem")
+    words = ["-m", "memkern", *TRIAD, "--comm", "shmem"]
+    done = launching.alone(
+        words, {**launching.OPEN_MPI, "OMPI_MCA_btl": "^uct", "PMI_RANK": "0", "PMI_SIZE": "2"}
+    )
+    assert done.returncode == 2
+    assert "2 ranks were started, but OpenSHMEM sees 1" in done.stderr
+
+
+def test_more_workers_than_units_are_oversubscribed(tmp_path: Path) -> None:
+    # Open MPI is told that there is a single unit.
+    one = {"OMPI_MCA_hwloc_base_cpu_list": str(min(os.sched_getaffinity(0)))}
+    done = memkern("openmpi", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", **one)
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["valid"] and record["oversubscribed"]
+    assert len(json.loads(record["rank_rows"])) == 2
+
+
+@pytest.mark.parametrize("each", once_a_kind(["family", "kernel"]))
+def test_every_family_is_valid_over_ranks(each: str, tmp_path: Path) -> None:
+    program = tmp_path / "families.py"
+    program.write_text(
+        """
+import sys
+
+import memkern as mk
+from memkern.engine.communication import ranks
+from test_kernels import SAMPLES, with_threads
+
+kernels = {name if sys.argv[1] == "kernel" else name.split(".")[0]: name for name in SAMPLES}
+cases = [
+    (case if case.spec.name.startswith("latency.") else with_threads(case, 1)).with_(runs=2)
+    for case, *_ in map(SAMPLES.get, kernels.values())
+]
+results = mk.sweep(cases)
+assert results.valid and len(results) >= len(cases)
+assert all(record["ranks"] == 2 for record in results)
+# One rotation of small arrays takes less time than a hundred barriers.
+rotation = mk.stream("rotation", elements=64, threads=1, runs=3)
+assert rotation.measure().record["skewed"]
+ranks().barrier_s = 0.0
+assert not rotation.measure().record["skewed"]
+if ranks().number == 0:
+    print(*sorted({record["kernel"].split(".")[0] for record in results}))
+"""
+    )
+    done = launching.run("openmpi", 2, [str(program), each], tmp_path, {"MEMKERN_SMALL": "1"})
+    assert done.returncode == 0, done.stderr
+    families = {name.partition(".")[0] for name in mk.registry()} - {"messages", "transfers"}
+    assert done.stdout.split() == sorted(families)
+
+
+def test_one_rank_is_one_process(tmp_path: Path) -> None:
+    done = memkern("openmpi", 1, tmp_path, *TRIAD, "--comm", "mpi", MEMKERN_SMALL="1")
+    (record,) = json.loads(done.stdout)
+    assert (record["comm"], record["ranks"]) == ("mpi", 1)
+    alone = mk.stream("triad", elements=record["elements"], runs=3).measure().record
+    assert alone["bytes_B"] == record["bytes_B"]
+    assert (alone["comm"], alone["ranks"]) == ("none", 1)
+
+
+def test_copies_are_measured_on_purpose_only(tmp_path: Path) -> None:
+    # The launcher may mix the texts that both print.
+    program = (
+        "import os, sys; from memkern.cli import main;"
+        "target = f\"{sys.argv[1]}/{os.environ['OMPI_COMM_WORLD_RANK']}.json\";"
+        "sys.exit(main([*sys.argv[2:], '--comm', 'none', '-o', target]))"
+    )
+    words = ["-c", program, str(tmp_path), *TRIAD]
+    done = launching.run("openmpi", 2, words, tmp_path, {"MEMKERN_SMALL": "1"})
+    assert done.returncode == 0, done.stderr
+    for rank in (0, 1):
+        (record,) = mk.load(tmp_path / f"{rank}.json")
+        assert record["ranks"] == 1
+
+
+@pytest.mark.parametrize("number", ["0", "1"])
+def test_ranks_that_cannot_communicate_stop(number: str, tmp_path: Path) -> None:
+    (tmp_path / "mpi4py.py").write_text("raise ImportError('absent', name='mpi4py')")
+    words = ["-m", "memkern", *TRIAD]
+    variables = {"PMI_RANK": number, "PMI_SIZE": "2"}
+    paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
+    done = launching.alone(words, {**variables, "PYTHONPATH": paths})
+    assert done.returncode == 2 and done.stdout == ""
+    if number == "1":
+        assert done.stderr == ""
+        return
+    for word in ("2 ranks", "mpi4py is not installed", "memkern[mpi]", "--comm none"):
+        assert word in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_missing_mpi_library_is_named() -> None:
+    variables = {"PMI_RANK": "0", "PMI_SIZE": "2", **NO_LIBRARY}
+    together = launching.alone(["-m", "memkern", *TRIAD], variables)
+    words = ["-m", "memkern", "amo", "--kernel", "rand", "--device", "mpi"]
+    device = launching.alone(words, NO_LIBRARY)
+    for done in (together, device):
+        assert done.returncode == 2 and done.stderr.count("\n") == 1
+        assert "/nonexistent/libmpi.so" in done.stderr and "MPI4PY_LIBMPI" in done.stderr
+        assert "pip install" not in done.stderr
+    assert "2 ranks can't measure together" in together.stderr
+    assert "--comm none" in together.stderr
+
+
+def test_another_library_s_launcher_is_refused() -> None:
+    words = ["-m", "memkern", *TRIAD]
+    done = launching.alone(words, {"PMI_RANK": "0", "PMI_SIZE": "2", "MPI4PY_MPIABI": "openmpi"})
+    if "mpi4py is not installed" in done.stderr or "libmpi" in done.stderr:
+        pytest.skip("mpi4py finds no Open MPI here")
+    assert done.returncode == 2
+    assert "2 ranks were started, but mpi4py uses Open MPI" in done.stderr
+
+
+WRONG = {
+    "stream -k nothing": "nothing",
+    "stream --elements -3": "--elements",
+    "stream --comm tcp": "--comm",
+    "doctor": "memkern doctor runs as one process, not as 2 ranks",
+    "tune": "memkern tune runs as one process",
+}
+
+
+@pytest.mark.parametrize("words", once_a_kind(WRONG, lambda words: "stream" in words))
+def test_wrong_input_is_refused_once(words: str, tmp_path: Path) -> None:
+    # The second rank ends without a word; the launcher waits for what the first one has to say.
+    wait = {"OMPI_MCA_odls_base_sigkill_timeout": "1"}
+    done = memkern("openmpi", 2, tmp_path, *words.split(), **wait)
+    own = [line for line in done.stderr.splitlines() if line.startswith("memkern")]
+    assert done.returncode == 2 and done.stdout == ""
+    assert len(own) == 1 and WRONG[words] in own[0]
+
+
+SMALL = {"MEMKERN_SMALL": "1"}
+# Two ranks need 30 ms for each, so that they are interrupted before the last one.
+CASES = 60
+_IN_ORDER = "--case-order declared"
+
+
+def sweep_of(output: Path, comm: str, cases: int = CASES) -> list[str]:
+    """Return the words of a sweep with so many small cases."""
+    launching.need_module(comm)
+    file = output.with_name("sweep.toml")
+    file.write_text(
+        f"""
+[[case]]
+kernel = "stream.triad"
+elements = {list(range(1000, 1000 + cases))}
+threads = 1
+variant = "scalar"
+runs = 2
+"""
+    )
+    return [*("sweep", str(file), "-o", str(output)), *f"--comm {comm} -q {_IN_ORDER}".split()]
+
+
+def test_the_first_rank_writes_and_resumes(tmp_path: Path) -> None:
+    output = tmp_path / "records.csv"
+    words = sweep_of(output, "mpi", 6)
+    done = memkern("openmpi", 2, tmp_path, *words, **SMALL)
+    assert done.returncode == 0, done.stderr
+    first = mk.load(output)
+    assert len(first) == 6 and first.valid
+    (environment,) = first.environments.values()
+    assert list(environment["ranks"]["hosts"]) == [os.uname().nodename]
+    # What exists is not overwritten, and one process is another case than two ranks.
+    assert memkern("openmpi", 2, tmp_path, *words, **SMALL).returncode == 2
+    done = memkern("openmpi", 2, tmp_path, *words, "--resume", **SMALL)
+    assert done.returncode == 0, done.stderr
+    assert mk.load(output).records == first.records
+
+
+def started(process: subprocess.Popen[str], output: Path) -> None:
+    """Wait until a run has written a record."""
+    working = output.with_name(output.name + ".db")
+    end = time.monotonic() + 60
+    while time.monotonic() < end and process.poll() is None:
+        with contextlib.suppress(InputError):  # before the file has its tables
+            if working.exists() and len(mk.load(working)):
+                return
+        time.sleep(0.02)
+    raise AssertionError(process.communicate())
+
+
+def start_sweep(kind: str, comm: str, output: Path, **variables: str) -> subprocess.Popen[str]:
+    """Start a sweep of two ranks that has most of its cases left."""
+    words = ["-m", "memkern", *sweep_of(output, comm)]
+    process = launching.start(kind, 2, words, output.parent, {**SMALL, **variables})
+    started(process, output)
+    return process
+
+
+@pytest.mark.parametrize(
+    ("kind", "comm", "rank"),
+    [("openmpi", "mpi", 0), ("mpich", "mpi", 1), ("oshmem", "shmem", 1)],
+)
+def test_finished_cases_survive_a_rank_that_is_killed(
+    kind: str, comm: str, rank: int, tmp_path: Path
+) -> None:
+    output = tmp_path / "records.csv"
+    with start_sweep(kind, comm, output) as process:
+        os.kill(launching.ranks_of(process)[rank], signal.SIGKILL)
+        told = "".join(process.communicate(timeout=60))
+    assert process.returncode != 0 and "signal 9" in told
+    kept = mk.load(output.with_name(output.name + ".db"))
+    assert 0 < len(kept) < CASES and kept.valid
+
+
+@pytest.mark.parametrize(
+    ("kind", "comm"), [*WAYS, pytest.param("mpich", "mpi", marks=pytest.mark.release)]
+)
+def test_a_rank_that_hangs_is_named(kind: str, comm: str, tmp_path: Path) -> None:
+    output = tmp_path / "records.csv"
+    with start_sweep(kind, comm, output, MEMKERN_RANK_TIMEOUT_S="2") as process:
+        os.kill(launching.ranks_of(process)[1], signal.SIGSTOP)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode != 0
+    expected = f"rank 1 on {os.uname().nodename} does not answer for 2 s: all ranks end"
+    assert f"memkern: {expected}" in errors
+
+
+@pytest.mark.parametrize(("kind", "comm"), WAYS)
+def test_interrupting_a_rank_interrupts_all(kind: str, comm: str, tmp_path: Path) -> None:
+    output = tmp_path / "records.csv"
+    with start_sweep(kind, comm, output) as process:
+        os.kill(launching.ranks_of(process)[1], signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert errors.count("memkern: interrupted: ") == 1 and "resume with" in errors
+    kept = mk.load(output.with_name(output.name + ".db"))
+    assert kept.valid
+    # Two of the cases that are left.
+    words = sweep_of(output, comm, len(kept) + 2)
+    done = memkern(kind, 2, tmp_path, *words, "--resume", **SMALL)
+    assert done.returncode == 0, done.stderr
+    assert len(mk.load(output)) == len(kept) + 2
+
+
+@pytest.mark.parametrize(("kind", "comm"), WAYS)
+def test_an_error_on_one_rank_ends_all(kind: str, comm: str, tmp_path: Path) -> None:
+    launching.need_module(comm)
+    program = tmp_path / "one.py"
+    program.write_text(
+        """
+import os
+
+import memkern as mk
+from memkern.engine import prepared, ranks
+
+if ranks().number == 1:
+    def fail(*_): raise mk.InputError("no huge pages")
+    prepared.gpu.handle = fail
+try:
+    mk.stream("copy", elements=1000, threads=1, runs=2).measure()
+except mk.InputError as error:
+    os.write(1, f"{ranks().number}: {error}\\n".encode())
+"""
+    )
+    done = launching.run(kind, 2, [str(program)], tmp_path, {"MEMKERN_COMM": comm})
+    host = os.uname().nodename
+    assert sorted(done.stdout.splitlines()) == [
+        f"0: rank 1 on {host}: no huge pages",
+        "1: no huge pages",
+    ]

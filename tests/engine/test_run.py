@@ -1,0 +1,1120 @@
+"""The measuring loop: statistics, stop rules, resuming, interruption, bad input."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import itertools
+import math
+import os
+import signal
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from checking import REQUEST, refused
+from machines import loads_per_cycle
+
+import memkern as mk
+from memkern import _memkern, cli
+from memkern.engine import cores, costs, disturbance, sampling, sweeping, variants
+from memkern.engine.costs import launch_cost_s
+from memkern.engine.prepared import Prepared
+from memkern.engine.record import measurement_of
+from memkern.engine.run import CaseRun, environment_of_ranks, measure
+from memkern.engine.sampling import Judge, take_samples
+from memkern.engine.sweeping import expected_s
+from memkern.errors import InputError
+from memkern.machine import environment
+from memkern.spec.case import Case
+from memkern.spec.sequences import product
+
+
+@pytest.fixture
+def case() -> Case:
+    return mk.gather("UNIFORM:8:4:NR", count=512, threads=1, variant="scalar", budget_s=0.2)
+
+
+def test_a_record_has_what_was_requested_obtained_and_measured(case: Case) -> None:
+    measurement = case.with_(pages="4k", pin="0", name="a label").measure()
+    record = measurement.record
+    assert record["kernel"] == "spatter.gather"
+    assert record["name"] == "a label"
+    assert record["pattern"] == "UNIFORM:8:4"
+    assert record["delta"] == "32"
+    assert (record["threads"], record["pin"], record["pin_asked"]) == (1, "0", "0")
+    assert (record["pages"], record["pages_asked"]) == ("4k", "4k")
+    assert record["variant"] == record["variant_asked"] == "scalar"
+    assert record["isa"] in _memkern.supported_isas()
+    assert record["valid"] and record["error_max"] == 0
+    samples = measurement.samples
+    assert record["samples"] == len(samples)
+    assert record["time_min_s"] == samples.min()
+    assert record["placements"] == 5
+    assert samples.min() <= record["time_median_s"] <= samples.max()
+    assert record["within_ci_low_s"] <= np.median(samples) <= record["within_ci_high_s"]
+    assert record["time_ci_low_s"] <= record["time_median_s"] <= record["time_ci_high_s"]
+    assert record["bytes_B"] == 8 * 8 * 512
+    assert record["bandwidth_GBps"] == pytest.approx(8 * 8 * 512 / samples.min() / 1e9)
+    median_GBps = 8 * 8 * 512 / record["time_median_s"] / 1e9
+    assert record["bandwidth_median_GBps"] == pytest.approx(median_GBps)
+    assert record["footprint_B"] == 8 * (28 + 32 * 511 + 1) + 8 * 8
+    # A sample is far above the clock's resolution.
+    sample_s = record["time_min_s"] * record["invocations"]
+    assert sample_s > 500 * _memkern.clock_tick()
+    assert set(measurement.environment) >= {"machine", "os", "settings", "build", "python"}
+    assert "<table" in measurement._repr_html_()
+
+
+def test_a_fixed_count_is_exactly_the_number_of_samples(case: Case) -> None:
+    large = mk.gather("UNIFORM:8:1:NR", count=2**15, threads=1, variant="scalar", runs=7)
+    record = large.measure().record
+    assert (record["samples"], record["stop"], record["invocations"]) == (7, "runs", 1)
+    # One invocation of a tiny case is shorter than the clock resolves: a sample has several.
+    tiny = mk.gather([0], count=1, threads=1, variant="scalar", runs=3).measure().record
+    assert tiny["samples"] == 3
+    assert tiny["invocations"] > 1
+
+
+def test_sampling_stops_by_precision(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other processes may correlate real samples so much that they have no interval.
+    rng = np.random.default_rng(5)
+
+    def sample(
+        prepared: Prepared, judge: Judge, out: np.ndarray, *others: Any, **options: Any
+    ) -> None:
+        out[:, -sampling.CONDITIONS :] = [1.0, loads_per_cycle(), 3e9, np.nan, 0.0]
+        out[:, : -sampling.CONDITIONS] = rng.lognormal(-9.0, 0.1, (len(out), 1))
+
+    monkeypatch.setattr(sampling, "sample", sample)
+    loose = case.with_(ci=0.3, budget_s=30.0).measure().record
+    tight = case.with_(ci=0.03, budget_s=30.0).measure().record
+    assert loose["stop"] == tight["stop"] == "ci"
+    assert loose["samples"] < tight["samples"]
+
+
+def test_sampling_stops_by_samples_or_budget(case: Case) -> None:
+    few = case.with_(ci=1e-9, budget_s=30.0, max_samples=12).measure().record
+    assert (few["stop"], few["samples"]) == ("samples", 12)
+    brief = case.with_(ci=1e-9, budget_s=1e-6, max_samples=10**6).measure().record
+    assert brief["stop"] == "budget"
+    assert brief["samples"] >= 1
+
+
+def test_short_cases_report_the_time_without_the_launch() -> None:
+    # One thread waits for no other, so its shortest sample is short on a busy machine too.
+    short = mk.gather([0, 1], count=2, threads=1, variant="scalar", budget_s=0.1).measure().record
+    assert short["time_net_s"] == short["time_min_s"] - short["launch_s"]
+    long = mk.gather("UNIFORM:8:1:NR", count=2**16, threads=1, runs=3).measure().record
+    assert np.isnan(long["time_net_s"])
+    launch_s = launch_cost_s(1, "auto", "fork")
+    assert long["launch_s"] == launch_s > 0
+    # Its four kernels are launched one by one.
+    rotation = mk.stream(elements=64, threads=1, runs=3).measure()
+    assert rotation.record["launch_s"] == 4 * launch_s
+    assert [part.record["launch_s"] for part in rotation.parts] == [launch_s] * 4
+    assert rotation.record["time_net_s"] == rotation.record["time_min_s"] - 4 * launch_s
+
+
+@pytest.fixture
+def new_costs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let costs be measured anew, with small caches."""
+    monkeypatch.setattr(costs, "last_level_cache_B", lambda: 2**20)
+    costs.forget()
+    yield
+    costs.forget()
+
+
+@pytest.mark.usefixtures("new_costs")
+def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(costs, "_AGAIN_SHARE", math.inf)
+    product = mk.case("spmv.crs", matrix="hpcg:4", threads=1, variant="scalar", runs=3)
+    bandwidths = ("load_GBps", "triad_GBps", "store_GBps")
+    with monkeypatch.context() as patch:
+        patch.setattr(disturbance, "disturbed_samples", lambda share, *_: share == share)
+        assert np.isnan(launch_cost_s(0, "none", "fork"))
+        with pytest.warns(UserWarning, match="rooflines by the bandwidths beside a record are"):
+            record = product.measure().record
+        assert all(np.isnan(record[name]) for name in (*bandwidths, "roofline_fraction"))
+        assert record["machine_file"] == ""
+        assert cli.main(["info"]) == 0
+        assert "parallel region takes an unknown time (disturbed)" in capsys.readouterr().out
+        assert mk.describe()["launch_s"] is None
+    with monkeypatch.context() as patch:
+        # Nor are bandwidths of variants that no trial has chosen those of the best ones.
+        patch.setattr(variants, "fastest", lambda _, candidates: (candidates[0], "default"))
+        assert np.isnan(costs.ceilings_GBps(1, "auto", "default")["load"])
+    assert launch_cost_s(0, "none", "fork") == launch_cost_s(0, "none", "fork") > 0
+    record = product.measure().record
+    assert all(record[name] > 0 for name in (*bandwidths, "roofline_fraction"))
+
+
+def test_costs_by_disturbed_samples_are_not_measured_for_every_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s, calls = 0.0, 0
+    monkeypatch.setattr(costs, "time", SimpleNamespace(perf_counter=lambda: now_s))
+
+    @costs._kept_if_undisturbed(math.nan)
+    def cost_s(disturbed: bool) -> float:
+        nonlocal now_s, calls
+        calls += 1
+        now_s += 1.0
+        if disturbed:
+            raise costs._DisturbedError
+        return 1.0
+
+    assert [cost_s(False) for _ in range(3)] == [1.0] * 3 and calls == 1
+    assert all(math.isnan(cost_s(True)) for _ in range(3)) and calls == 2
+    # A twentieth of the time.
+    now_s = 21.9
+    assert math.isnan(cost_s(True)) and calls == 2
+    now_s = 22.0
+    assert math.isnan(cost_s(True)) and calls == 3
+    costs.forget()
+    assert math.isnan(cost_s(True)) and cost_s(False) == 1.0 and calls == 5
+
+
+def test_samples_with_flushed_caches_have_one_invocation() -> None:
+    case = mk.gather("UNIFORM:8:8:NR", count=2**12, threads=1, variant="scalar", flush=True, runs=5)
+    record = case.measure().record
+    assert record["flush"] is True
+    assert record["invocations"] == 1
+
+
+def test_prepared_runs_without_measuring_again(case: Case) -> None:
+    prepared = case.prepare()
+    assert prepared.run(3) > 0
+    with pytest.raises(ValueError, match="at least 1"):
+        prepared.run(0)
+
+
+@pytest.mark.parametrize("repetition", ["fork", "barrier", "free"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_way_to_repeat_measures(case: Case, repetition: str, threads: int) -> None:
+    record = case.with_(repetition=repetition, threads=threads, runs=5).measure().record
+    assert record["valid"]
+    assert record["repetition"] == repetition
+    assert record["time_min_s"] > 0
+
+
+def test_launch_costs_something() -> None:
+    record = mk.launch(threads=2, runs=50).measure().record
+    assert record["kernel"] == "launch.empty"
+    assert 0 < record["time_min_s"] < 1
+    assert record["bytes_B"] == 0
+
+
+def test_variant_best_selects_a_candidate_and_records_it(case: Case) -> None:
+    record = case.with_(variant="best", runs=3).measure().record
+    assert record["variant_asked"] == "best"
+    assert (record["variant"], record["isa"]) in case.prepare().native.candidates()
+    narrow = case.with_(variant="best", isa="baseline", runs=3).measure().record
+    assert narrow["isa"] == "baseline"
+
+
+def test_apply_runs_the_measured_kernel_on_the_callers_values() -> None:
+    case = mk.gather([3, 1, 2, 2], delta=4, count=3, wrap=3, threads=1)
+    source = np.arange(12, dtype=np.float64) * 1.5
+    out = case.apply(sparse=source)
+    np.testing.assert_array_equal(
+        out["dense"], [4.5, 1.5, 3, 3, 10.5, 7.5, 9, 9, 16.5, 13.5, 15, 15]
+    )
+    np.testing.assert_array_equal(out["sparse"], source)
+
+
+@pytest.mark.parametrize(
+    "arrays, match",
+    [
+        ({"sparse": np.zeros(11)}, "shape"),
+        ({"sparse": np.zeros(12, dtype=np.float32)}, "float64"),
+        ({"sparse": np.zeros((12, 1))}, "shape"),
+        ({"sparse": np.zeros(24)[::2]}, "contiguous"),
+        ({"nothing": np.zeros(12)}, "nothing"),
+    ],
+)
+def test_apply_refuses_wrong_arrays(arrays: dict[str, np.ndarray], match: str) -> None:
+    case = mk.gather([3, 1, 2, 2], delta=4, count=3, threads=1)
+    with pytest.raises(InputError, match=match):
+        case.apply(**arrays)
+
+
+def test_the_extension_checks_bounds() -> None:
+    native = mk.gather([0, 1], delta=2, count=4, threads=1).prepare().native
+    for position in (-1, 8, 2**62):
+        with pytest.raises(ValueError, match="outside"):
+            native.peek("sparse", np.array([position]))
+        with pytest.raises(ValueError, match="outside"):
+            native.poke("sparse", np.array([position]), np.array([1.0]))
+    with pytest.raises(ValueError, match="outside"):
+        native.run_range(0, 5)
+    with pytest.raises(ValueError, match="empty"):
+        native.run_range(2, 2)
+    rows = np.full((2, 1 + sampling.CONDITIONS), np.nan)
+    with pytest.raises(ValueError, match="outside"):
+        native.sample(rows, 1, 1.0, parts=[(0, 2), (2, 5)])
+    with pytest.raises(ValueError, match="one for each row"):
+        native.sample(rows, 1, 1.0, parts=[(0, 2)])
+    assert np.isnan(rows).all()
+    assert native.sample(rows, 1, 1.0, parts=[(0, 2), (2, 4)]) == 2 and (rows[:, 0] > 0).all()
+    with pytest.raises(ValueError, match="as many values"):
+        native.poke("sparse", np.array([0]), np.array([1.0, 2.0]))
+
+
+def native(**changes: Any) -> Any:
+    gather = {
+        "kernel": "spatter.gather",
+        "index_dtype": "int64",
+        "integers": {"count": 4, "wrap": 1, "prefetch": 0},
+        "indices": indices(range(4)),
+    }
+    return _memkern.Prepared(**{**REQUEST, **gather, **changes})
+
+
+def indices(pattern: Any) -> dict[str, Any]:
+    return {"pattern_gather": np.array(pattern), "delta_gather": np.array([4])}
+
+
+@pytest.mark.parametrize(
+    "changes, match",
+    [
+        ({"kernel": "spatter.nothing"}, "nothing"),
+        ({"indices": indices([[0, 1]])}, "one dimension"),
+        ({"integers": {}}, "missing"),
+        ({"threads": -1}, "threads"),
+        ({"pin": "0,x"}, "pin"),
+        ({"pages": "8k"}, "8k"),
+        ({"numa": "far"}, "far"),
+        ({"schedule": "guided"}, "guided"),
+        ({"chunk": -1}, "chunk"),
+        ({"repetition": "twice"}, "twice"),
+    ],
+)
+def test_the_extension_refuses_bad_input(changes: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match) as caught:
+        native(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_extension_copies_the_indices() -> None:
+    mine = indices([0, 1, 2, 3])
+    prepared = native(indices=mine)
+    mine["pattern_gather"][:] = 2**50
+    assert prepared.run(1) > 0
+    np.testing.assert_array_equal(prepared.copy_out("dense"), prepared.copy_out("sparse")[12:])
+
+
+def test_more_memory_than_is_left_is_refused() -> None:
+    with pytest.raises(MemoryError, match="use smaller sizes") as caught:
+        mk.gather([0], delta=2**33, count=2**20, threads=1).prepare()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("pages", ["hugetlb-2m", "hugetlb-1g"])
+def test_hugetlb_pages_are_obtained_or_refused(pages: str) -> None:
+    case = mk.gather("UNIFORM:8:1:NR", count=64, threads=1, pages=pages)
+    size = {"hugetlb-2m": 2048, "hugetlb-1g": 1048576}[pages]
+    pool = Path(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/free_hugepages")
+    if pool.exists() and int(pool.read_text()) >= 2:
+        assert case.prepare().obtained["pages"] == pages
+    else:
+        with pytest.raises(MemoryError, match=r"vm\.nr_hugepages"):
+            case.prepare()
+
+
+def test_named_pages_are_obtained_or_refused() -> None:
+    large: dict[str, Any] = {"pattern": "UNIFORM:8:1:NR", "count": 2**16, "threads": 1}
+    assert mk.gather(**large, pages="4k").prepare().obtained["pages"] == "4k"
+    mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    if mode.exists() and "[never]" not in mode.read_text():
+        assert mk.gather(**large, pages="thp").prepare().obtained["pages"] == "thp"
+    else:
+        with pytest.raises(MemoryError, match="thp"):
+            mk.gather(**large, pages="thp").prepare()
+
+
+def test_numa_policies_place_memory() -> None:
+    node = _memkern.topology()["numa_nodes"][0]
+    for policy in ("first-touch", "interleave", f"node:{node}"):
+        case = mk.gather("UNIFORM:8:1:NR", count=64, threads=1, numa=policy)
+        try:
+            assert case.prepare().run(1) > 0
+        except InputError as error:  # a container may forbid the system call
+            assert "refused by the operating system" in str(error)
+
+
+def test_pinning_is_reported_and_undone() -> None:
+    before = os.sched_getaffinity(0)
+    units = _memkern.topology()["units"]
+    prepared = mk.gather([0], count=4, threads=1, pin=str(units[-1])).prepare()
+    assert prepared.obtained["pin"] == str(units[-1])
+    prepared.run(10)
+    assert os.sched_getaffinity(0) == before
+    spread = mk.gather([0], count=4, threads=len(units), pin="spread").prepare()
+    assert sorted(map(int, spread.obtained["pin"].split(","))) == sorted(units)
+    with pytest.raises(InputError, match="list one for each"):
+        mk.gather([0], count=4, threads=2, pin=str(units[0])).prepare()
+
+
+def test_the_identity_depends_on_inputs_and_options_alone(case: Case) -> None:
+    assert case.identity() == case.with_(name="other").identity()
+    changes: list[dict[str, Any]] = [
+        {"threads": 2}, {"pages": "4k"}, {"variant": "auto"}, {"dtype": "float32"},
+        {"index_dtype": "int32"}, {"runs": 3}, {"ci": 0.5}, {"prefetch": 1}, {"chunk": 8},
+        {"repetition": "free"}, {"flush": True}, {"schedule": "dynamic"}, {"pin": "compact"},
+    ]  # fmt: skip
+    seen = {case.identity()} | {case.with_(**change).identity() for change in changes}
+    assert len(seen) == len(changes) + 1
+    other = mk.gather([0, 4, 8, 12, 16, 20, 24, 29], delta=32, count=512)
+    same = mk.gather([0, 4, 8, 12, 16, 20, 24, 28], delta=32, count=512)
+    assert other.identity() != same.identity()
+    with pytest.raises(InputError, match="no knob 'colour'"):
+        case.with_(colour="red")
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"prefetch": True}, "prefetch"),
+        ({"dtype": "float16"}, "dtype"),
+        ({"index_dtype": "int16"}, "index_dtype"),
+        ({"count": 0}, "count"),
+        ({"count": 2.5}, "count"),
+        ({"count": 2**61}, "count"),
+        ({"delta": 2**59, "count": 2**40}, "2\\*\\*60"),
+        ({"delta": []}, "delta"),
+        ({"delta": [1.5]}, "delta"),
+        ({"wrap": 0}, "wrap"),
+    ],
+)
+def test_cases_refuse_bad_input(options: dict[str, Any], match: str) -> None:
+    with refused(match):
+        mk.gather([0, 1], **{"count": 4, **options})
+
+
+def test_kernels_need_their_own_patterns() -> None:
+    from memkern.families.spatter import kernels as spatter
+
+    with pytest.raises(InputError, match="needs pattern_scatter"):
+        spatter.case("gs", pattern_gather=[0, 1])
+    with pytest.raises(InputError, match="'scan'"):
+        spatter.case("scan", pattern=[0])
+    with pytest.raises(InputError, match="as many of both"):
+        mk.gs([0, 1], [0, 1, 2]).prepare()
+    with pytest.raises(InputError, match="outside"):
+        mk.multigather([0, 1], [2]).measure()
+
+
+def test_sweep_stores_every_case_and_resumes(tmp_path: Path, case: Case) -> None:
+    cases = mk.vary(case.with_(runs=3), pages=["4k", "default"], threads=[1, 2])
+    path = tmp_path / "out.db"
+    seen: list[str] = []
+    results = mk.sweep(
+        cases[:2], output=path, progress=False, on_result=lambda m: seen.append(m.record["case_id"])
+    )
+    assert len(results) == len(seen) == 2
+    with pytest.raises(InputError, match="--resume"):
+        mk.sweep(cases, output=path, progress=False)
+    more = mk.sweep(
+        cases,
+        output=path,
+        progress=False,
+        resume=True,
+        on_result=lambda m: seen.append(m.record["case_id"]),
+    )
+    assert [r["case_id"] for r in more] == seen == [c.identity() for c in cases]
+    loaded = mk.load(path)
+    assert [r["bandwidth_GBps"] for r in loaded] == [r["bandwidth_GBps"] for r in more]
+
+
+@pytest.mark.parametrize("cases", [list, iter])
+def test_every_repeat_is_measured(case: Case, cases: Any) -> None:
+    results = mk.sweep(cases([case.with_(runs=3)]), repeats=3, progress=False)
+    assert [record["repeat"] for record in results] == [0, 1, 2]
+    assert len({record["case_id"] for record in results}) == 1
+
+
+def test_export_replaces_the_working_file(tmp_path: Path, case: Case) -> None:
+    path = tmp_path / "out.parquet"
+    mk.sweep([case.with_(runs=3)], output=path, progress=False)
+    assert path.exists()
+    assert not path.with_name("out.parquet.db").exists()
+    frame = mk.load(path).to_frame()
+    assert frame["kernel"].tolist() == ["spatter.gather"]
+
+
+def test_interrupt_keeps_the_samples_taken(
+    tmp_path: Path, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Ctrl-C while the extension takes samples. A tight target alone would not do: where the clock
+    # is coarse all samples may be equal and their interval has no width.
+    endless = case.with_(ci=0.5, budget_s=60.0, max_samples=10**6)
+    path = tmp_path / "out.db"
+    sample = sampling.sample
+
+    def interrupted(prepared: Any, judge: Any, out: Any, *how: Any) -> None:
+        ended = threading.Event()
+
+        def interrupt() -> None:
+            # Not before there is a sample, which may take long on a busy machine.
+            while np.isnan(out[0, 0]) and not ended.wait(0.001):
+                pass
+            os.kill(os.getpid(), signal.SIGINT)
+
+        thread = threading.Thread(target=interrupt)
+        thread.start()
+        try:
+            sample(prepared, judge, out, *how)
+        finally:
+            ended.set()
+            thread.join()
+
+    with warnings.catch_warnings(record=True) as caught, monkeypatch.context() as patch:
+        warnings.simplefilter("always")
+        patch.setattr(mk.statistics.StopRule, "next_count", lambda *_: 10**6)
+        patch.setattr(sampling, "sample", interrupted)
+        results = mk.sweep([endless, case], output=path, progress=False, order="declared")
+    assert [record["stop"] for record in results] == ["interrupted"]
+    assert 0 < results.records[0]["samples"] == len(results.samples[0]) < 10**6
+    assert any("0 of 2" in str(w.message) for w in caught)
+    # The interrupted case is measured again.
+    again = mk.sweep([endless, case], output=path, resume=True, progress=False)
+    assert len(again) == 2
+    assert "interrupted" not in {record["stop"] for record in again}
+
+
+def test_tune_records_the_whole_search(case: Case) -> None:
+    best, search = mk.tune(
+        case.with_(variant="best"), budget_s=3.0, knobs={"prefetch": [0, 2], "chunk": [0, 8]}
+    )
+    steps = [record["tune_step"] for record in search]
+    assert steps[-1] == "best"
+    assert set(steps) <= {"variant", "prefetch", "chunk", "best"}
+    assert steps.count("variant") >= 3
+    final = search.records[-1]
+    assert final["variant_asked"] == best.knobs.variant
+    decide = [r for r in search.records[:-1] if r["valid"] and not r["disturbed"]]
+    trials = [record["time_median_s"] for record in decide]
+    chosen = [
+        record["time_median_s"]
+        for record in decide
+        if (record["variant"], record["isa"]) == (best.knobs.variant, best.knobs.isa)
+        and record["prefetch"] == best.knobs.prefetch
+        and record["chunk"] == best.knobs.chunk
+    ]
+    assert min(chosen) == min(trials)
+
+
+def test_several_prepared_cases_live_side_by_side() -> None:
+    one = mk.gather("UNIFORM:8:1:NR", count=100, threads=1).prepare()
+    two = mk.scatter("UNIFORM:8:1:NR", count=100, threads=1).prepare()
+    two.native.fill(outputs=True)
+    two.native.poke("sparse", np.arange(800), np.full(800, -5.0))
+    assert one.check().valid
+    assert isinstance(one, Prepared)
+    del one
+    three = mk.gather("UNIFORM:8:1:NR", count=100, threads=1).prepare()
+    assert three.check().valid
+    assert (two.native.peek("sparse", np.arange(800)) == -5.0).all()
+
+
+def test_threads_may_measure_at_once() -> None:
+    prepared = [mk.gather([0, 1], count=64, threads=2).prepare() for _ in range(2)]
+    done: list[float] = []
+    workers = [
+        threading.Thread(target=lambda p=p: done.append(sum(p.run(5) for _ in range(20))))
+        for p in prepared
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert len(done) == 2
+
+
+def test_flushing_leaves_later_cases_valid() -> None:
+    # The flush uses a buffer of the pool, whose contents the next case must not rely on.
+    large = 2 * _memkern.topology()["last_level_cache_B"] // (8 * 8) + 8
+    shapes = [min(large, 2**21), 4096]
+    cases = [
+        mk.gather("UNIFORM:8:1:NR", count=count, flush=True, runs=3, variant=variant)
+        for variant in ("scalar", "simd")
+        for count in shapes
+    ]
+    results = mk.sweep(cases, progress=False, order="declared")
+    assert [record["valid"] for record in results] == [True] * len(cases)
+
+
+def test_elements_are_set_and_read_while_others_measure() -> None:
+    case = mk.gather("UNIFORM:8:1:NR", count=64, threads=1, variant="scalar")
+    native = case.prepare().native
+    positions = np.arange(512)
+
+    def values_seen(value: float) -> set[int]:
+        seen = set()
+        for _ in range(50):
+            native.poke("sparse", positions, np.full(512, value))
+            seen.add(len(set(native.peek("sparse", positions).tolist())))
+        return seen
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        # Calls are atomic: values of two threads never mix.
+        assert list(pool.map(values_seen, map(float, range(4)))) == [{1}] * 4
+
+
+@pytest.mark.parametrize("repetition", ["fork", "barrier"])
+def test_samples_start_when_they_are_told_to(case: Case, repetition: str) -> None:
+    native = case.with_(repetition=repetition).prepare().native
+    rows, calls = np.full((10, 6), np.nan), []
+
+    def start() -> bool:
+        calls.append((~np.isnan(rows[:, 0])).sum())
+        return len(calls) < 4
+
+    # The deadline is past, but does not decide.
+    assert native.sample(rows, 1, 0.0, 0.0, start) == 3
+    assert calls == [0, 1, 2, 3]
+    assert (rows[:3, 0] > 0).all() and np.isnan(rows[3:]).all()
+
+
+def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
+    native = case.prepare().native
+    rows, starts = np.full((4, 6), np.nan), iter([True, True])
+
+    def interrupted() -> bool:
+        if next(starts, False):
+            return True
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        native.sample(rows, 1, 1.0, 0.0, interrupted)
+    assert (rows[:2, 0] > 0).all() and np.isnan(rows[2:]).all()
+    with pytest.raises(RuntimeError, match="cast"):
+        native.sample(rows, 1, 1.0, 0.0, lambda: "yes")
+    # The case is as usable as before.
+    assert native.sample(rows, 1, 1.0) == 4
+
+
+@pytest.mark.parametrize("probes", [True, False])
+def test_samples_without_probes_have_no_conditions(case: Case, probes: bool) -> None:
+    rows = np.full((3, 6), np.nan)
+    assert case.prepare().native.sample(rows, 1, 1.0, probes=probes) == 3
+    assert (rows[:, 0] > 0).all()
+    assert np.isnan(rows[:, 1:4]).all() != probes
+
+
+def with_times(prepared: Prepared, begin_s: float, each_s: dict[str, float]) -> Prepared:
+    """Give runs the seconds of their invocations, and of all workers' begin."""
+    variant = prepared.obtained["variant"]
+    native = prepared.native
+
+    def select(chosen: str, isa: str) -> None:
+        nonlocal variant
+        native.select(variant := chosen, isa)
+
+    prepared.native = SimpleNamespace(select=select)
+    prepared.run = lambda n: begin_s + n * each_s[variant]  # type: ignore[method-assign]
+    prepared.run_range = lambda *_: begin_s  # type: ignore[method-assign]
+    return prepared
+
+
+def test_each_variant_has_samples_of_the_same_length(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_memkern, "clock_tick", lambda: 2e-8)
+    case = mk.loops("load", elements=64, variant="scalar", threads=1)
+    isa = case.prepare().obtained["isa"]
+    prepared = with_times(case.prepare(), 0.0, {"scalar": 2e-7, "auto": 5e-8})
+    assert 100 <= prepared.invocations <= 200
+    prepared.select("auto", isa)
+    assert 400 <= prepared.invocations <= 800
+    # Where one invocation is long enough, others are not tried again.
+    prepared = with_times(case.prepare(), 0.0, {"scalar": 1.0, "auto": 5e-8})
+    assert prepared.invocations == 1
+    prepared.select("auto", isa)
+    assert prepared.invocations == 1
+
+
+@pytest.mark.parametrize("repetition, least", [("free", 2000), ("barrier", 400)])
+def test_samples_are_long_beside_the_time_in_which_threads_start(
+    repetition: str, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_memkern, "clock_tick", lambda: 2e-8)
+    case = mk.loops("load", elements=64, variant="scalar", threads=1, repetition=repetition)
+    prepared = with_times(case.prepare(), 1e-6, {"scalar": 5e-8})
+    assert 0.9 * least <= prepared.invocations <= 2 * least
+
+
+def test_a_kernel_without_parts_has_samples_of_usual_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_memkern, "clock_tick", lambda: 2e-8)
+    case = mk.loops("load", elements=64, variant="scalar", threads=1, repetition="free")
+    prepared = with_times(case.prepare(), 1e-3, {"scalar": 5e-8})
+    assert prepared.invocations == 1
+
+
+class Scripted:
+    """Prepared case whose samples have given shares of the processor, 1 after the last of them.
+
+    Before the first one, its caches are warmed up for some seconds. The cores have a share of their
+    best throughput.
+    """
+
+    def __init__(
+        self, shares: list[float], untimed_s: float = 0.0, core_share: float = 1.0
+    ) -> None:
+        self.shares = shares
+        self.untimed_s = untimed_s
+        self.throughput = core_share * loads_per_cycle()
+        self.slept_s = 0.0
+
+    def sample(
+        self, rows: np.ndarray, invocations: int, deadline_s: float, least: float, **_: Any
+    ) -> int:
+        time.sleep(self.untimed_s - self.slept_s)
+        self.slept_s = self.untimed_s
+        for row in rows:
+            share = self.shares.pop(0) if self.shares else 1.0
+            row[:] = [1e-3 / share, share, self.throughput, 3e9, np.nan, 0.0]
+        return len(rows)
+
+    def untimed(self) -> tuple[int, float]:
+        return 0, self.slept_s
+
+    def obtained(self) -> dict[str, Any]:
+        return {"pin": "0", "stages": [], "threads": 99, "footprint_B": 4096}
+
+
+def scripted(
+    case: Case, shares: list[float], untimed_s: float = 0.0, core_share: float = 1.0
+) -> Prepared:
+    prepared = case.prepare()
+    prepared.native = Scripted(shares, untimed_s, core_share)  # type: ignore[assignment]
+    prepared.invocations = 1
+    return prepared
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_warming_up_the_caches_leaves_the_budget_for_samples(case: Case) -> None:
+    # 5 ms lost take 250 samples, within twice the budget.
+    how = {"runs": None, "ci": 0.5, "placements": 1, "budget_s": 0.25}
+    samples = take_samples(scripted(case.with_(**how), [0.5] * 5, untimed_s=0.6))
+    assert not samples.disturbed and samples.taken >= 245
+
+
+@pytest.mark.usefixtures("disturbances", "machine")
+def test_disturbed_samples_are_taken_again(case: Case) -> None:
+    prepared = scripted(case.with_(runs=5), [1.0, 0.97, 1.0, 0.94, 1.0])
+    samples = take_samples(prepared)
+    assert (samples.taken, samples.rejected) == (5 + 1, 1)
+    # The others count, as they had the processor for nearly all the time.
+    assert samples.seconds[:, 0].tolist() == [1e-3, 1e-3 / 0.97, 1e-3, 1e-3, 1e-3]
+    assert not samples.disturbed
+    assert 0.98 < samples.cpu_share < 1
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_more_samples_are_taken_where_much_time_was_lost(case: Case) -> None:
+    lost = [1.0, 0.5, 1.0, 0.8, 1.0]
+    samples = take_samples(scripted(case.with_(runs=5), list(lost)))
+    # The sample after a disturbed one is rejected as well. All time lost, 1.25 ms, is less than
+    # 2 % of 63 samples.
+    assert samples.rejected == 4
+    assert 62 <= samples.taken <= 70
+    assert samples.seconds[:, 0].tolist() == [1e-3] * 5
+    assert not samples.disturbed
+    # Without the time for them, the result is disturbed although enough samples were not.
+    prepared = scripted(case.with_(runs=5, budget_s=1e-9), [*lost, *[1.0] * 5])
+    samples = take_samples(prepared)
+    assert samples.disturbed
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_a_narrow_interval_is_not_enough_where_much_time_was_lost(case: Case) -> None:
+    how = {"runs": None, "ci": 0.5, "placements": 1}
+    samples = take_samples(scripted(case.with_(budget_s=1.0, **how), [0.5] * 5))
+    assert not samples.disturbed and samples.stop == "ci"
+    assert samples.cpu_share >= 0.98
+    # 5 ms lost take 250 samples.
+    assert samples.taken >= 245
+    assert take_samples(
+        scripted(case.with_(budget_s=1e-9, **how), [0.5] * 20 + [1.0] * 20)
+    ).disturbed
+
+
+@pytest.mark.usefixtures("disturbances", "machine")
+@pytest.mark.parametrize(
+    ("core_share", "crowded"), [(1.0, False), (0.96, False), (0.94, True), (0.5, True)]
+)
+def test_samples_of_shared_cores_are_disturbed(
+    case: Case, core_share: float, crowded: bool
+) -> None:
+    prepared = scripted(case.with_(runs=5, budget_s=1e-3), [], core_share=core_share)
+    best = loads_per_cycle() * np.linspace(0.99, 1.0, 200)
+    cores.cores().add(best, cores.cores_at_work(prepared.native.obtained()))
+    samples = take_samples(prepared)
+    assert samples.disturbed is crowded
+    assert samples.rejected == (samples.taken if crowded else 0)
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_too_many_disturbed_samples_make_a_disturbed_result(case: Case) -> None:
+    prepared = scripted(case.with_(runs=5, budget_s=0.01), [0.5] * 10**6)
+    samples = take_samples(prepared)
+    assert samples.disturbed
+    assert len(samples.seconds) == 5
+    assert samples.rejected == samples.taken >= 5
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_a_disturbed_result_has_the_samples_with_most_processor_time(case: Case) -> None:
+    prepared = scripted(case.with_(runs=2, budget_s=0.1), [0.5, 0.6, 0.8, 0.7] * 10**5)
+    samples = take_samples(prepared)
+    assert samples.disturbed
+    assert samples.seconds[:, 0].tolist() == [1e-3 / 0.8] * 2
+
+
+@pytest.mark.usefixtures("disturbances")
+@pytest.mark.parametrize("stolen_s", [0.0, 1.0])
+def test_samples_during_which_time_was_stolen_are_disturbed(
+    case: Case, stolen_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stolen = itertools.count(0.0, stolen_s)
+    monkeypatch.setattr(environment, "read_steal_s", lambda units: next(stolen))
+    monkeypatch.setattr(sampling, "_STEAL_AFTER_S", 0.0)
+    samples = take_samples(scripted(case.with_(runs=5, budget_s=1e-3), []))
+    assert samples.disturbed is (stolen_s > 0)
+
+
+def test_the_worst_conditions_of_all_ranks_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Seconds, then share of the processor, throughput, clock, time of an exchange and moves.
+    every = [[1.0, 0.9, 2.0, 3e9, 5e-8, 0.0]], [[2.0, 0.8, 3.0, 2e9, 4e-8, 1.0]]
+    known: list[np.ndarray] = []
+
+    def largest(values: np.ndarray) -> np.ndarray:
+        known.append(values)
+        return np.max(known, axis=0)
+
+    monkeypatch.setattr(sampling, "ranks", lambda: SimpleNamespace(largest=largest))
+    _, found = (sampling._of_all_ranks(np.array(rows), 1) for rows in every)
+    assert found.tolist() == [[2.0, 0.8, 2.0, 2e9, 5e-8, 1.0]]
+
+
+def test_placements_share_the_samples(case: Case) -> None:
+    record = case.with_(runs=12, placements=5).measure().record
+    assert record["samples"] == 12
+    assert case.with_(runs=3, placements=5).placements == 3
+    assert case.placements == 5
+    assert case.with_(runs=3).placements == 1
+    with pytest.raises(InputError, match="placements"):
+        case.with_(placements=-1)
+
+
+def endless(placements: int) -> list[Case]:
+    """Return cases that end by the time of their sweep alone."""
+    cases = [mk.gather([0, 1], count=n, threads=1, variant="scalar") for n in (64, 65, 66)]
+    how = {"runs": None, "ci": 1e-12, "budget_s": 1e6, "max_samples": 10**7}
+    return [case.with_(placements=placements, **how) for case in cases]
+
+
+def test_a_sweep_divides_its_time_among_its_cases(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    results = mk.sweep(endless(placements=2), time_s=0.2, output=path, progress=False)
+    assert [record["stop"] for record in results] == ["budget"] * 3
+    assert not results.interrupted
+    again = mk.sweep(endless(placements=2), output=path, resume=True, progress=False)
+    assert [record["started"] for record in again] == [record["started"] for record in results]
+
+
+def test_a_sweep_leaves_out_what_it_has_no_time_for(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    with pytest.warns(UserWarning, match="3 of 3 measurements are left out: 1e-09 s were too few"):
+        none = mk.sweep(endless(placements=50), time_s=1e-9, output=path, progress=False)
+    assert (len(none), none.left_out) == (0, 3)
+    few = mk.sweep(endless(placements=2), time_s=0.5, output=path, resume=True, progress=False)
+    assert (len(few), few.left_out) == (3, 0)
+    with pytest.raises(InputError, match="time_s must be a positive"):
+        mk.sweep(endless(placements=1), time_s=0.0)
+
+
+def test_small_cases_are_measured_before_large_ones_are_begun(
+    monkeypatch: pytest.MonkeyPatch, case: Case
+) -> None:
+    large = case.with_(seed=1)
+    # The large case is expected to take longer than the sweep may, a small one takes 1 ms.
+    monkeypatch.setattr(sweeping, "least_s", lambda case: 9.0 * case.knobs.seed + 1e-3)
+    with pytest.warns(UserWarning, match="1 of 3 measurements are left out"):
+        results = mk.sweep(
+            [large, case, case.with_(offset=8)], time_s=5.0, progress=False, order="declared"
+        )
+    assert [record["seed"] for record in results] == [0, 0]
+    assert results.left_out == 1
+
+
+def test_a_sweep_without_time_left_generates_no_more_cases(case: Case) -> None:
+    more = product(case.with_, {"offset": range(0, 8 * 10**8, 8)})
+    with pytest.warns(UserWarning, match="100000000 of 100000000 measurements are left out"):
+        assert len(mk.sweep(more, time_s=1e-9, progress=False)) == 0
+
+
+def test_the_time_of_a_placement_excludes_the_choice_of_a_variant(
+    monkeypatch: pytest.MonkeyPatch, case: Case
+) -> None:
+    def slow(prepared: Any, candidates: list[Any]) -> tuple[Any, str]:
+        time.sleep(0.3)
+        return candidates[0], "trial"
+
+    monkeypatch.setattr(variants, "fastest", slow)
+    several = CaseRun(case.with_(variant="best", runs=None, budget_s=0.01, placements=2))
+    first, second = several.place(), several.place()
+    assert 0 < first.again_s < first.wall_s - 0.3
+    assert 0 < second.again_s < second.wall_s
+
+
+def test_the_time_expected_follows_from_the_cases(case: Case) -> None:
+    one = expected_s([case.with_(runs=None, budget_s=3.0, placements=2)])
+    assert one > 3.0
+    assert expected_s([case.with_(runs=None, budget_s=6.0, placements=2)]) > one + 2.9
+    assert expected_s([case.with_(runs=None, budget_s=3.0, placements=5)]) > one
+    assert expected_s([case, case]) == 2 * expected_s([case])
+    assert expected_s([]) == 0
+
+
+def test_rounds_of_a_sweep_follow_the_recorded_order(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed: list[int] = []
+    place = CaseRun.place
+
+    def noted(run: CaseRun) -> Any:
+        placed.append(run.case.integers["count"])
+        return place(run)
+
+    monkeypatch.setattr(CaseRun, "place", noted)
+    counts = list(range(64, 70))
+    cases = [mk.gather([0, 1], count=n, threads=1, variant="scalar", runs=None) for n in counts]
+    brief = [c.with_(budget_s=0.001, max_samples=10, placements=3) for c in cases]
+    orders = []
+    for _ in range(2):
+        placed.clear()
+        results = mk.sweep((c for c in brief), progress=False, order_seed=7)
+        assert [record["count"] for record in results] == counts  # as they were declared
+        rounds = [placed[k : k + 6] for k in range(0, 18, 6)]
+        assert [sorted(r) for r in rounds] == [counts] * 3
+        assert len({tuple(r) for r in rounds}) > 1
+        assert {record["case_order_seed"] for record in results} == {7}
+        assert {record["case_order"] for record in results} == {"random"}
+        orders.append(list(placed))
+    assert orders[0] == orders[1]
+    placed.clear()
+    results = mk.sweep(brief, progress=False, order="declared")
+    assert placed == counts * 3
+    assert {record["case_order_seed"] for record in results} == {None}
+    with pytest.raises(InputError, match="order 'backwards' is not"):
+        mk.sweep(brief, order="backwards")
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_records_are_made_once_and_get_intervals_by_other_cases(
+    case: Case, stored: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[str] = []
+
+    def counted(taken: Any, *how: Any, **named: Any) -> mk.Measurement:
+        made.append(taken.case_id)
+        return measurement_of(taken, *how, **named)
+
+    def uncertain(runs: Sequence[CaseRun], machine: dict[str, Any]) -> dict[str, Any]:
+        return {run.class_of(machine): (mk.statistics.Prior(1.0, 100.0), None) for run in runs}
+
+    monkeypatch.setattr("memkern.engine.run.measurement_of", counted)
+    monkeypatch.setattr(sweeping, "_priors", uncertain)
+    cases = [case.with_(seed=n, runs=None, max_samples=30, placements=3) for n in range(3)]
+    output = tmp_path / "x.json" if stored else None
+    results = mk.sweep(cases, output=output, progress=False)
+    assert sorted(made) == sorted(one.identity() for one in cases)
+    assert all(record["ci_relative"] > 0.3 and record["placements"] == 3 for record in results)
+    if output is not None:
+        assert mk.load(output) == results
+
+
+@pytest.mark.parametrize("disturbed_times", [2, 3])
+def test_tuning_does_not_choose_by_disturbed_trials(
+    case: Case, monkeypatch: pytest.MonkeyPatch, disturbed_times: int
+) -> None:
+    def scripted(case: Case, *args: Any, repeat: int = 0, **options: Any) -> mk.Measurement:
+        measurement = measure(case, *args, repeat=repeat, **options)
+        fast = case.knobs.prefetch == 2
+        seconds = {0: 3.0, 2: 1.0, 4: 2.0}[case.knobs.prefetch]
+        changes = {"disturbed": fast and repeat < disturbed_times, "time_median_s": seconds}
+        return dataclasses.replace(measurement, record={**measurement.record, **changes})
+
+    monkeypatch.setattr("memkern.studies.tune.measure", scripted)
+    monkeypatch.setattr("memkern.studies.tune.time", SimpleNamespace(perf_counter=lambda: 0.0))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        best, search = mk.tune(case, budget_s=2.0, knobs={"prefetch": [0, 2, 4]})
+    said = [str(w.message) for w in caught]
+    trials = [(r["prefetch"], r["repeat"]) for r in search if r["tune_step"] == "prefetch"]
+    if disturbed_times == 2:
+        assert best.knobs.prefetch == 2 and said == []
+    else:
+        # 4 is faster than 0, but 2 may be faster than both.
+        assert best.knobs.prefetch == 0
+        assert said == ["trials of prefetch were disturbed: it stays as it was"]
+    assert trials == [(2, 0), (2, 1), (2, 2), (4, 0)]
+
+
+def test_more_threads_than_processing_units_give_a_warning(case: Case) -> None:
+    units = len(_memkern.topology()["units"])
+    with pytest.warns(UserWarning, match=f"{units + 1} threads take turns on {units} processing"):
+        case.with_(threads=units + 1).prepare()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        case.with_(threads=units).prepare()
+
+
+def test_nothing_is_chosen_by_disturbed_trials(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+
+    def all_but_the_first(cpu_share: Any, *others: Any) -> Any:
+        # Only the first candidate has undisturbed samples.
+        nonlocal calls
+        calls += 1
+        return np.full(len(cpu_share), calls > 1)
+
+    monkeypatch.setattr("memkern.engine.disturbance.disturbed_samples", all_but_the_first)
+    prepared = case.with_(variant="best").prepare()
+    assert prepared.how == "default"
+    assert prepared.obtained["variant"] == "auto"
+
+
+def scripted_trials(
+    monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str, int], tuple[float, float]]
+) -> None:
+    """Let samples have the time and the share of the processor of a variant's n-th series."""
+    calls: Counter[str] = Counter()
+
+    def sample(
+        prepared: Prepared, judge: Judge, out: np.ndarray, *others: Any, **options: Any
+    ) -> None:
+        variant = prepared.obtained["variant"]
+        time_s, share = seconds(variant, calls[variant])
+        calls[variant] += 1
+        out[:, -sampling.CONDITIONS :] = [share, loads_per_cycle(), 3e9, np.nan, 0.0]
+        out[:, : -sampling.CONDITIONS] = time_s
+
+    monkeypatch.setattr(sampling, "sample", sample)
+
+
+# Trials by whole invocations, by parts and then whole invocations, and by parts alone.
+@pytest.mark.parametrize("trial_s", [100.0, 1e-4, 1e-9])
+@pytest.mark.usefixtures("disturbances", "machine")
+def test_trials_of_all_lengths_are_judged_by_undisturbed_samples(
+    monkeypatch: pytest.MonkeyPatch, trial_s: float
+) -> None:
+    monkeypatch.setattr(variants, "TRIAL_S", trial_s)
+    case = mk.stream("copy", elements=2**21, threads=1)
+
+    def scalar_is_fast_once_it_is_alone(variant: str, number: int) -> tuple[float, float]:
+        if variant == "scalar":
+            return (9e-3, 0.1) if number < 2 else (1e-3, 1.0)
+        return 2e-3, 1.0
+
+    scripted_trials(monkeypatch, scalar_is_fast_once_it_is_alone)
+    prepared = case.prepare()
+    assert (prepared.obtained["variant"], prepared.how) == ("scalar", "trial")
+
+    scripted_trials(monkeypatch, lambda variant, _: (1e-3, 0.1 if variant == "scalar" else 1.0))
+    prepared = case.prepare()
+    assert (prepared.obtained["variant"], prepared.how) == ("simd", "default")
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_undisturbed_samples_of_earlier_rounds_of_trials_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(variants, "TRIAL_S", 100.0)
+    case = mk.stream("copy", elements=2**14, threads=1, isa="baseline")
+
+    def scalar_is_disturbed_after_the_first_round(variant: str, number: int) -> tuple[float, float]:
+        return (1e-3, 0.1 if number else 1.0) if variant == "scalar" else (2e-3, 1.0)
+
+    scripted_trials(monkeypatch, scalar_is_disturbed_after_the_first_round)
+    prepared = case.prepare()
+    assert (prepared.obtained["variant"], prepared.how) == ("scalar", "trial")
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_trials_end_with_a_candidate_that_was_always_disturbed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+
+    def never(variant: str, _: int) -> tuple[float, float]:
+        calls.append(variant)
+        return 1e-3, 0.1
+
+    scripted_trials(monkeypatch, never)
+    prepared = mk.gather("UNIFORM:8:4:NR", count=256, threads=1).prepare()
+    # Single loads are fast on all processors, gathered vectors on some.
+    assert (prepared.obtained["variant"], prepared.how) == ("auto", "default")
+    assert len(calls) == variants._TRIAL_TRIES and len(set(calls)) == 1
+
+
+def test_a_variant_is_chosen_at_a_later_placement_if_trials_were_disturbed(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [("simd", "default"), ("simd", "default"), ("scalar", "trial")]
+
+    def fastest(prepared: Prepared, candidates: list[Any]) -> tuple[Any, str]:
+        variant, how = found.pop(0)
+        return next(c for c in candidates if c[0] == variant), how
+
+    monkeypatch.setattr(variants, "fastest", fastest)
+    brief = case.with_(variant="best", runs=None, max_samples=50, placements=5)
+    run = CaseRun(brief)
+    for _ in range(5):
+        run.place()
+    record = run.measurement(environment_of_ranks()).record
+    assert (record["variant"], record["variant_choice"]) == ("scalar", "trial")
+    # The record is of the placements with this variant, and all of these have been validated.
+    assert record["placements"] == 3 and not record["disturbed"] and record["valid"]
+    assert run.placements[2].check is not run.placements[1].check
+    assert len(run.taken.medians) == 3
+
+
+def test_a_default_variant_is_reported_in_a_sentence(
+    case: Case, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(variants, "fastest", lambda _, candidates: (candidates[0], "default"))
+    words = ["stream", "--kernel", "copy", "--elements", "64", "-t", "1", "--runs", "1"]
+    assert cli.main(words) == 0
+    assert "1 of 1 records have the default variant, since all" in capsys.readouterr().err
+    assert cli.main([*words, "--variant", "scalar"]) == 0
+    assert "default variant" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("suffix", ["", ".db", ".csv"])
+def test_duplicate_cases_are_measured_once_with_a_warning(tmp_path: Path, suffix: str) -> None:
+    one, other = (mk.stream("copy", elements=n, threads=1, runs=1) for n in (64, 128))
+    cases = [one, other, one.with_(name="again"), other, one]
+    output = tmp_path / f"x{suffix}" if suffix else None
+    with pytest.warns(UserWarning, match="6 of the cases repeat an earlier one"):
+        results = mk.sweep(iter(cases), repeats=2, output=output)
+    assert sorted((r["elements"], r["repeat"]) for r in results) == [
+        (64, 0), (64, 1), (128, 0), (128, 1),
+    ]  # fmt: skip
+    if output is not None:
+        # Cases that an earlier run has measured are no duplicates.
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert len(mk.sweep([one, other], repeats=2, output=output, resume=True)) == 4

@@ -1,0 +1,688 @@
+"""memkern doctor: what it measures and compares, its verdict, output, exit codes and storage."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from checking import refused, run
+
+import memkern as mk
+from memkern import small
+from memkern.engine import calibration
+from memkern.engine.disturbance import Activity
+from memkern.machine import state, topology
+from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding
+from memkern.machine.smbios import Module, Population
+from memkern.report import write as write_report
+from memkern.studies import doctor as doctoring
+from memkern.studies.doctor import (
+    against,
+    bandwidth_of_a_core,
+    cache_sizes,
+    core_findings,
+    other_programs,
+    share_of_peak,
+    steal_time,
+)
+
+VERDICTS = ("fit", "fit with reservations", "disturbed")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path
+
+
+@pytest.fixture
+def small_cases(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make cases small, and give them the time to be placed as often as planned."""
+    monkeypatch.setenv(small.VARIABLE, "1")
+    monkeypatch.setattr(doctoring, "_QUICK", replace(doctoring._QUICK, total_s=120.0))
+    return cache
+
+
+# Judgements
+
+
+def probes(
+    n: int = 200,
+    cpu_share: float = 1.0,
+    throughput: float = 2.0,
+    clock_Hz: float = 3e9,
+    exchange_s: float = 5e-8,
+) -> np.ndarray:
+    """Return equal samples of a millisecond."""
+    return np.tile((1e-3, cpu_share, throughput, clock_Hz, exchange_s), (n, 1))
+
+
+def judged(rows: np.ndarray, best: float = 2.0, best_s: float = 5e-8) -> dict[str, Finding]:
+    found = core_findings(rows, 0.2, best, best_s)
+    for finding in found:
+        assert bool(finding.advice) == (finding.state != GOOD)
+    return {finding.subject: finding for finding in found}
+
+
+def test_quiet_cores_are_good() -> None:
+    found = judged(probes())
+    assert {finding.state for finding in found.values()} == {GOOD}
+    assert "100.0% of the time" in found["processor time"].text
+    assert "100% of their best" in found["core share"].text
+    assert "3.00 GHz" in found["clock"].text
+    assert "50 ns" in found["exchanges"].text
+
+
+def test_without_samples_nothing_is_known() -> None:
+    for rows in (np.empty((0, 5)), probes() * math.nan):
+        found = judged(rows, math.nan, math.nan)
+        assert {finding.state for finding in found.values()} == {UNKNOWN}
+
+
+def test_unknown_run_queue_delays_are_a_finding() -> None:
+    assert doctoring.run_queue_delays(True).state == GOOD
+    found = doctoring.run_queue_delays(False)
+    assert found.state == UNKNOWN
+    assert "CPU time against wall time" in found.text and found.advice
+
+
+@pytest.mark.parametrize(
+    "subject, column, value, share, state",
+    [
+        ("processor time", 1, 0.5, 0.01, GOOD),
+        ("processor time", 1, 0.5, 0.04, NOTE),
+        ("processor time", 1, 0.5, 0.5, BAD),
+        ("core share", 2, 1.8, 0.04, GOOD),
+        ("core share", 2, 1.8, 0.2, NOTE),
+        ("core share", 2, 1.8, 0.4, BAD),
+        ("core share", 2, 1.92, 0.9, GOOD),
+        ("clock", 3, 2.9e9, 0.5, GOOD),
+        ("clock", 3, 2.7e9, 0.5, NOTE),
+        ("clock", 3, 2.0e9, 0.5, BAD),
+        ("exchanges", 4, 9e-8, 0.9, GOOD),
+        ("exchanges", 4, 2e-7, 0.04, GOOD),
+        ("exchanges", 4, 2e-7, 0.9, NOTE),
+    ],
+)
+def test_cores_by_the_share_of_disturbed_probes(
+    subject: str, column: int, value: float, share: float, state: str
+) -> None:
+    rows = probes()
+    rows[: round(share * len(rows)), column] = value
+    found = judged(rows)
+    assert found.pop(subject).state == state
+    assert {finding.state for finding in found.values()} == {GOOD}
+
+
+def test_a_long_wait_counts_by_its_duration() -> None:
+    rows = probes()
+    rows[0, :2] = 0.1, 0.01  # one sample of a hundred milliseconds
+    assert judged(rows)["processor time"].state == BAD
+
+
+@pytest.mark.parametrize(
+    "others, processors, state, text",
+    [
+        ((), 0.02, GOOD, "0.02 processors"),
+        ((), -0.01, GOOD, "0.00 processors"),
+        ((), 0.3, NOTE, "0.30 processors"),
+        ((), 0.9, BAD, "0.90 processors"),
+        (((7994, "sh", 1),), 0.02, NOTE, "sh (process 7994) ran"),
+        (((7994, "sh", 1),), 0.2, BAD, "sh (process 7994) ran"),
+        (((7994, "sh", 1),), math.nan, BAD, "sh (process 7994) ran"),
+        ((), math.nan, UNKNOWN, "nothing else was seen"),
+    ],
+)
+def test_other_programs(others: Any, processors: float, state: str, text: str) -> None:
+    found = other_programs(Activity(others, 0.0), processors)
+    assert found.state == state and text in found.text
+    assert bool(found.advice) == (state != GOOD)
+
+
+@pytest.mark.parametrize(
+    "share, state", [(0.0, GOOD), (0.005, GOOD), (0.05, NOTE), (0.3, BAD), (math.nan, UNKNOWN)]
+)
+def test_steal_time(share: float, state: str) -> None:
+    found = steal_time(share)
+    assert found.state == state
+    assert bool(found.advice) == (state != GOOD)
+
+
+@pytest.mark.parametrize(
+    "model_B, hypervisor, modules, state, text",
+    [
+        (16e9, None, 1, GOOD, "16.0 GB/s are 62% of the theoretical peak of 25.6 GB/s"),
+        (8e9, None, 1, NOTE, "31%"),
+        (30e9, None, 1, UNKNOWN, "miscounted"),
+        (16e9, "Amazon EC2", 1, UNKNOWN, "unknown"),
+        (16e9, None, 0, UNKNOWN, "unknown"),
+    ],
+)
+def test_share_of_peak(
+    model_B: float, hypervisor: str | None, modules: int, state: str, text: str
+) -> None:
+    module = Module(2**34, "DDR4", 3200, 3200, "DIMM_A1", "")
+    memory = Population((module,) * modules, (), modules, "by EDAC")
+    records = [
+        {"kernel": kernel, "bytes_model_B": B, "time_median_s": 1.0, "disturbed": False}
+        for kernel, B in (("stream.triad", model_B), ("loops.load", 4e9), ("latency.chase", 4e99))
+    ]
+    machine = {"machine": {"hypervisor": hypervisor}}
+    found = share_of_peak(records, machine, memory)
+    assert found.state == state and text in found.text
+    assert share_of_peak(records, machine, None).state == UNKNOWN
+    # A disturbed record does not count beside another, and alone decides nothing.
+    records[0]["disturbed"] = True
+    if hypervisor is None and modules:
+        assert "4.0 GB/s" in share_of_peak(records, machine, memory).text
+    records[1]["disturbed"] = True
+    assert share_of_peak(records, machine, memory).state == UNKNOWN
+    assert share_of_peak([], machine, memory).state == UNKNOWN
+
+
+@pytest.mark.parametrize(
+    "changes, state, text",
+    [
+        ({}, GOOD, "2.0% standard deviation over 3 placements"),
+        ({"placement_sd": 0.08}, NOTE, "8.0%"),
+        ({"placement_sd": 0.3}, BAD, "30.0%"),
+        ({"placement_sd": math.nan}, UNKNOWN, "placed once"),
+        ({"disturbed": True, "disturbed_by": "sh (process 9)"}, BAD, "by sh (process 9)"),
+        ({"disturbed": True, "disturbed_by": ""}, BAD, "were disturbed"),
+        ({"valid": False}, BAD, "results are wrong"),
+    ],
+)
+def test_records_are_judged_by_their_spread(changes: dict[str, Any], state: str, text: str) -> None:
+    record = {
+        "kernel": "loops.load", "threads": 2, "footprint_B": 2**27, "valid": True,
+        "disturbed": False, "disturbed_by": "", "placement_sd": 0.02, "placements": 3,
+        "bandwidth_median_GBps": 25.0,
+    }  # fmt: skip
+    measurement = mk.Measurement(record | changes, np.ones(1), {})
+    found = doctoring.measured("loops.load", measurement, "")
+    assert (found.subject, found.state) == ("load", state)
+    assert text in found.text and "25.0 GB/s with 2 threads in 128 MiB" in found.text
+
+
+def test_a_long_latency_is_noted() -> None:
+    record = {
+        "kernel": "latency.chase", "threads": 1, "footprint_B": 2**27, "valid": True,
+        "disturbed": False, "placement_sd": 0.01, "placements": 3,
+    }  # fmt: skip
+    for ns, judged in ((110.0, GOOD), (320.0, NOTE)):
+        measurement = mk.Measurement(record | {"ns_per_access": ns}, np.ones(1), {})
+        found = doctoring.measured("latency.chase", measurement, "")
+        assert found.state == judged and bool(found.advice) == (judged == NOTE)
+        assert ("less than 200 ns" in found.text) == (judged == NOTE)
+
+
+def test_bandwidth_of_a_core_beside_published_ones() -> None:
+    # Two threads on each core.
+    record = {
+        "kernel": "stream.triad", "threads": 8, "bandwidth_median_GBps": 22.0, "disturbed": False,
+    }  # fmt: skip
+    machine = {"machine": {"cores": 4}}
+    (found,) = bandwidth_of_a_core([record], machine)
+    assert found.state == GOOD and "5.5 GB/s by each of 4 cores" in found.text
+    # Four threads on each core of Knights Landing and of ThunderX2.
+    assert "published in 2020 2.7 to 6.1 GB/s" in found.text
+    (found,) = bandwidth_of_a_core([record | {"bandwidth_median_GBps": 4.0}], machine)
+    assert found.state == NOTE and found.advice
+    (found,) = bandwidth_of_a_core([record | {"threads": 2}], {"machine": {"cores": None}})
+    assert "11.0 GB/s by each of 2 cores" in found.text
+    assert bandwidth_of_a_core([record | {"kernel": "loops.load"}], machine) == []
+    (found,) = bandwidth_of_a_core([record | {"disturbed": True}], machine)
+    assert found.state == UNKNOWN and found.text.endswith(", but its samples were disturbed")
+
+
+@pytest.mark.parametrize(
+    "measured, state, text",
+    [
+        (None, UNKNOWN, "nobody measured"),
+        ({"L1": 2**15, "L3": 2**25}, GOOD, "measured latencies of L1, L3"),
+        ({"L1": 2**15, "L3": 2**23}, NOTE, "from 8192 KiB on, where the system says 32768 KiB"),
+        ({"L2": 2**20}, GOOD, "measured latencies of L2"),
+    ],
+)
+def test_measured_caches_beside_those_of_the_system(
+    measured: dict[str, int] | None, state: str, text: str
+) -> None:
+    # Cores of two kinds have an L2 of 2 MiB or of 1 MiB.
+    caches = [
+        {"level": level, "size_B": size_B, "type": kind, "instances": 1}
+        for level, size_B, kind in (
+            (1, 2**15, "data"), (1, 2**15, "instruction"), (2, 2**21, "unified"),
+            (2, 2**20, "unified"), (3, 2**25, "unified"),
+        )
+    ]  # fmt: skip
+    machine: dict[str, Any] = {"machine": {"caches": caches}}
+    if measured is not None:
+        machine["measured_caches"] = {"sizes_B": measured}
+    found = cache_sizes(machine)
+    assert found.state == state and text in found.text
+    assert bool(found.advice) == (state != GOOD)
+    assert "L2" not in found.text or state == GOOD
+
+
+def test_stored_sizes_of_caches_are_judged(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def judged() -> Finding:
+        (found,) = (f for f in mk.doctor(quick=True).findings if f.subject == "cache sizes")
+        return found
+
+    monkeypatch.setattr(doctoring, "_QUICK", replace(doctoring._QUICK, total_s=0.0))
+    system = topology.machine_environment()["machine"]["caches"]
+    assert judged().state == UNKNOWN
+    last = system[-1]
+    assert calibration.save_caches({f"L{last['level']}": last["size_B"] // 4}, system)
+    found = judged()
+    assert found.state == NOTE and f"{last['size_B'] // 2**10} KiB of L" in found.text
+
+
+def test_what_was_not_measured_is_unknown() -> None:
+    assert "time was over" in doctoring.measured("latency.chase", None, "").text
+    found = doctoring.measured("latency.chase", None, "it needs 9 GB")
+    assert (found.subject, found.state) == ("latency", UNKNOWN) and "9 GB" in found.text
+
+
+# Whole checks
+
+
+def test_a_small_check(small_cases: Path) -> None:
+    shares: list[float] = []
+    found = mk.doctor(quick=True, progress=shares.append)
+    assert found.verdict in VERDICTS
+    assert shares == sorted(shares) and shares[-1] == 1.0
+    places = [STATES.index(finding.state) for finding in found.findings]
+    assert places == sorted(places)
+    subjects = [finding.subject for finding in found.findings]
+    assert len(set(subjects)) == len(subjects)
+    assert {"governor", "swap", "timer", "steal time", "clock", "load", "triad"} <= set(subjects)
+    assert BASELINE not in subjects and not found.worse
+    kernels = [record["kernel"] for record in found.results]
+    assert kernels == ["loops.load", "stream.triad", "latency.chase"]
+    assert {record["doctor"] for record in found.results} == {found.summary}
+    first, *lines = str(found).splitlines()
+    assert first == found.verdict
+    assert max(map(len, lines)) <= 100
+    # Small cases say nothing about the machine.
+    assert calibration.load_health() == ""
+    assert not list(small_cases.rglob("doctor.json"))
+
+
+def test_a_quick_check_is_stored_and_in_later_records(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, "doctor", "--quick")
+    assert code == 0
+    verdict, *lines = out.splitlines()
+    assert verdict in VERDICTS
+    assert lines[-1].startswith("took ")
+    stored = calibration.load_health()
+    assert stored.partition(":")[0] == verdict
+    record = mk.stream("copy", elements=64, threads=1, runs=1).measure().record
+    assert record["doctor"] == stored
+
+
+def test_it_is_valid_until_the_next_boot(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert calibration.load_health() == ""
+    assert mk.stream("copy", elements=64, threads=1, runs=1).measure().record["doctor"] == ""
+    calibration.save_health("disturbed: swap")
+    assert calibration.load_health() == "disturbed: swap"
+    document = json.loads((cache / "cache/memkern/doctor.json").read_text())
+    assert document["created"].endswith("+00:00")
+    with monkeypatch.context() as patch:
+        patch.setenv(small.VARIABLE, "1")
+        assert calibration.load_health() == ""
+    monkeypatch.setattr(state, "boot_id", lambda: "another")
+    assert calibration.load_health() == ""
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "boot": 3}', "not JSON"])
+def test_a_broken_file_is_ignored(cache: Path, text: str) -> None:
+    calibration.save_health("fit")
+    (cache / "cache/memkern/doctor.json").write_text(text)
+    assert calibration.load_health() == ""
+
+
+def test_a_folder_that_can_not_be_written_is_no_error(cache: Path) -> None:
+    (cache / "cache").write_text("a file where the folder would be")
+    calibration.save_health("fit")
+    assert calibration.load_health() == ""
+
+
+def test_verbs_tell_once_that_the_machine_was_disturbed(
+    cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("stream", "-k", "copy,triad", "-n", "64", "--runs", "1")
+    calibration.save_health("fit with reservations")
+    assert run(capsys, *words)[2] == ""
+    calibration.save_health("disturbed: other programs, swap")
+    code, _, err = run(capsys, *words)
+    assert code == 0
+    (sentence,) = err.splitlines()
+    assert "memkern doctor found this machine disturbed: other programs, swap" in sentence
+
+
+def test_reports_tell_that_the_machine_was_disturbed(cache: Path) -> None:
+    calibration.save_health("disturbed: steal time")
+    results = mk.stream("copy", elements=64, threads=1, runs=1).measure().results
+    target = cache / "report.html"
+    write_report(results, target, title="Report", environment={})
+    assert "found this machine disturbed: steal time" in target.read_text()
+
+
+def test_json_is_the_only_output(small_cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "doctor", "--quick", "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert set(document) == {"verdict", "findings", "records"}
+    assert document["verdict"] in VERDICTS
+    for finding in document["findings"]:
+        assert set(finding) == {"subject", "state", "text", "advice"}
+        assert finding["state"] in STATES
+    assert [record["kernel"] for record in document["records"]][:1] == ["loops.load"]
+
+
+def test_quiet_is_one_line(small_cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "doctor", "--quick", "-q")
+    assert code == 0 and err == ""
+    (line,) = out.splitlines()
+    assert line.partition(":")[0] in VERDICTS
+
+
+@pytest.fixture
+def altered(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return columns that are set in the records of all checks."""
+    calibrated, columns = doctoring.calibrated, dict[str, Any]()
+
+    def changed(*arguments: Any) -> Any:
+        measurement = calibrated(*arguments)
+        measurement.record.update(columns)
+        return measurement
+
+    monkeypatch.setattr(doctoring, "calibrated", changed)
+    return columns
+
+
+@pytest.fixture
+def earlier(
+    small_cases: Path, altered: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> Callable[[float], Path]:
+    """Return a function that writes a baseline with the given multiple of the measured times."""
+    # The times of small cases vary by more than any effect.
+    altered |= {"placement_sd": 0.01, "placements": 5}
+    target = small_cases / "baseline.json"
+    assert run(capsys, "doctor", "--quick", "-o", str(target))[0] == 0
+    results = mk.load(target)
+    assert len(results) == 3
+
+    def with_times(factor: float) -> Path:
+        records = [
+            record
+            | {name: factor * record[name] for name in record if name.startswith("time_")}
+            | {"ns_per_access": factor * record["ns_per_access"]}
+            for record in results
+        ]
+        mk.ResultSet(records, results.samples, results.environments).save(target)
+        return target
+
+    return with_times
+
+
+def baseline_of(capsys: pytest.CaptureFixture[str], path: Path) -> tuple[int, dict[str, Any]]:
+    """Return the exit code, and the finding on the baseline, of a check with a baseline."""
+    code, out, _ = run(capsys, "doctor", "--quick", "--json", "--baseline", str(path))
+    (found,) = (f for f in json.loads(out)["findings"] if f["subject"] == BASELINE)
+    return code, found
+
+
+def test_slower_than_the_baseline_is_exit_code_3(
+    earlier: Callable[[float], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = baseline_of(capsys, earlier(1e-4))
+    assert code == 3
+    assert found["state"] == BAD and found["advice"]
+    assert "load slower (+" in found["text"]
+
+
+def test_not_slower_than_the_baseline_is_exit_code_0(
+    earlier: Callable[[float], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = baseline_of(capsys, earlier(1e4))
+    assert code == 0
+    assert found["state"] == GOOD
+    assert "load faster (-" in found["text"]
+
+
+def results_of(seconds: float, sd: float = 0.001, **changes: Any) -> mk.ResultSet:
+    """Return records of doctor's kernels that were placed five times."""
+    records = [
+        {
+            "kernel": kernel, "case_columns": "", "time_median_s": seconds, "time_min_s": seconds,
+            "bytes_B": 10**9, "placements": 5, "placement_sd": sd, "valid": True,
+            "disturbed": False, "environment_id": "x", **changes,
+        }
+        for kernel in ("loops.load", "stream.triad", "latency.chase")
+    ]  # fmt: skip
+    return mk.ResultSet(records, [np.ones(1)] * 3, {"x": {"machine": changes}})
+
+
+def test_a_check_that_measured_nothing_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    earlier: Callable[[float], Path],
+) -> None:
+    baseline = earlier(1e4)
+    monkeypatch.setattr(doctoring, "_measure", lambda *_: None)
+    code, found = baseline_of(capsys, baseline)
+    assert code == 3
+    assert found["state"] == UNKNOWN and "without --quick" in found["advice"]
+
+
+def test_a_gate_without_a_judgement_does_not_pass(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    earlier: Callable[[float], Path],
+) -> None:
+    baseline = earlier(1.0)
+    monkeypatch.setattr(doctoring, "against", lambda *_: Finding(BASELINE, UNKNOWN, "", "again"))
+    assert baseline_of(capsys, baseline)[0] == 3
+
+
+def test_sizes_are_those_of_the_baseline(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[mk.ResultSet] = []
+
+    def elements(memory_B: int, earlier: mk.ResultSet | None) -> tuple[int, bool]:
+        monkeypatch.setattr(doctoring, "memory_left", lambda: (memory_B, "memory"))
+        runs, refused, too_large = doctoring._build(doctoring._QUICK, earlier)
+        assert not refused
+        records = [{"kernel": run.case.spec.kernel, **run.case.columns} for run in runs.values()]
+        found.append(mk.ResultSet(records, [np.ones(1)] * 3))
+        return int(runs["loops.load"].case.columns["elements"]), too_large
+
+    monkeypatch.setattr(doctoring, "beyond_caches_B", lambda: 2**28)
+    whole, _ = elements(2**40, None)
+    half, _ = elements(2**29, None)
+    assert half == whole // 2
+    # With more memory than at the time of the baseline, with as much, and with less.
+    assert elements(2**40, found[1]) == (half, False)
+    assert elements(2**40, found[0]) == (whole, False)
+    assert elements(2**29, found[0]) == (half, True)
+    other = mk.ResultSet([{"kernel": "loops.load", "elements": 3}], [np.ones(1)])
+    assert elements(2**29, other) == (half, False)
+
+
+def test_too_little_memory_for_the_baseline_is_exit_code_3(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    earlier: Callable[[float], Path],
+) -> None:
+    baseline, build = earlier(1.0), doctoring._build
+    monkeypatch.setattr(doctoring, "_build", lambda *plan: (*build(*plan)[:2], True))
+    code, found = baseline_of(capsys, baseline)
+    assert code == 3 and found["state"] == UNKNOWN
+    assert "too little memory is free" in found["text"] and "free" in found["advice"]
+
+
+def test_each_case_is_placed_before_the_cores_are_watched_for_long(
+    small_cases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deadlines: list[float] = []
+    done: list[str] = []
+    measure = doctoring._measure
+
+    def cards() -> list[Finding]:
+        done.append("cards")
+        return []
+
+    def cases(*all: Any) -> None:
+        done.append("cases")
+        measure(*all)
+
+    shares: list[int] = []
+
+    def place(run: doctoring.CaseRun, deadline: float, first_s: float, parts: int) -> None:
+        deadlines.append(deadline)
+        shares.append(parts)
+
+    monkeypatch.setattr(doctoring, "_place", place)
+    monkeypatch.setattr(doctoring, "_cards", cards)
+    monkeypatch.setattr(doctoring, "_measure", cases)
+    mk.doctor(quick=True)
+    # GPUs take time, too, so that they come before what ends at a deadline.
+    assert done == ["cards", "cases"]
+    # Watching takes 0.05 s here, in three parts.
+    first, second, third = deadlines[:3], deadlines[3:6], deadlines[6:]
+    assert np.allclose(np.subtract(first, second), (2 - doctoring._LEAST_WATCH) * 0.05 / 3)
+    assert np.allclose(np.subtract(third, second), 0.05 / 3) and shares[:3] == [4, 3, 2]
+
+
+def test_slow_trials_of_a_case_leave_time_for_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    class Slow:
+        """A case whose trials and samples take until its deadline, and the rest 0.2 s."""
+
+        def __init__(self) -> None:
+            self.deadline = math.inf
+            self.interrupted = False
+            self.case = SimpleNamespace(placements=3)
+            self.placements: list[Any] = []
+
+        def place(self) -> None:
+            begin, clock[0] = clock[0], self.deadline + 0.2
+            taken = clock[0] - begin
+            self.placements.append(SimpleNamespace(wall_s=taken, again_s=taken))
+
+    def observe(seconds: float) -> None:
+        clock[0] += max(seconds, 0.0)
+
+    monkeypatch.setattr(doctoring.time, "perf_counter", lambda: clock[0])
+    runs: Any = {kernel: Slow() for kernel in ("load", "triad", "chase")}
+    watch: Any = SimpleNamespace(observe=observe)
+    plan = doctoring._QUICK
+    clock[0] = 2.0
+    doctoring._measure(plan, plan.total_s, runs, {}, watch, lambda: None)
+    assert all(run.placements for run in runs.values())
+    assert clock[0] <= plan.total_s + 0.2
+
+
+def test_the_comparison_with_a_baseline() -> None:
+    same = against(results_of(1.0), results_of(1.0))
+    assert (same.state, same.advice) == (GOOD, "")
+    assert "load same, triad same, latency same" in same.text
+    slower = against(results_of(1.0), results_of(1.2))
+    assert slower.state == BAD and "triad slower (+20.0% time)" in slower.text
+    assert "faster (-16.7% time)" in against(results_of(1.2), results_of(1.0)).text
+    assert against(results_of(1.0, 0.3), results_of(1.1)).state == UNKNOWN
+    assert against(results_of(1.0), results_of(9.0, disturbed=True)).state == UNKNOWN
+    assert against(results_of(1.0), mk.ResultSet([], [])).state == UNKNOWN
+    assert "environments differ" in against(results_of(1.0, vendor="A"), results_of(1.0)).text
+
+
+def test_files_that_are_no_baseline_are_refused(
+    small_cases: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    foreign, other, text = (small_cases / f"{name}.json" for name in ("foreign", "other", "text"))
+    results = mk.stream("copy", elements=64, threads=1, runs=1).measure().results
+    results.save(other)
+    (environment,) = results.environments.values()
+    model = {**environment["machine"], "model": "Another Processor"}
+    environments = {key: {**environment, "machine": model} for key in results.environments}
+    mk.ResultSet(results.records, results.samples, environments).save(foreign)
+    text.write_text("no records")
+    for path, culprit in (
+        (other, "has no case of this check"),
+        (foreign, "another machine (Another Processor"),
+        (text, "memkern result"),
+        (small_cases / "missing.json", "does not exist"),
+    ):
+        code, out, err = run(capsys, "doctor", "--quick", "-q", "--baseline", str(path))
+        assert (code, out) == (2, "")
+        (sentence,) = err.splitlines()
+        assert culprit in sentence and path.name in sentence
+
+
+def test_files_are_not_overwritten(small_cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = small_cases / "doctor.json"
+    target.write_text("mine")
+    code, _, err = run(capsys, "doctor", "--quick", "-q", "-o", str(target))
+    assert code == 2 and "--force" in err
+    assert target.read_text() == "mine"
+    assert run(capsys, "doctor", "--quick", "-q", "-o", str(target), "--force")[0] == 0
+    assert len(mk.load(target)) == 3
+    assert run(capsys, "doctor", "-q", "-o", str(small_cases / "x.txt"))[0] == 2
+
+
+def test_a_wrong_result_is_exit_code_1(
+    small_cases: Path, altered: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    altered["valid"] = False
+    code, out, _ = run(capsys, "doctor", "--quick")
+    assert code == 1
+    assert out.startswith("disturbed\n") and "results are wrong" in out
+
+
+def test_cases_that_can_not_be_measured_are_unknown(
+    small_cases: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = doctoring.kernel_case
+
+    def refusing(kernel: str, **options: Any) -> Any:
+        if kernel == "latency.chase":
+            raise mk.InputError("the chase needs 9 GB")
+        return case(kernel, **options)
+
+    def place(run: doctoring.CaseRun) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(doctoring, "kernel_case", refusing)
+    monkeypatch.setattr(doctoring.CaseRun, "place", place)
+    found = {finding.subject: finding for finding in mk.doctor(quick=True).findings}
+    assert "9 GB" in found["latency"].text
+    assert "out of memory" in found["load"].text
+    assert {found[name].state for name in ("latency", "load", "triad")} == {UNKNOWN}
+
+
+def test_an_interrupted_check_has_no_verdict(
+    small_cases: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(run: doctoring.CaseRun) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(doctoring.CaseRun, "place", interrupted)
+    code, out, err = run(capsys, "doctor", "--quick", "-o", str(small_cases / "x.json"))
+    assert (code, out) == (130, "") and "interrupted" in err
+    assert not (small_cases / "x.json").exists()
+
+
+def test_a_missing_baseline_is_refused_before_measuring(cache: Path) -> None:
+    with refused("does not exist"):
+        mk.doctor(baseline=cache / "missing.json")

@@ -1,0 +1,356 @@
+"""Cycles in the core: loops found in machine code, and llvm-mca where it is installed."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import platform
+import stat
+
+import numpy as np
+import pytest
+from checking import refused, refused_words, run
+
+import memkern as mk
+from memkern import _memkern
+from memkern.engine.measurement import Measurement
+from memkern.machine.disassembly import Instruction, function_at, innermost_loops, main_loop
+from memkern.models.machine_file import EcmParameters, Quantity, load_machine, published
+from memkern.models.machine_file import Instruction as Instruction_
+from memkern.studies import incore
+
+X86 = platform.machine() in ("x86_64", "AMD64")
+# A loop in another one, and a jump forward.
+CODE = [
+    Instruction(0, "xor", "%eax,%eax"),
+    Instruction(2, "vmovupd", "(%rdi),%ymm0"),
+    Instruction(6, "vaddpd", "(%rsi,%rax,8),%ymm0,%ymm0"),
+    Instruction(12, "je", "24 <f+0x24>"),
+    Instruction(16, "add", "$0x4,%rax"),
+    Instruction(20, "jne", "6 <f+0x6>"),
+    Instruction(36, "vmovupd", "%ymm0,(%rdi)"),
+    Instruction(40, "jmp", "2 <f+0x2>"),
+    Instruction(44, "ret", ""),
+]
+
+
+def test_the_innermost_loop_is_found() -> None:
+    (loop,) = innermost_loops(CODE)
+    assert [i.address for i in loop] == [6, 12, 16, 20]
+    assert main_loop(CODE) == loop
+    assert main_loop(CODE[-1:]) == []
+    assert incore.assembly(loop) == (
+        "begin:\n\tvaddpd (%rsi,%rax,8),%ymm0,%ymm0\n\tje begin\n\tadd $0x4,%rax\n\tjne begin\n"
+    )
+
+
+def test_the_main_loop_stores_what_its_kernel_does() -> None:
+    stored = [
+        Instruction(50, "vmovupd", "%ymm0,(%rdi)"),
+        Instruction(54, "vmovupd", "%ymm0,0x20(%rdi)"),
+        Instruction(58, "jne", "50 <f+0x50>"),
+    ]
+    stored = [one._replace(address=0x50 + number) for number, one in enumerate(stored)]
+    code = [*CODE, *stored]
+    assert main_loop(code) == main_loop(code, stores=True) == stored
+    assert main_loop(code, stores=False) == main_loop(CODE)
+    assert main_loop(CODE, stores=True) == main_loop(CODE)
+
+
+def test_a_jump_keeps_the_registers_that_it_tests() -> None:
+    loop = [Instruction(0, "fadd", "d0, d0, d1"), Instruction(4, "cbnz", "x0, 0 <f>")]
+    assert incore.assembly(loop) == "begin:\n\tfadd d0, d0, d1\n\tcbnz x0, begin\n"
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "operands", "accessed_B"),
+    [
+        ("vfmadd213pd", "(%rax),%zmm1,%zmm2", 64),
+        ("vmovupd", "%ymm1,(%rax)", 32),
+        ("movups", "(%rax),%xmm1", 16),
+        ("vmovsd", "(%rax),%xmm1", 8),
+        ("vaddss", "(%rax),%xmm1,%xmm1", 4),
+        ("vmovq", "(%rax),%xmm1", 8),
+        ("vmovapd", "%zmm1,%zmm2", 0),
+        ("lea", "(%rax,%rax,8),%rcx", 0),
+        ("mov", "(%rax),%rcx", 0),
+    ],
+)
+def test_bytes_of_accesses(mnemonic, operands, accessed_B) -> None:
+    assert Instruction(0, mnemonic, operands).accessed_B == accessed_B
+
+
+def test_every_body_is_where_the_extension_says() -> None:
+    offsets = _memkern.body_offsets()
+    assert len(offsets) == len(_memkern.entries())
+    assert all(offsets)
+    names = [
+        function_at(_memkern.__file__, offset)[0]
+        for entry, offset in zip(_memkern.entries(), offsets, strict=True)
+        if entry[:2] == ("loops.triad", "simd")
+    ]
+    assert names
+    assert all("Triad" in name and "memkern::simd::" in name for name in names)
+    with refused("no function of .* begins at 0x1"):
+        function_at(_memkern.__file__, 1)
+
+
+@pytest.mark.parametrize("unroll", [1, 2, 4, 8])
+@pytest.mark.parametrize(("kernel", "dtype"), [("triad", "float64"), ("copy", "float32")])
+def test_an_iteration_has_as_many_vectors_as_it_is_unrolled(kernel, dtype, unroll) -> None:
+    case = mk.loops(kernel, elements=64, dtype=dtype, variant="simd", unroll=unroll, threads=1)
+    isa = _memkern.supported_isas()[0]
+    body = incore.main_loop_of(case, {"variant": "simd", "isa": isa})
+    assert body.units == unroll
+
+
+@pytest.mark.skipif(not X86, reason="counts the instructions of x86")
+@pytest.mark.parametrize(("layout", "share"), [("RRII", 1), ("RIRI", 3 / 4)])
+def test_the_loop_of_the_domain_wall_is_in_the_function_that_its_body_calls(layout, share) -> None:
+    options = {"layout": layout, "cut": "s", "ls": 8, "variant": "simd", "threads": 1}
+    case = mk.case("dw.hop", lattice=(2, 2, 2, 2), **options)
+    body = incore.main_loop_of(case, case.prepare().native.obtained())
+    bits = sum(i.vector_bits or 0 for i in body.loop if i.operation in ("fma", "mul"))
+    # A site has eight products of two spinor components with a matrix of 3 x 3 complex numbers. In
+    # RIRI, a third more multiplications have one part of each number only.
+    assert bits / 64 * share == body.units * 8 * 2 * 9 * 4
+
+
+def program(tmp_path, monkeypatch, text, code=0):
+    """Put a program named llvm-mca first in the search path."""
+    path = tmp_path / "llvm-mca"
+    path.write_text(f"#!/bin/sh\ncat > {tmp_path}/input\ncat <<'END'\n{text}\nEND\nexit {code}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setattr(incore, "llvm_mca", lambda: str(path))
+
+
+BODY = incore.Body("f", tuple(CODE[2:6]), 2.0)
+
+
+def test_the_cycles_are_those_of_a_vector(tmp_path, monkeypatch) -> None:
+    program(tmp_path, monkeypatch, "Iterations:        1000\nTotal Cycles:      3000")
+    assert incore.mca_cycles(BODY) == 3 / 2
+    assert (tmp_path / "input").read_text() == incore.assembly(BODY.loop)
+    program(tmp_path, monkeypatch, "Total Cycles: 3000", code=1)
+    assert math.isnan(incore.mca_cycles(BODY))
+    program(tmp_path, monkeypatch, "an error")
+    assert math.isnan(incore.mca_cycles(BODY))
+    monkeypatch.setattr(incore, "llvm_mca", lambda: None)
+    assert math.isnan(incore.mca_cycles(BODY))
+
+
+def test_llvm_mca_predicts_a_loop() -> None:
+    """Run the program where it is installed; it is optional."""
+    if incore.llvm_mca() is None:
+        assert math.isnan(incore.mca_cycles(BODY))
+        return
+    # A chain of additions takes at least a cycle each.
+    assert incore.mca_cycles(BODY, "skylake") * BODY.units == pytest.approx(4, abs=0.5)
+    assert math.isnan(incore.mca_cycles(BODY, "no-such-processor"))
+
+
+TABLE = dataclasses.replace(
+    published("A64FX"),
+    vector_bits=256,
+    instructions=tuple(
+        Instruction_(name, bits, Quantity(cycles))
+        for bits in (64, 128, 256, 512)
+        for name, cycles in (
+            *(("load", 0.5), ("store", 1.0), ("add", 0.5), ("mul", 0.25), ("fma", 0.75)),
+            *(("permute", 1.0), ("gather, stride 1", 5.0)),
+        )
+    ),
+    ecm=None,
+)
+
+
+def test_the_terms_of_a_loop_are_those_of_its_instructions() -> None:
+    loop = (
+        Instruction(0, "vmovupd", "(%rdi),%ymm0"),
+        Instruction(4, "vfmadd213pd", "(%rsi),%ymm1,%ymm0"),
+        Instruction(8, "vaddpd", "%ymm0,%ymm2,%ymm0"),
+        Instruction(12, "vmovupd", "%ymm0,(%rdx)"),
+        Instruction(16, "vgatherdpd", "%ymm4,(%rdi,%xmm5,8),%ymm6"),
+        Instruction(20, "vmovapd", "%ymm0,%ymm1"),
+        Instruction(24, "add", "$0x20,%rdi"),
+        Instruction(28, "jne", "0 <f>"),
+    )
+    found = incore.terms(incore.Body("f", loop, 2.0), TABLE)
+    assert found == {
+        "arithmetic_cycles": (0.75 + 0.5) / 2,
+        "load_cycles": (0.5 + 0.5 + 5.0) / 2,
+        "store_cycles": 1.0 / 2,
+        "transfer_cycles": 6.0 / 2,
+    }
+    apart = EcmParameters((), "L1 load + L1 store", "")
+    alone = incore.terms(incore.Body("f", loop, 2.0), dataclasses.replace(TABLE, ecm=apart))
+    assert alone["transfer_cycles"] == (6.0 + 1.0) / 2
+    for body, machine in ((None, TABLE), (BODY, None)):
+        assert all(math.isnan(value) for value in incore.terms(body, machine).values())
+    lacking = dataclasses.replace(TABLE, instructions=())
+    assert math.isnan(incore.terms(BODY, lacking)["arithmetic_cycles"])
+
+
+def measured(seconds):
+    """Return a measurement at 1 GHz."""
+    record = {
+        "kernel": "loops.triad", "name": "L1", "time_median_s": seconds, "clock_GHz": 1.0,
+        "placement_sd": 0.0, "disturbed": False,
+    }  # fmt: skip
+    return Measurement(record, np.empty(0), {})
+
+
+def test_a_time_is_that_by_which_two_sizes_differ() -> None:
+    whole, part = (mk.loops("triad", elements=count) for count in (800, 200))
+    time, row_cycles = incore._times(whole, measured(1e-6), part, measured(4e-7))
+    assert (time.cycles, time.disturbed) == (pytest.approx(1.0), False)
+    assert math.isnan(row_cycles)
+    # The second one was not measured, as the time was over.
+    time, _ = incore._times(whole, measured(1e-6), part, None)
+    assert (time.cycles, time.disturbed) == (pytest.approx(1.25), True)
+    assert not incore._times(whole, measured(1e-6), None, None)[0].disturbed
+
+
+def test_rows_and_nonzeros_of_a_matrix_are_told_apart() -> None:
+    long, short = (mk.case("spmv.crs", matrix=f"tsm:{rows}:{1024 // rows}") for rows in (8, 64))
+    times = [measured((1024 * 1.5 + rows * 20) / 1e9) for rows in (8, 64)]
+    time, row_cycles = incore._times(long, times[0], short, times[1])
+    assert (time.cycles, row_cycles) == (pytest.approx(1.5), pytest.approx(20))
+
+
+def in_core(capsys, *words):
+    """Return the rows of the verb, and what it says on standard error."""
+    code, out, err = run(capsys, "incore", *words, "--json", "--seconds", "20")
+    assert code == 0, err
+    return json.loads(out), err
+
+
+def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    fake_osaca(REPORT.replace("LOOP", "8.0 "))
+    program(tmp_path, monkeypatch, "Iterations:        1000\nTotal Cycles:      4000")
+    code, out, err = run(
+        capsys, "incore", "-k", "triad,stream.copy", "--arch", "ZEN4", "--seconds", "5"
+    )
+    assert code == 0, err
+    header, *lines = (line.split() for line in out.splitlines()[-3:])
+    assert [line[0] for line in lines] == ["loops.triad", "stream.copy"]
+    row = dict(zip([name for name in header if name != "unroll"], lines[0], strict=False))
+    assert (row["llvm-mca"], row["OSACA"]) == ("1.000", "2.000")
+    assert float(row["meas/mca"]) == pytest.approx(float(row["measured"]), abs=0.01)
+    assert float(row["meas/OSA"]) == pytest.approx(float(row["measured"]) / 2, abs=0.01)
+    words = refused_words(capsys, "incore", "-k", "foo", "-q")
+    assert "kernel 'loops.foo' is not one of" in words
+    words = refused_words(capsys, "incore", "-k", "triad", "--variant", "nt", "-q")
+    assert "variant 'nt' is not one of" in words
+    words = refused_words(capsys, "incore", "--machine", "A64FX", "-q")
+    assert "A64FX is a published machine" in words
+
+
+def test_every_variant_and_unrolling_is_measured(capsys, monkeypatch) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    options = ("-k", "triad", "--variant", "scalar,simd", "--unroll", "0,1,8")
+    rows, err = in_core(capsys, *options, "--isa", _memkern.supported_isas()[0])
+    found = {(row["variant"], row["unroll"]): row for row in rows}
+    assert {("simd", 0), ("simd", 1), ("simd", 8), ("scalar", 0)} <= found.keys()
+    assert (found["simd", 1]["units"], found["simd", 8]["units"]) == (1, 8)
+    assert found["scalar", 0]["units"] < 1
+    assert all(row["in_core_unit"] == "vector" and row["in_core_cycles"] > 0 for row in rows)
+    # Scalar code is not unrolled.
+    assert len(found) == 4
+    assert "not measured" not in err
+    assert "is not built with unroll 5" in refused_words(
+        capsys, "incore", "-k", "stream.triad", "--unroll", "5", "-q"
+    )
+
+
+def test_times_are_stored_in_records_and_in_the_machine_file(capsys, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    machine, path = TABLE.save(tmp_path / "machine.json"), tmp_path / "records.parquet"
+    kernels = "triad,spatter.gather,spmv.crs,spmv.sell,dw.hop"
+    rows, _ = in_core(capsys, "-k", kernels, "--machine", str(machine), "-o", str(path))
+    assert [row["kernel"].partition(".")[0] for row in rows][:4] == [
+        "loops", "spatter", "spmv", "spmv"
+    ]  # fmt: skip
+    units = {row["layout"]: row["units"] for row in rows if row["kernel"] == "dw.hop"}
+    assert units["RRII"] == 2 * units["RIRI"] and units["RIRI"] >= 1 and len(units) == 2
+    assert all(row["in_core_cycles"] > 0 for row in rows)
+    assert rows[0]["arithmetic_cycles"] == 0.75
+    assert rows[2]["in_core_row_cycles"] >= 0
+    assert rows[2]["in_core_unit"] == "element"
+    stored = {
+        (record["kernel"], record.get("layout") or ""): record
+        for record in mk.load(path)
+        if record["in_core_cycles"] == record["in_core_cycles"]
+        and not str(record["name"]).endswith("part")
+    }
+    for row in rows:
+        record = stored[row["kernel"], row["layout"]]
+        assert record["in_core_cycles"] == row["in_core_cycles"]
+        assert record["in_core_unit"] == row["in_core_unit"]
+    times = load_machine(machine)
+    (hop,) = (row for row in rows if row["layout"] == "RIRI")
+    found = times.in_core_of(stored["dw.hop", "RIRI"])
+    assert (found.cycles, found.level) == (hop["in_core_cycles"], hop["level"])
+    crs = times.in_core_of(stored["spmv.crs", ""])
+    assert crs.row_cycles == rows[2]["in_core_row_cycles"]
+    # Of a loop, an element is a value of each array.
+    loop = times.in_core_of(stored["loops.triad", ""])
+    assert loop.cycles < rows[0]["in_core_cycles"]
+
+
+REPORT = """Open Source Architecture Code Analyzer (OSACA) - 0.0
+
+Combined Analysis Report
+------------------------
+     |  0   |  1   |  2   ||  CP  | LCD  |
+   1 | 0.50 | 0.50 |      ||      |      | begin:
+   2 | 1.00 |      | 2.00 ||  4.0 |  1.0 | vaddpd %zmm0, %zmm1, %zmm1
+
+      1.50   0.50   2.00      4.0    LOOP
+
+
+Loop-Carried Dependencies Analysis Report
+-----------------------------------------
+   2 |  1.0 | vaddpd %zmm0, %zmm1, %zmm1 | [2]
+"""
+
+
+@pytest.fixture
+def fake_osaca(tmp_path, monkeypatch):
+    """Return a function that puts a program in place of OSACA, which prints a text."""
+
+    def put(text: str, code: int = 0, first: str = ":") -> None:
+        path = tmp_path / "osaca"
+        path.write_text(
+            f"#!/bin/sh\n{first}\ntest -s \"$3\" || exit 3\ncat <<'END'\n{text}\nEND\nexit {code}\n"
+        )
+        path.chmod(0o755)
+        monkeypatch.setattr(incore, "osaca", lambda: str(path))
+
+    return put
+
+
+def test_the_cycles_of_osaca(fake_osaca, monkeypatch) -> None:
+    fake_osaca(REPORT.replace("LOOP", "1.0 "))
+    # The busiest port takes 2 cycles, the dependency 1; an iteration has two vectors.
+    assert incore.osaca_cycles(BODY, "ZEN4") == 2 / BODY.units
+    fake_osaca(REPORT.replace("LOOP", "8.0 "))
+    assert incore.osaca_cycles(BODY, "ZEN4") == 8 / BODY.units
+    assert math.isnan(incore.osaca_cycles(BODY, ""))
+    fake_osaca(REPORT.replace("LOOP", "1.0 "), code=1)
+    assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
+    fake_osaca("the performance data of 2 instructions is missing")
+    assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
+    monkeypatch.setattr(incore, "_OSACA_S", 0.05)
+    fake_osaca(REPORT.replace("LOOP", "1.0 "), first="sleep 1")
+    assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
+
+
+def test_osaca_predicts_a_loop() -> None:
+    if incore.osaca() is None:
+        assert math.isnan(incore.osaca_cycles(BODY, "SKX"))
+        pytest.skip("OSACA is not installed")
+    assert incore.osaca_cycles(BODY, "SKX") * BODY.units == pytest.approx(4, abs=0.5)
+    assert math.isnan(incore.osaca_cycles(BODY, "no-such-processor"))

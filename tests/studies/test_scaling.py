@@ -1,0 +1,516 @@
+"""Cases over numbers of ranks: launchers, what they start, records, errors."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import launching as ranks_of_tests
+import numpy as np
+import pytest
+from checking import refused
+
+import memkern as mk
+from memkern import _memkern
+from memkern.errors import InputError
+from memkern.launcher import BINDINGS
+from memkern.machine import remote, topology
+from memkern.spec.case import Case
+from memkern.spec.columns import COLUMNS
+from memkern.spec.sweepfile import read_sweep
+from memkern.studies import launching, scaling
+from memkern.studies.launching import Launcher, find_launcher
+
+pytestmark = pytest.mark.ranks
+
+OPEN_MPI = Launcher(("mpirun",), launching.OPEN_MPI)
+MPICH = Launcher(("mpiexec", "-iface", "lo"), launching.MPICH)
+SLURM = Launcher(("srun", "--mpi=pmix"), launching.SLURM)
+OTHER = Launcher(("aprun",), "")
+
+
+# Launchers
+
+
+@pytest.mark.parametrize(
+    ("launcher", "bind", "command"),
+    [
+        (OPEN_MPI, "", "mpirun -n 4 --bind-to none"),
+        (OPEN_MPI, "node", "mpirun -n 4 --map-by ppr:1:node --bind-to none"),
+        (OPEN_MPI, "socket", "mpirun -n 4 --map-by ppr:1:socket --bind-to socket"),
+        (OPEN_MPI, "core", "mpirun -n 4 --map-by slot:PE=2 --bind-to core"),
+        (MPICH, "", "mpiexec -iface lo -n 4"),
+        (MPICH, "node", "mpiexec -iface lo -n 4 -ppn 1 -bind-to none"),
+        (MPICH, "socket", "mpiexec -iface lo -n 4 -map-by socket -bind-to socket"),
+        (MPICH, "core", "mpiexec -iface lo -n 4 -bind-to core:2"),
+        (SLURM, "", "srun --mpi=pmix -n 4 --cpus-per-task=2"),
+        (
+            SLURM,
+            "node",
+            "srun --mpi=pmix -n 4 --cpus-per-task=2 --ntasks-per-node=1 --cpu-bind=none",
+        ),
+        (
+            SLURM,
+            "socket",
+            "srun --mpi=pmix -n 4 --cpus-per-task=2 --ntasks-per-socket=1 --cpu-bind=sockets",
+        ),
+        (SLURM, "core", "srun --mpi=pmix -n 4 --cpus-per-task=2 --cpu-bind=cores"),
+        (OTHER, "", "aprun -n 4"),
+        (
+            Launcher(("mpirun", "--bind-to", "core"), launching.OPEN_MPI),
+            "",
+            "mpirun --bind-to core -n 4",
+        ),
+    ],
+)
+def test_each_launcher_binds_by_its_own_options(
+    launcher: Launcher, bind: str, command: str
+) -> None:
+    assert launcher.command(4, 2, bind) == command.split()
+
+
+def test_binding_by_another_launcher_is_refused() -> None:
+    with refused("bind core is known for Open MPI, MPICH and srun, but aprun is none of them"):
+        OTHER.command(4, 2, "core")
+
+
+def script(folder: Path, name: str, text: str) -> str:
+    """Write an executable script, and return its path."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("version", "kind"),
+    [
+        ("mpirun (Open MPI) 4.1.4", launching.OPEN_MPI),
+        ("HYDRA build details:\n    Version: 4.0.2", launching.MPICH),
+        ("slurm-wlm 22.05.8", launching.SLURM),
+        ("something else", ""),
+    ],
+)
+def test_kinds_are_found_by_the_version(tmp_path: Path, version: str, kind: str) -> None:
+    command = script(tmp_path, "run", f"[ $1 = --version ] && echo '{version}'")
+    assert find_launcher(f"{command} --many 'a b'") == Launcher((command, "--many", "a b"), kind)
+
+
+def test_the_usual_launchers_are_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with refused("there is no mpirun and no srun here that starts ranks: name a launcher"):
+        find_launcher()
+    for name in ("srun", "mpirun"):
+        script(tmp_path, name, "echo x")
+        assert find_launcher() == Launcher((name,), "")
+
+
+@pytest.mark.parametrize(
+    ("command", "culprit"),
+    [
+        ("", "not an empty text"),
+        ("mpirun 'a", "launcher \"mpirun 'a\" can't be split"),
+        ("/nowhere/mpirun", "the launcher /nowhere/mpirun can't be run: No such file"),
+        ("/", "the launcher / can't be run: Permission denied"),
+    ],
+)
+def test_wrong_launchers_are_refused(command: str, culprit: str) -> None:
+    with refused(culprit):
+        find_launcher(command)
+
+
+DASHES = "-" * 74
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "sentence"),
+    [
+        ("", 3, "mpirun ended with exit code 3"),
+        ("", -9, "mpirun was ended by signal 9"),
+        ("memkern: no kernel\nmemkern: two\n" + DASHES + "\nPrimary job terminated.", 2, "two"),
+        (
+            f"{DASHES}\nThere are not enough slots to satisfy the 4\nslots that were requested by "
+            f"the application:\n\n  python\n\nEither request fewer.\n{DASHES}\n",
+            1,
+            "mpirun ended with exit code 1: There are not enough slots to satisfy the 4 slots that "
+            "were requested by the application",
+        ),
+        (
+            "=" * 83 + "\n=   BAD TERMINATION OF ONE PROCESS\n=   EXIT CODE: 9\n" + "=" * 83,
+            9,
+            "mpirun ended with exit code 9: BAD TERMINATION OF ONE PROCESS EXIT CODE: 9",
+        ),
+        ("x" * 400, 1, f"mpirun ended with exit code 1: {'x' * 300}"),
+    ],
+)
+def test_failures_are_one_sentence(output: str, code: int, sentence: str) -> None:
+    assert OPEN_MPI.failure(code, output) == sentence
+
+
+def test_a_launcher_that_is_interrupted_is_ended(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    command = script(tmp_path, "run", f"trap 'echo ended >{told}; exit 1' TERM; sleep 60 & wait")
+    with refused("run x does not end"):
+        launching.run([command, "x"], timeout_s=0.5)
+    assert told.read_text() == "ended\n"
+
+
+# Cases
+
+
+def triad(elements: int = 4096, **options: Any) -> Case:
+    return mk.raider("triad", elements, **{"variant": "scalar", **options})
+
+
+def requests(case: Case, ranks: int, mode: str = "strong", threads: int = 1) -> list[Case]:
+    """Return the cases that the ranks of a launch build from its sweep file."""
+    ((_, cases),) = scaling._by_threads([case], threads, 5).items()
+    launch = scaling._Launch(ranks, threads, cases, mode, "")
+    path = Path("sweep.toml")
+    path.write_text(scaling._sweep_file(launch.requests()))
+    return list(read_sweep(path, {})[0])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda n: triad(n, dtype="float32", pages="4k", budget_s=5.0, ci=0.01),
+        lambda n: mk.raider("gather_triad", n, pattern="stride:8", seed=7).with_(pin="none"),
+        lambda n: mk.raider("add", n, definition="release", runs=3),
+        lambda n: mk.stream("triad", footprint_B=24 * n),
+        lambda n: mk.gather("UNIFORM:8:4", delta=[8, 16], count=n, prefetch=2),
+        lambda n: mk.amo("rand", iters=n, words=512, primitive="min", seed=3, threads=1),
+    ],
+)
+def test_ranks_share_the_size_of_a_case(build: Callable[[int], Case]) -> None:
+    whole = build(1000)
+    ((shared,), (all_of_it,)) = (requests(whole, 3, mode) for mode in ("strong", "weak"))
+    assert (all_of_it.iterations, shared.iterations) == (1000, 334)
+    for case in (shared, all_of_it):
+        expected = whole.with_(threads=1, placements=1, budget_s=whole.stop.budget_s / 5)
+        assert (case.knobs, case.stop) == (expected.knobs, expected.stop)
+        assert (case.spec, case.dtype) == (whole.spec, whole.dtype)
+        assert case.template_variant == whole.template_variant
+    assert all_of_it.columns == whole.columns
+    assert all_of_it.identity() == expected.identity()
+
+
+@pytest.mark.usefixtures("folder")
+def test_every_number_of_threads_has_a_case() -> None:
+    (case,) = requests(mk.amo("rand", iters=1000, words=512, threads=2), 4, threads=3)
+    assert (case.knobs.threads, case.columns["iters"], case.iterations) == (3, 250, 750)
+    cases = [triad(), triad(threads=2, name="two")]
+    by_default = scaling._by_threads(cases, None, 5)
+    assert {n: [c.labels["name"] for c in some] for n, some in by_default.items()} == {
+        1: [""], 2: ["two"],
+    }  # fmt: skip
+    assert {n: len(some) for n, some in scaling._by_threads(cases, [4, 1], 5).items()} == {
+        1: 2, 4: 2,
+    }  # fmt: skip
+
+
+def nobody(*_: Any, **__: Any) -> Launcher:
+    raise AssertionError("wrong input is refused before anything is launched")
+
+
+@pytest.mark.parametrize(
+    ("case", "options", "culprit"),
+    [
+        (triad, {"mode": "both"}, "mode 'both' is not one of strong, weak"),
+        (triad, {"bind": "rack"}, "bind 'rack' is not one of node, socket, core"),
+        (triad, {"comm": "none"}, "comm 'none' is not one of mpi, shmem"),
+        (triad, {"turns": 2}, "turns must be at least 3, not 2"),
+        (triad, {"seed": -1}, "seed must be at least 0"),
+        (triad, {"ranks": []}, "ranks must have at least one number"),
+        (triad, {"ranks": [1, 0]}, "ranks must be at least 1, not 0"),
+        (triad, {"threads": 0}, "threads must be at least 1, not 0"),
+        (lambda: triad(3), {}, "raider.triad has 3 elements, too few for 4 ranks"),
+        (lambda: [], {}, "scaling needs at least one case"),
+        (lambda: [triad(), triad(9)], {}, "two cases are called raider.triad"),
+        (lambda: [triad(), triad(name="x")], {}, "raider.triad and raider.triad x are the same"),
+        (
+            lambda: mk.raider("gather_copy", 3, pattern=np.array([2, 0, 1])),
+            {},
+            "raider.gather_copy has arrays, or was not built by a function of its kernel",
+        ),
+        (lambda: mk.latency(2**16), {}, "latency.chase has no elements, count or iters"),
+        (
+            lambda: mk.case("spmv.crs", matrix="hpcg:3", halo="overlap"),
+            {"mode": "weak"},
+            "spmv.crs is distributed over the ranks, which share it: measure strong scaling",
+        ),
+    ],
+)
+def test_wrong_cases_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+    case: Callable[[], Case | Sequence[Case]],
+    options: dict[str, Any],
+    culprit: str,
+) -> None:
+    monkeypatch.setattr(scaling, "find_launcher", nobody)
+    with refused(culprit):
+        mk.scaling(case(), **options)
+
+
+def test_a_rank_starts_no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMPI_COMM_WORLD_RANK", "0")
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    with refused("scaling starts its ranks itself, but was started as one of 2"):
+        mk.scaling(triad())
+
+
+# Records
+
+
+class Ranks:
+    """A launcher's `run` that measures in this process, and tells its command lines."""
+
+    def __init__(self) -> None:
+        self.commands: list[list[str]] = []
+        self.fails: Callable[[int], tuple[int, str] | None] = lambda ranks: None
+
+    def __call__(self, command: list[str], timeout_s: float = 0) -> tuple[int, str]:
+        self.commands.append(command)
+        if "--version" in command:
+            return 0, "mpirun (Open MPI) 4.1.4"
+        ranks = int(command[command.index("-n") + 1])
+        failure = self.fails(ranks)
+        if failure is not None:
+            return failure
+        results = mk.sweep(read_sweep(command[command.index("sweep") + 1], {})[0])
+        for record in results:
+            record |= {"ranks": ranks, "ranks_per_node": ranks, "oversubscribed": ranks > 2}
+        results.save(command[command.index("-o") + 1])
+        return 0, ""
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
+    fake = Ranks()
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    monkeypatch.setattr(scaling, "run", fake)
+    monkeypatch.setattr(launching, "run", fake)
+    return fake
+
+
+def test_every_turn_launches_every_number_of_ranks_and_threads(
+    ranks: Ranks, tmp_path: Path
+) -> None:
+    output = tmp_path / "x.parquet"
+    cases = [triad(name="small"), triad(8192)]
+    results = mk.scaling(
+        cases, ranks=[2, 1], threads=[1, 2], bind="core", launcher="mpirun -q", output=output
+    )
+    expected = itertools.product((0, 1), (1, 2), (1, 2), (4096, 8192))
+    assert sorted((r["repeat"], r["ranks"], r["threads"], r["scaling_size"]) for r in results) == (
+        list(expected)
+    )
+    for record in results:
+        assert record["elements"] == record["scaling_size"] / record["ranks"]
+        assert record["name"] == ("small" if record["scaling_size"] == 4096 else "")
+        assert (record["scaling"], record["bind"], record["placements"]) == ("strong", "core", 1)
+        assert (record["valid"], record["seed"]) == (True, 0)
+    assert set(results.records[0]) - set(COLUMNS) <= {"ranks_per_node", "oversubscribed"}
+    # Each is another case, and the same one in each turn.
+    assert len({r["case_id"] for r in results}) == 8
+    assert mk.load(output) == results
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+    commands = [c for c in ranks.commands if "sweep" in c]
+    assert len(commands) == 8
+    for command in commands:
+        assert command[:3] == ["mpirun", "-q", "-n"]
+        assert command[command.index("--bind-to") + 1] == "core"
+        assert command[command.index("--comm") + 1] == "mpi"
+    places = [[c[3] + c[5] for c in commands[begin : begin + 4]] for begin in (0, 4)]
+    assert sorted(places[0]) == sorted(places[1])
+    found = mk.efficiencies(results)
+    assert found["ranks"].tolist() == [1, 2] * 4
+    assert (found["turns"] <= 2).all()
+
+
+def test_turns_are_in_random_order(ranks: Ranks) -> None:
+    orders = []
+    for seed in range(6):
+        ranks.commands.clear()
+        mk.scaling(triad(), ranks=(1, 2, 3, 4), seed=seed, mode="weak")
+        launched = [int(c[c.index("-n") + 1]) for c in ranks.commands if "-n" in c]
+        assert sorted(launched[:4]) == sorted(launched[4:]) == [1, 2, 3, 4]
+        orders += [tuple(launched[:4]), tuple(launched[4:])]
+    assert len(set(orders)) > 6
+
+
+def test_kernels_in_turn_keep_the_records_of_their_parts(ranks: Ranks) -> None:
+    results = mk.scaling(mk.stream("rotation", 4096), ranks=(1, 2))
+    kernels = ["stream.copy", "stream.scale", "stream.add", "stream.triad", "stream.rotation"]
+    assert [r["kernel"] for r in results] == kernels * 4
+    assert len({(r["case_id"], r["repeat"]) for r in results}) == 20
+    assert len(mk.efficiencies(results)) == 10
+
+
+def test_an_interrupted_run_is_resumed(ranks: Ranks, tmp_path: Path) -> None:
+    def interrupt(_: int) -> None:
+        if sum("sweep" in command for command in ranks.commands) == 2:
+            raise KeyboardInterrupt
+
+    ranks.fails = interrupt
+    how: dict[str, Any] = {"ranks": (1, 2), "output": tmp_path / "x.db"}
+    with pytest.warns(UserWarning, match="interrupted: 1 of 4 launches done, kept in"):
+        first = mk.scaling(triad(), **how)
+    assert first.interrupted and len(first) == 1
+    ranks.commands.clear()
+    ranks.fails = lambda ranks: None
+    results = mk.scaling(triad(), resume=True, **how)
+    assert sum("sweep" in command for command in ranks.commands) == 3
+    assert results.records[0] == first.records[0] and len(results) == 4
+    # Other options are other cases.
+    ranks.commands.clear()
+    assert len(mk.scaling(triad(pages="4k"), resume=True, **how)) == 8
+
+
+def test_a_failure_keeps_what_is_done(ranks: Ranks, tmp_path: Path) -> None:
+    def fail(number: int) -> tuple[int, str] | None:
+        return (1, f"{DASHES}\nThere are not enough slots.\n") if number == 2 else None
+
+    ranks.fails = fail
+    output = tmp_path / "x.parquet"
+    with pytest.raises(InputError) as caught:
+        mk.scaling(triad(), ranks=(1, 2), output=output, seed=1)
+    assert str(caught.value) == (
+        "2 ranks: mpirun ended with exit code 1: There are not enough slots"
+    )
+    kept = tmp_path / "x.parquet.db"
+    assert vars(caught.value)["resumable"] == kept.exists()
+    assert not output.exists()
+    # Without an error, records are missing.
+    ranks.fails = lambda number: (0, "")
+    with refused("ranks: mpirun ended with exit code 0"):
+        mk.scaling(triad(), ranks=(1, 2))
+
+
+def test_ranks_of_openshmem_have_cases_of_their_own(ranks: Ranks, tmp_path: Path) -> None:
+    output = tmp_path / "x.db"
+    by_mpi = mk.scaling(triad(), ranks=1, output=output)
+    both = mk.scaling(triad(), ranks=1, comm="shmem", output=output, resume=True)
+    assert len(by_mpi) == 2 and len(both) == 4
+    launched = [c for c in ranks.commands if "sweep" in c]
+    assert [(c[0], c[-1]) for c in launched] == [("mpirun", "mpi")] * 2 + [("oshrun", "shmem")] * 2
+
+
+@pytest.mark.parametrize(
+    ("case", "shared"),
+    [
+        # Iterations of atomics are those of each rank, instances of a gather those of all.
+        (lambda: mk.amo("rand", iters=100, threads=1, device="mpi"), {"iters": 50}),
+        (lambda: mk.gather("UNIFORM:8:4", count=100, device="mpi"), {"count": 100}),
+    ],
+)
+def test_what_ranks_share_already_is_not_divided(
+    case: Callable[[], Case], shared: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = remote.Description("MPI", 0, (0,), threads=True)
+    for module in ("amo", "spatter"):
+        monkeypatch.setattr(f"memkern.families.{module}.kernels.describe", lambda *_: one)
+    built = case()
+    launch = scaling._Launch(2, 1, [built], "strong", "")
+    (request,) = launch.requests()
+    assert {name: request[name] for name in shared} == shared
+    if "count" in shared:
+        with refused("spatter.gather is distributed over the ranks, which share it"):
+            mk.scaling(built, mode="weak")
+
+
+# With MPI
+
+
+@pytest.fixture
+def by_mpi(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the command of a launcher, which can be run in this process's environment."""
+    command, variables = ranks_of_tests.launcher(request.param, tmp_path)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    return " ".join(command)
+
+
+@pytest.mark.parametrize(
+    ("by_mpi", "most"),
+    [("openmpi", 3), pytest.param("mpich", 2, marks=pytest.mark.release)],
+    indirect=["by_mpi"],
+)
+@pytest.mark.usefixtures("this_machine")
+def test_ranks_of_mpi_share_a_case(by_mpi: str, most: int) -> None:
+    results = mk.scaling(triad(), ranks=(1, most), launcher=by_mpi)
+    assert results.valid and len(results) == 2 * 2
+    units = len(_memkern.topology()["units"])
+    for record in results:
+        assert record["elements"] == -(-record["scaling_size"] // record["ranks"])
+        assert record["bytes_B"] == record["elements"] * record["ranks"] * 24
+        assert (record["comm"], record["ranks_per_node"]) == ("mpi", record["ranks"])
+        assert record["oversubscribed"] == (record["ranks"] > units)
+    found = mk.efficiencies(results)
+    assert found["ranks"].tolist() == [1, most]
+    assert found["oversubscribed"].tolist() == [False, units < most]
+    assert (found["speed_up"] > 0).all()
+
+
+INITIALISED = """
+import memkern as mk
+
+# This process is a rank of MPI from here on.
+case = mk.amo("rand", iters=64, words=64, threads=1, device="mpi")
+results = mk.scaling(case, ranks=2, launcher="mpirun.openmpi")
+assert results.valid and len(results) == 2
+for record in results:
+    assert (record["ranks"], record["iters"], record["device"]) == (2, 32, "mpi")
+"""
+
+
+@pytest.mark.parametrize("by_mpi", ["openmpi"], indirect=True)
+@pytest.mark.usefixtures("by_mpi")
+def test_a_process_that_uses_mpi_starts_ranks() -> None:
+    ranks_of_tests.need_module("mpi")
+    done = ranks_of_tests.alone(["-c", INITIALISED], {})
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("by_mpi", ["oshmem"], indirect=True)
+def test_ranks_of_openshmem_share_a_case(by_mpi: str) -> None:
+    ranks_of_tests.need_module("shmem")
+    results = mk.scaling(triad(), ranks=2, comm="shmem", launcher=by_mpi)
+    assert results.valid
+    assert [(record["comm"], record["ranks"]) for record in results] == [("shmem", 2)] * 2
+
+
+@pytest.mark.parametrize("by_mpi", ["openmpi", "mpich"], indirect=True)
+@pytest.mark.parametrize("bind", BINDINGS)
+@pytest.mark.usefixtures("this_machine")
+def test_ranks_of_mpi_are_bound(by_mpi: str, bind: str) -> None:
+    program = [sys.executable, "-c", "import os; print('units', len(os.sched_getaffinity(0)))"]
+    code, output = launching.run([*find_launcher(by_mpi).command(1, 1, bind), *program])
+    assert code == 0, output
+    (units,) = (int(line.split()[1]) for line in output.splitlines() if line.startswith("units"))
+    here, cores = len(_memkern.topology()["units"]), len(topology.physical_cores())
+    # Launchers bind to the whole socket, of which this process may have been given a part.
+    expected = {"node": here, "core": here // cores}.get(bind, units)
+    assert units == expected <= (os.cpu_count() or expected)
+
+
+@pytest.mark.parametrize("by_mpi", ["openmpi"], indirect=True)
+def test_failures_of_mpi_are_one_sentence(by_mpi: str) -> None:
+    with refused("2 ranks: mpirun.openmpi ended with exit code .*: .*ppr"):
+        mk.scaling(triad(), ranks=2, bind="node", launcher=by_mpi)
+    # Of the ranks' own refusals, the first one's.
+    with refused("2 ranks: .*page"):
+        mk.scaling(triad(pages="hugetlb-1g"), ranks=2, launcher=by_mpi)
