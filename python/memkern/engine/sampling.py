@@ -113,18 +113,13 @@ class Judge:
     ----------
     core_share : float
         Share of their best throughput that the cores need for a sample to be used.
-    ranks : Ranks
-    codes : list
-        The counters that are read during the samples.
-    warms_up : bool
-        Whether invocations that are not timed precede the first sample.
     """
 
     def __init__(self, prepared: Prepared, beside: Neighbour | None = None) -> None:
         case, obtained = prepared.case, prepared.native.obtained()
         self._accepts_all = small.wanted()
         self.ranks = ranks()
-        self.codes = prepared.counting.codes
+        self.codes = prepared.counting.codes  # of counters that are read during the samples
         self.warms_up = warms_up()
         self._cores = cores()
         self._at_work = cores_at_work(obtained, beside)

@@ -151,15 +151,7 @@ def sweep(
 class _Results:
     """The results of a sweep: kept in memory, or in its file.
 
-    Parameters
-    ----------
-    machine : dict
-        The environment.
-    columns : mapping
-        Further columns of the records.
-    size : int or None
-        Number of measurements, if it is known.
-    on_result : callable or None
+    `size` is the number of measurements, if it is known, `columns` are further ones of records.
     """
 
     def __init__(

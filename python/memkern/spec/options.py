@@ -409,8 +409,9 @@ class Knobs:
                 f"device {shown(str(self.device))} is not cpu, cuda, cuda:N, mpi or shmem"
             )
         for name, default, option in declared(self):
-            value = getattr(self, name)
-            if self.place not in option.where and value != default:
+            if (value := getattr(self, name)) == default and type(value) is type(default):
+                continue
+            if self.place not in option.where:
                 where = " and ".join(option.where)
                 raise InputError(f"{name} is for {where}: leave it out on {self.device}")
             _check(name, value, option)

@@ -1,0 +1,43 @@
+"""How far a command reaches, as tools/calls.py counts it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from calls import Calls
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_one_command_enters_few_modules() -> None:
+    command = [sys.executable, str(ROOT / "tools" / "calls.py"), "--list"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    *listed, last = done.stdout.splitlines()
+    found = re.fullmatch(r"(\d+) functions in (\d+) modules, (\d+) changes of module", last)
+    assert found is not None, last
+    functions, modules, changes = map(int, found.groups())
+    assert 60 < modules <= 80 and modules < functions <= 600 and functions < changes
+    assert any(line.startswith("engine/sampling.py: ") for line in listed)
+    # The kernels and verbs of other families are not imported.
+    assert not any("families/spatter" in line for line in listed)
+
+
+def test_calls_are_told_apart_by_file_and_name() -> None:
+    calls = Calls(str(Path(__file__).parent))
+
+    def one() -> None:
+        pass
+
+    sys.setprofile(calls)
+    try:
+        one()
+        one()
+        re.escape("a")  # of another folder
+        one()
+    finally:
+        sys.setprofile(None)
+    assert calls.functions == {("test_calls.py", "one"): 3}
+    assert calls.modules == {"test_calls.py"} and not calls.changes
