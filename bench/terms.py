@@ -43,7 +43,7 @@ from memkern.engine.run import CaseRun
 from memkern.machine.caches import MEMORY
 from memkern.machine.topology import data_caches, machine_environment, physical_cores
 from memkern.models.machine_file import MachineFile, load_machine
-from memkern.models.roofline import Ceiling, ceilings, stores_GBps
+from memkern.models.roofline import Ceiling, ceilings
 from memkern.spec.kernel import Transfer
 from memkern.statistics import ratio_interval
 from memkern.studies.machine_file import CacheLevel, levels_of, measure_machine, pinned
@@ -362,7 +362,7 @@ class Bench:
         tops = []
         for load_s, triad_s in zip(times["load"], times["triad"], strict=True):
             rate = runs["load"].case.bytes_B / load_s / 1e9
-            tops.append(Ceiling(rate, stores_GBps(rate, triad, triad_s)))
+            tops.append(Ceiling(rate, triad.stores_GBps(rate, triad_s)))
         found["memory"] = np.array([top.seconds(moved[MEMORY]) for top in tops]) / units
         of_file = ceilings(self.machine, cores)
         for level in names[:-1]:

@@ -348,6 +348,8 @@ FAULTS = (
           'f"{least},{most}"', "pytest test_settings -k gpu"),
     Fault("a setting that keeps its value", "if now.strip() != change.value.strip():", "if False:",
           "pytest test_settings -k keeps_its_value"),
+    Fault("a guardian does not wait for the lock", "with locked(folder, _DYING_S) as held:",
+          "with locked(folder) as held:", "pytest test_settings -k dying"),
     Fault("settings changed for no sample",
           "with exclusive(), prepared.switched():\n        warmed",
           "with exclusive():\n        warmed",

@@ -127,6 +127,23 @@ def started(root: Path, program: str) -> tuple[subprocess.Popen[str], int]:
     return process, int(process.stdout.readline())
 
 
+def test_the_guardian_waits_for_the_lock_of_a_dying_process(tmp_path: Path) -> None:
+    setting = tmp_path / "setting"
+    setting.write_text("changed")
+    owner = restoring.Owner(os.getpid(), restoring.started(os.getpid()))
+    restoring.write_journal(str(tmp_path), owner, [(str(setting), None, b"before")])
+    command = [sys.executable, restoring.__file__, str(tmp_path), *map(str, owner)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as guardian:
+        assert guardian.stdin is not None and guardian.stdout is not None
+        assert guardian.stdout.readline() == b"ready\n"
+        with restoring.locked(str(tmp_path)) as held:
+            assert held
+            guardian.stdin.close()
+            time.sleep(0.2)
+            assert guardian.poll() is None
+    assert setting.read_text() == "before"
+
+
 @pytest.mark.parametrize("attempt", range(20))
 def test_the_guardian_restores_after_a_kill(tmp_path: Path, state: Path, attempt: int) -> None:
     root = machine(tmp_path)

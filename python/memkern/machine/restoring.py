@@ -26,6 +26,7 @@ JOURNAL, LOCK = "changed.json", "lock"
 GPU = "gpu:"
 _NVML = "libnvidia-ml.so.1"
 _NO_PERMISSION = 4  # of NVML
+_DYING_S = 10.0  # most time between the closing of two files of a process that was killed
 
 
 class Owner(NamedTuple):
@@ -213,8 +214,9 @@ def guard(folder: str, owner: Owner) -> None:
     sys.stdout.flush()
     if owner.alive:
         select.select(files, [], [])
-    with locked(folder) as held:
-        # Another process that holds the lock has restored them before.
+    # A process that dies may close this one's standard input before it loses the lock. Another one
+    # that holds the lock for longer has restored them before.
+    with locked(folder, _DYING_S) as held:
         found = read_journal(folder) if held else None
         if found is not None and found[0] == owner:
             restore(folder)
