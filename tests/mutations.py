@@ -635,6 +635,8 @@ def passes(tree: Path, build: Path, fault: Fault) -> bool:
         commands.append([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"])
         commands[-1] += python
     environment = {**os.environ, "PYTHONPATH": str(tree / "python")}
+    # Compiled code of another fault would be used if its file had the same size and second.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     for command in commands:
         try:
             done = subprocess.run(
