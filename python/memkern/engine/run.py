@@ -88,9 +88,9 @@ class CaseRun:
         self.out_of_time = False
         self._energy = Energy(note="energy is not measured: sampling was interrupted")
         self._derive: Derive | None = None
-        file = case.labels.get("machine_file", "")
-        if case.knobs.place == PROCESSORS and (file or case.spec.measures_ceilings):
-            self._derive = above("roofline").step(file)
+        if (file := case.labels.get("machine_file", "")) or case.spec.measures_ceilings:
+            derive = above("roofline").step(file)  # refuses a wrong file on any device
+            self._derive = derive if case.knobs.place == PROCESSORS else None
         # Measured before the case allocates the device's memory.
         on_gpu = case.knobs.place == GPUS
         self._ceilings = device_ceilings(case.knobs.device) if on_gpu else {}
