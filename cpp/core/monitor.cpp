@@ -16,6 +16,7 @@
 
 #include "core/clock.hpp"
 #include "core/exchange.hpp"
+#include "core/memory.hpp"
 #include "core/sampler.hpp"
 
 namespace memkern {
@@ -102,18 +103,24 @@ void Monitor::read(Worker& worker) {
   worker.wall_s = now();
 }
 
-double Monitor::lost_s(const Worker& before, const Worker& after) {
-  const double unused_s = (after.wall_s - before.wall_s) - (after.cpu_s - before.cpu_s);
+Monitor::Shares Monitor::shares(const Worker& before, const Worker& after) {
+  const double wall_s = after.wall_s - before.wall_s;
+  const double unused_s = wall_s - (after.cpu_s - before.cpu_s);
+  const auto share = [&](double lost_s) {
+    return std::clamp(lost_s < kMinLost_s ? 0.0 : lost_s / wall_s, 0.0, 1.0);
+  };
   if (after.file < 0) {
     // A worker that only waited for something was not kept from running. If it was both, which part
     // of the time it waited is unknown: all of it counts, so that no disturbed sample is used.
     const bool only_waited = after.waits != before.waits && after.preemptions == before.preemptions;
-    return only_waited ? 0.0 : unused_s;
+    return {1.0 - share(only_waited ? 0.0 : unused_s), kUnknown, kUnknown};
   }
   const double delay_s = after.delay_s - before.delay_s;
   // A worker that was never switched out has not slept: time without CPU time was taken from its
   // processor.
-  return after.switches == before.switches ? delay_s + std::max(0.0, unused_s) : delay_s;
+  if (after.switches != before.switches) return {1.0 - share(delay_s), share(delay_s), kUnknown};
+  const double absent_s = std::max(0.0, unused_s);
+  return {1.0 - share(delay_s + absent_s), share(delay_s), share(absent_s)};
 }
 
 void Monitor::read_workers() {
@@ -130,21 +137,26 @@ void Monitor::read_workers() {
       }
     }
   }
-  double least = kUnknown;
+  // Of several workers the worst one counts, of those that are known.
+  const auto worse = [](double a, double b, bool smaller) {
+    if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? b : a;
+    return smaller ? std::min(a, b) : std::max(a, b);
+  };
+  Shares worst{kUnknown, kUnknown, kUnknown};
   bool moved = false;
   for (std::size_t w = 0; w < workers_.size(); ++w) {
     Worker& worker = workers_[w];
     read(worker);
-    const double wall_s = worker.wall_s - before_[w].wall_s;
-    double lost = lost_s(before_[w], worker);
-    if (lost < kMinLost_s) lost = 0.0;
-    const double share = std::clamp(1.0 - lost / wall_s, 0.0, 1.0);
-    if (!std::isnan(share)) least = std::isnan(least) ? share : std::min(least, share);
+    const Shares own = shares(before_[w], worker);
+    worst = {worse(worst.with_processor, own.with_processor, true),
+             worse(worst.waited, own.waited, false), worse(worst.absent, own.absent, false)};
     moved = moved || worker.unit != before_[w].unit;
   }
   for (Conditions* sample : since_read_) {
-    sample->cpu_share = least;
+    sample->cpu_share = worst.with_processor;
     sample->moved = moved ? 1.0 : 0.0;
+    sample->waited_share = worst.waited;
+    sample->absent_share = worst.absent;
   }
   since_read_.clear();
   read_s_ = now();
@@ -157,6 +169,8 @@ void Monitor::measure_cores(bool count) {
   cores[static_cast<std::size_t>(omp_get_thread_num())] = measure_core();
   const double exchange_before_s = exchange_s_;
   exchange_s_ = measure_exchange(team_);
+  const double memory_before_s = memory_s_;
+  memory_s_ = measure_memory();
   measured_s_ = now();
   core_cost_s_ = measured_s_ - start;
   const double before = throughput_;
@@ -173,6 +187,7 @@ void Monitor::measure_cores(bool count) {
       sample->throughput = std::min(before, throughput_);
       sample->clock_Hz = clock_Hz_;
       sample->exchange_s = std::max(exchange_before_s, exchange_s_);
+      sample->memory_s = std::max(memory_before_s, memory_s_);
     }
   }
   since_cores_.clear();

@@ -25,6 +25,13 @@ struct Conditions {
   double exchange_s = kUnknown;
   // 1 if a worker that is not bound to a processing unit moved to another one, else 0.
   double moved = kUnknown;
+  // Largest shares of time, over the workers, during which one waited for a processor, and during
+  // which a processor that it had was taken away (by a hypervisor, or by interrupts). The former is
+  // unknown without run-queue delays, the latter of workers that slept.
+  double waited_share = kUnknown;
+  double absent_share = kUnknown;
+  // Longest latency of memory before and after the sample (see measure_memory).
+  double memory_s = kUnknown;
 };
 
 // Whether the system tells how long each thread waits for a processor. Otherwise time without CPU
@@ -72,11 +79,18 @@ class Monitor {
     long preemptions = 0;
   };
 
+  // Shares of the time between two readings of a worker; NaN where they are unknown.
+  struct Shares {
+    double with_processor;
+    double waited;
+    double absent;
+  };
+  static Shares shares(const Worker& before, const Worker& after);
+
   // Sets the conditions of all samples since it was called before.
   void read_workers();
   void measure_cores(bool count);
   static void read(Worker& worker);
-  static double lost_s(const Worker& before, const Worker& after);
 
   const Team& team_;
   double least_throughput_;
@@ -92,6 +106,7 @@ class Monitor {
   double throughput_ = 0.0;
   double clock_Hz_ = 0.0;
   double exchange_s_ = 0.0;
+  double memory_s_ = 0.0;
   double core_cost_s_ = 0.0;
   // Time between two measurements of the cores, in units of core_cost_s_.
   double interval_ = 0.0;

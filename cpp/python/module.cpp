@@ -253,7 +253,7 @@ class Case {
   // Writes one row of `out` per sample and returns the number of samples. Stops after the first one
   // that ends later than `deadline_s` seconds from now; waits for a short time before a sample if
   // the throughput of a core is below `least_throughput`. Columns: seconds per invocation; if there
-  // are more than six columns, the seconds of each kernel of an invocation; the five fields of
+  // are more than nine columns, the seconds of each kernel of an invocation; the eight fields of
   // Conditions, NaN on a device. After a signal, the rows of finished samples are valid and the
   // others unchanged. With `start`, which is called right before each sample is timed, that decides
   // instead of the deadline and of signals: after the first sample for which it returns false or
@@ -270,11 +270,11 @@ class Case {
                       py::array_t<double, py::array::c_style>& moved_B,
                       const std::vector<std::pair<std::int64_t, std::int64_t>>& parts, bool probes,
                       bool warms_up) {
-    constexpr std::size_t kConditions = 5;
+    constexpr std::size_t kConditions = 8;
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
                             out.shape(1) != static_cast<py::ssize_t>(1 + steps + kConditions))) {
-      throw InputError("out must have six columns, or six more than there are kernels");
+      throw InputError("out must have nine columns, or nine more than there are kernels");
     }
     const std::size_t event_values = 3 * events.size();
     if (!events.empty() &&
@@ -294,7 +294,7 @@ class Case {
     const std::size_t time_columns = columns - kConditions;
     if (!parts.empty() &&
         (std::ssize(parts) != out.shape(0) || time_columns != 1 || !events.empty())) {
-      throw InputError("parts are one for each row of five columns, without events");
+      throw InputError("parts are one for each row of nine columns, without events");
     }
     for (const auto& [begin, end] : parts) prepared_.check_range({begin, end});
     double* const rows = out.mutable_data();
@@ -356,6 +356,9 @@ class Case {
       to[2] = c.clock_Hz;
       to[3] = c.exchange_s;
       to[4] = c.moved;
+      to[5] = c.waited_share;
+      to[6] = c.absent_share;
+      to[7] = c.memory_s;
     }
     if (error) std::rethrow_exception(error);
     return static_cast<std::int64_t>(done);

@@ -56,6 +56,10 @@ TEST(Monitor, KnowsTheConditionsOfEverySample) {
         EXPECT_GE(c.cpu_share, 0.0);
         EXPECT_LE(c.cpu_share, 1.0);
         EXPECT_EQ(c.moved, 0.0);
+        EXPECT_GE(c.waited_share, 0.0);
+        EXPECT_LE(c.waited_share, 1.0 - c.cpu_share + 1e-9);
+        // Of a worker that slept, it is unknown.
+        EXPECT_FALSE(c.absent_share < 0.0 || c.absent_share > 1.0);
         EXPECT_GT(c.throughput, 0.0);
         if (threads == 1) {
           EXPECT_TRUE(std::isnan(c.exchange_s));
@@ -65,6 +69,8 @@ TEST(Monitor, KnowsTheConditionsOfEverySample) {
         }
 #if defined(__x86_64__) || defined(__aarch64__)
         EXPECT_GT(c.clock_Hz, 0.1e9);
+        EXPECT_GT(c.memory_s, 2e-8);
+        EXPECT_LT(c.memory_s, 1.0);
 #endif
       }
     }
@@ -118,15 +124,18 @@ TEST(Monitor, SeesAnotherThreadOnTheSameUnit) {
   const Team team({1, std::to_string(unit)});
   // Longer than a time slice of the scheduler: each of these samples loses its processor.
   std::vector<double> least;
+  double waited = 0.0;
   for (const std::string& root : {std::string(), kNowhere}) {
     least.push_back(1.0);
     for (const Conditions& c : conditions_of(team, 5, 0.1, root)) {
       least.back() = std::min(least.back(), c.cpu_share);
+      if (root.empty()) waited = std::max(waited, c.waited_share);
     }
   }
   kill(competitor, SIGKILL);
   waitpid(competitor, nullptr, 0);
   EXPECT_LT(least[0], 0.9);
+  EXPECT_GT(waited, 0.1) << "the system knows that it waited";
   EXPECT_LT(least[1], 0.9) << "without run-queue delays";
 }
 
@@ -151,6 +160,8 @@ TEST(Monitor, KnowsShareOfProcessorWithoutRunQueueDelays) {
     for (const Conditions& c : conditions_of(team, 5, 1e-3, kNowhere)) {
       EXPECT_GE(c.cpu_share, 0.0);
       EXPECT_LE(c.cpu_share, 1.0);
+      EXPECT_TRUE(std::isnan(c.waited_share));
+      EXPECT_TRUE(std::isnan(c.absent_share));
     }
   }
 }

@@ -28,7 +28,7 @@ from plotting import Results
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine import calibration, counting, record
+from memkern.engine import calibration, counting, record, sampling
 from memkern.machine import caches, events
 from memkern.plots import counted_traffic, figures, save, traffic_table
 from memkern.spec.kernel import Transfer
@@ -672,7 +672,7 @@ def test_counting_belongs_to_a_case_and_not_to_older_identities() -> None:
 def test_the_extension_checks_what_it_gets() -> None:
     prepared = mk.loops("copy", elements=64, threads=1, variant="scalar").prepare()
     code = events.find("page-faults:u").codes[0]
-    out = np.empty((2, 6))
+    out = np.empty((2, 1 + sampling.CONDITIONS))
     for shape in ((1, 1, 3), (2, 2, 3), (2, 1, 2), (2, 3)):
         with pytest.raises(ValueError, match="counts must have the shape"):
             prepared.native.sample(out, 1, 1.0, 0.0, events=[code], counts=np.empty(shape))

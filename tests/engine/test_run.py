@@ -90,7 +90,7 @@ def test_sampling_stops_by_precision(case: Case, monkeypatch: pytest.MonkeyPatch
     def sample(
         prepared: Prepared, judge: Judge, out: np.ndarray, *others: Any, **options: Any
     ) -> None:
-        out[:, -sampling.CONDITIONS :] = [1.0, loads_per_cycle(), 3e9, np.nan, 0.0]
+        out[:, -sampling.CONDITIONS :] = [1.0, loads_per_cycle(), 3e9, np.nan, 0.0, 0.0, 0.0, 1e-7]
         out[:, : -sampling.CONDITIONS] = rng.lognormal(-9.0, 0.1, (len(out), 1))
 
     monkeypatch.setattr(sampling, "sample", sample)
@@ -574,7 +574,7 @@ def test_elements_are_set_and_read_while_others_measure() -> None:
 @pytest.mark.parametrize("repetition", ["fork", "barrier"])
 def test_samples_start_when_they_are_told_to(case: Case, repetition: str) -> None:
     native = case.with_(repetition=repetition).prepare().native
-    rows, calls = np.full((10, 6), np.nan), []
+    rows, calls = np.full((10, 1 + sampling.CONDITIONS), np.nan), []
 
     def start() -> bool:
         calls.append((~np.isnan(rows[:, 0])).sum())
@@ -588,7 +588,7 @@ def test_samples_start_when_they_are_told_to(case: Case, repetition: str) -> Non
 
 def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
     native = case.prepare().native
-    rows, starts = np.full((4, 6), np.nan), iter([True, True])
+    rows, starts = np.full((4, 1 + sampling.CONDITIONS), np.nan), iter([True, True])
 
     def interrupted() -> bool:
         if next(starts, False):
@@ -606,7 +606,7 @@ def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
 
 @pytest.mark.parametrize("probes", [True, False])
 def test_samples_without_probes_have_no_conditions(case: Case, probes: bool) -> None:
-    rows = np.full((3, 6), np.nan)
+    rows = np.full((3, 1 + sampling.CONDITIONS), np.nan)
     assert case.prepare().native.sample(rows, 1, 1.0, probes=probes) == 3
     assert (rows[:, 0] > 0).all()
     assert np.isnan(rows[:, 1:4]).all() != probes
@@ -683,7 +683,7 @@ class Scripted:
         self.slept_s = self.untimed_s
         for row in rows:
             share = self.shares.pop(0) if self.shares else 1.0
-            row[:] = [1e-3 / share, share, self.throughput, 3e9, np.nan, 0.0]
+            row[:] = [1e-3 / share, share, self.throughput, 3e9, np.nan, 0.0, 1 - share, 0.0, 1e-7]
         return len(rows)
 
     def untimed(self) -> tuple[int, float]:
@@ -1009,7 +1009,16 @@ def scripted_trials(
         variant = prepared.obtained["variant"]
         time_s, share = seconds(variant, calls[variant])
         calls[variant] += 1
-        out[:, -sampling.CONDITIONS :] = [share, loads_per_cycle(), 3e9, np.nan, 0.0]
+        out[:, -sampling.CONDITIONS :] = [
+            share,
+            loads_per_cycle(),
+            3e9,
+            np.nan,
+            0.0,
+            0.0,
+            0.0,
+            1e-7,
+        ]
         out[:, : -sampling.CONDITIONS] = time_s
 
     monkeypatch.setattr(sampling, "sample", sample)

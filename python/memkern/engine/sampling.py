@@ -23,7 +23,7 @@ from memkern.extension import _memkern
 from memkern.machine import environment, gpu
 from memkern.spec.options import GPUS
 
-CONDITIONS = 5  # columns that the extension adds to each sample
+CONDITIONS = 8  # columns that the extension adds to each sample
 _FLOPS_PER_BYTE = 0.5  # above, the core may limit a kernel even where its data are in memory
 _MORE = 5  # samples that are taken at a time beyond those that were requested
 _STEAL_AFTER_S = 0.25  # the system counts stolen time in hundredths of a second
@@ -143,7 +143,7 @@ class Judge:
         """
         if self._accepts_all:
             return np.zeros(len(conditions), dtype=np.bool_)
-        cpu_share, throughput, _, exchange_s, moves = conditions.T
+        cpu_share, throughput, _, exchange_s, moves = conditions.T[:5]
         self._cores.add(throughput, self._at_work)
         marked = disturbance.disturbed_samples(
             cpu_share, throughput, moves > 0, self.least_throughput

@@ -1,0 +1,177 @@
+"""Record raw samples of twenty cases, with what the host was like during each, run after run.
+
+    python bench/host_samples.py --runs 40 --samples bench/hosts/zen5.parquet
+
+Every run is a new process, which places each case once, in random order and in a fixed variant, and
+takes samples of it for some time. ``--beside`` names what other processes do during some runs, one
+list after the other: ``compute:2`` are two that compute, ``stream:1`` is one that copies memory.
+
+The file of samples has a row for each: ``run``, ``beside``, ``case``, ``block`` (samples of a block
+were taken in one call of the extension), ``t_s`` (end of the block since the first run began),
+``seconds`` (of an invocation), and the conditions of the extension. Rows of the record are those of
+a case: how much its shortest times and medians vary between runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from records import Row, add, options, parsed, write
+
+import memkern as mk
+from memkern.engine import sampling
+from memkern.engine.prepared import Prepared
+from memkern.machine.topology import beyond_caches_B, data_caches
+from memkern.progress import bar
+
+CONDITIONS = (
+    "cpu_share",
+    "throughput",
+    "clock_Hz",
+    "exchange_s",
+    "moved",
+    "waited_share",
+    "absent_share",
+    "memory_s",
+)
+_BLOCK = 20
+_PROGRAMS = {
+    "compute": "while True: pass",
+    "stream": "import numpy as np\na = np.ones(2**23)\nb = a.copy()\nwhile True: b[:] = a",
+}
+
+
+def cases() -> dict[str, mk.Case]:
+    """Return cases in each level of the memory, with one worker and with all."""
+    levels = {f"L{c['level']}": int(c["size_B"]) // 2 for c in data_caches()}
+    made: dict[str, mk.Case] = {}
+    for threads, words in ((1, "1 thread"), (0, "all threads")):
+        how: dict[str, Any] = {"threads": threads, "variant": "simd"}
+        for level, size_B in levels.items():
+            size_B *= 1 if threads == 1 or level == "L3" else 2
+            made[f"copy in {level}, {words}"] = mk.loops("copy", footprint_B=size_B, **how)
+        size_B = beyond_caches_B()
+        made |= {
+            f"load from memory, {words}": mk.loops("load", footprint_B=size_B, **how),
+            f"triad from memory, {words}": mk.stream("triad", footprint_B=size_B, **how),
+            f"copy to memory by nt, {words}": mk.loops(
+                "copy", footprint_B=size_B, threads=threads, variant="nt"
+            ),
+            f"gather from memory, {words}": mk.gather(
+                "UNIFORM:8:8:NR", count=size_B // 512, threads=threads, variant="auto"
+            ),
+            f"atomics in L2, {words}": mk.amo("rand", iters=4096, words=2**14, threads=threads),
+            f"empty, {words}": mk.launch("empty", threads=threads),
+        }
+    made["loads in L3, one by one"] = mk.latency("chase", size_B=levels.get("L3", 2**22))
+    made["loads in memory, one by one"] = mk.latency("chase", size_B=size_B)
+    return made
+
+
+def samples_of(case: mk.Case, seconds: float) -> list[npt.NDArray[np.float64]]:
+    """Return blocks of samples of a case: end on the clock, seconds and conditions of each."""
+    prepared, blocks = Prepared(case), []
+    judge, end = sampling.Judge(prepared), time.perf_counter() + seconds
+    prepared.set_steady_inputs()
+    while not blocks or time.perf_counter() < end:
+        rows = np.full((_BLOCK, 1 + sampling.CONDITIONS), np.nan)
+        sampling.sample(prepared, judge, rows, prepared.invocations, end - time.perf_counter())
+        rows = rows[~np.isnan(rows[:, 0])]
+        blocks.append(np.column_stack((np.full(len(rows), time.monotonic()), rows)))
+    return blocks
+
+
+def one_run(seed: int, seconds: float, target: str) -> None:
+    """Take the samples of one run and write them to a file."""
+    every, found = cases(), {}
+    for name in random.Random(seed).sample(list(every), len(every)):
+        blocks = samples_of(every[name], seconds)
+        numbers = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
+        found[name] = np.column_stack((numbers, np.concatenate(blocks)))
+    with open(target, "wb") as file:
+        np.savez(file, **found)
+
+
+@contextlib.contextmanager
+def competitors(beside: str) -> Iterator[None]:
+    """Let other processes run until the end of the context."""
+    kind, _, number = beside.partition(":")
+    words = [sys.executable, "-c", _PROGRAMS.get(kind, "")]
+    started = [subprocess.Popen(words) for _ in range(int(number or 0))]
+    try:
+        yield
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def frame_of(run: int, beside: str, file: Path, begin: float) -> pd.DataFrame:
+    """Return the samples of a run as a table."""
+    parts = []
+    with np.load(file) as found:
+        for name, rows in found.items():
+            part = pd.DataFrame(rows, columns=["block", "t_s", "seconds", *CONDITIONS])
+            parts.append(part.assign(case=name, run=run, beside=beside))
+    frame = pd.concat(parts, ignore_index=True)
+    frame["t_s"] -= begin
+    small = {"run": "int16", "block": "int32", "case": "category", "beside": "category"}
+    return frame.astype(small | dict.fromkeys(("t_s", *CONDITIONS), "float32"))
+
+
+def summary(frame: pd.DataFrame) -> list[Row]:
+    """Print and return how much the runs of each case differ."""
+    rows: list[Row] = []
+    for (beside, name), some in frame.groupby(["beside", "case"], observed=True):
+        runs = some.groupby("run")["seconds"].agg(["min", "median"])
+        spread = 100 * np.log(runs).std()
+        row: Row = {"case": name, "beside": beside or "nothing", "runs": len(runs)}
+        row |= {"samples": len(some), "shortest, sd %": spread["min"]}
+        add(rows, row | {"median, sd %": spread["median"]})
+    return rows
+
+
+def main() -> None:
+    """Record, or take the samples of one run."""
+    parser = options(__doc__)
+    parser.add_argument("--runs", type=int, default=40, help="for each of --beside")
+    parser.add_argument("--seconds", type=float, default=0.25, help="of each case in a run")
+    parser.add_argument("--beside", default="", help="such as ,compute:1,stream:2 (none first)")
+    parser.add_argument("--samples", metavar="FILE", help="parquet file of all samples")
+    parser.add_argument("--one", type=int, metavar="SEED", help="take one run, for this script")
+    args = parsed(parser)
+    if args.one is not None:
+        one_run(args.one, args.seconds, args.samples)
+        return
+    kinds, parts, begin = args.beside.split(","), [], time.monotonic()
+    progress = bar(True, total=args.runs * len(kinds), unit="runs")
+    with tempfile.TemporaryDirectory() as folder:
+        for run in range(args.runs):
+            for beside in random.sample(kinds, len(kinds)):
+                file = Path(folder) / "samples.npz"
+                words = ["--one", str(run), "--seconds", str(args.seconds), "--samples", str(file)]
+                with competitors(beside):
+                    subprocess.run([sys.executable, __file__, *words], check=True)
+                parts.append(frame_of(run, beside, file, begin))
+                progress.update()
+    progress.close()
+    frame = pd.concat(parts, ignore_index=True)
+    frame = frame.astype({"case": "category", "beside": "category"})
+    if args.samples is not None:
+        frame.to_parquet(args.samples, compression="zstd", index=False)
+    write(args, summary(frame))
+
+
+if __name__ == "__main__":
+    main()
