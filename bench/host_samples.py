@@ -72,10 +72,10 @@ def cases() -> dict[str, mk.Case]:
                 "UNIFORM:8:8:NR", count=size_B // 512, threads=threads, variant="auto"
             ),
             f"atomics in L2, {words}": mk.amo("rand", iters=4096, words=2**14, threads=threads),
-            f"empty, {words}": mk.launch("empty", threads=threads),
+            f"empty, {words}": mk.case("launch.empty", threads=threads),
         }
-    made["loads in L3, one by one"] = mk.latency("chase", size_B=levels.get("L3", 2**22))
-    made["loads in memory, one by one"] = mk.latency("chase", size_B=size_B)
+    made["loads in L3, one by one"] = mk.case("latency.chase", size_B=levels.get("L3", 2**22))
+    made["loads in memory, one by one"] = mk.case("latency.chase", size_B=size_B)
     return made
 
 
