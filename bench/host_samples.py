@@ -46,6 +46,8 @@ CONDITIONS = (
     "memory_s",
 )
 _BLOCK = 20
+# Blocks of a case in a run that are kept, evenly spaced, and significant digits of all columns.
+_MOST_BLOCKS, _DIGITS = 20, 4
 _PROGRAMS = {
     "compute": "while True: pass",
     "stream": "import numpy as np\na = np.ones(2**23)\nb = a.copy()\nwhile True: b[:] = a",
@@ -123,9 +125,16 @@ def frame_of(run: int, beside: str, file: Path, begin: float) -> pd.DataFrame:
     with np.load(file) as found:
         for name, rows in found.items():
             part = pd.DataFrame(rows, columns=["block", "t_s", "seconds", *CONDITIONS])
+            kept = np.linspace(0, part["block"].max(), _MOST_BLOCKS).astype(int)
+            part = part[part["block"].isin(kept)]
             parts.append(part.assign(case=name, run=run, beside=beside))
     frame = pd.concat(parts, ignore_index=True)
-    frame["t_s"] -= begin
+    frame["t_s"] = (frame["t_s"] - begin).round(3)
+    for name in ("seconds", *CONDITIONS):
+        with np.errstate(divide="ignore"):
+            size = np.floor(np.log10(frame[name].abs())).replace(-np.inf, 0)
+        scale = 10.0 ** (_DIGITS - 1 - size)
+        frame[name] = (frame[name] * scale).round() / scale
     small = {"run": "int16", "block": "int32", "case": "category", "beside": "category"}
     return frame.astype(small | dict.fromkeys(("t_s", *CONDITIONS), "float32"))
 
@@ -137,8 +146,8 @@ def summary(frame: pd.DataFrame) -> list[Row]:
         runs = some.groupby("run")["seconds"].agg(["min", "median"])
         spread = 100 * np.log(runs).std()
         row: Row = {"case": name, "beside": beside or "nothing", "runs": len(runs)}
-        row |= {"samples": len(some), "shortest, sd %": spread["min"]}
-        add(rows, row | {"median, sd %": spread["median"]})
+        row["shortest, standard deviation of runs, %"] = spread["min"]
+        add(rows, row | {"median, standard deviation of runs, %": spread["median"]})
     return rows
 
 
@@ -170,7 +179,9 @@ def main() -> None:
     frame = frame.astype({"case": "category", "beside": "category"})
     if args.samples is not None:
         frame.to_parquet(args.samples, compression="zstd", index=False)
-    write(args, summary(frame))
+    rows = summary(frame)
+    alone = [row for row in rows if row["beside"] == "nothing"]
+    write(args, alone, beside=[row for row in rows if row["beside"] != "nothing"])
 
 
 if __name__ == "__main__":
