@@ -9,8 +9,11 @@ import shlex
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 import records
+import replay_samples
 import tables
 from test_documentation import blocks, commands, options_of_verbs
 
@@ -85,3 +88,19 @@ def test_numbers_have_the_digits_of_the_record_but_at_most_four() -> None:
     assert known == ["1.50", "0.037", "1.137", "45678"]
     with_columns = [{"a": "x", "b": None}, {"a": "y", "c": 1}]
     assert records.table(with_columns) == ["| a | c |", "| --- | --- |", "| x |  |", "| y | 1 |"]
+
+
+def test_states_are_modes_that_have_some_of_the_values() -> None:
+    near, far, rare = [4e-8, 4.4e-8] * 50, [2e-7, 2.2e-7, 2.4e-7] * 30, [9e-7]
+    found = replay_samples.modes([*far, *near, *rare, 0.0])
+    assert found == [(4e-8, 4.4e-8), (2e-7, 2.4e-7)]
+    assert replay_samples.modes([]) == []
+    seconds, exchange_s = np.array([1.0] * 12 + [3.0] * 8), [4.2e-8] * 12 + [2.1e-7] * 8
+    run = pd.DataFrame({"seconds": seconds, "exchange_s": exchange_s})
+    value = replay_samples.values_of(run, found)
+    assert (value["state"], value["min in it"], value["median"]) == (0, 1.0, 1.0)
+    other = replay_samples.values_of(run.assign(exchange_s=2.1e-7, seconds=3.0), found)
+    assert replay_samples.next_run([value, other] * 4, "min", False) == pytest.approx(
+        100 * np.log(3)
+    )
+    assert np.isnan(replay_samples.next_run([value, other] * 4, "min in it", True))
