@@ -17,7 +17,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -29,6 +28,7 @@ from memkern.errors import InputError
 from memkern.files import publish
 from memkern.machine import caches as machine_caches
 from memkern.machine.caches import ends, level_of
+from memkern.machine.environment import now
 from memkern.machine.state import folder, heading, stored
 from memkern.statistics import Prior, moderate
 
@@ -261,11 +261,6 @@ def kept(target: Path, read: Callable[[dict[str, Any]], T], unknown: T) -> T:
         return read(stored(target))
     except (InputError, AttributeError, KeyError, TypeError, ValueError):
         return unknown
-
-
-def now() -> str:
-    """Return the date and time in UTC."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def agrees(ratio: float) -> bool:

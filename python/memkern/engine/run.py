@@ -6,7 +6,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from statistics import fmean
 from typing import Any
 
@@ -81,7 +80,7 @@ class CaseRun:
         self.case = case
         self.repeat = repeat
         self.beside = beside
-        self.started = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        self.started = environment.now()
         self.placements: list[Placement] = []
         # Deadline of the next placement, on the clock of `time.perf_counter`.
         self.deadline = math.inf

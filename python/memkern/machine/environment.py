@@ -30,6 +30,7 @@ __all__ = [
     "each_cpu",
     "identity",
     "machine_label",
+    "now",
     "numbered",
     "platform_label",
     "read_steal_s",
@@ -409,7 +410,7 @@ def _run(root: Path) -> dict[str, Any]:
     except ValueError:
         load = []
     return {
-        "time": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "time": now(),
         "load": load or None,
         "memory_available_B": _parse_bytes(meminfo.get("MemAvailable")),
         # Not a setting: pinning changes it, and records have the pinning that was obtained.
@@ -450,6 +451,11 @@ def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _shown(value: Any) -> str:
     return "nothing" if value is None else str(value)
+
+
+def now() -> str:
+    """Return the date and time in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def numbered(root: Path, pattern: str) -> list[Path]:

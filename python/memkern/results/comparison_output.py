@@ -7,7 +7,6 @@ import io
 import math
 import os
 from collections.abc import Collection, Iterable, Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -15,6 +14,7 @@ from xml.etree import ElementTree
 from memkern.errors import InputError
 from memkern.files import publish, read, writable, writing
 from memkern.formats.encoding import escape_formula
+from memkern.machine.environment import now
 from memkern.results.comparison import INVALID, NOT_MEASURED, slowdowns
 from memkern.results.verdicts import FASTER, NOT_ENOUGH, SAME, SLOWER
 
@@ -176,14 +176,14 @@ def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
             raise InputError(
                 f"{target} is not a history of comparisons: its first line is {first!r}"
             )
-    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    time = now()
     a_version, b_version = frame.attrs["versions"]
     stream = io.StringIO()
     lines = csv.writer(stream, lineterminator="\n")
     if not has_header:
         lines.writerow(HISTORY)
     for values in frame[frame["ratio"].notna()][list(HISTORY[4:])].itertuples(index=False):
-        cells = [now, label, a_version, b_version, *values]
+        cells = [time, label, a_version, b_version, *values]
         texts = (escape_formula(cell) if isinstance(cell, str) else cell for cell in cells)
         lines.writerow(["" if cell != cell else cell for cell in texts])
     with writing(target), open(target, "a", encoding="utf-8", newline="") as file:

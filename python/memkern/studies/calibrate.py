@@ -14,6 +14,7 @@ from memkern.engine import CaseRun, calibration
 from memkern.engine.calibration import Calibration
 from memkern.errors import InputError
 from memkern.machine.caches import data_caches
+from memkern.machine.environment import now
 from memkern.machine.state import boot_id
 from memkern.machine.topology import machine_environment
 from memkern.spec.case import Case
@@ -80,7 +81,7 @@ def calibrate(
             f"no case had {_LEAST_RUNS} undisturbed runs: calibrate on a machine on which nothing "
             "else runs"
         )
-    found = Calibration(boot_id(), calibration.now(), *calibration.estimate(complete))
+    found = Calibration(boot_id(), now(), *calibration.estimate(complete))
     calibration.save(found)
     return found
 

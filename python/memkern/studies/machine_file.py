@@ -13,13 +13,13 @@ import numpy as np
 
 from memkern import small
 from memkern.checks import one_of
-from memkern.engine import Measurement, calibrated, calibration, to_result_set
+from memkern.engine import Measurement, calibrated, to_result_set
 from memkern.errors import InputError
 from memkern.formats import ResultSet
 from memkern.inputs.sizes import sizes
 from memkern.machine.caches import data_caches, line_B, shares
 from memkern.machine.declarations import template_variants
-from memkern.machine.environment import cpu_list
+from memkern.machine.environment import cpu_list, now
 from memkern.machine.limits import memory_left
 from memkern.machine.topology import (
     beyond_caches_B,
@@ -396,7 +396,7 @@ def _machine(
         name=name,
         model=machine.get("model") or "",
         source=f"measured by memkern {build['version']}",
-        created=calibration.now(),
+        created=now(),
         clock_GHz=clock(m.record["clock_GHz"] for m in done.values()),
         vector_bits=max(m.vector_bits for m in done.values()),
         line_B=line_B(),
