@@ -1,9 +1,8 @@
 """Measure forty cases together with 0, 1, 2 and 4 busy loops, pinned and not pinned.
 
-A record that is not marked as disturbed must be right: its median differs from that of the quiet
-runs by at most 10 %, or by at most the width of their 5th to 95th percentile where that is wider.
-Quiet runs that are disturbed by neighbours are repeated; the reference of a case are its
-undisturbed quiet runs::
+A record that is called quiet must be right: the median of the shortest times of the runs alone lies
+within its interval, widened by half. A record beside loops names them, and its interval holds the
+next run beside as many loops::
 
     python bench/beside_competitors.py --rounds 7
 """
@@ -24,11 +23,29 @@ from records import Row, add, options, parsed, write
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine.run import CaseRun
+from memkern.engine.run import CaseRun, calibrated
 from memkern.machine.topology import machine_environment
 
-# Cases with fewer undisturbed quiet runs are not judged.
-LEAST_QUIET = 7
+_NAMES = (
+    "kernel",
+    "threads",
+    "variant",
+    "isa",
+    "variant_loss",
+    "time_min_s",
+    "time_min_ci_low_s",
+    "time_min_ci_high_s",
+    "time_median_s",
+    "disturbed",
+    "state",
+    "shared_with",
+    "cpu_share",
+    "waited_share",
+    "core_share",
+    "samples",
+    "samples_disturbed",
+    "valid",
+)
 
 
 def cases(budget_s: float) -> list[mk.Case]:
@@ -78,97 +95,47 @@ def competitors(count: int, pinned: bool) -> Iterator[None]:
 
 
 def measure_all(
-    every: list[mk.Case], chosen: set[int], order: random.Random, how: dict[str, Any]
+    every: list[mk.Case], order: random.Random, how: dict[str, Any]
 ) -> list[dict[str, Any]]:
-    """Measure the chosen cases once, in random order."""
+    """Measure all cases once, in random order."""
     machine, rows = machine_environment(), []
-    for number in order.sample(sorted(chosen), len(chosen)):
+    for number in order.sample(range(len(every)), len(every)):
         run = CaseRun(every[number])
         start = time.perf_counter()
         for _ in range(every[number].placements):
             run.place()
-        record = run.measurement(machine).record
-        names = (
-            "kernel",
-            "threads",
-            "variant",
-            "isa",
-            "variant_choice",
-            "time_median_s",
-            "disturbed",
-            "ci_relative",
-            "cpu_share",
-            "core_share",
-            "samples",
-            "samples_disturbed",
-            "valid",
-        )
-        rows.append(
-            {
-                **{n: record[n] for n in names},
-                **how,
-                "case": number,
-                "seconds": time.perf_counter() - start,
-            }
-        )
+        record = calibrated(run, machine).record
+        found = {name: record[name] for name in _NAMES}
+        rows.append({**found, **how, "case": number, "seconds": time.perf_counter() - start})
     return rows
 
 
 def judged(frame: pd.DataFrame) -> list[Row]:
-    """Print and return how many records were wrong without being marked."""
-    quiet = frame[(frame["competitors"] == 0) & ~frame["disturbed"]].groupby("case")[
-        "time_median_s"
-    ]
-    low, middle, high = quiet.quantile(0.05), quiet.median(), quiet.quantile(0.95)
-    few = sorted(set(frame["case"]) - set(quiet.size()[quiet.size() >= LEAST_QUIET].index))
-    print(
-        f"undisturbed quiet runs of a case: {quiet.size().min()} to {quiet.size().max()}; "
-        f"not judged, with fewer than {LEAST_QUIET}: {len(few)} of {frame['case'].nunique()}"
+    """Print and return how many records hold for the next run, or for the machine alone."""
+    alone = frame[frame["competitors"] == 0].groupby("case")["time_min_s"].median()
+    low, high = frame["time_min_ci_low_s"], frame["time_min_ci_high_s"]
+    target = frame["case"].map(alone)
+    wider = (frame["time_min_s"] / low) ** 0.5
+    outside = (target < low / wider) | (target > high * wider)
+    of_case = frame.groupby(["case", "competitors", "pinned"])["time_min_s"]
+    following = of_case.shift(-1)
+    frame = frame.assign(
+        wrong=outside & (frame["state"] == "quiet"),
+        held=following.between(low, high).where(following.notna() & low.notna()),
+        named=frame["shared_with"] != "",
     )
-    frame = frame[~frame["case"].isin(few) & (frame["attempt"] == 0)].copy()
-    at = frame["case"]
-    time_s = frame["time_median_s"]
-    spread = at.map((high - low) / middle)
-    frame["off"] = time_s / at.map(middle) - 1
-    frame["wrong"] = (frame["off"].abs() > spread.clip(lower=0.10)) & ~frame["disturbed"]
-    frame["tight"] = frame["wrong"] & (frame["off"].abs() > frame["ci_relative"])
-    frame["near"] = (frame["off"].abs() <= spread.clip(lower=0.05)) & ~frame["disturbed"]
-    frame["single"] = frame["threads"] == 1
     rows: list[Row] = []
     for (count, pinned), some in frame.groupby(["competitors", "pinned"]):
         how = f", {'pinned' if pinned else 'free'}" if count else ""
-        row = {"competitors": f"{count}{how}", "records": len(some)}
-        for name, values in {
-            "disturbed": some["disturbed"],
-            "wrong and not marked": some["wrong"],
-            "interval excludes the quiet value": some["tight"],
-            "near, 1 thread": some.loc[some["single"], "near"],
-        }.items():
-            row[f"{name}, %"] = 100 * values.mean()
+        row: Row = {"competitors": f"{count}{how}", "records": len(some)}
+        for state in ("quiet", "shared", "disturbed"):
+            row[f"{state}, %"] = 100 * float((some["state"] == state).mean())
+        row["quiet and wrong, %"] = 100 * float(some["wrong"].mean())
+        row["names a program, %"] = 100 * float(some["named"].mean())
+        row["holds the next run, %"] = 100 * float(some["held"].dropna().astype(float).mean())
+        ones = some[some["threads"] == 1]
+        row["interval, 1 thread, %"] = 100 * float(ones["time_min_ci_low_s"].notna().mean())
         add(rows, row)
-    print(
-        f"wrong and not marked: {frame['wrong'].sum()} of {len(frame)}, "
-        f"{frame['wrong'].mean():.2%}; with an interval that excludes the quiet value: "
-        f"{frame['tight'].mean():.2%}"
-    )
-    worst = frame[frame["wrong"]].sort_values("off", key=abs, ascending=False).head(12)
-    columns = [
-        "kernel",
-        "case",
-        "threads",
-        "variant",
-        "isa",
-        "variant_choice",
-        "competitors",
-        "pinned",
-        "off",
-        "ci_relative",
-        "cpu_share",
-        "core_share",
-        "samples",
-        "samples_disturbed",
-    ]
-    print(worst[columns].to_string(index=False, float_format=lambda x: f"{x:.3f}"))
     return rows
 
 
@@ -178,22 +145,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--budget", type=float, default=0.1, help="seconds for a case")
-    parser.add_argument("--attempts", type=int, default=4, help="at an undisturbed quiet run")
     args = parsed(parser)
     order, every, rows = random.Random(args.seed), cases(args.budget), []
     loaded = [(count, pinned) for count in (1, 2, 4) for pinned in (False, True)]
     begin = time.perf_counter()
     for number in range(args.rounds):
         turns = order.sample(loaded, len(loaded))
-        # Two quiet runs among the loaded ones of every round.
+        # Two runs alone among the loaded ones of every round.
         for count, pinned in [(0, False), *turns[:3], (0, False), *turns[3:]]:
             with competitors(count, pinned):
                 how = {"competitors": count, "pinned": pinned, "round": number}
-                left = set(range(len(every)))
-                for attempt in range(1 if count else args.attempts):
-                    found = measure_all(every, left, order, {**how, "attempt": attempt})
-                    left = {row["case"] for row in found if row["disturbed"]}
-                    rows += found
+                rows += measure_all(every, order, how)
             print(
                 f"round {number + 1}, {count} competitors, {time.perf_counter() - begin:.0f} s",
                 file=sys.stderr,

@@ -27,11 +27,11 @@ _SYSTEM = "page-faults,context-switches,cpu-migrations,task-clock"
 
 def block(native: Any, codes: list[Any]) -> tuple[float, float]:
     """Return the median seconds of samples of one invocation, and the wall seconds of each."""
-    out = np.full((_SAMPLES, 1 + CONDITIONS), np.nan)
+    out = np.full((_SAMPLES, 1 + len(CONDITIONS)), np.nan)
     counts = np.zeros((_SAMPLES, len(codes), 3))
     counted: dict[str, Any] = {"events": codes, "counts": counts} if codes else {}
     begin = time.perf_counter()
-    native.sample(out, 1, 60.0, 0.0, **counted)
+    native.sample(out, 1, 60.0, **counted)
     wall_s = time.perf_counter() - begin
     return float(np.median(out[:, 0])), wall_s / _SAMPLES
 

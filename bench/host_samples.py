@@ -32,19 +32,10 @@ from records import Row, add, options, parsed, write
 import memkern as mk
 from memkern.engine import sampling
 from memkern.engine.prepared import Prepared
+from memkern.engine.sampling import CONDITIONS
 from memkern.machine.topology import beyond_caches_B, data_caches
 from memkern.progress import bar
 
-CONDITIONS = (
-    "cpu_share",
-    "throughput",
-    "clock_Hz",
-    "exchange_s",
-    "moved",
-    "waited_share",
-    "absent_share",
-    "memory_s",
-)
 _BLOCK = 20
 # Blocks of a case in a run that are kept, evenly spaced, and significant digits of all columns.
 _MOST_BLOCKS, _DIGITS = 20, 4
@@ -87,7 +78,7 @@ def samples_of(case: mk.Case, seconds: float) -> list[npt.NDArray[np.float64]]:
     judge, end = sampling.Judge(prepared), time.perf_counter() + seconds
     prepared.set_steady_inputs()
     while not blocks or time.perf_counter() < end:
-        rows = np.full((_BLOCK, 1 + sampling.CONDITIONS), np.nan)
+        rows = np.full((_BLOCK, 1 + len(CONDITIONS)), np.nan)
         sampling.sample(prepared, judge, rows, prepared.invocations, end - time.perf_counter())
         rows = rows[~np.isnan(rows[:, 0])]
         blocks.append(np.column_stack((np.full(len(rows), time.monotonic()), rows)))

@@ -8,7 +8,7 @@ with probes to that without, with its 95 % interval over the turns, for which th
 1.05; the same ratio after division by the samples' own times, in which the kernel's drift cancels;
 the ratio of these own times, which is to be 1, because probes are outside of them; and by how much
 samples take longer than their own time, with probes and without. Only the cost on a quiet machine
-is measured: nothing waits for shared cores. The line "disturbed" says how often a worker lacked its
+is measured. The line "disturbed" says how often a worker lacked its
 processor or the cores did less than their best; on a quiet machine that is rare.
 """
 
@@ -24,7 +24,7 @@ from records import Row, add, cells, interval, options, parsed, write
 
 import memkern as mk
 from memkern.engine.cores import cores, cores_at_work
-from memkern.engine.disturbance import CORE_SHARE, CPU_SHARE
+from memkern.engine.disturbance import CORE_SHARE, WAITED_SHARE
 from memkern.engine.sampling import CONDITIONS
 from memkern.statistics import ratio_interval
 
@@ -37,7 +37,7 @@ def block(
     native: Any, samples: int, invocations: int, probes: bool
 ) -> tuple[float, float, npt.NDArray[np.float64]]:
     """Return the seconds of a sample from outside, its own seconds, and all samples' conditions."""
-    out = np.full((samples, 1 + CONDITIONS), np.nan)
+    out = np.full((samples, 1 + len(CONDITIONS)), np.nan)
     begin = time.perf_counter()
     taken = native.sample(out, invocations, math.inf, probes=probes)
     wall_s = time.perf_counter() - begin
@@ -70,7 +70,7 @@ def main() -> None:
                     found[probes].append((wall_s, own_s))
                     if probes:
                         cores().add(conditions[:, 1], which := cores_at_work(obtained))
-                        lost = conditions[:, 0] < CPU_SHARE
+                        lost = conditions[:, 0] < 1 - WAITED_SHARE
                         slow = conditions[:, 1] < CORE_SHARE * cores().best(which)
                         disturbed.append(lost | slow)
             off, on = (np.array(found[probes]) for probes in (False, True))

@@ -1,90 +1,224 @@
-"""Try on recorded samples how far the value of a run is from that of the next run.
+"""Try on recorded samples how well the value of a run, and its interval, hold for the next run.
 
-    python bench/replay_samples.py bench/hosts/zen5.parquet
+    python bench/replay_samples.py bench/hosts/*.parquet
+    python bench/replay_samples.py bench/hosts/*.parquet --spreads python/memkern/engine/spreads.csv
 
-Samples are those of ``host_samples.py``, as it found the host with nothing beside. The value of a
-run is its shortest time or its median, of all samples or of those in one state: of the modes of the
-time in which two workers exchange a line, the one with most samples, if it has at least ten. A row
-has the 90th percentile of the difference from the next run, of all pairs of runs that follow each
-other, and of those in a common state.
+Samples are those of ``host_samples.py``, as it found the hosts with nothing beside. The value of a
+run is its shortest time (floor) or its median, of all samples or of those in the state of the host
+in which most were taken (see `memkern.engine.states`). A row is of a host and a class of cases; its
+columns are, for both quantities and both ways, the standard deviation of runs, the 90th percentile
+of the difference from the next run, and for those in one state how many intervals hold the next run
+in that state, and their half-width over 1.96 standard deviations. Intervals are those of a first
+command of a boot, by the variances that the other hosts have, and later ones, which know the runs
+so far.
+
+``--spreads`` writes the variances between runs of each class of all hosts, which memkern has before
+it knows those of a boot.
 """
 
 from __future__ import annotations
 
+import csv
 import itertools
 import math
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 from records import Row, add, options, parsed, write
 
-_GAP = 0.25  # of logarithms, between two modes
-_LEAST_SHARE, _LEAST_SAMPLES = 0.02, 10
+from memkern.engine.disturbance import CORE_SHARE
+from memkern.engine.drift import Drift
+from memkern.engine.states import LEAST_SAMPLES, Mode, labels_of, modes_of
+from memkern.statistics import Prior, next_run_interval
+
+QUANTITIES = ("floor", "median")
+_BIN = 0.01
+_ONE, _SEVERAL, _MIXED = "one", "several", "mixed"
+_LEAST_FREEDOM = 10  # of a variance that is known
+# Degrees of freedom of a pooled variance on another host.
+FREEDOM = 8.0
+_APART_S = 30.0  # between two runs, for the variances that become known
 
 
-def modes(values: npt.ArrayLike) -> list[tuple[float, float]]:
-    """Return the ranges of the modes of positive values, of which gaps of 28 % divide two."""
-    known = np.sort(np.asarray(values, dtype=float))
-    known = known[known > 0]
-    ends = np.flatnonzero(np.diff(np.log(known)) > _GAP) + 1
-    parts = np.split(known, ends)
-    least = _LEAST_SHARE * len(known)
-    return [(float(part[0]), float(part[-1])) for part in parts if len(part) > least]
+@dataclass(frozen=True)
+class Value:
+    """A quantity of a run of a case, in which state it was, if its samples have any."""
+
+    seconds: float
+    state: int
+    word: str  # quiet or shared
 
 
-def values_of(run: pd.DataFrame, states: list[tuple[float, float]]) -> dict[str, float]:
-    """Return shortest time and median of a run, of all samples and of its state, and the state."""
-    seconds = run["seconds"].to_numpy()
-    found = {"min": float(seconds.min()), "median": float(np.median(seconds)), "state": math.nan}
-    within = [run["exchange_s"].between(low, high).to_numpy() for low, high in states]
-    counts = [int(each.sum()) for each in within]
-    if counts and max(counts) >= _LEAST_SAMPLES:
-        state = int(np.argmax(counts))
-        own = seconds[within[state]]
-        found |= {"state": state, "min in it": float(own.min())}
-        found["median in it"] = float(np.median(own))
+Series = list[Value]
+"""Values of a case in the runs of a host."""
+Key = tuple[str, str, str]
+"""Level, workers (one, several in one state, or several in mixed ones) and quantity."""
+Best = dict[bool, float]
+"""Best throughput of the cores, of one worker and of several."""
+
+
+def modes(frame: pd.DataFrame) -> list[Mode]:
+    """Return the modes of the exchanges in a second that a host has."""
+    known = frame["exchange_s"][frame["exchange_s"] > 0]
+    return modes_of(Counter(np.floor(-np.log(known) / _BIN).astype(int)), _BIN)
+
+
+def level_of(case: str) -> str:
+    """Return the level of the memory in which the data of a case are."""
+    words = case.replace(",", "").split()
+    return next((word for word in words if word in ("L2", "L3", "memory")), "L1")
+
+
+def best_of(frame: pd.DataFrame) -> Best:
+    """Return the best throughputs of a host's cores."""
+    several = frame["exchange_s"].notna()
+    return {kind: float(some.quantile(0.99)) for kind, some in frame["throughput"].groupby(several)}
+
+
+def values_of(run: pd.DataFrame, known: Sequence[Mode], best: Best) -> dict[tuple[str, str], Value]:
+    """Return by workers and quantity the values of a case in a run."""
+    seconds, exchange_s = run["seconds"].to_numpy(), run["exchange_s"].to_numpy()
+    one = bool(np.isnan(exchange_s).all())
+    quiet = not run["throughput"].median() < CORE_SHARE * best[not one]
+
+    def both(workers: str, some: np.ndarray, state: int = -1) -> dict[tuple[str, str], Value]:
+        word = "quiet" if quiet and workers != _MIXED else "shared"
+        times = (float(some.min()), float(np.median(some)))
+        found = zip(QUANTITIES, times, strict=True)
+        return {(workers, quantity): Value(time, state, word) for quantity, time in found}
+
+    if one:
+        return both(_ONE, seconds)
+    least_s = run["exchange_least_s" if "exchange_least_s" in run else "exchange_s"].to_numpy()
+    labels = labels_of(1 / np.column_stack((exchange_s, least_s)), known)
+    counts = np.bincount(labels + 1, minlength=len(known) + 1)[1:]
+    found = both(_MIXED, seconds)
+    if counts.max() >= LEAST_SAMPLES:
+        state = int(counts.argmax())
+        found |= both(_SEVERAL, seconds[labels == state], state)
     return found
 
 
-def next_run(runs: list[Mapping[str, float]], name: str, in_state: bool) -> float:
-    """Return the 90th percentile of the difference of a value from that of the next run, in %."""
-    pairs = [
-        (a[name], b[name])
-        for a, b in itertools.pairwise(runs)
-        if not in_state or a["state"] == b["state"]
-    ]
-    if len(pairs) < 5:
-        return math.nan
-    return 100 * float(np.quantile([abs(math.log(b / a)) for a, b in pairs], 0.9))
-
-
-def replayed(frame: pd.DataFrame) -> list[Row]:
-    """Print and return a row for each case."""
-    rows: list[Row] = []
+def series_of(frame: pd.DataFrame) -> dict[Key, list[Series]]:
+    """Return the series of each class of a host."""
+    known, best, found = modes(frame), best_of(frame), {}
     for case, some in frame.groupby("case", observed=True):
-        states = modes(some["exchange_s"].dropna())
-        runs = [values_of(run, states) for _, run in some.groupby("run")]
-        common = [a["state"] == b["state"] for a, b in itertools.pairwise(runs)]
-        row: Row = {"case": case, "states": len(states)}
-        for name, words in (("min", "shortest"), ("median", "median")):
-            row[f"{words}, all samples, %"] = next_run(runs, name, False)
-            if states:
-                row[f"{words}, one state, %"] = next_run(runs, f"{name} in it", True)
-        if states:
-            row["pairs in one state, %"] = 100 * float(np.mean(common))
-        add(rows, row)
-    return rows
+        of_case: dict[Key, Series] = {}
+        for _, run in some.groupby("run"):
+            for which, value in values_of(run, known, best).items():
+                of_case.setdefault((level_of(str(case)), *which), []).append(value)
+        for key, series in of_case.items():
+            found.setdefault(key, []).append(series)
+    return found
+
+
+def in_state(series: Series, word: str = "") -> Iterator[Series]:
+    """Yield the values of each state, of quiet or shared runs only if a `word` is given."""
+    for state in {value.state for value in series}:
+        yield [v for v in series if v.state == state and word in ("", v.word)]
+
+
+def prior_of(hosts: Sequence[dict[Key, list[Series]]], key: Key, word: str) -> Prior | None:
+    """Return the variance between runs of a class, pooled over hosts; None if too few runs tell."""
+    logarithms = [
+        np.log([value.seconds for value in some])
+        for host in hosts
+        for series in host.get(key, [])
+        for some in in_state(series, word)
+    ]
+    freedom = sum(len(x) - 1 for x in logarithms if len(x))
+    if freedom < _LEAST_FREEDOM:
+        return None
+    squares = sum(len(x) * float(np.var(x)) for x in logarithms if len(x))
+    return Prior(squares / freedom, FREEDOM)
+
+
+def held(
+    several: Sequence[Series], priors: dict[str, Prior | None], learns: bool
+) -> tuple[list[bool], list[float]]:
+    """Return whether the interval of each run holds the next one in its state, and half-widths."""
+    drift, holds, halves = Drift(), [], []
+    for number in range(max(map(len, several)) - 1):
+        for which, series in enumerate(several):
+            if number + 1 >= len(series):
+                continue
+            own = series[number]
+            prior = priors[own.word]
+            if prior is None:
+                continue
+            known = drift.variance(own.word, prior) if learns else prior
+            interval = next_run_interval([own.seconds], known)
+            halves.append(math.log(interval.high / interval.low) / 2)
+            if own.state == series[number + 1].state:
+                holds.append(interval.low <= series[number + 1].seconds <= interval.high)
+            identity = f"{which} {own.state} {own.word}"
+            drift.add(identity, own.word, own.seconds, prior, _APART_S * number)
+    return holds, halves
+
+
+def row_of(hosts: dict[str, dict[Key, list[Series]]], host: str, key: Key) -> Row:
+    """Return a row of the table."""
+    several = hosts[host][key]
+    parts = [np.log([v.seconds for v in some]) for one in several for some in in_state(one)]
+    deviation = math.sqrt(
+        sum(len(x) * float(np.var(x)) for x in parts) / max(sum(len(x) - 1 for x in parts), 1)
+    )
+    steps = [
+        abs(math.log(b.seconds / a.seconds))
+        for series in several
+        for a, b in itertools.pairwise(series)
+        if a.state == b.state
+    ]
+    pairs = sum(len(series) - 1 for series in several)
+    row: Row = {"host": host, "level": key[0], "workers": key[1], "quantity": key[2]}
+    row |= {
+        "pairs": len(steps),
+        "in one state, %": 100 * len(steps) / pairs,
+        "standard deviation, %": 100 * deviation,
+        "next run, 90 % within, %": 100 * float(np.quantile(steps, 0.9)),
+    }
+    row["quiet, %"] = 100 * float(np.mean([v.word == "quiet" for one in several for v in one]))
+    others = [series for name, series in hosts.items() if name != host]
+    priors = {word: prior_of(others, key, word) for word in ("quiet", "shared")}
+    for words, learns in (("first", False), ("later", True)):
+        holds, halves = held(several, priors, learns)
+        if holds:
+            row["judged"] = len(holds)
+            row[f"{words}, hold, %"] = 100 * float(np.mean(holds))
+            row[f"{words}, half-width, %"] = 100 * float(np.median(halves))
+            row[f"{words}, over 1.96 deviations"] = float(np.median(halves)) / (1.96 * deviation)
+    return row
 
 
 def main() -> None:
-    """Replay a recording."""
+    """Replay recordings."""
     parser = options(__doc__)
-    parser.add_argument("recording", metavar="FILE", help="of bench/host_samples.py")
+    parser.add_argument("recordings", nargs="+", metavar="FILE", help="of bench/host_samples.py")
+    parser.add_argument("--beside", default="", help="what ran beside, as when it was recorded")
+    parser.add_argument("--spreads", metavar="FILE", help="table of variances to write")
     args = parsed(parser)
-    frame = pd.read_parquet(args.recording)
-    write(args, replayed(frame[frame["beside"] == ""]))
+    hosts = {}
+    for name in args.recordings:
+        frame = pd.read_parquet(name)
+        hosts[Path(name).stem] = series_of(frame[frame["beside"] == args.beside])
+    keys = sorted({key for host in hosts.values() for key in host})
+    rows: list[Row] = []
+    for key, host in itertools.product(keys, hosts):
+        if key in hosts[host]:
+            add(rows, row_of(hosts, host, key))
+    write(args, rows)
+    if args.spreads is None:
+        return
+    with open(args.spreads, "w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("level", "workers", "quantity", "host", "variance", "freedom"))
+        for key, word in itertools.product(keys, ("quiet", "shared")):
+            if (prior := prior_of(list(hosts.values()), key, word)) is not None:
+                table.writerow((*key, word, f"{prior.variance:.3g}", f"{prior.freedom:.3g}"))
 
 
 if __name__ == "__main__":

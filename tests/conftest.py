@@ -129,26 +129,40 @@ def isolated(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Make results independent of other processes on the machine, its calibration and meters."""
-    from memkern.engine import cores, disturbance, prepared, sampling, watching
+    from memkern import engine
+    from memkern.engine import (
+        choices,
+        cores,
+        disturbance,
+        prepared,
+        record,
+        run,
+        sampling,
+        watching,
+    )
     from memkern.engine.disturbance import Activity
     from memkern.machine import energy, environment
 
     def none(values: Any, *others: Any) -> Any:
         return np.zeros(len(values), dtype=bool)
 
-    monkeypatch.setattr(cores, "observe_activity", lambda: Activity((), 0.0))
+    for module in (cores, engine):
+        monkeypatch.setattr(module, "observe_activity", lambda: Activity((), 0.0))
     monkeypatch.setattr(watching, "shared_probes", lambda: float("nan"))
     monkeypatch.setattr(environment, "read_steal_s", lambda *_, **__: 0.0)
     if "disturbances" not in request.fixturenames:
         monkeypatch.setattr(disturbance, "disturbed_samples", none)
-        monkeypatch.setattr(disturbance, "slow_exchanges", none)
-        monkeypatch.setattr(sampling.Judge, "least_throughput", 0.0)
+        monkeypatch.setattr(record.Taken, "quiet", True)
+        monkeypatch.setattr(run, "modes_beside", lambda obtained: [])
+        monkeypatch.setattr(run, "competitors", lambda beside: ())
         monkeypatch.setattr(sampling, "warms_up", lambda: False)
         monkeypatch.setattr(prepared, "warn_of_conditions", lambda shared_units: None)
     monkeypatch.setattr(energy, "ROOT", Path("/nonexistent"))
     # What one test measures or scripts is unknown to the next.
     folder: Path = tmp_path_factory.getbasetemp() / "caches" / str(next(_NUMBERS))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+    rounds: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
+    monkeypatch.setattr(choices, "_known", lambda: rounds)
     known = cores.cores()
     for name in ("_earlier", "_best", "counts"):
         monkeypatch.setattr(known, name, {})

@@ -90,17 +90,49 @@ def test_numbers_have_the_digits_of_the_record_but_at_most_four() -> None:
     assert records.table(with_columns) == ["| a | c |", "| --- | --- |", "| x |  |", "| y | 1 |"]
 
 
-def test_states_are_modes_that_have_some_of_the_values() -> None:
-    near, far, rare = [4e-8, 4.4e-8] * 50, [2e-7, 2.2e-7, 2.4e-7] * 30, [9e-7]
-    found = replay_samples.modes([*far, *near, *rare, 0.0])
-    assert found == [(4e-8, 4.4e-8), (2e-7, 2.4e-7)]
-    assert replay_samples.modes([]) == []
-    seconds, exchange_s = np.array([1.0] * 12 + [3.0] * 8), [4.2e-8] * 12 + [2.1e-7] * 8
-    run = pd.DataFrame({"seconds": seconds, "exchange_s": exchange_s})
-    value = replay_samples.values_of(run, found)
-    assert (value["state"], value["min in it"], value["median"]) == (0, 1.0, 1.0)
-    other = replay_samples.values_of(run.assign(exchange_s=2.1e-7, seconds=3.0), found)
-    assert replay_samples.next_run([value, other] * 4, "min", False) == pytest.approx(
-        100 * np.log(3)
-    )
-    assert np.isnan(replay_samples.next_run([value, other] * 4, "min in it", True))
+def recording(runs: int, seed: int) -> pd.DataFrame:
+    """Return samples of a case with one worker, and of one with two on a host of two states."""
+    rng, parts = np.random.default_rng(seed), []
+    for run in range(runs):
+        far = run % 4 == 3
+        for case, exchange_s, spread in (
+            ("load from memory, 1 thread", np.nan, 0.02),
+            ("load from memory, all threads", 2e-7 if far else 5e-8, 0.02),
+        ):
+            several = not np.isnan(exchange_s)
+            level = (1 + far * several) * rng.lognormal(0, spread)
+            times = {"seconds": level * (1 + rng.exponential(0.05, 200))}
+            times |= {"exchange_s": exchange_s * rng.lognormal(0, 0.05, 200)}
+            part = pd.DataFrame(times | {"throughput": rng.normal(2.0, 0.01, 200)})
+            parts.append(part.assign(case=case, run=run, beside=""))
+    return pd.concat(parts, ignore_index=True).astype({"case": "category"})
+
+
+def test_recordings_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = [tmp_path / f"{name}.parquet" for name in ("a", "b")]
+    for seed, path in enumerate(paths):
+        recording(40, seed).to_parquet(path)
+    output, spreads = tmp_path / "found.json", tmp_path / "spreads.csv"
+    words = [*map(str, paths), "-o", str(output), "--spreads", str(spreads)]
+    monkeypatch.setattr(sys, "argv", ["replay_samples.py", *words])
+    replay_samples.main()
+    rows = {
+        (row["host"], row["workers"], row["quantity"]): row
+        for row in json.loads(output.read_text())["rows"]
+    }
+    assert {row[1] for row in rows} == {"one", "several", "mixed"}
+    one, several, mixed = (rows["a", workers, "floor"] for workers in ("one", "several", "mixed"))
+    deviation = "standard deviation, %"
+    assert one[deviation] == pytest.approx(2, rel=0.4)
+    assert several[deviation] == pytest.approx(2, rel=0.4) and mixed[deviation] > 20
+    # Of four neighbouring runs, two are in one state.
+    assert several["in one state, %"] == pytest.approx(50, abs=5)
+    assert one["in one state, %"] == mixed["in one state, %"] == 100
+    assert one["quiet, %"] == several["quiet, %"] == 100 and mixed["quiet, %"] == 0
+    for row in (one, several):
+        assert row["later, hold, %"] > 85
+        assert 1.2 < row["later, over 1.96 deviations"] < 2.2
+    table = pd.read_csv(spreads).set_index(["level", "workers", "quantity", "host"])
+    assert len(table) == 6
+    known = table.loc[("memory", "several", "floor", "quiet"), "variance"]
+    assert np.sqrt(known) == pytest.approx(0.02, rel=0.3)

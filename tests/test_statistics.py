@@ -468,35 +468,40 @@ def test_equal_variances_are_moderated_to_one() -> None:
     assert statistics.moderate([0.0, 0.0, 1e-4, 1e-4], 4) is None
 
 
-def test_interval_of_placements_by_hand() -> None:
+def test_the_interval_of_the_next_run_by_hand() -> None:
     medians = [1.0, 1.1, 0.9, 1.05, 0.95]
     x = np.log(medians)
-    interval = statistics.placements_interval(medians)
-    assert interval is not None
-    half = student_quantile(0.975, 4) * x.std(ddof=1) / math.sqrt(5)
-    assert interval.low == pytest.approx(math.exp(x.mean() - half))
-    assert interval.high == pytest.approx(math.exp(x.mean() + half))
-    assert interval.median == 1.0
-    assert interval.sd == pytest.approx(x.std(ddof=1))
+    runs = statistics.Prior(0.0, 8.0)
+    interval = statistics.next_run_interval(medians, runs)
+    half = student_quantile(0.975, 4) * x.std(ddof=1) * math.sqrt(math.pi / 5)
+    assert interval.low == pytest.approx(math.exp(-half))
+    assert interval.high == pytest.approx(math.exp(half))
+    assert interval.relative_half_width == pytest.approx(math.sinh(half))
+    assert interval.level == statistics.RUN_LEVEL == 0.95
     # A prior adds its degrees of freedom and its variance, in that proportion.
     prior = statistics.Prior(0.01**2, 6.0)
-    moderated = statistics.placements_interval(medians, prior=prior)
-    assert moderated is not None
+    moderated = statistics.next_run_interval(medians, runs, prior)
     variance = (6 * 0.01**2 + 4 * x.var(ddof=1)) / 10
-    half = student_quantile(0.975, 10) * math.sqrt(variance / 5)
-    assert moderated.high == pytest.approx(math.exp(x.mean() + half))
+    half = student_quantile(0.975, 10) * math.sqrt(math.pi * variance / 5)
+    assert moderated.high == pytest.approx(math.exp(half))
 
 
-def test_a_single_placement_needs_a_prior() -> None:
-    assert statistics.placements_interval([2.0]) is None
-    prior, drift = statistics.Prior(0.03**2, 40.0), statistics.Prior(0.04**2, 40.0)
-    interval = statistics.placements_interval([2.0], prior=prior, drift=drift)
-    assert interval is not None
+def test_a_single_placement_has_the_variance_of_runs() -> None:
+    prior, runs = statistics.Prior(0.03**2, 40.0), statistics.Prior(0.04**2, 40.0)
+    alone = statistics.next_run_interval([2.0], runs)
+    assert math.log(alone.high / 2) == pytest.approx(0.04 * math.sqrt(2) * 2.02, rel=0.01)
+    interval = statistics.next_run_interval([2.0], runs, prior)
     assert interval.low < 2.0 < interval.high
-    assert math.log(interval.high / 2) == pytest.approx(0.05 * 1.99, rel=0.02)
-    assert math.isnan(interval.sd)
+    assert math.log(interval.high / 2) == pytest.approx(0.05 * math.sqrt(2) * 1.99, rel=0.02)
+    narrow = statistics.next_run_interval([2.0], runs, prior, level=0.5)
+    assert narrow.level == 0.5 and narrow.high < interval.high
+    equal = statistics.next_run_interval([2.0], runs, statistics.Prior(0.03**2, math.inf))
+    assert equal.high == pytest.approx(interval.high, rel=0.01)
     with pytest.raises(InputError, match="positive"):
-        statistics.placements_interval([0.0, 1.0])
+        statistics.next_run_interval([0.0, 1.0], runs)
+
+
+NONE = statistics.Prior(0.0, 8.0)
 
 
 @pytest.mark.parametrize("skew", [False, True])
@@ -510,11 +515,13 @@ def test_moderated_intervals_cover_the_next_run(skew: bool) -> None:
         x = sd[:, None] * noise
         prior = statistics.moderate(x.var(axis=1, ddof=1), 4)
         for row, spread in zip(x, sd, strict=True):
-            interval = statistics.placements_interval(np.exp(row), prior=prior)
-            assert interval is not None
-            target = spread * (1 - math.log(2)) if skew else 0.0
-            covered += interval.low <= math.exp(target) <= interval.high
-            widths.append(math.log(interval.high / interval.low) / 2 / (spread / math.sqrt(5)))
+            interval = statistics.next_run_interval(np.exp(row), NONE, prior)
+            noise = rng.exponential(1, 5) - math.log(2) if skew else rng.normal(0, 1, 5)
+            following = math.exp(float(np.median(spread * noise)))
+            covered += interval.low <= following <= interval.high
+            widths.append(
+                math.log(interval.high / interval.low) / 2 / (spread * math.sqrt(math.pi / 5))
+            )
     assert covered / (runs * 20) > (0.90 if skew else 0.93)
     # The intervals are not much wider than necessary.
     assert np.median(widths) < 1.5 * 1.96

@@ -30,8 +30,6 @@ constexpr double kReadInterval_s = 80e-6;
 constexpr double kMinLost_s = 2e-6;
 // Time between two measurements of the cores, as a multiple of the time that one takes.
 constexpr double kCoreInterval = 50.0;
-constexpr double kSharedCoreInterval = 10.0;
-constexpr double kMaxWait_s = 10e-3;
 
 double seconds(clockid_t clock) {
   timespec t{};
@@ -74,9 +72,8 @@ bool run_queue_delays_known(const std::string& root) {
   return true;
 }
 
-Monitor::Monitor(const Team& team, double least_throughput, const std::string& root)
+Monitor::Monitor(const Team& team, const std::string& root)
     : team_(team),
-      least_throughput_(least_throughput),
       workers_(static_cast<std::size_t>(team.size())),
       asks_workers_(!team.bound()) {
 #pragma omp parallel num_threads(team_.size())
@@ -187,28 +184,17 @@ void Monitor::measure_cores(bool count) {
       sample->throughput = std::min(before, throughput_);
       sample->clock_Hz = clock_Hz_;
       sample->exchange_s = std::max(exchange_before_s, exchange_s_);
+      sample->exchange_least_s = std::min(exchange_before_s, exchange_s_);
       sample->memory_s = std::max(memory_before_s, memory_s_);
     }
   }
   since_cores_.clear();
-  interval_ = throughput_ < least_throughput_ ? kSharedCoreInterval : kCoreInterval;
 }
 
 void Monitor::start() {
   since_read_.clear();
   measure_cores(false);
   read_workers();
-}
-
-bool Monitor::wait_for_cores(double end_s) {
-  if (throughput_ >= least_throughput_) return false;
-  // At most once per interval, so that samples are taken even if the cores stay shared.
-  if (!since_cores_.empty()) return false;
-  const double until_s = std::min(now() + kMaxWait_s, end_s);
-  while (throughput_ < least_throughput_ && now() < until_s) measure_cores(false);
-  interval_ = kSharedCoreInterval;
-  read_workers();
-  return true;
 }
 
 void Monitor::sample_ended(Conditions& conditions) {
@@ -218,7 +204,7 @@ void Monitor::sample_ended(Conditions& conditions) {
   const double time_s = now();
   const double interval_s = kReadInterval_s * static_cast<double>(workers_.size());
   if (time_s - read_s_ >= interval_s) read_workers();
-  if (time_s - measured_s_ < interval_ * core_cost_s_) return;
+  if (time_s - measured_s_ < kCoreInterval * core_cost_s_) return;
   if (!since_read_.empty()) read_workers();
   measure_cores(true);
   read_workers();

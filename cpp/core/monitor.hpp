@@ -20,9 +20,10 @@ struct Conditions {
   // clock of the cores.
   double throughput = kUnknown;
   double clock_Hz = kUnknown;
-  // Longest time before and after the sample in which a line went from one worker to the next (see
-  // measure_exchange).
+  // Times before and after the sample in which a line went from one worker to the next (see
+  // measure_exchange), the longer and the shorter one.
   double exchange_s = kUnknown;
+  double exchange_least_s = kUnknown;
   // 1 if a worker that is not bound to a processing unit moved to another one, else 0.
   double moved = kUnknown;
   // Largest shares of time, over the workers, during which one waited for a processor, and during
@@ -44,21 +45,16 @@ bool run_queue_delays_known(const std::string& root = "");
 // keep the cost small; all samples of an interval share the result.
 class Monitor {
  public:
-  // The caller holds a Team::Session during the lifetime of the monitor. Below `least_throughput`,
-  // cores count as shared with other threads. `root` is that of run_queue_delays_known.
-  explicit Monitor(const Team& team, double least_throughput = 0.0, const std::string& root = "");
+  // The caller holds a Team::Session during the lifetime of the monitor. `root` is that of
+  // run_queue_delays_known.
+  explicit Monitor(const Team& team, const std::string& root = "");
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
   // Begins a series; what happened before does not count.
   void start();
-  // If the last measured throughput was too low, waits until it is not, for at most 10 ms and not
-  // beyond `end_s` on the clock of now(): threads on the same core often run for milliseconds only.
-  // Returns whether it has waited.
-  bool wait_for_cores(double end_s);
-  // What happened since the last sample does not count. To be called before the first one, or after
-  // wait_for_cores() has waited.
+  // What happened since the last sample does not count. To be called before the first one.
   void skip() { read_workers(); }
   // To be called after each sample. Its conditions are written by finish() at the latest.
   void sample_ended(Conditions& conditions);
@@ -93,7 +89,6 @@ class Monitor {
   static void read(Worker& worker);
 
   const Team& team_;
-  double least_throughput_;
   std::vector<Worker> workers_;
   std::vector<Worker> before_;
   // Whether workers read what only they can: the unit on which they run, and their own waits.
@@ -108,8 +103,6 @@ class Monitor {
   double exchange_s_ = 0.0;
   double memory_s_ = 0.0;
   double core_cost_s_ = 0.0;
-  // Time between two measurements of the cores, in units of core_cost_s_.
-  double interval_ = 0.0;
 };
 
 }  // namespace memkern

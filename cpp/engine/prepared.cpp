@@ -9,10 +9,6 @@
 namespace memkern {
 namespace {
 
-// While a sample waits for its core, threads on the same one displace its data: it takes less than
-// this to bring them back.
-constexpr double kRefill_s = 0.0005;
-
 void check_invocations(std::int64_t invocations) {
   if (invocations < 1) throw InputError("the number of invocations must be at least 1");
 }
@@ -73,11 +69,11 @@ double Prepared::run_range(std::int64_t begin, std::int64_t end) {
   return runner_->run_range({begin, end});
 }
 
-Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput,
-                             double end, std::vector<EventCode> events, bool probes, bool warms_up)
+Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, double end,
+                             std::vector<EventCode> events, bool probes, bool warms_up)
     : prepared_(prepared), invocations_(invocations), end_(end), warms_up_(warms_up) {
   check_invocations(invocations);
-  watch_ = prepared.runner_->watch(least_throughput, probes);
+  watch_ = prepared.runner_->watch(probes);
   if (watch_ && watch_->monitor) monitor_ = &*watch_->monitor;
   if (events.empty()) return;
   if (!watch_) throw InputError("events are counted on processors only");
@@ -89,8 +85,7 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
                                 std::optional<Range> part, double* moved_B) {
   conditions = {};
   Runner& runner = *prepared_.runner_;
-  const bool waited = monitor_ != nullptr && monitor_->wait_for_cores(end_);
-  if (warms_up_ && !part && (first_ || waited)) warm_up();
+  if (warms_up_ && !part && first_) warm_up();
   runner.flush();
   if (start && !start()) return false;
   prepared_.problem_->mark_written();
@@ -112,10 +107,8 @@ bool Prepared::Sampling::sample(double& seconds, std::span<double> per_step, Con
 
 void Prepared::Sampling::warm_up() {
   const double begin_s = now();
-  const double left_s = end_ - begin_s;
-  const double most_s = first_ ? left_s : std::min(kRefill_s, left_s);
   prepared_.problem_->mark_written();
-  prepared_.untimed_ += prepared_.runner_->warm_up(begin_s - prepared_.sampled_s_, most_s);
+  prepared_.untimed_ += prepared_.runner_->warm_up(begin_s - prepared_.sampled_s_, end_ - begin_s);
   const double spent_s = now() - begin_s;
   prepared_.untimed_s_ += spent_s;
   end_ += spent_s;

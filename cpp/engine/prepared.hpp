@@ -45,12 +45,10 @@ class Prepared {
   // A series of samples. The workers are bound during its lifetime.
   class Sampling {
    public:
-    // If the throughput of a core is below `least_throughput`, a sample first waits for a short
-    // time, but not beyond `end` on the clock of now(). If it `warms_up`, the first sample, and
-    // those after such a wait, follow invocations that are not timed (see Runner::warm_up). With
-    // `events`, they are counted during each sample; not on a device. Without `probes`, the workers
-    // are not monitored.
-    Sampling(Prepared& prepared, std::int64_t invocations, double least_throughput, double end,
+    // If it `warms_up`, the first sample follows invocations that are not timed (see
+    // Runner::warm_up), but not beyond `end` on the clock of now(). With `events`, they are counted
+    // during each sample; not on a device. Without `probes`, the workers are not monitored.
+    Sampling(Prepared& prepared, std::int64_t invocations, double end,
              std::vector<EventCode> events = {}, bool probes = true, bool warms_up = true);
     // Sets the seconds per invocation and, unless `per_step` is empty, those of each kernel of an
     // invocation. `conditions` are NaN on a device and without probes; otherwise they are written

@@ -203,8 +203,8 @@ class HostRunner : public RunnerOf<Step> {
     for (; now() < end_s; ++invocations) sample(1, {}, nullptr);
     return invocations;
   }
-  std::unique_ptr<Watch> watch(double least_throughput, bool probes) override {
-    return std::make_unique<Watch>(team_, least_throughput, probes);
+  std::unique_ptr<Watch> watch(bool probes) override {
+    return std::make_unique<Watch>(team_, probes);
   }
   Obtained obtained() const override {
     Obtained o = RunnerOf::obtained();
@@ -369,7 +369,7 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   void flush() override {
     if (flush_B_ > 0) device_.flush(flush_arena_[0].data(), flush_arena_[1].data(), flush_B_);
   }
-  std::unique_ptr<Watch> watch(double, bool) override { return nullptr; }
+  std::unique_ptr<Watch> watch(bool) override { return nullptr; }
   Obtained obtained() const override {
     Obtained o = RunnerOf::obtained();
     o.threads = threads_requested_ > 0 ? threads_requested_ / device_.ranks() : device_.units();

@@ -49,14 +49,14 @@ class Runner {
   virtual std::int64_t warm_up(double /*idle_s*/, double /*most_s*/) { return 0; }
   // Binds the workers during its lifetime, and monitors them if `probes`.
   struct Watch {
-    Watch(const Team& team, double least_throughput, bool probes) : session(team) {
-      if (probes) monitor.emplace(team, least_throughput).start();
+    Watch(const Team& team, bool probes) : session(team) {
+      if (probes) monitor.emplace(team).start();
     }
     Team::Session session;
     std::optional<Monitor> monitor;
   };
   // Null on a device.
-  virtual std::unique_ptr<Watch> watch(double least_throughput, bool probes) = 0;
+  virtual std::unique_ptr<Watch> watch(bool probes) = 0;
   virtual Obtained obtained() const = 0;
 };
 

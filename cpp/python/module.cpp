@@ -251,9 +251,8 @@ class Case {
   }
 
   // Writes one row of `out` per sample and returns the number of samples. Stops after the first one
-  // that ends later than `deadline_s` seconds from now; waits for a short time before a sample if
-  // the throughput of a core is below `least_throughput`. Columns: seconds per invocation; if there
-  // are more than nine columns, the seconds of each kernel of an invocation; the eight fields of
+  // that ends later than `deadline_s` seconds from now. Columns: seconds per invocation; if there
+  // are more than ten columns, the seconds of each kernel of an invocation; the nine fields of
   // Conditions, NaN on a device. After a signal, the rows of finished samples are valid and the
   // others unchanged. With `start`, which is called right before each sample is timed, that decides
   // instead of the deadline and of signals: after the first sample for which it returns false or
@@ -261,20 +260,20 @@ class Case {
   // to `counts`, shape (samples, events, 3): value, nanoseconds enabled and running, summed over
   // the workers. `moved_B`, shape (samples,), gets the bytes per invocation that are moved beside
   // what is timed, NaN for kernels without any. With `parts`, a range of iterations for each row,
-  // each sample is one run of its part instead. Without `probes`, conditions are NaN and nothing is
-  // waited for. See Prepared::Sampling for `warms_up`.
+  // each sample is one run of its part instead. Without `probes`, conditions are
+  // NaN. See Prepared::Sampling for `warms_up`.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
-                      double deadline_s, double least_throughput, const py::object& start,
+                      double deadline_s, const py::object& start,
                       const std::vector<EventTuple>& events,
                       py::array_t<double, py::array::c_style>& counts,
                       py::array_t<double, py::array::c_style>& moved_B,
                       const std::vector<std::pair<std::int64_t, std::int64_t>>& parts, bool probes,
                       bool warms_up) {
-    constexpr std::size_t kConditions = 8;
+    constexpr std::size_t kConditions = 9;
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
                             out.shape(1) != static_cast<py::ssize_t>(1 + steps + kConditions))) {
-      throw InputError("out must have nine columns, or nine more than there are kernels");
+      throw InputError("out must have ten columns, or nine more than there are kernels");
     }
     const std::size_t event_values = 3 * events.size();
     if (!events.empty() &&
@@ -294,7 +293,7 @@ class Case {
     const std::size_t time_columns = columns - kConditions;
     if (!parts.empty() &&
         (std::ssize(parts) != out.shape(0) || time_columns != 1 || !events.empty())) {
-      throw InputError("parts are one for each row of nine columns, without events");
+      throw InputError("parts are one for each row of ten columns, without events");
     }
     for (const auto& [begin, end] : parts) prepared_.check_range({begin, end});
     double* const rows = out.mutable_data();
@@ -317,8 +316,7 @@ class Case {
     std::optional<Prepared::Sampling> sampling;
     {
       const Exclusive exclusive;
-      sampling.emplace(prepared_, invocations, least_throughput, end, std::move(codes), probes,
-                       warms_up);
+      sampling.emplace(prepared_, invocations, end, std::move(codes), probes, warms_up);
     }
     while (done < conditions.size() && !error &&
            (called || done == 0 || now() <= sampling->end())) {
@@ -359,6 +357,7 @@ class Case {
       to[5] = c.waited_share;
       to[6] = c.absent_share;
       to[7] = c.memory_s;
+      to[8] = c.exchange_least_s;
     }
     if (error) std::rethrow_exception(error);
     return static_cast<std::int64_t>(done);
@@ -643,7 +642,7 @@ PYBIND11_MODULE(_memkern, m) {
       .def("run", &Case::run, py::arg("invocations"))
       .def("run_range", &Case::run_range, py::arg("begin"), py::arg("end"))
       .def("sample", &Case::sample, py::arg("out").noconvert(), py::arg("invocations"),
-           py::arg("deadline_s"), py::arg("least_throughput") = 0.0, py::arg("start") = py::none(),
+           py::arg("deadline_s"), py::arg("start") = py::none(),
            py::arg("events") = std::vector<EventTuple>(),
            py::arg("counts").noconvert() = py::array_t<double, py::array::c_style>(),
            py::arg("moved_B").noconvert() = py::array_t<double, py::array::c_style>(),

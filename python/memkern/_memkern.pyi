@@ -73,7 +73,6 @@ class Prepared:
         out: npt.NDArray[np.float64],
         invocations: int,
         deadline_s: float,
-        least_throughput: float = 0.0,
         start: Callable[[], bool] | None = None,
         events: Sequence[tuple[str, int, int, int, int, int, bool, bool]] = (),
         counts: npt.NDArray[np.float64] = ...,

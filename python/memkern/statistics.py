@@ -23,9 +23,11 @@ import numpy.typing as npt
 from memkern.errors import InputError
 
 __all__ = [
+    "RUN_LEVEL",
     "Interval",
     "Prior",
     "Ratio",
+    "RunInterval",
     "StopRule",
     "geometric_mean",
     "harmonic_mean",
@@ -33,8 +35,8 @@ __all__ = [
     "median_interval",
     "moderate",
     "next_count",
+    "next_run_interval",
     "pearson",
-    "placements_interval",
     "quartiles",
     "ratio_interval",
     "student_quantile",
@@ -330,90 +332,80 @@ def _trigamma_inverse(y: float) -> float:
 
 
 @dataclass(frozen=True)
-class PlacementsInterval:
-    """Confidence interval of the median time that includes the variance between placements.
+class RunInterval:
+    """Interval that holds the value of the next run.
 
     Attributes
     ----------
     low, high : float
-        Its ends, in the unit of the medians.
-    median : float
-        Median of the placements' medians, always inside.
+        Its ends, in the unit of the values.
     level : float
         Its level.
     relative_half_width : float
-        ``(high - low) / 2 / median``.
-    sd : float
-        Standard deviation of the logarithms of the placements' medians; NaN for a single one.
+        ``(high - low) / 2`` divided by the value, which is always inside.
     """
 
     low: float
     high: float
-    median: float
     level: float
     relative_half_width: float
-    sd: float
 
 
-def placements_interval(
-    medians: npt.ArrayLike,
-    *,
-    prior: Prior | None = None,
-    drift: Prior | None = None,
-    level: float = 0.95,
-) -> PlacementsInterval | None:
-    """Return the interval of a case's median over placements of its memory and runs.
+_MEDIAN = math.pi / 2  # variance of the median over that of the mean, of many normal values
+# Next runs are to lie within their intervals in at least this share of all cases.
+RUN_LEVEL = 0.95
+
+
+def next_run_interval(
+    values: npt.ArrayLike, runs: Prior, placements: Prior | None = None, level: float = RUN_LEVEL
+) -> RunInterval:
+    """Return the interval for the value of the next run, which has as many placements.
 
     Parameters
     ----------
-    medians : array_like of float, shape (n,)
-        Median of each placement's samples.
-    prior : Prior, optional
-        Variance between placements of other cases of its class.
-    drift : Prior, optional
+    values : array_like of float, shape (n,)
+        Values of this run's placements; their median is that of the run.
+    runs : Prior
         Variance between runs beyond that between a run's placements.
+    placements : Prior, optional
+        Variance between placements of other cases of its class.
     level : float
-        Confidence level.
+        Its level.
 
     Returns
     -------
-    PlacementsInterval or None
-        By Student's t on logarithms, around their mean: the variance between placements, moderated
-        by `prior`, over their number, plus that between runs, with Satterthwaite's degrees of
-        freedom. None for a single placement without a prior.
+    RunInterval
+        By Student's t on logarithms: twice, for this run and the next, the variance of the median
+        of placements, moderated by `placements`, plus that between runs, with
+        Satterthwaite's degrees of freedom. The former is zero of a single placement without a
+        prior.
 
     Raises
     ------
     InputError
-        If there is no median or one is not positive.
+        If there is no value or one is not positive.
     """
-    values = _positive(medians)
-    x = np.log(values)
+    value = float(np.median(_positive(values)))
+    x = np.log(_positive(values))
     n = len(x)
-    own = float(np.var(x, ddof=1)) if n > 1 else math.nan
-    variance, freedom = own, float(n - 1)
-    if prior is not None:
-        if math.isinf(prior.freedom):
-            variance, freedom = prior.variance, 1e6
+    variance = float(np.var(x, ddof=1)) if n > 1 else 0.0
+    freedom = float(n - 1)
+    if placements is not None:
+        if math.isinf(placements.freedom):
+            variance, freedom = placements.variance, 1e6
         else:
-            sums = prior.freedom * prior.variance + ((n - 1) * own if n > 1 else 0.0)
-            freedom = prior.freedom + n - 1
+            sums = placements.freedom * placements.variance + (n - 1) * variance
+            freedom = placements.freedom + n - 1
             variance = sums / freedom
-    elif n < 2:
-        return None
-    total = variance / n
-    weights = total**2 / max(freedom, 1e-9)
-    if drift is not None:
-        total += drift.variance
-        weights += drift.variance**2 / drift.freedom
-    freedom = total**2 / weights if weights > 0 else float(n - 1)
+    # The median of several values varies more than their mean.
+    own = variance / n * (_MEDIAN if n > 2 else 1.0)
+    total = own + runs.variance
+    weights = own**2 / max(freedom, 1e-9) + runs.variance**2 / runs.freedom
+    freedom = total**2 / weights if weights > 0 else 1.0
     quantile = student_quantile((1 + level) / 2, min(max(freedom, 1.0), 1e6))
-    centre, half = float(x.mean()), quantile * math.sqrt(total)
-    median = float(np.median(values))
-    low = min(math.exp(centre - half), median)
-    high = max(math.exp(centre + half), median)
-    sd = math.sqrt(own) if n > 1 else math.nan
-    return PlacementsInterval(low, high, median, level, (high - low) / 2 / median, sd)
+    factor = math.exp(quantile * math.sqrt(2 * total))
+    low, high = value / factor, value * factor
+    return RunInterval(low, high, level, (high - low) / 2 / value)
 
 
 def harmonic_mean(x: npt.ArrayLike) -> float:

@@ -668,13 +668,13 @@ def test_report_end_to_end(
     monkeypatch.setattr("memkern.engine.expected_s", lambda cases: 600.0)
     set_activity(monkeypatch, [BUSY])
     told: list[mk.ResultSet] = []
-    monkeypatch.setattr("memkern.cli.analysis.warn_if_disturbed", told.append)
+    monkeypatch.setattr("memkern.cli.analysis.tell_host", told.append)
     target = tmp_path / "report.html"
     code, out, _ = run(capsys, "report", "--quick", "-q", "-o", str(target), "-t", "1")
     assert code == 0, out
     assert len(told) == 1
     html = target.read_text()
-    assert "the machine was not quiet: stress (process 77) ran on it too" in html
+    assert "When measuring began, stress (process 77) ran on this machine" in html
     assert str(target) in out
     assert "<html" in html
     frame = mk.load(tmp_path / "report.parquet").to_frame()
@@ -1054,7 +1054,8 @@ def test_unused_options_of_circustent_are_reported(capsys):
 
 def set_activity(monkeypatch: pytest.MonkeyPatch, observations: list[Activity]) -> list[Activity]:
     """Replace the observed activity of the machine by these observations, one after the other."""
-    monkeypatch.setattr("memkern.engine.cores.observe_activity", lambda: observations.pop(0))
+    for place in ("memkern.engine.cores", "memkern.engine"):
+        monkeypatch.setattr(f"{place}.observe_activity", lambda: observations.pop(0))
     monkeypatch.setattr("memkern.cli.measuring.time.sleep", lambda seconds: None)
     return observations
 
@@ -1096,8 +1097,8 @@ def test_disturbed_records_are_reported(
 ) -> None:
     set_activity(monkeypatch, [IDLE])
 
-    def all_disturbed(share: Any, throughput: Any, *best: float) -> Any:
-        return np.ones(len(share), dtype=bool)
+    def all_disturbed(waited_share: Any, *others: Any) -> Any:
+        return np.ones(len(waited_share), dtype=bool)
 
     monkeypatch.setattr("memkern.engine.disturbance.disturbed_samples", all_disturbed)
     code, out, err = run(capsys, *BRIEF, "--budget", "0.01", "--json")
@@ -1105,7 +1106,8 @@ def test_disturbed_records_are_reported(
     [record] = json.loads(out)
     assert record["disturbed"] is True
     assert record["ci_relative"] is None and record["ci_scope"] == "none"
-    assert "1 of 1 records are disturbed" in err and "--wait-quiet" in err
+    assert record["state"] == "disturbed"
+    assert "1 of 1 records are disturbed: their workers waited" in err and "--threads" in err
     set_activity(monkeypatch, [IDLE])
     _, out, _ = run(capsys, *BRIEF)
     assert "disturbed" in out and "nan" not in out
@@ -1276,13 +1278,21 @@ def test_the_summary_is_that_of_undisturbed_records() -> None:
 def test_tables_tell_for_what_an_interval_holds(capsys: Any) -> None:
     words = ("stream", "-k", "copy", "-n", "999", "-t", "1", "--runs", "20", "--variant", "scalar")
     row, scope = run(capsys, *words)[1].splitlines()[1:3]
-    assert re.search(r" \d+\.\d\*", row)
-    assert scope.startswith("±%") and "*: only within this run" in scope
-    record = {"ci_relative": 0.0125, "ci_scope": "next run", "rotation": False}
-    assert measuring.plus_minus(record) == "1.2"
-    assert "holds for the next run" in measuring.scope_of(result_set([record]))
-    none = {**record, "ci_relative": math.nan, "ci_scope": "none"}
+    assert re.search(r" \d+\.\d( |$)", row)
+    assert scope.startswith("±%") and "95 % of the next runs" in scope
+    record = {"ci_relative": 0.0125, "time_min_ci_relative": 0.03, "rotation": False}
+    assert measuring.plus_minus(record) == "3.0"
+    assert measuring.plus_minus(record, "median") == "1.2"
+    none = dict.fromkeys(record, math.nan) | {"rotation": False}
     assert measuring.plus_minus(none) == "" == measuring.scope_of(result_set([none]))
+
+
+def test_a_shared_host_is_told_once(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memkern.engine.record.Taken.quiet", False)
+    words = ("stream", "-k", "copy,scale", "-n", "999", "-t", "1", "--runs", "20")
+    _, out, err = run(capsys, *words)
+    assert err.count("this host is shared") == 1 and "shared" not in out
+    assert run(capsys, *words, "-q")[2] == ""
 
 
 def test_rotations_are_headed_by_the_options_that_vary(capsys):

@@ -211,7 +211,7 @@ TEST(Loaded, TellsWhatWasMovedInEachSample) {
   Prepared prepared(latency.made());
   for (int column = 0; column < 2; ++column) set_word(prepared, "tally", 1, column, 0);
   constexpr bool kWarmsUp = false;  // all that is moved is counted
-  Prepared::Sampling sampling(prepared, 3, 0.0, now() + 60.0, {}, true, kWarmsUp);
+  Prepared::Sampling sampling(prepared, 3, now() + 60.0, {}, true, kWarmsUp);
   std::array<Conditions, 2> conditions;
   double moved_B = 0.0;
   for (Conditions& each : conditions) {

@@ -38,7 +38,7 @@ std::vector<Conditions> conditions_of(const Team& team, int samples, double seco
                                       const std::string& root = "") {
   std::vector<Conditions> all(static_cast<std::size_t>(samples));
   const Team::Session session(team);
-  Monitor monitor(team, 0.0, root);
+  Monitor monitor(team, root);
   monitor.start();
   for (Conditions& conditions : all) {
     parallel_parts(team, team.size(), team.size(), [&](Range, int) { compute(seconds); });
@@ -90,25 +90,6 @@ TEST(Exchange, IsKnownIfEveryWorkerHasItsUnit) {
       EXPECT_LT(exchange_s, 1.0);
     }
   }
-}
-
-TEST(Monitor, WaitsForCoresOncePerIntervalForALimitedTime) {
-  const Team team({1, "auto"});
-  const Team::Session session(team);
-  Monitor monitor(team, 1e9);
-  monitor.start();
-  const double start = now();
-  monitor.wait_for_cores(start + 60.0);
-  const double waited_s = now() - start;
-  EXPECT_GE(waited_s, 9e-3);
-  EXPECT_LT(waited_s, 30.0);
-  // Later samples are taken, with the throughput measured.
-  Conditions conditions{};
-  monitor.sample_ended(conditions);
-  monitor.wait_for_cores(now() + 60.0);
-  monitor.finish();
-  EXPECT_GT(conditions.throughput, 0.0);
-  EXPECT_LT(conditions.throughput, 1e9);
 }
 
 TEST(Monitor, SeesAnotherThreadOnTheSameUnit) {

@@ -105,6 +105,28 @@ def test_class_names() -> None:
     assert class_name(1000, 1, DATA_CACHES) == "L1, 1 thread"
     assert class_name(2**30, 2, DATA_CACHES) == "memory, 2 threads"
     assert class_name(1000, 2, []) == "memory, 2 threads"
+    assert class_name(1000, 1, DATA_CACHES, calibration.SHARED) == "L1, 1 thread, shared"
+    assert class_name(1000, 2, [], calibration.MIXED) == "memory, 2 threads, mixed states"
+
+
+@pytest.mark.parametrize("level", ["L1", "L2", "L3", "L4", "memory"])
+@pytest.mark.parametrize("threads", ["1 thread", "2 threads", "64 threads"])
+def test_every_class_has_variances_of_other_hosts(level: str, threads: str) -> None:
+    quiet = calibration.packaged(f"{level}, {threads}")
+    shared = calibration.packaged(f"{level}, {threads}, {calibration.SHARED}")
+    assert 0.005**2 < quiet.floor.variance < 0.1**2
+    assert 0.005**2 < quiet.median.variance < 0.1**2
+    assert quiet.floor.variance < shared.floor.variance < 0.3**2
+    assert quiet.median.variance < shared.median.variance < 0.3**2
+    assert quiet.placements is None and quiet.floor.freedom > 2
+    if level == "L4":  # as from memory
+        assert quiet == calibration.packaged(f"memory, {threads}")
+
+
+def test_mixed_states_vary_more_than_one() -> None:
+    for level in ("L1", "L2", "memory"):
+        mixed = calibration.packaged(f"{level}, 2 threads, {calibration.MIXED}")
+        assert mixed.floor.variance > calibration.packaged(f"{level}, 2 threads").floor.variance
 
 
 def test_estimate_finds_both_variances() -> None:
@@ -124,8 +146,6 @@ def test_a_calibration_is_stored_and_loaded(cache: Path) -> None:
     path = calibration.save(stored())
     assert path == cache / "memkern" / "calibration.json"
     assert calibration.load() == stored()
-    assert stored().of("L1, 1 thread") == (Prior(1e-4, 12.5), Prior(2e-4, 30.0))
-    assert stored().of("L9, 1 thread") == (None, None)
 
 
 def test_a_calibration_is_read_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,20 +178,23 @@ def test_a_file_of_another_boot_or_version_is_ignored(cache: Path) -> None:
     assert calibration.load() is None
 
 
-def test_calibration_widens_intervals_to_the_next_run(cache: Path) -> None:
+def test_intervals_follow_the_calibration(cache: Path) -> None:
     case = mk.stream("copy", elements=512, threads=1, variant="scalar", budget_s=0.05)
     before = case.measure().record
-    if not before["disturbed"]:
-        assert before["ci_scope"] == "within this run"
+    assert before["ci_scope"] == "next run"
     name = class_name(before["footprint_B"], 1, data_caches(mk.measure(case).environment))
-    wide = Prior(0.1**2, 100.0)
-    calibration.save(stored(placements={name: Prior(1e-6, 100.0)}, runs={name: wide}))
-    after = case.measure().record
-    if not after["disturbed"]:
-        assert after["ci_scope"] == "next run"
-        # Its logarithm is at least as wide as the variance between runs alone makes it.
-        width = math.log(after["time_ci_high_s"] / after["time_ci_low_s"])
-        assert width > 0.999 * 2 * 1.96 * 0.1
+    widths = []
+    for variance in (0.3**2, 1e-6):
+        between = Prior(variance, 100.0)
+        calibration.save(stored(placements={name: Prior(1e-6, 100.0)}, runs={name: between}))
+        after = case.measure().record
+        assert after["ci_scope"] == "next run" and after["ci_level"] == 0.95
+        widths.append(math.log(after["time_ci_high_s"] / after["time_ci_low_s"]) / 2)
+        # Shortest times have the variance of other hosts and of what this process measured.
+        assert after["time_min_ci_relative"] < 0.3
+    # For 8 degrees of freedom, with the variance between this run and the next.
+    assert widths[0] == pytest.approx(2.306 * math.sqrt(2) * 0.3, rel=0.02)
+    assert widths[1] < 0.1 * widths[0]
 
 
 def test_calibrating_measures_every_class(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -672,10 +672,10 @@ def test_counting_belongs_to_a_case_and_not_to_older_identities() -> None:
 def test_the_extension_checks_what_it_gets() -> None:
     prepared = mk.loops("copy", elements=64, threads=1, variant="scalar").prepare()
     code = events.find("page-faults:u").codes[0]
-    out = np.empty((2, 1 + sampling.CONDITIONS))
+    out = np.empty((2, 1 + len(sampling.CONDITIONS)))
     for shape in ((1, 1, 3), (2, 2, 3), (2, 1, 2), (2, 3)):
         with pytest.raises(ValueError, match="counts must have the shape"):
-            prepared.native.sample(out, 1, 1.0, 0.0, events=[code], counts=np.empty(shape))
+            prepared.native.sample(out, 1, 1.0, events=[code], counts=np.empty(shape))
     counts = np.full((2, 1, 3), np.nan)
-    assert prepared.native.sample(out, 1, 1.0, 0.0, events=[code], counts=counts) >= 1
+    assert prepared.native.sample(out, 1, 1.0, events=[code], counts=counts) >= 1
     assert counts[0, 0, 1] > 0

@@ -15,7 +15,7 @@ from machines import PROCESSORS
 import memkern as mk
 from memkern import _memkern
 from memkern.engine import sampling
-from memkern.engine.run import CaseRun
+from memkern.engine.run import CaseRun, calibrated
 from memkern.families.latency import kernels as latency
 from memkern.families.latency import verb
 from memkern.families.latency.verb import _matrix
@@ -221,12 +221,11 @@ def test_traffic_is_that_of_the_samples_whose_time_counts(
         out[:, 0] *= 1 + 1e-12 * np.arange(len(taken), len(taken) + len(out))
         taken.extend(zip(out[:, 0], moved, strict=True))
 
-    def every_third(judge: Any, seconds: Any, conditions: Any) -> Any:
-        return np.arange(len(seconds)) % 3 == 2
+    def every_third(judge: Any, conditions: Any) -> Any:
+        return np.arange(len(conditions)) % 3 == 2
 
     monkeypatch.setattr(sampling, "sample", in_turn)
     monkeypatch.setattr(sampling.Judge, "disturbed", every_third)
-    monkeypatch.setattr(sampling.disturbance, "LEAST_CPU_SHARE", 0.0)
     case = loaded(loads=8, steps=2**12, budget_s=10.0, runs=None, max_samples=40, placements=2)
     once = CaseRun(case)
     rates = []
@@ -236,7 +235,7 @@ def test_traffic_is_that_of_the_samples_whose_time_counts(
         kept = [(s, moved) for s, moved in taken if s in samples.seconds[:, 0]]
         assert samples.rejected > 0 and len(kept) == len(samples.seconds)
         rates.append(np.median([moved / s for s, moved in kept]) / 1e9)
-    record = once.measurement(machine_environment()).record
+    record = calibrated(once, machine_environment()).record
     assert record["traffic_GBps"] == pytest.approx(np.median(rates))
     per_access_B = record["traffic_GBps"] * record["ns_per_access"]
     assert record["traffic_per_access_B"] == pytest.approx(per_access_B)

@@ -234,23 +234,23 @@ def test_failed_and_disturbed_records_are_reported(tmp_path):
     assert len(failed) == 2 and failed[0][:2] == [GATHER, "UNIFORM:8:1"]
 
 
-def test_variants_that_were_not_chosen_by_trials_are_reported(tmp_path):
-    records = own_records(variant_choice=lambda frame: ["default", *["trial"] * (len(frame) - 1)])
-    text = page(tmp_path, records, sections=[]).text
-    assert "1 record has the default variant, since all trials of another one were" in text
-    assert "the default variant" not in page(tmp_path, own_records(), sections=[]).text
-
-
-@pytest.mark.usefixtures("undrawn")
 def test_many_disturbed_records_are_reported_at_the_top(tmp_path):
     records = own_records()
     few, many = len(records) // 20, len(records) // 20 + 1
     records.loc[records.index[:few], "disturbed"] = True
-    assert "was not quiet" not in page(tmp_path, records, sections=[]).text
+    assert "Measure again when" not in page(tmp_path, records, sections=[]).text
     records.loc[records.index[:many], "disturbed"] = True
     text = page(tmp_path, records).text
-    warning = f"The machine was not quiet: {many} of {len(records)} records are disturbed"
+    warning = f"{many} of {len(records)} records are disturbed, since workers waited for processors"
     assert warning in text and text.index(warning) < text.index("At stride 1")
+
+
+def test_a_shared_host_is_described_below_the_title(tmp_path):
+    assert "host is shared" not in page(tmp_path, own_records(state="quiet"), sections=[]).text
+    records = own_records(state="shared", shared_with="", states="", core_share=0.76)
+    text = page(tmp_path, records).text
+    told = "This host is shared: its cores have 76% of their best throughput; the intervals say"
+    assert told in text and text.index(told) < text.index("At stride 1")
 
 
 def test_cases_that_were_left_out_are_reported_at_the_top(tmp_path):
@@ -268,6 +268,7 @@ def test_validity_reports_retaken_samples_and_the_scope_of_intervals(tmp_path):
         core_share=lambda frame: 1.0 - 0.125 * (frame.index == 4),
         ci_scope=lambda frame: ["none" if i == 3 else "next run" for i in frame.index],
         ci_relative=lambda frame: [float("nan") if i == 3 else 0.04 for i in frame.index],
+        time_min_ci_relative=lambda frame: [float("nan") if i == 3 else 0.03 for i in frame.index],
         within_ci_relative=lambda frame: [0.5 if i == 4 else 0.01 for i in frame.index],
         disturbed=lambda frame: frame.index == 3,
     )
@@ -276,7 +277,8 @@ def test_validity_reports_retaken_samples_and_the_scope_of_intervals(tmp_path):
     assert f"7 samples were disturbed and retaken, beside {20 * len(records)} that count" in text
     assert "a worker had 75.0% of its processor (cpu_share) and 87.5% of its core" in text
     assert f"of {len(records) - 1} records for the next run and of 1 record for nothing" in text
-    assert "interval of the median time is 4.00% of it in the middle record and 4.00%" in text
+    assert "interval of the shortest time is 3.00% of it in the middle record and 3.00%" in text
+    assert "that of the median is 4.00% of it in the middle record and 4.00%" in text
     assert "that within the run is 1.00% of it in the middle record and 50.00%" in text
 
 
@@ -286,7 +288,7 @@ def test_validity_reports_what_ran_beside_it_and_few_placements(tmp_path):
         placements_asked=lambda frame: [3 if i in (4, 5) else 5 for i in frame.index],
     )
     text = page(tmp_path, records, sections=[], beside="stress (process 77)").text
-    assert "the machine was not quiet: stress (process 77) ran on it too." in text
+    assert "When measuring began, stress (process 77) ran on this machine, too." in text
     assert (
         f"3 of {len(records)} records have fewer than 5 placements, 2 since no more were requested "
         "(--quick, --runs or a GPU), 1 since time was short or placements were disturbed: their "

@@ -20,11 +20,11 @@ from machines import MACHINES, PROCESSORS, Machine, described
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine import cores, sampling
+from memkern.engine import cores
 from memkern.engine.cores import Neighbour
 from memkern.engine.measurement import Measurement
 from memkern.engine.prepared import Choice
-from memkern.engine.run import CaseRun
+from memkern.engine.run import CaseRun, calibrated
 from memkern.machine import topology
 from memkern.spec.case import Case
 from memkern.spec.columns import COLUMNS
@@ -234,41 +234,6 @@ def test_a_neighbour_that_waits_for_its_processor_disturbs_the_record(
 # Disturbance
 
 
-@pytest.mark.usefixtures("disturbances")
-def test_what_a_neighbour_takes_from_the_cores_is_no_disturbance(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    known = cores.disturbance.Cores()
-    monkeypatch.setattr(sampling, "cores", lambda: known)
-    prepared = cases()[0].with_(pin=str(UNITS[0])).prepare()
-    monkeypatch.setattr(sampling, "_core_share", lambda *_: 0.95)
-
-    def marked(throughput: float, beside: Neighbour | None, share: float = 1.0) -> bool:
-        judge = sampling.Judge(prepared, beside)
-        conditions = np.tile([share, throughput, 3e9, np.nan, 0.0], (50, 1))
-        conditions[:, 1] *= 1 - 0.001 * np.arange(50) / 50
-        return bool(judge.disturbed(np.full(50, 1e-3), conditions).all())
-
-    neighbour = Neighbour("loops.load", "abc", 1)
-    assert not marked(2.4, None)
-    # The hardware thread beside this one takes 40 percent of the core's throughput.
-    assert not marked(1.44, neighbour)
-    # Others are still noticed: alone, beside the neighbour, and on the processing unit itself.
-    assert marked(1.44, None)
-    assert marked(1.2, neighbour)
-    assert marked(1.44, neighbour, share=0.5)
-    # The best beside another neighbour, and alone, are unchanged.
-    assert not marked(1.2, dataclasses.replace(neighbour, case_id="def"))
-    assert not marked(2.4, None)
-
-
-def test_lines_are_exchanged_more_slowly_beside_a_neighbour() -> None:
-    obtained = {"pin": "1,0", "threads": 2}
-    alone = cores.exchanging_units(obtained)
-    assert alone == "exchanges between units 0,1"
-    assert cores.exchanging_units(obtained, Neighbour("loops.load", "abc", 1)) != alone
-
-
 def test_the_neighbour_is_not_named_as_a_competitor(monkeypatch: pytest.MonkeyPatch) -> None:
     threads = [(12, "python", 0), (13, "python", 1)]
     monkeypatch.setattr(cores, "_memkern", SimpleNamespace(running_threads=lambda: threads))
@@ -280,7 +245,7 @@ def test_a_marked_placement_makes_a_disturbed_record() -> None:
     run = CaseRun(cases()[0].with_(runs=5, placements=1))
     run.place()
     run.disturb()
-    record = run.measurement(topology.machine_environment()).record
+    record = calibrated(run, topology.machine_environment()).record
     assert record["disturbed"] and record["samples"] == 5
     assert np.isnan(record["time_ci_low_s"])
 

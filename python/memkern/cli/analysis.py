@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memkern.checks import shown
 from memkern.cli.measuring import (
     exit_code,
+    tell_host,
     wait_until_quiet,
     warn,
-    warn_if_disturbed,
     warn_if_not_quiet,
 )
 from memkern.cli.options import (
@@ -196,6 +196,7 @@ def table_text(frame: DataFrame) -> str:
 def _report(args: argparse.Namespace) -> int:
     from memkern import report
     from memkern.engine import expected_s, least_s, sweep
+    from memkern.engine.disturbance import describe as describe_threads
     from memkern.formats import check_output
     from memkern.machine.topology import machine_environment
     from memkern.models import load_machine
@@ -235,7 +236,7 @@ def _report(args: argparse.Namespace) -> int:
     )
     if not args.quiet:
         warn(f"measured {len(results)} records in {time.monotonic() - begin:.0f} s")
-    warn_if_disturbed(results)
+    tell_host(results)
     if results.interrupted:
         return INTERRUPTED
     if not args.quiet:
@@ -253,7 +254,7 @@ def _report(args: argparse.Namespace) -> int:
         data=data,
         left_out=results.left_out,
         machine=args.machine or "",
-        beside="" if found.quiet else str(found),
+        beside=describe_threads(found.others),
     )
     print(f"report: {target.resolve()}\ndata:   {data.resolve()}")
     return exit_code(results)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from memkern.cli.measuring import (
     exit_code,
     line,
+    tell_host,
     wait_until_quiet,
     warn,
-    warn_if_disturbed,
     warn_if_not_quiet,
 )
 from memkern.cli.options import (
@@ -65,7 +65,7 @@ def _corun(args: argparse.Namespace) -> int:
         progress=not args.quiet,
         on_turn=show if table else None,
     )
-    warn_if_disturbed(results)
+    tell_host(results)
     if args.json:
         print(results.to_json_text())
     elif table:

@@ -69,9 +69,9 @@ def _read(path: str) -> ResultSet:
 def _measured(args: argparse.Namespace) -> ResultSet:
     from memkern.cli.measuring import (
         show_progress,
+        tell_host,
         wait_until_quiet,
         warn,
-        warn_if_disturbed,
         warn_if_not_quiet,
     )
     from memkern.formats import check_output
@@ -84,7 +84,7 @@ def _measured(args: argparse.Namespace) -> ResultSet:
         found = measure_loops(seconds=args.seconds, progress=progress)
     if args.output:
         found.results.save(args.output)
-    warn_if_disturbed(found.results)
+    tell_host(found.results)
     for text in found.missing:
         warn(f"not measured: {text}")
     return found.results

@@ -10,9 +10,9 @@ from typing import Any
 from memkern.cli.measuring import (
     line,
     show_progress,
+    tell_host,
     wait_until_quiet,
     warn,
-    warn_if_disturbed,
     warn_if_not_quiet,
 )
 from memkern.cli.options import (
@@ -64,7 +64,7 @@ def _incore(args: argparse.Namespace) -> int:
     if machine is not None:
         machine_of(args.machine, processors(found.results))
         machine.with_in_core(found.bodies).save(args.machine, force=True)
-    warn_if_disturbed(found.results)
+    tell_host(found.results)
     if llvm_mca() is None:
         warn("llvm-mca is not installed: there is no prediction by it beside the measurement")
     if not args.quiet:

@@ -49,9 +49,9 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
     from memkern import files
     from memkern.cli.measuring import (
         show_progress,
+        tell_host,
         wait_until_quiet,
         warn,
-        warn_if_disturbed,
         warn_if_not_quiet,
     )
     from memkern.formats import check_output
@@ -68,7 +68,7 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
         found.machine.save(args.output, args.force)
     if args.records:
         found.results.save(args.records)
-    warn_if_disturbed(found.results)
+    tell_host(found.results)
     for text in found.missing:
         warn(f"not measured: {text}")
     return found.machine, GOOD if found.results.valid else INVALID

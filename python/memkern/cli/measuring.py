@@ -295,7 +295,7 @@ def measure(
         order_seed=args.case_order_seed,
         on_begin=lambda: warn_if_not_quiet(found, args),
     )
-    warn_if_disturbed(results)
+    tell_host(results, args.quiet)
     if args.json:
         print(results.to_json_text())
     elif table:
@@ -327,11 +327,13 @@ def wait_until_quiet(args: argparse.Namespace) -> Activity:
 
     While it waits, it tells for what, unless the options have ``--quiet``.
     """
-    from memkern.engine import observe_machine, ranks
+    from memkern.engine import observe_activity, observe_machine, ranks
 
+    if not args.wait_quiet:
+        return observe_activity()
     found = observe_machine()
     begin = time.monotonic()
-    most_s = args.wait_quiet or 0.0
+    most_s = args.wait_quiet
     told_s = -math.inf
     while not found.quiet and not ranks().gate(time.monotonic() - begin >= most_s):
         waited_s = time.monotonic() - begin
@@ -346,9 +348,11 @@ def wait_until_quiet(args: argparse.Namespace) -> Activity:
 
 
 def warn_if_not_quiet(found: Activity, args: argparse.Namespace) -> None:
-    """Warn if other processes run on the machine."""
-    if not (found.quiet or args.quiet):
-        warn(f"the machine is not quiet: {found} runs on it too")
+    """Warn if other processes of this system run all the time, which can be ended."""
+    if found.others and not args.quiet:
+        from memkern.engine.disturbance import describe
+
+        warn(f"the machine is not quiet: {describe(found.others)} runs on it too")
 
 
 @contextlib.contextmanager
@@ -361,53 +365,41 @@ def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object
         bar.close()
 
 
-def warn_if_disturbed(results: ResultSet) -> None:
-    """Warn of disturbed records and choices, or of a machine that the doctor found disturbed."""
+def tell_host(results: ResultSet, quiet: bool = False) -> None:
+    """Tell what the host was like where it was shared, unless `quiet`, and warn of the rest."""
+    from memkern.results.hosts import host_sentence
+
     verdicts = dict.fromkeys(str(record.get("doctor") or "") for record in results)
     if ailing := [verdict for verdict in verdicts if verdict.startswith(DISTURBED)]:
         warn(f"memkern doctor found this machine {ailing[-1]} (run it again to see what to do)")
-    defaults = sum(record.get("variant_choice") == "default" for record in results)
-    if defaults:
+    if not quiet and (told := host_sentence(results)):
+        warn(told)
+    if disturbed := sum(record.get("disturbed") is True for record in results):
         warn(
-            f"{defaults} of {len(results)} records have the default variant, since all trials of "
-            "another one were disturbed: measure again on a quiet machine (--wait-quiet)"
+            f"{disturbed} of {len(results)} records are disturbed: their workers waited for "
+            "processors in most samples; they have no interval and are left out of verdicts: use "
+            "fewer threads (--threads) or other processors (--pin), or end what else runs here"
         )
-    disturbed = [record for record in results if record.get("disturbed")]
-    if not disturbed:
-        return
-    by = dict.fromkeys(record.get("disturbed_by") or "" for record in disturbed)
-    named = "; ".join(text for text in list(by)[:3] if text)
-    what = named or "something unknown, such as another virtual machine on these cores"
-    warn(
-        f"{len(disturbed)} of {len(results)} records are disturbed by {what}; they have no "
-        "interval and are left out of verdicts: measure again on a quiet machine (--wait-quiet) "
-        "or with shorter cases"
-    )
 
 
-def plus_minus(record: dict[str, Any]) -> str:
+def plus_minus(record: dict[str, Any], quantity: str = "floor") -> str:
     """Return the half width of the record's interval in percent; empty if it has none.
 
-    An asterisk marks one that does not hold for the next run.
+    Parameters
+    ----------
+    record : dict
+    quantity : str
+        ``floor`` beside a value by the shortest time, ``median`` beside one by the median.
     """
-    width = record["ci_relative"]
-    star = "" if record["ci_scope"] == "next run" else "*"
-    return f"{100 * width:.1f}{star}" if width == width else ""
+    width = record["ci_relative" if quantity == "median" else "time_min_ci_relative"]
+    return f"{100 * width:.1f}" if width == width else ""
 
 
 def scope_of(results: ResultSet) -> str:
     """Return the explanation of the intervals in a table; empty if there are none."""
-    rows = [r for r in results if r["ci_relative"] == r["ci_relative"] and not r["rotation"]]
-    scopes = {r["ci_scope"] for r in rows}
-    if not scopes:
+    if all(math.isnan(r["ci_relative"]) or r["rotation"] for r in results):
         return ""
-    interval = "±%: half the width of the median's 95 % interval"
-    if scopes == {"next run"}:
-        return f"{interval}, which holds for the next run"
-    return (
-        f"{interval}; *: only within this run, and the next one may differ by more "
-        "(memkern calibrate)"
-    )
+    return "±%: half the width of the interval that holds 95 % of the next runs on this host"
 
 
 def line(text: str) -> None:

@@ -10,9 +10,9 @@ from memkern import launcher
 from memkern.cli.measuring import (
     exit_code,
     line,
+    tell_host,
     wait_until_quiet,
     warn,
-    warn_if_disturbed,
     warn_if_not_quiet,
 )
 from memkern.cli.options import (
@@ -59,7 +59,7 @@ def _scaling(args: argparse.Namespace) -> int:
         force=args.force,
         progress=not args.quiet,
     )
-    warn_if_disturbed(results)
+    tell_host(results)
     if over := [record for record in results if record.get("oversubscribed")]:
         warn(
             f"{len(over)} of {len(results)} records are oversubscribed: with more workers than "

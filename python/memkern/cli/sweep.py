@@ -22,10 +22,10 @@ from memkern.cli.measuring import (
     row_of,
     scope_of,
     show_progress,
+    tell_host,
     varying,
     varying_cells,
     varying_header,
-    warn_if_disturbed,
 )
 from memkern.cli.options import (
     GOOD,
@@ -107,7 +107,7 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
             line("           or the same command with --resume instead of --no-wait")
         return GOOD
     results = array.run(len(every) * args.repeats, not args.quiet)
-    warn_if_disturbed(results)
+    tell_host(results)
     if args.json:
         print(results.to_json_text())
     elif not args.quiet:
@@ -193,7 +193,7 @@ def _tune(args: argparse.Namespace) -> int:
     budget = {} if args.budget is None else {"budget_s": args.budget}
     with show_progress(args) as progress:
         best, search = tune(case, knobs=tuned, progress=progress, **budget)
-    warn_if_disturbed(search)
+    tell_host(search)
     if args.output:
         search.save(args.output)
     if args.json:

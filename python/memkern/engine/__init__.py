@@ -13,7 +13,7 @@ from memkern.engine.measurement import Measurement, to_result_set
 from memkern.engine.prepared import DELAYS_UNKNOWN, Choice, Prepared
 from memkern.engine.preparing import apply, prepare, ready
 from memkern.engine.process import exclusive, refuse_forked
-from memkern.engine.run import LARGE_B, CaseRun, calibrated, environment_of_ranks, measure
+from memkern.engine.run import LARGE_B, CaseRun, calibrated, environment_of_ranks, measure, spread
 from memkern.engine.sampling import Samples, take_samples
 from memkern.engine.sweeping import expected_s, least_s, sweep, vary
 from memkern.engine.watching import CoreWatch, observe_machine
@@ -45,6 +45,7 @@ __all__ = [
     "ranks",
     "ready",
     "refuse_forked",
+    "spread",
     "start",
     "sweep",
     "take_samples",

@@ -11,12 +11,14 @@ throughput of the cores, to which every measuring process contributes. The third
 from __future__ import annotations
 
 import contextlib
+import csv
 import functools
 import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,13 +29,16 @@ from memkern import small
 from memkern.errors import InputError
 from memkern.files import publish
 from memkern.machine import caches as machine_caches
-from memkern.machine.caches import ends, level_of
+from memkern.machine.caches import MEMORY, ends, level_of
 from memkern.machine.environment import now
 from memkern.machine.state import folder, heading, stored
 from memkern.statistics import Prior, moderate
 
 __all__ = [
+    "MIXED",
+    "SHARED",
     "Calibration",
+    "Spread",
     "agrees",
     "class_name",
     "cores_path",
@@ -45,6 +50,7 @@ __all__ = [
     "load_counters",
     "load_health",
     "now",
+    "packaged",
     "path",
     "save",
     "save_caches",
@@ -56,8 +62,26 @@ __all__ = [
 
 T = TypeVar("T")
 
-Spread = tuple[Prior | None, Prior | None]
+SHARED, MIXED = "shared", "mixed states"
+
 Counts = Mapping[str, Mapping[int, int]]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Variances of the logarithms of times of a class of cases.
+
+    Attributes
+    ----------
+    floor, median : Prior
+        Of the shortest times and of the medians of runs, between runs.
+    placements : Prior or None
+        Of the medians of a run's placements; None if unknown.
+    """
+
+    floor: Prior
+    median: Prior
+    placements: Prior | None = None
 
 
 @dataclass(frozen=True)
@@ -81,18 +105,49 @@ class Calibration:
     placements: Mapping[str, Prior]
     runs: Mapping[str, Prior]
 
-    def of(self, name: str) -> Spread:
-        """Return the variances of a class between placements and between runs, None if unknown."""
-        return self.placements.get(name), self.runs.get(name)
 
+def class_name(
+    footprint_B: float, threads: int, caches: Sequence[Mapping[str, Any]], host: str = ""
+) -> str:
+    """Return the class of a case, such as ``L2, 1 thread``, or ``L2, 4 threads, mixed states``.
 
-def class_name(footprint_B: float, threads: int, caches: Sequence[Mapping[str, Any]]) -> str:
-    """Return the class of a case, such as ``L2, 1 thread``.
-
-    `caches` are as of `memkern.machine.caches.data_caches`.
+    `caches` are as of `memkern.machine.caches.data_caches`; `host` is what the host was like, empty
+    if it was quiet, `SHARED` or `MIXED`.
     """
     level = level_of(footprint_B, ends(caches, threads))
-    return f"{level}, {threads} thread{'' if threads == 1 else 's'}"
+    name = f"{level}, {threads} thread{'' if threads == 1 else 's'}"
+    return f"{name}, {host}" if host else name
+
+
+@functools.cache
+def _packaged() -> dict[tuple[str, ...], Prior]:
+    names = ("level", "workers", "quantity", "host")
+    with resources.files(__package__).joinpath("spreads.csv").open(encoding="utf-8") as file:
+        return {
+            tuple(row[name] for name in names): Prior(float(row["variance"]), float(row["freedom"]))
+            for row in csv.DictReader(file)
+        }
+
+
+def packaged(name: str) -> Spread:
+    """Return the variances of a class as several hosts have shown them.
+
+    They are those of recordings (``bench/replay_samples.py --spreads``).
+    """
+    level, threads, *host = name.split(", ")
+    mixed = MIXED in host
+    workers = "mixed" if mixed else "one" if threads == "1 thread" else "several"
+    word, known = SHARED if host else "quiet", _packaged()
+    keys = {
+        quantity: [(one, workers, quantity, word) for one in (level, MEMORY)]
+        for quantity in ("floor", "median")
+    }
+    return Spread(
+        **{
+            quantity: next(known[key] for key in both if key in known)
+            for quantity, both in keys.items()
+        }
+    )
 
 
 def estimate(medians: Mapping[str, npt.ArrayLike]) -> tuple[dict[str, Prior], dict[str, Prior]]:

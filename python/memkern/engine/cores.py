@@ -1,8 +1,6 @@
 """The known throughput of this machine's cores, the cores of a case, and other activity.
 
-A neighbour is a case that another process runs at the same time on purpose. What it takes from the
-cores of a measured case, and from the lines that the workers exchange, is no disturbance: the best
-rates beside each neighbour are known separately, so that other competitors are still detected.
+A neighbour is a case that another process runs at the same time on purpose.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from typing import Any
 
 from memkern.engine import calibration, disturbance
 from memkern.engine.communication import ranks
+from memkern.engine.states import Mode
 from memkern.extension import _memkern
 from memkern.machine import environment
 
@@ -56,10 +55,8 @@ class Neighbour:
     process: int
 
 
-def cores_at_work(obtained: Mapping[str, Any], beside: Neighbour | None = None) -> str:
+def cores_at_work(obtained: Mapping[str, Any]) -> str:
     """Return the class of cores that a case's workers run on (see `disturbance.cores_at_work`)."""
-    if beside is not None:
-        return f"units {obtained['pin']} {_beside(beside)}"
     topology = _memkern.topology()
     kinds = dict(zip(topology["units"], topology["core_kinds"], strict=True))
     units = obtained["pin"].split(",") if obtained["pin"] not in ("", "none") else kinds
@@ -67,15 +64,19 @@ def cores_at_work(obtained: Mapping[str, Any], beside: Neighbour | None = None) 
     return disturbance.cores_at_work(workers, [kinds[int(u)] for u in units])
 
 
-def exchanging_units(obtained: Mapping[str, Any], beside: Neighbour | None = None) -> str:
+def exchanging_units(obtained: Mapping[str, Any]) -> str:
     """Return the name by which the times are known in which a case's workers exchange lines."""
-    units = ",".join(sorted(obtained["pin"].split(",")))
-    return f"exchanges between units {units}" + (f" {_beside(beside)}" if beside else "")
+    return f"exchanges between units {','.join(sorted(obtained['pin'].split(',')))}"
 
 
-def _beside(neighbour: Neighbour) -> str:
-    # The identity includes the units on which it runs.
-    return f"beside {neighbour.label} ({neighbour.case_id})"
+def modes_beside(obtained: Mapping[str, Any]) -> list[Mode]:
+    """Return the known modes of the lines that a case's workers exchange in a second.
+
+    There are none for a single worker, on a device, or for ranks, which know different ones.
+    """
+    if obtained["threads"] < 2 or ranks().size > 1:
+        return []
+    return cores().modes(exchanging_units(obtained))
 
 
 def competitors(beside: Neighbour | None = None) -> tuple[disturbance.RunningThread, ...]:

@@ -35,7 +35,7 @@ _kept: list[dict[Any, Any]] = []
 
 
 class _DisturbedError(Exception):
-    """Too few samples, or trials of variants, were undisturbed."""
+    """Too few samples were undisturbed."""
 
 
 def _kept_if_undisturbed(unknown: _T) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
@@ -85,7 +85,7 @@ def _seconds(prepared: Prepared) -> npt.NDArray[np.float64]:
     _DisturbedError
     """
     samples = take_samples(prepared)
-    if samples.disturbed or prepared.how == "default":
+    if samples.disturbed:
         raise _DisturbedError
     return samples.seconds[:, 0]
 

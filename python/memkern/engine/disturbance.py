@@ -1,9 +1,11 @@
-"""Detection of disturbed samples: a worker waited for its processor, shared its core or moved.
+"""Samples in which a worker waited for its processor, rates of the cores, and other activity.
 
-For every sample the extension measures the share of time during which each worker had a processor,
-whether one that is not bound moved to another processing unit, the throughput of the workers' cores
-in loads and additions per cycle, and the time in which a line goes from one worker to the next
-(cpp/core/monitor.hpp, clock.hpp, exchange.hpp). This module judges samples by them.
+For every sample the extension measures how long workers waited for their processors, whether one
+that is not bound moved to another processing unit, the throughput of the workers' cores in loads
+and additions per cycle, and the time in which a line goes from one worker to the next
+(cpp/core/monitor.hpp, clock.hpp, exchange.hpp). Only a worker that waited or moved disturbs a
+sample: what a hypervisor or another virtual machine does is the state of the host, in which samples
+are counted.
 """
 
 from __future__ import annotations
@@ -17,65 +19,47 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from memkern.engine.states import Mode, modes_of
+
 __all__ = [
     "CORE_SHARE",
-    "CPU_SHARE",
     "EXCHANGE_SHARE",
-    "LEAST_CPU_SHARE",
-    "LEAST_ONE_IN",
-    "LEAST_SAMPLES",
-    "LEAST_UNSHARED",
-    "SHARED_CACHE_CORE_SHARE",
+    "QUIET_SHARE",
     "SHARED_PROBES",
+    "STEAL_SHARE",
+    "WAITED_SHARE",
     "Activity",
     "Cores",
     "RunningThread",
-    "causes",
     "cores_at_work",
     "describe",
     "disturbed_samples",
     "observe_activity",
-    "slow_exchanges",
     "too_few",
 ]
 
 _Floats = npt.NDArray[np.float64]
 _Bools = npt.NDArray[np.bool_]
 
-# A sample is disturbed if a worker had a processor for less than this share of it.
-CPU_SHARE = 0.95
-# The next sample is disturbed as well if a worker lost its processor for more than this share, or
-# moved: its data may no longer be in the caches.
+# A sample is disturbed if a worker waited for a processor for more than this share of it.
+WAITED_SHARE = 0.05
+# The next sample is disturbed as well if a worker waited for more than this share, or moved: its
+# data may no longer be in the caches.
 _AWAY_SHARE = 0.10
-# A sample is disturbed if the throughput of the cores is below this share of the best that as many
-# cores have shown at once. Times of kernels that the core limits are then off by at most 10 %. A
-# thread that computes on the same physical core takes a third to a half of the throughput, one that
-# polls a sixth.
+# A host is quiet if its workers waited, and were absent, for less than this share of the time,
+QUIET_SHARE = 0.01
+# if its cores have at least this share of their best throughput (a thread that computes on the same
+# physical core takes a third to a half, one that polls a sixth),
 CORE_SHARE = 0.95
-# The same for kernels limited by shared caches or memory, whose times depend less on the core, but
-# on whatever takes its throughput: one in three of the records with a lower share was wrong.
-SHARED_CACHE_CORE_SHARE = 0.90
-# Lines are exchanged slowly if they take longer than the shortest time over this share of it. A
-# hypervisor that moves the processors of a virtual machine apart makes it four times as long.
+# and if lines are exchanged in less than the shortest time over this share of it. A hypervisor that
+# moves the processors of a virtual machine apart makes it four times as long.
 EXCHANGE_SHARE = 0.50
-# Transfers of lines between two workers in the fork and join of a parallel region or in a barrier.
-_TRANSFERS = 10
-# Samples are disturbed if the hypervisor gave more than this share of the time to others.
+# The machine is not quiet if the hypervisor gave more than this share of the time to others, or if
+# the cores are below CORE_SHARE in more than this share of the probes.
 STEAL_SHARE = 0.10
-# A placement is disturbed if fewer samples than this, or than one in LEAST_ONE_IN of those taken,
-# are undisturbed: with 20, five of seven of the further records were wrong.
-LEAST_SAMPLES = 5
-LEAST_ONE_IN = 5
-# A placement is disturbed if its workers had processors for less than this share of all samples.
-# What takes them for longer also slows the samples in between: one in nine of such records that
-# kept enough samples was wrong.
-LEAST_CPU_SHARE = 0.98
-# Cores are measured between samples, so that some samples on a shared core are not detected. Where
-# fewer than this share of the samples were on unshared cores, these are too many: with 0.05, three
-# of four medians were 10 to 40 % too high on a host with neighbours, with 0.3 one of twenty.
-LEAST_UNSHARED = 0.3
-# The machine is not quiet if the cores are below CORE_SHARE in more than this share of the probes.
 SHARED_PROBES = 0.3
+# Samples that are needed at least to judge by the undisturbed ones alone.
+_LEAST_SAMPLES = 5
 
 RunningThread = tuple[int, str, int]
 
@@ -135,6 +119,11 @@ class Cores:
         """Return the best rate of these cores; NaN before any is known."""
         return self._best.get(which, math.nan)
 
+    def modes(self, which: str) -> list[Mode]:
+        """Return the modes of these rates, in ascending order; none before any is known."""
+        counts = self._earlier.get(which, Counter()) + self.counts.get(which, Counter())
+        return modes_of(counts, self._WIDTH)
+
 
 def cores_at_work(workers: int, kinds: Collection[int]) -> str:
     """Return a name for the number and kinds of cores in use, by which throughputs are compared.
@@ -155,76 +144,33 @@ def cores_at_work(workers: int, kinds: Collection[int]) -> str:
     return f"{workers} of kinds {' and '.join(map(str, sorted(set(kinds))))}"
 
 
-def disturbed_samples(
-    cpu_share: _Floats, throughput: _Floats, moved: _Bools, least_throughput: float
-) -> _Bools:
+def disturbed_samples(waited_share: _Floats, cpu_share: _Floats, moved: _Bools) -> _Bools:
     """Return which samples were disturbed.
 
     Parameters
     ----------
+    waited_share : ndarray of float64, shape (n,)
+        For each sample, the largest share during which a worker waited for a processor; NaN if
+        unknown: then a worker waited whenever it had none.
     cpu_share : ndarray of float64, shape (n,)
         For each sample, the smallest share during which a worker had a processor; NaN if unknown.
-    throughput : ndarray of float64, shape (n,)
-        For each sample, the smallest throughput of a worker's core; NaN if unknown.
     moved : ndarray of bool, shape (n,)
         For each sample, whether a worker moved to another processing unit.
-    least_throughput : float
-        Throughput below which a sample is disturbed; 0 if unknown.
 
     Returns
     -------
     ndarray of bool, shape (n,)
-        True also for the sample after one during which a worker moved or lost its processor for
-        long.
+        True also for the sample after one during which a worker moved or waited for long.
     """
-    away = (cpu_share < 1 - _AWAY_SHARE) | moved
+    waited = np.where(np.isnan(waited_share), 1 - cpu_share, waited_share)
+    away = (waited > _AWAY_SHARE) | moved
     after = np.concatenate(([False], away[:-1]))
-    crowded = throughput < least_throughput
-    return np.asarray((cpu_share < CPU_SHARE) | moved | after | crowded, dtype=np.bool_)
+    return np.asarray((waited > WAITED_SHARE) | moved | after, dtype=np.bool_)
 
 
-def slow_exchanges(seconds: _Floats, exchange_s: _Floats, best_s: float, sharing: str) -> _Bools:
-    """Return which samples took longer because workers exchanged lines slowly.
-
-    Parameters
-    ----------
-    seconds : ndarray of float64, shape (n,)
-        Time of an invocation in each sample.
-    exchange_s : ndarray of float64, shape (n,)
-        Time in which a line goes from one worker to the next, NaN if unknown.
-    best_s : float
-        The shortest one known, NaN if unknown.
-    sharing : str
-        ``all`` if the workers share what they write, ``ends`` if they meet at the begin and the end
-        of each invocation, ``none`` if they do not meet.
-
-    Returns
-    -------
-    ndarray of bool, shape (n,)
-    """
-    slow = exchange_s * EXCHANGE_SHARE > best_s
-    if sharing == "none":
-        return np.zeros(len(seconds), dtype=np.bool_)
-    if sharing == "all":
-        return slow
-    return slow & (_TRANSFERS * (exchange_s - best_s) > (1 - CORE_SHARE) * seconds)
-
-
-def too_few(kept: int, shared: int, taken: int) -> bool:
-    """Return whether there are too few undisturbed samples.
-
-    Parameters
-    ----------
-    kept : int
-        Number of undisturbed samples.
-    shared : int
-        Number of samples during which the cores' throughput was too low.
-    taken : int
-        Number of all samples.
-    """
-    if kept < min(LEAST_SAMPLES, taken) or kept * LEAST_ONE_IN < taken:
-        return True
-    return kept < LEAST_UNSHARED * (kept + shared)
+def too_few(kept: int, taken: int) -> bool:
+    """Return whether of the samples `taken`, too few were undisturbed and `kept`."""
+    return kept < min(_LEAST_SAMPLES, taken) or 2 * kept < taken
 
 
 @dataclass(frozen=True)
@@ -303,12 +249,6 @@ def observe_activity(
         tuple((process, command, last[process, command]) for process, command in sorted(often)),
         (steal_s() - stolen) / (elapsed * max(units, 1)),
     )
-
-
-def causes(threads: Iterable[RunningThread], moved: int) -> str:
-    """Return what disturbed samples: other threads, and moves of workers in `moved` of them."""
-    moves = "moves of workers that are not bound to processing units" if moved else ""
-    return ", ".join(filter(None, (describe(threads), moves)))
 
 
 def describe(threads: Iterable[RunningThread]) -> str:

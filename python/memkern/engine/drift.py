@@ -1,8 +1,8 @@
 """Variance between the runs of cases that are measured again minutes or hours later.
 
-A calibration of two minutes can't show how times drift in longer periods. Each undisturbed record
-of a case that has been measured before, since the system was booted and with the same build, shows
-more of it.
+A calibration of two minutes can't show how times drift in longer periods, and other hosts do not
+show how they drift on this one. Each undisturbed record of a case that has been measured before,
+since the system was booted and with the same build, shows more of it.
 """
 
 from __future__ import annotations
@@ -25,10 +25,8 @@ __all__ = ["Drift", "Repeated", "known_drift", "load", "path", "save"]
 
 # Records of a case that follow each other sooner have nearly the same drift and are not counted.
 _APART_S = 10.0
-# Degrees of freedom of a calibrated variance beside that of repeated records. In simulations of
-# runs every 30 s that drift by three times their other variation, with a correlation time of five
-# minutes, intervals with 2 held in 0.89 of the cases (4: 0.88, 8: 0.87, calibration alone: 0.75).
-_CALIBRATED_FREEDOM = 2.0
+# Degrees of freedom of a prior variance beside that of repeated records, at most.
+_PRIOR_FREEDOM = 8.0
 # A record counts as at most so many standard deviations off: one in twenty that is off by twenty
 # widened the intervals of its class to three times their width, with this limit to 1.3 times.
 _MOST_SD = 3.0
@@ -47,7 +45,7 @@ class Repeated:
     count : int
         Number of records.
     mean : float
-        Mean of the logarithms of their median times.
+        Mean of the logarithms of their times.
     squares : float
         Sum of the squared deviations from the mean.
     last_s : float
@@ -75,32 +73,28 @@ class Drift:
         self.added: dict[str, Repeated] = {}
         """The cases of this process."""
 
-    def variance(self, name: str, calibrated: Prior) -> Prior:
+    def variance(self, name: str, prior: Prior) -> Prior:
         """Return the variance between runs of a class.
 
         Parameters
         ----------
         name : str
             The class.
-        calibrated : Prior
-            Its variance in the short time of a calibration.
+        prior : Prior
+            Its variance in the short time of a calibration, or on other hosts.
 
         Returns
         -------
         Prior
-            The pooled variance of its repeated cases and the calibrated one, if it is larger than
-            the latter.
+            The pooled variance of its repeated cases and the prior one.
         """
         repeated = [c for c in self._cases.values() if c.name == name]
-        seen = sum(c.count - 1 for c in repeated)
-        freedom = _CALIBRATED_FREEDOM + seen
-        squares = _CALIBRATED_FREEDOM * calibrated.variance + sum(c.squares for c in repeated)
-        larger = seen > 0 and squares > freedom * calibrated.variance
-        return Prior(squares / freedom, freedom) if larger else calibrated
+        known = min(prior.freedom, _PRIOR_FREEDOM)
+        freedom = known + sum(c.count - 1 for c in repeated)
+        squares = known * prior.variance + sum(c.squares for c in repeated)
+        return Prior(squares / freedom, freedom)
 
-    def add(
-        self, identity: str, name: str, median_s: float, calibrated: Prior, now_s: float
-    ) -> None:
+    def add(self, identity: str, name: str, seconds: float, prior: Prior, now_s: float) -> None:
         """Count an undisturbed record, unless it soon follows the last one of its case.
 
         Parameters
@@ -109,20 +103,20 @@ class Drift:
             Of the case, the machine and the build.
         name : str
             Class of the case.
-        median_s : float
-            The record's median time.
-        calibrated : Prior
+        seconds : float
+            The record's time.
+        prior : Prior
             As of `variance`.
         now_s : float
             Seconds since 1970.
         """
-        value = math.log(median_s)
+        value = math.log(seconds)
         case = self._cases.pop(identity, None)
         if case is None or case.name != name:
             case = Repeated(name, 1, value, 0.0, now_s)
         elif not 0 <= now_s - case.last_s < _APART_S:
             deviation, share = value - case.mean, case.count / (case.count + 1)
-            most = _MOST_SD * math.sqrt(self.variance(name, calibrated).variance / share)
+            most = _MOST_SD * math.sqrt(self.variance(name, prior).variance / share)
             deviation = min(max(deviation, -most), most)
             case = Repeated(
                 name,

@@ -46,6 +46,7 @@ class Choice:
     variant: str
     isa: str
     how: str = field(compare=False)
+    loss: float = field(default=math.nan, compare=False)
 
 
 class Prepared:
@@ -70,7 +71,9 @@ class Prepared:
         The extension's.
     how : str
         How the variant was chosen: ``asked`` (it was requested), ``trial``, or ``default`` where
-        ``best`` was requested and there were no trials, or all those of a candidate were disturbed.
+        ``best`` was requested and there were no trials.
+    loss : float
+        Share of the time by which another variant may be faster (see `variants.fastest`).
     choosing_s : float
         Seconds that the trials took.
     stages : list of str
@@ -98,7 +101,7 @@ class Prepared:
             self._warn()
             self.stages: list[str] = self.native.obtained()["stages"]
             chosen = chosen or self._first()
-            self.how = chosen.how
+            self.how, self.loss = chosen.how, chosen.loss
             self.select(chosen.variant, chosen.isa)
 
     def _placed(self, case: Case) -> _memkern.Prepared:
@@ -207,7 +210,7 @@ class Prepared:
     def choice(self) -> Choice:
         """The variant and instruction set that are used, and how they were chosen."""
         obtained = self.native.obtained()
-        return Choice(obtained["variant"], obtained["isa"], self.how)
+        return Choice(obtained["variant"], obtained["isa"], self.how, self.loss)
 
     @contextlib.contextmanager
     def switched(self) -> Iterator[None]:

@@ -38,7 +38,8 @@ def ready(case: Case, chosen: Choice | None = None, deadline: float = math.inf) 
         with prepared.switched():
             if chosen is None and case.knobs.variant == "best":
                 begin = time.perf_counter()
-                best, prepared.how = variants.fastest(prepared, prepared.candidates)
+                best, prepared.loss = variants.fastest(prepared, prepared.candidates)
+                prepared.how = "trial"
                 prepared.select(*best)
                 prepared.choosing_s = time.perf_counter() - begin
     return prepared

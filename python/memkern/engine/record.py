@@ -17,10 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern import statistics
+from memkern import small, statistics
 from memkern.engine import calibration, counting, disturbance, metering
+from memkern.engine.calibration import Spread
 from memkern.engine.communication import ranks
-from memkern.engine.cores import Neighbour, cores, cores_at_work
+from memkern.engine.cores import Neighbour, cores, cores_at_work, exchanging_units
 from memkern.engine.costs import (
     ceilings_GBps,
     copy_GBps,
@@ -33,6 +34,7 @@ from memkern.engine.measurement import Measurement
 from memkern.engine.metering import Energy
 from memkern.engine.prepared import STARTS_PER_SAMPLE, Choice
 from memkern.engine.sampling import Samples, median
+from memkern.engine.states import LEAST_SAMPLES, Mode, labels_of
 from memkern.machine import environment, gpu
 from memkern.machine.caches import MEMORY, data_caches, ends, level_of
 from memkern.spec.case import Case
@@ -43,8 +45,9 @@ from memkern.spec.registry import definition_of, find
 
 # An invocation shorter than this many empty ones has a time without the launch.
 _SHORT_LAUNCHES = 10
-# Placements that are spread over at least this time include the variance between runs.
-SPREAD_S = 20.0
+# A state gives a record its value by at least this share of its samples, and is the only one if it
+# has at least the larger share.
+_LEAST_SHARE, _ONLY_SHARE = 0.2, 0.95
 # What the columns of a roofline are before it is added, or without one.
 _NO_ROOFLINE: dict[str, Any] = {
     "machine_file": "",
@@ -106,6 +109,8 @@ class Taken:
         What ran at the same time on purpose.
     device_ceilings : mapping
         The columns of a GPU's bandwidths; empty for other devices.
+    modes : sequence of Mode
+        Known modes of the lines that the workers exchange in a second.
     """
 
     case: Case
@@ -116,30 +121,122 @@ class Taken:
     energy: Energy
     beside: Neighbour | None
     device_ceilings: Mapping[str, float]
-
-    @functools.cached_property
-    def _of_variant(self) -> list[Placement]:
-        """The placements with the variant of the last one, which is that of the record."""
-        return [p for p in self.placements if p.choice == self.placements[-1].choice]
+    modes: Sequence[Mode] = ()
 
     @functools.cached_property
     def _clean(self) -> list[Placement]:
-        return [p for p in self._of_variant if not p.samples.disturbed]
+        return [p for p in self.placements if not p.samples.disturbed]
+
+    @functools.cached_property
+    def _labels(self) -> list[npt.NDArray[np.int64]]:
+        """Of each placement that was not disturbed, the mode in which each sample was taken."""
+        return [labels_of(1 / p.samples.exchange_s[:, ::-1], self.modes) for p in self._clean]
+
+    @functools.cached_property
+    def _shares(self) -> npt.NDArray[np.float64]:
+        """Share of the samples that were taken in each mode."""
+        labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
+        counts = np.bincount(labels + 1, minlength=len(self.modes) + 1)[1:]
+        return counts / max(len(labels), 1)
+
+    @functools.cached_property
+    def _state(self) -> int | None:
+        """The mode of the samples that count; None if all do."""
+        # A fixed number of samples is that of all.
+        if len(self.modes) < 2 or self.case.stop.runs is not None or self.disturbed:
+            return None
+        most = int(self._shares.argmax())
+        least = max(_LEAST_SHARE, LEAST_SAMPLES / sum(map(len, self._labels)))
+        return most if self._shares[most] >= least else None
+
+    @property
+    def mixed(self) -> bool:
+        """Whether samples of several states of the host count."""
+        return self._state is None and len(self.modes) > 1 and self._shares.max() < _ONLY_SHARE
+
+    @property
+    def state_name(self) -> str:
+        """A name of the state of the samples that count, by which records of a case are told apart.
+
+        It is the power of two of nanoseconds of its shortest exchange; empty for all states.
+        """
+        if self._state is None:
+            return ""
+        return f"{math.floor(math.log2(1e9 / self.modes[self._state].high))}"
+
+    @property
+    def states(self) -> list[dict[str, Any]]:
+        """The states of the host in which samples were taken, with the times in them."""
+        every = [p.samples for p in self._clean]
+        seconds = np.concatenate([np.empty(0), *(one.seconds[:, 0] for one in every)])
+        exchange_s = np.concatenate([np.empty(0), *(one.exchange_s[:, 1] for one in every)])
+        labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
+        return [
+            {
+                "exchange_ns": round(1e9 * float(np.median(exchange_s[own])), 1),
+                "share": round(float(own.mean()), 3),
+                "samples": int(own.sum()),
+                "time_min_s": float(seconds[own].min()),
+                "time_median_s": float(np.median(seconds[own])),
+                "counts": self._state in (None, number),
+            }
+            for number in range(len(self.modes))
+            if (own := labels == number).any()
+        ]
+
+    @functools.cached_property
+    def quiet(self) -> bool:
+        """Whether the host was in its best state, and nothing else ran."""
+        if small.wanted():
+            return True
+        samples, obtained = [p.samples for p in self.placements], self.placements[-1].obtained
+        lost = [share for one in samples for share in (one.waited_share, one.absent_share)]
+        if any(share >= disturbance.QUIET_SHARE for share in lost):
+            return False
+        if any(p.others for p in self.placements):
+            return False
+        if self.core_share < disturbance.CORE_SHARE:
+            return False
+        if not self.modes:
+            return True
+        best_s = 1 / cores().best(exchanging_units(obtained))
+        slow = self.exchange_s * disturbance.EXCHANGE_SHARE > best_s
+        return bool(self._shares.max() >= _ONLY_SHARE and not slow)
+
+    @property
+    def core_share(self) -> float:
+        """Throughput of the cores divided by their best since the boot; NaN if unknown."""
+        throughput = median(np.array([p.samples.throughput for p in self.counted]))
+        best = cores().best(cores_at_work(self.placements[-1].obtained))
+        return min(throughput / best, 1.0)
+
+    @property
+    def exchange_s(self) -> float:
+        """Median time in which a line went from one worker to the next; NaN if unknown."""
+        return median(np.concatenate([p.samples.exchange_s[:, 1] for p in self.counted]))
 
     @property
     def medians(self) -> list[float]:
-        """Median of each placement that was not disturbed, in seconds."""
-        return [float(np.median(p.samples.seconds[:, 0])) for p in self._clean]
+        """Median of each placement that was not disturbed, in seconds, of samples that count."""
+        return [] if self.disturbed else [float(np.median(s[:, 0])) for s in self.series]
 
     @property
     def disturbed(self) -> bool:
         """Whether fewer than half of the placements count."""
         return 2 * len(self._clean) < len(self.placements)
 
-    @property
+    @functools.cached_property
     def counted(self) -> list[Placement]:
-        """The placements that count: those that were not disturbed, if these are enough."""
-        return self._of_variant if self.disturbed else self._clean
+        """The placements that count, with the samples of one state of the host if possible."""
+        if self.disturbed:
+            return list(self.placements)
+        if self._state is None:
+            return self._clean
+        return [
+            dataclasses.replace(p, samples=p.samples.only(labels == self._state))
+            for p, labels in zip(self._clean, self._labels, strict=True)
+            if (labels == self._state).any()
+        ]
 
     @functools.cached_property
     def series(self) -> list[npt.NDArray[np.float64]]:
@@ -148,19 +245,13 @@ class Taken:
         every = [p.samples.seconds for p in self.counted]
         return [s[1:] if s.shape[1] > 1 and len(s) > 1 else s for s in every]
 
-    @property
-    def spread_s(self) -> float:
-        """Seconds from the first placement to the last."""
-        return self.placements[-1].started_s - self.placements[0].started_s
-
 
 def measurement_of(
     taken: Taken,
     machine: dict[str, Any],
     derive: Derive | None = None,
     *,
-    prior: statistics.Prior | None = None,
-    drift: statistics.Prior | None = None,
+    spread: Spread,
     extra: Mapping[str, Any] | None = None,
 ) -> Measurement:
     """Return the measurement of a case, of a rotation with those of its kernels.
@@ -172,8 +263,8 @@ def measurement_of(
         The environment.
     derive : callable, optional
         Returns further columns that follow from those of a record.
-    prior, drift : Prior, optional
-        Variances of this case's class between placements and between runs.
+    spread : Spread
+        Variances of this case's class.
     extra : mapping, optional
         Further columns of the record.
     """
@@ -198,7 +289,7 @@ def measurement_of(
     def row(case: Case, as_run: Case, column: int) -> dict[str, Any]:
         # Kernels that run in turn are launched one by one.
         launches_s = launch_s * (len(kernels) or 1) if column == 0 else launch_s
-        times = times_of(taken, column, prior, drift)
+        times = times_of(taken, column, spread)
         model_B, moved = as_run.spec.model_bytes(as_run), _transfers(as_run, caches)
         counted: dict[str, Any] = {}
         if column == 0:
@@ -241,26 +332,18 @@ def measurement_of(
     return Measurement(row(case, as_run, 0), samples[:, 0], machine, tuple(parts))
 
 
-def with_intervals(
-    measurement: Measurement,
-    taken: Taken,
-    prior: statistics.Prior | None,
-    drift: statistics.Prior | None,
-) -> Measurement:
+def with_intervals(measurement: Measurement, taken: Taken, spread: Spread) -> Measurement:
     """Return a measurement with the intervals that follow from other variances of its class."""
 
     def changed(one: Measurement, column: int) -> Measurement:
-        return dataclasses.replace(
-            one, record={**one.record, **times_of(taken, column, prior, drift)}
-        )
+        record = {**one.record, **intervals_of(taken, column, spread)}
+        return dataclasses.replace(one, record=record)
 
     parts = tuple(changed(part, column) for column, part in enumerate(measurement.parts, start=1))
     return dataclasses.replace(changed(measurement, 0), parts=parts)
 
 
-def times_of(
-    taken: Taken, column: int, prior: statistics.Prior | None, drift: statistics.Prior | None
-) -> dict[str, Any]:
+def times_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
     """Return the columns on times and their intervals; a disturbed record has no interval.
 
     Parameters
@@ -268,34 +351,42 @@ def times_of(
     taken : Taken
     column : int
         0, or the number of a kernel of a rotation, from 1.
-    prior, drift : Prior, optional
+    spread : Spread
         As of `measurement_of`.
     """
     series = [seconds[:, column] for seconds in taken.series]
     summary: dict[str, Any] = statistics.summarise(np.concatenate(series))
     medians = [float(np.median(seconds)) for seconds in series]
     summary["time_median_s"] = float(np.median(medians))
-    interval = statistics.placements_interval(medians, prior=prior, drift=drift)
-    scope = "next run" if drift is not None or taken.spread_s >= SPREAD_S else "within this run"
-    low, high, level = (summary[f"within_ci_{name}"] for name in ("low_s", "high_s", "level"))
-    if interval is not None and len(medians) == 1:
-        # The interval of one placement includes that of its samples and the calibrated one.
-        low, high, level = min(low, interval.low), max(high, interval.high), interval.level
-    elif interval is not None:
-        low, high, level = interval.low, interval.high, interval.level
-    else:
-        scope = "within this run"
     if taken.disturbed:
-        scope, low, high, level = "none", math.nan, math.nan, math.nan
         summary |= dict.fromkeys((name for name in summary if name.startswith("within_")), math.nan)
-    median = summary["time_median_s"]
-    return summary | {
-        "time_ci_low_s": low,
-        "time_ci_high_s": high,
-        "ci_level": level,
-        "ci_relative": (high - low) / 2 / median if median > 0 else math.nan,
-        "ci_scope": scope,
-        "placement_sd": float(np.std(np.log(medians), ddof=1)) if len(medians) > 1 else math.nan,
+    several = len(medians) > 1
+    return {
+        **summary,
+        **intervals_of(taken, column, spread),
+        "placement_sd": float(np.std(np.log(medians), ddof=1)) if several else math.nan,
+    }
+
+
+def intervals_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
+    """Return the columns of the intervals for the next run (see `times_of`)."""
+    series = [seconds[:, column] for seconds in taken.series]
+    shortest = min(float(seconds.min()) for seconds in series)
+    medians = [float(np.median(seconds)) for seconds in series]
+    found = {
+        "time_min_ci": statistics.next_run_interval([shortest], spread.floor),
+        "time_ci": statistics.next_run_interval(medians, spread.median, spread.placements),
+    }
+    unknown = statistics.RunInterval(math.nan, math.nan, math.nan, math.nan)
+    if taken.disturbed:
+        found = dict.fromkeys(found, unknown)
+    return {
+        **{f"{name}_low_s": interval.low for name, interval in found.items()},
+        **{f"{name}_high_s": interval.high for name, interval in found.items()},
+        "time_min_ci_relative": found["time_min_ci"].relative_half_width,
+        "ci_relative": found["time_ci"].relative_half_width,
+        "ci_level": found["time_ci"].level,
+        "ci_scope": "none" if taken.disturbed else "next run",
     }
 
 
@@ -350,6 +441,8 @@ def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
         "memory_line_B": case.line_B,
         "block_threads": obtained["block_threads"],
         "variant_choice": placement.choice.how,
+        "variant_loss": placement.choice.loss,
+        "budget_s": case.stop.budget_s,
         "comm": ranks().comm,
         "ranks": ranks().size,
         "ranks_per_node": ranks().per_node,
@@ -368,8 +461,7 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
     stops = [p.samples.stop for p in every]
     checks = [p.check for p in every]
     others = dict.fromkeys(thread for p in every for thread in p.others)
-    throughput = median(np.array([p.samples.throughput for p in counted]))
-    best = cores().best(cores_at_work(every[-1].obtained, taken.beside))
+    word = "disturbed" if taken.disturbed else "quiet" if taken.quiet else "shared"
     return {
         "samples": sum(map(len, taken.series)),
         "invocations": every[-1].samples.invocations,
@@ -378,10 +470,14 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
         "placements_asked": taken.case.placements,
         "samples_disturbed": sum(p.samples.rejected for p in every),
         "disturbed": taken.disturbed,
-        "disturbed_by": disturbance.causes(others, sum(p.samples.moved for p in every)),
+        "state": word,
+        "shared_with": disturbance.describe(others),
+        "states": json.dumps(found) if (found := taken.states) else "",
         "cpu_share": float(np.mean([p.samples.cpu_share for p in every])),
-        "core_share": min(throughput / best, 1.0),
-        "exchange_ns": median(np.array([p.samples.exchange_s for p in counted])) * 1e9,
+        "waited_share": float(np.mean([p.samples.waited_share for p in every])),
+        "absent_share": float(np.mean([p.samples.absent_share for p in every])),
+        "core_share": taken.core_share,
+        "exchange_ns": taken.exchange_s * 1e9,
         "clock_GHz": median(np.array([p.samples.clock_Hz for p in counted])) / 1e9,
         "doctor": calibration.load_health(),
         "valid": all(check.valid for check in checks),

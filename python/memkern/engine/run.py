@@ -11,8 +11,9 @@ from typing import Any
 
 from memkern.discovery import above
 from memkern.engine import calibration, metering
+from memkern.engine.calibration import Spread
 from memkern.engine.communication import ranks, together
-from memkern.engine.cores import Neighbour, competitors
+from memkern.engine.cores import Neighbour, competitors, modes_beside
 from memkern.engine.drift import known_drift
 from memkern.engine.measurement import Measurement
 from memkern.engine.metering import Energy
@@ -82,6 +83,7 @@ class CaseRun:
         self.beside = beside
         self.started = environment.now()
         self.placements: list[Placement] = []
+        self._taken: Taken | None = None  # of these placements
         # Deadline of the next placement, on the clock of `time.perf_counter`.
         self.deadline = math.inf
         self.out_of_time = False
@@ -113,22 +115,27 @@ class CaseRun:
     @property
     def taken(self) -> Taken:
         """What was taken so far; there is at least one placement."""
-        return Taken(
-            self.case,
-            self.case_id,
-            self.repeat,
-            self.started,
-            tuple(self.placements),
-            self._energy,
-            self.beside,
-            self._ceilings,
-        )
+        if self._taken is None:
+            self._taken = Taken(
+                self.case,
+                self.case_id,
+                self.repeat,
+                self.started,
+                tuple(self.placements),
+                self._energy,
+                self.beside,
+                self._ceilings,
+                modes_beside(self.placements[-1].obtained),
+            )
+        return self._taken
 
     def class_of(self, machine: dict[str, Any]) -> str:
         """Return the class of cases with similar variances (see `calibration.class_name`)."""
         obtained = self.placements[-1].obtained
         caches = data_caches(machine)
-        return calibration.class_name(obtained["footprint_B"], obtained["threads"], caches)
+        taken = self.taken
+        host = calibration.MIXED if taken.mixed else "" if taken.quiet else calibration.SHARED
+        return calibration.class_name(obtained["footprint_B"], obtained["threads"], caches, host)
 
     def place(self, prepared: Prepared | None = None) -> Placement:
         """Fill, sample and validate, in a new placement or in that of a prepared case.
@@ -145,14 +152,12 @@ class CaseRun:
         case, start = self.case, time.perf_counter()
         earlier = self.placements[-1] if self.placements else None
         if prepared is None:
-            # After disturbed trials, the variant is chosen again.
-            chosen = earlier.choice if earlier and earlier.choice.how != "default" else None
-            prepared = ready(case, chosen, self.deadline)
+            prepared = ready(case, earlier.choice if earlier else None, self.deadline)
         choice = prepared.choice
         again_s = time.perf_counter() - start - prepared.choosing_s
         # Placements in between run the same code on the same inputs.
-        same = earlier is not None and choice == earlier.choice
-        validated = not same or len(self.placements) == case.placements - 1
+        validated = earlier is None or len(self.placements) == case.placements - 1
+        before = competitors(self.beside)
         check, samples, sampled_s = self._sampled(prepared, validated)
         again_s += sampled_s
         if check is None:
@@ -167,7 +172,8 @@ class CaseRun:
         known = earlier.obtained["pages"] if earlier else None
         obtained = {**prepared.native.obtained(), "pages": known or prepared.native.pages()}
         # What slows down a GPU is in the columns of the device.
-        others = competitors(self.beside) if samples.rejected and not samples.device else ()
+        now = () if samples.device else competitors(self.beside)
+        others = tuple(thread for thread in now if thread[:2] in {one[:2] for one in before})
         wall_s = time.perf_counter() - start
         crowded = ranks().crowded(int(obtained["threads"]))
         place = RankPlace(obtained["pin"], obtained["pages"], crowded, obtained["footprint_B"])
@@ -184,6 +190,7 @@ class CaseRun:
             prepared.counting,
         )
         self.placements.append(placement)
+        self._taken = None
         return placement
 
     def _sampled(self, prepared: Prepared, validated: bool) -> tuple[Check | None, Samples, float]:
@@ -205,7 +212,7 @@ class CaseRun:
                 prepared.native.fill(outputs=True)
             prepared.set_steady_inputs()
         begin = time.perf_counter()
-        samples = take_samples(prepared, len(self.placements), self.case.placements, self.beside)
+        samples = take_samples(prepared, len(self.placements), self.case.placements)
         sampled_s = time.perf_counter() - begin
         if validation is not None:
             check = finish(validation, samples.taken * samples.invocations + samples.untimed)
@@ -218,8 +225,8 @@ class CaseRun:
         """Mark the last placement as disturbed, by something that its samples do not show."""
         last = self.placements[-1]
         samples = dataclasses.replace(last.samples, disturbed=True)
-        others = last.others or competitors(self.beside)
-        self.placements[-1] = dataclasses.replace(last, samples=samples, others=others)
+        self.placements[-1] = dataclasses.replace(last, samples=samples)
+        self._taken = None
 
     def measurement(self, machine: dict[str, Any], **how: Any) -> Measurement:
         """Return the record of all placements so far (see `measurement_of`)."""
@@ -286,27 +293,36 @@ def calibrated(
     run: CaseRun, machine: dict[str, Any], extra: Mapping[str, Any] | None = None
 ) -> Measurement:
     """Return the record of all placements so far, with the known variances of its class."""
-    prior, between_runs = spread(run.class_of(machine))
-    measurement = run.measurement(machine, prior=prior, drift=between_runs, extra=extra)
+    measurement = run.measurement(machine, spread=spread(run.class_of(machine)), extra=extra)
     count(run, measurement)
     return measurement
 
 
-def _calibrated_spread(name: str) -> calibration.Spread:
-    known = calibration.load()
-    return known.of(name) if known is not None else (None, None)
+def _prior_spread(name: str) -> Spread:
+    known, found = calibration.load(), calibration.packaged(name)
+    if known is None:
+        return found
+    return Spread(found.floor, known.runs.get(name, found.median), known.placements.get(name))
 
 
-def spread(name: str) -> calibration.Spread:
-    """Return the variances of a class between placements and between runs, None if unknown."""
-    prior, calibrated = _calibrated_spread(name)
-    return prior, calibrated and known_drift().variance(name, calibrated)
+def spread(name: str) -> Spread:
+    """Return the variances of a class, by the records of this boot and what was known before."""
+    prior, drift = _prior_spread(name), known_drift()
+    return Spread(
+        drift.variance(f"{name}, floor", prior.floor),
+        drift.variance(f"{name}, median", prior.median),
+        prior.placements,
+    )
 
 
 def count(run: CaseRun, measurement: Measurement) -> None:
     """Let later intervals include what an undisturbed record shows of the variance between runs."""
     record, name = measurement.record, run.class_of(measurement.environment)
-    _, calibrated = _calibrated_spread(name)
-    if calibrated is not None and not record["disturbed"]:
-        identity = f"{record['case_id']} {record['environment_id']}"
-        known_drift().add(identity, name, record["time_median_s"], calibrated, time.time())
+    if record["disturbed"]:
+        return
+    prior, now_s = _prior_spread(name), time.time()
+    identity = f"{record['case_id']} {record['environment_id']} {run.taken.state_name}"
+    for quantity, column in (("floor", "time_min_s"), ("median", "time_median_s")):
+        of_class, of_case = f"{name}, {quantity}", f"{identity} {quantity}"
+        variance = getattr(prior, quantity)
+        known_drift().add(of_case, of_class, record[column], variance, now_s)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
-import os
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,17 +16,27 @@ import numpy.typing as npt
 from memkern import small, statistics
 from memkern.engine import disturbance
 from memkern.engine.communication import ranks
-from memkern.engine.cores import Neighbour, cores, cores_at_work, exchanging_units
+from memkern.engine.cores import cores, cores_at_work, exchanging_units
 from memkern.engine.prepared import Prepared
 from memkern.engine.process import exclusive
-from memkern.extension import _memkern
-from memkern.machine import environment, gpu
+from memkern.machine import gpu
 from memkern.spec.options import GPUS
 
-CONDITIONS = 8  # columns that the extension adds to each sample
-_FLOPS_PER_BYTE = 0.5  # above, the core may limit a kernel even where its data are in memory
+# Columns that the extension adds to each sample (cpp/core/monitor.hpp).
+CONDITIONS = (
+    "cpu_share",
+    "throughput",
+    "clock_Hz",
+    "exchange_s",
+    "moved",
+    "waited_share",
+    "absent_share",
+    "memory_s",
+    "exchange_least_s",
+)
+# Those that are the worse the smaller they are, of several ranks.
+_BEST_LARGE = ("cpu_share", "throughput", "clock_Hz", "exchange_least_s")
 _MORE = 5  # samples that are taken at a time beyond those that were requested
-_STEAL_AFTER_S = 0.25  # the system counts stolen time in hundredths of a second
 _HALO_SAMPLES = 5  # in which an exchange is timed apart
 
 _Bools = npt.NDArray[np.bool_]
@@ -54,12 +64,16 @@ class Samples:
         Number of samples during which a worker moved to another processing unit.
     cpu_share : float
         Share of the time during which all workers had a processor, over all samples taken.
+    waited_share, absent_share : float
+        Shares of that time during which a worker waited for its processor, and during which a
+        processor that it had was taken away; NaN if unknown.
     throughput : float
         Median over the samples of the cores' throughput, in loads with additions per cycle.
     clock_Hz : float
         Median clock of the cores; NaN if unknown.
-    exchange_s : float
-        Median time in which a line goes from one worker to the next; NaN if unknown.
+    exchange_s : ndarray of float64, shape (n, 2)
+        Times in which a line went from one worker to the next before and after each sample, the
+        shorter and the longer one; NaN if unknown.
     untimed : int
         Invocations before and between the samples, which warmed up a GPU or the caches.
     disturbed : bool
@@ -84,9 +98,11 @@ class Samples:
     rejected: int
     moved: int
     cpu_share: float
+    waited_share: float
+    absent_share: float
     throughput: float
     clock_Hz: float
-    exchange_s: float
+    exchange_s: npt.NDArray[np.float64]
     untimed: int
     disturbed: bool
     mean_s: float
@@ -99,85 +115,53 @@ class Samples:
         """Median bandwidth of what is moved beside the timed accesses, NaN without any."""
         return float(np.median(self.moved_B / self.seconds[:, 0])) / 1e9
 
+    def only(self, wanted: _Bools) -> Samples:
+        """Return this with some of the samples."""
+        return dataclasses.replace(
+            self,
+            seconds=self.seconds[wanted],
+            by_rank=self.by_rank[:, wanted],
+            exchange_s=self.exchange_s[wanted],
+            counts=[[values[wanted] for values in events] for events in self.counts],
+            moved_B=self.moved_B[wanted],
+        )
+
 
 class Judge:
-    """Judge of the samples of a prepared case, which knows the best rates of its cores.
+    """Judge of the samples of a prepared case.
 
     Parameters
     ----------
     prepared : Prepared
-    beside : Neighbour, optional
-        What runs at the same time on purpose.
-
-    Attributes
-    ----------
-    core_share : float
-        Share of their best throughput that the cores need for a sample to be used.
     """
 
-    def __init__(self, prepared: Prepared, beside: Neighbour | None = None) -> None:
-        case, obtained = prepared.case, prepared.native.obtained()
+    def __init__(self, prepared: Prepared) -> None:
+        obtained = prepared.native.obtained()
         self._accepts_all = small.wanted()
         self.ranks = ranks()
         self.codes = prepared.counting.codes  # of counters that are read during the samples
         self.warms_up = warms_up()
-        self._cores = cores()
-        self._at_work = cores_at_work(obtained, beside)
-        self._exchanging = exchanging_units(obtained, beside) if obtained["threads"] > 1 else ""
-        self._sharing = "none" if case.knobs.repetition == "free" else "ends"
-        if case.spec.amos:
-            self._sharing = "all"
-        self.core_share = _core_share(prepared, obtained)
+        self._at_work = cores_at_work(obtained)
+        self._exchanging = exchanging_units(obtained) if obtained["threads"] > 1 else ""
 
-    @property
-    def least_throughput(self) -> float:
-        """The throughput that the cores need; 0 if it is unknown."""
-        best = math.nan if self._accepts_all else self._cores.best(self._at_work)
-        return 0.0 if math.isnan(best) else self.core_share * best
+    def disturbed(self, conditions: _Floats) -> _Bools:
+        """Keep the rates of the cores, and return which samples were disturbed.
 
-    def disturbed(self, seconds: _Floats, conditions: _Floats) -> _Bools:
-        """Record the state of the cores, and return which samples were disturbed.
-
-        `seconds` are those of an invocation, `conditions` the columns that the extension adds to
-        each sample.
+        `conditions` are the columns that the extension adds to each sample.
         """
         if self._accepts_all:
             return np.zeros(len(conditions), dtype=np.bool_)
-        cpu_share, throughput, _, exchange_s, moves = conditions.T[:5]
-        self._cores.add(throughput, self._at_work)
-        marked = disturbance.disturbed_samples(
-            cpu_share, throughput, moves > 0, self.least_throughput
+        found = dict(zip(CONDITIONS, conditions.T, strict=True))
+        cores().add(found["throughput"], self._at_work)
+        if self._exchanging:
+            with np.errstate(divide="ignore"):
+                cores().add(1 / found["exchange_s"], self._exchanging)
+        return disturbance.disturbed_samples(
+            found["waited_share"], found["cpu_share"], found["moved"] > 0
         )
-        if not self._exchanging:
-            return marked
-        with np.errstate(divide="ignore"):
-            self._cores.add(1 / exchange_s, self._exchanging)
-        best_s = 1 / self._cores.best(self._exchanging)
-        return marked | disturbance.slow_exchanges(seconds, exchange_s, best_s, self._sharing)
 
 
-def _core_share(prepared: Prepared, obtained: Mapping[str, Any]) -> float:
-    """Return the share of their best throughput that the cores need for a sample to be used."""
-    topology = _memkern.topology()
-    private_B = max(
-        (c["size_B"] for c in topology["caches"] if c["instances"] >= topology["cores"]),
-        default=0,
-    )
-    workers = min(int(obtained["threads"]), topology["cores"])
-    exceeds_private = obtained["footprint_B"] > 2 * private_B * workers
-    case, spec = prepared.case, prepared.case.spec
-    flops = spec.flops * spec.width(case) * case.iterations
-    if exceeds_private and flops <= _FLOPS_PER_BYTE * case.bytes_B:
-        return disturbance.SHARED_CACHE_CORE_SHARE
-    return disturbance.CORE_SHARE
-
-
-def take_samples(
-    prepared: Prepared,
-    placement: int = 0,
-    placements: int = 1,
-    beside: Neighbour | None = None,
-) -> Samples:
+def take_samples(prepared: Prepared, placement: int = 0, placements: int = 1) -> Samples:
     """Take samples until the undisturbed ones meet the case's stop rule.
 
     Disturbed samples are repeated, for at most the time of the budget once more. A GPU is warmed up
@@ -188,15 +172,13 @@ def take_samples(
     prepared : Prepared
     placement, placements : int
         Number of this placement, from 0, and of all; samples and budget are divided among them.
-    beside : Neighbour, optional
-        What runs at the same time on purpose.
     """
     knobs = prepared.case.knobs
     with exclusive(), prepared.switched():
         warmed = prepared.warm_up()
         watch = gpu.Watch(knobs.device) if knobs.place == GPUS else None
         with watch or contextlib.nullcontext():
-            series = _Series(prepared, Judge(prepared, beside), watch, placement, placements)
+            series = _Series(prepared, Judge(prepared), watch, placement, placements)
             stop = series.take()
     return series.samples(stop, warmed)
 
@@ -229,12 +211,10 @@ class _Series:
             budget_s=stop.budget_s / placements,
         )
         self._times = 1 + len(prepared.stages)
-        self._rows = np.empty((0, self._times + CONDITIONS))
+        self._rows = np.empty((0, self._times + len(CONDITIONS)))
         self._counts = np.empty((0, len(judge.codes), 3))
         self._own = self._moved_B = np.empty(0)
-        self._rejected = self._crowded = np.empty(0, dtype=np.bool_)
-        self._units = _units_of(prepared)
-        self._stolen_s, self._stolen_at = environment.read_steal_s(self._units), time.perf_counter()
+        self._rejected = np.empty(0, dtype=np.bool_)
         self._untimed, untimed_s = prepared.native.untimed()
         self._begin_s = time.perf_counter() - untimed_s
         self._first_s = math.inf
@@ -258,17 +238,20 @@ class _Series:
         # Without the time in which the caches were warmed up.
         return time.perf_counter() - self._prepared.native.untimed()[1] - self._begin_s
 
-    def _cpu_share(self) -> float:
-        seconds = self._rows[:, 0]
-        return float(self._rows[:, self._times] @ seconds / seconds.sum())
+    def _share(self, condition: str) -> float:
+        """Return a share of the time, over all samples."""
+        seconds, share = self._rows[:, 0], self._condition(condition)
+        known = ~np.isnan(share)
+        return (
+            float(share[known] @ seconds[known] / seconds[known].sum()) if known.any() else math.nan
+        )
+
+    def _condition(self, name: str) -> _Floats:
+        return self._rows[:, self._times + CONDITIONS.index(name)]
 
     def _too_few(self) -> bool:
         """Return whether too few samples were undisturbed."""
-        if not self._rejected.any():
-            return False
-        kept, shared = int((~self._rejected).sum()), int(self._crowded.sum())
-        lost = self._cpu_share() < disturbance.LEAST_CPU_SHARE
-        return lost or disturbance.too_few(kept, shared, len(self._rows))
+        return disturbance.too_few(int((~self._rejected).sum()), len(self._rows))
 
     def _left_s(self) -> float:
         """Return the seconds in which further samples may start."""
@@ -284,7 +267,6 @@ class _Series:
         prepared = self._prepared
         clean = len(self._rows) - int(self._rejected.sum())
         wanted = (self._runs or self._rule.next_count(clean)) - clean
-        # With enough undisturbed ones, more are taken where too much time was lost.
         block = np.full((wanted if wanted > 0 else _MORE, self._rows.shape[1]), np.nan)
         counts = np.zeros((len(block), *self._counts.shape[1:]))
         moved_B = np.full(len(block), np.nan)
@@ -309,27 +291,16 @@ class _Series:
         block = block[done]
         spent_s = self._ranks.slowest(time.perf_counter() - since)
         self._first_s = min(self._first_s, spent_s)
-        marked = self._judge.disturbed(block[:, 0], block[:, self._times :])
+        marked = self._judge.disturbed(block[:, self._times :])
         if self._watch is not None:
             marked |= self._watch.slowed(began[: len(block)])
-        if spent_s > _STEAL_AFTER_S:
-            marked |= self._stolen_share() > disturbance.STEAL_SHARE
-        slow = block[:, self._times + 1] < self._judge.least_throughput
-        marks = self._ranks.largest(np.column_stack((marked, slow))) > 0
+        marked = self._ranks.largest(marked.astype(np.float64)) > 0
         self._counts = np.concatenate((self._counts, counts[done]))
         self._moved_B = np.concatenate((self._moved_B, moved_B[done]))
         self._own = np.concatenate((self._own, block[:, 0]))
         self._rows = np.concatenate((self._rows, _of_all_ranks(block, self._times)))
-        self._rejected = np.concatenate((self._rejected, marks[:, 0]))
-        self._crowded = np.concatenate((self._crowded, marks[:, 1]))
+        self._rejected = np.concatenate((self._rejected, marked))
         return interrupted
-
-    def _stolen_share(self) -> float:
-        """Return the share of the time since it was last called that the hypervisor stole."""
-        before_s, then = self._stolen_s, self._stolen_at
-        self._stolen_s, self._stolen_at = environment.read_steal_s(self._units), time.perf_counter()
-        elapsed_s = self._stolen_at - then
-        return (self._stolen_s - before_s) / (elapsed_s * len(self._units))
 
     def _end(self) -> str | None:
         """Return why no more samples are taken; None if more are."""
@@ -348,12 +319,11 @@ class _Series:
 
     def samples(self, stop: str, warmed: int) -> Samples:
         """Return the samples that are used, after so many invocations that `warmed` up a GPU."""
-        rejected, conditions = self._rejected, self._rows[:, self._times :]
-        disturbed = self._too_few()
+        rejected, disturbed = self._rejected, self._too_few()
         kept = ~rejected & (np.cumsum(~rejected) <= (self._runs or len(rejected)))
         if disturbed:
             # As many samples as were requested, those with the most processor time first.
-            order = np.argsort(-conditions[:, 0], kind="stable")
+            order = np.argsort(-self._condition("cpu_share"), kind="stable")
             kept = np.isin(np.arange(len(rejected)), order[: self._runs])
         every, prepared = self._ranks.every, self._prepared
         return Samples(
@@ -363,11 +333,15 @@ class _Series:
             stop=stop,
             taken=len(rejected),
             rejected=int(rejected.sum()),
-            moved=int((conditions[:, 4] > 0).sum()),
-            cpu_share=self._cpu_share(),
-            throughput=median(conditions[:, 1]),
-            clock_Hz=median(conditions[:, 2]),
-            exchange_s=median(conditions[:, 3]),
+            moved=int((self._condition("moved") > 0).sum()),
+            cpu_share=self._share("cpu_share"),
+            waited_share=self._share("waited_share"),
+            absent_share=self._share("absent_share"),
+            throughput=median(self._condition("throughput")),
+            clock_Hz=median(self._condition("clock_Hz")),
+            exchange_s=np.column_stack(
+                [self._condition(name)[kept] for name in ("exchange_least_s", "exchange_s")]
+            ),
             untimed=warmed + prepared.native.untimed()[0] - self._untimed,
             disturbed=disturbed,
             mean_s=float(self._rows[:, 0].mean()),
@@ -416,9 +390,8 @@ def sample(
         options |= {"events": judge.codes, "counts": counts}
     if moved_B is not None:
         options["moved_B"] = moved_B
-    least = judge.least_throughput
     if judge.ranks.size == 1 and began is None:
-        prepared.native.sample(out, invocations, seconds, least, **options)
+        prepared.native.sample(out, invocations, seconds, **options)
         return
     end = math.inf
 
@@ -431,7 +404,7 @@ def sample(
             began.append(time.perf_counter())
         return not over
 
-    prepared.native.sample(out, invocations, seconds, least, start, **options)
+    prepared.native.sample(out, invocations, seconds, start, **options)
 
 
 def warms_up() -> bool:
@@ -448,7 +421,7 @@ def halo_share(prepared: Prepared) -> float:
     if prepared.case.halo != "blocking" or prepared.part is None or ranks().size == 1:
         return math.nan
     steps = int(prepared.native.obtained()["steps"])
-    rows = np.full((_HALO_SAMPLES, 1 + steps + CONDITIONS), np.nan)
+    rows = np.full((_HALO_SAMPLES, 1 + steps + len(CONDITIONS)), np.nan)
     sample(prepared, Judge(prepared), rows, prepared.invocations, math.inf)
     kernel = rows[:, 1 if prepared.part.exchange.adds else steps]
     return float(np.median(1 - kernel / rows[:, 0]))
@@ -456,18 +429,9 @@ def halo_share(prepared: Prepared) -> float:
 
 def _of_all_ranks(rows: npt.NDArray[np.float64], times: int) -> npt.NDArray[np.float64]:
     """Return the longest times, and the worst conditions, of all ranks in each sample."""
-    # Of the conditions the time of an exchange and moves are worse the larger they are.
     sign = np.ones(rows.shape[1])
-    sign[times : times + 3] = -1
+    sign[times:] = [-1 if name in _BEST_LARGE else 1 for name in CONDITIONS]
     return sign * ranks().largest(sign * rows)
-
-
-def _units_of(prepared: Prepared) -> set[int]:
-    """Return the processing units on which the workers may run."""
-    pin = prepared.native.obtained()["pin"]
-    if prepared.device is not None or pin in ("", "none"):
-        return set(os.sched_getaffinity(0))
-    return {int(unit) for unit in pin.split(",")}
 
 
 def median(values: npt.NDArray[np.float64]) -> float:

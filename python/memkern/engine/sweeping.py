@@ -8,7 +8,7 @@ import random
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,11 @@ import numpy as np
 
 from memkern import statistics
 from memkern.checks import integer
+from memkern.engine.calibration import Spread
 from memkern.engine.communication import ranks, together
 from memkern.engine.measurement import Measurement, to_result_set
 from memkern.engine.process import forked, refuse_forked
-from memkern.engine.record import SPREAD_S, with_intervals
+from memkern.engine.record import with_intervals
 from memkern.engine.run import LARGE_B, CaseRun, count, environment_of_ranks, spread
 from memkern.engine.variants import TRIAL_S
 from memkern.errors import InputError
@@ -171,6 +172,7 @@ class _Results:
         self._seen: set[tuple[str, int]] = set()
         self._planned = self._placements = self._drawn = 0
         self._duplicates = self._finished = self._left_out = 0
+        self._briefer = 0  # kept results of a smaller budget
 
     @property
     def _total(self) -> int:
@@ -185,6 +187,8 @@ class _Results:
             return new, False
         kept = self.sink.store.find(*key)
         done = kept is not None and kept["stop"] != "interrupted"
+        if kept is not None and done:
+            self._briefer += float(kept.get("budget_s", math.inf)) < run.case.stop.budget_s
         return self.sink.store.first_time(*key), done
 
     def begin(self, block: _Block, bar: Any) -> None:
@@ -204,31 +208,26 @@ class _Results:
         Its interval knows nothing yet of those of other cases.
         """
         if run.complete and not run.interrupted:
-            prior, drift = spread(run.class_of(self._machine))
-            self._complete[run] = run.measurement(
-                self._machine, prior=prior, drift=drift, extra=self._columns
-            )
+            known = spread(run.class_of(self._machine))
+            self._complete[run] = run.measurement(self._machine, spread=known, extra=self._columns)
             self._store([self._complete[run]])
             self._finished += 1
 
     def end_block(self, runs: Sequence[CaseRun]) -> None:
         """Keep the results of a block, with intervals by the variances of all its cases."""
         self.interrupted |= any(run.interrupted for run in runs)
-        priors = _priors(runs, self._machine)
+        spreads = _spreads(runs, self._machine)
         done = []
         for run in runs:
             if not run.placements:
                 self._left_out += run.out_of_time
                 continue
-            prior, between_runs = priors[run.class_of(self._machine)]
-            drift = between_runs if run.taken.spread_s < SPREAD_S else None
+            known = spreads[run.class_of(self._machine)]
             measurement = self._complete.pop(run, None)
             if measurement is not None:
-                measurement = with_intervals(measurement, run.taken, prior, drift)
+                measurement = with_intervals(measurement, run.taken, known)
             else:
-                measurement = run.measurement(
-                    self._machine, prior=prior, drift=drift, extra=self._columns
-                )
+                measurement = run.measurement(self._machine, spread=known, extra=self._columns)
                 self._finished += run.out_of_time and not run.interrupted
             if run.complete and not run.interrupted:
                 count(run, measurement)
@@ -285,6 +284,12 @@ class _Results:
                 f"{several} of the cases repeat{'s' * (several == 1)} an earlier one, apart from "
                 "its name: equal cases are measured once (--repeats gives several records of a "
                 "case)",
+                stacklevel=4,
+            )
+        if several := self._briefer:
+            warnings.warn(
+                f"{several} kept measurement{'s' * (several > 1)} had a smaller budget (column "
+                "budget_s): without --resume, all are measured with this one",
                 stacklevel=4,
             )
         if self._left_out:
@@ -409,13 +414,8 @@ def _in_rounds(
                 return
 
 
-def _priors(
-    runs: Sequence[CaseRun], machine: dict[str, Any]
-) -> dict[str, tuple[statistics.Prior | None, statistics.Prior | None]]:
-    """Return for each class of cases the variances between placements and between runs.
-
-    The former is estimated from these cases where possible.
-    """
+def _spreads(runs: Sequence[CaseRun], machine: dict[str, Any]) -> dict[str, Spread]:
+    """Return the variances of each class of cases, of placements by these cases where possible."""
     classes: dict[str, list[list[float]]] = {}
     for run in runs:
         if run.placements:
@@ -426,8 +426,8 @@ def _priors(
         prior = statistics.moderate(
             [float(np.var(x, ddof=1)) for x in several], [len(x) - 1 for x in several]
         )
-        known, between_runs = spread(name)
-        found[name] = (prior or known, between_runs)
+        known = spread(name)
+        found[name] = replace(known, placements=prior or known.placements)
     return found
 
 

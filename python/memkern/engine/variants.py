@@ -1,193 +1,188 @@
-"""Choosing a variant and instruction set by trial."""
+"""Choosing a variant and instruction set by trials.
+
+Candidates are tried in turns, in random order within a round, and are judged by the ratios of their
+times within rounds: a host whose speed changes from one second to the next slows all of a round.
+"""
 
 from __future__ import annotations
 
-import itertools
 import math
+import random
 import time
-from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from memkern import small
-from memkern.engine import sampling
+from memkern.engine import choices, sampling
 from memkern.engine.communication import ranks
 from memkern.engine.prepared import Prepared
 from memkern.engine.sampling import Judge
 from memkern.machine import gpu
 from memkern.machine.topology import last_level_cache_B
 from memkern.spec.options import GPUS
+from memkern.statistics import student_quantile
 
 Candidate: TypeAlias = tuple[str, str]
 """A variant and an instruction set."""
 
 _TRIALS_ON_DEVICE = 5
+_TRIES_ON_DEVICE = 4  # where a GPU was slowed down in all trials of a candidate
 # For each round of trials, the candidates that are kept after it and the samples of each candidate.
 # A candidate's first sample is not used: the caches still hold the data of another one.
-_TRIALS = ((4, 2), (2, 4), (1, 8))
-_TRIAL_TRIES = 4  # where all samples of a candidate are disturbed
+_TRIALS = ((None, 2), (4, 2), (2, 4))
+_LAST_SAMPLES = 4  # of both of the last two candidates in each further round
+# Further rounds end when the loss by a wrong choice is at most this share of the time.
+_LOSS = 0.01
+_LEAST_ROUNDS = 3  # by which a loss is known
 # Whole invocations of all candidates are tried where that takes no longer than this (and a quarter
 # of the budget); otherwise the best instruction set of each variant is found by trying parts of an
 # invocation that move _TRIAL_PART_B.
 TRIAL_S = 0.25
 _TRIAL_PART_B = 2**20
-# Parts are tried in two series of so many for each candidate, small ones and those as large as the
-# last-level caches, whose times differ less.
-_PARTS, _LARGE_PARTS = 3, 1
+_PARTS = (2, 3)  # rounds of these, and samples of each candidate
 
 
-class _DisturbedError(Exception):
-    """All samples of a candidate, which may be the fastest, were disturbed."""
-
-
-def _default_of(prepared: Prepared, candidates: Sequence[Candidate]) -> Candidate:
-    """Return the first candidate of the variant that is fast for most such kernels."""
-    # Vectors that a processor gathers may take nearly twice as long as single loads.
-    gathers = bool(prepared.case.indices)
-    for variant in ("auto", "simd") if gathers else ("simd", "auto"):
-        for candidate in candidates:
-            if candidate[0] == variant:
-                return candidate
-    return candidates[0]
-
-
-def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate, str]:
-    """Try the candidates in rounds, with more samples for the faster ones.
+def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate, float]:
+    """Return the candidate whose trials took the shortest time.
 
     Returns
     -------
     candidate : tuple of str
-    how : str
-        ``trial``, or ``default`` if all samples of a candidate were disturbed.
+    loss : float
+        Share of the time by which another candidate may be faster, with a confidence of 95 %; NaN
+        if too few trials tell, 0 for a single candidate.
     """
     if len(candidates) == 1:
-        return candidates[0], "trial"
-    search = _fastest_on_device if prepared.device else _fastest_by_samples
-    try:
-        return search(prepared, candidates), "trial"
-    except _DisturbedError:
-        return _default_of(prepared, candidates), "default"
+        return candidates[0], 0.0
+    return (_fastest_on_device if prepared.device else _fastest_by_samples)(prepared, candidates)
 
 
-def _fastest_on_device(prepared: Prepared, candidates: list[Candidate]) -> Candidate:
+def _fastest_on_device(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate, float]:
     """Return the fastest candidate on a device, by whole invocations.
 
     The time of a part would mostly be that of its launch.
-
-    Raises
-    ------
-    _DisturbedError
-        A GPU was slowed down in all trials of a candidate.
     """
     on_gpu = prepared.case.knobs.place == GPUS
     invocations = prepared.invocations if on_gpu else 1
     prepared.select(*candidates[0])
     prepared.warm_up()
-    shortest = dict.fromkeys(candidates, math.inf)
-    for _ in range(_TRIAL_TRIES):
-        trials = list(itertools.product(range(_TRIALS_ON_DEVICE), candidates))
+    times = np.empty((0, len(candidates)))
+    slow = np.empty(times.shape, dtype=np.bool_)
+    for _ in range(_TRIES_ON_DEVICE):
         began, seconds = [], []
         watch = gpu.Watch(prepared.case.knobs.device) if on_gpu else None
         with watch or nullcontext():
-            for _, candidate in trials:
+            for candidate in candidates * _TRIALS_ON_DEVICE:
                 prepared.select(*candidate)
                 began.append(time.perf_counter())
                 seconds.append(prepared.run(invocations))
-            slowed = ranks().largest(watch.slowed(began) if watch else np.zeros(len(trials)))
-        for (_, candidate), trial_s, slow in zip(trials, seconds, slowed, strict=True):
-            if not slow:
-                shortest[candidate] = min(shortest[candidate], trial_s)
-        if max(shortest.values()) < math.inf:
-            return min(shortest, key=shortest.__getitem__)
-        if not prepared.left_s:
+            slowed = ranks().largest(watch.slowed(began) if watch else np.zeros(len(began)))
+        times = np.concatenate((times, np.reshape(seconds, (-1, len(candidates)))))
+        slow = np.concatenate((slow, np.reshape(slowed, (-1, len(candidates))) > 0))
+        if not slow.all(axis=0).any() or not prepared.left_s:
             break
-    raise _DisturbedError
+    # Times during which the GPU was slowed down count only for a candidate that has no others.
+    shortest = np.where(slow & ~slow.all(axis=0), math.inf, times).min(axis=0)
+    return candidates[int(shortest.argmin())], math.nan
 
 
-def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> Candidate:
-    """Return the fastest candidate on a processor.
-
-    Raises
-    ------
-    _DisturbedError
-    """
+def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate, float]:
+    """Return the fastest candidate on a processor."""
     prepared.select(*candidates[0])
-    judge = Judge(prepared)
+    begin_s = time.perf_counter()
     sample_s = min(prepared.run(1) for _ in range(2)) * max(prepared.case.stop.invocations, 1)
     allowed_s = min(TRIAL_S, max(prepared.case.stop.budget_s / 4, TRIAL_S / 8), prepared.left_s)
-    rounds: tuple[tuple[int, int], ...] = ((1, 1),) if small.wanted() else _TRIALS
+    trials, samples = _Trials(prepared), _LAST_SAMPLES
+    stages: Sequence[tuple[int | None, int]] = ((2, 1),) if small.wanted() else _TRIALS
     if sample_s * len(candidates) * 4 > allowed_s:
-        rounds = ((1, 1),)
+        stages, samples = ((None, 1), (2, 1)), 1
         if prepared.stages:
             # Parts are unfit: one kernel would find the data of another in the caches.
             first = {variant: (variant, isa) for variant, isa in reversed(candidates)}
             candidates = list(first.values())
         else:
-            parts = _Parts(prepared, _TRIAL_PART_B)
+            of_parts = _Trials(prepared, _Parts(prepared, _TRIAL_PART_B))
             best: dict[str, Candidate] = {}
-            for candidate in _by_time(prepared, judge, candidates, 2, _PARTS, parts):
+            for candidate in of_parts.ranked(candidates, *_PARTS):
                 best.setdefault(candidate[0], candidate)
             candidates = list(best.values())
-            if sample_s * len(candidates) * 2 > 4 * allowed_s:
+            if sample_s * len(candidates) * 4 > 4 * allowed_s:
                 # The modified lines that a part as large as the caches writes back are those of the
                 # part before it, of the same candidate.
-                parts = _Parts(prepared, last_level_cache_B())
-                return _by_time(prepared, judge, candidates, 2, _LARGE_PARTS, parts)[0]
-    taken: defaultdict[Candidate, list[float]] = defaultdict(list)
-    for finalists, samples in rounds:
-        candidates = _by_time(prepared, judge, candidates, 1, samples, taken=taken)[:finalists]
-    return candidates[0]
-
-
-def _by_time(
-    prepared: Prepared,
-    judge: Judge,
-    candidates: list[Candidate],
-    series: int,
-    samples: int,
-    parts: _Parts | None = None,
-    taken: defaultdict[Candidate, list[float]] | None = None,
-) -> list[Candidate]:
-    """Return the candidates, the fastest first, by some series of samples, or of parts, of each.
-
-    Seconds of samples are added to those of earlier rounds in `taken`.
-
-    Raises
-    ------
-    _DisturbedError
-    """
+                trials = _Trials(prepared, _Parts(prepared, last_level_cache_B()))
+    for finalists, number in stages:
+        candidates = trials.ranked(candidates, 1, number)[:finalists]
     if len(candidates) == 1:
-        return candidates
-    taken = defaultdict(list) if taken is None else taken
-    for number, candidate in itertools.product(range(series), candidates):
-        prepared.select(*candidate)
-        taken[candidate] += _trial(prepared, judge, 1 + samples, parts)
-        if number == series - 1 and not taken[candidate]:
-            raise _DisturbedError
-    return sorted(candidates, key=lambda c: float(np.quantile(taken[c], 0.25)))
-
-
-def _trial(prepared: Prepared, judge: Judge, samples: int, parts: _Parts | None) -> list[float]:
-    """Return the seconds of the undisturbed samples after the first.
-
-    Those of parts are per iteration, or per unit of the spec's `work`.
-    """
-    for _ in range(_TRIAL_TRIES):
-        rows = np.full((samples, 1 + sampling.CONDITIONS), np.nan)
-        invocations = 1 if parts else prepared.invocations
-        ranges = parts.take(samples) if parts else ()
-        sampling.sample(prepared, judge, rows, invocations, prepared.left_s, parts=ranges)
-        unusable = judge.disturbed(rows[:, 0], rows[:, 1:]) | np.isnan(rows[:, 0])
-        seconds = rows[:, 0] / [parts.work(*one) for one in ranges] if parts else rows[:, 0]
-        # Ranks whose parts differ agree on their times.
-        both = ranks().largest(np.column_stack((seconds, unusable))[1:])
-        kept: list[float] = both[both[:, 1] == 0, 0].tolist()
-        if kept or not prepared.left_s:
+        return candidates[0], 0.0
+    end_s = begin_s + allowed_s
+    while not small.wanted():
+        over = time.perf_counter() > min(end_s, prepared.deadline)
+        if ranks().gate(over or trials.loss(candidates) <= _LOSS):
             break
-    return kept
+        candidates = trials.ranked(candidates, 1, samples)
+    return candidates[0], trials.loss(candidates)
+
+
+class _Trials:
+    """Rounds of trials of candidates: whole invocations, or `parts` of one."""
+
+    def __init__(self, prepared: Prepared, parts: _Parts | None = None) -> None:
+        self._prepared, self._judge, self._parts = prepared, Judge(prepared), parts
+        self._name = choices.name_of(prepared.case, parts is not None)
+        self._rounds = ranks().first(choices.known_rounds(self._name))
+        self._order = random.Random(0)  # the same of all ranks
+
+    def ranked(self, candidates: list[Candidate], rounds: int, samples: int) -> list[Candidate]:
+        """Try each candidate in some more rounds, and return them, the fastest first."""
+        if len(candidates) == 1:
+            return candidates
+        for _ in range(rounds):
+            order = self._order.sample(candidates, len(candidates))
+            self._rounds.append({"/".join(one): self._try(one, samples) for one in order})
+            choices.add_round(self._name, self._rounds[-1])
+        times = self._times(candidates)
+        ratios = np.median(times - times.mean(axis=1, keepdims=True), axis=0)
+        return [candidates[k] for k in np.argsort(ratios, kind="stable")]
+
+    def _times(self, candidates: Sequence[Candidate]) -> npt.NDArray[np.float64]:
+        """Return the times of candidates in the rounds in which all of them took part."""
+        names = ["/".join(one) for one in candidates]
+        every = [[one[name] for name in names] for one in self._rounds if one.keys() >= {*names}]
+        return np.array(every).reshape(-1, len(names))
+
+    def loss(self, candidates: Sequence[Candidate]) -> float:
+        """Return by how much of its time the first candidate may be slower than the second one."""
+        first, second = self._times(candidates).T
+        gains = second - first
+        if len(gains) < _LEAST_ROUNDS:
+            return math.nan
+        error = float(np.std(gains, ddof=1)) / math.sqrt(len(gains))
+        half_width = student_quantile(0.95, len(gains) - 1) * error
+        return max(-math.expm1(float(np.mean(gains)) - half_width), 0.0)
+
+    def _try(self, candidate: Candidate, samples: int) -> float:
+        """Return the logarithm of the lower quartile of a candidate's times.
+
+        Those of parts are per iteration, or per unit of the spec's `work`. The first sample does
+        not count, and disturbed ones only if there are no others.
+        """
+        prepared, parts = self._prepared, self._parts
+        prepared.select(*candidate)
+        rows = np.full((1 + samples, 1 + len(sampling.CONDITIONS)), np.nan)
+        invocations = 1 if parts else prepared.invocations
+        ranges = parts.take(1 + samples) if parts else ()
+        sampling.sample(prepared, self._judge, rows, invocations, prepared.left_s, parts=ranges)
+        seconds = rows[:, 0] / [parts.work(*one) for one in ranges] if parts else rows[:, 0]
+        marks = self._judge.disturbed(rows[:, 1:])
+        # Ranks whose parts differ agree on their times. After the deadline there is one sample.
+        every = ranks().largest(np.column_stack((seconds, marks))[~np.isnan(seconds)])
+        every = every[1:] if len(every) > 1 else every
+        kept = every[every[:, 1] == 0, 0]
+        return math.log(float(np.quantile(kept if len(kept) else every[:, 0], 0.25)))
 
 
 class _Parts:

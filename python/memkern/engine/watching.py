@@ -7,6 +7,9 @@ import importlib
 import math
 import threading
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,12 +19,20 @@ from memkern.engine import cores, disturbance, sampling
 from memkern.engine.communication import ranks
 from memkern.engine.preparing import prepare
 from memkern.engine.process import exclusive
+from memkern.engine.states import labels_of
 from memkern.spec.registry import case
 
-__all__ = ["CoreWatch", "observe_machine", "shared_probes"]
+__all__ = ["CoreWatch", "ExchangeState", "observe_machine", "shared_probes"]
 
-_COLUMNS = 5  # of rows, whose workers are bound and do not move
 _PROBED_S = 0.2
+
+
+@dataclass(frozen=True)
+class ExchangeState:
+    """A state of the host: median time of an exchange in it, and its share of the time."""
+
+    exchange_s: float
+    share: float
 
 
 class CoreWatch:
@@ -39,8 +50,7 @@ class CoreWatch:
     def __init__(self) -> None:
         self.watched_s = 0.0
         self._rows: list[npt.NDArray[np.float64]] = []
-        self._cores = ""
-        self._exchanges = ""
+        self._obtained: Mapping[str, Any] = {}
         self._case = case("launch.compute", invocations=self._INVOCATIONS)
 
     def observe(self, seconds: float) -> None:
@@ -49,30 +59,51 @@ class CoreWatch:
         end = time.perf_counter() + seconds
         with exclusive():
             prepared = prepare(self._case)
-            self._cores = cores.cores_at_work(prepared.obtained)
-            self._exchanges = cores.exchanging_units(prepared.obtained)
+            self._obtained = prepared.obtained
             judge = sampling.Judge(prepared)
             while (left_s := end - time.perf_counter()) > 0:
-                block = np.full((self._SAMPLES, 1 + sampling.CONDITIONS), np.nan)
-                prepared.native.sample(block, prepared.invocations, left_s, 0.0)
+                block = np.full((self._SAMPLES, 1 + len(sampling.CONDITIONS)), np.nan)
+                prepared.native.sample(block, prepared.invocations, left_s)
                 block = block[~np.isnan(block[:, 0])]
-                judge.disturbed(block[:, 0], block[:, 1:])
-                self._rows.append(block[:, :_COLUMNS])
+                judge.disturbed(block[:, 1:])
+                self._rows.append(block)
 
-    @property
-    def rows(self) -> npt.NDArray[np.float64]:
-        """Seconds and conditions of each sample (see `doctor.core_findings`), shape (n, 5)."""
-        return np.concatenate(self._rows) if self._rows else np.empty((0, _COLUMNS))
+    def column(self, name: str) -> npt.NDArray[np.float64]:
+        """Return a condition of each sample (see `sampling.CONDITIONS`), or its ``seconds``."""
+        place = ("seconds", *sampling.CONDITIONS).index(name)
+        return np.concatenate([np.empty(0), *(rows[:, place] for rows in self._rows)])
 
     @property
     def best(self) -> float:
         """The best throughput of these cores since the system was booted; NaN if unknown."""
-        return cores.cores().best(self._cores)
+        if not self._obtained:
+            return math.nan
+        return cores.cores().best(cores.cores_at_work(self._obtained))
 
     @property
-    def best_exchange_s(self) -> float:
-        """The shortest exchange of a line between them since then; NaN if unknown."""
-        return 1 / cores.cores().best(self._exchanges)
+    def _labels(self) -> npt.NDArray[np.int64]:
+        if not self._obtained:
+            return np.empty(0, dtype=np.int64)
+        ends = [self.column(name) for name in ("exchange_s", "exchange_least_s")]
+        return labels_of(1 / np.column_stack(ends), cores.modes_beside(self._obtained))
+
+    @property
+    def states(self) -> list[ExchangeState]:
+        """The states of the host meanwhile, the most frequent one first."""
+        exchange_s, labels = self.column("exchange_s"), self._labels
+        found = [
+            ExchangeState(float(np.median(exchange_s[own])), float(own.mean()))
+            for number in range(labels.max(initial=-1) + 1)
+            if (own := labels == number).any()
+        ]
+        return sorted(found, key=lambda state: -state.share)
+
+    @property
+    def dwell_s(self) -> float:
+        """Mean time in which a state lasts; NaN if it has not changed."""
+        labels = self._labels[self._labels >= 0]
+        changes = int((np.diff(labels) != 0).sum())
+        return self.watched_s / changes if changes else math.nan
 
 
 def shared_probes(seconds: float = _PROBED_S) -> float:
@@ -84,7 +115,7 @@ def shared_probes(seconds: float = _PROBED_S) -> float:
         return math.nan
     watch = CoreWatch()
     watch.observe(seconds)
-    share = watch.rows[:, 2] / watch.best
+    share = watch.column("throughput") / watch.best
     share = share[~np.isnan(share)]
     return float((share < disturbance.CORE_SHARE).mean()) if len(share) else math.nan
 

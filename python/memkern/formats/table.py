@@ -21,7 +21,7 @@ _COLUMNS: Sequence[tuple[str, str]] = (
     ("performance_GFLOPs", "GFLOP/s"),
     ("rate_GAMS", "GAMS"),
     ("time_min_s", "min. time"),
-    ("ci_relative", "± median"),
+    ("time_min_ci_relative", "± next run"),
 )
 
 
@@ -77,7 +77,7 @@ def _shown(name: str, value: Any) -> str:
         return ""
     if not isinstance(value, float):
         return f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else str(value)
-    if name == "ci_relative":
+    if name == "time_min_ci_relative":
         return f"{value:.1%}"
     if name.endswith("_s"):
         exponent = min(max(math.floor(math.log10(value) / 3), -3), 0) if value > 0 else 0

@@ -25,6 +25,7 @@ from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, frame_of, listed
 from memkern.plots.predictions import MACHINE
 from memkern.plots.style import DOUBLE_IN
+from memkern.results.hosts import host_sentence
 from memkern.spec.options import PLACEMENTS
 
 if TYPE_CHECKING:
@@ -152,6 +153,7 @@ def write(
         platforms=_distinct(frame, "platform"),
         started=min(_distinct(frame, "started"), default=""),
         sections=shown_sections,
+        host=host_sentence(frame.to_dict("records")),
         banners=_banners(frame, against, left_out, beside),
         quality=[*_quality(frame), *_machine_files(frame, machine, processors(records))],
         contradictions=against,
@@ -275,11 +277,6 @@ def _quality(frame: DataFrame) -> list[str]:
             f"{counted(disturbed, 'record')} {'is' if disturbed == 1 else 'are'} disturbed"
             f"{', drawn with hollow markers and left out of fits' if disturbed else ''}."
         )
-    if "variant_choice" in frame and (defaults := int(frame["variant_choice"].eq("default").sum())):
-        sentences.append(
-            f"{counted(defaults, 'record')} {'has' if defaults == 1 else 'have'} the default "
-            "variant, since all trials of another one were disturbed."
-        )
     return [*sentences, *_placements(frame), *_samples(frame), *_intervals(frame)]
 
 
@@ -369,7 +366,8 @@ def _intervals(frame: DataFrame) -> list[str]:
         ]
         sentences += [f"The intervals hold, {listed(parts)}."] if parts else []
     widths = {
-        "the interval of the median time": _numbers(frame, "ci_relative"),
+        "the interval of the shortest time": _numbers(frame, "time_min_ci_relative"),
+        "that of the median": _numbers(frame, "ci_relative"),
         "that within the run": _numbers(frame, "within_ci_relative"),
     }
     parts = [
@@ -385,14 +383,14 @@ def _banners(frame: DataFrame, against: Sequence[str], left_out: int, beside: st
     """Return the warnings at the top of a report."""
     banners = []
     if beside:
-        banners.append(f"When measuring began, the machine was not quiet: {beside} ran on it too.")
+        banners.append(f"When measuring began, {beside} ran on this machine, too.")
     disturbed = int(frame["disturbed"].eq(True).sum()) if "disturbed" in frame else 0
     if disturbed > _QUIET * len(frame):
         banners.append(
-            f"The machine was not quiet: {disturbed} of {counted(len(frame), 'record')} "
-            f"{'is' if disturbed == 1 else 'are'} disturbed; such a record has no interval, is "
-            "drawn with hollow markers and counts only where there is no undisturbed one. Measure "
-            "again when nothing else runs."
+            f"{disturbed} of {counted(len(frame), 'record')} "
+            f"{'is' if disturbed == 1 else 'are'} disturbed, since workers waited for processors: "
+            "such a record has no interval, is drawn with hollow markers and counts only where "
+            "there is no undisturbed one. Measure again when nothing else runs."
         )
     verdicts = [text for text in _distinct(frame, "doctor") if text.startswith(DISTURBED)]
     if verdicts:

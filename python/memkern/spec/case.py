@@ -337,7 +337,10 @@ class Case(FromFields):
         return self.traffic.transfers(levels, bypass=not self.allocates)
 
     def identity(self) -> str:
-        """Hash of kernel, inputs and options; labels do not count."""
+        """Hash of what is measured: kernel, inputs and options.
+
+        Labels do not count, nor does how long to look: budget, width and placements.
+        """
         return self._identity
 
     @functools.cached_property
@@ -352,7 +355,7 @@ class Case(FromFields):
             "index_dtype": self.index_dtype,
             "form": self.template_variant,
             "knobs": self.knobs.asked,
-            "stop": dataclasses.asdict(self.stop),
+            "samples": [self.stop.runs, self.stop.invocations],
             "columns": {k: str(v) for k, v in self.columns.items()},
         }
         digest.update(json.dumps(asked, sort_keys=True).encode())

@@ -477,7 +477,7 @@ class Stop:
         0.02, "target interval of the median (2)", below=1.0, metavar="PERCENT", per=100.0
     )
     budget_s: float = _option(
-        2.0, "most seconds a case (2)", below=math.inf, metavar="SECONDS", flag="budget", unit="s"
+        1.0, "most seconds a case (1)", below=math.inf, metavar="SECONDS", flag="budget", unit="s"
     )
     max_samples: int = _option(1000, "most samples", least=1, most=10**7, flag="-")
     invocations: int = _option(0, "invocations in a sample", least=0, most=10**9, flag="-")

@@ -200,7 +200,7 @@ class _Process(WorkerProcess):
             raise InputError(
                 f"the neighbour {self.label} made no invocation beside {_label(run.case)}"
             )
-        if found["waited_share"] > 1 - disturbance.CPU_SHARE and not small.wanted():
+        if found["waited_share"] > disturbance.WAITED_SHARE and not small.wanted():
             run.disturb()
 
 

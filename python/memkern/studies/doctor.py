@@ -203,7 +203,7 @@ def doctor(
     results = to_result_set(list(done.values()))
     found = [
         *system.findings(machine),
-        *core_findings(watch.rows, watch.watched_s, watch.best, watch.best_exchange_s),
+        *core_findings(watch, machine),
         *(measured(kernel, done.get(kernel), refused.get(kernel, "")) for kernel in SUBJECTS),
         share_of_peak(list(results), machine, smbios.population(_ROOT)),
         *bandwidth_of_a_core(list(results), machine),

@@ -10,21 +10,30 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import reference
-from memkern.engine import DELAYS_UNKNOWN, Activity, Measurement, disturbance
+from memkern.engine import (
+    DELAYS_UNKNOWN,
+    Activity,
+    CoreWatch,
+    Measurement,
+    calibration,
+    disturbance,
+    spread,
+)
 from memkern.formats import ResultSet
 from memkern.machine import health, smbios
-from memkern.machine.caches import data_caches
+from memkern.machine.caches import MEMORY, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
 from memkern.results.verdicts import FASTER, SAME, SLOWER
+from memkern.statistics import next_run_interval
 
 _Floats = npt.NDArray[np.float64]
 
 LOAD, TRIAD, CHASE = "loops.load", "stream.triad", "latency.chase"
 SUBJECTS = {LOAD: "load", TRIAD: "triad", CHASE: "latency"}
 
-_PEAK, _PER_CORE = "share of peak", "bandwidth of a core"
+_PEAK, _PER_CORE, _NEXT_RUNS = "share of peak", "bandwidth of a core", "next runs"
 # Subjects whose text is printed even if there is no advice.
-MEASURED = {*SUBJECTS.values(), _PEAK, _PER_CORE, BASELINE}
+MEASURED = {*SUBJECTS.values(), _PEAK, _PER_CORE, _NEXT_RUNS, "exchanges", BASELINE}
 
 _AGAIN = "check again when nothing else runs, and without --quick"
 _FREE_MEMORY = (
@@ -32,16 +41,13 @@ _FREE_MEMORY = (
 )
 
 # Limits of the states note and bad.
-_AWAY = (0.01, 1 - disturbance.CPU_SHARE)  # share of the time without a processor
-_STEAL = (0.01, disturbance.STEAL_SHARE)  # share of the time that the hypervisor gave to others
+_AWAY = 0.01  # share of the time without a processor
+_STEAL = 0.01  # share of the time that the hypervisor gave to others
 _OTHERS = (0.1, 0.5)  # processors that other programs use on average
 # Share of the probes with a core_share below disturbance.CORE_SHARE.
-_SHARED = (0.05, disturbance.SHARED_PROBES)
+_SHARED = 0.05
 _CLOCK = (0.05, 0.15)  # 5th to 95th percentile of the clock, relative to its median
-_SPREAD = (0.05, 0.15)  # standard deviation of the logarithms of the placements' medians
-# Share of the probes with slow exchanges of lines; those that depend on them are marked, so that
-# other numbers are good.
-_EXCHANGES = (0.05, math.inf)
+_SPREAD = 0.05  # standard deviation of the logarithms of the placements' medians
 # Triads reach 70 to 90 % of the peak of all channels if enough cores run.
 _LEAST_OF_PEAK = 0.5
 # Processors with many cores have less bandwidth for each than those published in 2020.
@@ -52,41 +58,38 @@ _THREADS_OF_A_CORE = {"KNL": 4, "TX2": 4}
 _MOST_LATENCY_NS = 200.0
 
 
-def core_findings(
-    rows: _Floats, watched_s: float, best: float, best_exchange_s: float
-) -> list[Finding]:
+def core_findings(watch: CoreWatch, machine: Mapping[str, Any]) -> list[Finding]:
     """Return the findings on processor time, throughput, clock and exchanges of the cores.
 
     Parameters
     ----------
-    rows : ndarray of float64, shape (n, 5)
-        For each sample its seconds, the share of them in which all workers had a processor,
-        throughput and clock of the slowest core, and the seconds in which a line goes from one
-        worker to the next; NaN where unknown.
-    watched_s : float
-        Seconds in which they were taken.
-    best : float
-        The best throughput since the system was booted; NaN if unknown.
-    best_exchange_s : float
-        The shortest exchange since then; NaN if unknown.
+    watch : CoreWatch
+    machine : mapping
+        The environment.
     """
-    seconds, cpu_share, throughput, clock_Hz, exchange_s = rows.T
+    share = watch.column("throughput") / watch.best
+    share = share[~np.isnan(share)]
+    shared = len(share) > 0 and float(np.median(share)) < disturbance.CORE_SHARE
     return [
-        _processor_time(seconds, cpu_share),
-        _core_share(throughput / best, watched_s),
-        _clock(clock_Hz[clock_Hz > 0] / 1e9),
-        _exchange(exchange_s, best_exchange_s),
+        _processor_time(watch),
+        _core_share(share, watch.watched_s),
+        _clock(watch.column("clock_Hz") / 1e9, bool(machine["machine"]["hypervisor"])),
+        _exchange(watch),
+        next_runs(machine, shared),
     ]
 
 
-def _processor_time(seconds: _Floats, cpu_share: _Floats) -> Finding:
-    subject, known = "processor time", ~np.isnan(cpu_share)
+def _processor_time(watch: CoreWatch) -> Finding:
+    subject, cpu_share = "processor time", watch.column("cpu_share")
+    seconds, waited = watch.column("seconds"), watch.column("waited_share")
+    known = ~np.isnan(cpu_share)
     total_s = float(seconds[known].sum())
     if not total_s:
         text = "the system does not tell how long threads wait"
         return Finding(subject, UNKNOWN, text, health.SHOW_FILES)
     away = 1 - float(seconds[known] @ cpu_share[known]) / total_s
-    state = graded(away, *_AWAY)
+    waited_s = float(np.nansum(np.where(np.isnan(waited), 1 - cpu_share, waited) * seconds))
+    state = graded(away, _AWAY, disturbance.WAITED_SHARE if waited_s > away * total_s / 2 else 1.0)
     text = f"all workers had their processors {1 - away:.1%} of the time"
     advice = (
         "see in top what runs beside it (in a container, on the host), and stop it, or use fewer "
@@ -96,59 +99,90 @@ def _processor_time(seconds: _Floats, cpu_share: _Floats) -> Finding:
 
 
 def _core_share(share: _Floats, watched_s: float) -> Finding:
-    subject, share = "core share", share[~np.isnan(share)]
+    subject = "core share"
     if not len(share):
         return Finding(subject, UNKNOWN, "the best throughput of the cores is not known", _AGAIN)
     low = float((share < disturbance.CORE_SHARE).mean())
     least, middle = (float(min(x, 1.0)) for x in np.quantile(share, (0.01, 0.5)))
-    state = graded(low, *_SHARED)
+    state = graded(low, _SHARED, math.inf)
     text = (
         f"in {watched_s:.3g} s the cores had {middle:.0%} of their best throughput since "
         f"the boot, in the worst hundredth of the probes {least:.0%}; {low:.0%} of them were below "
         f"{disturbance.CORE_SHARE:.0%}"
     )
     advice = (
-        "others compute on the same cores: stop them, use one thread of a core (--threads, --pin), "
-        "or move to a host without neighbours"
+        "others compute on the same cores: where they are yours, stop them; else trust shortest "
+        "times and ratios more than medians, give cases longer --budget, or choose a type of "
+        "instance with one thread a core"
     )
     return Finding(subject, state, text, "" if state == GOOD else advice)
 
 
-def _clock(GHz: _Floats) -> Finding:
+def _clock(GHz: _Floats, virtual: bool) -> Finding:
+    GHz = GHz[GHz > 0]
     if not len(GHz):
         text = "it can't be measured on this processor"
         return Finding("clock", UNKNOWN, text, "compare times, not cycles")
     low, middle, high = (float(x) for x in np.quantile(GHz, (0.05, 0.5, 0.95)))
     state = graded((high - low) / middle, *_CLOCK)
     text = f"{middle:.2f} GHz, nine of ten probes between {low:.2f} and {high:.2f} GHz"
-    advice = (
-        "fix it: as root, cpupower frequency-set -g performance, and switch turbo off; otherwise "
-        "compare cycles (cycles_per_vector, cycles_per_access), not times"
-    )
+    advice = "compare cycles (cycles_per_vector, cycles_per_access), not times"
+    if not virtual:
+        advice = (
+            "fix it: as root, cpupower frequency-set -g performance, and switch turbo off; "
+            f"otherwise {advice}"
+        )
+    elif state == BAD:
+        # Its clock is the host's affair.
+        state = NOTE
     return Finding("clock", state, text, "" if state == GOOD else advice)
 
 
-def _exchange(exchange_s: _Floats, best_s: float) -> Finding:
-    subject, exchange_s = "exchanges", exchange_s[exchange_s > 0]
-    if not len(exchange_s):
+def _exchange(watch: CoreWatch) -> Finding:
+    subject = "exchanges"
+    if not len(watch.states):
         text = "there are not two processing units between which lines could be exchanged"
         return Finding(subject, UNKNOWN, text, "let this process use at least two units (taskset)")
-    slow = math.nan
-    text = f"a line takes {np.median(exchange_s) * 1e9:.0f} ns from one worker to the next"
-    if best_s > 0:
-        slow = float((exchange_s * disturbance.EXCHANGE_SHARE > best_s).mean())
-        text += (
-            f", at best since the boot {best_s * 1e9:.0f} ns; it took twice the best or longer in "
-            f"{slow:.0%} of the probes"
-        )
-    state = graded(slow, *_EXCHANGES)
+    told = [
+        f"{state.exchange_s * 1e9:.0f} ns {state.share:.0%} of the time" for state in watch.states
+    ]
+    text = f"a line goes from one worker to the next in {', in '.join(told)}"
+    if len(told) == 1:
+        return Finding(subject, GOOD, text)
+    if watch.dwell_s == watch.dwell_s:
+        text += f", each for {watch.dwell_s:.2g} s on average"
     advice = (
-        "the hypervisor moves processors apart: give the virtual machine fixed ones; until then "
-        "trust atomics, barriers and short parallel regions less than streams"
+        "the hypervisor moves processors: records are of the state of most of their samples "
+        "(column states), and compare with records of the same one; fixed processors for the "
+        "virtual machine would make it one state"
     )
-    if state == UNKNOWN:
-        advice = _AGAIN
-    return Finding(subject, state, text, "" if state == GOOD else advice)
+    return Finding(subject, NOTE, text, advice)
+
+
+def next_runs(machine: Mapping[str, Any], shared: bool) -> Finding:
+    """Return the finding on how well the shortest times of next runs will agree.
+
+    Parameters
+    ----------
+    machine : mapping
+        The environment.
+    shared : bool
+        Whether the cores of the host are shared.
+    """
+    levels = [*dict.fromkeys(f"L{cache['level']}" for cache in data_caches(machine)), MEMORY]
+    host = f", {calibration.SHARED}" * shared
+    told = []
+    for words in ("1 thread", "2 threads"):
+        widths = {
+            level: next_run_interval([1.0], spread(f"{level}, {words}{host}").floor)
+            for level in levels
+        }
+        parts = [f"{level} {width.relative_half_width:.0%}" for level, width in widths.items()]
+        told.append(f"{', '.join(parts)} by {'one thread' if words[0] == '1' else 'several'}")
+    text = f"shortest times of the next runs will be within ±{' and '.join(told)}"
+    state = NOTE if shared else GOOD
+    advice = "trust ratios within a command (tune, compare --self) further than single values"
+    return Finding(_NEXT_RUNS, state, text, "" if state == GOOD else advice)
 
 
 def run_queue_delays(known: bool) -> Finding:
@@ -188,7 +222,7 @@ def other_programs(activity: Activity, processors: float) -> Finding:
 
 def steal_time(share: float) -> Finding:
     """Return the finding on the share of the time that a hypervisor gave to others."""
-    state = graded(share, *_STEAL)
+    state = graded(share, _STEAL, math.inf)
     if state == UNKNOWN:
         text = "the system does not tell the stolen time"
         return Finding("steal time", UNKNOWN, text, health.SHOW_FILES)
@@ -218,19 +252,22 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
         advice = "test memory and processor (memtest86+, mcelog): other numbers are wrong as well"
         return Finding(subject, BAD, f"{text}, but its results are wrong", advice)
     if measurement.disturbed:
-        by = record["disturbed_by"]
-        text += f", but its samples were disturbed{f' by {by}' if by else ''}"
+        by = record["shared_with"]
+        text += f", but its workers waited for processors{f' beside {by}' if by else ''}"
         return Finding(subject, BAD, text, "check again when nothing else runs")
     sd = record["placement_sd"]
     if sd != sd:
         text += ", placed once, so that its spread is unknown"
         return Finding(subject, UNKNOWN, text, _AGAIN)
-    state = graded(sd, *_SPREAD)
+    state = graded(sd, _SPREAD, math.inf)
     text += f", {sd:.1%} standard deviation over {record['placements']} placements in memory"
     advice = (
         "look for what comes and goes beside it, and measure with more placements (--placements "
         "20) or fixed pages (--pages thp)"
     )
+    if record["state"] == "shared":
+        text += "; this host is shared"
+        advice = "see core share and exchanges: medians vary with them, shortest times less"
     if kernel == CHASE and state == GOOD and record["ns_per_access"] > _MOST_LATENCY_NS:
         state = NOTE
         text += f"; memory of the same socket takes less than {_MOST_LATENCY_NS:.0f} ns"

@@ -25,7 +25,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
         f"{record['instruction']:<22} {stride or '':<7} {record.get('vector_bits') or '':<4} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['quantity']:<10} "
         f"{record['cycles_per_access']:>7.2f} {record['ns_per_access']:>7.2f} "
-        f"{plus_minus(record):>5} {' '.join(marks(record))}"
+        f"{plus_minus(record, 'median'):>5} {' '.join(marks(record))}"
     ).rstrip()
 
 

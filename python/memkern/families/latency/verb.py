@@ -64,7 +64,7 @@ _CORES_HEADER = f"{'case':<4} {'units':<9} {'lines':>5} {'ns':>9} {'cycles':>8} 
 def _common(record: dict[str, Any]) -> str:
     return (
         f"{record['ns_per_access']:>9.2f} {record['cycles_per_access']:>8.1f} "
-        f"{plus_minus(record):>5} {' '.join(marks(record))}"
+        f"{plus_minus(record, 'median'):>5} {' '.join(marks(record))}"
     ).rstrip()
 
 
@@ -92,18 +92,19 @@ def _cores_row(number: int, record: dict[str, Any]) -> str:
 def _banks_row(number: int, record: dict[str, Any]) -> str:
     return (
         f"{number:<4} {record['stride']:>6} {record['dtype']:<7} {record['block_threads']:>5} "
-        f"{record['threads']:>3} {record['ns_per_access']:>9.3f} {plus_minus(record):>5} "
+        f"{record['threads']:>3} {record['ns_per_access']:>9.3f} "
+        f"{plus_minus(record, 'median'):>5} "
         f"{' '.join(marks(record))}"
     ).rstrip()
 
 
 def _numa_row(number: int, record: dict[str, Any]) -> str:
-    found = f"{record['ns_per_access']:>9.2f} {'':>8}"
+    found, quantity = f"{record['ns_per_access']:>9.2f} {'':>8}", "median"
     if record["kernel"] != "latency.chase":
-        found = f"{'':>9} {record['bandwidth_GBps']:>8.2f}"
+        found, quantity = f"{'':>9} {record['bandwidth_GBps']:>8.2f}", "floor"
     return (
         f"{number:<4} {record['name']:<36} {record['kernel']:<13} {record['threads']:>3} {found} "
-        f"{plus_minus(record):>5} {' '.join(marks(record))}"
+        f"{plus_minus(record, quantity):>5} {' '.join(marks(record))}"
     ).rstrip()
 
 

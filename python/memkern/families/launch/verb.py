@@ -8,8 +8,8 @@ from typing import Any
 from memkern.cli.measuring import (
     exit_code,
     marks,
+    tell_host,
     wait_until_quiet,
-    warn_if_disturbed,
     warn_if_not_quiet,
 )
 from memkern.cli.options import Parser, count, each, force_option, numbers, verb, wait_option
@@ -24,7 +24,7 @@ def _barrier(args: argparse.Namespace) -> int:
     warn_if_not_quiet(wait_until_quiet(args), args)
     threads = None if args.threads is None else each(args.threads)
     results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
-    warn_if_disturbed(results)
+    tell_host(results)
     if args.output:
         results.save(args.output)
     if args.json:

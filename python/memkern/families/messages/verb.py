@@ -41,7 +41,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
         f"{number:<4} {record['kernel'].partition('.')[2]:<10} {chosen:<12} "
         f"{record['distance']:<10} {record['size_B']:>8} {record['window']:>6} {shown:>10} "
         f"{record['messages_per_second']:>11.4g} {record['bandwidth_GBps']:>8.3f} "
-        f"{plus_minus(record):>5} {' '.join(marks(record))}"
+        f"{plus_minus(record, 'median'):>5} {' '.join(marks(record))}"
     ).rstrip()
 
 

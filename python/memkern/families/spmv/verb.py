@@ -16,7 +16,7 @@ from memkern.cli.measuring import (
     plus_minus,
     scope_of,
     show_progress,
-    warn_if_disturbed,
+    tell_host,
 )
 from memkern.cli.options import (
     Parser,
@@ -66,7 +66,7 @@ def _tune(args: argparse.Namespace) -> int:
             if scope := scope_of(search):
                 line(scope)
     assert records is not None
-    warn_if_disturbed(records)
+    tell_host(records)
     if args.output:
         records.save(args.output)
     if args.json:

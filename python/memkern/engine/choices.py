@@ -1,0 +1,76 @@
+"""Rounds of trials of variants since the system was booted.
+
+A choice begins with the rounds that earlier ones of the same case had, so that it needs fewer new
+ones to tell two candidates apart, and equal commands choose alike. Only the last rounds are kept: a
+wrong choice does not stay.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+from pathlib import Path
+
+from memkern import small
+from memkern.engine import calibration
+from memkern.engine.communication import ranks
+from memkern.spec.case import Case
+
+__all__ = ["Round", "add_round", "known_rounds", "load", "name_of", "path"]
+
+Round = dict[str, float]
+"""Logarithm of a time by the variant and instruction set, as ``simd/avx2``."""
+
+_MOST_ROUNDS = 12
+_MOST_CASES = 200  # those that were tried last
+
+
+def path() -> Path:
+    """Return where the rounds of this user and machine are stored."""
+    return calibration.path().with_name("choices.json")
+
+
+def name_of(case: Case, parts: bool) -> str:
+    """Return the name of the rounds of a case; those of `parts` are apart."""
+    return f"{case.identity()}{' parts' * parts}"
+
+
+def load(target: Path) -> dict[str, list[Round]]:
+    """Return the rounds since the system was booted; empty if unknown."""
+    return calibration.kept(
+        target,
+        lambda document: {
+            str(name): [{str(key): float(x) for key, x in one.items()} for one in rounds]
+            for name, rounds in document["rounds"].items()
+        },
+        {},
+    )
+
+
+@functools.cache
+def _known() -> tuple[dict[str, list[Round]], dict[str, list[Round]]]:
+    """Return the rounds of earlier processes, and those of this one."""
+    target, process = path(), os.getpid()
+    added: dict[str, list[Round]] = {}
+
+    def save() -> None:
+        # In a forked process these are its parent's.
+        if os.getpid() == process and added and ranks().number == 0 and not small.wanted():
+            merged = {**load(target), **added}
+            calibration.keep(target, {"rounds": dict([*merged.items()][-_MOST_CASES:])})
+
+    atexit.register(save)
+    return ({} if small.wanted() else load(target)), added
+
+
+def known_rounds(name: str) -> list[Round]:
+    """Return the last rounds of a name."""
+    earlier, added = _known()
+    return list(added.get(name, earlier.get(name, [])))
+
+
+def add_round(name: str, one: Round) -> None:
+    """Keep a round for later choices."""
+    _, added = _known()
+    added[name] = [*known_rounds(name), one][-_MOST_ROUNDS:]

@@ -1,0 +1,96 @@
+"""States of the host: modes of the time in which a line goes from one worker to the next.
+
+A hypervisor moves the processors of a virtual machine within seconds between places whose times of
+an exchange differ several times: one core, one cluster, two clusters. Caches and memory have other
+bandwidths in each. Samples of one state agree with those of the next run in it; a mixture does not.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["LEAST_SAMPLES", "Mode", "labels_of", "modes_of"]
+
+# A state gives a record its value by at least so many samples.
+LEAST_SAMPLES = 10
+# A mode has at least this share of the measurements, and two are separate if there are at most half
+# as many between them as in the lower one. In the recordings (bench/hosts) modes are a factor of
+# 1.4 to 12 apart, and 4 to 15 % wide.
+_LEAST_SHARE, _DEPTH = 0.05, 0.5
+_SMOOTHED = 0.08  # half width of the average over logarithms
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A range of values.
+
+    Attributes
+    ----------
+    low, high : float
+        Its ends.
+    share : float
+        Share of the measurements in it.
+    """
+
+    low: float
+    high: float
+    share: float
+
+
+def modes_of(counts: Mapping[int, int], width: float) -> list[Mode]:
+    """Return the modes of positive values, in ascending order.
+
+    Parameters
+    ----------
+    counts : mapping of int to int
+        Histogram of their logarithms: bin to count.
+    width : float
+        Width of a bin.
+    """
+    if not counts:
+        return []
+    reach = round(_SMOOTHED / width)
+    first = min(counts) - reach
+    density = np.zeros(max(counts) + reach + 1 - first)
+    for number, times in counts.items():
+        density[number - first] = times
+    # Cumulated before each bin, to which ends of modes refer.
+    before, total = np.concatenate(([0.0], np.cumsum(density))), density.sum()
+    kernel = reach + 1 - np.abs(np.arange(-reach, reach + 1))
+    density = np.convolve(density, kernel, "same")
+    peaks: list[int] = []
+    for place in np.flatnonzero(
+        (np.diff(density, prepend=0) > 0) & (np.diff(density, append=0) <= 0)
+    ):
+        peak = int(place)
+        while peaks and density[peaks[-1] : peak].min() > _DEPTH * min(density[[peaks[-1], peak]]):
+            peak = max(peaks.pop(), peak, key=density.__getitem__)
+        peaks.append(peak)
+    cuts = [a + int(density[a:b].argmin()) for a, b in itertools.pairwise(peaks)]
+    found = []
+    for low, high in itertools.pairwise([0, *cuts, len(density)]):
+        share = float((before[high] - before[low]) / total)
+        if share >= _LEAST_SHARE:
+            ends = np.exp((first + np.array([low, high])) * width)
+            found.append(Mode(float(ends[0]), float(ends[1]), share))
+    return found
+
+
+def labels_of(ranges: npt.NDArray[np.float64], modes: Sequence[Mode]) -> npt.NDArray[np.int64]:
+    """Return the number of the mode in which each sample was taken, -1 between modes.
+
+    Parameters
+    ----------
+    ranges : ndarray of float64, shape (n, 2)
+        The smallest and largest value that were measured beside each sample; NaN if unknown.
+    modes : sequence of Mode
+    """
+    labels = np.full(len(ranges), -1)
+    for number, mode in enumerate(modes):
+        labels[(ranges[:, 0] >= mode.low) & (ranges[:, 1] < mode.high)] = number
+    return labels

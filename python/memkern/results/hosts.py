@@ -1,0 +1,75 @@
+"""What the hosts of records were like, in a sentence."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from statistics import median
+from typing import Any
+
+__all__ = ["host_sentence"]
+
+# Exchanges within this factor are of one state.
+_APART = 1.3
+_LEAST = 0.01  # share of the time that is told
+
+
+def host_sentence(records: Iterable[Mapping[Any, Any]]) -> str:
+    """Return what the host was like where it was shared; empty if it was not.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        Those of one host, with the columns ``state``, ``shared_with`` and ``states``.
+    """
+    shared = [record for record in records if record.get("state") == "shared"]
+    if not shared:
+        return ""
+    names = dict.fromkeys(str(r["shared_with"]) for r in shared if r.get("shared_with"))
+    by = f" with {'; '.join([*names][:3])}" if names else ""
+    facts = [*_states(shared), *_shares(shared)]
+    told = f": {', '.join(facts)}" if facts else ""
+    return f"this host is shared{by}{told}; the intervals say how well values repeat on it"
+
+
+def _states(shared: list[Mapping[Any, Any]]) -> list[str]:
+    """Return what is known of the times in which workers exchange lines."""
+    found = [
+        (float(state["exchange_ns"]), float(state["share"]))
+        for record in shared
+        for state in json.loads(record.get("states") or "[]")
+    ]
+    groups: list[list[tuple[float, float]]] = []
+    for one in sorted(found):
+        if groups and one[0] <= _APART * groups[-1][-1][0]:
+            groups[-1].append(one)
+        else:
+            groups.append([one])
+    whole = sum(share for _, share in found)
+    parts = [
+        (sum(share for _, share in group) / whole, median(ns for ns, _ in group))
+        for group in groups
+    ]
+    told = [f"{ns:.0f} ns {share:.0%} of the time" for share, ns in sorted(parts, reverse=True)]
+    if len(told) < 2:
+        return []
+    return [f"its processors exchange a line in {' and in '.join(told[:3])}"]
+
+
+def _shares(shared: list[Mapping[Any, Any]]) -> list[str]:
+    """Return what is known of the cores and of the time on them."""
+
+    def middle(column: str) -> float:
+        known = [float(r[column]) for r in shared if r.get(column) is not None]
+        known = [value for value in known if not math.isnan(value)]
+        return median(known) if known else math.nan
+
+    told = []
+    if (share := middle("core_share")) < 1 - _LEAST:
+        told.append(f"its cores have {share:.0%} of their best throughput")
+    if (share := middle("waited_share")) >= _LEAST:
+        told.append(f"workers waited for {share:.0%} of the time")
+    if (share := middle("absent_share")) >= _LEAST:
+        told.append(f"the hypervisor took processors away for {share:.0%} of the time")
+    return told

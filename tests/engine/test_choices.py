@@ -1,0 +1,102 @@
+"""Rounds of trials that are kept until the next boot, so that equal commands choose alike."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import memkern as mk
+from memkern.engine import choices, sampling, variants
+from memkern.machine import state
+
+CASE = mk.stream("copy", elements=4096, threads=1, isa="baseline")
+
+
+@pytest.fixture
+def tries(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Let candidates take 1 to 3 ms; return how often each was tried."""
+    found: Counter[str] = Counter()
+    seconds = {"auto": 1e-3, "nt": 2e-3, "scalar": 3e-3}
+
+    def sample(prepared: Any, judge: Any, rows: Any, *others: Any, **options: Any) -> None:
+        variant = prepared.obtained["variant"]
+        found[variant] += 1
+        rows[:] = 0.0
+        rows[:, 0] = seconds[variant]
+
+    monkeypatch.setattr(sampling, "sample", sample)
+    return found
+
+
+def test_a_choice_begins_with_earlier_rounds(tries: Counter[str]) -> None:
+    assert CASE.prepare().obtained["variant"] == "auto"
+    name = choices.name_of(CASE, False)
+    rounds = choices.known_rounds(name)
+    assert [round(np.exp(x), 6) for x in rounds[0].values()] == pytest.approx(
+        [{"auto": 1e-3, "nt": 2e-3, "scalar": 3e-3}[key.split("/")[0]] for key in rounds[0]]
+    )
+    # All candidates are tried again, which can correct a wrong choice.
+    before = tries["scalar"]
+    CASE.prepare()
+    assert tries["scalar"] > before
+    for _ in range(10):
+        CASE.prepare()
+    assert len(choices.known_rounds(name)) == choices._MOST_ROUNDS
+
+
+def test_earlier_rounds_count_as_much_as_new_ones(tries: Counter[str]) -> None:
+    case = CASE.with_(pin="compact")
+    name = choices.name_of(case, False)
+    _, added = choices._known()
+    rounds = [{"auto/baseline": 0.0, "nt/baseline": -1.0, "scalar/baseline": 2.0}] * 9
+    added[name] = list(rounds)
+    assert case.prepare().obtained["variant"] == "nt"
+    # A wrong choice does not stay.
+    for _ in range(4):
+        chosen = case.prepare().obtained["variant"]
+    assert chosen == "auto"
+
+
+def test_other_cases_and_parts_have_rounds_of_their_own() -> None:
+    names = {
+        choices.name_of(case, parts)
+        for case in (CASE, mk.stream("copy", elements=8192), CASE.with_(pages="4k"))
+        for parts in (False, True)
+    }
+    assert len(names) == 6
+    assert choices.name_of(CASE.with_(budget_s=9.0), False) in names
+
+
+def test_rounds_are_kept_until_the_next_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    add = "from memkern.engine import choices; choices.add_round({!r}, {{'simd/avx2': -7.5}})"
+    for name in ("a", "b", "a"):
+        subprocess.run([sys.executable, "-c", add.format(name)], check=True)
+    once = {"simd/avx2": -7.5}
+    assert choices.load(choices.path()) == {"a": [once, once], "b": [once]}
+    choices.path().write_text("{}")
+    assert choices.load(choices.path()) == {}
+    monkeypatch.setattr(state, "boot_id", lambda: "another")
+    assert choices.load(choices.path()) == {}
+
+
+def test_small_cases_keep_no_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    add = "from memkern.engine import choices; choices.add_round('a', {'simd/avx2': -7.5})"
+    subprocess.run([sys.executable, "-c", add], check=True)
+    assert not choices.path().exists()
+
+
+def test_trials_of_parts_use_the_rounds_of_parts() -> None:
+    prepared = CASE.prepare()
+    parts = variants._Parts(prepared, 8)
+    assert variants._Trials(prepared)._name != variants._Trials(prepared, parts)._name
