@@ -1,13 +1,17 @@
-"""Measure ten cases again and again, and count how many printed intervals hold for all runs.
+"""Measure ten cases again and again, and count how many printed intervals hold the next run.
 
-An interval holds if it contains the median of its case's medians over all runs::
+An interval holds if it contains the value of the next run of its case, if both are of the same
+state of the host (column ``states``); those of the shortest time and of the median are judged
+apart.
+With an empty cache folder, the first runs have the variances of other hosts::
 
-    memkern calibrate
-    python bench/intervals_hold.py --runs 40 --minutes 20
+    XDG_CACHE_HOME=/tmp/empty python bench/intervals_hold.py --runs 40 --minutes 20
 """
 
 from __future__ import annotations
 
+import json
+import math
 import random
 import sys
 import time
@@ -19,6 +23,8 @@ from records import Row, add, options, parsed, write
 
 import memkern as mk
 from memkern import _memkern
+
+_APART = 1.3  # exchanges within this factor are of one state
 
 
 def cases() -> dict[str, mk.Case]:
@@ -38,28 +44,42 @@ def cases() -> dict[str, mk.Case]:
     return made
 
 
+def state_of(states: str) -> float:
+    """Return the time of an exchange, in ns, in the states of the samples that count."""
+    counted = [state["exchange_ns"] for state in json.loads(states or "[]") if state["counts"]]
+    return counted[0] if len(counted) == 1 else math.nan
+
+
 def judged(frame: pd.DataFrame) -> list[Row]:
-    """Print and return coverage and widths of each case and of all."""
-    clean = frame[~frame["disturbed"]].copy()
-    target = clean.groupby("case")["time_median_s"].transform("median")
-    clean["held"] = target.between(clean["time_ci_low_s"], clean["time_ci_high_s"])
-    clean["within"] = target.between(clean["within_ci_low_s"], clean["within_ci_high_s"])
-    clean["half"] = np.log(clean["time_ci_high_s"] / clean["time_ci_low_s"]) / 2
-
-    def counted(name: str, some: pd.DataFrame) -> Row:
-        held, within = some["held"].sum(), some["within"].sum()
-        return {"case": name, "records": len(some), "held": held, "held within the run": within}
-
+    """Print and return coverage and widths of each case and of all, for both quantities."""
     rows: list[Row] = []
-    width = "half-width over 1.96 of it"
-    for name, some in clean.groupby("case", sort=False):
-        sd = np.log(some["time_median_s"]).std()
-        row = counted(name, some) | {"standard deviation of runs, %": 100 * sd}
-        add(rows, row | {width: some["half"].median() / (1.96 * sd)})
-    middle = np.median([row[width] for row in rows])
-    add(rows, counted("all", clean) | {width: middle})
-    add(rows, counted("those marked next run", clean[clean["ci_scope"] == "next run"]))
-    print(f"disturbed: {frame['disturbed'].sum()} of {len(frame)}")
+    state = frame["states"].map(state_of)
+    following = state.groupby(frame["case"]).shift(-1)
+    ratio = np.exp(np.abs(np.log(following / state)))
+    same = (ratio < _APART) | (state.isna() & following.isna())
+    for quantity, value, ends in (
+        ("shortest", "time_min_s", "time_min_ci"),
+        ("median", "time_median_s", "time_ci"),
+    ):
+        low, high = frame[f"{ends}_low_s"], frame[f"{ends}_high_s"]
+        target = frame.groupby("case")[value].shift(-1)
+        judged = same & target.notna() & low.notna()
+        found = frame.assign(
+            half=np.log(high / low) / 2, judged=judged, held=judged & target.between(low, high)
+        )
+        for name, some in (*found.groupby("case", sort=False), ("all", found)):
+            logarithms = np.log(some[value]).groupby(some["case"])
+            deviation = float(np.sqrt(logarithms.var().mean()))
+            row: Row = {"quantity": quantity, "case": name, "records": len(some)}
+            row["with an interval, %"] = 100 * float(some["half"].notna().mean())
+            row["judged"] = int(some["judged"].sum())
+            row["hold, %"] = 100 * float(some["held"].sum() / max(row["judged"], 1))
+            row["half-width, median, %"] = 100 * float(some["half"].median())
+            row["standard deviation of runs, %"] = 100 * deviation
+            row["half-width over 1.96 of it"] = float(some["half"].median()) / (1.96 * deviation)
+            add(rows, row)
+    words = frame["state"].value_counts(normalize=True)
+    print("; ".join(f"{word} {share:.0%}" for word, share in words.items()))
     return rows
 
 
@@ -74,14 +94,18 @@ def main() -> None:
         for name in random.sample(list(every), len(every)):
             record = every[name].measure().record
             names = (
+                "time_min_s",
+                "time_min_ci_low_s",
+                "time_min_ci_high_s",
                 "time_median_s",
                 "time_ci_low_s",
                 "time_ci_high_s",
-                "within_ci_low_s",
-                "within_ci_high_s",
-                "ci_scope",
                 "disturbed",
+                "state",
+                "states",
+                "shared_with",
                 "placement_sd",
+                "wall_s",
                 "variant",
                 "isa",
             )

@@ -135,9 +135,9 @@ def isolated(
         cores,
         disturbance,
         prepared,
-        record,
         run,
         sampling,
+        taken,
         watching,
     )
     from memkern.engine.disturbance import Activity
@@ -152,7 +152,7 @@ def isolated(
     monkeypatch.setattr(environment, "read_steal_s", lambda *_, **__: 0.0)
     if "disturbances" not in request.fixturenames:
         monkeypatch.setattr(disturbance, "disturbed_samples", none)
-        monkeypatch.setattr(record.Taken, "quiet", True)
+        monkeypatch.setattr(taken.Taken, "quiet", True)
         monkeypatch.setattr(run, "modes_beside", lambda obtained: [])
         monkeypatch.setattr(run, "competitors", lambda beside: ())
         monkeypatch.setattr(sampling, "warms_up", lambda: False)

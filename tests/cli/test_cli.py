@@ -1086,6 +1086,10 @@ def test_waiting_for_a_quiet_machine(
     # What it waits for is told at once, and again after a while.
     assert err.count("waiting for stress (process 77) to end, for 0 of at most 60 s") == 1
     assert "the machine is quiet after 0 s" in err
+    # At the end of the time it measures, and says so.
+    set_activity(monkeypatch, [BUSY] * 100_000)
+    code, _, err = run(capsys, *BRIEF, "--wait-quiet", "0.01")
+    assert code == 0 and "stress (process 77) has not ended after 0 s" in err
     set_activity(monkeypatch, [BUSY, IDLE])
     assert "quiet" not in run(capsys, *BRIEF, "--wait-quiet", "60", "-q")[2]
     code, _, err = run(capsys, *BRIEF, "--wait-quiet", "-1")
@@ -1288,7 +1292,7 @@ def test_tables_tell_for_what_an_interval_holds(capsys: Any) -> None:
 
 
 def test_a_shared_host_is_told_once(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memkern.engine.record.Taken.quiet", False)
+    monkeypatch.setattr("memkern.engine.taken.Taken.quiet", False)
     words = ("stream", "-k", "copy,scale", "-n", "999", "-t", "1", "--runs", "20")
     _, out, err = run(capsys, *words)
     assert err.count("this host is shared") == 1 and "shared" not in out

@@ -36,7 +36,7 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 def test_a_choice_begins_with_earlier_rounds(tries: Counter[str]) -> None:
     assert CASE.prepare().obtained["variant"] == "auto"
-    name = choices.name_of(CASE, False)
+    name = choices.name_of(CASE)
     rounds = choices.known_rounds(name)
     assert [round(np.exp(x), 6) for x in rounds[0].values()] == pytest.approx(
         [{"auto": 1e-3, "nt": 2e-3, "scalar": 3e-3}[key.split("/")[0]] for key in rounds[0]]
@@ -52,7 +52,7 @@ def test_a_choice_begins_with_earlier_rounds(tries: Counter[str]) -> None:
 
 def test_earlier_rounds_count_as_much_as_new_ones(tries: Counter[str]) -> None:
     case = CASE.with_(pin="compact")
-    name = choices.name_of(case, False)
+    name = choices.name_of(case)
     _, added = choices._known()
     rounds = [{"auto/baseline": 0.0, "nt/baseline": -1.0, "scalar/baseline": 2.0}] * 9
     added[name] = list(rounds)
@@ -67,10 +67,10 @@ def test_other_cases_and_parts_have_rounds_of_their_own() -> None:
     names = {
         choices.name_of(case, parts)
         for case in (CASE, mk.stream("copy", elements=8192), CASE.with_(pages="4k"))
-        for parts in (False, True)
+        for parts in (0, 512)
     }
     assert len(names) == 6
-    assert choices.name_of(CASE.with_(budget_s=9.0), False) in names
+    assert choices.name_of(CASE.with_(budget_s=9.0)) in names
 
 
 def test_rounds_are_kept_until_the_next_boot(

@@ -25,8 +25,8 @@ from machines import loads_per_cycle
 import memkern as mk
 from memkern import _memkern, cli
 from memkern.engine import cores, costs, disturbance, sampling, sweeping, variants
-from memkern.engine import record as record_module
 from memkern.engine import run as run_module
+from memkern.engine import taken as taken_module
 from memkern.engine.calibration import Spread
 from memkern.engine.costs import launch_cost_s
 from memkern.engine.prepared import Prepared
@@ -779,7 +779,7 @@ def placed_in_states(
     bins = {math.floor(math.log(rate) / 0.01): 500 for rate in (1 / 5e-8, 1 / 2e-7)}
     known = disturbance.Cores({cores.exchanging_units(obtained): bins})
     monkeypatch.setattr(run_module, "modes_beside", lambda _: cores.modes_beside(obtained))
-    for module in (cores, record_module, sampling):
+    for module in (cores, taken_module, sampling):
         monkeypatch.setattr(module, "cores", lambda: known)
     run = CaseRun(case.with_(placements=1))
     placement = run.place()

@@ -326,6 +326,37 @@ def test_disturbed_and_invalid_records_are_not_compared(old: bool) -> None:
     assert "1 disturbed, 1 invalid" in comparison_output.summary(frame)
 
 
+@pytest.mark.parametrize("half_width, verdict", [(0.05, "slower"), (0.5, "not enough data")])
+def test_an_effect_within_the_interval_of_the_next_run_is_not_found(
+    half_width: float, verdict: str
+) -> None:
+    interval = {"ci_scope": "next run", "ci_relative": half_width}
+    rng = random.Random(5)
+    sides = [
+        results([record(64, time_s, placements=5, placement_sd=0.01, **interval)])
+        for time_s in (1e-3, 1.3e-3 * math.exp(rng.gauss(0, 0.001)))
+    ]
+    frame = mk.compare(*sides)
+    assert frame["verdict"][0] == verdict
+    # Records of older files have none.
+    for side in sides:
+        del side.records[0]["ci_scope"]
+    assert mk.compare(*sides)["verdict"][0] == "slower"
+
+
+def test_records_of_different_states_of_the_host_are_not_compared() -> None:
+    def side(exchange_ns: float, time_s: float) -> mk.ResultSet:
+        how = {"placements": 5, "placement_sd": 0.01, "exchange_ns": exchange_ns, "states": "[{}]"}
+        return results([record(64, time_s, **how)])
+
+    near, far = side(60.0, 1e-3), side(210.0, 2e-3)
+    frame = mk.compare(near, far)
+    assert frame["verdict"][0] == "other state" and frame["a"][0] > frame["b"][0]
+    assert "1 other state" in comparison_output.summary(frame)
+    assert mk.compare(near, side(66.0, 2e-3))["verdict"][0] == "slower"
+    assert mk.compare(near, side(math.nan, 2e-3))["verdict"][0] == "slower"
+
+
 def test_missing_columns_and_nulls_are_accepted() -> None:
     columns = ("kernel", "elements", "case_columns", "time_median_s")
     bare = results([{c: record()[c] for c in columns} for _ in range(2)])

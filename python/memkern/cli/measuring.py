@@ -342,8 +342,9 @@ def wait_until_quiet(args: argparse.Namespace) -> Activity:
             warn(f"waiting for {found} to end, for {waited_s:.0f} of at most {most_s:.0f} s")
         time.sleep(0.5)
         found = observe_machine()
-    if found.quiet and told_s >= 0:
-        warn(f"the machine is quiet after {time.monotonic() - begin:.0f} s")
+    if told_s >= 0:
+        end = "the machine is quiet" if found.quiet else f"{found} has not ended"
+        warn(f"{end} after {time.monotonic() - begin:.0f} s")
     return found
 
 

@@ -31,9 +31,9 @@ def path() -> Path:
     return calibration.path().with_name("choices.json")
 
 
-def name_of(case: Case, parts: bool) -> str:
-    """Return the name of the rounds of a case; those of `parts` are apart."""
-    return f"{case.identity()}{' parts' * parts}"
+def name_of(case: Case, iterations: int = 0) -> str:
+    """Return the name of the rounds of a case, or of its parts of so many iterations."""
+    return f"{case.identity()} {iterations}" if iterations else case.identity()
 
 
 def load(target: Path) -> dict[str, list[Round]]:

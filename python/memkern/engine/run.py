@@ -20,15 +20,9 @@ from memkern.engine.metering import Energy
 from memkern.engine.prepared import Prepared
 from memkern.engine.preparing import ready
 from memkern.engine.process import exclusive, refuse_forked
-from memkern.engine.record import (
-    Derive,
-    Placement,
-    RankPlace,
-    Taken,
-    device_ceilings,
-    measurement_of,
-)
+from memkern.engine.record import Derive, device_ceilings, measurement_of
 from memkern.engine.sampling import Samples, halo_share, take_samples
+from memkern.engine.taken import Placement, RankPlace, Taken
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.machine import environment

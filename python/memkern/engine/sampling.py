@@ -60,8 +60,6 @@ class Samples:
         Why sampling ended: ``runs``, ``ci``, ``samples``, ``budget`` or ``interrupted``.
     taken, rejected : int
         Number of samples that were taken, and of those that were disturbed.
-    moved : int
-        Number of samples during which a worker moved to another processing unit.
     cpu_share : float
         Share of the time during which all workers had a processor, over all samples taken.
     waited_share, absent_share : float
@@ -96,7 +94,6 @@ class Samples:
     stop: str
     taken: int
     rejected: int
-    moved: int
     cpu_share: float
     waited_share: float
     absent_share: float
@@ -333,7 +330,6 @@ class _Series:
             stop=stop,
             taken=len(rejected),
             rejected=int(rejected.sum()),
-            moved=int((self._condition("moved") > 0).sum()),
             cpu_share=self._share("cpu_share"),
             waited_share=self._share("waited_share"),
             absent_share=self._share("absent_share"),

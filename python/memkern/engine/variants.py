@@ -110,7 +110,7 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
             for candidate in of_parts.ranked(candidates, *_PARTS):
                 best.setdefault(candidate[0], candidate)
             candidates = list(best.values())
-            if sample_s * len(candidates) * 4 > 4 * allowed_s:
+            if sample_s * len(candidates) * 4 > allowed_s:
                 # The modified lines that a part as large as the caches writes back are those of the
                 # part before it, of the same candidate.
                 trials = _Trials(prepared, _Parts(prepared, last_level_cache_B()))
@@ -132,7 +132,7 @@ class _Trials:
 
     def __init__(self, prepared: Prepared, parts: _Parts | None = None) -> None:
         self._prepared, self._judge, self._parts = prepared, Judge(prepared), parts
-        self._name = choices.name_of(prepared.case, parts is not None)
+        self._name = choices.name_of(prepared.case, parts.size if parts else 0)
         self._rounds = ranks().first(choices.known_rounds(self._name))
         self._order = random.Random(0)  # the same of all ranks
 
@@ -196,7 +196,7 @@ class _Parts:
         case = prepared.own
         self._count = case.iterations
         share = bytes_B / max(1, case.bytes_B)
-        self._size = min(self._count, max(1, math.ceil(share * self._count)))
+        self.size = min(self._count, max(1, math.ceil(share * self._count)))
         self._work = None if case.spec.work is None else case.spec.work(case, prepared.native)
         self._begin = 0
 
@@ -204,9 +204,9 @@ class _Parts:
         """Return begin and end of the next parts."""
         taken = []
         for _ in range(number):
-            end = self._begin + self._size
+            end = self._begin + self.size
             taken.append((self._begin, end))
-            self._begin = end if end + self._size <= self._count else 0
+            self._begin = end if end + self.size <= self._count else 0
         return taken
 
     def work(self, begin: int, end: int) -> int:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from memkern import statistics
 from memkern.errors import InputError
 from memkern.formats import ResultSet
 from memkern.machine.environment import differences
+from memkern.results.hosts import APART
 from memkern.results.verdicts import NOT_ENOUGH, Estimate, decide, holm, moderated, welch
 from memkern.spec.columns import of_kind
 
@@ -26,6 +28,7 @@ _INPUTS = ("pattern", "delta", "count", "elements", "bytes_B")
 _OPTIONS = of_kind("asked")
 
 DISTURBED, INVALID, NO_TIME, NOT_MEASURED = "disturbed", "invalid", "no time", "not measured"
+OTHER_STATE = "other state"
 
 _DRIFT = (
     "A and B were measured one after the other, so that drift between them can look like a "
@@ -128,10 +131,11 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
         - ``p``, corrected by Holm for the number of cases, ``least_effect`` (relative) and
           ``placements`` (the fewer of both sides);
         - ``verdict`` on b: ``faster`` or ``slower`` than a (p of at most 0.01 and an effect above
-          `least_effect`, the larger of 1 % and the interval of a side compared with itself),
-          ``same`` (the interval lies within 2 %), ``not enough data``, or why there is none:
-          ``disturbed``, ``invalid``, ``no time``; ``needed``, the placements that a verdict would
-          need (0: there is one, or it is unknown);
+          `least_effect`, the largest of 1 %, the interval of a side compared with itself, and that
+          for the next run), ``same`` (the interval lies within 2 %), ``not enough data``, or why
+          there is none: ``other state`` (the workers exchanged lines in another time, so that the
+          host has changed), ``disturbed``, ``invalid``, ``no time``; ``needed``, the placements
+          that a verdict would need (0: there is one, or it is unknown);
         - every rate that the records have: ``a_GBps``, ``b_GBps``, ``a_GFLOPs``, ``a_GAMS``,
           ``a_ns``, and ``a_time_s``.
 
@@ -351,8 +355,27 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
         for records, work in zip(clean, case.work, strict=True)
     ]
     case.times = (sides[0][0], sides[1][0])
-    if min(count for _, _, count in sides) >= 2:
-        case.estimate = welch(*sides)
+    exchanges = [_exchange_ns(records) for records in clean]
+    if not math.isnan(sum(exchanges)) and max(exchanges) > APART * min(exchanges):
+        case.verdict = OTHER_STATE
+    elif min(count for _, _, count in sides) >= 2:
+        estimate = welch(*sides)
+        widths = [estimate.self_half_width, *map(_next_run, clean)]
+        case.estimate = replace(estimate, self_half_width=max(widths))
+
+
+def _exchange_ns(records: Sequence[Mapping[str, Any]]) -> float:
+    """Return the median time of an exchange in the state of records; NaN if it is unknown."""
+    known = [_number(record, "exchange_ns") for record in records if _value(record, "states")]
+    values = [value for value in known if value is not None]
+    return median(values) if values else math.nan
+
+
+def _next_run(records: Sequence[Mapping[str, Any]]) -> float:
+    """Return the half width of the interval for as many next runs, in logarithms."""
+    of_next = [record for record in records if _value(record, "ci_scope") == "next run"]
+    widths = [width for record in of_next if (width := _number(record, "ci_relative"))]
+    return math.log1p(max(widths)) / math.sqrt(len(records)) if widths else 0.0
 
 
 def _spread(records: Sequence[Mapping[str, Any]], log_work: float) -> tuple[float, float, int]:

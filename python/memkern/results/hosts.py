@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-__all__ = ["host_sentence"]
+__all__ = ["APART", "host_sentence"]
 
 # Exchanges within this factor are of one state.
-_APART = 1.3
+APART = 1.3
 _LEAST = 0.01  # share of the time that is told
 
 
@@ -42,7 +42,7 @@ def _states(shared: list[Mapping[Any, Any]]) -> list[str]:
     ]
     groups: list[list[tuple[float, float]]] = []
     for one in sorted(found):
-        if groups and one[0] <= _APART * groups[-1][-1][0]:
+        if groups and one[0] <= APART * groups[-1][-1][0]:
             groups[-1].append(one)
         else:
             groups.append([one])

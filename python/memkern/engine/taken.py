@@ -1,0 +1,213 @@
+"""What was taken of a case: all that its record is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import small
+from memkern.engine import disturbance
+from memkern.engine.cores import Neighbour, cores, cores_at_work, exchanging_units
+from memkern.engine.counting import Counting
+from memkern.engine.metering import Energy
+from memkern.engine.prepared import Choice
+from memkern.engine.sampling import Samples, median
+from memkern.engine.states import LEAST_SAMPLES, Mode, labels_of
+from memkern.spec.case import Case
+from memkern.spec.kernel import Check
+
+# A state gives a record its value by at least this share of its samples, and is the only one if it
+# has at least the larger share.
+_LEAST_SHARE, _ONLY_SHARE = 0.2, 0.95
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """Processing units, page size and memory of a rank, and whether it has too few units."""
+
+    units: str
+    pages: str
+    oversubscribed: bool
+    footprint_B: int
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Results of one placement of a case.
+
+    Of the `wall_s` seconds that it took, `again_s` are those that another placement would take as
+    well, without the choice of the variant and the validation. `obtained` is this rank's.
+    """
+
+    samples: Samples
+    check: Check
+    obtained: dict[str, Any]
+    choice: Choice
+    others: tuple[disturbance.RunningThread, ...]
+    started_s: float
+    wall_s: float
+    again_s: float
+    rank_places: tuple[RankPlace, ...]
+    counting: Counting
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What was taken of a case: all that its record is made of.
+
+    Parameters
+    ----------
+    case : Case
+    case_id : str
+        Its identity, with those of several ranks and of the neighbour.
+    repeat : int
+        Number of this repeat.
+    started : str
+        Date and time in UTC.
+    placements : sequence of Placement
+        At least one.
+    energy : Energy
+    beside : Neighbour or None
+        What ran at the same time on purpose.
+    device_ceilings : mapping
+        The columns of a GPU's bandwidths; empty for other devices.
+    modes : sequence of Mode
+        Known modes of the lines that the workers exchange in a second.
+    """
+
+    case: Case
+    case_id: str
+    repeat: int
+    started: str
+    placements: Sequence[Placement]
+    energy: Energy
+    beside: Neighbour | None
+    device_ceilings: Mapping[str, float]
+    modes: Sequence[Mode] = ()
+
+    @functools.cached_property
+    def _clean(self) -> list[Placement]:
+        return [p for p in self.placements if not p.samples.disturbed]
+
+    @functools.cached_property
+    def _labels(self) -> list[npt.NDArray[np.int64]]:
+        """Of each placement that was not disturbed, the mode in which each sample was taken."""
+        return [labels_of(1 / p.samples.exchange_s[:, ::-1], self.modes) for p in self._clean]
+
+    @functools.cached_property
+    def _shares(self) -> npt.NDArray[np.float64]:
+        """Share of the samples that were taken in each mode."""
+        labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
+        counts = np.bincount(labels + 1, minlength=len(self.modes) + 1)[1:]
+        return counts / max(len(labels), 1)
+
+    @functools.cached_property
+    def _state(self) -> int | None:
+        """The mode of the samples that count; None if all do."""
+        # A fixed number of samples is that of all.
+        if len(self.modes) < 2 or self.case.stop.runs is not None or self.disturbed:
+            return None
+        most = int(self._shares.argmax())
+        least = max(_LEAST_SHARE, LEAST_SAMPLES / sum(map(len, self._labels)))
+        return most if self._shares[most] >= least else None
+
+    @property
+    def mixed(self) -> bool:
+        """Whether samples of several states of the host count."""
+        return self._state is None and len(self.modes) > 1 and self._shares.max() < _ONLY_SHARE
+
+    @property
+    def state_name(self) -> str:
+        """A name of the state of the samples that count, by which records of a case are told apart.
+
+        It is the power of two nearest to the nanoseconds of an exchange; empty for all states.
+        """
+        return "" if self._state is None else f"{round(math.log2(1e9 * self.exchange_s))}"
+
+    @property
+    def states(self) -> list[dict[str, Any]]:
+        """The states of the host in which samples were taken, with the times in them."""
+        every = [p.samples for p in self._clean]
+        seconds = np.concatenate([np.empty(0), *(one.seconds[:, 0] for one in every)])
+        exchange_s = np.concatenate([np.empty(0), *(one.exchange_s[:, 1] for one in every)])
+        labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
+        return [
+            {
+                "exchange_ns": round(1e9 * float(np.median(exchange_s[own])), 1),
+                "share": round(float(own.mean()), 3),
+                "samples": int(own.sum()),
+                "time_min_s": float(seconds[own].min()),
+                "time_median_s": float(np.median(seconds[own])),
+                "counts": self._state in (None, number),
+            }
+            for number in range(len(self.modes))
+            if (own := labels == number).any()
+        ]
+
+    @functools.cached_property
+    def quiet(self) -> bool:
+        """Whether the host was in its best state, and nothing else ran."""
+        if small.wanted():
+            return True
+        samples, obtained = [p.samples for p in self.placements], self.placements[-1].obtained
+        lost = [share for one in samples for share in (one.waited_share, one.absent_share)]
+        if any(share >= disturbance.QUIET_SHARE for share in lost):
+            return False
+        if any(p.others for p in self.placements):
+            return False
+        if self.core_share < disturbance.CORE_SHARE:
+            return False
+        if not self.modes:
+            return True
+        best_s = 1 / cores().best(exchanging_units(obtained))
+        slow = self.exchange_s * disturbance.EXCHANGE_SHARE > best_s
+        return bool(self._shares.max() >= _ONLY_SHARE and not slow)
+
+    @property
+    def core_share(self) -> float:
+        """Throughput of the cores divided by their best since the boot; NaN if unknown."""
+        throughput = median(np.array([p.samples.throughput for p in self.counted]))
+        best = cores().best(cores_at_work(self.placements[-1].obtained))
+        return min(throughput / best, 1.0)
+
+    @property
+    def exchange_s(self) -> float:
+        """Median time in which a line went from one worker to the next; NaN if unknown."""
+        return median(np.concatenate([p.samples.exchange_s[:, 1] for p in self.counted]))
+
+    @property
+    def medians(self) -> list[float]:
+        """Median of each placement that was not disturbed, in seconds, of samples that count."""
+        return [] if self.disturbed else [float(np.median(s[:, 0])) for s in self.series]
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether fewer than half of the placements count."""
+        return 2 * len(self._clean) < len(self.placements)
+
+    @functools.cached_property
+    def counted(self) -> list[Placement]:
+        """The placements that count, with the samples of one state of the host if possible."""
+        if self.disturbed:
+            return list(self.placements)
+        if self._state is None:
+            return self._clean
+        return [
+            dataclasses.replace(p, samples=p.samples.only(labels == self._state))
+            for p, labels in zip(self._clean, self._labels, strict=True)
+            if (labels == self._state).any()
+        ]
+
+    @functools.cached_property
+    def series(self) -> list[npt.NDArray[np.float64]]:
+        """The samples of each placement that counts (see `Samples.seconds`)."""
+        # As in STREAM, the first sample of kernels that run in turn is left out.
+        every = [p.samples.seconds for p in self.counted]
+        return [s[1:] if s.shape[1] > 1 and len(s) > 1 else s for s in every]
