@@ -107,6 +107,7 @@ def test_class_names() -> None:
     assert class_name(1000, 2, []) == "memory, 2 threads"
     assert class_name(1000, 1, DATA_CACHES, calibration.SHARED) == "L1, 1 thread, shared"
     assert class_name(1000, 2, [], calibration.MIXED) == "memory, 2 threads, mixed states"
+    assert class_name(1000, 1, [], calibration.BESIDE) == "memory, 1 thread, beside programs"
 
 
 @pytest.mark.parametrize("level", ["L1", "L2", "L3", "L4", "memory"])
@@ -127,6 +128,7 @@ def test_mixed_states_vary_more_than_one() -> None:
     for level in ("L1", "L2", "memory"):
         mixed = calibration.packaged(f"{level}, 2 threads, {calibration.MIXED}")
         assert mixed.floor.variance > calibration.packaged(f"{level}, 2 threads").floor.variance
+        assert mixed == calibration.packaged(f"{level}, 1 thread, {calibration.BESIDE}")
 
 
 def test_estimate_finds_both_variances() -> None:

@@ -835,6 +835,20 @@ def test_one_state_at_its_best_is_quiet(case: Case, monkeypatch: pytest.MonkeyPa
     assert not run.taken.quiet and not run.taken.mixed
 
 
+def test_programs_beside_a_case_make_a_class_of_their_own(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = CaseRun(case.with_(runs=5, placements=1))
+    placement = run.place()
+    assert run.class_of(environment_of_ranks()).endswith("thread")
+    others = ((77, "stress", 0),)
+    run.placements[0] = dataclasses.replace(placement, others=others)
+    run._taken = None
+    assert run.class_of(environment_of_ranks()).endswith(", beside programs")
+    record = run.measurement(environment_of_ranks(), spread=SPREAD).record
+    assert record["shared_with"] == "stress (process 77)"
+
+
 @pytest.mark.usefixtures("disturbances")
 @pytest.mark.parametrize(
     "changes",

@@ -35,6 +35,7 @@ from memkern.machine.state import folder, heading, stored
 from memkern.statistics import Prior, moderate
 
 __all__ = [
+    "BESIDE",
     "MIXED",
     "SHARED",
     "Calibration",
@@ -62,7 +63,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-SHARED, MIXED = "shared", "mixed states"
+SHARED, MIXED, BESIDE = "shared", "mixed states", "beside programs"
 
 Counts = Mapping[str, Mapping[int, int]]
 
@@ -112,7 +113,7 @@ def class_name(
     """Return the class of a case, such as ``L2, 1 thread``, or ``L2, 4 threads, mixed states``.
 
     `caches` are as of `memkern.machine.caches.data_caches`; `host` is what the host was like, empty
-    if it was quiet, `SHARED` or `MIXED`.
+    if it was quiet, `SHARED`, `MIXED` or `BESIDE`.
     """
     level = level_of(footprint_B, ends(caches, threads))
     name = f"{level}, {threads} thread{'' if threads == 1 else 's'}"
@@ -132,11 +133,17 @@ def _packaged() -> dict[tuple[str, ...], Prior]:
 def packaged(name: str) -> Spread:
     """Return the variances of a class as several hosts have shown them.
 
-    They are those of recordings (``bench/replay_samples.py --spreads``).
+    They are those of recordings (``bench/replay_samples.py --spreads``). Beside programs of this
+    system, values vary as much as in mixed states.
     """
     level, threads, *host = name.split(", ")
-    mixed = MIXED in host
-    workers = "mixed" if mixed else "one" if threads == "1 thread" else "several"
+    workers = (
+        "mixed"
+        if {MIXED, BESIDE}.intersection(host)
+        else "one"
+        if threads == "1 thread"
+        else "several"
+    )
     word, known = SHARED if host else "quiet", _packaged()
     keys = {
         quantity: [(one, workers, quantity, word) for one in (level, MEMORY)]

@@ -264,7 +264,6 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
     every, counted = taken.placements, taken.counted
     stops = [p.samples.stop for p in every]
     checks = [p.check for p in every]
-    others = dict.fromkeys(thread for p in every for thread in p.others)
     word = "disturbed" if taken.disturbed else "quiet" if taken.quiet else "shared"
     return {
         "samples": sum(map(len, taken.series)),
@@ -275,7 +274,7 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
         "samples_disturbed": sum(p.samples.rejected for p in every),
         "disturbed": taken.disturbed,
         "state": word,
-        "shared_with": disturbance.describe(others),
+        "shared_with": disturbance.describe(taken.others),
         "states": json.dumps(found) if (found := taken.states) else "",
         "cpu_share": float(np.mean([p.samples.cpu_share for p in every])),
         "waited_share": float(np.mean([p.samples.waited_share for p in every])),

@@ -128,7 +128,11 @@ class CaseRun:
         obtained = self.placements[-1].obtained
         caches = data_caches(machine)
         taken = self.taken
-        host = calibration.MIXED if taken.mixed else "" if taken.quiet else calibration.SHARED
+        host = "" if taken.quiet else calibration.SHARED
+        if taken.mixed:
+            host = calibration.MIXED
+        elif taken.others:
+            host = calibration.BESIDE
         return calibration.class_name(obtained["footprint_B"], obtained["threads"], caches, host)
 
     def place(self, prepared: Prepared | None = None) -> Placement:

@@ -151,6 +151,11 @@ class Taken:
             if (own := labels == number).any()
         ]
 
+    @property
+    def others(self) -> tuple[disturbance.RunningThread, ...]:
+        """Threads of other processes that ran all the time."""
+        return tuple(dict.fromkeys(thread for p in self.placements for thread in p.others))
+
     @functools.cached_property
     def quiet(self) -> bool:
         """Whether the host was in its best state, and nothing else ran."""
@@ -160,7 +165,7 @@ class Taken:
         lost = [share for one in samples for share in (one.waited_share, one.absent_share)]
         if any(share >= disturbance.QUIET_SHARE for share in lost):
             return False
-        if any(p.others for p in self.placements):
+        if self.others:
             return False
         if self.core_share < disturbance.CORE_SHARE:
             return False
