@@ -73,9 +73,7 @@ bool run_queue_delays_known(const std::string& root) {
 }
 
 Monitor::Monitor(const Team& team, const std::string& root)
-    : team_(team),
-      workers_(static_cast<std::size_t>(team.size())),
-      asks_workers_(!team.bound()) {
+    : team_(team), workers_(static_cast<std::size_t>(team.size())), asks_workers_(!team.bound()) {
 #pragma omp parallel num_threads(team_.size())
   {
     Worker& worker = workers_[static_cast<std::size_t>(omp_get_thread_num())];

@@ -98,7 +98,7 @@ TEST(Prepared, SamplesWithTheirConditions) {
   Prepared prepared(copy(1000));
   std::array<double, 5> seconds{};
   std::array<Conditions, 5> conditions{};
-  Prepared::Sampling sampling(prepared, 10, 0.0, now() + 60.0);
+  Prepared::Sampling sampling(prepared, 10, now() + 60.0);
   for (std::size_t k = 0; k < seconds.size(); ++k) {
     sampling.sample(seconds.at(k), {}, conditions.at(k));
   }
@@ -118,7 +118,7 @@ TEST(Prepared, TimesEachKernelOfARotation) {
   double seconds = 0.0;
   std::array<double, 4> steps{};
   Conditions conditions{};
-  Prepared::Sampling sampling(prepared, 3, 0.0, now() + 60.0);
+  Prepared::Sampling sampling(prepared, 3, now() + 60.0);
   sampling.sample(seconds, steps, conditions);
   sampling.finish();
   double sum = 0.0;
@@ -136,7 +136,7 @@ TEST(Prepared, GivesTheSameResultWithFlushes) {
   prepared.problem().fill(true);
   double seconds = 0.0;
   Conditions conditions{};
-  Prepared::Sampling sampling(prepared, 1, 0.0, now() + 60.0);
+  Prepared::Sampling sampling(prepared, 1, now() + 60.0);
   sampling.sample(seconds, {}, conditions);
   sampling.finish();
   for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(at(prepared, "c", i), at(prepared, "a", i));
@@ -167,7 +167,7 @@ TEST(Prepared, RefusesUnknownValues) {
 }
 
 double sampled(Prepared& prepared, int samples) {
-  Prepared::Sampling sampling(prepared, 1, 0.0, now() + 60.0);
+  Prepared::Sampling sampling(prepared, 1, now() + 60.0);
   std::vector<Conditions> conditions(static_cast<std::size_t>(samples));
   double least = 1.0;
   for (Conditions& c : conditions) {
@@ -199,14 +199,14 @@ TEST(Prepared, WarmsUpTheCachesBeforeTheFirstSample) {
 TEST(Prepared, WarmsUpForNoLongerThanItMaySample) {
   Prepared prepared(copy(1000));
   const double end_s = now() + 1e-3;
-  Prepared::Sampling sampling(prepared, 1, 0.0, end_s);
+  Prepared::Sampling sampling(prepared, 1, end_s);
   Conditions conditions;
   double seconds = 0.0;
   EXPECT_TRUE(sampling.sample(seconds, {}, conditions));
   // That time is left for samples.
   EXPECT_NEAR(sampling.end() - end_s, prepared.untimed_s(), 1e-9);
   Prepared late(copy(1000));
-  Prepared::Sampling none(late, 1, 0.0, now() - 1.0);
+  Prepared::Sampling none(late, 1, now() - 1.0);
   EXPECT_TRUE(none.sample(seconds, {}, conditions));
   EXPECT_EQ(late.untimed(), 0);
 }

@@ -137,24 +137,16 @@ def packaged(name: str) -> Spread:
     system, values vary as much as in mixed states.
     """
     level, threads, *host = name.split(", ")
-    workers = (
-        "mixed"
-        if {MIXED, BESIDE}.intersection(host)
-        else "one"
-        if threads == "1 thread"
-        else "several"
-    )
+    workers = "one" if threads == "1 thread" else "several"
+    if {MIXED, BESIDE}.intersection(host):
+        workers = "mixed"
     word, known = SHARED if host else "quiet", _packaged()
-    keys = {
-        quantity: [(one, workers, quantity, word) for one in (level, MEMORY)]
-        for quantity in ("floor", "median")
-    }
-    return Spread(
-        **{
-            quantity: next(known[key] for key in both if key in known)
-            for quantity, both in keys.items()
-        }
-    )
+
+    def of(quantity: str) -> Prior:
+        keys = [(one, workers, quantity, word) for one in (level, MEMORY)]
+        return next(known[key] for key in keys if key in known)
+
+    return Spread(of("floor"), of("median"))
 
 
 def estimate(medians: Mapping[str, npt.ArrayLike]) -> tuple[dict[str, Prior], dict[str, Prior]]:
