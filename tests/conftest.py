@@ -134,6 +134,7 @@ def isolated(
         choices,
         cores,
         disturbance,
+        drift,
         prepared,
         run,
         sampling,
@@ -163,6 +164,8 @@ def isolated(
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     rounds: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     monkeypatch.setattr(choices, "_known", lambda: rounds)
+    repeated = drift.Drift()
+    monkeypatch.setattr(run, "known_drift", lambda: repeated)
     known = cores.cores()
     for name in ("_earlier", "_best", "counts"):
         monkeypatch.setattr(known, name, {})
