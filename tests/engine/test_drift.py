@@ -175,7 +175,7 @@ def test_intervals_include_the_drift(
     quantity: str, target: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMKERN_SMALL", "1")  # no record is disturbed
-    case = mk.loops("load", elements=64, runs=6, placements=2, threads=1)
+    case = mk.loops("load", elements=64, runs=6, placements=1, threads=1)
     machine = case.measure().environment
     name = f"{calibration.class_name(64 * 8, 1, data_caches(machine))}, {quantity}"
     known = Drift({"b": Repeated(name, 1001, 0.0, 1000 * math.log(2) ** 2, 0.0)})
