@@ -106,8 +106,12 @@ class Cores:
                 last = value
         self._update(which)
 
+    def _all(self, which: str) -> Counter[int]:
+        """Return the counts of earlier processes and of this one."""
+        return self._earlier.get(which, Counter()) + self.counts.get(which, Counter())
+
     def _update(self, which: str) -> None:
-        counts = self._earlier.get(which, Counter()) + self.counts.get(which, Counter())
+        counts = self._all(which)
         above = counts.total() / 100
         for number in sorted(counts, reverse=True):
             above -= counts[number]
@@ -121,8 +125,7 @@ class Cores:
 
     def modes(self, which: str) -> list[Mode]:
         """Return the modes of these rates, in ascending order; none before any is known."""
-        counts = self._earlier.get(which, Counter()) + self.counts.get(which, Counter())
-        return modes_of(counts, self._WIDTH)
+        return modes_of(self._all(which), self._WIDTH)
 
 
 def cores_at_work(workers: int, kinds: Collection[int]) -> str:

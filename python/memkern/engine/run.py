@@ -117,7 +117,6 @@ class CaseRun:
                 self.started,
                 tuple(self.placements),
                 self._energy,
-                self.beside,
                 self._ceilings,
                 modes_beside(self.placements[-1].obtained),
             )
@@ -181,7 +180,6 @@ class CaseRun:
             obtained,
             choice,
             others,
-            start,
             wall_s,
             ranks().slowest(again_s),
             tuple(ranks().every(place)),

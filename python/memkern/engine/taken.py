@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from memkern import small
 from memkern.engine import disturbance
-from memkern.engine.cores import Neighbour, cores, cores_at_work, exchanging_units
+from memkern.engine.cores import cores, cores_at_work, exchanging_units
 from memkern.engine.counting import Counting
 from memkern.engine.metering import Energy
 from memkern.engine.prepared import Choice
@@ -51,7 +51,6 @@ class Placement:
     obtained: dict[str, Any]
     choice: Choice
     others: tuple[disturbance.RunningThread, ...]
-    started_s: float
     wall_s: float
     again_s: float
     rank_places: tuple[RankPlace, ...]
@@ -74,8 +73,6 @@ class Taken:
     placements : sequence of Placement
         At least one.
     energy : Energy
-    beside : Neighbour or None
-        What ran at the same time on purpose.
     device_ceilings : mapping
         The columns of a GPU's bandwidths; empty for other devices.
     modes : sequence of Mode
@@ -88,7 +85,6 @@ class Taken:
     started: str
     placements: Sequence[Placement]
     energy: Energy
-    beside: Neighbour | None
     device_ceilings: Mapping[str, float]
     modes: Sequence[Mode] = ()
 
