@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 
@@ -15,42 +16,62 @@ namespace memkern {
 namespace {
 
 constexpr int kRounds = 6;
-// Transfers in a round, so that reading the clock takes a small part of it.
-constexpr std::int64_t kTransfers = 8;
+// Transfers of each of both workers in a round, so that reading the clock takes a small part of it.
+constexpr std::int64_t kTransfers = 4;
 constexpr int kMaxSpins = 10000;
+
+struct alignas(128) Line {
+  std::atomic<std::int64_t> token{0};
+};
+
+// Called by both workers of a pair, `side` 0 and 1; only the former returns the seconds.
+double exchange(std::atomic<std::int64_t>& token, std::int64_t side) {
+  double shortest_s = std::numeric_limits<double>::infinity();
+  double begin_s = 0.0;
+  std::int64_t turn = side;
+  // In the first round the workers arrive.
+  for (int round = 0; round <= kRounds; ++round) {
+    for (std::int64_t transfer = 0; transfer < kTransfers; ++transfer, turn += 2) {
+      // A worker whose neighbour has no processor yields its own in the end.
+      for (int spins = 0; token.load(std::memory_order_acquire) != turn; ++spins) {
+        if (spins > kMaxSpins) sched_yield();
+      }
+      if (side == 0 && transfer == 0) {
+        const double time_s = now();
+        if (round > 1) shortest_s = std::min(shortest_s, time_s - begin_s);
+        begin_s = time_s;
+      }
+      token.store(turn + 1, std::memory_order_release);
+    }
+  }
+  return shortest_s / static_cast<double>(2 * kTransfers);
+}
 
 }  // namespace
 
-double measure_exchange(const Team& team) {
-  const std::int64_t workers = team.size();
-  if (workers < 2 || workers > std::ssize(Topology::instance().allowed_units())) {
-    return std::numeric_limits<double>::quiet_NaN();
-  }
-  const std::int64_t laps = std::max<std::int64_t>(1, kTransfers / workers);
-  alignas(128) std::atomic<std::int64_t> token{0};
-  double shortest_s = std::numeric_limits<double>::infinity();
+std::vector<double> exchange_times(const Team& team) {
+  const int pairs = team.size() - 1;
+  std::vector<double> seconds(static_cast<std::size_t>(pairs));
+  std::vector<Line> lines(seconds.size());
 #pragma omp parallel num_threads(team.size())
   {
-    const std::int64_t worker = omp_get_thread_num();
-    std::int64_t turn = worker;
-    double begin_s = 0.0;
-    // In the first round the workers arrive.
-    for (int round = 0; round <= kRounds; ++round) {
-      for (std::int64_t lap = 0; lap < laps; ++lap, turn += workers) {
-        // A worker whose neighbour has no processor yields its own in the end.
-        for (int spins = 0; token.load(std::memory_order_acquire) != turn; ++spins) {
-          if (spins > kMaxSpins) sched_yield();
-        }
-        if (worker == 0 && lap == 0) {
-          const double time_s = now();
-          if (round > 1) shortest_s = std::min(shortest_s, time_s - begin_s);
-          begin_s = time_s;
-        }
-        token.store(turn + 1, std::memory_order_release);
-      }
+    const int worker = omp_get_thread_num();
+    // First pairs whose first worker has an even number, then the others.
+    for (const int first : {worker - worker % 2, worker - (worker + 1) % 2}) {
+      if (first < 0 || first >= pairs) continue;
+      const auto pair = static_cast<std::size_t>(first);
+      const double found_s = exchange(lines[pair].token, worker - first);
+      if (worker == first) seconds[pair] = found_s;
     }
   }
-  return shortest_s / static_cast<double>(laps * workers);
+  return seconds;
+}
+
+double measure_exchange(const Team& team) {
+  if (team.size() < 2 || team.size() > std::ssize(Topology::instance().allowed_units())) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return std::ranges::max(exchange_times(team));
 }
 
 }  // namespace memkern

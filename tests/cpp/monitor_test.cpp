@@ -94,6 +94,20 @@ TEST(Exchange, IsKnownIfEveryWorkerHasItsUnit) {
   }
 }
 
+TEST(Exchange, IsMeasuredForEachPairOfNeighbours) {
+  // More workers than units take turns on them.
+  for (const int threads : {1, 2, 3, 4, 5}) {
+    const Team team({threads, "none"});
+    const Team::Session session(team);
+    const std::vector<double> seconds = exchange_times(team);
+    ASSERT_EQ(std::ssize(seconds), threads - 1);
+    for (const double each_s : seconds) {
+      EXPECT_GT(each_s, 1e-9);
+      EXPECT_LT(each_s, 1.0);
+    }
+  }
+}
+
 TEST(Monitor, SeesAnotherThreadOnTheSameUnit) {
   const int unit = Topology::instance().allowed_units().front();
   const pid_t competitor = fork();
