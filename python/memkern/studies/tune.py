@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import random
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from memkern.engine import Measurement, measure, prepare, to_result_set
 from memkern.errors import InputError
@@ -15,8 +20,11 @@ from memkern.machine.topology import machine_environment
 from memkern.spec.case import Case, does_nothing
 
 Choice = Mapping[str, Any]
+_Round = dict[int, npt.NDArray[np.float64]]
+"""Logarithms of the shortest and of the median time of each choice."""
 
-_TRIES = 3  # of a disturbed trial
+_ROUNDS = 3
+_EQUAL = 0.01  # shortest times whose logarithms differ by less are equal
 TUNED_ON_DEVICE: dict[str, tuple[Any, ...]] = {
     "unroll": (0, 1, 2, 4, 8),
     "block_threads": (0, 64, 128, 256, 512, 1024),
@@ -38,8 +46,7 @@ def tune(
     """Search the knobs of a case, one after another, within a time budget.
 
     The variant and instruction set, where they are ``best``, are searched first, then each knob
-    with the best values so far. Where trials of a knob stay disturbed, it keeps its value, with a
-    warning.
+    with the best values so far. Values are tried in turns (see `search`).
 
     Parameters
     ----------
@@ -96,14 +103,14 @@ def search(
 ) -> tuple[Case, ResultSet]:
     """Vary one option after another, with the best values so far for the others.
 
-    A disturbed trial is repeated. Where it stays disturbed, nothing is chosen in its step, with a
-    warning.
+    The values of an option are tried in turns, in random order within a round, and judged by the
+    ratios of their shortest times within rounds; those of medians decide between equals.
 
     Parameters
     ----------
     build : callable
         Options by keyword to case. Choices for which it or the measurement raises `InputError` or
-        `MemoryError` are not available here and are left out; so are cases that were tried before.
+        `MemoryError` are not available here and are left out.
     chosen : mapping
         Initial values of the options.
     steps : mapping
@@ -114,7 +121,7 @@ def search(
     extra : callable, optional
         Options to further columns of the record.
     progress : callable, optional
-        Called with the share of trials done, from 0 to 1.
+        Called with the share of the search that is done, from 0 to 1.
 
     Returns
     -------
@@ -122,55 +129,70 @@ def search(
     search : ResultSet
         As returned by `tune`.
     """
-    trials = sum(len(choices) for choices in steps.values())
-    brief = {"budget_s": budget_s / trials / 2, "max_samples": 200, "placements": 1}
-    machine = machine_environment()
-    end, best_s = math.inf, math.inf
+    trials = sum(len(choices) + 1 for choices in steps.values())
+    brief = {"budget_s": budget_s / trials / _ROUNDS / 2, "max_samples": 200, "placements": 1}
+    machine, order = machine_environment(), random.Random(0)
     done: list[Measurement] = []
-    # Undisturbed median times by identity, infinite for cases whose results are wrong.
-    times: dict[str, float] = {}
+    end, step_end = math.inf, math.inf
 
-    def measured(case: Case, choice: Choice, step: str, repeat: int = 0) -> Measurement:
+    def measured(choice: Choice, step: str, repeat: int = 0, **knobs: Any) -> Measurement:
+        nonlocal end
         columns = {"tune_step": step, **(extra(choice) if extra is not None else {})}
+        case = build(**choice).with_(**knobs)
         done.append(measure(case, repeat=repeat, extra=columns, machine=machine))
+        end = min(end, time.perf_counter() + budget_s)
         return done[-1]
 
-    def trial(choice: Choice, step: str) -> float | None:
-        """Return the median time; None if it is disturbed each of a few times."""
-        nonlocal end
-        case = build(**choice).with_(**brief)
-        for repeat in range(_TRIES):
-            if case.identity() in times or (repeat and time.perf_counter() > end):
+    def one_round(step: str, number: int, choices: Sequence[Choice]) -> _Round:
+        """Return the times of the choices that are available, in the order of `choices`."""
+        found: _Round = {}
+        for place in order.sample(range(len(choices)), len(choices)):
+            if time.perf_counter() > (min(end, step_end) if number else end):
                 break
-            found = measured(case, choice, step, repeat)
-            end = min(end, time.perf_counter() + budget_s)
-            if not found.disturbed:
-                seconds = found.record["time_median_s"] if found.valid else math.inf
-                times[case.identity()] = seconds
-        return times.get(case.identity())
+            with contextlib.suppress(InputError, MemoryError):
+                one = measured(choices[place], step, number, **brief)
+                times = [one.record[name] for name in ("time_min_s", "time_median_s")]
+                found[place] = np.log(times if one.valid else [math.inf, math.inf])
+        return found
 
     over = 0
     for step, choices in steps.items():
-        base, base_s, disturbed = dict(chosen), best_s, False
-        for choice in choices:
-            if time.perf_counter() > end:
-                break
-            over += 1
-            try:
-                seconds = trial({**base, **choice}, step)
-            except (InputError, MemoryError):
-                continue  # not available on this machine
-            if progress is not None:
-                progress(over / trials)
-            disturbed |= seconds is None
-            if seconds is not None and seconds < best_s:
-                chosen, best_s = {**base, **choice}, seconds
-        if disturbed:
-            # What was disturbed may be the fastest.
-            chosen, best_s = base, base_s
-            warnings.warn(f"trials of {step} were disturbed: it stays as it was", stacklevel=3)
-    measured(build(**chosen), chosen, "best")
+        if time.perf_counter() > end:
+            break
+        available: dict[str, Choice] = {}
+        for choice in (*([{}] if done else []), *choices):
+            with contextlib.suppress(InputError, MemoryError):
+                one = {**chosen, **choice}
+                available.setdefault(build(**one).identity(), one)
+        tried = list(available.values())
+        step_end = time.perf_counter() + budget_s * (len(choices) + 1) / trials
+        rounds: list[_Round] = []
+        for number in range(_ROUNDS):
+            found = one_round(step, number, tried)
+            if number and len(found) < len(tried):
+                break  # the time is over
+            tried = [one for place, one in enumerate(tried) if place in found]
+            rounds.append({new: found[place] for new, place in enumerate(sorted(found))})
+        over += len(choices) + 1
+        if tried:
+            chosen = tried[_fastest(rounds)]
+        if progress is not None:
+            progress(over / trials)
+    measured(chosen, "best")
     return build(**chosen), to_result_set(done)
+
+
+def _fastest(rounds: Sequence[_Round]) -> int:
+    """Return the number of the fastest choice, by the ratios of times within rounds."""
+    times = np.array([[one[place] for place in sorted(one)] for one in rounds])
+    known = np.where(np.isfinite(times), times, np.nan)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # where no result of a choice is right
+        shortest, median = np.nanmean(known - np.nanmean(known, axis=1, keepdims=True), axis=0).T
+    if np.isnan(shortest).all():
+        return 0
+    equal = shortest <= np.nanmin(shortest) + _EQUAL
+    return int(np.nanargmin(np.where(equal, median, np.nan)))
 
 
 def _variants(case: Case) -> list[dict[str, str]]:
