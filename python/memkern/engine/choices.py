@@ -7,14 +7,13 @@ wrong choice does not stay.
 
 from __future__ import annotations
 
-import atexit
 import functools
-import os
 from pathlib import Path
 
 from memkern import small
 from memkern.engine import calibration
 from memkern.engine.communication import ranks
+from memkern.engine.process import at_exit
 from memkern.spec.case import Case
 
 __all__ = ["Round", "add_round", "known_rounds", "load", "name_of", "path"]
@@ -51,17 +50,19 @@ def load(target: Path) -> dict[str, list[Round]]:
 @functools.cache
 def _known() -> tuple[dict[str, list[Round]], dict[str, list[Round]]]:
     """Return the rounds of earlier processes, and those of this one."""
-    target, process = path(), os.getpid()
     added: dict[str, list[Round]] = {}
+    if small.wanted():
+        return {}, added
+    target = path()
 
     def save() -> None:
-        # In a forked process these are its parent's.
-        if os.getpid() == process and added and ranks().number == 0 and not small.wanted():
+        if added:
             merged = {**load(target), **added}
             calibration.keep(target, {"rounds": dict([*merged.items()][-_MOST_CASES:])})
 
-    atexit.register(save)
-    return ({} if small.wanted() else load(target)), added
+    if ranks().number == 0:
+        at_exit(save)
+    return load(target), added
 
 
 def known_rounds(name: str) -> list[Round]:

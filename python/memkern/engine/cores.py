@@ -5,16 +5,15 @@ A neighbour is a case that another process runs at the same time on purpose.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import itertools
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from memkern.engine import calibration, disturbance
 from memkern.engine.communication import ranks
+from memkern.engine.process import at_exit
 from memkern.engine.states import Mode
 from memkern.extension import _memkern
 from memkern.machine import environment
@@ -25,14 +24,7 @@ def cores() -> disturbance.Cores:
     """Return the throughputs that this process and others have measured since the last boot."""
     target = calibration.cores_path()
     known = disturbance.Cores(calibration.load_cores(target))
-    process = os.getpid()
-
-    def save() -> None:
-        # In a forked process these are its parent's measurements, which the parent saves.
-        if os.getpid() == process:
-            calibration.save_cores(known.counts, target)
-
-    atexit.register(save)
+    at_exit(lambda: calibration.save_cores(known.counts, target))
     return known
 
 

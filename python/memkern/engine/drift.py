@@ -7,10 +7,8 @@ since the system was booted and with the same build, shows more of it.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import math
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,13 +17,16 @@ from typing import Any
 from memkern import small
 from memkern.engine import calibration
 from memkern.engine.communication import ranks
+from memkern.engine.process import at_exit
 from memkern.statistics import Prior
 
 __all__ = ["Drift", "Repeated", "known_drift", "load", "path", "save"]
 
 # Records of a case that follow each other sooner have nearly the same drift and are not counted.
 _APART_S = 10.0
-# Degrees of freedom of a prior variance beside that of repeated records, at most.
+# Degrees of freedom of a prior variance beside that of repeated records, at most. In the replay of
+# recordings (bench/replay_samples.py) intervals hold as often with 4, and are wider for the first
+# records of a boot.
 _PRIOR_FREEDOM = 8.0
 # A record counts as at most so many standard deviations off: one in twenty that is off by twenty
 # widened the intervals of its class to three times their width, with this limit to 1.3 times.
@@ -172,13 +173,10 @@ def _repeated(name: Any, count: Any, mean: Any, squares: Any, last_s: Any) -> Re
 @functools.cache
 def known_drift() -> Drift:
     """Return the variances that this process and others have seen since the last boot."""
-    target, process = path(), os.getpid()
-    known = Drift({} if small.wanted() else load(target))
-
-    def save_added() -> None:
-        # Records are those of all ranks. In a forked process, they are its parent's.
-        if os.getpid() == process and ranks().number == 0 and not small.wanted():
-            save(known.added, target)
-
-    atexit.register(save_added)
+    if small.wanted():
+        return Drift()
+    target = path()
+    known = Drift(load(target))
+    if ranks().number == 0:  # records are those of all ranks
+        at_exit(lambda: save(known.added, target))
     return known

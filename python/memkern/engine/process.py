@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -75,6 +76,12 @@ def as_input_error() -> Iterator[None]:
         if isinstance(error, InputError):
             raise
         raise InputError(str(error)) from None
+
+
+def at_exit(save: Callable[[], None]) -> None:
+    """Call `save` when this process ends, but not when one does that was forked from it."""
+    process = os.getpid()
+    atexit.register(lambda: save() if os.getpid() == process else None)
 
 
 def forked() -> bool:
