@@ -153,8 +153,9 @@ def test_interval_of_independent_samples_is_hardly_longer_than_the_binomial_one(
 def test_stopping_on_independent_samples_keeps_the_coverage(name, s):
     coverage, count = stopped(INDEPENDENT[name], s)
     assert coverage >= LEVEL - tolerance(1000)
-    # The rule must stop early: one that always takes the most samples would cover as well.
-    assert count < 200
+    # The rule must stop early: one that always takes the most samples would cover as well. The
+    # shortest times of such noise, which has no floor, are far apart.
+    assert count < (200 if s < 0.03 else 900)
 
 
 @pytest.mark.parametrize("phi", once_a_kind([0.3, 0.7, 0.5], lambda phi: phi >= 0.5))
@@ -162,7 +163,7 @@ def test_stopping_on_independent_samples_keeps_the_coverage(name, s):
 def test_stopping_on_correlated_samples_keeps_the_coverage(phi, s):
     coverage, count = stopped(autoregressive(phi), s)
     assert coverage >= LEVEL - tolerance(1000)
-    assert count < 300
+    assert count < (200 if s < 0.03 else 600)
 
 
 def test_stopping_on_strongly_correlated_samples_loses_two_percent():

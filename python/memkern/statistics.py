@@ -50,6 +50,10 @@ _CORRELATED_SAMPLES = 100
 # Three in four independent series of 23 samples have an estimated batch below this.
 _CORRELATED_BATCH = 1.5
 _P95_SAMPLES = 20
+# In the recordings of three hosts (bench/hosts) the shortest time is 1.1 to 1.7 % off that of all
+# samples where the median's interval alone ends sampling, and 0.8 % where so many of the lowest
+# agree as well, which takes 3 to 9 % more samples. The lowest alone leave medians 2 % off.
+_LOWEST = 5
 
 
 @dataclass(frozen=True)
@@ -150,7 +154,8 @@ class StopRule:
     Parameters
     ----------
     target : float
-        Half width of the interval of the median, relative to the median, at which to stop.
+        Half width of the interval of the median, relative to the median, at which to stop, if the
+        five shortest times are no further apart either.
     min_samples : int
         Fewest samples to stop on for precision. With fewer than twenty, autocorrelation is not
         detected and there is no 95th percentile.
@@ -218,8 +223,12 @@ class StopRule:
     def _precise(self, x: _Floats) -> bool:
         interval = median_interval(x, self.level)
         known = interval.batch < _CORRELATED_BATCH or len(x) >= _CORRELATED_SAMPLES
+        lowest = np.partition(x, min(_LOWEST, len(x)) - 1)[:_LOWEST]
         return (
-            known and interval.level >= self.level and interval.relative_half_width <= self.target
+            known
+            and interval.level >= self.level
+            and interval.relative_half_width <= self.target
+            and lowest.max() <= (1 + self.target) * lowest.min()
         )
 
 

@@ -458,7 +458,7 @@ class Stop:
     ----------
     runs : int, optional
         Exact number of samples, as in the papers. Otherwise samples are taken until the 95 %
-        interval of the median is narrow enough.
+        interval of the median is narrow enough, and the five shortest times agree as well.
     ci : float
         Target half-width of that interval, relative to the median.
     budget_s, max_samples : float, int
