@@ -668,7 +668,9 @@ def test_report_end_to_end(
     monkeypatch.setattr("memkern.engine.expected_s", lambda cases: 600.0)
     set_activity(monkeypatch, [BUSY])
     told: list[mk.ResultSet] = []
-    monkeypatch.setattr("memkern.cli.analysis.tell_host", told.append)
+    monkeypatch.setattr(
+        "memkern.cli.analysis.tell_host", lambda results, quiet: told.append(results)
+    )
     target = tmp_path / "report.html"
     code, out, _ = run(capsys, "report", "--quick", "-q", "-o", str(target), "-t", "1")
     assert code == 0, out

@@ -136,7 +136,6 @@ def test_limits_of_records() -> None:
     found = roofline(machine, record())
     assert found.bound == "memory"
     assert found.seconds == pytest.approx(1.0 + 0.5)
-    assert found.fraction == pytest.approx(0.75)
     assert found.levels_s["L1"] == pytest.approx(0.2)
     # Data in L1 do not cross the boundary of memory.
     inner = roofline(machine, record(footprint_B=1000))
@@ -189,4 +188,5 @@ def test_the_columns_of_a_record() -> None:
         "roofline_s": pytest.approx(1.0),
         "roofline_GFLOPs": pytest.approx(2e-9 * 1e9),
         "roofline_fraction": pytest.approx(0.5),
+        "roofline_min_fraction": pytest.approx(1 / 1.8),
     }

@@ -143,6 +143,7 @@ def test_the_roofline_table(machine) -> None:
     assert row["roofline_s"] == pytest.approx((192 / 64 + 64 / 32) * 1e6 / 2.2e9)
     assert row["bound"] == "L2"
     assert row["roofline_fraction"] == pytest.approx(row["roofline_s"] / row["time_median_s"])
+    assert row["roofline_min_fraction"] == pytest.approx(row["roofline_s"] / row["time_min_s"])
     assert row["roofline_GFLOPs"] == pytest.approx(16e6 / row["roofline_s"] / 1e9)
     assert row["machine_file"] == "A64FX, published"
     assert row["flops_per_B"] == pytest.approx(16 / 256)

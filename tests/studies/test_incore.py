@@ -195,7 +195,7 @@ def test_the_terms_of_a_loop_are_those_of_its_instructions() -> None:
 def measured(seconds):
     """Return a measurement at 1 GHz."""
     record = {
-        "kernel": "loops.triad", "name": "L1", "time_median_s": seconds, "clock_GHz": 1.0,
+        "kernel": "loops.triad", "name": "L1", "time_min_s": seconds, "clock_GHz": 1.0,
         "placement_sd": 0.0, "disturbed": False,
     }  # fmt: skip
     return Measurement(record, np.empty(0), {})

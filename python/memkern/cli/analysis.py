@@ -236,7 +236,7 @@ def _report(args: argparse.Namespace) -> int:
     )
     if not args.quiet:
         warn(f"measured {len(results)} records in {time.monotonic() - begin:.0f} s")
-    tell_host(results)
+    tell_host(results, args.quiet)
     if results.interrupted:
         return INTERRUPTED
     if not args.quiet:

@@ -65,7 +65,7 @@ def _corun(args: argparse.Namespace) -> int:
         progress=not args.quiet,
         on_turn=show if table else None,
     )
-    tell_host(results)
+    tell_host(results, args.quiet)
     if args.json:
         print(results.to_json_text())
     elif table:

@@ -84,7 +84,7 @@ def _measured(args: argparse.Namespace) -> ResultSet:
         found = measure_loops(seconds=args.seconds, progress=progress)
     if args.output:
         found.results.save(args.output)
-    tell_host(found.results)
+    tell_host(found.results, args.quiet)
     for text in found.missing:
         warn(f"not measured: {text}")
     return found.results

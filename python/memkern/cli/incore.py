@@ -64,7 +64,7 @@ def _incore(args: argparse.Namespace) -> int:
     if machine is not None:
         machine_of(args.machine, processors(found.results))
         machine.with_in_core(found.bodies).save(args.machine, force=True)
-    tell_host(found.results)
+    tell_host(found.results, args.quiet)
     if llvm_mca() is None:
         warn("llvm-mca is not installed: there is no prediction by it beside the measurement")
     if not args.quiet:

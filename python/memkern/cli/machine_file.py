@@ -68,7 +68,7 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
         found.machine.save(args.output, args.force)
     if args.records:
         found.results.save(args.records)
-    tell_host(found.results)
+    tell_host(found.results, args.quiet)
     for text in found.missing:
         warn(f"not measured: {text}")
     return found.machine, GOOD if found.results.valid else INVALID

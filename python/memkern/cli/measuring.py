@@ -366,7 +366,7 @@ def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object
         bar.close()
 
 
-def tell_host(results: ResultSet, quiet: bool = False) -> None:
+def tell_host(results: ResultSet, quiet: bool) -> None:
     """Tell what the host was like where it was shared, unless `quiet`, and warn of the rest."""
     from memkern.results.hosts import host_sentence
 

@@ -59,7 +59,7 @@ def _scaling(args: argparse.Namespace) -> int:
         force=args.force,
         progress=not args.quiet,
     )
-    tell_host(results)
+    tell_host(results, args.quiet)
     if over := [record for record in results if record.get("oversubscribed")]:
         warn(
             f"{len(over)} of {len(results)} records are oversubscribed: with more workers than "

@@ -107,7 +107,7 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
             line("           or the same command with --resume instead of --no-wait")
         return GOOD
     results = array.run(len(every) * args.repeats, not args.quiet)
-    tell_host(results)
+    tell_host(results, args.quiet)
     if args.json:
         print(results.to_json_text())
     elif not args.quiet:
@@ -193,7 +193,7 @@ def _tune(args: argparse.Namespace) -> int:
     budget = {} if args.budget is None else {"budget_s": args.budget}
     with show_progress(args) as progress:
         best, search = tune(case, knobs=tuned, progress=progress, **budget)
-    tell_host(search)
+    tell_host(search, args.quiet)
     if args.output:
         search.save(args.output)
     if args.json:

@@ -16,10 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.engine.communication import ranks
+from memkern.engine.cores import modes_beside
 from memkern.engine.prepared import Prepared
 from memkern.engine.preparing import prepare
 from memkern.engine.process import exclusive
 from memkern.engine.sampling import take_samples
+from memkern.engine.states import main_mode
 from memkern.machine import gpu
 from memkern.machine.caches import MEMORY
 from memkern.machine.topology import last_level_cache_B
@@ -78,7 +80,7 @@ def forget() -> None:
 
 
 def _seconds(prepared: Prepared) -> npt.NDArray[np.float64]:
-    """Sample a prepared case, and return the seconds of its invocations.
+    """Return the seconds of a case's invocations in the state in which most samples were taken.
 
     Raises
     ------
@@ -87,7 +89,10 @@ def _seconds(prepared: Prepared) -> npt.NDArray[np.float64]:
     samples = take_samples(prepared)
     if samples.disturbed:
         raise _DisturbedError
-    return samples.seconds[:, 0]
+    modes = modes_beside(prepared.native.obtained())
+    labels = samples.labels(modes)
+    state = main_mode(labels, modes)
+    return samples.seconds[labels == state if state is not None else slice(None), 0]
 
 
 @_kept_if_undisturbed(math.nan)
@@ -110,7 +115,7 @@ def device_launch_cost_s(device: str, timer: str, invocations: int = 0) -> float
 
 @_kept_if_undisturbed(dict.fromkeys(("load", "triad", "store"), math.nan))
 def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
-    """Return the memory bandwidths of loads, of a triad and of stores: medians of best variants.
+    """Return the memory bandwidths of loads, of a triad and of stores, by the shortest times.
 
     That of stores is such that the triad takes as long as its loads and stores one after the other.
     """
@@ -124,12 +129,12 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
     rates = {}
     for name, one in cases.items():
         prepared = prepare(one)
-        median_s = float(np.median(_seconds(prepared)))
-        rates[name] = one.bytes_B / median_s / 1e9
+        shortest_s = float(_seconds(prepared).min())
+        rates[name] = one.bytes_B / shortest_s / 1e9
     # The last one is the triad.
     triad = one.with_(variant=prepared.native.obtained()["variant"])
     moved = Transfer(*(triad.iterations * each for each in triad.transfers(_LEVELS)[MEMORY]))
-    return {**rates, "store": moved.stores_GBps(rates["load"], median_s)}
+    return {**rates, "store": moved.stores_GBps(rates["load"], shortest_s)}
 
 
 def copy_GBps(device: str) -> float:

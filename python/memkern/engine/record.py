@@ -43,7 +43,9 @@ _SHORT_LAUNCHES = 10
 _NO_ROOFLINE: dict[str, Any] = {
     "machine_file": "",
     "bound": "",
-    **dict.fromkeys(("roofline_s", "roofline_GFLOPs", "roofline_fraction"), math.nan),
+    **dict.fromkeys(
+        ("roofline_s", "roofline_GFLOPs", "roofline_fraction", "roofline_min_fraction"), math.nan
+    ),
 }
 
 Derive = Callable[[Mapping[str, Any]], Mapping[str, Any]]
@@ -80,10 +82,10 @@ def measurement_of(
     launch_s = _launch_s(case, last)
     beside = _ceilings_beside(as_run, obtained["threads"])
     traffic_GBps = float(np.median([p.samples.traffic_GBps for p in taken.counted]))
-    median_s = float(np.median([np.median(s[:, 0]) for s in taken.series]))
+    shortest_s = min(float(s[:, 0].min()) for s in taken.series)
     of_case = {
         **last.check.columns,
-        **_ceiling_columns(as_run, last.check, beside, median_s),
+        **_ceiling_columns(as_run, last.check, beside, shortest_s),
     }
     kernels = obtained["stages"][: last.samples.seconds.shape[1] - 1]
     # Of all kernels together, where an invocation runs several in turn.
@@ -160,7 +162,7 @@ def times_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
     """
     series = [seconds[:, column] for seconds in taken.series]
     summary: dict[str, Any] = statistics.summarise(np.concatenate(series))
-    medians = [float(np.median(seconds)) for seconds in series]
+    medians = taken.medians(column)
     summary["time_median_s"] = float(np.median(medians))
     if taken.disturbed:
         summary |= dict.fromkeys((name for name in summary if name.startswith("within_")), math.nan)
@@ -174,12 +176,12 @@ def times_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
 
 def intervals_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
     """Return the columns of the intervals for the next run (see `times_of`)."""
-    series = [seconds[:, column] for seconds in taken.series]
-    shortest = min(float(seconds.min()) for seconds in series)
-    medians = [float(np.median(seconds)) for seconds in series]
+    shortest = min(float(seconds[:, column].min()) for seconds in taken.series)
     found = {
         "time_min_ci": statistics.next_run_interval([shortest], spread.floor),
-        "time_ci": statistics.next_run_interval(medians, spread.median, spread.placements),
+        "time_ci": statistics.next_run_interval(
+            taken.medians(column), spread.median, spread.placements
+        ),
     }
     unknown = statistics.RunInterval(math.nan, math.nan, math.nan, math.nan)
     if taken.disturbed:
@@ -390,7 +392,7 @@ def _ceilings_beside(as_run: Case, threads: int) -> Ceilings | None:
 
 
 def _ceiling_columns(
-    as_run: Case, check: Check, beside: Ceilings | None, median_s: float
+    as_run: Case, check: Check, beside: Ceilings | None, seconds: float
 ) -> dict[str, float]:
     """Return the columns of bandwidths beside a record, and those that follow from them."""
     if beside is None:
@@ -400,7 +402,7 @@ def _ceiling_columns(
         return columns
     # The case is that of each rank, or one of all of them.
     own = Ceilings(**{name: rate / _cases(as_run) for name, rate in columns.items()})
-    return columns | as_run.spec.implied_columns(as_run, check.columns, own, median_s)
+    return columns | as_run.spec.implied_columns(as_run, check.columns, own, seconds)
 
 
 def _cases(case: Case) -> int:

@@ -19,6 +19,7 @@ from memkern.engine.communication import ranks
 from memkern.engine.cores import cores, cores_at_work, exchanging_units
 from memkern.engine.prepared import Prepared
 from memkern.engine.process import exclusive
+from memkern.engine.states import Mode, labels_of
 from memkern.machine import gpu
 from memkern.spec.options import GPUS
 
@@ -111,6 +112,10 @@ class Samples:
     def traffic_GBps(self) -> float:
         """Median bandwidth of what is moved beside the timed accesses, NaN without any."""
         return float(np.median(self.moved_B / self.seconds[:, 0])) / 1e9
+
+    def labels(self, modes: Sequence[Mode]) -> npt.NDArray[np.int64]:
+        """Return the mode in which each sample was taken, by the rates of the exchanges."""
+        return labels_of(1 / self.exchange_s[:, ::-1], modes)
 
     def only(self, wanted: _Bools) -> Samples:
         """Return this with some of the samples."""

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LEAST_SAMPLES", "Mode", "labels_of", "modes_of"]
+__all__ = ["LEAST_SAMPLES", "Mode", "labels_of", "main_mode", "modes_of", "shares_of"]
 
-# A state gives a record its value by at least so many samples.
+# A state gives a record its value by at least so many samples, and this share of them.
 LEAST_SAMPLES = 10
+_LEAST_SHARE_OF_SAMPLES = 0.2
 # A mode has at least this share of the measurements, and two are separate if there are at most half
 # as many between them as in the lower one. In the recordings (bench/hosts) modes are a factor of
 # 1.4 to 12 apart, and 4 to 15 % wide.
@@ -94,3 +95,22 @@ def labels_of(ranges: npt.NDArray[np.float64], modes: Sequence[Mode]) -> npt.NDA
     for number, mode in enumerate(modes):
         labels[(ranges[:, 0] >= mode.low) & (ranges[:, 1] < mode.high)] = number
     return labels
+
+
+def shares_of(labels: npt.NDArray[np.int64], modes: Sequence[Mode]) -> npt.NDArray[np.float64]:
+    """Return the share of the samples that were taken in each mode (see `labels_of`)."""
+    counts = np.bincount(labels + 1, minlength=len(modes) + 1)[1:]
+    return counts / max(len(labels), 1)
+
+
+def main_mode(labels: npt.NDArray[np.int64], modes: Sequence[Mode]) -> int | None:
+    """Return the mode in which most samples were taken (see `labels_of`).
+
+    It is None if there is a single mode, or if too few samples were taken in each.
+    """
+    if len(modes) < 2:
+        return None
+    shares = shares_of(labels, modes)
+    most = int(shares.argmax())
+    least = max(_LEAST_SHARE_OF_SAMPLES, LEAST_SAMPLES / max(len(labels), 1))
+    return most if shares[most] >= least else None

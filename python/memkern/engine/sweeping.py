@@ -419,7 +419,8 @@ def _spreads(runs: Sequence[CaseRun], machine: dict[str, Any]) -> dict[str, Spre
     classes: dict[str, list[list[float]]] = {}
     for run in runs:
         if run.placements:
-            classes.setdefault(run.class_of(machine), []).append(run.taken.medians)
+            medians = [] if run.taken.disturbed else run.taken.medians()
+            classes.setdefault(run.class_of(machine), []).append(medians)
     found = {}
     for name, all_medians in classes.items():
         several = [np.log(medians) for medians in all_medians if len(medians) > 1]

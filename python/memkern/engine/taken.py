@@ -19,13 +19,12 @@ from memkern.engine.counting import Counting
 from memkern.engine.metering import Energy
 from memkern.engine.prepared import Choice
 from memkern.engine.sampling import Samples, median
-from memkern.engine.states import LEAST_SAMPLES, Mode, labels_of
+from memkern.engine.states import Mode, main_mode, shares_of
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
 
-# A state gives a record its value by at least this share of its samples, and is the only one if it
-# has at least the larger share.
-_LEAST_SHARE, _ONLY_SHARE = 0.2, 0.95
+# A state is the only one of a record if it has at least this share of its samples.
+_ONLY_SHARE = 0.95
 
 
 @dataclass(frozen=True)
@@ -95,29 +94,29 @@ class Taken:
     @functools.cached_property
     def _labels(self) -> list[npt.NDArray[np.int64]]:
         """Of each placement that was not disturbed, the mode in which each sample was taken."""
-        return [labels_of(1 / p.samples.exchange_s[:, ::-1], self.modes) for p in self._clean]
+        return [p.samples.labels(self.modes) for p in self._clean]
 
     @functools.cached_property
-    def _shares(self) -> npt.NDArray[np.float64]:
-        """Share of the samples that were taken in each mode."""
-        labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
-        counts = np.bincount(labels + 1, minlength=len(self.modes) + 1)[1:]
-        return counts / max(len(labels), 1)
+    def _every_label(self) -> npt.NDArray[np.int64]:
+        return np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
 
     @functools.cached_property
     def _state(self) -> int | None:
         """The mode of the samples that count; None if all do."""
         # A fixed number of samples is that of all.
-        if len(self.modes) < 2 or self.case.stop.runs is not None or self.disturbed:
+        if self.case.stop.runs is not None or self.disturbed:
             return None
-        most = int(self._shares.argmax())
-        least = max(_LEAST_SHARE, LEAST_SAMPLES / sum(map(len, self._labels)))
-        return most if self._shares[most] >= least else None
+        return main_mode(self._every_label, self.modes)
 
     @property
     def mixed(self) -> bool:
         """Whether samples of several states of the host count."""
-        return self._state is None and len(self.modes) > 1 and self._shares.max() < _ONLY_SHARE
+        return self._state is None and len(self.modes) > 1 and self._most < _ONLY_SHARE
+
+    @property
+    def _most(self) -> float:
+        """Largest share of the samples that were taken in a mode."""
+        return float(shares_of(self._every_label, self.modes).max())
 
     @property
     def state_name(self) -> str:
@@ -133,7 +132,6 @@ class Taken:
         every = [p.samples for p in self._clean]
         seconds = np.concatenate([np.empty(0), *(one.seconds[:, 0] for one in every)])
         exchange_s = np.concatenate([np.empty(0), *(one.exchange_s[:, 1] for one in every)])
-        labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
         return [
             {
                 "exchange_ns": round(1e9 * float(np.median(exchange_s[own])), 1),
@@ -144,7 +142,7 @@ class Taken:
                 "counts": self._state in (None, number),
             }
             for number in range(len(self.modes))
-            if (own := labels == number).any()
+            if (own := self._every_label == number).any()
         ]
 
     @property
@@ -169,7 +167,7 @@ class Taken:
             return True
         best_s = 1 / cores().best(exchanging_units(obtained))
         slow = self.exchange_s * disturbance.EXCHANGE_SHARE > best_s
-        return bool(self._shares.max() >= _ONLY_SHARE and not slow)
+        return self._most >= _ONLY_SHARE and not slow
 
     @property
     def core_share(self) -> float:
@@ -183,10 +181,9 @@ class Taken:
         """Median time in which a line went from one worker to the next; NaN if unknown."""
         return median(np.concatenate([p.samples.exchange_s[:, 1] for p in self.counted]))
 
-    @property
-    def medians(self) -> list[float]:
-        """Median of each placement that was not disturbed, in seconds, of samples that count."""
-        return [] if self.disturbed else [float(np.median(s[:, 0])) for s in self.series]
+    def medians(self, column: int = 0) -> list[float]:
+        """Return the median of each placement that counts (see `Samples.seconds`)."""
+        return [float(np.median(seconds[:, column])) for seconds in self.series]
 
     @property
     def disturbed(self) -> bool:

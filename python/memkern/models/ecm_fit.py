@@ -381,7 +381,6 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
         if not usable or per_vector != per_vector:
             continue
         platforms.add(record.get("environment_id"))
-        # Cycles of a vector are those of the shortest time.
         vectors = record["time_min_s"] * record["clock_GHz"] * 1e9 / per_vector
         loop = LoopTime(
             str(record["kernel"]),
@@ -390,7 +389,7 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
                 level: Transfer(load_B / vectors, store_B / vectors)
                 for level, (load_B, store_B) in transfers.items()
             },
-            record["time_median_s"] * record["clock_GHz"] * 1e9 / vectors,
+            per_vector,
             _number(record.get("placement_sd")),
             # Small cases, whose times mean nothing, have too few samples to be undisturbed.
             str(record.get("disturbed")) == "True" and not small.wanted(),
@@ -489,7 +488,7 @@ def domain_rates(results: ResultSet, cores: int | None = None) -> tuple[int, flo
         moved = transfers_of(record).get(MEMORY)
         quiet = str(record.get("disturbed")) != "True" or small.wanted()
         if moved is not None and quiet and record["threads"] > 1:
-            rate = sum(moved) / record["time_median_s"] / 1e9
+            rate = sum(moved) / record["time_min_s"] / 1e9
             found[record["threads"], str(record["kernel"])] = rate
     for threads in sorted({threads for threads, _ in found}, reverse=True):
         both = [found.get((threads, name)) for name in LIMITED]
@@ -539,7 +538,7 @@ def judge_cores(found: EcmFit, results: ResultSet) -> tuple[JudgedCores, ...]:
             JudgedCores(
                 kernel,
                 cores,
-                record["time_median_s"] * record["clock_GHz"] * 1e9 / vectors,
+                record["time_min_s"] * record["clock_GHz"] * 1e9 / vectors,
                 _number(record.get("placement_sd")),
                 predicted,
                 kernel in LIMITED,

@@ -302,10 +302,10 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
     Returns
     -------
     pandas.DataFrame
-        A row for each record: kernel, name, threads, variant, footprint_B, time_median_s,
-        machine_file, bound (a level or ``core``), roofline_s, roofline_GFLOPs, roofline_fraction
-        (roofline_s over median time), flops_per_B (at the bound, NaN without flops),
-        performance_median_GFLOPs, disturbed.
+        A row for each record: kernel, name, threads, variant, footprint_B, time_min_s,
+        time_median_s, machine_file, bound (a level or ``core``), roofline_s, roofline_GFLOPs,
+        roofline_fraction (roofline_s over median time), roofline_min_fraction (over the shortest),
+        flops_per_B (at the bound, NaN without flops), performance_GFLOPs, disturbed.
 
     Raises
     ------
@@ -334,10 +334,11 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
                     name: record.get(name)
                     for name in ("kernel", "name", "threads", "variant", "footprint_B")
                 },
+                "time_min_s": record["time_min_s"],
                 "time_median_s": record["time_median_s"],
                 **roofline_columns(record, found, source.label),
                 "flops_per_B": flops / sum(moved[level]) if sum(moved[level]) else math.nan,
-                "performance_median_GFLOPs": flops / record["time_median_s"] / 1e9,
+                "performance_GFLOPs": flops / record["time_min_s"] / 1e9,
                 "disturbed": str(record.get("disturbed")) == "True",
             }
         )
@@ -390,7 +391,7 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
     """
     source = _source(machine, records)
     frame = roofline_table(records, machine)
-    points = frame[np.isfinite(frame["performance_median_GFLOPs"]) & frame["flops_per_B"].gt(0)]
+    points = frame[np.isfinite(frame["performance_GFLOPs"]) & frame["flops_per_B"].gt(0)]
     if points.empty:
         raise InputError("no record with bytes of each level has floating-point operations")
     counts = sorted(set(points["threads"]))
@@ -400,7 +401,7 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
         mine = points[points["threads"] == threads]
         low, high = mine["flops_per_B"].min() / 4, mine["flops_per_B"].max() * 4
         peak = peak_GFLOPs(source, int(threads))
-        top, bottom = 0.0, mine["performance_median_GFLOPs"].min() / 6
+        top, bottom = 0.0, mine["performance_GFLOPs"].min() / 6
         tops = ceilings(source, int(threads))
         for ceiling in tops.values():
             ends = np.array([low, high])
@@ -430,14 +431,14 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
             look = marked_look(number)._replace(linestyle="none", markersize=3.6, marker=marker)
             ax.plot(
                 rows["flops_per_B"],
-                rows["performance_median_GFLOPs"],
+                rows["performance_GFLOPs"],
                 label=kernel,
                 **look._asdict(),
             )
             hollow = rows[rows["disturbed"]]
             ax.plot(
                 hollow["flops_per_B"],
-                hollow["performance_median_GFLOPs"],
+                hollow["performance_GFLOPs"],
                 label="_disturbed",
                 markerfacecolor="white",
                 **look._asdict(),

@@ -130,8 +130,8 @@ class KernelSpec:
     measures_ceilings : bool
         Whether the bandwidths of memory are measured beside its records (see `Ceilings`).
     implied_columns : callable, optional
-        (case with the variant that ran, columns of its check, `Ceilings`, median in s) to columns
-        that follow from these bandwidths, beside those of the roofline.
+        (case with the variant that ran, columns of its check, `Ceilings`, shortest time in s) to
+        columns that follow from these bandwidths, beside those of the roofline.
     transfers : callable, optional
         (case, levels, caches) to what an iteration moves across the boundary in front of each level
         (see `crossed`), unless data are used once; caches as in an environment.

@@ -62,8 +62,8 @@ def calibrate(
                 run.place()
             if run.interrupted:
                 raise KeyboardInterrupt
-            of_run = run.taken.medians
-            if len(of_run) == _PLACEMENTS:
+            of_run = run.taken.medians()
+            if len(of_run) == _PLACEMENTS and not run.taken.disturbed:
                 of_class = medians.setdefault(run.class_of(machine), {})
                 of_class.setdefault(index, []).append(of_run)
             if progress is not None:

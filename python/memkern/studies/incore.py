@@ -575,7 +575,7 @@ def _time_of(case: Case, done: Measurement) -> LoopTime:
         record["kernel"],
         str(record["name"]).removesuffix(PART),
         {},
-        record["time_median_s"] * record["clock_GHz"] * 1e9 / _elements(case),
+        record["time_min_s"] * record["clock_GHz"] * 1e9 / _elements(case),
         float(record["placement_sd"]),
         # Small cases, whose times mean nothing, have too few samples to be undisturbed.
         bool(record["disturbed"]) and not small.wanted(),

@@ -420,8 +420,8 @@ def clock(values_GHz: Iterable[float]) -> Quantity:
 
 
 def time_of(record: Mapping[str, Any], factor: float = 1.0) -> Quantity:
-    """Return the median time of a record in seconds, times a factor, with its interval."""
-    names = ("time_median_s", "time_ci_low_s", "time_ci_high_s")
+    """Return the shortest time of a record in seconds, times a factor, with its interval."""
+    names = ("time_min_s", "time_min_ci_low_s", "time_min_ci_high_s")
     return Quantity(*(float(record[name]) for name in names)).scaled(factor)
 
 
@@ -502,7 +502,7 @@ def _level(level: CacheLevel, done: _Done, bandwidths: Sequence[Bandwidth]) -> L
 def _tlbs(done: _Done) -> list[Tlb]:
     """Return the levels of TLBs, by what lines in pages of their own cost more than others.
 
-    Shortest times count, since all that runs beside a chase takes entries of the TLBs.
+    All that runs beside a chase takes entries of the TLBs.
     """
 
     def shortest_ns(record: Mapping[str, Any]) -> float:

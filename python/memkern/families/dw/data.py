@@ -36,7 +36,7 @@ CONDITIONS = {"all": "all", **{name: f"LC_{name}" for name in "tzyxs"}, "none": 
 
 _NUMBERS = (
     *("Ls", "vector_bits", "prefetch", "threads", "performance_median_GFLOPs", "triad_GBps"),
-    *("memory_load_B", "memory_store_B", "time_min_s", ROOFLINE, "roofline_fraction"),
+    *("memory_load_B", "memory_store_B", "time_min_s", ROOFLINE),
 )
 _WORDS = ("lattice", "layout", "cut", "parity", "prefetch_into", "variant", "dtype")
 _SETTING = ("backend", "dtype", "parity")

@@ -506,8 +506,8 @@ def layouts_table(records: Records = None, threads: float = 0) -> DataFrame:
     DataFrame
         Columns platform, lattice, Ls, layout, cut, vector_bits, option (stores and prefetch),
         performance_GFLOPs (by the shortest time), performance_median_GFLOPs, site_B,
-        roofline_GFLOPs (missing where nothing comes from memory), roofline_fraction (by the median
-        time) and disturbed. Of several prefetch distances, orders and blocks, the fastest.
+        roofline_GFLOPs (missing where nothing comes from memory), roofline_min_fraction and
+        disturbed. Of several prefetch distances, orders and blocks, the fastest.
 
     Raises
     ------
@@ -518,11 +518,14 @@ def layouts_table(records: Records = None, threads: float = 0) -> DataFrame:
     frame = by_form(frame, threads)
     forms = in_order(frame["form"])
     frame = frame.assign(
-        place=frame["form"].map(forms.index), which=frame["option"].map(OPTIONS.index)
+        place=frame["form"].map(forms.index),
+        which=frame["option"].map(OPTIONS.index),
+        roofline_min_fraction=frame[VALUE] / frame[ROOFLINE],
     )
     frame = frame.sort_values(["platform", "sites", "Ls", "lattice", "place", "which"])
     columns = ["platform", "lattice", "Ls", "layout", "cut", "vector_bits", "option", VALUE]
-    columns += ["performance_median_GFLOPs", "site_B", ROOFLINE, "roofline_fraction", "disturbed"]
+    columns += ["performance_median_GFLOPs", "site_B", ROOFLINE, "roofline_min_fraction"]
+    columns.append("disturbed")
     frame = frame[columns].astype({"Ls": int, "vector_bits": int})
     return frame.replace({ROOFLINE: {math.inf: math.nan}}).reset_index(drop=True)
 
@@ -558,8 +561,7 @@ _EXHIBITS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     ),
     (
         "Layouts and options in numbers", layouts_table,
-        "site_B: predicted bytes from memory per site and s. roofline_fraction is by the median "
-        "time, performance by the shortest.",
+        "site_B: predicted bytes from memory per site and s.",
     ),
 )  # fmt: skip
 

@@ -74,7 +74,7 @@ def _on_lattice(rows: DataFrame) -> str:
     )
     if first[ROOFLINE] < math.inf:
         text += (
-            f", in the median {percent(first['roofline_fraction'])} of the roofline of "
+            f", {percent(first[VALUE] / first[ROOFLINE])} of the roofline of "
             f"{three_figures(first[ROOFLINE])} GFLOP/s"
         )
     others = [f"{row['kind']} {marked_value(row, VALUE, 'GFLOP/s')}" for row in rest]

@@ -61,7 +61,7 @@ _SHOWN = ("lattice", "Ls", "layout", "cut", "vector_bits", "parity", "variant", 
 def _row(number: int, record: dict[str, Any]) -> str:
     from memkern.families.dw.data import site_B
 
-    fraction = record["roofline_fraction"]
+    fraction = record["roofline_min_fraction"]
     # Where the caches are known.
     moved_B = site_B(record) if "memory_load_B" in record else None
     moved = "" if moved_B is None else f"{moved_B:.0f}"

@@ -24,7 +24,7 @@ def _barrier(args: argparse.Namespace) -> int:
     warn_if_not_quiet(wait_until_quiet(args), args)
     threads = None if args.threads is None else each(args.threads)
     results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
-    tell_host(results)
+    tell_host(results, args.quiet)
     if args.output:
         results.save(args.output)
     if args.json:

@@ -27,7 +27,7 @@ FORMATS = ("crs", "sell", "ell", "csc")
 
 _NUMBERS = (
     *("rows", "nonzeros", "nonzeros_per_row", "C", "sigma", "unroll", "threads", "footprint_B"),
-    *("time_min_s", "bandwidth_GBps", ROOFLINE, "roofline_fraction"),
+    *("time_min_s", "bandwidth_GBps", ROOFLINE),
     *("load_GBps", "alpha", "alpha_implied", "beta", "convert_s"),
 )
 _WORDS = ("name", "matrix", "result", "dtype", "index_dtype")

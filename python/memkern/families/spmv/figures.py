@@ -328,10 +328,10 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
     -------
     DataFrame
         Columns platform, matrix, rows, nonzeros_per_row, format (SELL with C and sigma),
-        performance_GFLOPs (by the shortest time), roofline_GFLOPs, roofline_fraction (by the
-        median time), bandwidth_GBps, alpha (the lower bound), alpha_implied (missing where the
-        caches of a ResultSet's machine hold the matrix, or some of it), beta, convert_s, conversion
-        (in products) and disturbed. Of several accumulators and ways to balance, the fastest.
+        performance_GFLOPs (by the shortest time), roofline_GFLOPs, roofline_min_fraction,
+        bandwidth_GBps, alpha (the lower bound), alpha_implied (missing where the caches of a
+        ResultSet's machine hold the matrix, or some of it), beta, convert_s, conversion (in
+        products) and disturbed. Of several accumulators and ways to balance, the fastest.
 
     Raises
     ------
@@ -345,11 +345,12 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
         matrix=frame["label"],
         format=frame["variety"],
         alpha_implied=implied(frame),
+        roofline_min_fraction=frame[VALUE] / frame[ROOFLINE],
         place=frame["kind"].map(in_order(frame["kind"]).index),
     )
     order = ["platform", "nonzeros", "nonzeros_per_row", "label", "place", "sigma"]
     columns = ["platform", "matrix", "rows", "nonzeros_per_row", "format", VALUE, ROOFLINE]
-    columns += ["roofline_fraction", "bandwidth_GBps", "alpha", "alpha_implied", "beta"]
+    columns += ["roofline_min_fraction", "bandwidth_GBps", "alpha", "alpha_implied", "beta"]
     columns += ["convert_s", "conversion", "disturbed"]
     frame = frame.sort_values(order, kind="stable")[columns].astype({"rows": int})
     return frame.reset_index(drop=True)
@@ -387,9 +388,9 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     (
         "Matrices and formats in numbers", matrices_table,
         "alpha: elements of x loaded from memory per nonzero, at least; alpha_implied: the number "
-        "that explains the median time at the load bandwidth, missing where the caches held data. "
+        "that explains the time at the load bandwidth, missing where the caches held data. "
         "beta: nonzeros over stored entries. conversion: the time to convert over that of one "
-        "product. roofline_fraction is by the median time, performance by the shortest.",
+        "product.",
     ),
 )  # fmt: skip
 

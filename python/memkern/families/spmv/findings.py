@@ -62,13 +62,12 @@ def _performance(row: Mapping[Any, Any]) -> str:
 
 
 def _share(row: Mapping[Any, Any]) -> str:
-    return percent(row["roofline_fraction"])
+    return percent(row[VALUE] / row[ROOFLINE])
 
 
 def _of_roofline(row: Mapping[Any, Any]) -> str:
     """Return the share of the roofline; nothing where that was disturbed, and is unknown."""
-    known = row["roofline_fraction"] == row["roofline_fraction"]
-    return f", {_share(row)} of the roofline in the median" if known else ""
+    return f", {_share(row)} of the roofline" if row[ROOFLINE] == row[ROOFLINE] else ""
 
 
 def _by_kind(rows: DataFrame) -> list[Mapping[Any, Any]]:

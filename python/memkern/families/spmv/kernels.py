@@ -375,13 +375,13 @@ def model_of(case: Case, beta: float) -> SpmvModel:
 
 
 def _implied_columns(
-    case: Case, found: Mapping[str, float], ceilings: Ceilings, median_s: float
+    case: Case, found: Mapping[str, float], ceilings: Ceilings, seconds: float
 ) -> dict[str, float]:
     """Return the best alpha, and that which the measured time implies at the bandwidth of loads."""
     model = model_of(case, found["beta"])
     return {
         "alpha": model.best_alpha,
-        "alpha_implied": model.implied_alpha(median_s, ceilings.load_GBps),
+        "alpha_implied": model.implied_alpha(seconds, ceilings.load_GBps),
     }
 
 

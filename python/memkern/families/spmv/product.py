@@ -214,8 +214,8 @@ def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
     Measurement
         With ``roofline_GFLOPs`` for the best alpha and the fill-in as converted, at the bandwidths
         of loads and stores of memory on this machine, or of all levels by the option
-        ``machine_file``; ``roofline_fraction`` by the median time; ``alpha``, the best one, and
-        ``alpha_implied`` by the median time at the bandwidth of loads; ``convert_s``.
+        ``machine_file``; ``roofline_min_fraction`` by the shortest time; ``alpha``, the best one,
+        and ``alpha_implied`` by the shortest time at the bandwidth of loads; ``convert_s``.
     """
     from memkern.inputs import matrices
 

@@ -66,7 +66,7 @@ def _tune(args: argparse.Namespace) -> int:
             if scope := scope_of(search):
                 line(scope)
     assert records is not None
-    tell_host(records)
+    tell_host(records, args.quiet)
     if args.output:
         records.save(args.output)
     if args.json:
@@ -134,7 +134,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
         format = f"sell-{record['C']}-{record['sigma']}"
     elif record["unroll"]:
         format = f"{format} mve {record['unroll']}"
-    fraction = record["roofline_fraction"]
+    fraction = record["roofline_min_fraction"]
     share = f"{100 * fraction:.0f}%" if fraction == fraction else ""
     return (
         f"{label if len(label) <= 24 else label[:23] + '…':<24} {format:<13} "
