@@ -46,9 +46,10 @@ _APART_S = 30.0  # between two runs, for the variances that become known
 
 @dataclass(frozen=True)
 class Value:
-    """A quantity of a run of a case, in which state it was, if its samples have any."""
+    """A quantity of a run of a case, that of half of its samples, and their state, if any."""
 
     seconds: float
+    half_s: float
     state: int
     word: str  # quiet or shared
 
@@ -87,9 +88,12 @@ def values_of(run: pd.DataFrame, known: Sequence[Mode], best: Best) -> dict[tupl
 
     def both(workers: str, some: np.ndarray, state: int = -1) -> dict[tuple[str, str], Value]:
         word = "quiet" if quiet and workers != _MIXED else "shared"
-        times = (float(some.min()), float(np.median(some)))
-        found = zip(QUANTITIES, times, strict=True)
-        return {(workers, quantity): Value(time, state, word) for quantity, time in found}
+        half = some[::2]
+        times = ((some.min(), half.min()), (np.median(some), np.median(half)))
+        return {
+            (workers, quantity): Value(*map(float, both), state, word)
+            for quantity, both in zip(QUANTITIES, times, strict=True)
+        }
 
     if one:
         return both(_ONE, seconds)
@@ -139,9 +143,12 @@ def prior_of(hosts: Sequence[dict[Key, list[Series]]], key: Key, word: str) -> P
 
 def held(
     several: Sequence[Series], priors: dict[str, Prior | None], learns: bool
-) -> tuple[list[bool], list[float]]:
-    """Return whether the interval of each run holds the next one in its state, and half-widths."""
-    drift, holds, halves = Drift(), [], []
+) -> tuple[list[bool], list[float], list[bool]]:
+    """Return whether the interval of each run holds the next one in its state, and half-widths.
+
+    The last list tells whether it holds the value of half of the run's own samples.
+    """
+    drift, holds, halves, own_half = Drift(), [], [], []
     for number in range(max(map(len, several)) - 1):
         for which, series in enumerate(several):
             if number + 1 >= len(series):
@@ -153,11 +160,12 @@ def held(
             known = drift.variance(own.word, prior) if learns else prior
             interval = next_run_interval([own.seconds], known)
             halves.append(math.log(interval.high / interval.low) / 2)
+            own_half.append(interval.low <= own.half_s <= interval.high)
             if own.state == series[number + 1].state:
                 holds.append(interval.low <= series[number + 1].seconds <= interval.high)
             identity = f"{which} {own.state} {own.word}"
             drift.add(identity, own.word, own.seconds, prior, _APART_S * number)
-    return holds, halves
+    return holds, halves, own_half
 
 
 def row_of(hosts: dict[str, dict[Key, list[Series]]], host: str, key: Key) -> Row:
@@ -185,12 +193,13 @@ def row_of(hosts: dict[str, dict[Key, list[Series]]], host: str, key: Key) -> Ro
     others = [series for name, series in hosts.items() if name != host]
     priors = {word: prior_of(others, key, word) for word in ("quiet", "shared")}
     for words, learns in (("first", False), ("later", True)):
-        holds, halves = held(several, priors, learns)
+        holds, halves, own_half = held(several, priors, learns)
         if holds:
             row["judged"] = len(holds)
             row[f"{words}, hold, %"] = 100 * float(np.mean(holds))
             row[f"{words}, half-width, %"] = 100 * float(np.median(halves))
             row[f"{words}, over 1.96 deviations"] = float(np.median(halves)) / (1.96 * deviation)
+            row[f"{words}, hold half of the samples, %"] = 100 * float(np.mean(own_half))
     return row
 
 

@@ -158,6 +158,16 @@ def test_stopping_on_independent_samples_keeps_the_coverage(name, s):
     assert count < (200 if s < 0.03 else 900)
 
 
+def test_sampling_goes_on_until_the_lowest_agree():
+    rule = StopRule()
+    few = np.ones(51)
+    few[[3, 20]] = 0.9
+    assert median_interval(few).relative_half_width == 0
+    assert rule.done(few, 0.0) is None
+    few[[5, 30, 40]] = 0.91
+    assert rule.done(few, 0.0) == "ci"
+
+
 @pytest.mark.parametrize("phi", once_a_kind([0.3, 0.7, 0.5], lambda phi: phi >= 0.5))
 @pytest.mark.parametrize("s", [0.005, 0.035])
 def test_stopping_on_correlated_samples_keeps_the_coverage(phi, s):

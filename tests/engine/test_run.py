@@ -33,7 +33,6 @@ from memkern.engine.prepared import Prepared
 from memkern.engine.record import measurement_of
 from memkern.engine.run import CaseRun, environment_of_ranks, measure
 from memkern.engine.sampling import Judge, take_samples
-from memkern.engine.sweeping import expected_s
 from memkern.errors import InputError
 from memkern.spec.case import Case
 from memkern.spec.sequences import product
@@ -918,7 +917,7 @@ def endless(placements: int) -> list[Case]:
 
 def test_a_sweep_divides_its_time_among_its_cases(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    results = mk.sweep(endless(placements=2), time_s=0.2, output=path, progress=False)
+    results = mk.sweep(endless(placements=2), time_s=2.0, output=path, progress=False)
     assert [record["stop"] for record in results] == ["budget"] * 3
     assert not results.interrupted
     again = mk.sweep(endless(placements=2), output=path, resume=True, progress=False)
@@ -930,24 +929,10 @@ def test_a_sweep_leaves_out_what_it_has_no_time_for(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="3 of 3 measurements are left out: 1e-09 s were too few"):
         none = mk.sweep(endless(placements=50), time_s=1e-9, output=path, progress=False)
     assert (len(none), none.left_out) == (0, 3)
-    few = mk.sweep(endless(placements=2), time_s=0.5, output=path, resume=True, progress=False)
+    few = mk.sweep(endless(placements=2), time_s=2.0, output=path, resume=True, progress=False)
     assert (len(few), few.left_out) == (3, 0)
     with pytest.raises(InputError, match="time_s must be a positive"):
         mk.sweep(endless(placements=1), time_s=0.0)
-
-
-def test_small_cases_are_measured_before_large_ones_are_begun(
-    monkeypatch: pytest.MonkeyPatch, case: Case
-) -> None:
-    large = case.with_(seed=1)
-    # The large case is expected to take longer than the sweep may, a small one takes 1 ms.
-    monkeypatch.setattr(sweeping, "least_s", lambda case: 9.0 * case.knobs.seed + 1e-3)
-    with pytest.warns(UserWarning, match="1 of 3 measurements are left out"):
-        results = mk.sweep(
-            [large, case, case.with_(offset=8)], time_s=5.0, progress=False, order="declared"
-        )
-    assert [record["seed"] for record in results] == [0, 0]
-    assert results.left_out == 1
 
 
 def test_a_sweep_without_time_left_generates_no_more_cases(case: Case) -> None:
@@ -968,15 +953,6 @@ def test_the_time_of_a_placement_excludes_the_choice_of_a_variant(
     first, second = several.place(), several.place()
     assert 0 < first.again_s < first.wall_s - 0.3
     assert 0 < second.again_s < second.wall_s
-
-
-def test_the_time_expected_follows_from_the_cases(case: Case) -> None:
-    one = expected_s([case.with_(runs=None, budget_s=3.0, placements=2)])
-    assert one > 3.0
-    assert expected_s([case.with_(runs=None, budget_s=6.0, placements=2)]) > one + 2.9
-    assert expected_s([case.with_(runs=None, budget_s=3.0, placements=5)]) > one
-    assert expected_s([case, case]) == 2 * expected_s([case])
-    assert expected_s([]) == 0
 
 
 def test_rounds_of_a_sweep_follow_the_recorded_order(
@@ -1047,6 +1023,8 @@ def test_tuning_judges_by_ratios_within_rounds(
     def scripted(case: Case, *args: Any, repeat: int = 0, **options: Any) -> mk.Measurement:
         measurement = measure(case, *args, repeat=repeat, **options)
         shortest = {0: 3.0, 2: 1.0, 4: 1.001 if equal else 1.2}[case.knobs.prefetch]
+        if case.knobs.prefetch == 0 and repeat == 0:
+            shortest = 0.5  # in the first round alone
         median = {0: 4.0, 2: 2.0, 4: 1.5}[case.knobs.prefetch]
         times = {"time_min_s": shortest * 5**repeat, "time_median_s": median * 5**repeat}
         disturbed = {"disturbed": case.knobs.prefetch == 2}

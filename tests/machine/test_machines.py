@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
 from collections import Counter
 
 import pytest
@@ -10,7 +12,7 @@ from checking import refused
 from machines import MACHINES, Machine, described
 
 import memkern as mk
-from memkern import _memkern
+from memkern import _memkern, small
 from memkern.machine import caches, topology
 from memkern.models.layer_conditions import shares
 
@@ -145,3 +147,56 @@ def test_workers_share_the_caches_of_a_level(machine: Machine) -> None:
         assert known[f"L{cache['level']}"].workers == cache["shared_by"]
         assert known[f"L{cache['level']}"].size_B == cache["size_B"]
     assert known["L1"].workers == per_core
+
+
+def with_memory(monkeypatch: pytest.MonkeyPatch, left_B: float) -> None:
+    """Let so much memory be left on a machine whose caches have 300 MiB."""
+    monkeypatch.setattr(topology, "last_level_cache_B", lambda largest=True: 300 * 2**20)
+    monkeypatch.setattr(topology, "memory_left", lambda: (left_B, "the limit of a test"))
+
+
+def test_default_sizes_are_four_times_the_caches_where_memory_suffices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with_memory(monkeypatch, 2.0**35)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert topology.from_memory() == 4 * 300 * 2**20 == topology.beyond_caches_B()
+        assert topology.from_memory(8, 24) == 4 * 300 * 2**20 // 8
+    with_memory(monkeypatch, math.inf)
+    assert topology.from_memory(least=2**40) == 2**40
+
+
+@pytest.mark.parametrize(
+    ("left_B", "parts", "size_B", "held"),
+    [(2e9, 1, 2**29, False), (1e9, 2, 2**27, True), (4e8, 1, 2**27, True), (1.0, 1, 1, True)],
+)
+def test_default_sizes_fit_a_small_memory(
+    monkeypatch: pytest.MonkeyPatch, left_B: float, parts: int, size_B: int, held: bool
+) -> None:
+    with_memory(monkeypatch, left_B)
+    with pytest.warns(UserWarning, match=r"limited by the limit of a test\)") as caught:
+        assert topology.beyond_caches_B(parts) == size_B
+    assert ("not from memory" in str(caught[0].message)) == held
+
+
+@pytest.mark.parametrize("left_B", [4e8, 1e9, 2e9])
+def test_cases_of_default_sizes_fit_a_small_memory(
+    monkeypatch: pytest.MonkeyPatch, left_B: float
+) -> None:
+    monkeypatch.delenv(small.VARIABLE, raising=False)
+    with_memory(monkeypatch, left_B)
+    for make, element_B in (
+        (lambda: mk.stream("copy"), 16),
+        (lambda: mk.stream("rotation"), 24),
+        (lambda: mk.loops("stencil"), 16),
+        (lambda: mk.raider("copy", dtype="float32"), 8),
+        (lambda: mk.raider("gather_copy"), 32),
+    ):
+        with pytest.warns(UserWarning, match="MB by default"):
+            case = make()
+        assert left_B / 4 <= case.columns["elements"] * element_B * 1.01
+        assert case.columns["elements"] * element_B <= left_B / 2
+    with pytest.warns(UserWarning, match="MB by default"):
+        chain = mk.latency()
+    assert chain.columns["size_B"] * 1.5 <= left_B / 2

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from memkern.spec.case import Case
 
 T = TypeVar("T")
-# Seconds for which a report measures, unless placing every case once takes longer.
-_QUICK_S, _WHOLE_S = 30.0, 165.0
+# Seconds for which a report measures at most, and how much longer than expected it may take.
+_QUICK_S, _WHOLE_S, _LONGER = 40.0, 165.0, 1.25
 
 
 def _leave_out(text: str) -> str | float:
@@ -195,7 +195,7 @@ def table_text(frame: DataFrame) -> str:
 
 def _report(args: argparse.Namespace) -> int:
     from memkern import report
-    from memkern.engine import expected_s, least_s, sweep
+    from memkern.engine import expected_s, planned, sweep
     from memkern.engine.disturbance import describe as describe_threads
     from memkern.formats import check_output
     from memkern.machine.topology import machine_environment
@@ -218,11 +218,11 @@ def _report(args: argparse.Namespace) -> int:
     cases = _report_cases(args, device, machine)
     if args.quick:
         cases = [case.with_(placements=min(case.placements, 3)) for case in cases]
-    # Enough to place every case once where nothing else runs.
-    enough_s = max(_QUICK_S if args.quick else _WHOLE_S, sum(map(least_s, cases)))
-    time_s = min(expected_s(cases), enough_s)
+    time_s = min(_LONGER * expected_s(cases), _QUICK_S if args.quick else _WHOLE_S)
     if not args.quiet:
-        warn(f"measuring {len(cases)} cases, about {time_s:.0f} s")
+        number = len(planned(cases, time_s))
+        of = f" of {len(cases)}" if number < len(cases) else ""
+        warn(f"measuring {number}{of} cases, about {time_s:.0f} s")
     found = wait_until_quiet(args)
     warn_if_not_quiet(found, args)
     begin = time.monotonic()

@@ -10,12 +10,13 @@ from memkern.engine.cores import Neighbour, observe_activity
 from memkern.engine.costs import copy_GBps, device_launch_cost_s, launch_cost_s
 from memkern.engine.disturbance import Activity
 from memkern.engine.measurement import Measurement, to_result_set
+from memkern.engine.planning import expected_s, planned
 from memkern.engine.prepared import DELAYS_UNKNOWN, Choice, Prepared
 from memkern.engine.preparing import apply, prepare, ready
 from memkern.engine.process import exclusive, refuse_forked
 from memkern.engine.run import LARGE_B, CaseRun, calibrated, environment_of_ranks, measure, spread
 from memkern.engine.sampling import Samples, take_samples
-from memkern.engine.sweeping import expected_s, least_s, sweep, vary
+from memkern.engine.sweeping import sweep, vary
 from memkern.engine.watching import CoreWatch, observe_machine
 
 __all__ = [
@@ -37,10 +38,10 @@ __all__ = [
     "exclusive",
     "expected_s",
     "launch_cost_s",
-    "least_s",
     "measure",
     "observe_activity",
     "observe_machine",
+    "planned",
     "prepare",
     "ranks",
     "ready",

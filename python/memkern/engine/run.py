@@ -182,6 +182,7 @@ class CaseRun:
             others,
             wall_s,
             ranks().slowest(again_s),
+            ranks().slowest(sampled_s),
             tuple(ranks().every(place)),
             prepared.counting,
         )

@@ -19,17 +19,15 @@ from memkern.checks import integer
 from memkern.engine.calibration import Spread
 from memkern.engine.communication import ranks, together
 from memkern.engine.measurement import Measurement, to_result_set
+from memkern.engine.planning import Plan, rates
 from memkern.engine.process import forked, refuse_forked
 from memkern.engine.record import with_intervals
 from memkern.engine.run import LARGE_B, CaseRun, count, environment_of_ranks, spread
-from memkern.engine.variants import TRIAL_S
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.formats import ResultSet, Sink, open_output
-from memkern.machine import gpu
 from memkern.progress import bar as progress_bar
 from memkern.spec.case import Case
-from memkern.spec.options import GPUS
 from memkern.spec.sequences import Cases, permuted, product
 
 _BLOCK = 500  # cases of a sweep that are placed in the same rounds
@@ -86,8 +84,9 @@ def sweep(
         Called after the first placement of the first case, when the options are known to work.
     time_s : float
         Seconds for the whole sweep; each placement gets its share of what is left. Where they are
-        too few, cases have fewer samples and placements. Cases that have not been placed at the end
-        are left out, and `ResultSet.left_out` is their number.
+        too few, the first cases of a block come first, each with at least three placements (or all,
+        if it has fewer) spread over the run. Others are left out, and `ResultSet.left_out` is their
+        number.
 
     Returns
     -------
@@ -107,6 +106,8 @@ def sweep(
     integer(repeats, "repeats", 1)
     if not time_s > 0:
         raise InputError(f"time_s must be a positive number of seconds, not {time_s}")
+    if math.isfinite(time_s):
+        rates()  # measured once in a process
     end = time.perf_counter() + time_s
     if order_seed is None:
         order_seed = random.SystemRandom().randrange(2**31)
@@ -370,46 +371,30 @@ def _in_rounds(
 ) -> Iterator[CaseRun]:
     """Place every case once in each round, as often as requested; yield each when it was placed.
 
-    Each placement gets its share of the time that is left until `end`, on the clock of
-    `time.perf_counter`; one that would take longer than all of it is left out. A quarter of the
-    time is reserved for placements that need at most an equal share of that quarter: those of small
-    cases, which cost little and vary most. The first placement of a small case is left out only if
-    the time is over before the first round.
+    The first round has the order of the cases where time is limited, so that those come first for
+    which it suffices; a case for which it does not is left out (see `planning.Plan`).
     """
-    part_s = {id(run): expected_s([run.case]) / run.case.placements for run in runs}
-    remaining_s = sum(part_s[id(run)] * run.case.placements for run in runs)
-    every = sum(run.case.placements for run in runs)
-    reserved_s = max(end - time.perf_counter(), 0.0) / 4
+    plan = Plan(runs, end) if math.isfinite(end) else None
     for number in range(max((run.case.placements for run in runs), default=0)):
         if number:
             _memkern.release_memory(LARGE_B)
         todo = [run for run in runs if number < run.case.placements and not run.out_of_time]
-        equal_s = reserved_s / max(every if number else len(runs), 1)
-        takes_s = {
-            id(run): run.placements[-1].again_s if number else least_s(run.case) for run in todo
-        }
-        small = {place for place, seconds in takes_s.items() if seconds <= equal_s}
-        if generator is not None:
+        if generator is not None and (number or plan is None):
             generator.shuffle(todo)
         for run in todo:
-            left_s, part = end - time.perf_counter(), part_s[id(run)]
-            if id(run) in small:
-                small.remove(id(run))
-                fits = number == 0 or takes_s[id(run)] <= left_s
-            else:
-                fits = takes_s[id(run)] <= left_s - equal_s * len(small)
-            if math.isinf(end) or ranks().agreed(fits):
-                share_s = left_s * part / max(remaining_s, part)
-                run.deadline = time.perf_counter() + max(share_s, min(part, equal_s))
-                run.place()
-                yield run
-                bar.update()
-            else:
+            if plan is not None and not plan.suffices(run):
                 run.out_of_time = True
-                remaining_s -= part * (run.case.placements - number - 1)
+                left = plan.leave_out(run)
                 if bar.total is not None:
-                    bar.total -= run.case.placements - number
-            remaining_s -= part
+                    bar.total -= left
+                continue
+            if plan is not None:
+                plan.begin(run)
+            run.place()
+            if plan is not None:
+                plan.placed(run)
+            yield run
+            bar.update()
             if run.interrupted:
                 return
 
@@ -452,34 +437,3 @@ def vary(case: Case, **knobs: Iterable[Any]) -> Cases:
         for name, values in knobs.items()
     }
     return product(case.with_, axes)
-
-
-# Assumptions for estimates of the time of a case.
-_MOVED_B_PER_S = 1e10  # least bandwidth of fills and kernels from memory
-# Bytes of a case by the seconds of its first placement with validation; the median over a report's
-# cases in memory is 1.3e9.
-_VALIDATED_B_PER_S = 1e9
-_PLACEMENT_S = 0.01  # of a placement besides these
-
-
-def expected_s(cases: Iterable[Case]) -> float:
-    """Estimate the seconds that cases take, including trials, fills and checks."""
-    total_s = 0.0
-    for case in cases:
-        stop, once_s = case.stop, case.bytes_B / _MOVED_B_PER_S
-        sampled_s = (stop.runs or case.placements) * max(stop.invocations, 1) * once_s
-        sampled_s = max(sampled_s, 0.0 if stop.runs else stop.budget_s)
-        again_s = (case.placements - 1) * (_placement_s(case) + 2 * once_s)
-        total_s += least_s(case) + again_s + sampled_s
-    return total_s
-
-
-def least_s(case: Case) -> float:
-    """Estimate the seconds that the first placement takes with the fewest samples."""
-    trials_s = TRIAL_S / 8 if case.knobs.variant == "best" else 0.0
-    return trials_s + _placement_s(case) + case.bytes_B / _VALIDATED_B_PER_S
-
-
-def _placement_s(case: Case) -> float:
-    """Estimate the seconds of a placement besides trials, fills, samples and the check."""
-    return _PLACEMENT_S + (gpu.WARM_S if case.knobs.place == GPUS else 0.0)

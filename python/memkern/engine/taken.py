@@ -42,7 +42,8 @@ class Placement:
     """Results of one placement of a case.
 
     Of the `wall_s` seconds that it took, `again_s` are those that another placement would take as
-    well, without the choice of the variant and the validation. `obtained` is this rank's.
+    well, without the choice of the variant and the validation; of these, samples took `sampled_s`.
+    `obtained` is this rank's.
     """
 
     samples: Samples
@@ -52,6 +53,7 @@ class Placement:
     others: tuple[disturbance.RunningThread, ...]
     wall_s: float
     again_s: float
+    sampled_s: float
     rank_places: tuple[RankPlace, ...]
     counting: Counting
 

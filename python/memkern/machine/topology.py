@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
 from typing import Any
 
 from memkern.extension import _memkern
 from memkern.machine import caches, environment, gpu, remote, tlbs
+from memkern.machine.limits import memory_left
+
+_LEFT_SHARE = 2  # data of a default size have at most this part of the memory that is left
 
 
 def machine_environment() -> dict[str, Any]:
@@ -67,9 +72,43 @@ def _with_caches() -> dict[str, Any]:
     return {"machine": {"caches": system}, "measured_caches": caches.load(system)}
 
 
-def beyond_caches_B() -> int:
-    """Return the size of data that lie in memory: four times the caches, and at least 64 MiB."""
-    return max(caches.MULTIPLE * last_level_cache_B(), 2**26)
+def beyond_caches_B(parts: int = 1) -> int:
+    """Return the size of data that lie in memory: four times the caches, and at least 64 MiB.
+
+    Where memory is too small for `parts` of this size, it is smaller, as of `from_memory`.
+    """
+    return from_memory(whole_B=parts, least=2**26)
+
+
+def from_memory(unit_B: float = 1, whole_B: float = 1, least: int = 1) -> int:
+    """Return the default number of elements of arrays each of which is to lie in memory.
+
+    Parameters
+    ----------
+    unit_B : float
+        Bytes of an element of one array, which has four times the size of the caches.
+    whole_B : float
+        Bytes of an element of all arrays. Where they would need more than half of the memory that
+        this process may allocate, the number is the next smaller power of two, with a warning.
+    least : int
+        Least number of elements, if memory suffices.
+    """
+    cache_B = last_level_cache_B()
+    wanted = max(int(caches.MULTIPLE * cache_B / unit_B), least)
+    left_B, limit = memory_left()
+    most = left_B / _LEFT_SHARE / whole_B
+    if wanted <= most:
+        return wanted
+    number = 1 << math.floor(math.log2(max(most, 1)))
+    found_MB, wanted_MB = (one * whole_B / 1e6 for one in (number, wanted))
+    held = number * whole_B <= cache_B
+    warnings.warn(
+        f"data have {found_MB:.4g} MB by default, not {wanted_MB:.4g} MB, which memory is too "
+        f"small for (limited by {limit})"
+        + ("; the caches hold them, so that values are not from memory" if held else ""),
+        stacklevel=2,
+    )
+    return number
 
 
 def workers_of(device: str) -> int:

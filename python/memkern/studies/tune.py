@@ -6,7 +6,6 @@ import contextlib
 import math
 import random
 import time
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -103,8 +102,8 @@ def search(
 ) -> tuple[Case, ResultSet]:
     """Vary one option after another, with the best values so far for the others.
 
-    The values of an option are tried in turns, in random order within a round, and judged by the
-    ratios of their shortest times within rounds; those of medians decide between equals.
+    The values of an option are tried in turns, in random order within a round, and judged by their
+    shortest times in the same rounds; medians decide between equals.
 
     Parameters
     ----------
@@ -183,16 +182,11 @@ def search(
 
 
 def _fastest(rounds: Sequence[_Round]) -> int:
-    """Return the number of the fastest choice, by the ratios of times within rounds."""
+    """Return the number of the fastest choice, by its times in rounds that all choices were in."""
     times = np.array([[one[place] for place in sorted(one)] for one in rounds])
-    known = np.where(np.isfinite(times), times, np.nan)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # where no result of a choice is right
-        shortest, median = np.nanmean(known - np.nanmean(known, axis=1, keepdims=True), axis=0).T
-    if np.isnan(shortest).all():
-        return 0
-    equal = shortest <= np.nanmin(shortest) + _EQUAL
-    return int(np.nanargmin(np.where(equal, median, np.nan)))
+    shortest, median = times.mean(axis=0).T
+    equal = shortest <= shortest.min() + _EQUAL
+    return int(np.where(equal, median, math.inf).argmin())
 
 
 def _variants(case: Case) -> list[dict[str, str]]:

@@ -66,6 +66,8 @@ _PAIR_B = 2**12
 _FARTHEST_B = _PAIR_B // 4
 # Pairs in such a buffer have 2048 lines or 4096, which L2 holds but L1 does not.
 _FEW_PAIRS_B = 2**23
+# Memory of a chain over its size: an order has a number for each line, of which there are copies.
+_CHAIN_PARTS = 1.5
 # Many times more than the TLBs of any processor.
 _MOST_PAGES = 2**17
 
@@ -164,8 +166,12 @@ def _ring(
     line_B: int | None,
     seed: int,
     distance_B: int | None = None,
+    parts: float = _CHAIN_PARTS,
 ) -> tuple[dict[str, int], IndexArray, dict[str, Any]]:
-    """Return the integers, the order and the columns of a case with a chain through lines."""
+    """Return the integers, the order and the columns of a case with a chain through lines.
+
+    By default it is as long as memory suffices for so many `parts` of its size.
+    """
     from memkern.machine import topology
 
     named = isinstance(order, str)
@@ -174,7 +180,7 @@ def _ring(
     line_B = integer(line_B, "line_B", _WORD_B, 2**20)
     if line_B % _WORD_B:
         raise InputError(f"line_B must be a multiple of {_WORD_B}, not {line_B}")
-    size_B = 4 * topology.last_level_cache_B() if size is None else int(parse_bytes(size))
+    size_B = topology.from_memory(whole_B=parts) if size is None else int(parse_bytes(size))
     size_B = small.cut(size_B, 2**18)
     lines = size_B // line_B
     if isinstance(order, str):
@@ -337,7 +343,8 @@ def loaded_case(
     """
     from memkern.machine import topology
 
-    ring, lines, columns = _ring(order, size_B, line_B, seed)
+    parts = _CHAIN_PARTS + 1  # the traffic of all workers is as large
+    ring, lines, columns = _ring(order, size_B, line_B, seed, parts=parts)
     if options.get("variant") == "best":
         raise InputError(
             "latency.loaded has no best variant, since it is the chain that is timed and not the "
@@ -347,7 +354,7 @@ def loaded_case(
     if workers < 2:
         raise InputError("latency.loaded needs two workers: one that waits, others that move lines")
     if traffic_B is None:
-        traffic_B = max(4 * topology.last_level_cache_B() // (2 * (workers - 1)), 2**20)
+        traffic_B = max(topology.from_memory(whole_B=parts) // (2 * (workers - 1)), 2**20)
     traffic_B = small.cut(int(parse_bytes(traffic_B)), 2**18)
     traffic_lines = max(traffic_B // ring["line_B"], GROUP)
     steps = _LOADED_STEPS if steps is None else integer(steps, "steps", 1, 2**40)

@@ -35,7 +35,9 @@ def _points(elements: int | None, footprint_B: float | None, dtype: str, arrays:
     """Return the elements of each array, given by `elements`, `footprint_B` or neither."""
     if footprint_B is not None:
         return footprint(footprint_B) / (arrays * value_B(dtype))
-    return float(memory_sized(dtype) if elements is None else integer(elements, "elements", 1))
+    if elements is None:
+        return float(memory_sized(dtype, element_B=arrays * value_B(dtype)))
+    return float(integer(elements, "elements", 1))
 
 
 def _side(value: int | None, name: str, least: int) -> int:

@@ -202,7 +202,11 @@ def length(
         raise InputError(f"{spec.name} takes elements or footprint_B, not both")
     streams = sum(array.name != RESULT for array in spec.arrays)
     if elements is None and footprint_B is None:
-        return _cut(memory_sized(dtype, device) if streams else _arithmetic_sized(dtype, device))
+        if not streams:
+            return _cut(_arithmetic_sized(dtype, device))
+        # Indices are copied once.
+        element_B = streams * value_B(dtype) + 16 * len(spec.indices)
+        return _cut(memory_sized(dtype, device, element_B))
     if footprint_B is None:
         return _cut(integer(elements, "elements", 1))
     return _cut(max(1, int(footprint(footprint_B) / (max(1, streams) * value_B(dtype)))))
@@ -223,13 +227,17 @@ def _cut(elements: int) -> int:
     return small.cut(elements, 2**14 + elements.bit_length())
 
 
-def memory_sized(dtype: str, device: str = "cpu") -> int:
-    """Return STREAM's length: each array four times the last-level caches, at least a million."""
-    from memkern.machine.caches import MULTIPLE
-    from memkern.machine.topology import last_level_cache_B
+def memory_sized(dtype: str, device: str = "cpu", element_B: float = 0) -> int:
+    """Return STREAM's length: each array four times the last-level caches, at least a million.
 
-    cache_B = _of_gpu(device).get("l2_B") or last_level_cache_B()
-    return max(MULTIPLE * int(cache_B) // value_B(dtype), 10**6)
+    An element of all arrays has `element_B`, of which memory may hold fewer.
+    """
+    from memkern.machine.caches import MULTIPLE
+    from memkern.machine.topology import from_memory
+
+    if l2_B := _of_gpu(device).get("l2_B"):
+        return max(MULTIPLE * int(l2_B) // value_B(dtype), 10**6)
+    return from_memory(value_B(dtype), max(element_B, value_B(dtype)), 10**6)
 
 
 def _arithmetic_sized(dtype: str, device: str) -> int:

@@ -1,0 +1,264 @@
+"""For which cases a limited time suffices, and how long each of their placements may take.
+
+What a placement costs is estimated by how fast this machine places two cases, and known once the
+case was placed. A case is begun only if the time suffices for `LEAST_PLACEMENTS` placements of it
+and of all that were begun before: a record of fewer shows nothing of the variance between them.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from memkern import small
+from memkern.engine.communication import ranks
+from memkern.engine.process import exclusive
+from memkern.engine.variants import TRIAL_S
+from memkern.machine import gpu
+from memkern.spec import registry
+from memkern.spec.case import Case
+from memkern.spec.options import GPUS
+
+if TYPE_CHECKING:
+    from memkern.engine.run import CaseRun
+
+__all__ = ["LEAST_PLACEMENTS", "Cost", "Plan", "Rates", "cost", "expected_s", "planned", "rates"]
+
+LEAST_PLACEMENTS = 3
+# A placement is sampled for at least this share of its part of the budget, or so many seconds.
+_LEAST_SAMPLED, _LEAST_SAMPLED_S = 0.5, 0.05
+_WARM_UP_S = 0.01  # before the samples of a placement
+# Share of the time that is kept for cases that take longer than it was estimated, and that which a
+# single one of many cases may take: it could take several times as long.
+_RESERVE, _MOST_SHARE = 0.05, 0.1
+# Estimates by the rates are multiplied by what the placements so far took over their estimates,
+# within these limits.
+_FACTORS = (0.5, 8.0)
+# Footprints of the copies by which the rates are measured.
+_PROBE_B = (2**12, 2**25)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """How fast this machine places cases.
+
+    Attributes
+    ----------
+    once_s : float
+        Seconds of a placement of a case with little data, without samples.
+    first_s : float
+        Those that its first placement takes in addition, for trials and checks.
+    placed_Bps : float
+        Bytes of a case by the further seconds of allocating, touching and filling its memory.
+    validated_Bps : float
+        Bytes by the further seconds of the first placement, for trials and checks.
+    """
+
+    once_s: float = 0.01
+    first_s: float = 0.01
+    placed_Bps: float = 2e9
+    validated_Bps: float = 1e9
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds that placements of a case take with the fewest samples: the first one, and others."""
+
+    first_s: float
+    again_s: float
+
+    def least_s(self, placements: int) -> float:
+        """Return the seconds of some placements."""
+        return self.first_s + (placements - 1) * self.again_s if placements else 0.0
+
+
+@functools.cache
+def rates() -> Rates:
+    """Measure for a few tenths of a second how fast this machine places cases."""
+    if small.wanted():
+        return Rates()
+    from memkern.engine.run import CaseRun
+
+    found = []
+    with exclusive():
+        for bytes_B in _PROBE_B:
+            case = registry.case("stream.copy", footprint_B=bytes_B, variant="auto", runs=1)
+            one = CaseRun(case).place()
+            found.append((case.bytes_B, one.again_s - one.sampled_s, one.wall_s - one.again_s))
+    (few_B, once_s, first_s), (many_B, more_s, more_first_s) = found
+    further_B = many_B - few_B
+    measured = Rates(
+        once_s,
+        first_s,
+        further_B / max(more_s - once_s, 1e-3),
+        further_B / max(more_first_s - first_s, 1e-3),
+    )
+    return ranks().first(measured)
+
+
+def _sampled_s(case: Case, by: Rates) -> float:
+    """Return the seconds in which samples of a placement are taken, if the time suffices."""
+    if case.stop.runs is None:
+        return case.stop.budget_s / case.placements
+    invocations = case.stop.runs / case.placements * max(case.stop.invocations, 1)
+    return invocations * case.bytes_B / by.placed_Bps
+
+
+def _least_sampled_s(case: Case, by: Rates) -> float:
+    """Return the seconds in which samples of a placement are taken at least."""
+    sampled_s = _sampled_s(case, by)
+    if case.stop.runs is not None:
+        return sampled_s
+    return min(_LEAST_SAMPLED * sampled_s, _LEAST_SAMPLED_S)
+
+
+def cost(case: Case, by: Rates) -> Cost:
+    """Estimate what placements of a case take with the fewest samples."""
+    again_s = by.once_s + _WARM_UP_S + case.bytes_B / by.placed_Bps + _least_sampled_s(case, by)
+    again_s += gpu.WARM_S if case.knobs.place == GPUS else 0.0
+    trials_s = TRIAL_S / 8 if case.knobs.variant == "best" else 0.0
+    return Cost(again_s + by.first_s + trials_s + case.bytes_B / by.validated_Bps, again_s)
+
+
+def expected_s(cases: Iterable[Case]) -> float:
+    """Estimate the seconds that all placements of cases take, with all of their samples."""
+    total_s, by = 0.0, rates()
+    for case in cases:
+        rest_s = _sampled_s(case, by) - _least_sampled_s(case, by)
+        total_s += cost(case, by).least_s(case.placements) + rest_s * case.placements
+    return total_s
+
+
+def planned(cases: Sequence[Case], time_s: float) -> list[Case]:
+    """Return the cases for which a time suffices as far as is known, the first ones first."""
+    found, by, most_s = [], rates(), _most_s(cases, time_s)
+    time_s *= 1 - _RESERVE
+    for case in cases:
+        needed_s = cost(case, by).least_s(_least(case))
+        if needed_s <= min(time_s, most_s):
+            found.append(case)
+            time_s -= needed_s
+    return found
+
+
+def _most_s(cases: Sequence[object], time_s: float) -> float:
+    """Return the seconds that a single case may need at least."""
+    return max(_MOST_SHARE, 2 / max(len(cases), 1)) * time_s
+
+
+def _least(case: Case) -> int:
+    return min(LEAST_PLACEMENTS, case.placements)
+
+
+class Plan:
+    """The plan of a sweep for a limited time.
+
+    Parameters
+    ----------
+    runs : sequence of CaseRun
+        The cases, the most important ones first.
+    end_s : float
+        When the time is over, on the clock of `time.perf_counter`.
+    by : Rates, optional
+        By default those of this machine.
+    """
+
+    def __init__(self, runs: Sequence[CaseRun], end_s: float, by: Rates | None = None) -> None:
+        self._end_s, self._by = end_s, by or rates()
+        self._time_s = self._left_s
+        self._most_s = _most_s(runs, self._time_s)
+        self._costs = {id(run): cost(run.case, self._by) for run in runs}
+        self._weights = {id(run): _sampled_s(run.case, self._by) for run in runs}
+        # Weights of all placements that may still be made.
+        self._weight = sum(self._weights[id(run)] * run.case.placements for run in runs)
+        # Seconds that begun cases need at least, and by estimate those for which the time suffices.
+        self._begun_s = 0.0
+        self._ahead_s: dict[int, float] = {}
+        left_s = self._left_s
+        for run in runs:
+            needed_s = self._costs[id(run)].least_s(_least(run.case))
+            if needed_s <= min(left_s, self._most_s):
+                self._ahead_s[id(run)] = needed_s
+                left_s -= needed_s
+        self._estimated_s = self._took_s = 0.0
+
+    @property
+    def _left_s(self) -> float:
+        return self._end_s - time.perf_counter()
+
+    @property
+    def _factor(self) -> float:
+        """Time that first placements took over their estimates."""
+        if not self._estimated_s:
+            return 1.0
+        return min(max(self._took_s / self._estimated_s, _FACTORS[0]), _FACTORS[1])
+
+    def _takes_s(self, run: CaseRun) -> float:
+        """Return the seconds of the next placement with the fewest samples."""
+        one = self._costs[id(run)]
+        return one.again_s if run.placements else one.first_s * self._factor
+
+    def _lacking_s(self, run: CaseRun) -> float:
+        """Return the seconds that a case needs at least after its next placement."""
+        again_s = self._costs[id(run)].again_s * (1.0 if run.placements else self._factor)
+        return max(_least(run.case) - len(run.placements) - 1, 0) * again_s
+
+    def _others_s(self, run: CaseRun) -> float:
+        """Return the seconds that the other begun cases need at least."""
+        own_s = self._takes_s(run) + self._lacking_s(run)
+        return self._begun_s - (own_s if 0 < len(run.placements) < _least(run.case) else 0.0)
+
+    def suffices(self, run: CaseRun) -> bool:
+        """Return whether the time suffices for the next placement of a case.
+
+        It has to suffice for all that the case and the others that were begun need at least. What a
+        begun case needs at least is always placed, if estimates were too low even after the time.
+        """
+        if 0 < len(run.placements) < _least(run.case):
+            return True
+        own_s = self._takes_s(run) + self._lacking_s(run)
+        fits = own_s + self._others_s(run) <= self._left_s
+        if not run.placements:
+            fits = fits and own_s <= self._most_s
+            fits = fits and own_s + self._others_s(run) <= self._left_s - _RESERVE * self._time_s
+        return ranks().agreed(fits)
+
+    def begin(self, run: CaseRun) -> None:
+        """Set the deadline of a case's next placement: its share of the time that is left."""
+        self._ahead_s.pop(id(run), None)
+        takes_s = self._takes_s(run)
+        free_s = self._left_s - takes_s - self._lacking_s(run) - self._others_s(run)
+        free_s -= self._factor * sum(self._ahead_s.values())
+        weight = self._weights[id(run)]
+        share_s = max(free_s, 0.0) * weight / max(self._weight, weight, 1e-9)
+        run.deadline = time.perf_counter() + takes_s + share_s
+
+    def placed(self, run: CaseRun) -> None:
+        """Learn what the placement took that was just made."""
+        last, one = run.placements[-1], self._costs[id(run)]
+        self._weight -= self._weights[id(run)]
+        least = _least(run.case)
+        if len(run.placements) > 1:
+            self._begun_s -= one.again_s if len(run.placements) <= least else 0.0
+            return
+        sampled_s = last.sampled_s
+        if run.case.stop.runs is None:
+            sampled_s = min(sampled_s, _least_sampled_s(run.case, self._by))
+        again_s = last.again_s - last.sampled_s + sampled_s
+        self._estimated_s += one.first_s
+        self._took_s += last.wall_s - last.sampled_s + sampled_s
+        self._costs[id(run)] = replace(one, again_s=again_s)
+        self._begun_s += (least - 1) * again_s
+
+    def leave_out(self, run: CaseRun) -> int:
+        """Give up the placements that a case still has, and return their number."""
+        left = run.case.placements - len(run.placements)
+        self._weight -= left * self._weights[id(run)]
+        self._ahead_s.pop(id(run), None)
+        if run.placements:
+            lacking = max(_least(run.case) - len(run.placements), 0)
+            self._begun_s -= lacking * self._costs[id(run)].again_s
+        return left
