@@ -2,7 +2,7 @@
 
 A record that is called quiet must be right: the median of the shortest times of the runs alone lies
 within its interval, widened by half. A record beside loops names them, and its interval holds the
-next run beside as many loops::
+next run beside as many loops. Both are judged of records in the same state of the host::
 
     python bench/beside_competitors.py --rounds 7
 """
@@ -18,7 +18,9 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from intervals_hold import APART, state_of
 from records import Row, add, options, parsed, write
 
 import memkern as mk
@@ -38,6 +40,7 @@ _NAMES = (
     "time_median_s",
     "disturbed",
     "state",
+    "states",
     "shared_with",
     "cpu_share",
     "waited_share",
@@ -110,15 +113,31 @@ def measure_all(
     return rows
 
 
+def same(some_ns: pd.Series, other_ns: pd.Series | float) -> pd.Series:
+    """Return which records are in the same state, by the times of an exchange; NaN if unknown."""
+    other = pd.Series(other_ns, some_ns.index)
+    ratio = np.exp(np.abs(np.log(some_ns / other)))
+    return (ratio < APART) | (some_ns.isna() & other.isna())
+
+
 def judged(frame: pd.DataFrame) -> list[Row]:
     """Print and return how many records hold for the next run, or for the machine alone."""
-    alone = frame[frame["competitors"] == 0].groupby("case")["time_min_s"].median()
+    frame = frame.assign(exchange_ns=frame["states"].map(state_of))
+    alone = frame[frame["competitors"] == 0]
     low, high = frame["time_min_ci_low_s"], frame["time_min_ci_high_s"]
-    target = frame["case"].map(alone)
+    target = pd.Series(
+        [
+            alone["time_min_s"][alone["case"].eq(case) & same(alone["exchange_ns"], ns)].median()
+            for case, ns in zip(frame["case"], frame["exchange_ns"], strict=True)
+        ],
+        frame.index,
+    )
     wider = (frame["time_min_s"] / low) ** 0.5
     outside = (target < low / wider) | (target > high * wider)
-    of_case = frame.groupby(["case", "competitors", "pinned"])["time_min_s"]
-    following = of_case.shift(-1)
+    of_case = frame.groupby(["case", "competitors", "pinned"])
+    following = of_case["time_min_s"].shift(-1)
+    following = following[same(of_case["exchange_ns"].shift(-1), frame["exchange_ns"])]
+    following = following.reindex(frame.index)
     frame = frame.assign(
         wrong=outside & (frame["state"] == "quiet"),
         held=following.between(low, high).where(following.notna() & low.notna()),

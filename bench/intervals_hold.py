@@ -24,7 +24,7 @@ from records import Row, add, options, parsed, write
 import memkern as mk
 from memkern import _memkern
 
-_APART = 1.3  # exchanges within this factor are of one state
+APART = 1.3  # exchanges within this factor are of one state
 
 
 def cases() -> dict[str, mk.Case]:
@@ -56,7 +56,7 @@ def judged(frame: pd.DataFrame) -> list[Row]:
     state = frame["states"].map(state_of)
     following = state.groupby(frame["case"]).shift(-1)
     ratio = np.exp(np.abs(np.log(following / state)))
-    same = (ratio < _APART) | (state.isna() & following.isna())
+    same = (ratio < APART) | (state.isna() & following.isna())
     for quantity, value, ends in (
         ("shortest", "time_min_s", "time_min_ci"),
         ("median", "time_median_s", "time_ci"),

@@ -8,7 +8,7 @@ from checking import refused
 
 from memkern import _memkern, files
 from memkern.machine import limits
-from memkern.machine.limits import check_memory, memory_left
+from memkern.machine.limits import check_memory, memory_left, processor_quota
 
 MOUNTS = (
     "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"
@@ -86,3 +86,30 @@ def test_an_endless_stream_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         files.read(Path("/dev/zero"))
     assert files.read(Path("/dev/zero"), 5) == bytes(5)
     assert files.read(Path("/dev/null")) == b""
+
+
+@pytest.mark.parametrize(
+    ("tree", "quota"),
+    [
+        ({}, None),
+        ({"unified/a/cpu.max": "max 100000\n"}, None),
+        ({"unified/a/cpu.max": "50000 100000\n"}, 0.5),
+        ({"unified/a/cpu.max": "300000 100000\n", "unified/cpu.max": "150000 100000\n"}, 1.5),
+        ({"cpu/b/cpu.cfs_quota_us": "-1\n", "cpu/b/cpu.cfs_period_us": "100000\n"}, None),
+        ({"cpu/b/cpu.cfs_quota_us": "25000\n", "cpu/b/cpu.cfs_period_us": "50000\n"}, 0.5),
+        ({"unified/a/cpu.max": "soon\n"}, None),
+    ],
+)
+def test_the_smallest_quota_of_processor_time_counts(
+    tmp_path: Path, tree: dict[str, str], quota: float | None
+) -> None:
+    mounts = (
+        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+        "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n"
+    )
+    found = {f"sys/fs/cgroup/{path}": text for path, text in tree.items()}
+    found |= {"proc/self/cgroup": "4:cpu:/b\n0::/a\n", "proc/self/mounts": mounts}
+    for path, text in found.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert processor_quota(tmp_path) == quota

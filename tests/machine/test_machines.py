@@ -13,6 +13,7 @@ from machines import MACHINES, Machine, described
 
 import memkern as mk
 from memkern import _memkern, small
+from memkern.engine import prepared
 from memkern.machine import caches, topology
 from memkern.models.layer_conditions import shares
 
@@ -200,3 +201,26 @@ def test_cases_of_default_sizes_fit_a_small_memory(
     with pytest.warns(UserWarning, match="MB by default"):
         chain = mk.latency()
     assert chain.columns["size_B"] * 1.5 <= left_B / 2
+
+
+@pytest.mark.parametrize(
+    ("quota", "workers"), [(None, 64), (0.5, 1), (1.5, 1), (8.0, 8), (63.9, 63), (64.0, 64)]
+)
+def test_defaults_have_as_many_workers_as_a_quota_carries(
+    monkeypatch: pytest.MonkeyPatch, quota: float | None, workers: int
+) -> None:
+    monkeypatch.setattr(topology, "processor_quota", lambda: quota)
+    with described(MACHINES["NUMA clusters"]):
+        assert topology.workers_of("cpu") == workers
+        assert topology.workers_by_quota() == (0 if workers == 64 else workers)
+
+
+def test_cases_of_default_threads_keep_to_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (topology, prepared):
+        monkeypatch.setattr(module, "processor_quota", lambda: 1.5)
+    prepared._warn_once.cache_clear()
+    with described(MACHINES["large cache"]):
+        with pytest.warns(UserWarning, match=r"use 1\.5 of 2 processors: cases have 1 thread by"):
+            assert mk.stream("copy", elements=64).prepare().obtained["threads"] == 1
+        assert mk.stream("copy", elements=64, threads=2).prepare().obtained["threads"] == 2
+        assert mk.stream("copy", elements=64, pin="0,1").prepare().obtained["threads"] == 2

@@ -257,7 +257,7 @@ def test_cases_that_were_left_out_are_reported_at_the_top(tmp_path):
     records = own_records()
     for left_out, words in ((0, ""), (1, "1 case was not measured"), (3, "3 cases were not meas")):
         text = page(tmp_path, records, sections=[], left_out=left_out).text
-        assert ("not measured, since the time" in text) is bool(left_out) and words in text
+        assert ("not measured: the time of" in text) is bool(left_out) and words in text
 
 
 def test_validity_reports_retaken_samples_and_the_scope_of_intervals(tmp_path):

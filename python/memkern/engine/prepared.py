@@ -21,9 +21,11 @@ from memkern.engine.process import as_input_error, exclusive
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.machine import gpu, remote, settings, switches
+from memkern.machine.limits import processor_quota
+from memkern.machine.topology import workers_by_quota
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Check, Validation, finish
-from memkern.spec.options import GPUS, RANKS
+from memkern.spec.options import GPUS, PROCESSORS, RANKS
 
 # The clock measures a sample of this many ticks to better than a tenth of a percent.
 _TICKS_PER_SAMPLE = 1000
@@ -137,6 +139,12 @@ class Prepared:
                 f"{threads} threads take turns on {units} processing units: use no more threads "
                 "than there are units",
                 stacklevel=4,
+            )
+        if workers := workers_by_quota():
+            _warn_once(
+                f"its control group lets this process use {processor_quota():g} of {units} "
+                f"processors: cases have {workers} thread{'s' * (workers > 1)} by default, and "
+                "samples in which threads are stopped are disturbed"
             )
         if not small.wanted():
             warn_of_conditions(self.native.obtained()["shared_units"])
@@ -363,7 +371,10 @@ def _device(case: Case) -> dict[str, Any]:
     """Return the extension's arguments for the device of a case and the number of its workers."""
     knobs = case.knobs
     if knobs.place != RANKS:
-        return {"device": gpu.handle(knobs.device), "threads": knobs.threads}
+        # A list of units is that of the threads.
+        limited = knobs.place == PROCESSORS and ranks().size == 1 and knobs.pin.isalpha()
+        threads = knobs.threads or (workers_by_quota() if limited else 0)
+        return {"device": gpu.handle(knobs.device), "threads": threads}
     size = remote.describe(knobs.device).ranks
     if size != ranks().size:
         raise InputError(

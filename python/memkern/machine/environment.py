@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from memkern.machine.limits import cgroup_folders, read_number, read_text
+from memkern.machine.limits import cgroup_folders, processor_quota, read_number, read_text
 
 __all__ = [
     "Environment",
@@ -372,19 +372,12 @@ def _settings(root: Path) -> dict[str, Any]:
 def _cgroup_limits(root: Path) -> dict[str, Any]:
     """Return the smallest limits of this process's control groups and their parents."""
     memory: list[int] = []
-    cpus: list[float] = []
     for folder in cgroup_folders(root):
         for name in ("memory.max", "memory.limit_in_bytes"):
             limit = read_number(folder, name)
             if limit is not None and limit < _UNLIMITED:
                 memory.append(limit)
-        quota, _, period = (read_text(folder, "cpu.max") or "").partition(" ")
-        if not quota:
-            quota = read_text(folder, "cpu.cfs_quota_us") or ""
-            period = read_text(folder, "cpu.cfs_period_us") or ""
-        if quota.isdigit() and period.isdigit() and int(period) > 0:
-            cpus.append(int(quota) / int(period))
-    return {"memory_limit_B": min(memory, default=None), "cpus": min(cpus, default=None)}
+    return {"memory_limit_B": min(memory, default=None), "cpus": processor_quota(root)}
 
 
 @functools.cache

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from memkern.errors import InputError
 
-__all__ = ["cgroup_folders", "check_memory", "memory_left", "read_number", "read_text"]
+__all__ = [
+    "cgroup_folders",
+    "check_memory",
+    "memory_left",
+    "processor_quota",
+    "read_number",
+    "read_text",
+]
 
 # Below this size the check takes longer than the allocation.
 _UNCHECKED_B = 2**20
@@ -75,6 +82,22 @@ def check_memory(size_B: float, what: str) -> None:
             f"{what} needs about {size_B / 1e9:.3g} GB of memory, but {source} leaves "
             f"{left / 1e9:.3g} GB"
         )
+
+
+def processor_quota(root: Path = Path("/")) -> float | None:
+    """Return the processors that this process's control groups let it use; None without a quota.
+
+    It is the smallest quota over its period of a group and its parents, of either version.
+    """
+    found: list[float] = []
+    for folder in cgroup_folders(root):
+        quota, _, period = (read_text(folder, "cpu.max") or "").partition(" ")
+        if not quota:
+            quota = read_text(folder, "cpu.cfs_quota_us") or ""
+            period = read_text(folder, "cpu.cfs_period_us") or ""
+        if quota.isdigit() and period.isdigit() and int(period) > 0:
+            found.append(int(quota) / int(period))
+    return min(found, default=None)
 
 
 def cgroup_folders(root: Path) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from memkern.extension import _memkern
 from memkern.machine import caches, environment, gpu, remote, tlbs
-from memkern.machine.limits import memory_left
+from memkern.machine.limits import memory_left, processor_quota
 
 _LEFT_SHARE = 2  # data of a default size have at most this part of the memory that is left
 
@@ -111,13 +111,22 @@ def from_memory(unit_B: float = 1, whole_B: float = 1, least: int = 1) -> int:
     return number
 
 
+def workers_by_quota() -> int:
+    """Return how many workers a quota of processor time carries; 0 if it limits none."""
+    quota = processor_quota()
+    if quota is None or quota >= len(os.sched_getaffinity(0)):
+        return 0
+    return max(int(quota), 1)
+
+
 def workers_of(device: str) -> int:
     """Return the default number of workers.
 
-    As many as processing units, 1024 for each multiprocessor of a GPU, and 1 for each rank.
+    As many as processing units or as a quota of processor time carries, 1024 for each
+    multiprocessor of a GPU, and 1 for each rank.
     """
     if device in remote.DEVICES:
         return 1
     if device == "cpu":
-        return len(os.sched_getaffinity(0))
+        return workers_by_quota() or len(os.sched_getaffinity(0))
     return 1024 * int(gpu.describe(device)["units"])

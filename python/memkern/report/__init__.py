@@ -400,8 +400,8 @@ def _banners(frame: DataFrame, against: Sequence[str], left_out: int, beside: st
         )
     if left_out:
         banners.append(
-            f"{counted(left_out, 'case')} {'was' if left_out == 1 else 'were'} not measured, since "
-            "the time of the report was over."
+            f"{counted(left_out, 'case')} {'was' if left_out == 1 else 'were'} not measured: the "
+            "time of the report did not suffice for three placements."
         )
     if against:
         banners.append("Some numbers contradict each other: see the section on validity.")
