@@ -401,7 +401,7 @@ FAULTS = (
           "samples=p.samples", "pytest test_run -k most_frequent"),
     Fault("shared cores are quiet", "if self.core_share < disturbance.CORE_SHARE:", "if False:",
           "pytest test_run -k takes_time"),
-    Fault("mixed states are one", "and self._most < _ONLY_SHARE", "and False",
+    Fault("mixed states are one", "and self._shares.max() < _ONLY_SHARE", "and False",
           "pytest test_run -k no_state"),
     Fault("trials end before two are told apart",
           "if ranks().gate(over or trials.loss(candidates) <= _LOSS):", "if ranks().gate(True):",

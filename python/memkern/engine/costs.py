@@ -21,7 +21,7 @@ from memkern.engine.prepared import Prepared
 from memkern.engine.preparing import prepare
 from memkern.engine.process import exclusive
 from memkern.engine.sampling import take_samples
-from memkern.engine.states import main_mode
+from memkern.engine.states import main_mode, shares_of
 from memkern.machine import gpu
 from memkern.machine.caches import MEMORY
 from memkern.machine.topology import last_level_cache_B
@@ -91,7 +91,7 @@ def _seconds(prepared: Prepared) -> npt.NDArray[np.float64]:
         raise _DisturbedError
     modes = modes_beside(prepared.native.obtained())
     labels = samples.labels(modes)
-    state = main_mode(labels, modes)
+    state = main_mode(shares_of(labels, modes), len(labels))
     return samples.seconds[labels == state if state is not None else slice(None), 0]
 
 

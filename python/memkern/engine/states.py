@@ -103,14 +103,13 @@ def shares_of(labels: npt.NDArray[np.int64], modes: Sequence[Mode]) -> npt.NDArr
     return counts / max(len(labels), 1)
 
 
-def main_mode(labels: npt.NDArray[np.int64], modes: Sequence[Mode]) -> int | None:
-    """Return the mode in which most samples were taken (see `labels_of`).
+def main_mode(shares: npt.NDArray[np.float64], samples: int) -> int | None:
+    """Return the mode in which most samples were taken, by the shares of the modes.
 
     It is None if there is a single mode, or if too few samples were taken in each.
     """
-    if len(modes) < 2:
+    if len(shares) < 2:
         return None
-    shares = shares_of(labels, modes)
     most = int(shares.argmax())
-    least = max(_LEAST_SHARE_OF_SAMPLES, LEAST_SAMPLES / max(len(labels), 1))
+    least = max(_LEAST_SHARE_OF_SAMPLES, LEAST_SAMPLES / max(samples, 1))
     return most if shares[most] >= least else None

@@ -99,8 +99,10 @@ class Taken:
         return [p.samples.labels(self.modes) for p in self._clean]
 
     @functools.cached_property
-    def _every_label(self) -> npt.NDArray[np.int64]:
-        return np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
+    def _shares(self) -> npt.NDArray[np.float64]:
+        """Share of the samples that were taken in each mode."""
+        labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
+        return shares_of(labels, self.modes)
 
     @functools.cached_property
     def _state(self) -> int | None:
@@ -108,17 +110,12 @@ class Taken:
         # A fixed number of samples is that of all.
         if self.case.stop.runs is not None or self.disturbed:
             return None
-        return main_mode(self._every_label, self.modes)
+        return main_mode(self._shares, sum(map(len, self._labels)))
 
     @property
     def mixed(self) -> bool:
         """Whether samples of several states of the host count."""
-        return self._state is None and len(self.modes) > 1 and self._most < _ONLY_SHARE
-
-    @property
-    def _most(self) -> float:
-        """Largest share of the samples that were taken in a mode."""
-        return float(shares_of(self._every_label, self.modes).max())
+        return self._state is None and len(self.modes) > 1 and self._shares.max() < _ONLY_SHARE
 
     @property
     def state_name(self) -> str:
@@ -134,6 +131,7 @@ class Taken:
         every = [p.samples for p in self._clean]
         seconds = np.concatenate([np.empty(0), *(one.seconds[:, 0] for one in every)])
         exchange_s = np.concatenate([np.empty(0), *(one.exchange_s[:, 1] for one in every)])
+        labels = np.concatenate([np.empty(0, dtype=np.int64), *self._labels])
         return [
             {
                 "exchange_ns": round(1e9 * float(np.median(exchange_s[own])), 1),
@@ -144,7 +142,7 @@ class Taken:
                 "counts": self._state in (None, number),
             }
             for number in range(len(self.modes))
-            if (own := self._every_label == number).any()
+            if (own := labels == number).any()
         ]
 
     @property
@@ -169,7 +167,7 @@ class Taken:
             return True
         best_s = 1 / cores().best(exchanging_units(obtained))
         slow = self.exchange_s * disturbance.EXCHANGE_SHARE > best_s
-        return self._most >= _ONLY_SHARE and not slow
+        return bool(self._shares.max() >= _ONLY_SHARE and not slow)
 
     @property
     def core_share(self) -> float:
