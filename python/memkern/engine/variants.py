@@ -34,6 +34,7 @@ _TRIES_ON_DEVICE = 4  # where a GPU was slowed down in all trials of a candidate
 # For each round of trials, the candidates that are kept after it and the samples of each candidate.
 # A candidate's first sample is not used: the caches still hold the data of another one.
 _TRIALS = ((None, 2), (4, 2), (2, 4))
+_FEW_TRIALS = ((None, 1), (2, 1))  # where a sample takes long
 _LAST_SAMPLES = 4  # of both of the last two candidates in each further round
 # Further rounds end when the loss by a wrong choice is at most this share of the time.
 _LOSS = 0.01
@@ -98,8 +99,8 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
     allowed_s = min(TRIAL_S, max(prepared.case.stop.budget_s / 4, TRIAL_S / 8), prepared.left_s)
     trials, samples = _Trials(prepared), _LAST_SAMPLES
     stages: Sequence[tuple[int | None, int]] = ((2, 1),) if small.wanted() else _TRIALS
-    if sample_s * len(candidates) * 4 > allowed_s:
-        stages, samples = ((None, 1), (2, 1)), 1
+    one_s = sample_s  # of a sample of the trials
+    if one_s * len(candidates) * 4 > allowed_s:
         if prepared.stages:
             # Parts are unfit: one kernel would find the data of another in the caches.
             first = {variant: (variant, isa) for variant, isa in reversed(candidates)}
@@ -113,7 +114,11 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
             if sample_s * len(candidates) * 4 > allowed_s:
                 # The modified lines that a part as large as the caches writes back are those of the
                 # part before it, of the same candidate.
-                trials = _Trials(prepared, _Parts(prepared, last_level_cache_B()))
+                parts = _Parts(prepared, last_level_cache_B())
+                one_s *= parts.size / prepared.own.iterations
+                trials = _Trials(prepared, parts)
+        if one_s * len(candidates) * 4 > allowed_s:
+            stages, samples = _FEW_TRIALS, 1
     for finalists, number in stages:
         candidates = trials.ranked(candidates, 1, number)[:finalists]
     if len(candidates) == 1:
