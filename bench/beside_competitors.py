@@ -18,9 +18,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 import pandas as pd
-from intervals_hold import APART, state_of
+from intervals_hold import same, state_of
 from records import Row, add, options, parsed, write
 
 import memkern as mk
@@ -111,13 +110,6 @@ def measure_all(
         found = {name: record[name] for name in _NAMES}
         rows.append({**found, **how, "case": number, "seconds": time.perf_counter() - start})
     return rows
-
-
-def same(some_ns: pd.Series, other_ns: pd.Series | float) -> pd.Series:
-    """Return which records are in the same state, by the times of an exchange; NaN if unknown."""
-    other = pd.Series(other_ns, some_ns.index)
-    ratio = np.exp(np.abs(np.log(some_ns / other)))
-    return (ratio < APART) | (some_ns.isna() & other.isna())
 
 
 def judged(frame: pd.DataFrame) -> list[Row]:

@@ -24,7 +24,7 @@ from records import Row, add, options, parsed, write
 import memkern as mk
 from memkern import _memkern
 
-APART = 1.3  # exchanges within this factor are of one state
+_APART = 1.3  # exchanges within this factor are of one state
 
 
 def cases() -> dict[str, mk.Case]:
@@ -50,20 +50,25 @@ def state_of(states: str) -> float:
     return counted[0] if len(counted) == 1 else math.nan
 
 
+def same(some_ns: pd.Series, other_ns: pd.Series | float) -> pd.Series:
+    """Return which records are in the same state, by the times of an exchange; NaN if unknown."""
+    other = pd.Series(other_ns, some_ns.index)
+    ratio = np.exp(np.abs(np.log(some_ns / other)))
+    return (ratio < _APART) | (some_ns.isna() & other.isna())
+
+
 def judged(frame: pd.DataFrame) -> list[Row]:
     """Print and return coverage and widths of each case and of all, for both quantities."""
     rows: list[Row] = []
     state = frame["states"].map(state_of)
-    following = state.groupby(frame["case"]).shift(-1)
-    ratio = np.exp(np.abs(np.log(following / state)))
-    same = (ratio < APART) | (state.isna() & following.isna())
+    in_one = same(state.groupby(frame["case"]).shift(-1), state)
     for quantity, value, ends in (
         ("shortest", "time_min_s", "time_min_ci"),
         ("median", "time_median_s", "time_ci"),
     ):
         low, high = frame[f"{ends}_low_s"], frame[f"{ends}_high_s"]
         target = frame.groupby("case")[value].shift(-1)
-        judged = same & target.notna() & low.notna()
+        judged = in_one & target.notna() & low.notna()
         found = frame.assign(
             half=np.log(high / low) / 2, judged=judged, held=judged & target.between(low, high)
         )

@@ -41,7 +41,8 @@ class Run:
     interrupted = False
 
     def __init__(self, case: Case, clock: Clock, by: Rates, factor: float) -> None:
-        self.case, self.placements, self.out_of_time = case, [], False  # type: ignore[var-annotated]
+        self.placements: list[SimpleNamespace] = []
+        self.case, self.out_of_time = case, False
         self.deadline, self._clock, self._by, self._factor = math.inf, clock, by, factor
         self.times_s: list[float] = []
 

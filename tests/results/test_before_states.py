@@ -21,7 +21,7 @@ FILES = {path.suffix: path for path in (Path(__file__).parent / "before_states")
 KINDS = (".db", ".parquet", ".csv", ".json")
 
 
-def the_same_cases(before: mk.ResultSet) -> mk.ResultSet:
+def the_same_cases() -> mk.ResultSet:
     """Return the cases of the old files as they are measured now."""
     how: dict[str, Any] = {"runs": 5}
     cases = [
@@ -56,7 +56,7 @@ def test_old_files_of_any_kind_are_read(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_old_files_are_compared_with_new_records(kind: str) -> None:
     before = mk.load(FILES[kind])
-    frame = mk.compare(before, the_same_cases(before))
+    frame = mk.compare(before, the_same_cases())
     assert len(frame) == 9
     assert np.isfinite(frame["ratio"]).all() and not frame["verdict"].eq("other state").any()
     own = mk.compare(before, before)

@@ -72,7 +72,7 @@ class Cost:
 
     def least_s(self, placements: int) -> float:
         """Return the seconds of some placements."""
-        return self.first_s + (placements - 1) * self.again_s if placements else 0.0
+        return self.first_s + (placements - 1) * self.again_s
 
 
 @functools.cache
@@ -134,13 +134,18 @@ def expected_s(cases: Iterable[Case]) -> float:
 
 def planned(cases: Sequence[Case], time_s: float) -> list[Case]:
     """Return the cases for which a time suffices as far as is known, the first ones first."""
-    found, by, most_s = [], rates(), _most_s(cases, time_s)
-    time_s *= 1 - _RESERVE
-    for case in cases:
-        needed_s = cost(case, by).least_s(_least(case))
-        if needed_s <= min(time_s, most_s):
-            found.append(case)
-            time_s -= needed_s
+    most_s, left_s, by = _most_s(cases, time_s), (1 - _RESERVE) * time_s, rates()
+    needed_s = [cost(case, by).least_s(_least(case)) for case in cases]
+    return [cases[place] for place in _fitting(needed_s, left_s, most_s)]
+
+
+def _fitting(needed_s: Sequence[float], left_s: float, most_s: float) -> list[int]:
+    """Return the places of what fits into the time that is left, the first ones first."""
+    found = []
+    for place, seconds in enumerate(needed_s):
+        if seconds <= min(left_s, most_s):
+            found.append(place)
+            left_s -= seconds
     return found
 
 
@@ -176,13 +181,9 @@ class Plan:
         self._weight = sum(self._weights[id(run)] * run.case.placements for run in runs)
         # Seconds that begun cases need at least, and by estimate those for which the time suffices.
         self._begun_s = 0.0
-        self._ahead_s: dict[int, float] = {}
-        left_s = self._left_s
-        for run in runs:
-            needed_s = self._costs[id(run)].least_s(_least(run.case))
-            if needed_s <= min(left_s, self._most_s):
-                self._ahead_s[id(run)] = needed_s
-                left_s -= needed_s
+        needed_s = [self._costs[id(run)].least_s(_least(run.case)) for run in runs]
+        fitting = _fitting(needed_s, self._left_s, self._most_s)
+        self._ahead_s = {id(runs[place]): needed_s[place] for place in fitting}
         self._estimated_s = self._took_s = 0.0
 
     @property
@@ -220,10 +221,10 @@ class Plan:
         if 0 < len(run.placements) < _least(run.case):
             return True
         own_s = self._takes_s(run) + self._lacking_s(run)
-        fits = own_s + self._others_s(run) <= self._left_s
+        kept_s, most_s = 0.0, self._time_s
         if not run.placements:
-            fits = fits and own_s <= self._most_s
-            fits = fits and own_s + self._others_s(run) <= self._left_s - _RESERVE * self._time_s
+            kept_s, most_s = _RESERVE * self._time_s, self._most_s
+        fits = own_s <= most_s and own_s + self._begun_s <= self._left_s - kept_s
         return ranks().agreed(fits)
 
     def begin(self, run: CaseRun) -> None:
@@ -254,11 +255,8 @@ class Plan:
         self._begun_s += (least - 1) * again_s
 
     def leave_out(self, run: CaseRun) -> int:
-        """Give up the placements that a case still has, and return their number."""
+        """Give up the placements beyond the least of a case, or all, and return their number."""
         left = run.case.placements - len(run.placements)
         self._weight -= left * self._weights[id(run)]
         self._ahead_s.pop(id(run), None)
-        if run.placements:
-            lacking = max(_least(run.case) - len(run.placements), 0)
-            self._begun_s -= lacking * self._costs[id(run)].again_s
         return left

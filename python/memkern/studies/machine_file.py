@@ -502,7 +502,7 @@ def _level(level: CacheLevel, done: _Done, bandwidths: Sequence[Bandwidth]) -> L
 def _tlbs(done: _Done) -> list[Tlb]:
     """Return the levels of TLBs, by what lines in pages of their own cost more than others.
 
-    All that runs beside a chase takes entries of the TLBs.
+    Shortest times count, since all that runs beside a chase takes entries of the TLBs.
     """
 
     def shortest_ns(record: Mapping[str, Any]) -> float:
