@@ -15,16 +15,19 @@ Values = npt.NDArray[Any]
 # Largest number of elements of which all are checked.
 WHOLE = 2**20
 _SAMPLES = 4_000
+# A GPU may have hundreds of thousands of workers.
+_MOST_PARTS = 4096
 
 
 def positions(n: int, native: Native) -> IndexArray:
-    """Return which of `n` elements to check: all, or partition boundaries and a random sample."""
+    """Return which of `n` elements to check: all, or boundaries of parts and a random sample."""
     if n <= WHOLE:
         return np.arange(n)
     rng = np.random.default_rng(0)
-    boundaries = np.linspace(0, n - 1, 4 * native.obtained()["threads"] + 1).astype(np.int64)
+    parts = min(4 * native.obtained()["threads"], _MOST_PARTS)
+    boundaries = np.linspace(0, n - 1, parts + 1).astype(np.int64)
     near = np.clip(boundaries[:, None] + np.arange(-2, 3), 0, n - 1).ravel()
-    return np.unique([*near, *rng.integers(0, n, _SAMPLES)])
+    return np.unique(np.concatenate((near, rng.integers(0, n, _SAMPLES))))
 
 
 def fresh(native: Native, name: str, at: IndexArray) -> Values:

@@ -308,7 +308,10 @@ def amo_case(
     ).with_(threads=threads, seed=seed, **options)
     if knobs.place != RANKS:
         return built
-    places = functools.partial(_places, built.integers, pattern)
+
+    def places(i: IndexArray) -> IndexArray:
+        return _places(built.integers, pattern, *np.divmod(i, iters))
+
     idx = arrays.get("IDX", np.empty(0, dtype=np.int64))
     shares = over_ranks.remote_shares(pattern, layout, idx, places, found.nodes)
     return dataclasses.replace(
@@ -363,20 +366,24 @@ def _build_indices(
     return rule, index.drawn(pattern, rule, places, pad, iters, workers, private, seed)
 
 
-def _places(n: Mapping[str, int], pattern: str, i: IndexArray) -> IndexArray:
-    """Return the words that iterations access without an index."""
-    within = i % n["iters"]
+def _places(
+    n: Mapping[str, int], pattern: str, worker: IndexArray, within: IndexArray
+) -> IndexArray:
+    """Return the words that iterations `within` the own ones of workers access without an index."""
     if pattern == "central":
-        return (i // n["iters"] + n["shared"] * within) % n["hot"] * n["stride"]
-    return (within if n["shared"] else i) * n["stride"]
+        return (worker + n["shared"] * within) % n["hot"] * n["stride"]
+    return (within if n["shared"] else worker * n["iters"] + within) * n["stride"]
 
 
 def _hits(case: Case) -> IndexArray:
     """Return the word that each iteration of a constant pattern accesses."""
-    i, pattern = np.arange(case.iterations), _pattern(case)
+    n, pattern = case.integers, _pattern(case)
     if pattern == "rand":
-        return case.indices["IDX"][: len(i)]
-    return _places(case.integers, pattern, i)
+        return case.indices["IDX"][: case.iterations]
+    if pattern == "central" and n["hot"] == 1:
+        return np.zeros(case.iterations, dtype=np.int64)
+    places = _places(n, pattern, np.arange(n["workers"])[:, None], np.arange(n["iters"]))
+    return np.broadcast_to(places, (n["workers"], n["iters"])).ravel()
 
 
 def _after(case: Case, before: Values, hits: Values) -> Values:
