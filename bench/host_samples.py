@@ -1,6 +1,7 @@
 """Record raw samples of twenty cases, with what the host was like during each, run after run.
 
     python bench/host_samples.py --runs 40 --samples bench/hosts/zen5.parquet
+    python bench/host_samples.py --runs 12 --device cuda:0 --samples bench/hosts/h100.parquet
 
 Every run is a new process, which places each case once, in random order and in a fixed variant, and
 takes samples of it for some time. ``--beside`` names what other processes do during some runs, one
@@ -33,6 +34,7 @@ import memkern as mk
 from memkern.engine import sampling
 from memkern.engine.prepared import Prepared
 from memkern.engine.sampling import CONDITIONS
+from memkern.machine import gpu
 from memkern.machine.topology import beyond_caches_B, data_caches
 from memkern.progress import bar
 
@@ -72,11 +74,36 @@ def cases() -> dict[str, mk.Case]:
     return made
 
 
+def gpu_cases(device: str) -> dict[str, mk.Case]:
+    """Return cases in each level of the memory of a GPU, and between it and the host."""
+    l2_B = int(gpu.describe(device)["l2_B"])
+    how: dict[str, Any] = {"device": device}
+    made: dict[str, mk.Case] = {}
+    for level, size_B in (("L2", l2_B // 4), ("memory", 8 * l2_B)):
+        shape: dict[str, Any] = {"count": size_B // 2048, "delta": 256, **how}
+        made |= {
+            f"copy in {level}, GPU": mk.loops("copy", footprint_B=size_B, **how),
+            f"dot in {level}, GPU": mk.bs(4, footprint_B=size_B, variant="one-kernel", **how),
+            f"triad in {level}, GPU": mk.stream("triad", footprint_B=size_B, **how),
+            f"gather in {level}, GPU": mk.gather("UNIFORM:256:1", **shape),
+            f"scatter in {level}, GPU": mk.scatter("UNIFORM:256:1", **shape),
+            f"loads in {level}, one by one, GPU": mk.case("latency.chase", size_B=size_B, **how),
+        }
+    for size_B in (2**12, 2**25):
+        for way in ("to_device", "from_device"):
+            name = f"{size_B} bytes {way.replace('_', ' ')}, host, GPU"
+            made[name] = mk.transfers(way, size_B=size_B, memory="pinned", **how)
+    made["atomics in L2, GPU"] = mk.amo("central", iters=64, variant="device", **how)
+    made["empty, GPU"] = mk.case("bs.bs0", **how)
+    return made
+
+
 def samples_of(case: mk.Case, seconds: float) -> list[npt.NDArray[np.float64]]:
     """Return blocks of samples of a case: end on the clock, seconds and conditions of each."""
     prepared, blocks = Prepared(case), []
     judge, end = sampling.Judge(prepared), time.perf_counter() + seconds
     prepared.set_steady_inputs()
+    prepared.warm_up()
     while not blocks or time.perf_counter() < end:
         rows = np.full((_BLOCK, 1 + len(CONDITIONS)), np.nan)
         sampling.sample(prepared, judge, rows, prepared.invocations, end - time.perf_counter())
@@ -85,9 +112,9 @@ def samples_of(case: mk.Case, seconds: float) -> list[npt.NDArray[np.float64]]:
     return blocks
 
 
-def one_run(seed: int, seconds: float, target: str) -> None:
+def one_run(seed: int, seconds: float, device: str, target: str) -> None:
     """Take the samples of one run and write them to a file."""
-    every, found = cases(), {}
+    every, found = gpu_cases(device) if device else cases(), {}
     for name in random.Random(seed).sample(list(every), len(every)):
         blocks = samples_of(every[name], seconds)
         numbers = np.repeat(np.arange(len(blocks)), [len(block) for block in blocks])
@@ -149,10 +176,11 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.25, help="of each case in a run")
     parser.add_argument("--beside", default="", help="such as ,compute:1,stream:2 (none first)")
     parser.add_argument("--samples", metavar="FILE", help="parquet file of all samples")
+    parser.add_argument("--device", default="", help="GPU, such as cuda:0")
     parser.add_argument("--one", type=int, metavar="SEED", help="take one run, for this script")
     args = parsed(parser)
     if args.one is not None:
-        one_run(args.one, args.seconds, args.samples)
+        one_run(args.one, args.seconds, args.device, args.samples)
         return
     kinds, parts, begin = args.beside.split(","), [], time.monotonic()
     progress = bar(True, total=args.runs * len(kinds), unit="runs")
@@ -161,6 +189,7 @@ def main() -> None:
             for beside in random.sample(kinds, len(kinds)):
                 file = Path(folder) / "samples.npz"
                 words = ["--one", str(run), "--seconds", str(args.seconds), "--samples", str(file)]
+                words += ["--device", args.device]
                 with competitors(beside):
                     subprocess.run([sys.executable, __file__, *words], check=True)
                 parts.append(frame_of(run, beside, file, begin))

@@ -57,13 +57,13 @@ STEPS = (
 )  # fmt: skip
 # Parts of the time that is left: a step may take its own over those of it and all later steps.
 PARTS = {
-    "card": 2, "parity": 8, "sanitize": 8, "bandwidths": 12, "transfers": 4, "latency": 5,
-    "blocks": 3, "tune": 3,
+    "card": 2, "parity": 8, "sanitize": 8, "bandwidths": 14, "transfers": 4, "latency": 7,
+    "blocks": 4, "tune": 3,
 }  # fmt: skip
 # The build may take this part of the time that is left, whatever follows.
 BUILD = 0.5
 # Seconds kept for the report.
-REPORT_S = 110
+REPORT_S = 75
 # Programs are built here, outside the folder of results.
 PROGRAMS = TREE / "build" / "on_gpu"
 TOOLS = ("memcheck", "racecheck", "synccheck")
@@ -270,7 +270,8 @@ def sanitize(call: Call) -> str:
             "--minutes", 0.6 * share_s / 60,
         ]  # fmt: skip
         text = call.run(words, f"{tool}.log", share_s)
-        found = [re.findall(rf".*{end}.*", text) for end in ("ERROR SUMMARY: ", " kernels, ")]
+        # Racecheck's summary has its name in front.
+        found = [re.findall(rf".*{part}.*", text) for part in (" SUMMARY: ", " kernels, ")]
         if not all(found):
             raise RuntimeError(f"{tool} printed no verdict ({tool}.log)")
         return f"{tool}: {', '.join(lines[-1].strip('= ') for lines in found)}"

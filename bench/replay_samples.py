@@ -37,7 +37,7 @@ from memkern.statistics import Prior, next_run_interval
 
 QUANTITIES = ("floor", "median")
 _BIN = 0.01
-_ONE, _SEVERAL, _MIXED = "one", "several", "mixed"
+_ONE, _SEVERAL, _MIXED, _GPU = "one", "several", "mixed", "GPU"
 _LEAST_FREEDOM = 10  # of a variance that is known
 # Degrees of freedom of a pooled variance on another host.
 FREEDOM = 8.0
@@ -57,7 +57,7 @@ class Value:
 Series = list[Value]
 """Values of a case in the runs of a host."""
 Key = tuple[str, str, str]
-"""Level, workers (one, several in one state, or several in mixed ones) and quantity."""
+"""Level, workers (one, several in one state or in mixed ones, those of a GPU) and quantity."""
 Best = dict[bool, float]
 """Best throughput of the cores, of one worker and of several."""
 
@@ -71,7 +71,8 @@ def modes(frame: pd.DataFrame) -> list[Mode]:
 def level_of(case: str) -> str:
     """Return the level of the memory in which the data of a case are."""
     words = case.replace(",", "").split()
-    return next((word for word in words if word in ("L2", "L3", "memory")), "L1")
+    innermost = "L2" if _GPU in words else "L1"
+    return next((word for word in words if word in ("L2", "L3", "memory", "host")), innermost)
 
 
 def best_of(frame: pd.DataFrame) -> Best:
@@ -113,8 +114,9 @@ def series_of(frame: pd.DataFrame) -> dict[Key, list[Series]]:
     for case, some in frame.groupby("case", observed=True):
         of_case: dict[Key, Series] = {}
         for _, run in some.groupby("run"):
-            for which, value in values_of(run, known, best).items():
-                of_case.setdefault((level_of(str(case)), *which), []).append(value)
+            for (workers, quantity), value in values_of(run, known, best).items():
+                workers = _GPU if str(case).endswith(_GPU) else workers
+                of_case.setdefault((level_of(str(case)), workers, quantity), []).append(value)
         for key, series in of_case.items():
             found.setdefault(key, []).append(series)
     return found

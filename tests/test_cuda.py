@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import importlib.util
 import json
+import math
 import os
 import re
 import shlex
@@ -28,10 +29,11 @@ from checking import REQUEST, Changed, checked, refusal, refused
 from test_kernels import AMO_SHAPES, SAMPLES, built, inputs, one_of_all, one_of_each
 
 import memkern as mk
-from memkern import _memkern
+from memkern import _memkern, small
 from memkern.cli import main
-from memkern.engine import costs, process, sampling, variants
+from memkern.engine import costs, planning, process, sampling, variants
 from memkern.engine.prepared import Prepared
+from memkern.engine.run import CaseRun, spread
 from memkern.errors import InputError
 from memkern.families.checking import rounding
 from memkern.families.spatter import kernels as spatter
@@ -710,6 +712,8 @@ sys.meta_path.insert(0, Emulated)
 @pytest.fixture
 def as_card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Let processes that are started find a card, which is the emulated device."""
+    if HAS_GPU:
+        pytest.skip("this machine has a GPU of its own")
     folder = tmp_path / "as_card"
     folder.mkdir()
     text = AS_CARD.format(module=MODULE, file=str(emulated_file()))
@@ -906,7 +910,7 @@ def test_steps_share_the_time_that_is_left(script: Any, tmp_path: Path) -> None:
     call.begin("build")
     assert call.left_s == pytest.approx(150, abs=2)
     call.begin("bandwidths")
-    assert call.left_s == pytest.approx((300 - script.REPORT_S) * 12 / (12 + 5 + 3), abs=2)
+    assert call.left_s == pytest.approx((300 - script.REPORT_S) * 14 / (14 + 7 + 4), abs=2)
     call.begin("blocks")
     assert call.left_s == pytest.approx(300 - script.REPORT_S, abs=2)
     call.begin("report")
@@ -1047,8 +1051,9 @@ def test_the_sanitizers_share_the_time(
     tool = """import sys
 print(sys.argv[-2:])
 print("3 of 3 kernels, 0 wrong results")
-print("========= ERROR SUMMARY: 0 errors")
-sys.exit(9 if "racecheck" in sys.argv else 0)
+race = "racecheck" in sys.argv
+print("=========", "RACECHECK SUMMARY: 0 hazards" if race else "ERROR SUMMARY: 0 errors")
+sys.exit(9 if "synccheck" in sys.argv else 0)
 """
     program(tmp_path / "bin" / "compute-sanitizer", tool)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}")
@@ -1058,8 +1063,9 @@ sys.exit(9 if "racecheck" in sys.argv else 0)
     with pytest.raises(RuntimeError) as found:
         script.sanitize(call)
     text = str(found.value)
-    assert text.count("ERROR SUMMARY: 0 errors, 3 of 3 kernels, 0 wrong results") == 2
-    assert "exit code 9 (racecheck.log)" in text
+    assert "memcheck: ERROR SUMMARY: 0 errors, 3 of 3 kernels, 0 wrong results" in text
+    assert "racecheck: RACECHECK SUMMARY: 0 hazards, 3 of 3 kernels, 0 wrong results" in text
+    assert "exit code 9 (synccheck.log)" in text
     # The kernels end before the tool is stopped, which begins and ends slowly.
     log = (tmp_path / "records" / "memcheck.log").read_text()
     minutes = re.search(r"\['--minutes', '([\d.]+)'\]", log)
@@ -1805,3 +1811,50 @@ def test_the_clock_is_limited_while_samples_are_taken(
     assert seen == {"210,1500"} and limits[-1] == ""
     assert main([*words, "--clock-limit", "100"]) == 2
     assert "outside 210 to 1980 MHz" in capsys.readouterr().err
+
+
+def test_a_gpu_is_warmed_up_until_it_has_the_clock_of_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(small.VARIABLE, raising=False)
+    for name, value in {"WARM_S": 0.05, "_LEAST_WARM_S": 0.002, "_CLOCKS_UNDER_LOAD": {}}.items():
+        monkeypatch.setattr(gpu, name, value)
+    clocks: list[float] = []
+    monkeypatch.setattr(gpu, "_clock_GHz", lambda name: clocks.pop(0) if clocks else 1.98)
+
+    def warmed_s() -> float:
+        begin_s = time.perf_counter()
+        assert gpu.warm_up("cuda:0", lambda: time.sleep(0.001)) > 0
+        return time.perf_counter() - begin_s
+
+    assert warmed_s() >= 0.05
+    assert warmed_s() < 0.05
+    clocks += [0.3] * 1000  # it was idle
+    assert warmed_s() >= 0.05
+    monkeypatch.setattr(gpu, "_clock_GHz", lambda name: math.nan)
+    assert warmed_s() >= 0.05 and warmed_s() >= 0.05
+
+
+def test_records_of_a_gpu_have_intervals_and_workers_of_their_own() -> None:
+    machine, l2_B = machine_environment(), int(gpu.describe("cuda:0")["l2_B"])
+    for footprint_B, name in ((l2_B // 2, "L2, GPU"), (4 * l2_B, "memory, GPU")):
+        run = CaseRun(mk.stream("copy", footprint_B=footprint_B, device="cuda", runs=2))
+        run.place()
+        assert run.class_of(machine) == name
+        # Its workers are no threads of the host.
+        run.placements[0].obtained["threads"] = 10**6
+        assert not run.measurement(machine, spread=spread(name)).record["oversubscribed"]
+
+
+def test_what_placements_cost_is_measured_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(small.VARIABLE, raising=False)
+    planning.rates.cache_clear()
+    asked: list[str] = []
+    place = CaseRun.place
+    monkeypatch.setattr(
+        CaseRun, "place", lambda run: (asked.append(run.case.knobs.device), place(run))[1]
+    )
+    monkeypatch.setattr(planning, "_GPU_PROBE_B", (2**12, 2**16))
+    case = mk.stream("copy", elements=64, device="cuda", runs=1, placements=1)
+    assert planning.planned([case], 100.0) == [case]
+    assert asked == ["cuda:0", "cuda:0"]

@@ -69,7 +69,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
     """Return the clock of plans and sweeps."""
     made = Clock()
     monkeypatch.setattr(planning, "time", made)
-    monkeypatch.setattr(planning, "rates", Rates)
+    monkeypatch.setattr(planning, "rates", lambda device: Rates())
     return made
 
 
@@ -146,7 +146,7 @@ def test_a_case_that_does_not_fit_is_left_out_and_smaller_ones_are_not(clock: Cl
 
 
 def test_without_a_limit_nothing_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "rates", lambda: pytest.fail("measured"))
+    monkeypatch.setattr(planning, "rates", lambda *device: pytest.fail("measured"))
     case = mk.stream("copy", elements=100, threads=1, variant="scalar", runs=2)
     assert len(mk.sweep([case], progress=False)) == 1
 

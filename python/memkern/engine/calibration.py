@@ -113,10 +113,11 @@ def class_name(
     """Return the class of a case, such as ``L2, 1 thread``, or ``L2, 4 threads, mixed states``.
 
     `caches` are as of `memkern.machine.caches.data_caches`; `host` is what the host was like, empty
-    if it was quiet, `SHARED`, `MIXED` or `BESIDE`.
+    if it was quiet, `SHARED`, `MIXED` or `BESIDE`. Cases of a GPU have no threads: ``L2, GPU``.
     """
-    level = level_of(footprint_B, ends(caches, threads))
-    name = f"{level}, {threads} thread{'' if threads == 1 else 's'}"
+    level = level_of(footprint_B, ends(caches, max(threads, 1)))
+    workers = f"{threads} thread{'' if threads == 1 else 's'}" if threads else "GPU"
+    name = f"{level}, {workers}"
     return f"{name}, {host}" if host else name
 
 
@@ -137,7 +138,7 @@ def packaged(name: str) -> Spread:
     system, values vary as much as in mixed states.
     """
     level, threads, *host = name.split(", ")
-    workers = "one" if threads == "1 thread" else "several"
+    workers = {"1 thread": "one", "GPU": "GPU"}.get(threads, "several")
     if {MIXED, BESIDE}.intersection(host):
         workers = "mixed"
     word, known = SHARED if host else "quiet", _packaged()

@@ -17,7 +17,6 @@ from memkern import small
 from memkern.engine.communication import ranks
 from memkern.engine.process import exclusive
 from memkern.engine.variants import TRIAL_S
-from memkern.machine import gpu
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.options import GPUS
@@ -39,6 +38,7 @@ _RESERVE, _MOST_SHARE = 0.05, 0.1
 _FACTORS = (0.5, 8.0)
 # Footprints of the copies by which the rates are measured.
 _PROBE_B = (2**12, 2**25)
+_GPU_PROBE_B = (2**12, 2**28)
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,20 @@ class Cost:
 
 
 @functools.cache
-def rates() -> Rates:
-    """Measure for a few tenths of a second how fast this machine places cases."""
+def rates(device: str = "cpu") -> Rates:
+    """Measure for a few tenths of a second how fast cases are placed on a device."""
     if small.wanted():
         return Rates()
     from memkern.engine.run import CaseRun
 
     found = []
     with exclusive():
-        for bytes_B in _PROBE_B:
-            case = registry.case("stream.copy", footprint_B=bytes_B, variant="auto", runs=1)
+        on_gpu = {"device": device} if device != "cpu" else {}
+        for bytes_B in _GPU_PROBE_B if on_gpu else _PROBE_B:
+            variant = "simt" if on_gpu else "auto"
+            case = registry.case(
+                "stream.copy", footprint_B=bytes_B, variant=variant, runs=1, **on_gpu
+            )
             one = CaseRun(case).place()
             found.append((case.bytes_B, one.again_s - one.sampled_s, one.wall_s - one.again_s))
     (few_B, once_s, first_s), (many_B, more_s, more_first_s) = found
@@ -97,6 +101,10 @@ def rates() -> Rates:
         further_B / max(more_first_s - first_s, 1e-3),
     )
     return ranks().first(measured)
+
+
+def _rates_of(case: Case) -> Rates:
+    return rates(case.knobs.device if case.knobs.place == GPUS else "cpu")
 
 
 def _sampled_s(case: Case, by: Rates) -> float:
@@ -118,15 +126,15 @@ def _least_sampled_s(case: Case, by: Rates) -> float:
 def cost(case: Case, by: Rates) -> Cost:
     """Estimate what placements of a case take with the fewest samples."""
     again_s = by.once_s + _WARM_UP_S + case.bytes_B / by.placed_Bps + _least_sampled_s(case, by)
-    again_s += gpu.WARM_S if case.knobs.place == GPUS else 0.0
     trials_s = TRIAL_S / 8 if case.knobs.variant == "best" else 0.0
     return Cost(again_s + by.first_s + trials_s + case.bytes_B / by.validated_Bps, again_s)
 
 
 def expected_s(cases: Iterable[Case]) -> float:
     """Estimate the seconds that all placements of cases take, with all of their samples."""
-    total_s, by = 0.0, rates()
+    total_s = 0.0
     for case in cases:
+        by = _rates_of(case)
         rest_s = _sampled_s(case, by) - _least_sampled_s(case, by)
         total_s += cost(case, by).least_s(case.placements) + rest_s * case.placements
     return total_s
@@ -134,8 +142,8 @@ def expected_s(cases: Iterable[Case]) -> float:
 
 def planned(cases: Sequence[Case], time_s: float) -> list[Case]:
     """Return the cases for which a time suffices as far as is known, the first ones first."""
-    most_s, left_s, by = _most_s(cases, time_s), (1 - _RESERVE) * time_s, rates()
-    needed_s = [cost(case, by).least_s(_least(case)) for case in cases]
+    most_s, left_s = _most_s(cases, time_s), (1 - _RESERVE) * time_s
+    needed_s = [cost(case, _rates_of(case)).least_s(_least(case)) for case in cases]
     return [cases[place] for place in _fitting(needed_s, left_s, most_s)]
 
 
@@ -167,16 +175,14 @@ class Plan:
         The cases, the most important ones first.
     end_s : float
         When the time is over, on the clock of `time.perf_counter`.
-    by : Rates, optional
-        By default those of this machine.
     """
 
-    def __init__(self, runs: Sequence[CaseRun], end_s: float, by: Rates | None = None) -> None:
-        self._end_s, self._by = end_s, by or rates()
+    def __init__(self, runs: Sequence[CaseRun], end_s: float) -> None:
+        self._end_s = end_s
         self._time_s = self._left_s
         self._most_s = _most_s(runs, self._time_s)
-        self._costs = {id(run): cost(run.case, self._by) for run in runs}
-        self._weights = {id(run): _sampled_s(run.case, self._by) for run in runs}
+        self._costs = {id(run): cost(run.case, _rates_of(run.case)) for run in runs}
+        self._weights = {id(run): _sampled_s(run.case, _rates_of(run.case)) for run in runs}
         # Weights of all placements that may still be made.
         self._weight = sum(self._weights[id(run)] * run.case.placements for run in runs)
         # Seconds that begun cases need at least, and by estimate those for which the time suffices.
@@ -247,7 +253,7 @@ class Plan:
             return
         sampled_s = last.sampled_s
         if run.case.stop.runs is None:
-            sampled_s = min(sampled_s, _least_sampled_s(run.case, self._by))
+            sampled_s = min(sampled_s, _least_sampled_s(run.case, _rates_of(run.case)))
         again_s = last.again_s - last.sampled_s + sampled_s
         self._estimated_s += one.first_s
         self._took_s += last.wall_s - last.sampled_s + sampled_s

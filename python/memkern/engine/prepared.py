@@ -272,13 +272,9 @@ class Prepared:
         """
         if self.case.knobs.place != GPUS:
             return 0
-        done = 0
-        end = time.perf_counter() + small.cut(gpu.WARM_S, 0.001)
-        while not done or time.perf_counter() < end:
-            self.native.run(self.invocations)
-            done += self.invocations
+        calls = gpu.warm_up(self.case.knobs.device, lambda: self.native.run(self.invocations))
         if self.case.spec.most_runs.get(self.case.dtype) is None:
-            return done
+            return calls * self.invocations
         self.native.fill(outputs=True)
         return 0
 

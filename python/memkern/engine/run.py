@@ -25,7 +25,7 @@ from memkern.engine.sampling import Samples, halo_share, take_samples
 from memkern.engine.taken import Placement, RankPlace, Taken
 from memkern.errors import InputError
 from memkern.extension import _memkern
-from memkern.machine import environment
+from memkern.machine import environment, gpu
 from memkern.machine.caches import data_caches
 from memkern.machine.topology import machine_environment
 from memkern.spec.case import Case
@@ -124,15 +124,17 @@ class CaseRun:
 
     def class_of(self, machine: dict[str, Any]) -> str:
         """Return the class of cases with similar variances (see `calibration.class_name`)."""
-        obtained = self.placements[-1].obtained
-        caches = data_caches(machine)
-        taken = self.taken
+        obtained, taken = self.placements[-1].obtained, self.taken
+        if self.case.knobs.place == GPUS:
+            l2 = {"level": 2, "size_B": gpu.describe(self.case.knobs.device)["l2_B"]}
+            return calibration.class_name(obtained["footprint_B"], 0, [l2])
         host = "" if taken.quiet else calibration.SHARED
         if taken.mixed:
             host = calibration.MIXED
         elif taken.others:
             host = calibration.BESIDE
-        return calibration.class_name(obtained["footprint_B"], obtained["threads"], caches, host)
+        caches, threads = data_caches(machine), obtained["threads"]
+        return calibration.class_name(obtained["footprint_B"], threads, caches, host)
 
     def place(self, prepared: Prepared | None = None) -> Placement:
         """Fill, sample and validate, in a new placement or in that of a prepared case.
@@ -172,7 +174,7 @@ class CaseRun:
         now = () if samples.device else competitors(self.beside)
         others = tuple(thread for thread in now if thread[:2] in {one[:2] for one in before})
         wall_s = time.perf_counter() - start
-        crowded = ranks().crowded(int(obtained["threads"]))
+        crowded = not samples.device and ranks().crowded(int(obtained["threads"]))
         place = RankPlace(obtained["pin"], obtained["pages"], crowded, obtained["footprint_B"])
         placement = Placement(
             samples,
