@@ -32,6 +32,7 @@ import memkern as mk
 from memkern import _memkern, small
 from memkern.cli import main
 from memkern.engine import costs, planning, process, sampling, variants
+from memkern.engine.communication import ranks
 from memkern.engine.prepared import Prepared
 from memkern.engine.run import CaseRun, spread
 from memkern.errors import InputError
@@ -1835,14 +1836,16 @@ def test_a_gpu_is_warmed_up_until_it_has_the_clock_of_before(
     assert warmed_s() >= 0.05 and warmed_s() >= 0.05
 
 
-def test_records_of_a_gpu_have_intervals_and_workers_of_their_own() -> None:
+def test_records_of_a_gpu_have_intervals_and_workers_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     machine, l2_B = machine_environment(), int(gpu.describe("cuda:0")["l2_B"])
     for footprint_B, name in ((l2_B // 2, "L2, GPU"), (4 * l2_B, "memory, GPU")):
         run = CaseRun(mk.stream("copy", footprint_B=footprint_B, device="cuda", runs=2))
+        monkeypatch.setattr(type(ranks()), "crowded", lambda *_: True)
         run.place()
         assert run.class_of(machine) == name
         # Its workers are no threads of the host.
-        run.placements[0].obtained["threads"] = 10**6
         assert not run.measurement(machine, spread=spread(name)).record["oversubscribed"]
 
 
