@@ -89,10 +89,12 @@ def gpu_cases(device: str) -> dict[str, mk.Case]:
             f"scatter in {level}, GPU": mk.scatter("UNIFORM:256:1", **shape),
             f"loads in {level}, one by one, GPU": mk.case("latency.chase", size_B=size_B, **how),
         }
-    for size_B in (2**12, 2**25):
-        for way in ("to_device", "from_device"):
-            name = f"{size_B} bytes {way.replace('_', ' ')}, host, GPU"
-            made[name] = mk.transfers(way, size_B=size_B, memory="pinned", **how)
+    for name, size_B in (("small transfers {} the device, L2", 2**12),
+                         ("large transfers {} the device, memory", 2**25)):  # fmt: skip
+        for way in ("to", "from"):
+            made[f"{name.format(way)}, GPU"] = mk.transfers(
+                f"{way}_device", size_B=size_B, memory="pinned", **how
+            )
     made["atomics in L2, GPU"] = mk.amo("central", iters=64, variant="device", **how)
     made["empty, GPU"] = mk.case("bs.bs0", **how)
     return made

@@ -72,7 +72,7 @@ def level_of(case: str) -> str:
     """Return the level of the memory in which the data of a case are."""
     words = case.replace(",", "").split()
     innermost = "L2" if _GPU in words else "L1"
-    return next((word for word in words if word in ("L2", "L3", "memory", "host")), innermost)
+    return next((word for word in words if word in ("L2", "L3", "memory")), innermost)
 
 
 def best_of(frame: pd.DataFrame) -> Best:

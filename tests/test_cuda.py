@@ -47,7 +47,7 @@ from memkern.report import cases as report_cases
 from memkern.report.cases import gpu_report_cases
 from memkern.spec.case import Case
 from memkern.spec.kernel import DTYPES, finish
-from memkern.spec.options import Knobs
+from memkern.spec.options import GPUS, Knobs
 from memkern.spec.registry import registry
 from memkern.studies import comparison_worker, doctor
 
@@ -1635,19 +1635,29 @@ def test_a_gpu_is_warm_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> No
 
     prepared = mk.stream("copy", elements=64, device="cuda").prepare()
     prepared.native = Changed(prepared.native, run=run)
+    assert prepared.invocations == 20
+    calls.clear()
     monkeypatch.setattr("memkern.machine.gpu.WARM_S", 0.01)
     begin = time.perf_counter()
     prepared.warm_up()
     assert time.perf_counter() - begin >= 0.01
     assert set(calls) == {20}
     # Variants are tried with as many invocations as are measured, all on a warm device.
-    calls.clear()
     dot = mk.case("bs.bs4", elements=64, device="cuda").prepare()
     dot.native = Changed(dot.native, run=run)
+    assert dot.invocations == 20
+    calls.clear()
     variants.fastest(
         dot, [("one-kernel", dot.obtained["isa"]), ("two-kernel", dot.obtained["isa"])]
     )
     assert len(calls) > 10 and set(calls) == {20}
+
+
+@pytest.mark.parametrize("seconds, invocations", [(1e-6, 20), (4.9e-3, 4), (0.03, 1)])
+def test_samples_of_long_kernels_have_fewer_launches(seconds: float, invocations: int) -> None:
+    prepared = mk.stream("copy", elements=64, device="cuda").prepare()
+    prepared.native = Changed(prepared.native, run=lambda _: seconds)
+    assert prepared.invocations == invocations
 
 
 @pytest.mark.parametrize(
@@ -1857,7 +1867,8 @@ def test_what_placements_cost_is_measured_on_the_gpu(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(
         CaseRun, "place", lambda run: (asked.append(run.case.knobs.device), place(run))[1]
     )
-    monkeypatch.setattr(planning, "_GPU_PROBE_B", (2**12, 2**16))
+    monkeypatch.setitem(planning._PROBES, GPUS, ((2**12, 2**16), "simt"))
     case = mk.stream("copy", elements=64, device="cuda", runs=1, placements=1)
     assert planning.planned([case], 100.0) == [case]
-    assert asked == ["cuda:0", "cuda:0"]
+    assert asked == ["cuda:0"] * 3
+    planning.rates.cache_clear()

@@ -19,7 +19,7 @@ from memkern.engine.process import exclusive
 from memkern.engine.variants import TRIAL_S
 from memkern.spec import registry
 from memkern.spec.case import Case
-from memkern.spec.options import GPUS
+from memkern.spec.options import GPUS, PROCESSORS
 
 if TYPE_CHECKING:
     from memkern.engine.run import CaseRun
@@ -36,9 +36,8 @@ _RESERVE, _MOST_SHARE = 0.05, 0.1
 # Estimates by the rates are multiplied by what the placements so far took over their estimates,
 # within these limits.
 _FACTORS = (0.5, 8.0)
-# Footprints of the copies by which the rates are measured.
-_PROBE_B = (2**12, 2**25)
-_GPU_PROBE_B = (2**12, 2**28)
+# Footprints of the copies by which the rates are measured, and their variant.
+_PROBES = {PROCESSORS: ((2**12, 2**25), "auto"), GPUS: ((2**12, 2**28), "simt")}
 
 
 @dataclass(frozen=True)
@@ -82,17 +81,16 @@ def rates(device: str = "cpu") -> Rates:
         return Rates()
     from memkern.engine.run import CaseRun
 
+    probes_B, variant = _PROBES[PROCESSORS if device == "cpu" else GPUS]
     found = []
     with exclusive():
-        on_gpu = {"device": device} if device != "cpu" else {}
-        for bytes_B in _GPU_PROBE_B if on_gpu else _PROBE_B:
-            variant = "simt" if on_gpu else "auto"
-            case = registry.case(
-                "stream.copy", footprint_B=bytes_B, variant=variant, runs=1, **on_gpu
-            )
+        # The first placement of a process initialises the device.
+        for bytes_B in (probes_B[0], *probes_B):
+            how = {"footprint_B": bytes_B, "variant": variant, "device": device}
+            case = registry.case("stream.copy", runs=1, **how)
             one = CaseRun(case).place()
             found.append((case.bytes_B, one.again_s - one.sampled_s, one.wall_s - one.again_s))
-    (few_B, once_s, first_s), (many_B, more_s, more_first_s) = found
+    (few_B, once_s, first_s), (many_B, more_s, more_first_s) = found[1:]
     further_B = many_B - few_B
     measured = Rates(
         once_s,

@@ -37,8 +37,9 @@ _TICKS_PER_RUN = 100
 STARTS_PER_SAMPLE = 100
 # Threads start at most so far apart; the shortest part takes longer if a kernel has no parts.
 _MOST_APART_S = 2e-6
-# Launches between two synchronisations with a GPU (Chalmers and Warburton 2020).
-_LAUNCHES = 20
+# Launches between two synchronisations with a GPU (Chalmers and Warburton 2020), fewer where they
+# would take longer than this: a single one costs at most 5 us more.
+_LAUNCHES, _MOST_LAUNCHED_S = 20, 0.02
 
 
 @dataclass(frozen=True)
@@ -313,7 +314,8 @@ class Prepared:
         if self.case.knobs.flush or self.stages:
             return 1
         if self.case.knobs.place == GPUS:
-            return _LAUNCHES
+            self.run(1)  # with which the kernel is loaded
+            return min(max(int(_MOST_LAUNCHED_S / self.run(1)), 1), _LAUNCHES)
         ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
         # All ranks must agree on it, and leave a barrier at times that are apart.
         goal = ranks().slowest(ticks * _memkern.clock_tick())
