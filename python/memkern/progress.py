@@ -1,13 +1,47 @@
-"""Progress on standard error: a bar on a terminal or in a notebook, else a line now and then."""
+"""Progress on standard error: a bar on a terminal or in a notebook, else a line now and then.
+
+Commands also announce how long they will take.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
 import time
+from collections.abc import Iterator
 from typing import Any
 
+from memkern import small
+
 _SILENCE_S = 10.0  # between two lines
+# Less is not announced, more is announced in minutes.
+_TOLD_FROM_S, _IN_MINUTES_FROM_S = 3.0, 300.0
+_announces = False
+
+
+@contextlib.contextmanager
+def announcing(wanted: bool) -> Iterator[None]:
+    """Let `announce` print until the end of the context, if `wanted`."""
+    global _announces
+    before, _announces = _announces, wanted and not small.wanted()
+    try:
+        yield
+    finally:
+        _announces = before
+
+
+def announced(seconds: float) -> bool:
+    """Return whether so long a time is announced."""
+    return _announces and seconds >= _TOLD_FROM_S
+
+
+def announce(what: str, seconds: float) -> None:
+    """Print what will be done and about how long it takes, in a command that is not quiet."""
+    if announced(seconds):
+        minutes = seconds >= _IN_MINUTES_FROM_S
+        time = f"{seconds / 60:.0f} minutes" if minutes else f"{seconds:.0f} s"
+        print(f"memkern: {what}, about {time}", file=sys.stderr, flush=True)
 
 
 class Lines:

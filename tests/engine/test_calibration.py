@@ -207,6 +207,7 @@ def test_calibrating_measures_every_class(cache: Path, monkeypatch: pytest.Monke
     environment["machine"]["caches"] = small
     monkeypatch.setattr(calibrating, "machine_environment", lambda: environment)
     monkeypatch.setattr(calibrating, "_BUDGET_S", 0.01)
+    monkeypatch.setattr(calibrating, "_fitting", lambda cases, seconds: cases)
     shares: list[float] = []
     found = mk.calibrate(seconds=0.1, progress=shares.append)
     assert calibration.load() == found

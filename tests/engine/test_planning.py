@@ -17,7 +17,6 @@ from memkern import small
 from memkern.discovery import family_modules
 from memkern.engine import planning, sweeping
 from memkern.engine.planning import LEAST_PLACEMENTS, Rates, cost, expected_s, planned
-from memkern.report.cases import by_importance
 from memkern.spec.case import Case
 
 GIB = 2**30
@@ -81,7 +80,7 @@ def report_cases(machine: str, quick: bool) -> list[Case]:
     for module in family_modules("kernels"):
         if module.__name__.split(".")[2] in ("loops", "stream", "spatter", "raider"):
             found += module.report_cases(quick, cache_B, memory_B)
-    return by_importance(found)
+    return found
 
 
 def family(case: Case) -> str:
@@ -89,14 +88,19 @@ def family(case: Case) -> str:
 
 
 def simulated(
-    cases: Sequence[Case], time_s: float, clock: Clock, factors: tuple[float, float]
+    cases: Sequence[Case],
+    time_s: float,
+    clock: Clock,
+    factors: tuple[float, float],
+    declared: bool = False,
 ) -> list[Run]:
     order = random.Random(3)
     low, high = map(math.log, factors)
     runs = [Run(case, clock, Rates(), math.exp(order.uniform(low, high))) for case in cases]
     bar = SimpleNamespace(total=None, update=lambda: None)
     some: Any = runs
-    list(sweeping._in_rounds(some, order, bar, clock.now_s + time_s))
+    generator = None if declared else order
+    list(sweeping._in_rounds(some, generator, bar, clock.now_s + time_s))
     return runs
 
 
@@ -124,10 +128,13 @@ def test_what_is_begun_has_three_placements_in_the_time(
     assert all(run.times_s[-1] - run.times_s[0] > 0.1 * took_s for run in large)
 
 
-def test_the_first_cases_come_first(clock: Clock) -> None:
+@pytest.mark.parametrize("declared", [False, True])
+def test_the_most_telling_cases_come_first(declared: bool, clock: Clock) -> None:
     how: dict[str, Any] = {"threads": 1, "variant": "simd", "budget_s": 0.5}
     cases = [mk.stream("copy", elements=1000 + n, **how) for n in range(30)]
-    runs = simulated(cases, 3.0, clock, (1.0, 1.0))
+    runs = simulated(cases, 3.0, clock, (1.0, 1.0), declared)
+    if not declared:
+        runs = planning.by_importance(runs, lambda run: run.case)
     begun = [bool(run.placements) for run in runs]
     assert begun == sorted(begun, reverse=True) and 0 < sum(begun) < 30
     first = sorted((run.times_s[0], number) for number, run in enumerate(runs) if run.placements)
@@ -179,9 +186,9 @@ def test_the_time_expected_follows_from_the_cases(clock: Clock) -> None:
 def test_the_order_of_importance_covers_all_kernels_and_ranges() -> None:
     sizes = [mk.stream("copy", elements=n) for n in range(1, 10)]
     others = [mk.loops("load", 8), mk.loops("load", 9)]
-    found = by_importance([*sizes, *others])
+    found = planning.by_importance([*sizes, *others], lambda case: case)
     assert sorted(map(id, found)) == sorted(map(id, [*sizes, *others]))
     assert found[:2] == [sizes[0], others[0]]
     of_sizes = [case for case in found if case in sizes]
     assert of_sizes[:3] == [sizes[0], sizes[8], sizes[4]]
-    assert by_importance([]) == []
+    assert planning.by_importance([], lambda case: case) == []

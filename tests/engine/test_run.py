@@ -1091,7 +1091,7 @@ def scripted_trials(
 def test_trials_of_all_lengths_are_judged_within_rounds(
     monkeypatch: pytest.MonkeyPatch, trial_s: float
 ) -> None:
-    monkeypatch.setattr(variants, "TRIAL_S", trial_s)
+    monkeypatch.setattr(variants, "_TRIAL_S", trial_s)
     case = mk.stream("copy", elements=2**21, threads=1)
 
     # All are four times as slow from the second round on: no ratio changes.
@@ -1111,7 +1111,7 @@ def test_trials_of_all_lengths_are_judged_within_rounds(
 def test_more_rounds_are_tried_while_two_candidates_are_not_told_apart(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(variants, "TRIAL_S", 0.25)
+    monkeypatch.setattr(variants, "_TRIAL_S", 0.25)
     case = mk.stream("copy", elements=2**14, threads=1, isa="baseline")
     rng = np.random.default_rng(3)
     every = {"scalar": 2e-3, "auto": 1.02e-3, "nt": 1e-3}

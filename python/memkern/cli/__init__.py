@@ -21,7 +21,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import cast
 
-from memkern import launcher, small
+from memkern import launcher, progress, small
 from memkern.cli import (
     analysis,
     compare,
@@ -165,7 +165,10 @@ def _main(args: argparse.Namespace, words: Sequence[str]) -> int:
     warnings.showwarning = lambda message, *rest, **more: warn(str(message))
     if small.wanted() and not getattr(args, "quiet", False):
         warn(f"{small.VARIABLE} is set: cases are small, and their results are meaningless")
-    with _terminated_as_interrupted() as terminated:
+    with (
+        _terminated_as_interrupted() as terminated,
+        progress.announcing(not getattr(args, "quiet", False)),
+    ):
         code, resumable = _run(args)
     if resumable:
         _print_resume_command(args, words)

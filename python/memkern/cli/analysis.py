@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from memkern.checks import shown
 from memkern.cli.measuring import (
+    announce,
     exit_code,
     tell_host,
     wait_until_quiet,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 # Seconds for which a report measures at most, and how much longer than expected it may take.
-_QUICK_S, _WHOLE_S, _LONGER = 40.0, 165.0, 1.25
+_QUICK_S, _WHOLE_S = 40.0, 165.0
 
 
 def _leave_out(text: str) -> str | float:
@@ -195,7 +196,7 @@ def table_text(frame: DataFrame) -> str:
 
 def _report(args: argparse.Namespace) -> int:
     from memkern import report
-    from memkern.engine import expected_s, planned, sweep
+    from memkern.engine import sweep
     from memkern.engine.disturbance import describe as describe_threads
     from memkern.formats import check_output
     from memkern.machine.topology import machine_environment
@@ -218,11 +219,8 @@ def _report(args: argparse.Namespace) -> int:
     cases = _report_cases(args, device, machine)
     if args.quick:
         cases = [case.with_(placements=min(case.placements, 3)) for case in cases]
-    time_s = min(_LONGER * expected_s(cases), _QUICK_S if args.quick else _WHOLE_S)
-    if not args.quiet:
-        number = len(planned(cases, time_s))
-        of = f" of {len(cases)}" if number < len(cases) else ""
-        warn(f"measuring {number}{of} cases, about {time_s:.0f} s")
+    time_s = _QUICK_S if args.quick else _WHOLE_S
+    announce(cases, time_s)
     found = wait_until_quiet(args)
     warn_if_not_quiet(found, args)
     begin = time.monotonic()

@@ -11,6 +11,7 @@ from memkern.cli.measuring import warn
 from memkern.cli.options import (
     FAILED,
     GOOD,
+    INTERRUPTED,
     INVALID,
     Parser,
     count,
@@ -59,6 +60,8 @@ def _compare(args: argparse.Namespace) -> int:
         print(output.text(frame))
     if args.self:
         _print_rate(frame, args)
+    if frame.attrs.get("interrupted"):
+        return INTERRUPTED
     if (frame["verdict"] == "invalid").any():
         return INVALID
     if args.fail_on is None or not failing:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 _Row = Mapping[Any, Any]
 
+_QUICK_BUDGET_S = 0.1  # of a case in both turns
+
 
 def _corun(args: argparse.Namespace) -> int:
     from memkern.results.slowdowns import ENTRIES, entry, label_of
@@ -40,11 +42,14 @@ def _corun(args: argparse.Namespace) -> int:
 
     refuse(args, "beside neighbours: --units names the processing units", pin=None)
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
+    if args.quick:
+        args.turns, args.budget = 2, _QUICK_BUDGET_S
     order = {"case_order": "random", "case_order_seed": None}
     refuse(args, "in turns, whose order is random, by --seed", **order)
     refuse_lists({name: value for name, value in vars(args).items() if name != "kernels"})
     sides = corun.sides(None if args.units is None else corun.read_units(args.units))
-    requests = kernels_with_options(args.kernels or corun.KERNELS)
+    kernels = corun.QUICK_KERNELS if args.quick else corun.KERNELS
+    requests = kernels_with_options(args.kernels or kernels)
     cases, neighbours = ([_case(*each, len(side), args) for each in requests] for side in sides)
     refuse_idle(cases, args)
     warn_if_not_quiet(wait_until_quiet(args), args)

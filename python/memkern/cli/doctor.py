@@ -6,8 +6,8 @@ import argparse
 import dataclasses
 import json
 
-from memkern.cli.measuring import show_progress
-from memkern.cli.options import FAILED, GOOD, INVALID, Parser, force_option, verb
+from memkern.cli.measuring import exit_code, show_progress
+from memkern.cli.options import FAILED, GOOD, Parser, force_option, verb
 
 
 def _doctor(args: argparse.Namespace) -> int:
@@ -32,15 +32,15 @@ def _doctor(args: argparse.Namespace) -> int:
         print(found.summary)
     else:
         print(f"{found}\ntook {found.seconds:.1f} s")
-    if not found.results.valid:
-        return INVALID
+    if found.results.interrupted or not found.results.valid:
+        return exit_code(found.results)
     # A gate that had nothing to judge does not pass.
     return FAILED if args.baseline and (found.worse or not found.judged) else GOOD
 
 
 @verb("doctor", _doctor, "whether this machine is fit for measuring, and what to do")
 def _doctor_options(sub: Parser) -> None:
-    sub.add_argument("--quick", action="store_true", help="within 5 s instead of 30 s")
+    sub.add_argument("--quick", action="store_true", help="within 5 s instead of 24 s")
     sub.add_argument(
         "--baseline",
         metavar="FILE",

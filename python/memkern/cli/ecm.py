@@ -10,7 +10,8 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.cli.options import GOOD, INVALID, Parser, force_option, positive, verb, wait_option
+from memkern.cli.measuring import exit_code
+from memkern.cli.options import Parser, force_option, seconds_option, verb, wait_option
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _ecm(args: argparse.Namespace) -> int:
         print(json.dumps(_document(found, on_cores), indent=1))
     elif not args.quiet:
         print("\n".join([*_lines(found), *_lines_of_cores(on_cores)]))
-    return GOOD if results.valid else INVALID
+    return exit_code(results)
 
 
 def _read(path: str) -> ResultSet:
@@ -245,9 +246,7 @@ def _ecm_options(sub: Parser) -> None:
         help='this hypothesis instead of the best one, such as "L1 load + max(L1 store, L2, '
         'memory)"',
     )
-    sub.add_argument(
-        "--seconds", type=positive, default=240.0, metavar="N", help="measure at most so long (240)"
-    )
+    seconds_option(sub, 240.0)
     sub.add_argument("-o", "--output", metavar="PATH", help="records: .db, .parquet, .csv, .json")
     sub.add_argument("--json", action="store_true", help="the table as JSON on standard output")
     wait_option(sub)

@@ -8,6 +8,7 @@ import math
 from typing import Any
 
 from memkern.cli.measuring import (
+    exit_code,
     line,
     show_progress,
     tell_host,
@@ -16,13 +17,11 @@ from memkern.cli.measuring import (
     warn_if_not_quiet,
 )
 from memkern.cli.options import (
-    GOOD,
-    INVALID,
     Parser,
     each,
     force_option,
     numbers,
-    positive,
+    seconds_option,
     verb,
     wait_option,
     words,
@@ -61,7 +60,7 @@ def _incore(args: argparse.Namespace) -> int:
         )
     if args.output:
         found.results.save(args.output)
-    if machine is not None:
+    if machine is not None and not found.results.interrupted:
         machine_of(args.machine, processors(found.results))
         machine.with_in_core(found.bodies).save(args.machine, force=True)
     tell_host(found.results, args.quiet)
@@ -80,7 +79,7 @@ def _incore(args: argparse.Namespace) -> int:
         )
         for row in found.rows:
             line(_row(row))
-    return GOOD if found.results.valid else INVALID
+    return exit_code(found.results)
 
 
 def _finite(row: dict[str, Any]) -> dict[str, Any]:
@@ -152,7 +151,7 @@ def _incore_options(sub: Parser) -> None:
         metavar="NAME",
         help="microarchitecture as OSACA names it, such as ZEN4 or ICX: also predict by OSACA",
     )
-    add("--seconds", type=positive, default=60.0, metavar="N", help="measure at most so long (60)")
+    seconds_option(sub, 60.0)
     add("-o", "--output", metavar="PATH", help="records: .db, .parquet, .csv, .json")
     add("--json", action="store_true", help="the table as JSON on standard output")
     wait_option(sub)

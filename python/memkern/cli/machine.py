@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memkern.checks import shown
-from memkern.cli.options import GOOD, Parser, positive, verb, wait_option
+from memkern.cli.options import GOOD, Parser, seconds_option, verb, wait_option
 from memkern.errors import InputError
 from memkern.spec import columns
 
@@ -193,8 +193,6 @@ def _columns_options(sub: Parser) -> None:
     "measure how times differ between placements and runs, for later intervals",
 )
 def _calibrate_options(sub: Parser) -> None:
-    sub.add_argument(
-        "--seconds", type=positive, default=120.0, metavar="N", help="how long to measure (120)"
-    )
+    seconds_option(sub, 120.0)
     wait_option(sub)
     sub.add_argument("-q", "--quiet", action="store_true", help="no progress")

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from memkern.cli.options import GOOD, INVALID, Parser, force_option, positive, verb, wait_option
+from memkern.cli.options import GOOD, Parser, force_option, seconds_option, verb, wait_option
 from memkern.errors import InputError
 from memkern.machine.environment import processor_model
 
@@ -48,6 +48,7 @@ def _of_another(machine: MachineFile) -> Iterator[str]:
 def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
     from memkern import files
     from memkern.cli.measuring import (
+        exit_code,
         show_progress,
         tell_host,
         wait_until_quiet,
@@ -64,14 +65,16 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
     warn_if_not_quiet(wait_until_quiet(args), args)
     with show_progress(args) as progress:
         found = measure_machine(seconds=args.seconds, progress=progress)
-    if args.output:
+    if args.output and found.results.interrupted:
+        warn(f"interrupted: {args.output} is not written")
+    elif args.output:
         found.machine.save(args.output, args.force)
     if args.records:
         found.results.save(args.records)
     tell_host(found.results, args.quiet)
     for text in found.missing:
         warn(f"not measured: {text}")
-    return found.machine, GOOD if found.results.valid else INVALID
+    return found.machine, exit_code(found.results)
 
 
 def _lines(machine: MachineFile) -> Iterator[str]:
@@ -160,9 +163,7 @@ def _machine_options(sub: Parser) -> None:
     )
     sub.add_argument("-o", "--output", metavar="PATH", help="machine file (JSON)")
     sub.add_argument("--records", metavar="PATH", help="also keep the records: .db, .parquet, ...")
-    sub.add_argument(
-        "--seconds", type=positive, default=150.0, metavar="N", help="at most so long (150)"
-    )
+    seconds_option(sub, 150.0)
     sub.add_argument("--json", action="store_true", help="the file on standard output")
     wait_option(sub)
     force_option(sub)

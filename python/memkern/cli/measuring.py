@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern import progress, statistics
-from memkern.cli.options import GOOD, INTERRUPTED, INVALID
+from memkern.cli.options import GOOD, INTERRUPTED, INVALID, QUICK_S
 from memkern.cli.refusing import refuse, refuse_idle, taken
 from memkern.machine.health import DISTURBED
 from memkern.spec.options import Knobs, declared
@@ -238,6 +238,23 @@ def _value(record: dict[str, Any], name: str, width: int) -> str:
     return f"{text if len(text) <= width else text[: width - 1] + '…':>{width}}"
 
 
+def announce(cases: Sequence[Case], most_s: float = math.inf) -> None:
+    """Tell how many cases will be measured in at most some seconds, and about how long it takes."""
+    from memkern.engine import expected_s, planned
+
+    if not progress.announced(most_s):
+        return
+    whole = len(cases) <= _AT_ONCE
+    some = cases if whole else sample(cases, _LOOK)
+    about_s = expected_s(some) * len(cases) / max(len(some), 1)
+    time_s = min(about_s, most_s)
+    if not progress.announced(time_s):
+        return
+    number = len(planned(cases, most_s)) if whole and about_s > most_s else len(cases)
+    of = f"{number} of " if number < len(cases) else ""
+    progress.announce(f"measuring {of}{len(cases)} case{'s' * (len(cases) > 1)}", time_s)
+
+
 def measure(
     cases: Sequence[Case],
     args: argparse.Namespace,
@@ -245,12 +262,14 @@ def measure(
     row: Callable[[int, dict[str, Any]], str] = row_of,
     shown: Collection[str] = SHOWN,
     select: Callable[[Sequence[Case]], Sequence[Case]] | None = None,
+    most_s: float = math.inf,
 ) -> ResultSet:
     """Measure with the options of the command line, and print a table of the results.
 
     `row` makes a line of the table from the number and the record of a case. What varies and is
     not among the columns `shown` in the line is put before it (see `varying`). `select` returns
-    those of the cases that are measured.
+    those of the cases that are measured. Cases for which `most_s` is too short are left out, the
+    most telling ones last.
     """
     from memkern.engine import ranks, sweep
 
@@ -265,6 +284,11 @@ def measure(
     if select is not None:
         cases = select(cases)
     widths = varying(some, shown) if header else {}
+    time_s = QUICK_S if args.quick else most_s
+
+    def begun() -> None:
+        announce(cases, time_s)
+        warn_if_not_quiet(found, args)
 
     def show(measurement: Measurement) -> None:
         if not table:
@@ -293,7 +317,8 @@ def measure(
         on_result=show,
         order=args.case_order,
         order_seed=args.case_order_seed,
-        on_begin=lambda: warn_if_not_quiet(found, args),
+        on_begin=begun,
+        time_s=time_s,
     )
     tell_host(results, args.quiet)
     if args.json:

@@ -183,6 +183,27 @@ def force_option(parser: Any) -> None:
     parser.add_argument("--force", action="store_true", help="overwrite files that exist")
 
 
+QUICK_S = 5.0  # with --quick
+
+
+def quick_option(parser: Any) -> None:
+    """Add the option for a first look."""
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help=f"in about {QUICK_S:g} s: fewer samples, and the most telling of many cases",
+    )
+
+
+def seconds_option(parser: Any, seconds: float) -> None:
+    """Add the options for the time of a verb that chooses its cases."""
+    add = parser.add_argument
+    help = f"measure at most so long ({seconds:g})"
+    add("--seconds", type=positive, default=seconds, metavar="N", help=help)
+    short = f"--seconds {QUICK_S:g}: what it suffices for"
+    add("--quick", action="store_const", dest="seconds", const=QUICK_S, help=short)
+
+
 def wait_option(parser: Any) -> None:
     """Add the option that waits for a quiet machine."""
     parser.add_argument(
@@ -242,6 +263,7 @@ def measuring_options(
             help="how ranks that a launcher started measure together (auto: by MPI, or by "
             "OpenSHMEM if they can't); none: as independent copies",
         )
+    quick_option(group)
     wait_option(group)
 
 

@@ -29,6 +29,7 @@ from memkern.cli.measuring import (
 )
 from memkern.cli.options import (
     GOOD,
+    QUICK_S,
     Parser,
     checked,
     count,
@@ -191,6 +192,7 @@ def _tune(args: argparse.Namespace) -> int:
     usual = {name: values for name, values in usual_knobs(case).items() if name not in asked}
     tuned = usual | lists
     budget = {} if args.budget is None else {"budget_s": args.budget}
+    budget |= {"budget_s": QUICK_S} if args.quick else {}
     with show_progress(args) as progress:
         best, search = tune(case, knobs=tuned, progress=progress, **budget)
     tell_host(search, args.quiet)

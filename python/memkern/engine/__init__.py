@@ -10,7 +10,7 @@ from memkern.engine.cores import Neighbour, observe_activity
 from memkern.engine.costs import copy_GBps, device_launch_cost_s, launch_cost_s
 from memkern.engine.disturbance import Activity
 from memkern.engine.measurement import Measurement, to_result_set
-from memkern.engine.planning import expected_s, planned
+from memkern.engine.planning import by_importance, expected_s, planned
 from memkern.engine.prepared import DELAYS_UNKNOWN, Choice, Prepared
 from memkern.engine.preparing import apply, prepare, ready
 from memkern.engine.process import exclusive, refuse_forked
@@ -31,6 +31,7 @@ __all__ = [
     "Prepared",
     "Samples",
     "apply",
+    "by_importance",
     "calibrated",
     "copy_GBps",
     "device_launch_cost_s",

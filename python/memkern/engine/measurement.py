@@ -69,11 +69,12 @@ class Measurement:
         return self.results._repr_html_()
 
 
-def to_result_set(done: Sequence[Measurement]) -> ResultSet:
+def to_result_set(done: Sequence[Measurement], interrupted: bool = False) -> ResultSet:
     """Return measurements as one result set, each after its parts."""
     rows = [row for m in done for row in (*m.parts, m)]
     return ResultSet(
         [row.record for row in rows],
         [row.samples for row in rows],
         {row.record["environment_id"]: row.environment for row in rows},
+        interrupted,
     )

@@ -1,5 +1,7 @@
 """For which cases a limited time suffices, and how long each of their placements may take.
 
+The most telling cases come first (see `by_importance`).
+
 What a placement costs is estimated by how fast this machine places two cases, and known once the
 case was placed. A case is begun only if the time suffices for `LEAST_PLACEMENTS` placements of it
 and of all that were begun before: a record of fewer shows nothing of the variance between them.
@@ -9,14 +11,14 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from memkern import small
 from memkern.engine.communication import ranks
 from memkern.engine.process import exclusive
-from memkern.engine.variants import TRIAL_S
+from memkern.engine.variants import trials_s
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.options import GPUS, PROCESSORS
@@ -24,7 +26,20 @@ from memkern.spec.options import GPUS, PROCESSORS
 if TYPE_CHECKING:
     from memkern.engine.run import CaseRun
 
-__all__ = ["LEAST_PLACEMENTS", "Cost", "Plan", "Rates", "cost", "expected_s", "planned", "rates"]
+__all__ = [
+    "LEAST_PLACEMENTS",
+    "Cost",
+    "Plan",
+    "Rates",
+    "by_importance",
+    "cost",
+    "expected_s",
+    "planned",
+    "rates",
+]
+
+T = TypeVar("T")
+
 
 LEAST_PLACEMENTS = 3
 # A placement is sampled for at least this share of its part of the budget, or so many seconds.
@@ -124,8 +139,10 @@ def _least_sampled_s(case: Case, by: Rates) -> float:
 def cost(case: Case, by: Rates) -> Cost:
     """Estimate what placements of a case take with the fewest samples."""
     again_s = by.once_s + _WARM_UP_S + case.bytes_B / by.placed_Bps + _least_sampled_s(case, by)
-    trials_s = TRIAL_S / 8 if case.knobs.variant == "best" else 0.0
-    return Cost(again_s + by.first_s + trials_s + case.bytes_B / by.validated_Bps, again_s)
+    first_s = again_s + by.first_s + case.bytes_B / by.validated_Bps
+    if case.knobs.variant == "best":
+        first_s += trials_s(case.stop.budget_s)
+    return Cost(first_s, again_s)
 
 
 def expected_s(cases: Iterable[Case]) -> float:
@@ -138,8 +155,44 @@ def expected_s(cases: Iterable[Case]) -> float:
     return total_s
 
 
+def by_importance(items: Sequence[T], case_of: Callable[[T], Case]) -> list[T]:
+    """Return items in an order of which every first part tells of all families and their ranges.
+
+    Families take turns by their numbers of cases, and within them kernels. Of each kernel, the
+    first and the last case come first, then those halfway between others.
+    """
+    families: dict[str, dict[str, list[T]]] = {}
+    for item in items:
+        kernel = case_of(item).spec.kernel
+        kernels = families.setdefault(kernel.partition(".")[0], {})
+        kernels.setdefault(kernel, []).append(item)
+    return _in_turns(
+        _in_turns([own[place] for place in _halved(len(own))] for own in kernels.values())
+        for kernels in families.values()
+    )
+
+
+def _in_turns(groups: Iterable[list[T]]) -> list[T]:
+    """Merge lists so that every first part has the same share of each."""
+    ranked = [(rank / len(group), one) for group in groups for rank, one in enumerate(group)]
+    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _halved(number: int) -> list[int]:
+    """Return the places of a sequence: both ends, the middle, the middles of both halves, ..."""
+    found = dict.fromkeys((0, number - 1)) if number else {}
+    gaps = [(0, number - 1)]
+    for low, high in gaps:
+        middle = (low + high) // 2
+        if middle not in found:
+            found[middle] = None
+            gaps += [(low, middle), (middle, high)]
+    return list(found)
+
+
 def planned(cases: Sequence[Case], time_s: float) -> list[Case]:
-    """Return the cases for which a time suffices as far as is known, the first ones first."""
+    """Return the cases for which a time suffices as far as is known, the most telling first."""
+    cases = by_importance(cases, lambda case: case)
     most_s, left_s = _most_s(cases, time_s), (1 - _RESERVE) * time_s
     needed_s = [cost(case, _rates_of(case)).least_s(_least(case)) for case in cases]
     return [cases[place] for place in _fitting(needed_s, left_s, most_s)]

@@ -19,7 +19,7 @@ from memkern.checks import integer
 from memkern.engine.calibration import Spread
 from memkern.engine.communication import ranks, together
 from memkern.engine.measurement import Measurement, to_result_set
-from memkern.engine.planning import Plan, rates
+from memkern.engine.planning import Plan, by_importance, rates
 from memkern.engine.process import forked, refuse_forked
 from memkern.engine.record import with_intervals
 from memkern.engine.run import LARGE_B, CaseRun, count, environment_of_ranks, spread
@@ -84,8 +84,9 @@ def sweep(
         Called after the first placement of the first case, when the options are known to work.
     time_s : float
         Seconds for the whole sweep; each placement gets its share of what is left. Where they are
-        too few, the first cases of a block come first, each with at least three placements (or all,
-        if it has fewer) spread over the run. Others are left out, and `ResultSet.left_out` is their
+        too few, the most telling cases of a block come first (ends of ranges before their middles;
+        with a declared order, the first ones), each with at least three placements (or all, if it
+        has fewer) spread over the run. Others are left out, and `ResultSet.left_out` is their
         number.
 
     Returns
@@ -371,10 +372,13 @@ def _in_rounds(
 ) -> Iterator[CaseRun]:
     """Place every case once in each round, as often as requested; yield each when it was placed.
 
-    The first round has the order of the cases where time is limited, so that those come first for
-    which it suffices; a case for which it does not is left out (see `planning.Plan`).
+    In the first round the most telling cases come first where time is limited, unless the order is
+    declared; a case for which it does not suffice is left out (see `planning.Plan`).
     """
-    plan = Plan(runs, end) if math.isfinite(end) else None
+    plan = None
+    if math.isfinite(end):
+        runs = runs if generator is None else by_importance(runs, lambda run: run.case)
+        plan = Plan(runs, end)
     for number in range(max((run.case.placements for run in runs), default=0)):
         if number:
             _memkern.release_memory(LARGE_B)

@@ -42,7 +42,7 @@ _LEAST_ROUNDS = 3  # by which a loss is known
 # Whole invocations of all candidates are tried where that takes no longer than this (and a quarter
 # of the budget); otherwise the best instruction set of each variant is found by trying parts of an
 # invocation that move _TRIAL_PART_B.
-TRIAL_S = 0.25
+_TRIAL_S = 0.25
 _TRIAL_PART_B = 2**20
 _PARTS = (2, 3)  # rounds of these, and samples of each candidate
 
@@ -91,12 +91,17 @@ def _fastest_on_device(prepared: Prepared, candidates: list[Candidate]) -> tuple
     return candidates[int(shortest.argmin())], math.nan
 
 
+def trials_s(budget_s: float) -> float:
+    """Return the seconds of the trials of a case with several variants."""
+    return min(_TRIAL_S, max(budget_s / 4, _TRIAL_S / 8))
+
+
 def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate, float]:
     """Return the fastest candidate on a processor."""
     prepared.select(*candidates[0])
     begin_s = time.perf_counter()
     sample_s = min(prepared.run(1) for _ in range(2)) * max(prepared.case.stop.invocations, 1)
-    allowed_s = min(TRIAL_S, max(prepared.case.stop.budget_s / 4, TRIAL_S / 8), prepared.left_s)
+    allowed_s = min(trials_s(prepared.case.stop.budget_s), prepared.left_s)
     trials, samples = _Trials(prepared), _LAST_SAMPLES
     stages: Sequence[tuple[int | None, int]] = ((2, 1),) if small.wanted() else _TRIALS
     one_s = sample_s  # of a sample of the trials

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-
 from memkern.discovery import family_modules
 from memkern.spec.case import Case
 
@@ -24,41 +22,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     for family in family_modules("kernels"):
         if hasattr(family, "report_cases"):
             cases += family.report_cases(quick, cache_B, memory_B)
-    return by_importance(cases)
-
-
-def by_importance(cases: Sequence[Case]) -> list[Case]:
-    """Return cases in an order of which every first part tells of all families and their ranges.
-
-    Families take turns by their numbers of cases, and within them kernels. Of each kernel, the
-    first and the last case come first, then those halfway between others.
-    """
-    families: dict[str, dict[str, list[Case]]] = {}
-    for case in cases:
-        kernels = families.setdefault(case.spec.kernel.partition(".")[0], {})
-        kernels.setdefault(case.spec.kernel, []).append(case)
-    return _in_turns(
-        _in_turns([own[place] for place in _halved(len(own))] for own in kernels.values())
-        for kernels in families.values()
-    )
-
-
-def _in_turns(groups: Iterable[list[Case]]) -> list[Case]:
-    """Merge lists so that every first part has the same share of each."""
-    ranked = [(rank / len(group), one) for group in groups for rank, one in enumerate(group)]
-    return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
-
-
-def _halved(number: int) -> list[int]:
-    """Return the places of a sequence: both ends, the middle, the middles of both halves, ..."""
-    found = dict.fromkeys((0, number - 1)) if number else {}
-    gaps = [(0, number - 1)]
-    for low, high in gaps:
-        middle = (low + high) // 2
-        if middle not in found:
-            found[middle] = None
-            gaps += [(low, middle), (middle, high)]
-    return list(found)
+    return cases
 
 
 def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
@@ -79,4 +43,4 @@ def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> l
     for family in family_modules("kernels"):
         if hasattr(family, "gpu_report_cases"):
             cases += family.gpu_report_cases(device, quick, cache_B, memory_B)
-    return by_importance(cases)
+    return cases

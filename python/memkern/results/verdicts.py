@@ -273,9 +273,12 @@ class Family:
         Each case's smallest p-value of all looks, each divided by the look's share of alpha
         (Bonferroni over looks, so that Holm over cases is valid at any time). NaN where a case was
         dropped.
+    interrupted : bool
+        Whether pairs are missing since measuring was interrupted.
     """
 
     def __init__(self, cases: int, pairs: int = PAIRS) -> None:
+        self.interrupted = False
         self.looks = looks_of(pairs)
         self.values: list[tuple[list[float], list[float]]] = [([], []) for _ in range(cases)]
         self.verdicts = [NOT_ENOUGH] * cases

@@ -8,21 +8,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from memkern import small
-from memkern.engine import CaseRun, calibration
+from memkern.engine import CaseRun, by_importance, calibration, expected_s
 from memkern.engine.calibration import Calibration
 from memkern.errors import InputError
 from memkern.machine.caches import data_caches
 from memkern.machine.environment import now
 from memkern.machine.state import boot_id
 from memkern.machine.topology import machine_environment
+from memkern.progress import announce
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 
-_LEAST_RUNS = 4
+# Runs of each case, and the fewest where time is short or the host changes its state.
+_LEAST_RUNS, _FEWEST_RUNS = 4, 2
 _PLACEMENTS = 3
 _BUDGET_S = 0.1  # of a placement's samples
+_LEAST_BUDGET = 0.1  # share of it where time is short
 
 
 def calibrate(
@@ -31,12 +35,14 @@ def calibrate(
     """Measure and store how much times vary between placements and between runs.
 
     The cases are copies and gathers in each cache and in memory, with one worker and with all. A
-    run places each case three times in a row; runs are repeated until the time is over.
+    run places each case three times in a row; runs are repeated until the time is over. Where it is
+    too short for four runs of all cases, samples take less time, and the least telling cases are
+    left out.
 
     Parameters
     ----------
     seconds : float
-        Seconds to measure; at least four runs are measured.
+        Seconds to measure.
     progress : callable, optional
         Called with the share of the time that is over, from 0 to 1.
 
@@ -50,40 +56,82 @@ def calibrate(
     InputError
         If no case had enough undisturbed runs, or the result can't be stored.
     """
-    seconds = small.cut(seconds, 0.1)
     machine = machine_environment()
+    cases = _fitting(_cases(data_caches(machine)), seconds)
+    seconds = small.cut(seconds, 0.1)
+    announce("measuring how much values vary", seconds)
     begin = time.perf_counter()
     medians: dict[str, dict[int, list[list[float]]]] = {}
-    cases = _cases(data_caches(machine))
-    for number in itertools.count():
-        for index, case in enumerate(cases):
-            run = CaseRun(case)
-            for _ in range(_PLACEMENTS):
-                run.place()
-            if run.interrupted:
-                raise KeyboardInterrupt
-            of_run = run.taken.medians()
-            if len(of_run) == _PLACEMENTS and not run.taken.disturbed:
-                of_class = medians.setdefault(run.class_of(machine), {})
-                of_class.setdefault(index, []).append(of_run)
-            if progress is not None:
-                progress(min((time.perf_counter() - begin) / seconds, 1.0))
-        if number + 1 >= _LEAST_RUNS and time.perf_counter() - begin > seconds:
-            break
-    complete = {}
-    for name, by_case in medians.items():
-        often = [listed for listed in by_case.values() if len(listed) >= _LEAST_RUNS]
-        if often:
-            runs = min(map(len, often))
-            complete[name] = np.array([listed[:runs] for listed in often])
+    try:
+        for number in itertools.count():
+            for index, case in enumerate(cases):
+                spent_s = time.perf_counter() - begin
+                if number >= _FEWEST_RUNS and spent_s > seconds:
+                    break
+                of_run = _medians_of(run := CaseRun(case))
+                if of_run is not None:
+                    of_class = medians.setdefault(run.class_of(machine), {})
+                    of_class.setdefault(index, []).append(of_run)
+                if progress is not None:
+                    progress(min(spent_s / seconds, 1.0))
+            if number + 1 >= _FEWEST_RUNS and time.perf_counter() - begin > seconds:
+                break
+    except KeyboardInterrupt:
+        if not _complete(medians):
+            raise
+    complete = _complete(medians)
     if not complete:
         raise InputError(
-            f"no case had {_LEAST_RUNS} undisturbed runs: calibrate on a machine on which nothing "
+            f"no case had {_FEWEST_RUNS} undisturbed runs: calibrate on a machine on which nothing "
             "else runs"
         )
     found = Calibration(boot_id(), now(), *calibration.estimate(complete))
     calibration.save(found)
     return found
+
+
+def _fitting(cases: list[Case], seconds: float) -> list[Case]:
+    """Return the most telling cases for which the time suffices for the least runs, at least one.
+
+    If it does not for all of them, samples take less of it.
+    """
+    least_s = _LEAST_RUNS * expected_s(cases)
+    if least_s > seconds:
+        factor = max(seconds / least_s, _LEAST_BUDGET)
+        cases = [case.with_(budget_s=factor * case.stop.budget_s) for case in cases]
+    cases = by_importance(cases, lambda case: case)
+    fitting, left_s = cases[:1], seconds - _LEAST_RUNS * expected_s(cases[:1])
+    for case in cases[1:]:
+        left_s -= _LEAST_RUNS * expected_s([case])
+        if left_s < 0:
+            break
+        fitting.append(case)
+    return fitting
+
+
+def _complete(
+    medians: Mapping[str, Mapping[int, list[list[float]]]],
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the medians of each class, of as many runs of all cases that have enough of them."""
+    found = {}
+    for name, by_case in medians.items():
+        for least in (_LEAST_RUNS, _FEWEST_RUNS):
+            often = [listed for listed in by_case.values() if len(listed) >= least]
+            if often:
+                runs = min(map(len, often))
+                found[name] = np.array([listed[:runs] for listed in often])
+                break
+    return found
+
+
+def _medians_of(run: CaseRun) -> list[float] | None:
+    """Place a case, and return the median of each placement; None if it was disturbed."""
+    for _ in range(_PLACEMENTS):
+        run.place()
+    if run.interrupted:
+        raise KeyboardInterrupt
+    medians = run.taken.medians()
+    return None if run.taken.disturbed or len(medians) < _PLACEMENTS else medians
 
 
 def _cases(caches: Sequence[Mapping[str, Any]]) -> list[Case]:

@@ -23,6 +23,7 @@ from memkern.engine import (
     Prepared,
     calibrated,
     disturbance,
+    expected_s,
     prepare,
     ready,
     refuse_forked,
@@ -38,6 +39,7 @@ from memkern.machine.topology import (
     machine_environment,
     physical_cores,
 )
+from memkern.progress import announce
 from memkern.progress import bar as progress_bar
 from memkern.results.slowdowns import label_of
 from memkern.spec import registry
@@ -51,6 +53,7 @@ Sides: TypeAlias = tuple[Sequence[int], Sequence[int]]
 # What is measured by default: loads and a triad in sequence, loads from every line, atomic
 # operations in random order, dependent loads.
 KERNELS = ("loops.load", "stream.triad", "spatter.gather", "amo.rand", "latency.chase")
+QUICK_KERNELS = ("loops.load", "stream.triad", "latency.chase")
 TURNS = 7
 _SIZES = {"elements", "footprint_B", "pattern", "count", "iters", "words", "memsize"}
 
@@ -267,6 +270,8 @@ def corun(
     done: list[Measurement] = []
     interrupted = False
     total = turns * len(measured) * (1 + len(others))
+    about_s = turns * (1 + len(others)) * expected_s(measured)
+    announce(f"measuring {len(measured)} cases beside {len(others)} neighbours", about_s)
     bar = progress_bar(progress, total=total, unit="measurements")
     try:
         choices = [_choice(case) for case in measured]

@@ -20,6 +20,7 @@ from memkern.engine import (
     calibrated,
     calibration,
     copy_GBps,
+    expected_s,
     launch_cost_s,
     observe_activity,
     to_result_set,
@@ -33,6 +34,7 @@ from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import BAD, BASELINE, NOTE, STATES, UNKNOWN, Finding
 from memkern.machine.limits import memory_left
 from memkern.machine.topology import beyond_caches_B, machine_environment
+from memkern.progress import announce
 from memkern.spec.registry import case as kernel_case
 from memkern.studies.doctor_findings import (
     CHASE,
@@ -71,7 +73,7 @@ class _Plan:
     most_chase_B: int
 
 
-_WHOLE = _Plan(26.0, 10.0, 5, 0.5, 2**31, 2**29)
+_WHOLE = _Plan(23.5, 10.0, 5, 0.5, 2**31, 2**29)
 _QUICK = _Plan(4.4, 2.0, 3, 0.06, 2**28, 2**27)
 
 # Share of the time for the cores in the first round that is left to them if all is slow.
@@ -166,7 +168,7 @@ def doctor(
     Parameters
     ----------
     quick : bool
-        Take about 4 s instead of at most 26 s; caches above 64 MiB are then not exceeded by far.
+        Take about 4 s instead of at most 24 s; caches above 64 MiB are then not exceeded by far.
     baseline : path, optional
         Results of an earlier check of this machine, to compare with as `memkern.compare` does.
     progress : callable, optional
@@ -198,9 +200,17 @@ def doctor(
         _check_cases(baseline, earlier, runs)
     cards = _cards()
     system, watch = _System(), CoreWatch()
-    _measure(plan, end, runs, refused, watch, tell)
+    about_s = plan.watch_s + expected_s(run.case for run in runs.values())
+    announce("checking this machine", min(about_s, plan.total_s))
+    interrupted = False
+    try:
+        _measure(plan, end, runs, refused, watch, tell)
+    except KeyboardInterrupt:
+        if not any(run.placements for run in runs.values()):
+            raise
+        interrupted = True
     done = {kernel: calibrated(run, machine) for kernel, run in runs.items() if run.placements}
-    results = to_result_set(list(done.values()))
+    results = to_result_set(list(done.values()), interrupted)
     found = [
         *system.findings(machine),
         *core_findings(watch, machine),
@@ -216,7 +226,8 @@ def doctor(
     summary = health.summary(found)
     for record in results:
         record["doctor"] = summary
-    calibration.save_health(summary)
+    if not interrupted:
+        calibration.save_health(summary)
     if progress is not None:
         progress(1.0)
     seconds = time.perf_counter() - begin

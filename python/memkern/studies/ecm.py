@@ -87,12 +87,15 @@ def measure_loops(
     for kernel in kernels or ():
         one_of(kernel, "kernel", loop_kernels())
     cases = _cases(kernels or loop_kernels(), every[:levels], cores)
-    runs, refused = place_in_rounds(
+    placed = place_in_rounds(
         cases, rounds=small.cut(_ROUNDS, 1), seconds=seconds, progress=progress
     )
+    runs, refused = placed.runs, placed.refused
     if not runs:
         raise InputError(f"nothing could be measured: {next(iter(refused.values()))}")
-    results = to_result_set([calibrated(run, environment) for run in runs.values()])
+    results = to_result_set(
+        [calibrated(run, environment) for run in runs.values()], placed.interrupted
+    )
     return MeasuredLoops(
         results, tuple(f"{' '.join(map(str, key))}: {why}" for key, why in refused.items())
     )

@@ -411,9 +411,10 @@ def measured_in_core(
     cases, missing = _cases(
         itertools.product(kernels or in_core_kernels(), variants, isas, unrolls), levels
     )
-    runs, refused = place_in_rounds(
+    placed = place_in_rounds(
         cases, rounds=small.cut(_ROUNDS, 1), seconds=seconds, progress=progress
     )
+    runs, refused = placed.runs, placed.refused
     missing += [f"not measured: {key}: {why}" for key, why in refused.items() if not key.part]
     rows, measured, bodies = [], [], []
     for key, run in runs.items():
@@ -461,7 +462,7 @@ def measured_in_core(
     order = sorted(range(len(rows)), key=lambda place: _place(rows[place]))
     return MeasuredInCore(
         [rows[place] for place in order],
-        to_result_set(measured),
+        to_result_set(measured, placed.interrupted),
         tuple(sorted(bodies, key=lambda one: one.body)),
         tuple(missing),
     )

@@ -15,6 +15,7 @@ import json
 import math
 import random
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -24,6 +25,7 @@ import numpy as np
 
 from memkern import small
 from memkern.errors import InputError
+from memkern.progress import announce
 from memkern.progress import bar as progress_bar
 from memkern.results.comparison import (
     DISTURBED,
@@ -174,8 +176,12 @@ def compare_runs(
             f"both sides are the build in {about[0]['package']} with the same options: A against "
             "itself"
         )
+    if family.interrupted:
+        remarks.append("interrupted: cases without a verdict have fewer pairs than were asked for")
     versions = (version_of(about[0]["build"]), version_of(about[1]["build"]))
-    return table(cases, "pairs", compared, remarks, versions)
+    found = table(cases, "pairs", compared, remarks, versions)
+    found.attrs["interrupted"] = family.interrupted
+    return found
 
 
 def measure_pairs(
@@ -227,14 +233,25 @@ def measure_pairs(
             values[k] = math.log(answer["seconds"] / work)
         family.add(case, *values)
 
-    while todo := [k for k in family.undecided() if tried[k] < 2 * family.looks[-1]]:
-        rng.shuffle(todo)
+    def one_round(todo: Sequence[int]) -> None:
+        begin_s, first = time.perf_counter(), not any(tried)
         with sides() as two:
             for case in todo:
                 # The test of another case may have decided it.
                 if case in family.undecided():
                     pair(case, two)
                 progress(family)
+        if first:
+            seconds = (family.looks[-1] - 1) * (time.perf_counter() - begin_s)
+            announce(f"measuring at most {family.looks[-1]} pairs of {len(todo)} cases", seconds)
+
+    try:
+        while todo := [k for k in family.undecided() if tried[k] < 2 * family.looks[-1]]:
+            one_round(rng.sample(todo, len(todo)))
+    except KeyboardInterrupt:
+        if not any(family.count(k) for k in range(len(cases))):
+            raise
+        family.interrupted = True
     return tried, errors
 
 
@@ -252,6 +269,8 @@ def _assign_verdicts(
         if k in errors:
             case.verdict = NOT_MEASURED
             remarks.append(f"{case.label}: {errors[k]}")
+        elif estimate is None and family.interrupted:
+            remarks.append(f"{case.label}: {family.count(k)} pairs when it was interrupted")
         elif estimate is None:
             case.verdict = DISTURBED
             remarks.append(f"{case.label}: {family.count(k)} of {tried[k]} pairs were undisturbed")

@@ -138,9 +138,10 @@ def measure_machine(
         **_pages(),
         **_costs(len(cores)),
     }
-    runs, refused = place_in_rounds(
+    placed = place_in_rounds(
         cases, rounds=small.cut(_ROUNDS, 1), seconds=seconds, progress=progress
     )
+    runs, refused = placed.runs, placed.refused
     refused |= too_large
     if not runs:
         raise InputError(f"nothing could be measured: {next(iter(refused.values()))}")
@@ -148,7 +149,9 @@ def measure_machine(
     for key, run in runs.items():
         bits = 8 * int(run.placements[-1].obtained["vector_B"] or 0)
         done[key] = _Measured(calibrated(run, environment), bits)
-    results = to_result_set([measured.measurement for measured in done.values()])
+    results = to_result_set(
+        [measured.measurement for measured in done.values()], placed.interrupted
+    )
     missing = tuple(
         f"{key.what} {', '.join(map(str, key.values))}: {why}" for key, why in refused.items()
     )

@@ -5,14 +5,34 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from memkern.engine import LARGE_B, CaseRun
+from memkern import progress as told
+from memkern.engine import LARGE_B, CaseRun, expected_s
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.spec.case import Case
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class Placed(Generic[Key]):
+    """What `place_in_rounds` placed.
+
+    Attributes
+    ----------
+    runs : dict of CaseRun
+        By key, those that were placed.
+    refused : dict of str
+        Why the others could not be measured.
+    interrupted : bool
+    """
+
+    runs: dict[Key, CaseRun]
+    refused: dict[Key, str]
+    interrupted: bool
 
 
 def place_in_rounds(
@@ -21,8 +41,8 @@ def place_in_rounds(
     rounds: int,
     seconds: float,
     progress: Callable[[float], object] | None = None,
-) -> tuple[dict[Key, CaseRun], dict[Key, str]]:
-    """Place each case once in every round, in random order.
+) -> Placed[Key]:
+    """Place each case once in every round, in random order, until it is interrupted.
 
     Parameters
     ----------
@@ -37,21 +57,20 @@ def place_in_rounds(
 
     Returns
     -------
-    runs : dict of CaseRun
-        By key, those that were placed.
-    refused : dict of str
-        Why this machine can't measure the others.
+    Placed
 
     Raises
     ------
     KeyboardInterrupt
-        Sampling was interrupted.
+        Before any case was placed.
     """
     end = time.perf_counter() + seconds
     begin = time.perf_counter()
     runs = {key: CaseRun(case.with_(placements=rounds)) for key, case in cases.items()}
     refused: dict[Key, str] = {}
-    done = 0
+    done, interrupted = 0, False
+    about_s = expected_s(run.case for run in runs.values())
+    told.announce(f"measuring {len(runs)} cases", min(about_s, seconds))
 
     def tell() -> None:
         if progress is not None:
@@ -78,9 +97,14 @@ def place_in_rounds(
                     raise KeyboardInterrupt
                 _memkern.release_memory(LARGE_B)
                 tell()
+    except KeyboardInterrupt:
+        if not any(run.placements for run in runs.values()):
+            raise
+        interrupted = True
     finally:
         _memkern.release_memory()
     for key, run in runs.items():
         if not run.placements:
-            refused.setdefault(key, "the time was over")
-    return {key: run for key, run in runs.items() if run.placements}, refused
+            refused.setdefault(key, "interrupted" if interrupted else "the time was over")
+    placed = {key: run for key, run in runs.items() if run.placements}
+    return Placed(placed, refused, interrupted)

@@ -6,6 +6,7 @@ import json
 import random
 import sys
 import tempfile
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from memkern.checks import integer, one_of
 from memkern.errors import InputError
 from memkern.formats import ResultSet, Sink, load, open_output
 from memkern.formats.values import Record
+from memkern.progress import announce
 from memkern.progress import bar as progress_bar
 from memkern.results.scaling import MODES, STRONG
 from memkern.results.slowdowns import label_of
@@ -173,7 +175,8 @@ def scaling(
     done = ResultSet()
     interrupted = False
     finished = 0
-    bar = progress_bar(progress, total=turns * len(launches), unit="launches")
+    begin_s, total = time.perf_counter(), turns * len(launches)
+    bar = progress_bar(progress, total=total, unit="launches")
     folder = None if output is None else Path(output).parent
     try:
         for turn in range(turns):
@@ -185,6 +188,9 @@ def scaling(
                     else:
                         _store(found, sink, resume)
                 finished += 1
+                if finished == 1:
+                    each_s = time.perf_counter() - begin_s
+                    announce(f"{total - 1} more launches", (total - 1) * each_s)
                 bar.update()
     except KeyboardInterrupt:
         interrupted = True

@@ -16,6 +16,7 @@ from memkern.engine import Measurement, measure, prepare, to_result_set
 from memkern.errors import InputError
 from memkern.formats import ResultSet
 from memkern.machine.topology import machine_environment
+from memkern.progress import announce
 from memkern.spec.case import Case, does_nothing
 
 Choice = Mapping[str, Any]
@@ -115,8 +116,8 @@ def search(
     steps : mapping
         By the name of a step, the values of options that are tried in it.
     budget_s : float
-        Seconds for the search from the end of its first trial on, since the first trial may include
-        one-time measurements of the machine.
+        Seconds for the search, with the last measurement, which has its own budget if that is less
+        than a quarter of it.
     extra : callable, optional
         Options to further columns of the record.
     progress : callable, optional
@@ -129,17 +130,20 @@ def search(
         As returned by `tune`.
     """
     trials = sum(len(choices) + 1 for choices in steps.values())
+    announce(f"searching through {trials} values of options", budget_s)
+    last_s = min(build(**chosen).stop.budget_s, budget_s / 4)
+    budget_s -= last_s
     brief = {"budget_s": budget_s / trials / _ROUNDS / 2, "max_samples": 200, "placements": 1}
     machine, order = machine_environment(), random.Random(0)
     done: list[Measurement] = []
-    end, step_end = math.inf, math.inf
+    end = step_end = time.perf_counter() + budget_s
 
     def measured(choice: Choice, step: str, repeat: int = 0, **knobs: Any) -> Measurement:
-        nonlocal end
         columns = {"tune_step": step, **(extra(choice) if extra is not None else {})}
         case = build(**choice).with_(**knobs)
         done.append(measure(case, repeat=repeat, extra=columns, machine=machine))
-        end = min(end, time.perf_counter() + budget_s)
+        if done[-1].record["stop"] == "interrupted":
+            raise KeyboardInterrupt
         return done[-1]
 
     def one_round(step: str, number: int, choices: Sequence[Choice]) -> _Round:
@@ -154,10 +158,9 @@ def search(
                 found[place] = np.log(times if one.valid else [math.inf, math.inf])
         return found
 
-    over = 0
-    for step, choices in steps.items():
-        if time.perf_counter() > end:
-            break
+    def step(name: str, choices: Sequence[Choice]) -> None:
+        """Vary one option, and keep its fastest value."""
+        nonlocal chosen, step_end
         available: dict[str, Choice] = {}
         for choice in (*([{}] if done else []), *choices):
             with contextlib.suppress(InputError, MemoryError):
@@ -167,18 +170,29 @@ def search(
         step_end = time.perf_counter() + budget_s * (len(choices) + 1) / trials
         rounds: list[_Round] = []
         for number in range(_ROUNDS):
-            found = one_round(step, number, tried)
+            found = one_round(name, number, tried)
             if number and len(found) < len(tried):
                 break  # the time is over
             tried = [one for place, one in enumerate(tried) if place in found]
             rounds.append({new: found[place] for new, place in enumerate(sorted(found))})
-        over += len(choices) + 1
         if tried:
             chosen = tried[_fastest(rounds)]
-        if progress is not None:
-            progress(over / trials)
-    measured(chosen, "best")
-    return build(**chosen), to_result_set(done)
+
+    over, interrupted = 0, False
+    try:
+        for name, choices in steps.items():
+            if time.perf_counter() > end:
+                break
+            step(name, choices)
+            over += len(choices) + 1
+            if progress is not None:
+                progress(over / trials)
+        measured(chosen, "best", budget_s=last_s)
+    except KeyboardInterrupt:
+        if not done:
+            raise
+        interrupted = True
+    return build(**chosen), to_result_set(done, interrupted)
 
 
 def _fastest(rounds: Sequence[_Round]) -> int:

@@ -143,6 +143,10 @@ _STUDIES: dict[str, tuple[str, Callable[[str], dict[str, Sequence[Any]]]]] = {
     "cores": ("ping_pong", lambda _: {"pin": _pairs(), "lines": (1, 2)}),
     "banks": ("banks", lambda _: {"stride": STRIDES}),
 }
+# Studies with many cases of their own choice have at most so much time.
+_LIMITED, _MOST_S = ("sizes", "loaded"), 40.0
+# Seconds of samples of each size: the values of most are precise much earlier.
+_SIZE_S = 0.2
 # Options of these kernels, by their names in Python.
 _OPTIONS = {
     "chase": ("size_B", "order", "chains", "line_B", "steps", "distance_B", "threads"),
@@ -175,6 +179,9 @@ def _latency(args: argparse.Namespace) -> int:
     unset = defaults(knobs.get("device", "cpu"))
     missing = {name: values for name, values in unset.items() if name not in knobs}
     axes = {**missing, **given_axes}
+    limited = bool(missing) and study in _LIMITED and not _chosen(knobs)
+    if limited and study == "sizes":
+        knobs["budget_s"] = _SIZE_S
     if "pin" in missing:
         _shorten(knobs, math.prod(map(len, axes.values())), args.quiet)
     args.threads = None  # a case is built for its workers
@@ -182,7 +189,8 @@ def _latency(args: argparse.Namespace) -> int:
     if args.kernel is None and study == "loaded":
         chain = {k: v[0] for k, v in axes.items() if k in ("size_B", "order", "line_B", "steps")}
         cases = joined([[registry.case("latency.chase", **knobs, **chain)], cases])
-    results = measure(cases, args, *_TABLES[kernel])
+    most_s = _MOST_S if limited else math.inf
+    results = measure(cases, args, *_TABLES[kernel], most_s=most_s)
     beside_traffic = args.kernel is None and study == "loaded"
     if beside_traffic and not (args.json or args.quiet) and (text := _saturation(results)):
         line(text)
@@ -205,11 +213,16 @@ def _saturation(results: ResultSet) -> str:
     return saturation(min(alone), most_ns, max(record["threads"] for record in beside))
 
 
+def _chosen(knobs: Mapping[str, Any]) -> bool:
+    """Return whether the time of a case, or the number of its samples, was requested."""
+    return bool({"budget_s", "runs"} & knobs.keys())
+
+
 def _shorten(knobs: dict[str, Any], cases: int, quiet: bool) -> None:
     """Give so many cases less time than the usual one, unless a time was requested."""
     usual_s = Stop().budget_s
     budget_s = min(usual_s, max(_ALL_PAIRS_S / cases, _LEAST_PAIR_S))
-    if budget_s < usual_s and not {"budget_s", "runs"} & knobs.keys():
+    if budget_s < usual_s and not _chosen(knobs):
         knobs["budget_s"] = budget_s
         if quiet:
             return
@@ -237,11 +250,13 @@ def _structure(args: argparse.Namespace) -> int:
 
     _refuse_options(args, "pages")
     # Short enough for so many cases, and not ended earlier: the shortest of many samples counts.
-    options = {"budget_s": 0.25, "ci": 1e-3, **knobs_of(args)}
+    knobs = knobs_of(args)
+    options = {"budget_s": 0.25, "ci": 1e-3, **knobs}
     cases = latency.structure_cases(
         topology.last_level_cache_B(), caches.line_B(), memory_left()[0], **options
     )
-    results = measure(cases, args, *_TABLES["chase"])
+    most_s = math.inf if _chosen(knobs) else _MOST_S
+    results = measure(cases, args, *_TABLES["chase"], most_s=most_s)
     try:
         if not (args.json or args.quiet):
             line(table_text(tables["latency-structure"](results)[list(_FOUND)]))

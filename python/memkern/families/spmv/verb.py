@@ -19,6 +19,7 @@ from memkern.cli.measuring import (
     tell_host,
 )
 from memkern.cli.options import (
+    QUICK_S,
     Parser,
     each,
     given,
@@ -55,6 +56,8 @@ def _tune(args: argparse.Namespace) -> int:
         knobs["accumulate"] = False
     if args.budget is not None:
         knobs["budget_s"] = args.budget
+    if args.quick:
+        knobs["budget_s"] = QUICK_S / len(args.matrices)
     for text in args.matrices:
         with show_progress(args) as progress:
             _, search = spmv.tune(text, progress=progress, **knobs)
