@@ -1,0 +1,221 @@
+"""Announced times, first looks (--quick), and what is left after Ctrl-C."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checking import run
+
+import memkern as mk
+from memkern import progress, small
+from memkern.engine import calibration, planning
+from memkern.engine.planning import Rates
+from memkern.engine.run import CaseRun
+from memkern.results import verdicts
+from memkern.results.comparison import Compared
+from memkern.studies import calibrate as calibrating
+from memkern.studies import doctor as doctoring
+from memkern.studies import interleaved
+from memkern.studies.rounds import place_in_rounds
+
+HOW: dict[str, Any] = {"threads": 1, "variant": "simd", "runs": 2}
+
+
+@pytest.fixture
+def announcing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let commands announce times, by rates that are not measured."""
+    monkeypatch.delenv(small.VARIABLE, raising=False)
+    monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates())
+
+
+@pytest.fixture
+def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Return a function that interrupts placements after so many."""
+    monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates())
+
+    def after(number: int) -> None:
+        place, count = CaseRun.place, itertools.count()
+
+        def placed(self: CaseRun, *prepared: Any) -> Any:
+            if next(count) >= number:
+                raise KeyboardInterrupt
+            return place(self, *prepared)
+
+        monkeypatch.setattr(CaseRun, "place", placed)
+
+    return after
+
+
+def test_times_are_announced_in_commands_only(
+    announcing: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    progress.announce("measuring", 100.0)
+    with progress.announcing(False):
+        progress.announce("measuring", 100.0)
+    assert capsys.readouterr().err == ""
+    with progress.announcing(True):
+        for seconds in (2.0, 3.4, 290.0, 600.0):
+            progress.announce("measuring", seconds)
+    progress.announce("measuring", 100.0)
+    assert capsys.readouterr().err.splitlines() == [
+        "memkern: measuring, about 3 s",
+        "memkern: measuring, about 290 s",
+        "memkern: measuring, about 10 minutes",
+    ]
+
+
+def test_cases_and_their_time_are_announced(
+    announcing: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [
+        "loops",
+        "-k",
+        "copy",
+        "--sizes",
+        "1KiB,2KiB,3KiB",
+        "--isa",
+        "baseline",
+        "--variant",
+        "auto",
+    ]
+    words += ["--runs", "2", "--placements", "1"]
+    assert "about" not in run(capsys, *words)[2]
+    monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates(once_s=2.0))
+    code, _, err = run(capsys, *words)
+    assert code == 0 and "memkern: measuring 3 cases, about 6 s" in err
+    assert "about" not in run(capsys, *words, "-q")[2]
+
+
+def test_a_quick_look_is_at_the_cases_that_tell_most(
+    announcing: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["loops", "-k", "copy", "--sizes", ",".join(str(1600 + 16 * k) for k in range(100))]
+    words += ["--variant", "auto", "--isa", "baseline", "--budget", "0.05", "--json"]
+    monkeypatch.setattr("memkern.cli.measuring.QUICK_S", 1.0)
+    monkeypatch.setattr(progress, "_TOLD_FROM_S", 0.5)
+    # So many cases do not fit, by these rates.
+    monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates(once_s=0.006, first_s=0.01))
+    code, out, err = run(capsys, *words, "--quick")
+    found = [record["elements"] for record in json.loads(out)]
+    assert code == 0 and {100, 199} <= set(found) and 2 <= len(found) < 100
+    assert " of 100 cases, about 1 s" in err and "are left out: 1 s were too few" in err
+
+
+def test_rounds_keep_what_was_placed_before_ctrl_c(
+    interrupt_after: Callable[[int], None],
+) -> None:
+    cases = {size: mk.stream("copy", elements=size, **HOW) for size in (100, 200, 300)}
+    interrupt_after(2)
+    placed = place_in_rounds(cases, rounds=2, seconds=100.0)
+    assert placed.interrupted and len(placed.runs) == 2
+    assert list(placed.refused.values()) == ["interrupted"]
+    interrupt_after(0)
+    with pytest.raises(KeyboardInterrupt):
+        place_in_rounds(cases, rounds=2, seconds=100.0)
+
+
+def test_an_interrupted_machine_file_is_shown_but_not_written(
+    interrupt_after: Callable[[int], None], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    interrupt_after(12)
+    target, records = tmp_path / "machine.json", tmp_path / "records.json"
+    code, out, err = run(capsys, "machine", "-o", str(target), "--records", str(records))
+    assert code == 130 and "clock" in out
+    assert f"interrupted: {target} is not written" in err and not target.exists()
+    assert 0 < len(mk.load(records)) <= 12
+
+
+def test_an_interrupted_search_tells_the_best_so_far(
+    interrupt_after: Callable[[int], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["tune", "-k", "stream.copy", "--set", "elements=1000", "--budget", "60"]
+    interrupt_after(5)
+    code, out, _ = run(capsys, *words)
+    assert code == 130 and "best: --variant " in out
+    interrupt_after(0)
+    assert run(capsys, *words)[:2] == (130, "")
+
+
+def test_an_interrupted_check_has_findings_but_is_not_kept(
+    interrupt_after: Callable[[int], None],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def kept(summary: str) -> None:
+        pytest.fail("kept")
+
+    monkeypatch.setattr(calibration, "save_health", kept)
+    monkeypatch.setattr(doctoring, "_QUICK", doctoring._Plan(4.0, 0.1, 3, 0.01, 2**20, 2**20))
+    interrupt_after(2)
+    code, out, _ = run(capsys, "doctor", "--quick")
+    assert code == 130 and "core share" in out
+
+
+def test_an_interrupted_comparison_has_the_pairs_so_far() -> None:
+    class Side:
+        def request(self, what: str, case: int) -> dict[str, Any]:
+            if family.count(1) == 3:
+                raise KeyboardInterrupt
+            return {"seconds": 1.0}
+
+    @contextmanager
+    def sides() -> Iterator[tuple[Side, Side]]:
+        yield Side(), Side()
+
+    work = ({"time_s": 1.0}, {"time_s": 1.0})
+    cases = [Compared(str(k), {}, work) for k in range(2)]
+    family = verdicts.Family(2)
+    tried, errors = interleaved.measure_pairs(
+        family, cases, sides, random.Random(0), lambda family: None
+    )
+    assert family.interrupted and min(tried) >= 3 and not errors
+    remarks = interleaved._assign_verdicts(family, cases, tried, errors)
+    assert [case.verdict for case in cases] == [verdicts.NOT_ENOUGH] * 2
+    assert all("pairs when it was interrupted" in remark for remark in remarks)
+
+
+def test_calibrating_fits_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates())
+    caches = [{"level": 1, "size_B": 2**15, "system_B": 2**15, "instances": 2}]
+    cases = calibrating._cases(caches)
+    assert sorted(map(id, calibrating._fitting(cases, 1e6))) == sorted(map(id, cases))
+    whole_s = calibrating._LEAST_RUNS * planning.expected_s(cases)
+    brief = calibrating._fitting(cases, 0.6 * whole_s)
+    assert len(brief) >= len(cases) - 1
+    assert {case.stop.budget_s < cases[0].stop.budget_s for case in brief} == {True}
+    few = calibrating._fitting(cases, 0.1 * whole_s)
+    assert 1 <= len(few) < len(cases)
+    assert len(calibrating._fitting(cases, 1e-9)) == 1
+
+
+def test_few_runs_of_a_class_count_where_there_are_no_more() -> None:
+    def listed(runs: int) -> list[list[float]]:
+        return [[1.0, 1.1, 1.2]] * runs
+
+    found = calibrating._complete(
+        {
+            "L1": {0: listed(5), 1: listed(4), 2: listed(2)},
+            "L2": {0: listed(3)},
+            "L3": {0: listed(1)},
+        }
+    )
+    assert {name: values.shape for name, values in found.items()} == {
+        "L1": (2, 4, 3),
+        "L2": (1, 3, 3),
+    }
+
+
+def test_small_cases_announce_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(small.VARIABLE, "1")
+    with progress.announcing(True):
+        progress.announce("measuring", 100.0)
+    assert capsys.readouterr().err == ""
