@@ -116,9 +116,11 @@ def disturbances() -> None:
 @pytest.fixture
 def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the measurement of the memory bandwidth, which takes seconds."""
+    from memkern.spec.kernel import Ceilings
+
     monkeypatch.setattr(
         "memkern.engine.record.ceilings_GBps",
-        lambda threads, pin, pages: {"load": 20.0, "triad": 15.0, "store": 10.0},
+        lambda threads, pin, pages: Ceilings(20.0, 15.0, 10.0),
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import memkern as mk
-from memkern import _memkern
+from memkern import _memkern, small
 from memkern.engine import calibration, disturbance
 from memkern.engine.calibration import Calibration, class_name, estimate
 from memkern.machine import caches, state
@@ -218,6 +218,27 @@ def test_calibrating_measures_every_class(cache: Path, monkeypatch: pytest.Monke
     assert set(found.runs) == {f"{level}, {n} thread{'s' * (n > 1)}" for level, n in classes}
     assert all(p.variance >= 0 for p in found.runs.values())
     assert shares == sorted(shares) and shares[-1] == 1.0
+
+
+def test_the_largest_bandwidths_are_kept_until_the_next_boot(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(small.VARIABLE, raising=False)
+    assert calibration.best_rates("2 auto", {"load": 20.0, "triad": 18.0}) == {
+        "load": 20.0,
+        "triad": 18.0,
+    }
+    best = {"load": 35.0, "triad": 18.0}
+    assert calibration.best_rates("2 auto", {"load": 35.0, "triad": 9.0}) == best
+    assert calibration.best_rates("2 auto", {"load": 15.0, "triad": 9.0}) == best
+    assert calibration.best_rates("1 auto", {"load": 9.0}) == {"load": 9.0}
+    target = calibration.path().with_name("ceilings.json")
+    document = json.loads(target.read_text())
+    assert document["rates"] == {"2 auto": best, "1 auto": {"load": 9.0}}
+    target.write_text(json.dumps({**document, "boot": "another"}))
+    assert calibration.best_rates("2 auto", {"load": 15.0, "triad": 9.0})["load"] == 15.0
+    monkeypatch.setenv(small.VARIABLE, "1")
+    assert calibration.best_rates("2 auto", {"load": 1.0}) == {"load": 1.0}
 
 
 def test_throughputs_of_cores_are_kept_until_the_next_boot(cache: Path) -> None:

@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -134,6 +134,24 @@ def new_costs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     costs.forget()
     yield
     costs.forget()
+
+
+@pytest.mark.usefixtures("new_costs")
+def test_ceilings_are_the_largest_since_the_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: dict[str, float] = {}
+
+    def best(which: str, rates: Mapping[str, float]) -> dict[str, float]:
+        assert which == "1 auto default 1"
+        measured.update(rates)
+        return {"load": 4 * rates["load"], "triad": 2 * rates["triad"]}
+
+    monkeypatch.setattr(costs.calibration, "best_rates", best)
+    found = costs.ceilings_GBps(1, "auto", "default")
+    assert found.load_GBps == 4 * measured["load"] > 0
+    assert found.triad_GBps == 2 * measured["triad"] > 0
+    assert found.ceiling_share == 0.25
+    assert found.times(3).load_GBps == 3 * found.load_GBps
+    assert found.times(3).ceiling_share == 0.25
 
 
 @pytest.mark.usefixtures("new_costs")

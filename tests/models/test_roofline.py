@@ -190,3 +190,21 @@ def test_the_columns_of_a_record() -> None:
         "roofline_fraction": pytest.approx(0.5),
         "roofline_min_fraction": pytest.approx(1 / 1.8),
     }
+
+
+def test_a_fraction_above_what_memory_reached_is_not_given() -> None:
+    def fractions(memory_GBps: float, core_s: float = 0.0) -> list[float]:
+        row = record()
+        found = limit(row, {"memory": Ceiling(memory_GBps, memory_GBps / 2)}, {})
+        if core_s:
+            found = dataclasses.replace(found, seconds=core_s, bound="core")
+        columns = roofline_columns(row, found, BESIDE)
+        return [columns["roofline_fraction"], columns["roofline_min_fraction"]]
+
+    assert fractions(20.0) == [pytest.approx(0.5), pytest.approx(1 / 1.8)]
+    # Half of the bandwidth: it would have been fast enough for the median, not for the shortest.
+    median, shortest = fractions(10.0)
+    assert median == pytest.approx(1.0) and math.isnan(shortest)
+    assert all(math.isnan(value) for value in fractions(5.0))
+    # The peak of the cores is no state of the memory.
+    assert fractions(20.0, core_s=4.0) == [pytest.approx(2.0), pytest.approx(4 / 1.8)]

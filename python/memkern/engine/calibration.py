@@ -5,7 +5,7 @@ it for classes of cases (cache level and threads), and the intervals of later me
 it, together with what later records show (see `memkern.engine.drift`). The second is the
 throughput of the cores, to which every measuring process contributes. The third is the verdict of
 `memkern.doctor`, which later records have. The fourth is the sizes of caches by latency (see
-`memkern.machine.caches`).
+`memkern.machine.caches`). The fifth is the largest bandwidths of memory that were measured.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ __all__ = [
     "Calibration",
     "Spread",
     "agrees",
+    "best_rates",
     "class_name",
     "cores_path",
     "estimate",
@@ -270,6 +271,27 @@ def load_health() -> str:
     if small.wanted():
         return ""
     return kept(path().with_name("doctor.json"), lambda document: str(document["summary"]), "")
+
+
+def best_rates(which: str, rates: Mapping[str, float]) -> dict[str, float]:
+    """Store bandwidths, and return the largest ones of these and all since the system was booted.
+
+    Parameters
+    ----------
+    which : str
+        Of which cases.
+    rates : mapping of str to float
+        In any unit, by name.
+    """
+    if small.wanted():
+        return dict(rates)
+    target = path().with_name("ceilings.json")
+    known: dict[str, dict[str, float]] = kept(target, lambda document: document["rates"], {})
+    before = known.get(which, {})
+    best = {name: max(rate, float(before.get(name, 0.0))) for name, rate in rates.items()}
+    if best != before:
+        keep(target, {"rates": known | {which: best}})
+    return best
 
 
 def save_counters(ratios: Mapping[str, float]) -> None:

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from memkern.engine import calibration
 from memkern.engine.communication import ranks
 from memkern.engine.cores import modes_beside
 from memkern.engine.prepared import Prepared
@@ -25,7 +26,7 @@ from memkern.engine.states import main_mode, shares_of
 from memkern.machine import gpu
 from memkern.machine.caches import MEMORY
 from memkern.machine.topology import last_level_cache_B
-from memkern.spec.kernel import Transfer
+from memkern.spec.kernel import Ceilings, Transfer
 from memkern.spec.registry import case
 
 _LEVELS = ("L1", MEMORY)
@@ -113,11 +114,13 @@ def device_launch_cost_s(device: str, timer: str, invocations: int = 0) -> float
     return float(_seconds(prepare(empty)).min())
 
 
-@_kept_if_undisturbed(dict.fromkeys(("load", "triad", "store"), math.nan))
-def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
+@_kept_if_undisturbed(Ceilings(math.nan, math.nan, math.nan, math.nan))
+def ceilings_GBps(threads: int, pin: str, pages: str) -> Ceilings:
     """Return the memory bandwidths of loads, of a triad and of stores, by the shortest times.
 
-    That of stores is such that the triad takes as long as its loads and stores one after the other.
+    They are the largest ones since the system was booted, since a moment in which others use the
+    memory is no limit of it. That of stores is such that the triad takes as long as its loads and
+    stores one after the other.
     """
     cache_B = last_level_cache_B()
     knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages}
@@ -129,12 +132,14 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> dict[str, float]:
     rates = {}
     for name, one in cases.items():
         prepared = prepare(one)
-        shortest_s = float(_seconds(prepared).min())
-        rates[name] = one.bytes_B / shortest_s / 1e9
+        rates[name] = one.bytes_B / float(_seconds(prepared).min()) / 1e9
+    # Ranks share the memory, each of them with a number of others.
+    best = calibration.best_rates(f"{threads} {pin} {pages} {ranks().size}", rates)
     # The last one is the triad.
     triad = one.with_(variant=prepared.native.obtained()["variant"])
     moved = Transfer(*(triad.iterations * each for each in triad.transfers(_LEVELS)[MEMORY]))
-    return {**rates, "store": moved.stores_GBps(rates["load"], shortest_s)}
+    store = moved.stores_GBps(best["load"], triad.bytes_B / best["triad"] / 1e9)
+    return Ceilings(best["load"], best["triad"], store, rates["load"] / best["load"])
 
 
 def copy_GBps(device: str) -> float:

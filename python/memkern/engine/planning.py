@@ -13,7 +13,7 @@ import functools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memkern import small
 from memkern.engine.communication import ranks
@@ -101,7 +101,7 @@ def rates(device: str = "cpu") -> Rates:
     with exclusive():
         # The first placement of a process initialises the device.
         for bytes_B in (probes_B[0], *probes_B):
-            how = {"footprint_B": bytes_B, "variant": variant, "device": device}
+            how: dict[str, Any] = {"footprint_B": bytes_B, "variant": variant, "device": device}
             case = registry.case("stream.copy", runs=1, **how)
             one = CaseRun(case).place()
             found.append((case.bytes_B, one.again_s - one.sampled_s, one.wall_s - one.again_s))

@@ -378,17 +378,17 @@ def _conditions(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, 
 
 
 def _ceilings_beside(as_run: Case, threads: int) -> Ceilings | None:
-    """Return the bandwidths of all ranks together, where they are measured beside the record."""
+    """Return the bandwidths of all ranks together, where they are measured beside records."""
     if not as_run.spec.measures_ceilings:
         return None
     rates = ceilings_GBps(threads, as_run.knobs.pin, as_run.knobs.pages)
-    if math.isnan(rates["load"]):
+    if math.isnan(rates.load_GBps):
         warnings.warn(
             "rooflines by the bandwidths beside a record are left out where these were disturbed: "
             "measure again on a quiet machine",
             stacklevel=2,
         )
-    return Ceilings(*(ranks().size * rates[name] for name in ("load", "triad", "store")))
+    return rates.times(ranks().size)
 
 
 def _ceiling_columns(
@@ -401,7 +401,7 @@ def _ceiling_columns(
     if as_run.spec.implied_columns is None:
         return columns
     # The case is that of each rank, or one of all of them.
-    own = Ceilings(**{name: rate / _cases(as_run) for name, rate in columns.items()})
+    own = beside.times(1 / _cases(as_run))
     return columns | as_run.spec.implied_columns(as_run, check.columns, own, seconds)
 
 

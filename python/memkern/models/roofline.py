@@ -39,6 +39,8 @@ __all__ = [
 ]
 
 BESIDE = "measured beside"
+# Memory may be measured faster than its ceiling by what ceilings vary.
+_MOST_FRACTION = 1.05
 """What records have instead of a machine file if their ceilings were measured beside them."""
 
 
@@ -339,9 +341,15 @@ def roofline_columns(record: Mapping[str, Any], found: Roofline, source: str) ->
         "bound": found.bound,
         "roofline_s": found.seconds,
         "roofline_GFLOPs": _flops(record) / found.seconds / 1e9 or math.nan,
-        "roofline_fraction": found.seconds / float(record["time_median_s"]),
-        "roofline_min_fraction": found.seconds / float(record["time_min_s"]),
+        "roofline_fraction": _fraction(found, float(record["time_median_s"])),
+        "roofline_min_fraction": _fraction(found, float(record["time_min_s"])),
     }
+
+
+def _fraction(found: Roofline, seconds: float) -> float:
+    """Return the least time over a measured one; NaN where memory was faster than its ceiling."""
+    fraction = found.seconds / seconds
+    return math.nan if found.bound == MEMORY and fraction > _MOST_FRACTION else fraction
 
 
 def _count(value: Any) -> int:

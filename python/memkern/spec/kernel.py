@@ -106,11 +106,20 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Ceilings:
-    """Bandwidths of memory, measured beside a record: of loads, a triad, and of stores alone."""
+    """Largest bandwidths of memory since the system was booted: of loads, a triad, stores alone.
+
+    `ceiling_share` is that of loads as measured beside the record, over the largest one.
+    """
 
     load_GBps: float
     triad_GBps: float
     store_GBps: float
+    ceiling_share: float = 1.0
+
+    def times(self, factor: float) -> Ceilings:
+        """Return so many times the bandwidths."""
+        load, triad, store = self.load_GBps, self.triad_GBps, self.store_GBps
+        return Ceilings(factor * load, factor * triad, factor * store, self.ceiling_share)
 
 
 @dataclass(frozen=True)
