@@ -152,6 +152,15 @@ def test_a_case_that_does_not_fit_is_left_out_and_smaller_ones_are_not(clock: Cl
     assert planned([large, small], 2.0) == [small]
 
 
+def test_one_case_is_placed_whatever_the_time(clock: Clock) -> None:
+    how: dict[str, Any] = {"threads": 1, "variant": "simd", "budget_s": 0.1}
+    cases = [mk.stream("copy", elements=n, **how) for n in (10**9, 10**8, 10**9)]
+    runs = simulated(cases, 0.01, clock, (1.0, 1.0))
+    assert [len(run.placements) for run in runs] == [0, LEAST_PLACEMENTS, 0]
+    assert planned(cases, 0.01) == [cases[1]]
+    assert planned([], 0.01) == []
+
+
 def test_without_a_limit_nothing_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "rates", lambda *device: pytest.fail("measured"))
     case = mk.stream("copy", elements=100, threads=1, variant="scalar", runs=2)

@@ -155,6 +155,24 @@ def test_ceilings_are_the_largest_since_the_boot(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.usefixtures("new_costs")
+def test_ceilings_fit_into_a_small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes_B: list[float] = []
+
+    def sized(kernel: str, footprint_B: float, **knobs: Any) -> Case:
+        sizes_B.append(footprint_B)
+        return mk.case(kernel, footprint_B=2**16, **knobs)
+
+    monkeypatch.setattr(costs, "case", sized)
+    monkeypatch.setattr(costs, "memory_left", lambda: (6 * 2**20, "the group"))
+    assert costs.ceilings_GBps(1, "auto", "default").load_GBps > 0
+    assert sizes_B == [2 * 2**20, 3 * 2**20]
+    costs.forget()
+    monkeypatch.setattr(costs, "memory_left", lambda: (4 * 2**20, "the group"))
+    assert math.isnan(costs.ceilings_GBps(1, "auto", "default").load_GBps)
+    assert len(sizes_B) == 2
+
+
+@pytest.mark.usefixtures("new_costs")
 def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from memkern.errors import InputError
 from memkern.families.spmv import kernels as family
 from memkern.families.spmv.model import SpmvModel
 from memkern.inputs import matrices
+from memkern.machine import limits
 from memkern.spec.case import Case
 
 FORMATS = ("crs", "sell", "ell", "csc")
@@ -738,3 +739,15 @@ def test_malformed_files_are_refused_in_one_line(
     sentence = refused_words(capsys, "spmv", str(path), "--runs", "1")
     assert "bad.mtx" in sentence
     assert match in sentence
+
+
+def test_a_product_without_memory_for_its_validation_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    a = mk.matrices.hpcg(8)
+    monkeypatch.setattr(limits, "memory_left", lambda: (45.0 * a.nnz, "the group"))
+    monkeypatch.setattr(limits, "_UNCHECKED_B", 0)
+    with refused(f"a product with {a.nnz} nonzeros.*the group leaves"):
+        mk.spmv.case(a)
+    monkeypatch.setattr(limits, "memory_left", lambda: (47.0 * a.nnz, "the group"))
+    assert mk.spmv.case(a).integers["nonzeros"] == a.nnz

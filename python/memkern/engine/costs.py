@@ -25,6 +25,7 @@ from memkern.engine.sampling import take_samples
 from memkern.engine.states import main_mode, shares_of
 from memkern.machine import gpu
 from memkern.machine.caches import MEMORY
+from memkern.machine.limits import memory_left
 from memkern.machine.topology import last_level_cache_B
 from memkern.spec.kernel import Ceilings, Transfer
 from memkern.spec.registry import case
@@ -34,6 +35,8 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 # Share of the time that is spent on measuring again what was disturbed.
 _AGAIN_SHARE = 0.05
+# Data beyond the caches are at least this multiple of them.
+_LEAST_MULTIPLE = 1.5
 _kept: list[dict[Any, Any]] = []
 
 
@@ -120,14 +123,17 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> Ceilings:
 
     They are the largest ones since the system was booted, since a moment in which others use the
     memory is no limit of it. That of stores is such that the triad takes as long as its loads and
-    stores one after the other.
+    stores one after the other. They are NaN where memory is too small for data beyond the caches.
     """
     cache_B = last_level_cache_B()
+    multiple = min(4.0, memory_left()[0] / 3 / cache_B)  # of the caches, for the data of the loads
+    if multiple < _LEAST_MULTIPLE:
+        return Ceilings(math.nan, math.nan, math.nan, math.nan)
     knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages}
     knobs |= {"budget_s": 0.5, "placements": 1}
     cases = {
-        "load": case("loops.load", footprint_B=4 * cache_B, **knobs),
-        "triad": case("stream.triad", footprint_B=6 * cache_B, **knobs),
+        "load": case("loops.load", footprint_B=multiple * cache_B, **knobs),
+        "triad": case("stream.triad", footprint_B=1.5 * multiple * cache_B, **knobs),
     }
     rates = {}
     for name, one in cases.items():

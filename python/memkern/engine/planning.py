@@ -199,12 +199,17 @@ def planned(cases: Sequence[Case], time_s: float) -> list[Case]:
 
 
 def _fitting(needed_s: Sequence[float], left_s: float, most_s: float) -> list[int]:
-    """Return the places of what fits into the time that is left, the first ones first."""
+    """Return the places of what fits into the time that is left, the first ones first.
+
+    If nothing does, it is what takes least.
+    """
     found = []
     for place, seconds in enumerate(needed_s):
         if seconds <= min(left_s, most_s):
             found.append(place)
             left_s -= seconds
+    if needed_s and not found:
+        found.append(min(range(len(needed_s)), key=needed_s.__getitem__))
     return found
 
 
@@ -241,6 +246,8 @@ class Plan:
         needed_s = [self._costs[id(run)].least_s(_least(run.case)) for run in runs]
         fitting = _fitting(needed_s, self._left_s, self._most_s)
         self._ahead_s = {id(runs[place]): needed_s[place] for place in fitting}
+        # Of the cases at least one is begun, whatever the time.
+        self._any = id(runs[fitting[0]]) if fitting else 0
         self._estimated_s = self._took_s = 0.0
 
     @property
@@ -276,6 +283,8 @@ class Plan:
         begun case needs at least is always placed, if estimates were too low even after the time.
         """
         if 0 < len(run.placements) < _least(run.case):
+            return True
+        if id(run) == self._any and not run.placements:
             return True
         own_s = self._takes_s(run) + self._lacking_s(run)
         kept_s, most_s = 0.0, self._time_s

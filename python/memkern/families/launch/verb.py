@@ -52,6 +52,8 @@ def _barrier_options(sub: Parser) -> None:
     sub.add_argument("-t", "--threads", type=numbers(1, "threads"), metavar="N,...")
     sub.add_argument("--kinds", default="omp-passive,omp-active,spin", metavar="NAME,...")
     sub.add_argument("--runs", type=count(1), default=10, metavar="N", help="(10)")
+    quick = "3 runs, about 0.1 s for each number of threads"
+    sub.add_argument("--quick", action="store_const", dest="runs", const=3, help=quick)
     sub.add_argument("--pin", default="auto", metavar="HOW")
     sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
     sub.add_argument("--json", action="store_true", help="records as JSON on standard output")

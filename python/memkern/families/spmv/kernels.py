@@ -27,6 +27,7 @@ from memkern.families.checking import Values, fresh, positions, verdict
 from memkern.families.spmv.distributed import share_of
 from memkern.families.spmv.model import SpmvModel
 from memkern.machine.declarations import declared
+from memkern.machine.limits import check_memory
 from memkern.spec.case import Case, KernelSpec, Part
 from memkern.spec.kernel import (
     INDEX_DTYPES,
@@ -56,6 +57,8 @@ FORMATS = ("crs", "sell", "ell", "csc")
 BALANCES = ("rows", "nnz")
 MVE = (1, 2, 3, 4, 6, 8)
 _MOST_CHUNK = 128
+# Bytes for a nonzero beside the matrix: a case's format, and the validation of its product.
+_MEASURED_B = 46
 # Largest number of rows of which all are checked.
 _WHOLE_ROWS = 2**18
 
@@ -141,6 +144,8 @@ def spmv_case(
     unroll = options.pop("unroll", 0)
     if format == "crs":
         unroll = _accumulators(mve or unroll, a.nnz / rows)
+    if halo is None:
+        check_memory(_MEASURED_B * a.nnz, f"a product with {a.nnz} nonzeros, with its validation,")
     stored = a.tocsc() if format == "csc" else a
     return Case(
         find(kernel),
