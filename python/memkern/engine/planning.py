@@ -246,7 +246,7 @@ class Plan:
         needed_s = [self._costs[id(run)].least_s(_least(run.case)) for run in runs]
         fitting = _fitting(needed_s, self._left_s, self._most_s)
         self._ahead_s = {id(runs[place]): needed_s[place] for place in fitting}
-        # Of the cases at least one is begun, whatever the time.
+        # Of the cases at least one is begun, unless the time is over.
         self._any = id(runs[fitting[0]]) if fitting else 0
         self._estimated_s = self._took_s = 0.0
 
@@ -284,7 +284,7 @@ class Plan:
         """
         if 0 < len(run.placements) < _least(run.case):
             return True
-        if id(run) == self._any and not run.placements:
+        if id(run) == self._any and not run.placements and self._left_s > 0:
             return True
         own_s = self._takes_s(run) + self._lacking_s(run)
         kept_s, most_s = 0.0, self._time_s

@@ -161,7 +161,8 @@ def build(kernel: str, units: int, **options: Any) -> Case:
 
 def _from_memory(kernel: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options that give one of `KERNELS` data in memory."""
-    size_B = beyond_caches_B(parts=2)
+    # All neighbours are prepared at the same time.
+    size_B = beyond_caches_B(parts=1 + len(KERNELS))
     lines = size_B // line_B()
     stride = line_B() // (4 if options.get("dtype") == "float32" else 8)
     sized: dict[str, dict[str, Any]] = {
