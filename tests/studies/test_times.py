@@ -104,7 +104,8 @@ def test_a_quick_look_is_at_the_cases_that_tell_most(
     monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates(once_s=0.006, first_s=0.01))
     code, out, err = run(capsys, *words, "--quick")
     found = [record["elements"] for record in json.loads(out)]
-    assert code == 0 and {100, 199} <= set(found) and 2 <= len(found) < 100
+    assert code == 0 and 100 in found and len(found) < 100
+    assert 199 in found or len(found) == 1
     assert " of 100 cases, about 1 s" in err and "are left out: 1 s were too few" in err
 
 

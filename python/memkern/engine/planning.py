@@ -230,14 +230,16 @@ class Plan:
     runs : sequence of CaseRun
         The cases, the most important ones first.
     end_s : float
-        When the time is over, on the clock of `time.perf_counter`.
+        When the time is over, on the clock of `time.perf_counter`; later by what it takes to know
+        the traffic of the cases, which belongs to their building.
     """
 
     def __init__(self, runs: Sequence[CaseRun], end_s: float) -> None:
-        self._end_s = end_s
+        begin_s = time.perf_counter()
+        self._costs = {id(run): cost(run.case, _rates_of(run.case)) for run in runs}
+        self._end_s = end_s + time.perf_counter() - begin_s
         self._time_s = self._left_s
         self._most_s = _most_s(runs, self._time_s)
-        self._costs = {id(run): cost(run.case, _rates_of(run.case)) for run in runs}
         self._weights = {id(run): _sampled_s(run.case, _rates_of(run.case)) for run in runs}
         # Weights of all placements that may still be made.
         self._weight = sum(self._weights[id(run)] * run.case.placements for run in runs)

@@ -83,11 +83,11 @@ def sweep(
     on_begin : callable, optional
         Called after the first placement of the first case, when the options are known to work.
     time_s : float
-        Seconds for the whole sweep; each placement gets its share of what is left. Where they are
-        too few, the most telling cases of a block come first (ends of ranges before their middles;
-        with a declared order, the first ones), each with at least three placements (or all, if it
-        has fewer) spread over the run. Others are left out, and `ResultSet.left_out` is their
-        number.
+        Seconds for the whole sweep, once its first cases are built; each placement gets its share
+        of what is left. Where they are too few, the most telling cases of a block come first (ends
+        of ranges before their middles; with a declared order, the first ones), each with at least
+        three placements (or all, if it has fewer) spread over the run. Others are left out, and
+        `ResultSet.left_out` is their number.
 
     Returns
     -------
@@ -109,7 +109,7 @@ def sweep(
         raise InputError(f"time_s must be a positive number of seconds, not {time_s}")
     if math.isfinite(time_s):
         rates()  # measured once in a process
-    end = time.perf_counter() + time_s
+    end = math.inf
     if order_seed is None:
         order_seed = random.SystemRandom().randrange(2**31)
     seed = ranks().first(order_seed) if order == "random" else None
@@ -128,6 +128,8 @@ def sweep(
     try:
         for block in _blocks(cases, repeats, seed, results.kept):
             results.begin(block, bar)
+            # Cases of the first block were built, which may take long.
+            end = min(end, time.perf_counter() + time_s)
             try:
                 for run in _in_rounds(block.runs, generator, bar, end):
                     if on_begin is not None:
