@@ -7,6 +7,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -396,6 +397,14 @@ def test_it_is_valid_until_the_next_boot(cache: Path, monkeypatch: pytest.Monkey
     assert mk.stream("copy", elements=64, threads=1, runs=1).measure().record["doctor"] == ""
     calibration.save_health("disturbed: swap")
     assert calibration.load_health() == "disturbed: swap"
+    for hours, age in ((1, " (1 hour before)"), (30, " (30 hours before)")):
+        later = datetime.now(timezone.utc) + timedelta(hours=hours, minutes=5)
+        with monkeypatch.context() as patch:
+            patch.setattr(calibration, "now", later.isoformat)
+            assert calibration.load_health() == f"disturbed: swap{age}"
+    with monkeypatch.context() as patch:
+        patch.setattr(calibration, "control_groups", lambda: "0::/another")
+        assert calibration.load_health() == ""
     document = json.loads((cache / "cache/memkern/doctor.json").read_text())
     assert document["created"].endswith("+00:00")
     with monkeypatch.context() as patch:

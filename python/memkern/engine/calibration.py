@@ -18,6 +18,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +32,7 @@ from memkern.files import publish
 from memkern.machine import caches as machine_caches
 from memkern.machine.caches import MEMORY, ends, level_of
 from memkern.machine.environment import now
+from memkern.machine.limits import control_groups
 from memkern.machine.state import folder, heading, stored
 from memkern.statistics import Prior, moderate
 
@@ -263,14 +265,25 @@ def load_cores(target: Path) -> dict[str, dict[int, int]]:
 def save_health(summary: str) -> None:
     """Store the verdict of `memkern.doctor` (see `memkern.machine.health.summary`)."""
     if not small.wanted():
-        keep(path().with_name("doctor.json"), {"created": now(), "summary": summary})
+        document = {"created": now(), "cgroup": control_groups(), "summary": summary}
+        keep(path().with_name("doctor.json"), document)
 
 
 def load_health() -> str:
-    """Return the verdict since the system was booted (see `save_health`); empty if unknown."""
-    if small.wanted():
-        return ""
-    return kept(path().with_name("doctor.json"), lambda document: str(document["summary"]), "")
+    """Return the verdict since the system was booted (see `save_health`); empty if unknown.
+
+    It has its age from an hour on. In another control group, with other limits, it is unknown.
+    """
+
+    def read(document: Mapping[str, Any]) -> str:
+        if document["cgroup"] != control_groups():
+            return ""
+        age = datetime.fromisoformat(now()) - datetime.fromisoformat(document["created"])
+        hours = int(age.total_seconds() // 3600)
+        before = f" ({hours} hour{'s' * (hours > 1)} before)" if hours > 0 else ""
+        return f"{document['summary']}{before}"
+
+    return "" if small.wanted() else kept(path().with_name("doctor.json"), read, "")
 
 
 def best_rates(which: str, rates: Mapping[str, float]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from memkern.errors import InputError
 __all__ = [
     "cgroup_folders",
     "check_memory",
+    "control_groups",
     "memory_left",
     "processor_quota",
     "read_number",
@@ -103,7 +104,7 @@ def processor_quota(root: Path = Path("/")) -> float | None:
 def cgroup_folders(root: Path) -> Iterator[Path]:
     """Yield the folders of this process's control groups, each followed by its parents."""
     mounts = [line.split() for line in (read_text(root, "proc/self/mounts") or "").splitlines()]
-    for line in (read_text(root, "proc/self/cgroup") or "").splitlines():
+    for line in control_groups(root).splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         for mount in mounts:
@@ -120,6 +121,11 @@ def cgroup_folders(root: Path) -> Iterator[Path]:
                     if not parent.is_relative_to(top):
                         break
                     yield parent
+
+
+def control_groups(root: Path = Path("/")) -> str:
+    """Return the control groups of this process as the system lists them; empty if unknown."""
+    return read_text(root, "proc/self/cgroup") or ""
 
 
 def read_text(root: Path, path: str) -> str | None:
