@@ -369,7 +369,7 @@ def test_sizes_of_caches_are_confirmed_or_that_of_the_last_one_is_measured():
 def test_measured_sizes_of_caches_are_stored(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     rows = structured(ends={32 * KIB: 1.0, MIB: 4.0, 4 * MIB: 15.0, 2**40: 100.0})
-    monkeypatch.setattr(verb, "measure", lambda *_: Results(rows))
+    monkeypatch.setattr(verb, "measure", lambda *_, most_s: Results(rows))
     monkeypatch.setattr(verb, "exit_code", lambda _: 0)
     code, out, err = run(capsys, "latency", "structure")
     assert code == 0 and "L3: 16 MiB" in out
