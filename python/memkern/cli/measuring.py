@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from memkern.formats import ResultSet
     from memkern.spec.case import Case
 
+# What cases of limited time take over their estimate.
+_LONGER = 1.2
 # Options of which the command line takes lists; every combination is measured.
 _LISTED = [name for name, _, option in declared(Knobs) if option.several]
 
@@ -246,7 +248,9 @@ def announce(cases: Sequence[Case], most_s: float = math.inf) -> None:
         return
     whole = len(cases) <= _AT_ONCE
     some = cases if whole else sample(cases, _LOOK)
-    about_s = expected_s(some) * len(cases) / max(len(some), 1)
+    # Where a limit holds, samples are shortened to it if the estimate was too low.
+    longer = 1.0 if most_s == math.inf else _LONGER
+    about_s = longer * expected_s(some) * len(cases) / max(len(some), 1)
     time_s = min(about_s, most_s)
     if not progress.announced(time_s):
         return

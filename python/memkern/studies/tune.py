@@ -24,6 +24,7 @@ _Round = dict[int, npt.NDArray[np.float64]]
 """Logarithms of the shortest and of the median time of each choice."""
 
 _ROUNDS = 3
+_SAMPLED = 0.75  # share of the time of a trial
 _EQUAL = 0.01  # shortest times whose logarithms differ by less are equal
 TUNED_ON_DEVICE: dict[str, tuple[Any, ...]] = {
     "unroll": (0, 1, 2, 4, 8),
@@ -133,7 +134,7 @@ def search(
     announce(f"searching through {trials} values of options", budget_s)
     last_s = min(build(**chosen).stop.budget_s, budget_s / 4)
     budget_s -= last_s
-    brief = {"budget_s": budget_s / trials / _ROUNDS / 2, "max_samples": 200, "placements": 1}
+    brief = {"budget_s": _SAMPLED * budget_s / trials / _ROUNDS, "placements": 1}
     machine, order = machine_environment(), random.Random(0)
     done: list[Measurement] = []
     end = step_end = time.perf_counter() + budget_s
