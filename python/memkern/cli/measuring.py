@@ -240,8 +240,11 @@ def _value(record: dict[str, Any], name: str, width: int) -> str:
     return f"{text if len(text) <= width else text[: width - 1] + '…':>{width}}"
 
 
-def announce(cases: Sequence[Case], most_s: float = math.inf) -> None:
-    """Tell how many cases will be measured in at most some seconds, and about how long it takes."""
+def announce(cases: Sequence[Case], most_s: float = math.inf, longer: float = _LONGER) -> None:
+    """Tell how many cases will be measured in at most some seconds, and about how long it takes.
+
+    Where time is limited, `longer` is what cases take over their estimate.
+    """
     from memkern.engine import expected_s, planned
 
     if not progress.announced(most_s):
@@ -249,8 +252,8 @@ def announce(cases: Sequence[Case], most_s: float = math.inf) -> None:
     whole = len(cases) <= _AT_ONCE
     some = cases if whole else sample(cases, _LOOK)
     # Where a limit holds, samples are shortened to it if the estimate was too low.
-    longer = 1.0 if most_s == math.inf else _LONGER
-    about_s = longer * expected_s(some) * len(cases) / max(len(some), 1)
+    about_s = expected_s(some) * len(cases) / max(len(some), 1)
+    about_s *= 1.0 if most_s == math.inf else longer
     time_s = min(about_s, most_s)
     if not progress.announced(time_s):
         return
