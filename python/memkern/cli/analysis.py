@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from memkern.spec.case import Case
 
 T = TypeVar("T")
-# Seconds for which a report measures at most, and how much longer than expected it may take.
+# Seconds for which a report measures at most.
 _QUICK_S, _WHOLE_S = 40.0, 165.0
-# Cases of a report are so brief that most of their time is not that of samples.
+# What its cases take over their estimate: they are so brief that most of it is not that of samples.
 _LONGER = 1.5
 
 

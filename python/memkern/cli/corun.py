@@ -22,6 +22,7 @@ from memkern.cli.options import (
     knobs_of,
     measuring_options,
     named_values,
+    shorten_turns,
     verb,
 )
 from memkern.cli.refusing import refuse, refuse_idle, refuse_lists, taken
@@ -33,8 +34,6 @@ if TYPE_CHECKING:
 
 _Row = Mapping[Any, Any]
 
-_QUICK_BUDGET_S = 0.1  # of a case in both turns
-
 
 def _corun(args: argparse.Namespace) -> int:
     from memkern.results.slowdowns import ENTRIES, entry, label_of
@@ -42,8 +41,7 @@ def _corun(args: argparse.Namespace) -> int:
 
     refuse(args, "beside neighbours: --units names the processing units", pin=None)
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
-    if args.quick:
-        args.turns, args.budget = 2, _QUICK_BUDGET_S
+    shorten_turns(args)
     order = {"case_order": "random", "case_order_seed": None}
     refuse(args, "in turns, whose order is random, by --seed", **order)
     refuse_lists({name: value for name, value in vars(args).items() if name != "kernels"})

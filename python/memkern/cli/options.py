@@ -195,6 +195,12 @@ def quick_option(parser: Any) -> None:
     )
 
 
+def shorten_turns(args: argparse.Namespace) -> None:
+    """Let a verb that measures in turns take two brief ones with ``--quick``."""
+    if args.quick:
+        args.turns, args.budget = 2, 0.1  # seconds of a case in both
+
+
 def seconds_option(parser: Any, seconds: float) -> None:
     """Add the options for the time of a verb that chooses its cases."""
     add = parser.add_argument

@@ -24,6 +24,7 @@ from memkern.cli.options import (
     measuring_options,
     named_values,
     numbers,
+    shorten_turns,
     verb,
 )
 from memkern.cli.refusing import refuse, refuse_idle, refuse_lists, taken
@@ -33,15 +34,11 @@ if TYPE_CHECKING:
     from memkern.spec.case import Case
 
 
-_QUICK_BUDGET_S = 0.1  # of a case in both turns
-
-
 def _scaling(args: argparse.Namespace) -> int:
     from memkern.studies import scaling
 
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
-    if args.quick:
-        args.turns, args.budget = 2, _QUICK_BUDGET_S
+    shorten_turns(args)
     order = {"case_order": "random", "case_order_seed": None}
     refuse(args, "in turns, whose order is random, by --seed", **order)
     single = {n: v for n, v in vars(args).items() if n not in ("kernels", "ranks", "threads")}

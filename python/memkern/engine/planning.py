@@ -286,14 +286,14 @@ class Plan:
         """
         if 0 < len(run.placements) < _least(run.case):
             return True
-        if id(run) == self._any and not run.placements and self._left_s > 0:
-            return True
         own_s = self._takes_s(run) + self._lacking_s(run)
         kept_s, most_s = 0.0, self._time_s
         if not run.placements:
             kept_s, most_s = _RESERVE * self._time_s, self._most_s
         fits = own_s <= most_s and own_s + self._begun_s <= self._left_s - kept_s
-        return ranks().agreed(fits)
+        # Ranks agree on the first case as well, since their clocks differ.
+        first = id(run) == self._any and not run.placements and self._left_s > 0
+        return ranks().agreed(fits or first)
 
     def begin(self, run: CaseRun) -> None:
         """Set the deadline of a case's next placement: its share of the time that is left."""

@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 BESIDE = "measured beside"
+"""What records have instead of a machine file if their ceilings were measured beside them."""
 # Memory may be measured faster than its ceiling by what ceilings vary.
 _MOST_FRACTION = 1.05
-"""What records have instead of a machine file if their ceilings were measured beside them."""
 
 
 @dataclass(frozen=True)
