@@ -28,8 +28,9 @@ REQUEST: dict[str, Any] = {
     "kernel": "launch.empty", "dtype": "float64", "index_dtype": "", "template_variant": "",
     "integers": {"prefetch": 0}, "numbers": {}, "indices": {}, "data": {},
     "threads": 1, "pin": "none", "pages": "default", "numa": "first-touch", "offset": 0,
-    "schedule": "static", "chunk": 0, "repetition": "fork", "unroll": 0, "flush": False, "seed": 0,
-    "device": None, "timer": "host", "block_threads": 0, "block_shared": 0,
+    "schedule": "static", "chunk": 0, "repetition": "fork", "unroll": 0, "flush": False,
+    "caches_B": 0, "seed": 0, "device": None, "timer": "host", "block_threads": 0,
+    "block_shared": 0,
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memkern import _memkern
-from memkern.machine import caches, environment
+from memkern.machine import caches, capacity, environment
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ STANDARD = "two cores"
 _GET_AFFINITY, _SET_AFFINITY = os.sched_getaffinity, os.sched_setaffinity
 PROCESSORS = sorted(_GET_AFFINITY(0))
 """Processors of this machine, which are the units of programs that a test starts."""
-_THIS_MACHINE = environment.this_machine
+_THIS_MACHINE, _MEASURE = environment.this_machine, capacity.measure
 current: Machine | None = None
 
 
@@ -96,6 +96,11 @@ def describe(machine: Machine | None) -> None:
     global current
     current = machine
     get_affinity, set_affinity, this_machine = _GET_AFFINITY, _SET_AFFINITY, _THIS_MACHINE
+
+    def nothing(*_: Any, **__: Any) -> dict[str, int]:
+        # The caches of a described machine hold what it reports.
+        return {}
+
     if machine is None:
         _memkern.describe_machine()
     else:
@@ -126,6 +131,7 @@ def describe(machine: Machine | None) -> None:
     os.sched_getaffinity, os.sched_setaffinity = get_affinity, set_affinity
     for module in (environment, caches):
         module.this_machine = this_machine
+    capacity.measure = _MEASURE if machine is None else nothing
 
 
 def loads_per_cycle() -> float:

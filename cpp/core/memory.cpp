@@ -3,13 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <string>
+#include <utility>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <emmintrin.h>
 #endif
 
 #include "core/body.hpp"
+#include "core/buffer.hpp"
+#include "core/errors.hpp"
 #include "core/sampler.hpp"
 
 namespace memkern {
@@ -41,7 +47,82 @@ void flush([[maybe_unused]] Page& page) {
 #endif
 }
 
+constexpr std::int64_t kLine_B = 64;  // no cache line is shorter
+// After so many loads of each line, caches hold what they can of them.
+constexpr std::int64_t kLoadsOfLine = 2;
+// Short enough to be interrupted by nothing in one of the tries.
+constexpr int kLoadTries = 8;
+constexpr std::int64_t kLoads = 1 << 13;
+// So many sizes whose loads take almost as long as those from memory are enough.
+constexpr int kBeyond = 2;
+constexpr double kAlmost = 0.85;
+
+// Random lines of a buffer. None depends on those before it, so that the share of loads that a
+// cache answers is the share of the lines that it holds, whichever lines it replaces.
+class RandomLines {
+ public:
+  RandomLines(const std::byte* data, std::int64_t size_B)
+      : data_(data), lines_(static_cast<std::uint64_t>(size_B / kLine_B)) {}
+
+  // Loads a word, after `before`, the word of another line. All words are 0.
+  std::uint64_t load(std::uint64_t before) {
+    state_ = (state_ + before) * 6364136223846793005U + 1442695040888963407U;
+    const std::uint64_t line = ((state_ >> 32U) * lines_) >> 32U;
+    return *reinterpret_cast<const volatile std::uint64_t*>(data_ + line * kLine_B);
+  }
+
+ private:
+  const std::byte* data_;
+  std::uint64_t lines_;
+  std::uint64_t state_ = 1;
+};
+
+double measure_loads(const std::byte* data, std::int64_t size_B) {
+  RandomLines lines(data, size_B);
+  for (std::int64_t at = 0; at + kLine_B <= size_B; at += kLine_B) {
+    static_cast<void>(*reinterpret_cast<const volatile std::byte*>(data + at));
+  }
+  for (std::int64_t k = 0; k < kLoadsOfLine * (size_B / kLine_B); ++k) lines.load(0);
+  double shortest_s = std::numeric_limits<double>::infinity();
+  std::uint64_t word = 0;
+  for (int k = 0; k < kLoadTries; ++k) {
+    const double start_s = now();
+    for (std::int64_t i = 0; i < kLoads; ++i) word = lines.load(word);
+    do_not_optimize(&word);
+    shortest_s = std::min(shortest_s, now() - start_s);
+  }
+  return shortest_s / static_cast<double>(kLoads);
+}
+
 }  // namespace
+
+std::pair<std::vector<double>, double> measure_loads(const std::vector<std::int64_t>& sizes_B,
+                                                     double most_s) {
+  std::pair<std::vector<double>, double> result = {{}, measure_memory()};
+  auto& [found, memory_s] = result;
+  if (sizes_B.empty()) return result;
+  if (sizes_B.front() < kLine_B || !std::is_sorted(sizes_B.begin(), sizes_B.end())) {
+    throw InputError("sizes_B must increase, from a line of " + std::to_string(kLine_B) + " B on");
+  }
+  // Of several, as one may be measured while others use the memory.
+  for (int k = 0; k < kLoadTries; ++k) memory_s = std::min(memory_s, measure_memory());
+  const Buffer buffer(sizes_B.back(), {});
+  const double end_s = now() + most_s;
+  double last_s = 0;
+  std::int64_t last_B = sizes_B.front();
+  int beyond = 0;
+  for (const std::int64_t size_B : sizes_B) {
+    const double start_s = now();
+    const double grown = static_cast<double>(size_B) / static_cast<double>(last_B);
+    if (start_s + grown * last_s > end_s || beyond == kBeyond) break;
+    if (!buffer.populate(found.empty() ? 0 : last_B, size_B)) break;
+    found.push_back(measure_loads(buffer.data(), size_B));
+    beyond = found.back() >= kAlmost * memory_s ? beyond + 1 : 0;
+    last_s = now() - start_s;
+    last_B = size_B;
+  }
+  return result;
+}
 
 double measure_memory() {
 #if defined(__x86_64__) || defined(__aarch64__)

@@ -1,5 +1,9 @@
-// The latency of memory, as the calling thread sees it now.
+// Latencies of memory and of caches, as the calling thread sees them now.
 #pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
 
 namespace memkern {
 
@@ -7,5 +11,12 @@ namespace memkern {
 // caches before, the shortest of two tries. NaN where lines can't be flushed. Takes about 10
 // microseconds and needs a page.
 double measure_memory();
+
+// Seconds of a load from a random line, for each of some increasing numbers of bytes: of dependent
+// loads, the shortest of several tries. It ends after two sizes whose loads take almost as long as
+// those from memory, and before one that would take it beyond `most_s` or for which the system has
+// no memory. The memory is freed at the end. The second value is the shortest of measure_memory().
+std::pair<std::vector<double>, double> measure_loads(const std::vector<std::int64_t>& sizes_B,
+                                                     double most_s);
 
 }  // namespace memkern

@@ -27,6 +27,8 @@ struct Request {
   std::string repetition = "fork";
   int unroll = 0;
   bool flush = false;
+  // What all last-level caches hold of this process's data; 0: as much as the system reports.
+  std::int64_t caches_B = 0;
   std::int64_t seed = 0;
   Device* device = nullptr;
   Timer timer = Timer::Host;

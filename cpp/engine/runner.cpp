@@ -133,7 +133,7 @@ class HostRunner : public RunnerOf<Step> {
                  parse_repetition(request.repetition)),
         boundaries_(problem.boundaries()),
         exchange_(request.exchange),
-        warm_s_(warm_s(problem.footprint_B())),
+        warm_s_(warm_s(problem.footprint_B(), caches_B(request))),
         flush_arena_(team, Placement{}) {
     if (problem.needs_every_worker() && (request.schedule != "static" || request.chunk != 0)) {
       throw InputError("the workers of '" + request.kernel +
@@ -161,8 +161,7 @@ class HostRunner : public RunnerOf<Step> {
     set_candidates(std::move(found));
     if (exchange_) prepare_exchange(problem, request);
     if (!request.flush) return;
-    const std::int64_t bytes =
-        2 * std::max<std::int64_t>(Topology::instance().last_level_cache_B(), 1 << 20);
+    const std::int64_t bytes = 2 * std::max<std::int64_t>(caches_B(request), 1 << 20);
     flush_arena_.request(bytes, 1);
     flush_arena_.commit();
     flusher_.emplace(team_, flush_arena_[0]);
@@ -220,10 +219,13 @@ class HostRunner : public RunnerOf<Step> {
     std::int64_t begin;
     const Step* whole;
   };
+  static std::int64_t caches_B(const Request& request) {
+    return request.caches_B > 0 ? request.caches_B : Topology::instance().last_level_cache_B();
+  }
   // The longest time for which data of this size are used before the first sample.
-  double warm_s(std::int64_t footprint_B) const {
+  double warm_s(std::int64_t footprint_B, std::int64_t caches_B) const {
     const Topology& machine = Topology::instance();
-    if (footprint_B > kWarmCaches * machine.last_level_cache_B()) return 0.0;
+    if (footprint_B > kWarmCaches * caches_B) return 0.0;
     std::int64_t private_B = 0;
     for (const Cache& cache : machine.caches()) {
       if (cache.instances >= machine.cores()) private_B = std::max(private_B, cache.size_B);

@@ -31,6 +31,7 @@
 #include "core/errors.hpp"
 #include "core/limits.hpp"
 #include "core/load.hpp"
+#include "core/memory.hpp"
 #include "core/monitor.hpp"
 #include "core/sampler.hpp"
 #include "core/topology.hpp"
@@ -102,6 +103,7 @@ struct Parsed : Request {
     parse("repetition", repetition);
     parse("unroll", unroll);
     parse("flush", flush);
+    parse("caches_B", caches_B);
     parse("seed", seed);
     parse("block_threads", block_threads);
     parse("block_shared", block_shared_B);
@@ -570,6 +572,11 @@ PYBIND11_MODULE(_memkern, m) {
         return py::make_tuple(limit.available_B, limit.source);
       },
       py::arg("root") = "");
+  m.def("measure_loads", &measure_loads, py::arg("sizes_B"), py::arg("most_s"),
+        py::call_guard<py::gil_scoped_release>(),
+        "Seconds of a dependent load from a random line of each number of bytes, increasing, and "
+        "from "
+        "memory.");
   m.def("run_queue_delays_known", &run_queue_delays_known, py::arg("root") = "",
         "Whether the system tells how long each thread waits for a processor; root is that of "
         "running_threads.");

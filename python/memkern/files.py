@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from memkern.errors import InputError
-from memkern.machine.limits import check_memory
+from memkern.limits import check_memory
 
 __all__ = [
     "opened",

@@ -221,6 +221,12 @@ TEST(Prepared, DoesNotWarmUpCachesThatAreFlushedOrTooSmall) {
   Prepared large(copy(Topology::instance().last_level_cache_B() / 8 + 1000));
   EXPECT_GT(sampled(large, 2), 0.0);
   EXPECT_EQ(large.untimed(), 0);
+  // Caches may hold less than the system reports.
+  Request small = copy(1000);
+  small.caches_B = 1000;
+  Prepared beyond(small);
+  EXPECT_GT(sampled(beyond, 2), 0.0);
+  EXPECT_EQ(beyond.untimed(), 0);
 }
 
 }  // namespace

@@ -16,9 +16,8 @@ from memkern.engine import calibration, disturbance
 from memkern.engine.calibration import Calibration, class_name, estimate
 from memkern.machine import caches, state
 from memkern.machine.caches import data_caches, ends, level_of
-from memkern.machine.environment import differences, identity
 from memkern.machine.state import boot_id
-from memkern.machine.topology import last_level_cache_B, machine_environment
+from memkern.machine.topology import machine_environment
 from memkern.statistics import Prior
 from memkern.studies import calibrate as calibrating
 
@@ -62,43 +61,9 @@ def test_measured_sizes_of_caches_take_the_place_of_the_systems() -> None:
         (1, 32768, "system"), (2, 2**20, "system"), (3, 2**22, "measured"),
     ]  # fmt: skip
     assert level_of(2**22 + 1, ends(found, 1)) == "memory"
-    # Sizes that must be from memory exceed the larger one.
-    assert caches.last_level_B(machine, largest=False) == 2**22
-    assert found[-1]["system_B"] == caches.last_level_B(machine, largest=True) == 2**25
-    machine["measured_caches"]["sizes_B"]["L3"] = 2**26
-    for largest, size_B in ((True, 2**26), (False, 2**26)):
-        assert caches.last_level_B(machine, largest) == size_B
-        assert caches.last_level_B({}, largest) == 0
-
-
-def test_records_have_the_measured_caches_until_the_next_boot(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before, most_B = machine_environment(), last_level_cache_B()
-    assert "measured_caches" not in before
-    system = before["machine"]["caches"]
-    assert calibration.save_caches({"L1": 2**11, "L3": 2 * most_B}, system)
-    assert last_level_cache_B() >= 2 * most_B
-    case = mk.loops("stencil", rows=40, columns=64, threads=1, variant="scalar", runs=1)
-    measured = case.measure()
-    sizes_B = measured.environment["measured_caches"]["sizes_B"]
-    assert sizes_B == {"L1": 2**11, "L3": 2 * most_B}
-    assert measured.record["conditions"].startswith("L1 none, L2 rows")
-    # Another identity, though no difference that matters when results are compared.
-    assert measured.record["environment_id"] == identity(machine_environment()) != identity(before)
-    assert differences(before, machine_environment()) == []
-    # Neither for other caches nor after the next boot, nor if the file is broken.
-    assert calibration.save_caches({"L1": 2**11}, [*system, {}])
-    assert "measured_caches" not in machine_environment()
-    assert calibration.save_caches({"L1": 2**11}, system)
-    assert "measured_caches" in machine_environment()
-    monkeypatch.setattr(state, "boot_id", lambda: "another")
-    assert "measured_caches" not in machine_environment() and last_level_cache_B() == most_B
-    monkeypatch.undo()
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    caches.path().write_text("[]")
-    assert "measured_caches" not in machine_environment()
-    assert not calibration.save_caches({}, system)
+    assert found[-1]["system_B"] == 2**25
+    assert caches.last_level_B(machine) == 2**22
+    assert caches.last_level_B({}) == 0
 
 
 def test_class_names() -> None:
@@ -154,7 +119,7 @@ def test_a_calibration_is_stored_and_loaded(cache: Path) -> None:
 def test_a_calibration_is_read_once(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calibration.save(stored())
     loaded = calibration.load()
-    monkeypatch.setattr(calibration, "stored", None)
+    monkeypatch.setattr(state, "stored", None)
     assert calibration.load() is loaded
     monkeypatch.undo()
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))

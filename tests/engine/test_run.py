@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import dataclasses
+import itertools
 import json
 import math
 import os
@@ -34,6 +35,7 @@ from memkern.engine.record import measurement_of
 from memkern.engine.run import CaseRun, environment_of_ranks, measure
 from memkern.engine.sampling import Judge, take_samples
 from memkern.errors import InputError
+from memkern.limits import Quota
 from memkern.spec.case import Case
 from memkern.spec.sequences import product
 from memkern.statistics import Prior
@@ -787,6 +789,34 @@ def test_more_samples_are_taken_where_workers_waited_in_most(case: Case) -> None
     # Without the time for them, the result is disturbed.
     samples = take_samples(scripted(case.with_(runs=5, budget_s=1e-9), [*lost, *[1.0] * 5]))
     assert samples.disturbed
+
+
+@pytest.mark.usefixtures("disturbances")
+@pytest.mark.parametrize(
+    ("period_s", "stopped_s", "rejected"),
+    [
+        (1e-3, 2e-2, 0),  # too long for a period: all include a stop
+        (1.0, 2e-2, 20),  # one that is short enough can be without
+        (1e-3, 1e-3, 20),  # other programs had the processor
+    ],
+)
+def test_samples_that_a_quota_has_to_stop_count(
+    case: Case, monkeypatch: pytest.MonkeyPatch, period_s: float, stopped_s: float, rejected: int
+) -> None:
+    quota = Quota(0.5, period_s * 99)  # for as many threads as scripted cases have
+    monkeypatch.setattr(sampling, "limiting_quota", lambda: quota)
+    clock = itertools.count()
+    monkeypatch.setattr(sampling, "throttled_s", lambda: stopped_s * next(clock))
+    samples = take_samples(scripted(case.with_(runs=5, budget_s=1e-9), [0.2] * 20))
+    assert samples.rejected == min(rejected, samples.taken) and samples.disturbed == bool(rejected)
+    assert samples.throttled_share > 0
+    assert samples.seconds[:, 0] == pytest.approx([5e-3] * 5)
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_without_a_quota_nothing_is_throttled(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "limiting_quota", lambda: None)
+    assert math.isnan(take_samples(scripted(case, [])).throttled_share)
 
 
 @pytest.mark.usefixtures("disturbances")

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memkern as mk
+from memkern import limits
 from memkern.errors import InputError
 from memkern.families.spmv import kernels as family
 from memkern.families.spmv.model import SpmvModel
 from memkern.inputs import matrices
-from memkern.machine import limits
 from memkern.spec.case import Case
 
 FORMATS = ("crs", "sell", "ell", "csc")

@@ -63,7 +63,7 @@ def test_random_arrays_follow_their_seed(name, n, seed):
     ],
 )
 def test_arrays_beyond_memory_are_refused(monkeypatch, text, arrays):
-    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (7e9, "the test"))
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (7e9, "the test"))
     assert (
         f"an index array of 1000000000 elements needs about {8 * arrays} GB of memory, but the "
         "test leaves 7 GB"

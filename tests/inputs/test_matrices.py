@@ -1102,7 +1102,7 @@ def test_sizes_in_headers_are_checked_before_memory_is_allocated(
 ):
     content = gzip.compress(text.encode()) if packed else text.encode()
     path = written(tmp_path, content, "a.mtx" + ".gz" * packed)
-    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
     refusal(read, path)  # imports what it needs
     with allocating_at_most(8 * 2**20):
         assert says in refusal(read, path)
@@ -1130,7 +1130,7 @@ def test_a_text_of_more_than_a_mebibyte_is_read_whole(tmp_path):
 
 
 def test_matrices_without_memory_are_refused(monkeypatch):
-    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
     message = refusal(build, "hpcg:2000")
     size = "8000000000 x 8000000000 with 215784071992 nonzeros"
     assert f"a matrix of {size} needs about 3.64e" in message

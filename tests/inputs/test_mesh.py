@@ -194,6 +194,6 @@ def test_bad_ids_are_refused(ids, says):
 
 
 def test_a_mesh_without_memory_is_refused(monkeypatch):
-    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
     mesh = HexMesh(1000, 7)
     assert "a mesh of 512000000000 local nodes needs about 2.05e+04 GB" in refusal(lambda: mesh.ids)

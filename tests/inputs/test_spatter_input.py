@@ -328,7 +328,7 @@ def test_a_file_beyond_the_limit_is_refused(tmp_path, monkeypatch):
     ],
 )
 def test_patterns_without_memory_are_refused(monkeypatch, pattern, says):
-    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**30, "the test"))
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
     text = json.dumps([{"pattern": pattern}]).encode()
     refusal(read_json, text)  # imports what it needs
     with allocating_at_most(2**20):
@@ -336,7 +336,7 @@ def test_patterns_without_memory_are_refused(monkeypatch, pattern, says):
 
 
 def test_many_small_patterns_are_refused_together(monkeypatch):
-    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (2**23, "the test"))
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**23, "the test"))
     text = json.dumps([{"pattern": "UNIFORM:65536:1"}] * 200).encode()
     assert "the JSON text with all of its patterns needs about 0.0" in refusal(read_json, text)
 

@@ -14,6 +14,7 @@ from machines import MACHINES, Machine, described
 import memkern as mk
 from memkern import _memkern, small
 from memkern.engine import prepared
+from memkern.limits import Quota
 from memkern.machine import caches, topology
 from memkern.models.layer_conditions import shares
 
@@ -39,7 +40,9 @@ def test_this_machine_is_read() -> None:
     assert len(found["core_of_unit"]) == len(found["core_kinds"]) == len(found["units"])
     assert all(c["size_B"] > 0 and c["instances"] >= 1 for c in found["caches"])
     # What the system reports in another way.
-    reported = {c["level"]: c["size_B"] for c in caches.data_caches(topology.machine_environment())}
+    reported = {
+        c["level"]: c["system_B"] for c in caches.data_caches(topology.machine_environment())
+    }
     assert {c["level"]: c["size_B"] for c in found["caches"]} == reported or not reported
 
 
@@ -71,9 +74,11 @@ def test_each_unit_has_one_cache_of_each_level(machine: Machine) -> None:
         assert cache["instances"] * cache["shared_by"] == len(found["units"])
         assert cache["line_B"] == machine.line_B
     assert caches.line_B() == machine.line_B
-    assert found["last_level_cache_B"] == topology.last_level_cache_B()
     last = found["caches"][-1]
     assert found["last_level_cache_B"] == last["instances"] * last["size_B"]
+    # Sizes follow the next power of two.
+    assert 1 <= topology.last_level_cache_B() / found["last_level_cache_B"] < 2
+    assert topology.last_level_cache_B().bit_count() == 1
 
 
 def test_workers_are_placed_close_together_or_far_apart(machine: Machine) -> None:
@@ -152,7 +157,7 @@ def test_workers_share_the_caches_of_a_level(machine: Machine) -> None:
 
 def with_memory(monkeypatch: pytest.MonkeyPatch, left_B: float) -> None:
     """Let so much memory be left on a machine whose caches have 300 MiB."""
-    monkeypatch.setattr(topology, "last_level_cache_B", lambda largest=True: 300 * 2**20)
+    monkeypatch.setattr(topology, "last_level_cache_B", lambda: 300 * 2**20)
     monkeypatch.setattr(topology, "memory_left", lambda: (left_B, "the limit of a test"))
 
 
@@ -209,15 +214,15 @@ def test_cases_of_default_sizes_fit_a_small_memory(
 def test_defaults_have_as_many_workers_as_a_quota_carries(
     monkeypatch: pytest.MonkeyPatch, quota: float | None, workers: int
 ) -> None:
-    monkeypatch.setattr(topology, "processor_quota", lambda: quota)
+    found = None if quota is None else Quota(quota, 0.1)
+    monkeypatch.setattr(topology, "processor_quota", lambda: found)
     with described(MACHINES["NUMA clusters"]):
         assert topology.workers_of("cpu") == workers
         assert topology.workers_by_quota() == (0 if workers == 64 else workers)
 
 
 def test_cases_of_default_threads_keep_to_a_quota(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (topology, prepared):
-        monkeypatch.setattr(module, "processor_quota", lambda: 1.5)
+    monkeypatch.setattr(topology, "processor_quota", lambda: Quota(1.5, 0.1))
     prepared._warn_once.cache_clear()
     with described(MACHINES["large cache"]):
         with pytest.warns(UserWarning, match=r"use 1\.5 of 2 processors: cases have 1 thread by"):

@@ -806,7 +806,7 @@ def test_small_files_of_tables_too_large_for_the_memory_are_refused(tmp_path, mo
 
     pq.write_table(pa.table({"x": pa.repeat(1, 10**7)}), tmp_path / "x.parquet")
     assert (tmp_path / "x.parquet").stat().st_size < 10**5
-    monkeypatch.setattr("memkern.machine.limits.memory_left", lambda: (5e8, "MemAvailable"))
+    monkeypatch.setattr("memkern.limits.memory_left", lambda: (5e8, "MemAvailable"))
     with pytest.raises(InputError, match=r"x\.parquet needs about 1 GB of memory"):
         load(tmp_path / "x.parquet")
 

@@ -282,7 +282,7 @@ def without_arrays(case: Case) -> dict[str, Any]:
 def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
     kernel: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(topology, "last_level_cache_B", lambda largest=True: 2**10)
+    monkeypatch.setattr(topology, "last_level_cache_B", lambda: 2**10)
     for module in (kernels, verb):
         monkeypatch.setattr(module, "describe", lambda *_: Description("", 0, (0, 0), True))
     family, _, name = kernel.partition(".")

@@ -20,7 +20,7 @@ import memkern as mk
 from memkern import small, statistics
 from memkern.engine import CoreWatch, calibration, sampling, watching
 from memkern.engine.disturbance import Activity, Cores
-from memkern.machine import state, topology
+from memkern.machine import capacity, state, topology
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding
 from memkern.machine.smbios import Module, Population
 from memkern.report import write as write_report
@@ -307,7 +307,7 @@ def test_bandwidth_of_a_core_beside_published_ones() -> None:
 @pytest.mark.parametrize(
     "measured, state, text",
     [
-        (None, UNKNOWN, "nobody measured"),
+        (None, UNKNOWN, "times of loads do not show"),
         ({"L1": 2**15, "L3": 2**25}, GOOD, "measured latencies of L1, L3"),
         ({"L1": 2**15, "L3": 2**23}, NOTE, "from 8192 KiB on, where the system says 32768 KiB"),
         ({"L2": 2**20}, GOOD, "measured latencies of L2"),
@@ -342,7 +342,7 @@ def test_stored_sizes_of_caches_are_judged(cache: Path, monkeypatch: pytest.Monk
     system = topology.machine_environment()["machine"]["caches"]
     assert judged().state == UNKNOWN
     last = system[-1]
-    assert calibration.save_caches({f"L{last['level']}": last["size_B"] // 4}, system)
+    assert capacity.save({f"L{last['level']}": last["size_B"] // 4}, system)
     found = judged()
     assert found.state == NOTE and f"{last['size_B'] // 2**10} KiB of L" in found.text
 

@@ -280,6 +280,7 @@ def _report_device(args: argparse.Namespace) -> str:
 
 def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]) -> list[Case]:
     """Return the cases of a report of a device."""
+    from memkern.machine.topology import last_level_cache_B
     from memkern.report.cases import gpu_report_cases, report_cases
 
     memory_B = machine["memory_available_B"]
@@ -287,7 +288,7 @@ def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]
         about = machine["devices"][device]
         memory_B = min(memory_B, about["memory_B"])
         return gpu_report_cases(device, args.quick, about["l2_B"], memory_B)
-    cases = report_cases(args.quick, machine["topology"]["last_level_cache_B"], memory_B)
+    cases = report_cases(args.quick, last_level_cache_B(), memory_B)
     # Cases that are built for a number of workers keep it.
     knobs = {"pin": args.pin or "auto", "machine_file": args.machine or ""}
     threads = args.threads or 0

@@ -130,7 +130,7 @@ def _stream_table(measurement: Measurement) -> None:
 def marks(record: dict[str, Any]) -> list[str]:
     """Return the words that mark the row of a record whose times or results are doubtful."""
     words: list[str] = [] if record["valid"] else ["INVALID"]
-    doubts = ("disturbed", "oversubscribed", "skewed")
+    doubts = ("disturbed", "oversubscribed", "skewed", "caches_grown")
     return words + [name for name in doubts if record.get(name)]
 
 
@@ -412,6 +412,12 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
             f"{disturbed} of {len(results)} records are disturbed: their workers waited for "
             "processors in most samples; they have no interval and are left out of verdicts: use "
             "fewer threads (--threads) or other processors (--pin), or end what else runs here"
+        )
+    if grown := sum(record.get("caches_grown") is True for record in results):
+        warn(
+            f"{grown} of {len(results)} records are not from memory alone: this machine has come "
+            "to get a larger part of its last-level caches than when sizes were chosen, which "
+            "holds more than half of their data: give a larger size"
         )
 
 

@@ -10,30 +10,25 @@ throughput of the cores, to which every measuring process contributes. The third
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import functools
-import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.errors import InputError
-from memkern.files import publish
-from memkern.machine import caches as machine_caches
+from memkern.limits import control_groups
 from memkern.machine.caches import MEMORY, ends, level_of
 from memkern.machine.environment import now
-from memkern.machine.limits import control_groups
-from memkern.machine.state import folder, heading, stored
+from memkern.machine.state import folder, keep, kept, store
 from memkern.statistics import Prior, moderate
 
 __all__ = [
@@ -47,8 +42,6 @@ __all__ = [
     "class_name",
     "cores_path",
     "estimate",
-    "keep",
-    "kept",
     "load",
     "load_cores",
     "load_counters",
@@ -57,14 +50,12 @@ __all__ = [
     "packaged",
     "path",
     "save",
-    "save_caches",
     "save_cores",
     "save_counters",
     "save_health",
     "store",
 ]
 
-T = TypeVar("T")
 
 SHARED, MIXED, BESIDE = "shared", "mixed states", "beside programs"
 
@@ -216,23 +207,6 @@ def save(calibration: Calibration) -> Path:
     return store(path(), document)
 
 
-def store(target: Path, document: Mapping[str, Any]) -> Path:
-    """Store a document that is valid until the system is booted again.
-
-    Raises
-    ------
-    InputError, OSError
-        The file can't be written.
-    """
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{target.parent} can't be made: {error.strerror}") from None
-    whole = {**heading(), **document}
-    publish({target: json.dumps(whole, indent=1).encode()})
-    return target
-
-
 def save_cores(counts: Counts, target: Path) -> None:
     """Add a process's counts to those in the file; do nothing where it can't be written.
 
@@ -319,38 +293,6 @@ def load_counters() -> dict[str, float]:
         lambda document: {str(k): float(v) for k, v in document["ratios"].items()},
         {},
     )
-
-
-def save_caches(sizes_B: Mapping[str, float], system: Sequence[Mapping[str, Any]]) -> bool:
-    """Store the measured sizes of caches, and return whether there are any and it was possible.
-
-    Parameters
-    ----------
-    sizes_B : mapping of str to float
-        Bytes of an instance of each measured cache, by its name, such as ``L3``.
-    system : sequence of mapping
-        The caches by the system, as in an environment: only with these, the sizes are used.
-    """
-    if small.wanted() or not sizes_B:
-        return False
-    document = {"created": now(), "sizes_B": dict(sizes_B), "system": list(system)}
-    return keep(machine_caches.path(), document)
-
-
-def keep(target: Path, document: Mapping[str, Any]) -> bool:
-    """Store a document until the next boot, and return whether the file could be written."""
-    with contextlib.suppress(InputError, OSError):
-        store(target, document)
-        return True
-    return False
-
-
-def kept(target: Path, read: Callable[[dict[str, Any]], T], unknown: T) -> T:
-    """Return what `read` finds in a document of this boot; `unknown` if there is no such one."""
-    try:
-        return read(stored(target))
-    except (InputError, AttributeError, KeyError, TypeError, ValueError):
-        return unknown
 
 
 def agrees(ratio: float) -> bool:

@@ -14,6 +14,7 @@ from memkern import small
 from memkern.engine import calibration
 from memkern.engine.communication import ranks
 from memkern.engine.process import at_exit
+from memkern.machine.state import keep, kept
 from memkern.spec.case import Case
 
 __all__ = ["Round", "add_round", "known_rounds", "load", "name_of", "path"]
@@ -37,7 +38,7 @@ def name_of(case: Case, iterations: int = 0) -> str:
 
 def load(target: Path) -> dict[str, list[Round]]:
     """Return the rounds since the system was booted; empty if unknown."""
-    return calibration.kept(
+    return kept(
         target,
         lambda document: {
             str(name): [{str(key): float(x) for key, x in one.items()} for one in rounds]
@@ -58,7 +59,7 @@ def _known() -> tuple[dict[str, list[Round]], dict[str, list[Round]]]:
     def save() -> None:
         if added:
             merged = {**load(target), **added}
-            calibration.keep(target, {"rounds": dict([*merged.items()][-_MOST_CASES:])})
+            keep(target, {"rounds": dict([*merged.items()][-_MOST_CASES:])})
 
     if ranks().number == 0:
         at_exit(save)

@@ -23,9 +23,10 @@ from memkern.engine.preparing import prepare
 from memkern.engine.process import exclusive
 from memkern.engine.sampling import take_samples
 from memkern.engine.states import main_mode, shares_of
+from memkern.limits import memory_left
 from memkern.machine import gpu
 from memkern.machine.caches import MEMORY
-from memkern.machine.limits import memory_left
+from memkern.machine.capacity import grown
 from memkern.machine.topology import last_level_cache_B
 from memkern.spec.kernel import Ceilings, Transfer
 from memkern.spec.registry import case
@@ -37,6 +38,8 @@ _T = TypeVar("_T")
 _AGAIN_SHARE = 0.05
 # Data beyond the caches are at least this multiple of them.
 _LEAST_MULTIPLE = 1.5
+# What data in memory must exceed where nothing is known of caches.
+_UNKNOWN_CACHES_B = 2**25
 _kept: list[dict[Any, Any]] = []
 
 
@@ -123,11 +126,12 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> Ceilings:
 
     They are the largest ones since the system was booted, since a moment in which others use the
     memory is no limit of it. That of stores is such that the triad takes as long as its loads and
-    stores one after the other. They are NaN where memory is too small for data beyond the caches.
+    stores one after the other. They are NaN where memory is too small for data beyond the caches,
+    or these have come to hold most of the data.
     """
-    cache_B = last_level_cache_B()
+    cache_B = last_level_cache_B() or _UNKNOWN_CACHES_B
     multiple = min(4.0, memory_left()[0] / 3 / cache_B)  # of the caches, for the data of the loads
-    if multiple < _LEAST_MULTIPLE:
+    if multiple < _LEAST_MULTIPLE or grown(multiple * cache_B):
         return Ceilings(math.nan, math.nan, math.nan, math.nan)
     knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages}
     knobs |= {"budget_s": 0.5, "placements": 1}

@@ -18,6 +18,7 @@ from memkern import small
 from memkern.engine import calibration
 from memkern.engine.communication import ranks
 from memkern.engine.process import at_exit
+from memkern.machine.state import keep, kept
 from memkern.statistics import Prior
 
 __all__ = ["Drift", "Repeated", "known_drift", "load", "path", "save"]
@@ -151,12 +152,12 @@ def save(added: Mapping[str, Repeated], target: Path) -> None:
         return
     merged = sorted((load(target) | dict(added)).items(), key=lambda item: item[1].last_s)
     cases = {identity: asdict(case) for identity, case in merged[-_MOST_CASES:]}
-    calibration.keep(target, {"cases": cases})
+    keep(target, {"cases": cases})
 
 
 def load(target: Path) -> dict[str, Repeated]:
     """Return the repeated records since the system was booted; empty if unknown."""
-    return calibration.kept(
+    return kept(
         target,
         lambda document: {str(name): _repeated(**case) for name, case in document["cases"].items()},
         {},

@@ -21,8 +21,7 @@ from memkern.engine.process import as_input_error, exclusive
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.machine import gpu, remote, settings, switches
-from memkern.machine.limits import processor_quota
-from memkern.machine.topology import workers_by_quota
+from memkern.machine.topology import last_level_cache_B, limiting_quota, workers_by_quota
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Check, Validation, finish
 from memkern.spec.options import GPUS, PROCESSORS, RANKS
@@ -127,6 +126,7 @@ class Prepared:
                 name: np.ascontiguousarray(values, dtype=case.dtype)
                 for name, values in case.data.items()
             },
+            caches_B=last_level_cache_B(),
             **{**knobs.arguments, **_device(case), **_exchange(self.part)},
         )
 
@@ -141,11 +141,12 @@ class Prepared:
                 "than there are units",
                 stacklevel=4,
             )
-        if workers := workers_by_quota():
+        if quota := limiting_quota():
+            workers = workers_by_quota()
             _warn_once(
-                f"its control group lets this process use {processor_quota():g} of {units} "
-                f"processors: cases have {workers} thread{'s' * (workers > 1)} by default, and "
-                "samples in which threads are stopped are disturbed"
+                f"its control group lets this process use {quota.processors:g} of {units} "
+                f"processors: cases have {workers} thread{'s' * (workers > 1)} by default. Samples "
+                "in which threads are stopped are disturbed, unless they are too long to be without"
             )
         if not small.wanted():
             warn_of_conditions(self.native.obtained()["shared_units"])

@@ -29,7 +29,7 @@ from memkern.engine.measurement import Measurement
 from memkern.engine.prepared import STARTS_PER_SAMPLE
 from memkern.engine.sampling import median
 from memkern.engine.taken import Placement, Taken
-from memkern.machine import environment, gpu
+from memkern.machine import capacity, environment, gpu
 from memkern.machine.caches import MEMORY, data_caches, ends, level_of
 from memkern.spec.case import Case
 from memkern.spec.columns import in_order
@@ -87,6 +87,7 @@ def measurement_of(
         **last.check.columns,
         **_ceiling_columns(as_run, last.check, beside, shortest_s),
     }
+    of_caches = _cache_columns(case, last)
     kernels = obtained["stages"][: last.samples.seconds.shape[1] - 1]
     # Of all kernels together, where an invocation runs several in turn.
     counts = [p.samples.counts for p in taken.counted]
@@ -117,6 +118,7 @@ def measurement_of(
             **_sample_columns(taken),
             **times,
             **_rates(case, model_B, last, times, launches_s),
+            **of_caches,
             **_traffic_columns(case, traffic_GBps, times["time_median_s"]),
             **_transfer_columns(moved, _cases(as_run)),
             **_conditions(as_run, caches),
@@ -261,6 +263,20 @@ def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
     }
 
 
+def _cache_columns(case: Case, placement: Placement) -> dict[str, Any]:
+    """Return the columns of a case's size beside the last-level caches of the processor."""
+    if case.knobs.place != PROCESSORS or ranks().size > 1:
+        return {}
+    size_B = _footprint_B(case, placement)
+    grown = capacity.grown(size_B)
+    known = capacity.capacity()
+    return {
+        "caches_multiple": size_B / known.largest_B if known.largest_B else math.nan,
+        "system_caches_multiple": size_B / known.system_B if known.system_B else math.nan,
+        "caches_grown": grown,
+    }
+
+
 def _sample_columns(taken: Taken) -> dict[str, Any]:
     """Return the columns on how samples were taken, and what disturbed them."""
     every, counted = taken.placements, taken.counted
@@ -280,6 +296,7 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
         "states": json.dumps(found) if (found := taken.states) else "",
         "cpu_share": float(np.mean([p.samples.cpu_share for p in every])),
         "waited_share": float(np.mean([p.samples.waited_share for p in every])),
+        "throttled_share": float(np.mean([p.samples.throttled_share for p in every])),
         "absent_share": float(np.mean([p.samples.absent_share for p in every])),
         "core_share": taken.core_share,
         "exchange_ns": taken.exchange_s * 1e9,

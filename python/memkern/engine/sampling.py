@@ -20,8 +20,10 @@ from memkern.engine.cores import cores, cores_at_work, exchanging_units
 from memkern.engine.prepared import Prepared
 from memkern.engine.process import exclusive
 from memkern.engine.states import Mode, labels_of
+from memkern.limits import throttled_s
 from memkern.machine import gpu
-from memkern.spec.options import GPUS
+from memkern.machine.topology import limiting_quota
+from memkern.spec.options import GPUS, PROCESSORS
 
 # Columns that the extension adds to each sample (cpp/core/monitor.hpp).
 CONDITIONS = (
@@ -66,6 +68,8 @@ class Samples:
     waited_share, absent_share : float
         Shares of that time during which a worker waited for its processor, and during which a
         processor that it had was taken away; NaN if unknown.
+    throttled_share : float
+        Share of that time during which a quota had stopped a worker; NaN without a quota.
     throughput : float
         Median over the samples of the cores' throughput, in loads with additions per cycle.
     clock_Hz : float
@@ -98,6 +102,7 @@ class Samples:
     cpu_share: float
     waited_share: float
     absent_share: float
+    throttled_share: float
     throughput: float
     clock_Hz: float
     exchange_s: npt.NDArray[np.float64]
@@ -146,10 +151,11 @@ class Judge:
         self._at_work = cores_at_work(obtained)
         self._exchanging = exchanging_units(obtained) if obtained["threads"] > 1 else ""
 
-    def disturbed(self, conditions: _Floats) -> _Bools:
+    def disturbed(self, conditions: _Floats, stopped: _Bools | bool = False) -> _Bools:
         """Keep the rates of the cores, and return which samples were disturbed.
 
-        `conditions` are the columns that the extension adds to each sample.
+        `conditions` are the columns that the extension adds to each sample. Those that a quota had
+        to stop are not disturbed by it.
         """
         if self._accepts_all:
             return np.zeros(len(conditions), dtype=np.bool_)
@@ -159,8 +165,48 @@ class Judge:
             with np.errstate(divide="ignore"):
                 cores().add(1 / found["exchange_s"], self._exchanging)
         return disturbance.disturbed_samples(
-            found["waited_share"], found["cpu_share"], found["moved"] > 0
+            np.where(stopped, 0.0, found["waited_share"]), found["cpu_share"], found["moved"] > 0
         )
+
+
+class Throttling:
+    """Time for which a quota stopped the workers of a prepared case.
+
+    A sample that takes longer than the workers may run in a period of the quota can't be without
+    such a time, and half of those that take half as long have one.
+
+    Parameters
+    ----------
+    prepared : Prepared
+    """
+
+    def __init__(self, prepared: Prepared) -> None:
+        quota = limiting_quota() if prepared.case.knobs.place == PROCESSORS else None
+        self._threads = int(prepared.native.obtained()["threads"])
+        self._share_s = math.inf
+        self._begin_s = self._last_s = math.nan
+        if quota:
+            self._share_s = quota.processors * quota.period_s / self._threads
+            self._begin_s = self._last_s = throttled_s()
+
+    def stopped(self, seconds: _Floats, waited_share: _Floats, cpu_share: _Floats) -> _Bools:
+        """Return which of some samples include time for which the quota had to stop a worker.
+
+        There are none if the system says that most of the time that workers waited had another
+        reason.
+        """
+        long = np.nan_to_num(cpu_share, nan=1.0) * seconds > self._share_s / 2
+        if not long.any():
+            return long
+        before_s, self._last_s = self._last_s, throttled_s()
+        waited_s = float(np.nan_to_num(waited_share) @ seconds)
+        return long & (self._last_s - before_s >= waited_s / 2)
+
+    def share(self, seconds: float) -> float:
+        """Return the share of the time of all samples, NaN without a quota."""
+        if math.isinf(self._share_s):
+            return math.nan
+        return min((throttled_s() - self._begin_s) / (seconds * self._threads), 1.0)
 
 
 def take_samples(prepared: Prepared, placement: int = 0, placements: int = 1) -> Samples:
@@ -217,6 +263,7 @@ class _Series:
         self._counts = np.empty((0, len(judge.codes), 3))
         self._own = self._moved_B = np.empty(0)
         self._rejected = np.empty(0, dtype=np.bool_)
+        self._quota = Throttling(prepared)
         self._untimed, untimed_s = prepared.native.untimed()
         self._begin_s = time.perf_counter() - untimed_s
         self._first_s = math.inf
@@ -293,7 +340,10 @@ class _Series:
         block = block[done]
         spent_s = self._ranks.slowest(time.perf_counter() - since)
         self._first_s = min(self._first_s, spent_s)
-        marked = self._judge.disturbed(block[:, self._times :])
+        busy_s = self._invocations * block[:, 0]
+        found = dict(zip(CONDITIONS, block[:, self._times :].T, strict=True))
+        stopped = self._quota.stopped(busy_s, found["waited_share"], found["cpu_share"])
+        marked = self._judge.disturbed(block[:, self._times :], stopped)
         if self._watch is not None:
             marked |= self._watch.slowed(began[: len(block)])
         marked = self._ranks.largest(marked.astype(np.float64)) > 0
@@ -338,6 +388,7 @@ class _Series:
             cpu_share=self._share("cpu_share"),
             waited_share=self._share("waited_share"),
             absent_share=self._share("absent_share"),
+            throttled_share=self._quota.share(self._invocations * float(self._rows[:, 0].sum())),
             throughput=median(self._condition("throughput")),
             clock_Hz=median(self._condition("clock_Hz")),
             exchange_s=np.column_stack(

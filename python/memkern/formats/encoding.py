@@ -32,8 +32,8 @@ from memkern.formats.values import (
     restored,
     restored_record,
 )
+from memkern.limits import check_memory
 from memkern.machine.environment import Environment
-from memkern.machine.limits import check_memory
 from memkern.spec.columns import COLUMNS
 
 # Memory for one value: of a record in a dict, of a sample in an array.

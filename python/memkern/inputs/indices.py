@@ -23,7 +23,7 @@ import numpy.typing as npt
 from memkern import files
 from memkern.checks import INT64_MAX, integer, number, read_integer, read_number, shown
 from memkern.errors import InputError
-from memkern.machine.limits import check_memory
+from memkern.limits import check_memory
 
 __all__ = [
     "MAX_LENGTH",

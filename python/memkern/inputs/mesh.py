@@ -19,7 +19,7 @@ import numpy.typing as npt
 from memkern.checks import FromFields, integer, shown
 from memkern.errors import InputError
 from memkern.inputs.indices import whole_numbers
-from memkern.machine.limits import check_memory
+from memkern.limits import check_memory
 
 __all__ = ["MAX_NODES", "HexMesh", "rows_of"]
 

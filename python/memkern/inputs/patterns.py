@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from memkern.checks import INT64_MAX, FromFields, integer, read_integer, shown
 from memkern.errors import InputError
-from memkern.machine.limits import check_memory
+from memkern.limits import check_memory
 
 __all__ = [
     "MAX_LENGTH",

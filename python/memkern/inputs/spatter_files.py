@@ -32,7 +32,7 @@ from memkern import files
 from memkern.checks import INT64_MAX, integer, read_integer, shown
 from memkern.errors import InputError
 from memkern.inputs.patterns import Pattern, PatternLike, as_pattern, parse
-from memkern.machine.limits import check_memory
+from memkern.limits import check_memory
 
 __all__ = [
     "Config",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from memkern import small
 from memkern.machine.environment import this_machine
-from memkern.machine.state import folder, stored
+from memkern.machine.state import folder, kept
 
 __all__ = [
     "MEMORY",
@@ -63,16 +63,14 @@ def load(system: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         ``created`` (date and time in UTC) and ``sizes_B`` (of an instance of each measured cache,
         by its name).
     """
-    if small.wanted():
-        return {}
-    try:
-        document = stored(path())
-        if document["system"] != list(system):
-            return {}
+
+    def read(document: dict[str, Any]) -> dict[str, Any]:
         sizes_B = {str(name): int(size) for name, size in document["sizes_B"].items()}
+        if document["system"] != list(system) or not sizes_B:
+            return {}
         return {"created": str(document["created"]), "sizes_B": sizes_B}
-    except (AttributeError, KeyError, TypeError, ValueError):
-        return {}
+
+    return {} if small.wanted() else kept(path(), read, {})
 
 
 def data_caches(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -173,13 +171,8 @@ def level_of(footprint_B: float, held_B: Mapping[str, float]) -> str:
     return next((name for name, end_B in held_B.items() if footprint_B <= end_B), MEMORY)
 
 
-def last_level_B(environment: Mapping[str, Any], largest: bool) -> int:
-    """Return the size of all last-level caches, 0 if they are unknown.
-
-    It is the measured one where it is known; with `largest`, the system's where that is larger.
-    """
+def last_level_B(environment: Mapping[str, Any]) -> int:
+    """Return the size of all last-level caches, measured where it is known, 0 if it is unknown."""
     found = data_caches(environment)
     last = [cache for cache in found if cache["level"] == found[-1]["level"]]
-    sizes = [max(c["size_B"], c["system_B"]) if largest else c["size_B"] for c in last]
-    each = zip(last, sizes, strict=True)
-    return sum(size_B * (cache.get("instances") or 1) for cache, size_B in each)
+    return sum(int(cache["size_B"]) * (cache.get("instances") or 1) for cache in last)

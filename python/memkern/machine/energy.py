@@ -18,7 +18,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from memkern import small
-from memkern.machine.limits import read_number, read_text
+from memkern.limits import read_number, read_text
 from memkern.machine.settings import why
 
 __all__ = [

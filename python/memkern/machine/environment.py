@@ -20,7 +20,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from memkern.machine.limits import cgroup_folders, processor_quota, read_number, read_text
+from memkern.limits import cgroup_folders, processor_quota, read_number, read_text
 
 __all__ = [
     "Environment",
@@ -377,7 +377,9 @@ def _cgroup_limits(root: Path) -> dict[str, Any]:
             limit = read_number(folder, name)
             if limit is not None and limit < _UNLIMITED:
                 memory.append(limit)
-    return {"memory_limit_B": min(memory, default=None), "cpus": processor_quota(root)}
+    quota = processor_quota(root)
+    cpus = None if quota is None else quota.processors
+    return {"memory_limit_B": min(memory, default=None), "cpus": cpus}
 
 
 @functools.cache

@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from memkern.checks import shown
 from memkern.errors import InputError
+from memkern.limits import read_number, read_text
 from memkern.machine.environment import cpu_list
-from memkern.machine.limits import read_number, read_text
 
 __all__ = [
     "BOUNDARIES",

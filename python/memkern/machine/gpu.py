@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from memkern import small
 from memkern.errors import InputError
-from memkern.machine.limits import read_number, read_text
+from memkern.limits import read_number, read_text
 
 __all__ = [
     "Watch",

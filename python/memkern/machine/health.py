@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from memkern.limits import cgroup_folders, read_number, read_text
 from memkern.machine import smbios
 from memkern.machine.environment import Environment, cpu_list, each_cpu, numbered
-from memkern.machine.limits import cgroup_folders, read_number, read_text
 
 __all__ = [
     "ASK_HOST",

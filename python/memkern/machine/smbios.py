@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from memkern.machine.limits import read_number, read_text
+from memkern.limits import read_number, read_text
 
 __all__ = ["TABLE", "Module", "Population", "edac_channels", "parse", "population"]
 

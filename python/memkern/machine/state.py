@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["boot_id", "folder", "heading", "stored"]
+from memkern.errors import InputError
+from memkern.files import publish
+
+__all__ = ["boot_id", "folder", "heading", "keep", "kept", "store", "stored"]
+
+T = TypeVar("T")
 
 _VERSION = 1
 
@@ -46,3 +53,36 @@ def stored(target: Path) -> dict[str, Any]:
     if {name: document[name] for name in heading()} != heading():
         raise ValueError("it is of another version or boot")
     return document
+
+
+def store(target: Path, document: Mapping[str, Any]) -> Path:
+    """Store a document that is valid until the system is booted again.
+
+    Raises
+    ------
+    InputError, OSError
+        The file can't be written.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{target.parent} can't be made: {error.strerror}") from None
+    whole = {**heading(), **document}
+    publish({target: json.dumps(whole, indent=1).encode()})
+    return target
+
+
+def keep(target: Path, document: Mapping[str, Any]) -> bool:
+    """Store a document until the next boot, and return whether the file could be written."""
+    with contextlib.suppress(InputError, OSError):
+        store(target, document)
+        return True
+    return False
+
+
+def kept(target: Path, read: Callable[[dict[str, Any]], T], unknown: T) -> T:
+    """Return what `read` finds in a document of this boot; `unknown` if there is no such one."""
+    try:
+        return read(stored(target))
+    except (InputError, AttributeError, KeyError, TypeError, ValueError):
+        return unknown

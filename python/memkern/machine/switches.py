@@ -11,10 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from memkern.errors import InputError
+from memkern.limits import read_number, read_text
 from memkern.machine import gpu, restoring
 from memkern.machine.environment import cpu_list, numbered
 from memkern.machine.events import processor
-from memkern.machine.limits import read_number, read_text
 from memkern.machine.settings import Change, why
 
 __all__ = [

@@ -8,14 +8,15 @@ import warnings
 from typing import Any
 
 from memkern.extension import _memkern
-from memkern.machine import caches, environment, gpu, remote, tlbs
-from memkern.machine.limits import memory_left, processor_quota
+from memkern.limits import Quota, memory_left, processor_quota
+from memkern.machine import caches, capacity, environment, gpu, remote, tlbs
 
 _LEFT_SHARE = 2  # data of a default size have at most this part of the memory that is left
 
 
 def machine_environment() -> dict[str, Any]:
     """Return the environment of this machine and build, as stored with every run's records."""
+    capacity.capacity()  # which finds what caches hold, if nothing did since the boot
     found = environment.collect(_memkern.build())
     found["machine"]["tlbs"] = tlbs.describe(_memkern.cpuid) or None
     if measured := caches.load(found["machine"]["caches"] or ()):
@@ -47,15 +48,9 @@ def numa_nodes() -> list[int]:
     return [int(node) for node in _memkern.topology()["numa_nodes"]]
 
 
-def last_level_cache_B(largest: bool = True) -> int:
-    """Return the total size of all last-level caches in bytes.
-
-    By default it is what data in memory must exceed, the larger one of the size that the system
-    reports and the measured one; else the measured one, where it is known.
-    """
-    reported_B = int(_memkern.topology()["last_level_cache_B"])
-    known_B = caches.last_level_B(_with_caches(), largest)
-    return max(reported_B, known_B) if largest else known_B or reported_B
+def last_level_cache_B() -> int:
+    """Return the bytes that data in memory must exceed (see `memkern.machine.capacity`)."""
+    return capacity.capacity().sized_B
 
 
 def data_caches() -> list[dict[str, Any]]:
@@ -63,17 +58,13 @@ def data_caches() -> list[dict[str, Any]]:
 
     They are those of its environment (see `memkern.machine.caches.data_caches`).
     """
-    return caches.data_caches(_with_caches())
-
-
-def _with_caches() -> dict[str, Any]:
-    """Return the part of the environment that describes the caches."""
     system = caches.reported()
-    return {"machine": {"caches": system}, "measured_caches": caches.load(system)}
+    found = {"machine": {"caches": system}, "measured_caches": caches.load(system)}
+    return caches.data_caches(found)
 
 
 def beyond_caches_B(parts: int = 1) -> int:
-    """Return the size of data that lie in memory: four times the caches, and at least 64 MiB.
+    """Return the size of data in memory: four times `last_level_cache_B`, and at least 64 MiB.
 
     Where memory is too small for `parts` of this size, it is smaller, as of `from_memory`.
     """
@@ -86,7 +77,7 @@ def from_memory(unit_B: float = 1, whole_B: float = 1, least: int = 1) -> int:
     Parameters
     ----------
     unit_B : float
-        Bytes of an element of one array, which has four times the size of the caches.
+        Bytes of an element of one array, which has four times `last_level_cache_B`.
     whole_B : float
         Bytes of an element of all arrays. Where they would need more than half of the memory that
         this process may allocate, the number is the next smaller power of two, with a warning.
@@ -101,11 +92,14 @@ def from_memory(unit_B: float = 1, whole_B: float = 1, least: int = 1) -> int:
         return wanted
     number = 1 << math.floor(math.log2(max(most, 1)))
     found_MB, wanted_MB = (one * whole_B / 1e6 for one in (number, wanted))
-    held = number * whole_B <= cache_B
+    held = ""
+    if number * whole_B <= cache_B:
+        held = "; the caches hold them, so that values are not from memory"
+    elif number * whole_B < 2 * cache_B:
+        held = "; the caches hold most of them, so that values are not those of memory alone"
     warnings.warn(
         f"data have {found_MB:.4g} MB by default, not {wanted_MB:.4g} MB, which memory is too "
-        f"small for (limited by {limit})"
-        + ("; the caches hold them, so that values are not from memory" if held else ""),
+        f"small for (limited by {limit}){held}",
         stacklevel=2,
     )
     return number
@@ -113,10 +107,14 @@ def from_memory(unit_B: float = 1, whole_B: float = 1, least: int = 1) -> int:
 
 def workers_by_quota() -> int:
     """Return how many workers a quota of processor time carries; 0 if it limits none."""
+    quota = limiting_quota()
+    return 0 if quota is None else max(int(quota.processors), 1)
+
+
+def limiting_quota() -> Quota | None:
+    """Return the quota of processor time, None if it carries all units of this process."""
     quota = processor_quota()
-    if quota is None or quota >= len(os.sched_getaffinity(0)):
-        return 0
-    return max(int(quota), 1)
+    return quota if quota and quota.processors < len(os.sched_getaffinity(0)) else None
 
 
 def workers_of(device: str) -> int:

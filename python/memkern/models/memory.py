@@ -168,7 +168,8 @@ def in_memory(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Series:
     least = frame["platform"].map({name: one.least_B for name, one in thresholds.items()})
     largest = frame.groupby(["platform", "kernel"])["footprint_B"].transform("max")
     least = least.astype(float).fillna(largest)
-    return frame["footprint_B"] >= least
+    large = frame["footprint_B"] >= least
+    return large & ~frame["caches_grown"].eq(True) if "caches_grown" in frame else large
 
 
 def memory_values(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> DataFrame:

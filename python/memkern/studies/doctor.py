@@ -28,11 +28,11 @@ from memkern.engine import (
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.formats import ResultSet, load
+from memkern.limits import memory_left
 from memkern.machine import gpu, health, smbios
 from memkern.machine.environment import read_steal_s
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import BAD, BASELINE, NOTE, STATES, UNKNOWN, Finding
-from memkern.machine.limits import memory_left
 from memkern.machine.topology import beyond_caches_B, machine_environment
 from memkern.progress import announce
 from memkern.spec.registry import case as kernel_case
@@ -289,19 +289,19 @@ def _build(
     """
     left_B, _ = memory_left()
     beyond_B = beyond_caches_B()
-    size_B, chase_B = (min(beyond_B, most) for most in (plan.most_B, plan.most_chase_B))
-    # By halves, so that a baseline has the same sizes.
+    # By halves, so that a baseline has the same sizes. Caches may have held more in its boot.
+    size_B = min(beyond_B, plan.most_B) if earlier is None else plan.most_B
     too_large = most = 0
     found = None
     while found is None or (earlier is not None and size_B >= _LEAST_B):
-        cases = _cases(plan, size_B, chase_B)
+        cases = _cases(plan, size_B, min(size_B, plan.most_chase_B))
         fits = size_B <= max(left_B / 4, _LEAST_B)
         known = 0 if earlier is None else _known(earlier, cases[0])
-        if fits and (found is None or known > most):
+        if fits and (known > most or (found is None and size_B <= beyond_B)):
             found, most = cases, known
         elif not fits:
             too_large = max(too_large, known)
-        size_B, chase_B = size_B // 2, min(size_B // 2, chase_B)
+        size_B //= 2
     return *found, too_large > most
 
 

@@ -377,7 +377,7 @@ def cache_sizes(machine: Mapping[str, Any]) -> Finding:
     subject = "cache sizes"
     found = [cache for cache in data_caches(machine) if cache["source"] == "measured"]
     if not found:
-        text = "nobody measured since the boot whether caches have the sizes that the system says"
+        text = "the times of loads do not show whether caches have the sizes that the system says"
         return Finding(subject, UNKNOWN, text, "measure them with memkern latency structure")
     # Hybrid processors have two kinds of caches of a level, of which one size is measured.
     confirmed = {cache["level"] for cache in found if cache["size_B"] == cache["system_B"]}

@@ -17,10 +17,10 @@ from memkern.engine import Measurement, calibrated, to_result_set
 from memkern.errors import InputError
 from memkern.formats import ResultSet
 from memkern.inputs.sizes import sizes
+from memkern.limits import memory_left
 from memkern.machine.caches import data_caches, line_B, shares
 from memkern.machine.declarations import template_variants
 from memkern.machine.environment import cpu_list, now
-from memkern.machine.limits import memory_left
 from memkern.machine.topology import (
     beyond_caches_B,
     machine_environment,

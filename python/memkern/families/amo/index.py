@@ -10,7 +10,7 @@ from memkern.errors import InputError
 from memkern.families.amo import over_ranks
 from memkern.families.amo.over_ranks import Layout
 from memkern.inputs import indices
-from memkern.machine.limits import check_memory
+from memkern.limits import check_memory
 from memkern.spec.kernel import IndexArray
 
 RULES = ("random", "circustent")

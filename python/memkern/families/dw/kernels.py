@@ -25,8 +25,8 @@ from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.checking import Values, error, fresh, verdict
 from memkern.inputs.lattice import GAMMA, Extents, Parity, check_extents, check_parity
+from memkern.limits import check_memory
 from memkern.machine.declarations import declared
-from memkern.machine.limits import check_memory
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation
 from memkern.spec.registry import case, find, register, shows_options_of
@@ -267,7 +267,7 @@ def _ahead(layout: Layout, real_B: int) -> int:
     from memkern.machine.topology import last_level_cache_B
 
     footprint_B = layout.sites * _visit_B(layout, real_B)
-    return 3 if footprint_B > last_level_cache_B(largest=False) else 0
+    return 3 if footprint_B > last_level_cache_B() else 0
 
 
 def _prefetched(layout: Layout, visits: IndexArray, real_B: int) -> int:

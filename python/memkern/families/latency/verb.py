@@ -28,7 +28,7 @@ from memkern.cli.refusing import options_by_kernel
 from memkern.errors import InputError
 from memkern.families.latency import kernels as latency
 from memkern.inputs.sizes import parse_sizes
-from memkern.machine.limits import memory_left
+from memkern.limits import memory_left
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.options import GPUS, Knobs, Stop
@@ -242,9 +242,8 @@ def _refuse_options(args: argparse.Namespace, *more: str, but: Collection[str] =
 def _structure(args: argparse.Namespace) -> int:
     """Measure what shows caches, TLBs and lines, and print them beside what the system says."""
     from memkern.cli.analysis import table_text
-    from memkern.engine import calibration
     from memkern.families.latency.data import measured_caches
-    from memkern.machine import caches, topology
+    from memkern.machine import caches, capacity, topology
     from memkern.plots import tables
     from memkern.plots.drawing import in_bytes
 
@@ -252,9 +251,9 @@ def _structure(args: argparse.Namespace) -> int:
     # Short enough for so many cases, and not ended earlier: the shortest of many samples counts.
     knobs = knobs_of(args)
     options = {"budget_s": 0.25, "ci": 1e-3, **knobs}
-    cases = latency.structure_cases(
-        topology.last_level_cache_B(), caches.line_B(), memory_left()[0], **options
-    )
+    system = topology.machine_environment()["machine"]["caches"] or ()
+    reported_B = caches.last_level_B({"machine": {"caches": system}})
+    cases = latency.structure_cases(reported_B, caches.line_B(), memory_left()[0], **options)
     most_s = math.inf if _chosen(knobs) else _MOST_S
     results = measure(cases, args, *_TABLES["chase"], most_s=most_s)
     try:
@@ -264,8 +263,7 @@ def _structure(args: argparse.Namespace) -> int:
     except InputError as error:
         warn(str(error))
     else:
-        system = topology.machine_environment()["machine"]["caches"] or ()
-        if calibration.save_caches(sizes_B, system) and not args.quiet:
+        if capacity.save(sizes_B, system) and not args.quiet:
             found = ", ".join(f"{name} {in_bytes(size_B)}" for name, size_B in sizes_B.items())
             warn(f"sizes of caches for later records, until the next boot: {found}")
     return exit_code(results)

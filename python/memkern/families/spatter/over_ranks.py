@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from memkern.checks import one_of
 from memkern.errors import InputError
-from memkern.machine.limits import check_memory
+from memkern.limits import check_memory
 
 IndexArray = npt.NDArray[np.int64]
 

@@ -26,8 +26,8 @@ from memkern.errors import InputError
 from memkern.families.checking import Values, fresh, positions, verdict
 from memkern.families.spmv.distributed import share_of
 from memkern.families.spmv.model import SpmvModel
+from memkern.limits import check_memory
 from memkern.machine.declarations import declared
-from memkern.machine.limits import check_memory
 from memkern.spec.case import Case, KernelSpec, Part
 from memkern.spec.kernel import (
     INDEX_DTYPES,

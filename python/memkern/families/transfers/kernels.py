@@ -24,8 +24,8 @@ from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.families.checking import Values
 from memkern.inputs.sizes import parse_bytes
+from memkern.limits import check_memory
 from memkern.machine.declarations import declared
-from memkern.machine.limits import check_memory
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import Check, Native, Traffic, Validation, fill_values
 from memkern.spec.options import GPUS, Knobs, Stop

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from memkern.checks import shown
 from memkern.errors import InputError
-from memkern.machine.limits import check_memory
+from memkern.limits import check_memory
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

@@ -28,7 +28,7 @@ from memkern.checks import integer, shown
 from memkern.errors import InputError
 from memkern.inputs.indices import whole_numbers
 from memkern.inputs.matrices.assembly import CSR, Floats, check_size, index_dtype, wrap
-from memkern.machine.limits import check_memory
+from memkern.limits import check_memory
 
 __all__ = ["from_array", "from_sparse", "from_triplets", "read"]
 

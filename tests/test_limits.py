@@ -1,14 +1,14 @@
 """How much memory is left, in Python as in the extension, and the refusal of what needs more."""
 
+import math
 import resource
 from pathlib import Path
 
 import pytest
 from checking import refused
 
-from memkern import _memkern, files
-from memkern.machine import limits
-from memkern.machine.limits import check_memory, memory_left, processor_quota
+from memkern import _memkern, files, limits
+from memkern.limits import check_memory, memory_left, processor_quota, throttled_s
 
 MOUNTS = (
     "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"
@@ -88,6 +88,19 @@ def test_an_endless_stream_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     assert files.read(Path("/dev/null")) == b""
 
 
+def control_groups(root: Path, tree: dict[str, str]) -> None:
+    """Write the files of a machine whose groups of both versions have those in `tree`."""
+    mounts = (
+        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+        "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n"
+    )
+    found = {f"sys/fs/cgroup/{path}": text for path, text in tree.items()}
+    found |= {"proc/self/cgroup": "4:cpu:/b\n0::/a\n", "proc/self/mounts": mounts}
+    for path, text in found.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(text)
+
+
 @pytest.mark.parametrize(
     ("tree", "quota"),
     [
@@ -103,13 +116,31 @@ def test_an_endless_stream_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_smallest_quota_of_processor_time_counts(
     tmp_path: Path, tree: dict[str, str], quota: float | None
 ) -> None:
-    mounts = (
-        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
-        "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n"
-    )
-    found = {f"sys/fs/cgroup/{path}": text for path, text in tree.items()}
-    found |= {"proc/self/cgroup": "4:cpu:/b\n0::/a\n", "proc/self/mounts": mounts}
-    for path, text in found.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
-    assert processor_quota(tmp_path) == quota
+    control_groups(tmp_path, tree)
+    found_quota = processor_quota(tmp_path)
+    assert (found_quota and found_quota.processors) == quota
+    assert found_quota is None or found_quota.period_s in (0.1, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("tree", "seconds"),
+    [
+        ({}, math.nan),
+        ({"unified/a/cpu.stat": "usage_usec 7\nnr_throttled 3\nthrottled_usec 1500000\n"}, 1.5),
+        ({"cpu/b/cpu.stat": "nr_periods 4\nthrottled_time 2000000000\n"}, 2.0),
+        # Processes of the group's parent are stopped with those of other groups.
+        (
+            {
+                "unified/a/cpu.stat": "throttled_usec 1500000\n",
+                "unified/cpu.stat": "throttled_usec 2500000\n",
+            },
+            2.5,
+        ),
+        ({"unified/a/cpu.stat": "throttled_usec\nthrottled_usec x\n"}, math.nan),
+    ],
+)
+def test_the_time_for_which_quotas_stopped_processors(
+    tmp_path: Path, tree: dict[str, str], seconds: float
+) -> None:
+    control_groups(tmp_path, tree)
+    assert throttled_s(tmp_path) == pytest.approx(seconds, nan_ok=True)

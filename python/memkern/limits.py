@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import resource
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from memkern.errors import InputError
 
 __all__ = [
+    "Quota",
     "cgroup_folders",
     "check_memory",
     "control_groups",
@@ -16,6 +19,7 @@ __all__ = [
     "processor_quota",
     "read_number",
     "read_text",
+    "throttled_s",
 ]
 
 # Below this size the check takes longer than the allocation.
@@ -85,20 +89,42 @@ def check_memory(size_B: float, what: str) -> None:
         )
 
 
-def processor_quota(root: Path = Path("/")) -> float | None:
-    """Return the processors that this process's control groups let it use; None without a quota.
+class Quota(NamedTuple):
+    """Processors that control groups let a process use, and the period in which they do."""
+
+    processors: float
+    period_s: float
+
+
+def processor_quota(root: Path = Path("/")) -> Quota | None:
+    """Return what this process's control groups let it use; None without a quota.
 
     It is the smallest quota over its period of a group and its parents, of either version.
     """
-    found: list[float] = []
+    found: list[Quota] = []
     for folder in cgroup_folders(root):
         quota, _, period = (read_text(folder, "cpu.max") or "").partition(" ")
         if not quota:
             quota = read_text(folder, "cpu.cfs_quota_us") or ""
             period = read_text(folder, "cpu.cfs_period_us") or ""
         if quota.isdigit() and period.isdigit() and int(period) > 0:
-            found.append(int(quota) / int(period))
+            found.append(Quota(int(quota) / int(period), int(period) / 1e6))
     return min(found, default=None)
+
+
+def throttled_s(root: Path = Path("/")) -> float:
+    """Return the seconds for which quotas have stopped processors of this process's groups.
+
+    It is the longest time of a group and its parents, over all processors; NaN if unknown.
+    """
+    found = []
+    for folder in cgroup_folders(root):
+        for line in (read_text(folder, "cpu.stat") or "").splitlines():
+            name, _, value = line.partition(" ")
+            unit_s = {"throttled_usec": 1e-6, "throttled_time": 1e-9}.get(name)
+            if unit_s and value.strip().isdecimal():
+                found.append(int(value) * unit_s)
+    return max(found, default=math.nan)
 
 
 def cgroup_folders(root: Path) -> Iterator[Path]:

@@ -1,0 +1,243 @@
+"""What the last-level caches hold for this machine, by the times of loads.
+
+A virtual machine may get a part of the caches that it reports, and a different one at other times.
+Sizes that are to be from memory follow the largest part that is known when the first of them is
+chosen, so that cases are the same until the system is booted again.
+
+The lines of the loads are random and independent of each other, so that the share of loads that a
+cache answers is the share of the lines that it holds, whichever lines it replaces. Loads from a
+buffer of size S then take t(S), where S t(S) grows with S by the latency of a cache as long as it
+holds the buffer, and by that of memory beyond.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from memkern import launcher, small
+from memkern.extension import _memkern
+from memkern.limits import memory_left
+from memkern.machine import caches
+from memkern.machine.environment import now
+from memkern.machine.state import keep, kept
+
+__all__ = ["Capacity", "capacity", "grown", "held_B", "measure", "save"]
+
+_MOST_S = 3.0
+# Least ratio of the latency of memory to that of the cache before it.
+_RISE = 1.75
+# Least part of the latency of memory that loads beyond the cache take.
+_NEAR = 0.6
+# A cache that holds more than this part of the size that the system reports is taken for that size,
+# unless it holds as much more.
+_WHOLE = 0.8
+# Sizes of loads end at this multiple of the reported size, or at a smaller one where it is large.
+_REACH, _LARGE_REACH, _LARGE_B = 4, 2, 2**28
+# Part of the memory that is left, for the loads.
+_LEFT_SHARE = 4
+# Seconds after which what the caches hold is found again.
+_AGAIN_S = 60.0
+
+
+class Capacity(NamedTuple):
+    """Bytes of all last-level caches.
+
+    Attributes
+    ----------
+    sized_B : int
+        What sizes follow: a power of two, which does not change until the next boot.
+    largest_B : int
+        The largest that was seen since the boot.
+    system_B : int
+        What the system reports.
+    """
+
+    sized_B: int
+    largest_B: int
+    system_B: int
+
+
+def capacity() -> Capacity:
+    """Return what the last-level caches hold; zeros where it is unknown.
+
+    It is found when it is first asked for after the boot. Ranks of a launcher, which must choose
+    the same sizes, and cases that are to be small have what the system reports.
+    """
+    system = caches.reported()
+    system_B = _system_B(system)
+    if not system_B or small.wanted() or launcher.size() > 1:
+        return Capacity(_power_of_two(system_B), system_B, system_B)
+    return _known(system) or _found(system, _measured(json.dumps(system)))
+
+
+def held_B(
+    sizes_B: Sequence[int], seconds: Sequence[float], memory_s: float, reported_B: int
+) -> int | None:
+    """Return what a cache holds, by the times of loads from buffers of some sizes.
+
+    Parameters
+    ----------
+    sizes_B : sequence of int
+        Bytes, in increasing order, the first one within the cache before it.
+    seconds : sequence of float
+        Seconds of a load from a random line, of so many of these sizes.
+    memory_s : float
+        Seconds of a load from memory, NaN where it is unknown.
+    reported_B : int
+        Bytes of the cache by the system, which is returned where the difference is small.
+
+    Returns
+    -------
+    int or None
+        Bytes; None where the times show no end of a cache.
+    """
+    sizes = np.asarray(sizes_B[: len(seconds)], dtype=np.float64)
+    if len(sizes) < 3:
+        return None
+    increments = np.diff(sizes * np.asarray(seconds)) / np.diff(sizes)
+    least, beyond = float(increments.min()), float(increments[-1])
+    # Another cache comes after the smaller one, if those are too small that are left.
+    reached = len(sizes) == len(sizes_B) if math.isnan(memory_s) else beyond >= _NEAR * memory_s
+    if not (reached and 0 < _RISE * least <= beyond):
+        return None
+    # It ends within the last increment that is mostly the cache's, or within the one after it.
+    last = int(np.flatnonzero(increments < (least + beyond) / 2)[-1])
+    within = float(increments[max(last - 1, 0)])
+    parts = np.clip((beyond - increments[last : last + 2]) / (beyond - within), 0, 1)
+    size_B = float(sizes[last] + parts @ np.diff(sizes)[last : last + 2])
+    if _WHOLE * reported_B <= size_B <= reported_B / _WHOLE:
+        size_B = reported_B
+    return int(size_B)
+
+
+def grown(footprint_B: float) -> bool:
+    """Return whether caches hold more than half of a case that was large enough for memory.
+
+    While the system reports larger caches, what they hold is found again from time to time.
+    """
+    known, system = capacity(), caches.reported()
+    if not 2 * known.sized_B <= footprint_B < 2 * known.system_B:
+        return False
+    with contextlib.suppress(OSError):
+        if time.time() - caches.path().stat().st_mtime > _AGAIN_S:
+            _found(system, measure(system, tries=1), again=True)
+    return footprint_B < 2 * capacity().largest_B
+
+
+def save(sizes_B: Mapping[str, float], system: Sequence[Mapping[str, Any]]) -> bool:
+    """Store the measured sizes of caches, and return whether there are any and it was possible.
+
+    Parameters
+    ----------
+    sizes_B : mapping of str to float
+        Bytes of an instance of each measured cache, by its name, such as ``L3``.
+    system : sequence of mapping
+        The caches by the system, as in an environment: only with these, the sizes are used.
+    """
+    if small.wanted() or not sizes_B:
+        return False
+    return _found(system, sizes_B) == _known(system)
+
+
+def _environment(
+    system: Sequence[Mapping[str, Any]], sizes_B: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return the part of an environment that describes caches."""
+    return {"machine": {"caches": system}, "measured_caches": {"sizes_B": sizes_B}}
+
+
+def _system_B(system: Sequence[Mapping[str, Any]]) -> int:
+    """Return the bytes of all last-level caches by the system."""
+    here_B = int(_memkern.topology()["last_level_cache_B"])
+    return max(here_B, caches.last_level_B(_environment(system, {})))
+
+
+def _power_of_two(size_B: int) -> int:
+    """Return the next power of two, 0 of 0."""
+    return 1 << (size_B - 1).bit_length() if size_B else 0
+
+
+def _known(system: Sequence[Mapping[str, Any]]) -> Capacity | None:
+    """Return what was found since the boot."""
+
+    def read(document: dict[str, Any]) -> Capacity | None:
+        if document["system"] != list(system):
+            return None
+        return Capacity(int(document["sized_B"]), int(document["largest_B"]), _system_B(system))
+
+    return kept(caches.path(), read, None)
+
+
+def _found(
+    system: Sequence[Mapping[str, Any]], sizes_B: Mapping[str, float], again: bool = False
+) -> Capacity:
+    """Store what was found, and return what is known now.
+
+    What is found `again` only tells whether the caches have come to hold more: the sizes in later
+    records remain those of before.
+    """
+    system_B, before = _system_B(system), _known(system)
+    found_B = caches.last_level_B(_environment(system, sizes_B)) or system_B
+    if before is None:
+        before = Capacity(_power_of_two(found_B), found_B, system_B)
+    elif not sizes_B:
+        found_B = 0
+    known = before._replace(largest_B=max(before.largest_B, found_B))
+    if again:
+        sizes_B = caches.load(system).get("sizes_B", {})
+    document = {"created": now(), "sizes_B": dict(sizes_B), "system": list(system)}
+    keep(caches.path(), document | {"sized_B": known.sized_B, "largest_B": known.largest_B})
+    return known
+
+
+@functools.lru_cache(maxsize=1)
+def _measured(system: str) -> dict[str, int]:
+    """Return what `measure` found in this process, for caches as a JSON array."""
+    return measure(json.loads(system), tries=3)
+
+
+def measure(system: Sequence[Mapping[str, Any]], tries: int) -> dict[str, int]:
+    """Find what a last-level cache holds by loads, in at most 3 seconds.
+
+    Parameters
+    ----------
+    system : sequence of mapping
+        The caches by the system, as in an environment.
+    tries : int
+        Times that each size is tried if there is time, as another program may use the caches.
+
+    Returns
+    -------
+    dict of str to int
+        Bytes by the name of the cache; empty where loads do not show where it ends.
+    """
+    data = caches.data_caches(_environment(system, {}))
+    if not data:
+        return {}
+    level = data[-1]["level"]
+    last_B = max(cache["size_B"] for cache in data if cache["level"] == level)
+    inner_B = max((c["size_B"] for c in data if c["level"] < level), default=last_B // 16)
+    reach_B = _power_of_two(last_B) * (_REACH if last_B <= _LARGE_B else _LARGE_REACH)
+    most_B = min(reach_B, int(memory_left()[0] / _LEFT_SHARE))
+    sizes_B = [1 << power for power in range((inner_B // 2).bit_length(), most_B.bit_length())]
+    seconds, memory_s = [math.inf] * len(sizes_B), math.nan
+    end_s, last_s = time.monotonic() + _MOST_S, 0.0
+    for _ in range(tries):
+        begin_s = time.monotonic()
+        if begin_s + last_s > end_s:
+            break
+        found_s, memory_s = _memkern.measure_loads(sizes_B, end_s - begin_s)
+        for k, one_s in enumerate(found_s):
+            seconds[k] = min(seconds[k], one_s)
+        last_s = time.monotonic() - begin_s
+    seconds = [one_s for one_s in seconds if one_s < math.inf]
+    found = held_B(sizes_B, seconds, memory_s, last_B)
+    return {} if found is None else {f"L{level}": found}

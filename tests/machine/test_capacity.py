@@ -1,0 +1,271 @@
+"""What the last-level caches hold, from the times of loads, and sizes that follow it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checking import run
+from machines import MACHINES, described
+
+import memkern as mk
+from memkern import _memkern
+from memkern.engine.costs import ceilings_GBps
+from memkern.machine import caches, capacity, state, topology
+from memkern.machine.environment import differences, identity
+from memkern.models.memory import FromMemory, in_memory
+
+MIB = 2**20
+SIZES = [2**power for power in range(20, 31)]
+MEMORY_S = 120e-9
+REPORTED_B = 300 * 10**6
+
+
+def times(
+    sizes_B: Sequence[int], held_B: float, walk_s: float = 0.0, noise: float = 0.0
+) -> list[float]:
+    """Return seconds of loads of lines of which a cache holds what it can, after a smaller cache.
+
+    Translations take up to `walk_s` from 8 MiB on; every second value is larger by `noise`.
+    """
+    found = []
+    for number, size_B in enumerate(sizes_B):
+        inner, held = (min(part / size_B, 1.0) for part in (2 * MIB, held_B))
+        loads_s = inner * 5e-9 + (held - inner) * 25e-9 + (1 - held) * MEMORY_S
+        walks_s = walk_s * (1 - min(8 * MIB / size_B, 1.0))
+        found.append((loads_s + walks_s) * (1 + noise * (number % 2)))
+    return found
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture
+def holds(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[list[int]]]:
+    """Let the caches of a machine that reports 300 MiB hold less, and note what is loaded."""
+
+    def hold(held_B: float) -> list[list[int]]:
+        asked: list[list[int]] = []
+
+        def measure_loads(sizes_B: list[int], most_s: float) -> tuple[list[float], float]:
+            assert 0 < most_s <= 3
+            asked.append(sizes_B)
+            return times(sizes_B, held_B), MEMORY_S
+
+        monkeypatch.setattr(_memkern, "measure_loads", measure_loads)
+        monkeypatch.setattr(capacity, "measure", MEASURE)
+        capacity._measured.cache_clear()
+        return asked
+
+    return hold
+
+
+with described(None):
+    MEASURE = capacity.measure
+
+
+@pytest.fixture
+def large_cache(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    with described(MACHINES["large cache"]):
+        yield
+    capacity._measured.cache_clear()
+
+
+@pytest.mark.parametrize("held_MiB", [3, 5, 8, 11, 20, 32, 48, 100, 190])
+@pytest.mark.parametrize("walk_s", [0.0, 20e-9])
+@pytest.mark.parametrize("noise", [0.0, 0.03])
+@pytest.mark.parametrize("memory_s", [MEMORY_S, math.nan])
+def test_a_part_of_a_cache_is_found(
+    held_MiB: float, walk_s: float, noise: float, memory_s: float
+) -> None:
+    found_B = capacity.held_B(
+        SIZES, times(SIZES, held_MiB * MIB, walk_s, noise), memory_s, REPORTED_B
+    )
+    assert found_B is not None
+    # Increments of neighbouring sizes are apart by several times the noise.
+    assert 1 / (1.25 + 6 * noise) <= found_B / (held_MiB * MIB) <= 1.25 + 6 * noise
+
+
+@pytest.mark.parametrize("held_MiB", [260, 300, 340])
+def test_a_whole_cache_has_the_size_of_the_system(held_MiB: float) -> None:
+    assert capacity.held_B(SIZES, times(SIZES, held_MiB * MIB), MEMORY_S, REPORTED_B) == REPORTED_B
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [
+        [],
+        [20e-9, 100e-9],
+        times(SIZES, 2**40),  # the cache holds all
+        times(SIZES, 100 * MIB)[:6],  # there is time for no more than it holds
+        [0.0] * len(SIZES),
+    ],
+)
+@pytest.mark.parametrize("memory_s", [MEMORY_S, math.nan])
+def test_times_without_an_end_of_a_cache_show_nothing(
+    seconds: list[float], memory_s: float
+) -> None:
+    if seconds != times(SIZES, 2**40) or memory_s == memory_s:
+        assert capacity.held_B(SIZES, seconds, memory_s, REPORTED_B) is None
+
+
+@pytest.mark.usefixtures("large_cache")
+def test_sizes_follow_what_caches_hold_until_the_next_boot(
+    holds: Callable[[float], list[list[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = holds(20 * MIB)
+    known = capacity.capacity()
+    assert known.sized_B == 32 * MIB and known.system_B == REPORTED_B
+    assert known.largest_B == pytest.approx(20 * MIB, rel=0.1)
+    # From beyond L2 to beyond the reported size, and no more often than needed.
+    assert len(asked) == 3 and asked[0][0] == MIB and asked[0][-1] == 1024 * MIB
+    assert topology.from_memory() == topology.beyond_caches_B() == 128 * MIB
+    assert mk.stream("triad").integers["elements"] == 128 * MIB // 8
+    assert machine_caches() == {"L3": known.largest_B}
+    # A larger part is noted, but sizes stay.
+    system = caches.reported()
+    assert capacity.save({"L3": 50 * MIB}, system)
+    assert capacity.capacity() == (32 * MIB, 50 * MIB, REPORTED_B)
+    assert capacity.save({"L1": 2**15, "L3": 10 * MIB}, system)
+    assert capacity.capacity() == (32 * MIB, 50 * MIB, REPORTED_B)
+    assert machine_caches() == {"L1": 2**15, "L3": 10 * MIB} and len(asked) == 3
+    # Neither for other caches nor after the next boot, nor if the file is broken.
+    assert capacity._known([*system, {}]) is None
+    holds(50 * MIB)
+    monkeypatch.setattr(state, "boot_id", lambda: "another")
+    assert capacity.capacity().sized_B == 64 * MIB
+    caches.path().write_text("[]")
+    assert capacity.capacity().sized_B == 64 * MIB
+    assert not capacity.save({}, system)
+
+
+def machine_caches() -> dict[str, int]:
+    return topology.machine_environment()["measured_caches"]["sizes_B"]
+
+
+@pytest.mark.usefixtures("large_cache")
+def test_caches_are_measured_once_where_nothing_can_be_stored(
+    holds: Callable[[float], list[list[int]]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    asked = holds(20 * MIB)
+    for _ in range(3):
+        assert capacity.capacity().sized_B == 32 * MIB
+    assert len(asked) == 3
+    assert not capacity.save({"L3": 2**20}, caches.reported())
+
+
+@pytest.mark.usefixtures("large_cache")
+def test_loads_fit_a_small_memory(
+    holds: Callable[[float], list[list[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = holds(20 * MIB)
+    monkeypatch.setattr(capacity, "memory_left", lambda: (4e8, "the limit of a test"))
+    assert capacity.capacity().sized_B == 32 * MIB
+    assert max(asked[0]) == 64 * MIB
+    # Where loads do not reach the end of the cache, it is as large as the system says.
+    caches.path().unlink()
+    holds(200 * MIB)
+    assert capacity.capacity() == (512 * MIB, REPORTED_B, REPORTED_B)
+
+
+@pytest.mark.usefixtures("large_cache")
+@pytest.mark.parametrize("variables", [{"MEMKERN_SMALL": "1"}, {"PMI_RANK": "0", "PMI_SIZE": "2"}])
+def test_small_cases_and_ranks_have_what_the_system_reports(
+    holds: Callable[[float], list[list[int]]],
+    monkeypatch: pytest.MonkeyPatch,
+    variables: dict[str, str],
+) -> None:
+    asked = holds(20 * MIB)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert capacity.capacity() == (512 * MIB, REPORTED_B, REPORTED_B)
+    assert not asked
+
+
+@pytest.mark.usefixtures("large_cache", "ceilings")
+def test_a_record_tells_that_caches_have_come_to_hold_it(
+    holds: Callable[[float], list[list[int]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    holds(2.5 * MIB)
+    case = mk.stream("copy", elements=8 * MIB // 8, threads=1, runs=1)  # two arrays: 16 MiB
+    assert capacity.capacity().sized_B == 4 * MIB
+    record = case.measure().record
+    assert record["caches_multiple"] == pytest.approx(16 / 2.5, rel=0.2)
+    assert record["system_caches_multiple"] == pytest.approx(16 * MIB / REPORTED_B)
+    assert record["caches_grown"] is False
+    asked = holds(40 * MIB)
+    assert case.measure().record["caches_grown"] is False and not asked
+    # A minute later they are looked at again.
+    later = time.time() - 100
+    os.utime(caches.path(), (later, later))
+    record = case.measure().record
+    assert record["caches_grown"] is True and len(asked) == 1
+    assert record["caches_multiple"] == pytest.approx(16 / 40, rel=0.2)
+    assert capacity.capacity().sized_B == 4 * MIB
+    # Too small a case was never one of memory, and one is large enough that the system agrees.
+    assert not capacity.grown(4 * MIB) and not capacity.grown(600 * MIB)
+    code, out, err = run(capsys, "stream", "--kernel", "copy", "--size", "8MiB", "--runs", "1")
+    assert code == 0 and "caches_grown" in out and "give a larger size" in err
+    assert math.isnan(ceilings_GBps.__wrapped__(1, "compact", "default").load_GBps)
+    # Loads that show nothing do not count as the whole cache.
+    document = json.loads(caches.path().read_text())
+    state.keep(caches.path(), document | {"largest_B": 2 * MIB})
+    os.utime(caches.path(), (later, later))
+    holds(2**40)
+    assert not capacity.grown(16 * MIB)
+
+
+def test_what_caches_have_come_to_hold_is_not_from_memory() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {"platform": "p", "kernel": "stream.copy", "footprint_B": [2**20, 2**24, 2**24]}
+    )
+    least = {"p": FromMemory(2**22, "plateau")}
+    assert in_memory(frame, least).tolist() == [False, True, True]
+    frame["caches_grown"] = [None, True, False]
+    assert in_memory(frame, least).tolist() == [False, False, True]
+
+
+@pytest.mark.usefixtures("cache")
+def test_measured_caches_are_part_of_the_environment() -> None:
+    before = topology.machine_environment()
+    assert "measured_caches" not in before
+    system = before["machine"]["caches"]
+    assert capacity.save({"L1": 2**11, "L3": 2 * topology.last_level_cache_B()}, system)
+    case = mk.loops("stencil", rows=40, columns=64, threads=1, variant="scalar", runs=1)
+    measured = case.measure()
+    assert measured.environment["measured_caches"]["sizes_B"]["L1"] == 2**11
+    assert measured.record["conditions"].startswith("L1 none, L2 rows")
+    # Another identity, though no difference that matters when results are compared.
+    now = topology.machine_environment()
+    assert measured.record["environment_id"] == identity(now) != identity(before)
+    assert differences(before, now) == []
+
+
+@pytest.mark.usefixtures("this_machine", "cache")
+def test_this_machines_caches_hold_at_most_a_few_times_what_it_reports() -> None:
+    known = capacity.capacity()
+    assert caches.path().exists() or not known.system_B
+    assert 0 <= known.largest_B <= 4 * known.system_B
+    seconds, memory_s = _memkern.measure_loads([2**14, 2**18, 2**22], 3.0)
+    assert 1 <= len(seconds) <= 3 and min(seconds) > 0 and not memory_s <= 0
+    assert _memkern.measure_loads([], 3.0)[0] == []
+    assert _memkern.measure_loads([2**14], 0.0)[0] == []
+
+
+@pytest.mark.parametrize("sizes_B", [[0], [63, 128], [256, 128], [-64]])
+def test_sizes_of_loads_increase_from_a_line(sizes_B: list[int]) -> None:
+    with pytest.raises(ValueError, match="sizes_B must increase, from a line of 64 B on"):
+        _memkern.measure_loads(sizes_B, 1.0)
