@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <set>
 
 #include "core/arithmetic.hpp"
 #include "core/errors.hpp"
@@ -136,8 +135,8 @@ class SpatterProblem : public Problem {
       const std::int64_t columns = checked_mul(args_.length, args_.wrap, "length times wrap");
       add_array("dense", dtype, columns, true);
     }
-    collect_lines(multi ? outer : gathers ? gather : scatter);
     commit();
+    if (args_.distance > 0) collect_lines(multi ? outer : gathers ? gather : scatter);
 
     if (gathers) args_.source = arrays().front().data;
     if (scatters) args_.target = arrays()[both ? 1 : 0].data;
@@ -171,10 +170,13 @@ class SpatterProblem : public Problem {
 
   // One index for each line that an instance touches, so that no line is prefetched twice.
   void collect_lines(const std::vector<std::int64_t>& index) {
-    std::set<std::int64_t> seen;
+    // No more than there are in the sparse array.
+    std::vector<bool> seen(static_cast<std::size_t>(highest_ * dtype_size(dtype_) / kLine_B + 1));
     std::vector<std::int64_t> lines;
     for (const std::int64_t i : index) {
-      if (seen.insert(i / (kLine_B / dtype_size(dtype_))).second) lines.push_back(i);
+      auto known = seen[static_cast<std::size_t>(i * dtype_size(dtype_) / kLine_B)];
+      if (!known) lines.push_back(i);
+      known = true;
     }
     args_.line_index = own(lines);
     args_.lines = static_cast<std::int64_t>(lines.size());

@@ -35,6 +35,7 @@ _TRIES_ON_DEVICE = 4  # where a GPU was slowed down in all trials of a candidate
 # A candidate's first sample is not used: the caches still hold the data of another one.
 _TRIALS = ((None, 2), (4, 2), (2, 4))
 _FEW_TRIALS = ((None, 1), (2, 1))  # where a sample takes long
+_ONE_TRIAL = ((2, 0),)  # where it takes longer still: the first sample is used
 _LAST_SAMPLES = 4  # of both of the last two candidates in each further round
 # Further rounds end when the loss by a wrong choice is at most this share of the time.
 _LOSS = 0.01
@@ -106,8 +107,9 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
     stages: Sequence[tuple[int | None, int]] = ((2, 1),) if small.wanted() else _TRIALS
     one_s = sample_s  # of a sample of the trials
     if one_s * len(candidates) * 4 > allowed_s:
-        if prepared.stages:
-            # Parts are unfit: one kernel would find the data of another in the caches.
+        if prepared.stages or prepared.own.iterations == 1:
+            # Parts are unfit: one kernel would find the data of another in the caches, or there are
+            # none.
             first = {variant: (variant, isa) for variant, isa in reversed(candidates)}
             candidates = list(first.values())
         else:
@@ -123,7 +125,8 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
                 one_s *= parts.size / prepared.own.iterations
                 trials = _Trials(prepared, parts)
         if one_s * len(candidates) * 4 > allowed_s:
-            stages, samples = _FEW_TRIALS, 1
+            one = one_s * len(candidates) * 2 > allowed_s
+            stages, samples = _ONE_TRIAL if one else _FEW_TRIALS, 1
     for finalists, number in stages:
         candidates = trials.ranked(candidates, 1, number)[:finalists]
     if len(candidates) == 1:

@@ -417,13 +417,16 @@ class Case(FromFields):
                 f"a case has no knob {sorted(unknown)[0]!r}: there are "
                 f"{', '.join(sorted(knobs | stop | own))}"
             )
-        return dataclasses.replace(
+        changed = dataclasses.replace(
             self,
             knobs=dataclasses.replace(self.knobs, **new_knobs) if new_knobs else self.knobs,
             stop=dataclasses.replace(self.stop, **new_stop) if new_stop else self.stop,
             labels={**self.labels, **labels},
             **new_own,
         )
+        if not new_own and changed.knobs.place == self.knobs.place:
+            changed.__dict__["_of_inputs"] = self.__dict__.setdefault("_of_inputs", {})
+        return changed
 
     def prepare(self) -> Any:
         """Allocate, place and fill what the case needs; see `memkern.prepare`."""
@@ -446,14 +449,18 @@ def does_nothing(option: str, kernels: str, reasons: Iterable[str] = ()) -> Inpu
     return InputError(f"{option} does nothing for {kernels}{since}: leave it out")
 
 
-def once(function: Callable[[Case], Result]) -> Callable[[Case], Result]:
-    """Return a function that keeps its result with the case, as a cached property does."""
+def once_for_inputs(function: Callable[[Case], Result]) -> Callable[[Case], Result]:
+    """Return a function that keeps its result with the case and its copies with other options.
+
+    It must not depend on options, but for the place where the case runs (see `Knobs.place`).
+    """
+    name = f"{function.__module__}.{function.__qualname__}"
 
     @functools.wraps(function)
     def kept(case: Case) -> Result:
-        results: dict[Callable[[Case], Result], Result] = case.__dict__.setdefault("_once", {})
-        if function not in results:
-            results[function] = function(case)
-        return results[function]
+        results: dict[str, Result] = case.__dict__.setdefault("_of_inputs", {})
+        if name not in results:
+            results[name] = function(case)
+        return results[name]
 
     return kept

@@ -219,6 +219,10 @@ class Exchange:
     adds: bool = False
 
 
+BLOCK = 2**16
+"""Elements that validations look at at a time, so that what they compute stays in the caches."""
+
+
 def fill_values(positions: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[np.float64]:
     """Return the values that arrays are filled with: integers below 2**23.
 
@@ -230,7 +234,17 @@ def fill_values(positions: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[
     array : mapping
         Its entry in `Native.arrays`.
     """
-    word = (positions.astype(np.uint64) * np.uint64(2654435761) + np.uint64(array["salt"])) & (
-        np.uint64(0xFFFFFFFF)
+    values = np.empty(positions.shape, dtype=np.float64)
+    salt, flat, of = (
+        np.uint32(int(array["salt"]) % 2**32),
+        values.reshape(-1),
+        positions.reshape(-1),
     )
-    return (word >> np.uint64(9)).astype(np.float64)
+    # In blocks that stay in the caches, modulo 2**32.
+    for begin in range(0, len(flat), BLOCK):
+        word = of[begin : begin + BLOCK].astype(np.uint32)
+        word *= np.uint32(2654435761)
+        word += salt
+        word >>= np.uint32(9)
+        flat[begin : begin + BLOCK] = word
+    return values

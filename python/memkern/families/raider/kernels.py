@@ -20,7 +20,7 @@ from memkern.families.checking import Values, difference, error, extent, fresh, 
 from memkern.families.streaming.elementwise import length, mccalpin, scalars
 from memkern.inputs import indices
 from memkern.machine.declarations import declared
-from memkern.spec.case import Case, KernelSpec, once
+from memkern.spec.case import Case, KernelSpec, once_for_inputs
 from memkern.spec.kernel import (
     INDEX_DTYPES,
     IndexArray,
@@ -145,24 +145,27 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
         stores = filled_B(case) / case.iterations
         return Traffic(read=len(read) * size, write=size, index=index, write_allocate=stores)
 
-    def lines_of(case: Case, key: str) -> tuple[int, int]:
-        n, place = case.iterations, places[key]
-        index = _index_of(case, place, np.arange(n)) if place != "i" else None
-        return _lines(n, case.line_B // np.dtype(case.dtype).itemsize, index)
+    @once_for_inputs
+    def lines_of(case: Case) -> dict[str, tuple[int, int]]:
+        n, per_line = case.iterations, case.line_B // np.dtype(case.dtype).itemsize
+        every = {"i": None} | {
+            place: _index_of(case, place, np.arange(n)) for place in {*places.values()} - {"i"}
+        }
+        of_place = {place: _lines(n, per_line, index) for place, index in every.items()}
+        return {key: of_place[place] for key, place in places.items()}
 
     def filled_B(case: Case) -> float:
         """Return the bytes of the lines that stores read before they write them."""
-        lines, partial = lines_of(case, written)
+        lines, partial = lines_of(case)[written]
         return case.line_B * case.filled(lines, partial)
 
-    @once
     def from_memory(case: Case) -> Transfer:
         """Count accessed lines once, and those that stores read first once more."""
-        loads = sum(lines_of(case, key)[0] for key in read)
+        loads = sum(lines_of(case)[key][0] for key in read)
         index_B = case.traffic.index * case.iterations
         return Transfer(
             index_B + filled_B(case) + case.line_B * loads,
-            case.line_B * float(lines_of(case, written)[0]),
+            case.line_B * float(lines_of(case)[written][0]),
         )
 
     def transfers(

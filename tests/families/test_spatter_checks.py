@@ -1,0 +1,123 @@
+"""Checks of gathers and scatters of long patterns, beside searches of every access."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from checking import checked, corrupted
+
+import memkern as mk
+from memkern.families.spatter import kernels
+from memkern.spec.case import Case
+from memkern.spec.kernel import fill_values
+
+RNG = np.random.default_rng(7)
+LONG = 70_000  # more than a block of the checks
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        RNG.integers(0, 1000, 5000),
+        RNG.integers(-50, 50, (20, 30)),
+        np.array([2**60, -(2**60), 5, 5]),
+        np.array([7]),
+        RNG.integers(0, 10**12, 500),
+    ],
+    ids=["dense", "negative", "far apart", "one", "sparse"],
+)
+def test_distinct_integers(values: np.ndarray) -> None:
+    assert kernels._distinct(values).tolist() == np.unique(values).tolist()
+
+
+@pytest.mark.parametrize("salt", [0, 12345, 2**32 - 1])
+@pytest.mark.parametrize("shape", [(), (1,), (3, 5), (2 * 2**16 + 7,), (2, 2**16)])
+def test_fill_values_are_those_of_the_formula(salt: int, shape: tuple[int, ...]) -> None:
+    at = RNG.integers(0, 2**40, shape)
+    found = fill_values(at, {"salt": salt})
+    expected = [((int(n) * 2654435761 + salt) % 2**32) >> 9 for n in np.ravel(at)]
+    assert found.shape == at.shape and np.ravel(found).tolist() == expected
+
+
+def scatter(**changes: Any) -> Case:
+    return mk.scatter(RNG.integers(0, 400, 150), **{"count": 40, "delta": 3, **changes})
+
+
+@pytest.mark.parametrize("delta", [3, -5, 0, [1, 7], [4, -4], [2**20]])
+@pytest.mark.parametrize("block", [64, 2**16])
+def test_all_accesses_to_some_places_are_found(
+    delta: Any, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "BLOCK", block)
+    case = scatter(delta=delta)
+    side = kernels._scatter_side(case)
+    assert side is not None
+    n = np.arange(side.count)
+    places = side.places(n)
+    chosen = np.unique(np.concatenate([RNG.choice(places.ravel(), 30), [0, side.size - 1]]))
+    expected = {
+        (which, int(instance), int(element))
+        for which, place in enumerate(chosen)
+        for instance, element in zip(*np.nonzero(places == place), strict=True)
+    }
+    found = {tuple(map(int, one)) for one in zip(*kernels._accesses(side, chosen, n), strict=True)}
+    assert found == expected
+    # A walk that moves on is solved for the instances instead where there are too many accesses.
+    monkeypatch.setattr(kernels, "_ACCESSES", 0)
+    solved = zip(*kernels._writers(case, side, chosen, 1), strict=True)
+    assert {tuple(map(int, one)) for one in solved} == expected
+
+
+@pytest.mark.parametrize("kernel", ["gather", "scatter"])
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("kind", ["random", "permutation", "few distinct"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_long_patterns_are_checked(kernel: str, count: int, kind: str, threads: int) -> None:
+    index = {
+        "random": lambda: RNG.integers(0, LONG, LONG),
+        "permutation": lambda: RNG.permutation(LONG),
+        "few distinct": lambda: RNG.integers(0, 10, LONG) * 500,
+    }[kind]()
+    case = getattr(mk, kernel)(index, count=count, threads=threads, variant="scalar")
+    native = case.prepare().native
+    assert checked(case, native).valid
+    # A value of the last instance, and a place that instances write.
+    array, last = ("dense", LONG - 1) if kernel == "gather" else ("sparse", int(index[-1]))
+    if kernel == "scatter":
+        side = kernels._scatter_side(case)
+        assert side is not None
+        last = int(side.places(np.array([count - 1]))[0, -1])
+    faulty = corrupted(native, array, last, lambda _: 12345.678, ("run",))
+    found = checked(case, faulty)
+    # Of a permutation, few of the places are looked at; of a gather, every value is.
+    if kernel == "gather" or kind == "few distinct":
+        assert not found.valid
+    assert checked(case, native).valid
+
+
+def test_a_scatter_that_does_nothing_is_noticed() -> None:
+    from checking import Changed
+
+    case = mk.scatter(RNG.permutation(LONG), count=1, threads=1, variant="scalar")
+    assert not checked(case, Changed(case.prepare().native, run=lambda _: 0.0)).valid
+
+
+def test_lines_are_counted_once_for_all_variants(monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = []
+    lines = kernels._lines
+
+    def count(*given: Any, **named: Any) -> float:
+        counted.append(given)
+        return lines(*given, **named)
+
+    monkeypatch.setattr(kernels, "_lines", count)
+    case = mk.scatter(RNG.permutation(1000), count=2, threads=1)
+    for variant in ("nt", "scalar", "best"):
+        other = case.with_(variant=variant)
+        assert other.spec.model_bytes(other) > 0 and other.traffic
+    assert len(counted) == 1
+    # Those with another type have other lines.
+    assert case.with_(dtype="float32").spec.model_bytes(case.with_(dtype="float32")) > 0
+    assert len(counted) > 1
