@@ -1,6 +1,7 @@
 #include "engine/runner.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -123,6 +124,11 @@ class HostRunner : public RunnerOf<Step> {
   static constexpr double kWarmShare = 0.25;
   static constexpr double kPrivateWarm_s = 0.006;
   static constexpr double kSharedWarm_s = 0.02;
+  // It ends earlier after so many parts of this length whose invocations take as long as those
+  // before, to this share.
+  static constexpr int kSteady = 3;
+  static constexpr double kPart_s = 1e-4;
+  static constexpr double kFaster = 0.98;
   // Of arrays larger than so many last caches, nothing is found there.
   static constexpr std::int64_t kWarmCaches = 2;
 
@@ -197,9 +203,20 @@ class HostRunner : public RunnerOf<Step> {
   std::int64_t warm_up(double idle_s, double most_s) override {
     // Ranks that exchange values have not met yet: another one may have failed.
     if (flusher_ || exchange_) return 0;
-    const double end_s = now() + std::min({kWarmShare * idle_s, warm_s_, most_s});
+    double begin_s = now();
+    const double end_s = begin_s + std::min({kWarmShare * idle_s, warm_s_, most_s});
+    double shortest_s = std::numeric_limits<double>::infinity();
     std::int64_t invocations = 0;
-    for (; now() < end_s; ++invocations) sample(1, {}, nullptr);
+    for (int steady = 0; begin_s < end_s && steady < kSteady;) {
+      std::int64_t some = 0;
+      double part_s = 0.0;
+      for (; part_s < kPart_s; ++some, part_s = now() - begin_s) sample(1, {}, nullptr);
+      const double each_s = part_s / static_cast<double>(some);
+      steady = each_s < kFaster * shortest_s ? 0 : steady + 1;
+      shortest_s = std::min(shortest_s, each_s);
+      invocations += some;
+      begin_s += part_s;
+    }
     return invocations;
   }
   std::unique_ptr<Watch> watch(bool probes) override {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import resource
 from collections.abc import Iterator
@@ -129,8 +130,17 @@ def throttled_s(root: Path = Path("/")) -> float:
 
 def cgroup_folders(root: Path) -> Iterator[Path]:
     """Yield the folders of this process's control groups, each followed by its parents."""
+    yield from _folders(root, control_groups(root))
+
+
+@functools.lru_cache(maxsize=4)
+def _folders(root: Path, groups: str) -> tuple[Path, ...]:
+    return tuple(_found_folders(root, groups))
+
+
+def _found_folders(root: Path, groups: str) -> Iterator[Path]:
     mounts = [line.split() for line in (read_text(root, "proc/self/mounts") or "").splitlines()]
-    for line in control_groups(root).splitlines():
+    for line in groups.splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         for mount in mounts:

@@ -71,7 +71,11 @@ class Drift:
     """
 
     def __init__(self, earlier: Mapping[str, Repeated] | None = None) -> None:
-        self._cases = dict(earlier or {})
+        self._cases: dict[str, Repeated] = {}
+        # By class, degrees of freedom and squared deviations of all its cases.
+        self._sums: dict[str, tuple[int, float]] = {}
+        for identity, case in (earlier or {}).items():
+            self._put(identity, case)
         self.added: dict[str, Repeated] = {}
         """The cases of this process."""
 
@@ -90,11 +94,25 @@ class Drift:
         Prior
             The pooled variance of its repeated cases and the prior one.
         """
-        repeated = [c for c in self._cases.values() if c.name == name]
         known = min(prior.freedom, _PRIOR_FREEDOM)
-        freedom = known + sum(c.count - 1 for c in repeated)
-        squares = known * prior.variance + sum(c.squares for c in repeated)
-        return Prior(squares / freedom, freedom)
+        seen, squares = self._sums.get(name, (0, 0.0))
+        freedom = known + seen
+        return Prior((known * prior.variance + max(squares, 0.0)) / freedom, freedom)
+
+    def _put(self, identity: str, case: Repeated) -> None:
+        self._cases[identity] = case
+        self._count(case, 1)
+
+    def _take(self, identity: str) -> Repeated | None:
+        case = self._cases.pop(identity, None)
+        if case is not None:
+            self._count(case, -1)
+        return case
+
+    def _count(self, case: Repeated, sign: int) -> None:
+        freedom, squares = self._sums.get(case.name, (0, 0.0))
+        freedom, squares = freedom + sign * (case.count - 1), squares + sign * case.squares
+        self._sums[case.name] = freedom, squares if freedom else 0.0
 
     def add(self, identity: str, name: str, seconds: float, prior: Prior, now_s: float) -> None:
         """Count an undisturbed record, unless it soon follows the last one of its case.
@@ -113,7 +131,7 @@ class Drift:
             Seconds since 1970.
         """
         value = math.log(seconds)
-        case = self._cases.pop(identity, None)
+        case = self._take(identity)
         if case is None or case.name != name:
             case = Repeated(name, 1, value, 0.0, now_s)
         elif not 0 <= now_s - case.last_s < _APART_S:
@@ -127,10 +145,12 @@ class Drift:
                 case.squares + deviation**2 * share,
                 now_s,
             )
-        self._cases[identity] = self.added[identity] = case
-        for cases in (self._cases, self.added):
-            if len(cases) > _MOST_CASES:
-                del cases[next(iter(cases))]
+        self._put(identity, case)
+        self.added[identity] = case
+        if len(self._cases) > _MOST_CASES:
+            self._take(next(iter(self._cases)))
+        if len(self.added) > _MOST_CASES:
+            del self.added[next(iter(self.added))]
 
 
 def path() -> Path:

@@ -209,6 +209,19 @@ def _launch_s(case: Case, placement: Placement) -> float:
     return math.nan
 
 
+_known_identity: tuple[dict[str, Any], str] = ({}, "")
+
+
+def _identity(machine: dict[str, Any]) -> str:
+    """Return the identity of an environment, which is that of all records of a sweep."""
+    global _known_identity
+    known, identity = _known_identity
+    if machine is not known:
+        identity = environment.identity(machine)
+        _known_identity = machine, identity
+    return identity
+
+
 def _identity_columns(
     case: Case, taken: Taken, column: int, machine: dict[str, Any]
 ) -> dict[str, Any]:
@@ -225,7 +238,7 @@ def _identity_columns(
     return {
         "case_id": f"{taken.case_id}-{case.spec.name}" if column else taken.case_id,
         "repeat": taken.repeat,
-        "environment_id": environment.identity(machine),
+        "environment_id": _identity(machine),
         "platform": platform,
         "started": taken.started,
         "kernel": case.spec.kernel,

@@ -31,6 +31,7 @@ from memkern.spec.case import Case
 from memkern.spec.sequences import Cases, permuted, product
 
 _BLOCK = 500  # cases of a sweep that are placed in the same rounds
+_APART = 16  # more than the records of a case: of the kernels of a rotation, and of all
 
 
 @together()
@@ -172,7 +173,9 @@ class _Results:
         self.interrupted = False
         self._done: list[Measurement] = []
         # By the run, where it was measured completely in this block.
-        self._complete: dict[CaseRun, Measurement] = {}
+        self._complete: dict[CaseRun, tuple[Measurement, Spread]] = {}
+        # Of this block, by the run: where its records come in the file.
+        self._places: dict[CaseRun, int] = {}
         self._seen: set[tuple[str, int]] = set()
         self._planned = self._placements = self._drawn = 0
         self._duplicates = self._finished = self._left_out = 0
@@ -201,6 +204,8 @@ class _Results:
         self._placements += sum(run.case.placements for run in block.runs)
         self._drawn += block.drawn
         self._duplicates += block.duplicates
+        first = self.sink.store.end if self.sink is not None else 0
+        self._places = {run: first + k * _APART for k, run in enumerate(block.runs)}
         if self._size is not None:
             # The remaining cases are assumed to have as many placements on average.
             more = (self._size - self._drawn) * self._placements // max(self._planned, 1)
@@ -213,32 +218,36 @@ class _Results:
         """
         if run.complete and not run.interrupted:
             known = spread(run.class_of(self._machine))
-            self._complete[run] = run.measurement(self._machine, spread=known, extra=self._columns)
-            self._store([self._complete[run]])
+            done = run.measurement(self._machine, spread=known, extra=self._columns)
+            self._complete[run] = done, known
+            self._store({run: done})
             self._finished += 1
 
     def end_block(self, runs: Sequence[CaseRun]) -> None:
         """Keep the results of a block, with intervals by the variances of all its cases."""
         self.interrupted |= any(run.interrupted for run in runs)
         spreads = _spreads(runs, self._machine)
-        done = []
+        done, changed = [], {}
         for run in runs:
             if not run.placements:
                 self._left_out += run.out_of_time
                 continue
             known = spreads[run.class_of(self._machine)]
-            measurement = self._complete.pop(run, None)
-            if measurement is not None:
+            measurement, before = self._complete.pop(run, (None, None))
+            stored = known == before
+            if measurement is not None and not stored:
                 measurement = with_intervals(measurement, run.taken, known)
-            else:
+            if measurement is None:
                 measurement = run.measurement(self._machine, spread=known, extra=self._columns)
                 self._finished += run.out_of_time and not run.interrupted
             if run.complete and not run.interrupted:
                 count(run, measurement)
             else:
-                measurement = measurement.cut_off()
+                measurement, stored = measurement.cut_off(), False
             done.append(measurement)
-        self._store(done)
+            if not stored:
+                changed[run] = measurement
+        self._store(changed)
         if self.sink is None:
             self._done += done
         if self._on_result is not None:
@@ -252,11 +261,15 @@ class _Results:
             self._left_out += self._size - self._drawn
         return over
 
-    def _store(self, done: Sequence[Measurement]) -> None:
+    def _store(self, done: Mapping[CaseRun, Measurement]) -> None:
         refuse_forked()
-        if self.sink is not None:
-            rows = [row for m in done for row in (*m.parts, m)]
-            self.sink.store.add_all([(row.record, row.samples) for row in rows], self._machine)
+        if self.sink is not None and done:
+            rows = {
+                self._places[run] + k: (row.record, row.samples)
+                for run, measurement in done.items()
+                for k, row in enumerate((*measurement.parts, measurement))
+            }
+            self.sink.store.add_all(list(rows.values()), self._machine, list(rows))
 
     def close_after(self, error: BaseException) -> None:
         """Close the file after an error, warn of what it has, and mark the error as resumable."""

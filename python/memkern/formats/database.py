@@ -12,7 +12,8 @@ import contextlib
 import json
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,6 +68,7 @@ class Database:
         self._connection = connection
         self._process = os.getpid()
         self._file = _file_at(path)
+        self._written: set[str] = set()  # environments in the file
 
     @property
     def is_inherited(self) -> bool:
@@ -178,6 +180,7 @@ class Database:
         environments: Mapping[str, Environment],
         *,
         replace: bool = False,
+        places: Sequence[int] = (),
     ) -> None:
         """Write records and their samples in one transaction.
 
@@ -189,6 +192,8 @@ class Database:
             Environments by ``environment_id``; existing ones are not changed.
         replace : bool
             Whether a record replaces earlier ones with the same ``case_id`` and ``repeat``.
+        places : sequence of int
+            Numbers by which records are ordered; by default they come at the end.
 
         Raises
         ------
@@ -215,9 +220,9 @@ class Database:
                 )
             cursor.executemany(
                 "INSERT OR IGNORE INTO environments VALUES (?, ?)",
-                [(key, dumps(value)) for key, value in environments.items()],
+                [(key, dumps(environments[key])) for key in environments.keys() - self._written],
             )
-            for record, blob in plain:
+            for (record, blob), place in zip_longest(plain, places):
                 if replace:
                     key = (record["case_id"], record["repeat"])
                     same = "SELECT record FROM records WHERE case_id = ? AND repeat = ?"
@@ -225,11 +230,18 @@ class Database:
                     cursor.execute("DELETE FROM records WHERE case_id = ? AND repeat = ?", key)
                 names = [name for name in record if kinds[name] in _SQL_TYPES]
                 cursor.execute(
-                    f"INSERT INTO records ({', '.join(map(_quoted, names))}) "
-                    f"VALUES ({', '.join('?' * len(names))})",
-                    [record[name] for name in names],
+                    f"INSERT INTO records (record, {', '.join(map(_quoted, names))}) "
+                    f"VALUES (?, {', '.join('?' * len(names))})",
+                    [place, *(record[name] for name in names)],
                 )
                 cursor.execute("INSERT INTO samples VALUES (?, ?)", (cursor.lastrowid, blob))
+        self._written |= environments.keys()
+
+    @property
+    def places(self) -> list[int]:
+        """The numbers by which the records are ordered."""
+        rows = self.connection.execute("SELECT record FROM records ORDER BY record")
+        return [place for (place,) in rows]
 
     def contents(self) -> Contents:
         """Return all that is in the file."""

@@ -121,8 +121,16 @@ class Store:
         """Write a finished case; see `add_all`."""
         self.add_all([(record, samples)], environment)
 
+    @property
+    def end(self) -> int:
+        """The place after the last record."""
+        return max(self._database.places, default=0) + 1
+
     def add_all(
-        self, rows: Sequence[tuple[Mapping[str, Any], npt.ArrayLike]], environment: Any
+        self,
+        rows: Sequence[tuple[Mapping[str, Any], npt.ArrayLike]],
+        environment: Any,
+        places: Sequence[int] = (),
     ) -> None:
         """Write finished cases to the disk, in place of earlier ones with their case_id and repeat.
 
@@ -133,6 +141,8 @@ class Store:
             missing), and their samples in seconds per invocation.
         environment : dict
             Environment in which they were measured.
+        places : sequence of int
+            Numbers by which the file's records are ordered; by default they come at its end.
 
         Raises
         ------
@@ -142,9 +152,10 @@ class Store:
         self.write_anew_if_deleted()
         whole = [(dict(record), samples) for record, samples in rows]
         for row, _ in whole:
-            row.setdefault("environment_id", identity(environment))
+            if "environment_id" not in row:
+                row["environment_id"] = identity(environment)
         environments = dict.fromkeys((row["environment_id"] for row, _ in whole), environment)
-        self._database.insert(whole, environments, replace=True)
+        self._database.insert(whole, environments, replace=True, places=places)
 
     def write_anew_if_deleted(self) -> None:
         """Write all records to a new file if the one in use was deleted or replaced.
@@ -157,13 +168,15 @@ class Store:
         lost = self._database
         if lost.is_in_place:
             return
-        contents = lost.contents()
+        contents, places = lost.contents(), lost.places
         replaced = self.path.exists()
         target = self.path.with_name(f"{self.path.name}.rescued.db") if replaced else self.path
         self._database = Database.new(target)
         lost.connection.close()
         self._database.insert(
-            zip(contents.records, contents.samples, strict=True), contents.environments
+            zip(contents.records, contents.samples, strict=True),
+            contents.environments,
+            places=places,
         )
         if replaced:
             raise InputError(
