@@ -222,7 +222,7 @@ def test_traffic_is_that_of_the_samples_whose_time_counts(
         out[:, 0] *= 1 + 1e-12 * np.arange(len(taken), len(taken) + len(out))
         taken.extend(zip(out[:, 0], moved, strict=True))
 
-    def every_third(judge: Any, conditions: Any) -> Any:
+    def every_third(judge: Any, conditions: Any, *_: Any) -> Any:
         return np.arange(len(conditions)) % 3 == 2
 
     monkeypatch.setattr(sampling, "sample", in_turn)

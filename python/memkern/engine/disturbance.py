@@ -85,8 +85,7 @@ class Cores:
         self._best: dict[str, float] = {}
         self.counts: dict[str, Counter[int]] = {}
         """Histograms of this process's measurements, by cores in use: bin to count."""
-        for which in self._earlier:
-            self._update(which)
+        self._changed = {*self._earlier}
 
     def add(self, rates: Iterable[float], which: str) -> None:
         """Add measurements; NaN and repeated values are left out.
@@ -104,7 +103,7 @@ class Cores:
             if value > 0 and value != last:
                 counts[math.floor(math.log(value) / self._WIDTH)] += 1
                 last = value
-        self._update(which)
+        self._changed.add(which)
 
     def _all(self, which: str) -> Counter[int]:
         """Return the counts of earlier processes and of this one."""
@@ -121,6 +120,9 @@ class Cores:
 
     def best(self, which: str) -> float:
         """Return the best rate of these cores; NaN before any is known."""
+        if which in self._changed:
+            self._update(which)
+            self._changed.discard(which)
         return self._best.get(which, math.nan)
 
     def modes(self, which: str) -> list[Mode]:

@@ -40,6 +40,9 @@ CONDITIONS = (
 # Those that are the worse the smaller they are, of several ranks.
 _BEST_LARGE = ("cpu_share", "throughput", "clock_Hz", "exchange_least_s")
 _MORE = 5  # samples that are taken at a time beyond those that were requested
+# Disturbed ones of a fixed number are repeated within the budget, for so many times as long as the
+# first ones took and this time.
+_TIMES_AGAIN, _LEAST_AGAIN_S = 20, 0.01
 _HALO_SAMPLES = 5  # in which an exchange is timed apart
 
 _Bools = npt.NDArray[np.bool_]
@@ -308,8 +311,14 @@ class _Series:
         if self._runs is None:
             left: float = budget_s * (2 if self._rejected.any() else 1) - elapsed
         else:
-            left = self._first_s + budget_s - elapsed if len(self._rows) else math.inf
+            left = self._runs_s - elapsed if len(self._rows) else math.inf
         return min(left, self._prepared.left_s)
+
+    @property
+    def _runs_s(self) -> float:
+        """Seconds for a fixed number of runs, with those in place of disturbed ones."""
+        again_s = _TIMES_AGAIN * self._first_s + _LEAST_AGAIN_S
+        return self._first_s + min(self._rule.budget_s, again_s)
 
     def _take_block(self) -> str | None:
         """Take some samples, and return whether they were ``interrupted``."""
@@ -360,7 +369,7 @@ class _Series:
         elapsed = self._ranks.slowest(self._elapsed_s())
         too_few = self._too_few()
         if self._runs is not None:
-            over = elapsed > self._first_s + rule.budget_s
+            over = elapsed > self._runs_s
             reason = "runs" if over or (len(kept) >= self._runs and not too_few) else None
         else:
             # The budget is twice as long if too few are undisturbed.

@@ -45,6 +45,7 @@ _LEAST_ROUNDS = 3  # by which a loss is known
 # invocation that move _TRIAL_PART_B.
 _TRIAL_S = 0.25
 _TRIAL_PART_B = 2**20
+_LEAST_TRIAL_S = 2e-3  # for trials of a few short runs, which take as long as these at most
 _PARTS = (2, 3)  # rounds of these, and samples of each candidate
 
 
@@ -102,7 +103,10 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
     prepared.select(*candidates[0])
     begin_s = time.perf_counter()
     sample_s = min(prepared.run(1) for _ in range(2)) * max(prepared.case.stop.invocations, 1)
-    allowed_s = min(trials_s(prepared.case.stop.budget_s), prepared.left_s)
+    stop = prepared.case.stop
+    allowed_s = min(trials_s(stop.budget_s), prepared.left_s)
+    if stop.runs is not None:
+        allowed_s = min(allowed_s, max(stop.runs * sample_s, _LEAST_TRIAL_S))
     trials, samples = _Trials(prepared), _LAST_SAMPLES
     stages: Sequence[tuple[int | None, int]] = ((2, 1),) if small.wanted() else _TRIALS
     one_s = sample_s  # of a sample of the trials
