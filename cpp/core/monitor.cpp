@@ -72,8 +72,11 @@ bool run_queue_delays_known(const std::string& root) {
   return true;
 }
 
-Monitor::Monitor(const Team& team, const std::string& root)
-    : team_(team), workers_(static_cast<std::size_t>(team.size())), asks_workers_(!team.bound()) {
+Monitor::Monitor(const Team& team, const std::string& root, bool cores)
+    : team_(team),
+      workers_(static_cast<std::size_t>(team.size())),
+      asks_workers_(!team.bound()),
+      measures_cores_(cores) {
 #pragma omp parallel num_threads(team_.size())
   {
     Worker& worker = workers_[static_cast<std::size_t>(omp_get_thread_num())];
@@ -191,18 +194,18 @@ void Monitor::measure_cores(bool count) {
 
 void Monitor::start() {
   since_read_.clear();
-  measure_cores(false);
+  if (measures_cores_) measure_cores(false);
   read_workers();
 }
 
 void Monitor::sample_ended(Conditions& conditions) {
   conditions = {};
   since_read_.push_back(&conditions);
-  since_cores_.push_back(&conditions);
+  if (measures_cores_) since_cores_.push_back(&conditions);
   const double time_s = now();
   const double interval_s = kReadInterval_s * static_cast<double>(workers_.size());
   if (time_s - read_s_ >= interval_s) read_workers();
-  if (time_s - measured_s_ < kCoreInterval * core_cost_s_) return;
+  if (!measures_cores_ || time_s - measured_s_ < kCoreInterval * core_cost_s_) return;
   if (!since_read_.empty()) read_workers();
   measure_cores(true);
   read_workers();

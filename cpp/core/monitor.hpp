@@ -46,8 +46,8 @@ bool run_queue_delays_known(const std::string& root = "");
 class Monitor {
  public:
   // The caller holds a Team::Session during the lifetime of the monitor. `root` is that of
-  // run_queue_delays_known.
-  explicit Monitor(const Team& team, const std::string& root = "");
+  // run_queue_delays_known. Without `cores`, which takes most of the time, only workers are read.
+  explicit Monitor(const Team& team, const std::string& root = "", bool cores = true);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
@@ -93,15 +93,16 @@ class Monitor {
   std::vector<Worker> before_;
   // Whether workers read what only they can: the unit on which they run, and their own waits.
   bool asks_workers_;
+  bool measures_cores_;
   // Samples since the counters were read, and since the cores were measured.
   std::vector<Conditions*> since_read_;
   std::vector<Conditions*> since_cores_;
   double read_s_ = 0.0;
   double measured_s_ = 0.0;
-  double throughput_ = 0.0;
-  double clock_Hz_ = 0.0;
-  double exchange_s_ = 0.0;
-  double memory_s_ = 0.0;
+  double throughput_ = Conditions::kUnknown;
+  double clock_Hz_ = Conditions::kUnknown;
+  double exchange_s_ = Conditions::kUnknown;
+  double memory_s_ = Conditions::kUnknown;
   double core_cost_s_ = 0.0;
 };
 

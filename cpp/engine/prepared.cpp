@@ -70,10 +70,10 @@ double Prepared::run_range(std::int64_t begin, std::int64_t end) {
 }
 
 Prepared::Sampling::Sampling(Prepared& prepared, std::int64_t invocations, double end,
-                             std::vector<EventCode> events, bool probes, bool warms_up)
+                             std::vector<EventCode> events, bool probes, bool warms_up, bool cores)
     : prepared_(prepared), invocations_(invocations), end_(end), warms_up_(warms_up) {
   check_invocations(invocations);
-  watch_ = prepared.runner_->watch(probes);
+  watch_ = prepared.runner_->watch(probes, cores);
   if (watch_ && watch_->monitor) monitor_ = &*watch_->monitor;
   if (events.empty()) return;
   if (!watch_) throw InputError("events are counted on processors only");

@@ -47,9 +47,11 @@ class Prepared {
    public:
     // If it `warms_up`, the first sample follows invocations that are not timed (see
     // Runner::warm_up), but not beyond `end` on the clock of now(). With `events`, they are counted
-    // during each sample; not on a device. Without `probes`, the workers are not monitored.
+    // during each sample; not on a device. Without `probes`, the workers are not monitored, without
+    // `cores` their cores are not.
     Sampling(Prepared& prepared, std::int64_t invocations, double end,
-             std::vector<EventCode> events = {}, bool probes = true, bool warms_up = true);
+             std::vector<EventCode> events = {}, bool probes = true, bool warms_up = true,
+             bool cores = true);
     // Sets the seconds per invocation and, unless `per_step` is empty, those of each kernel of an
     // invocation. `conditions` are NaN on a device and without probes; otherwise they are written
     // by finish() at the latest, and must live until then. `start`, if there is one, is called

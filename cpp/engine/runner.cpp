@@ -210,7 +210,10 @@ class HostRunner : public RunnerOf<Step> {
     for (int steady = 0; begin_s < end_s && steady < kSteady;) {
       std::int64_t some = 0;
       double part_s = 0.0;
-      for (; part_s < kPart_s; ++some, part_s = now() - begin_s) sample(1, {}, nullptr);
+      for (const double whole_s = std::min(kPart_s, end_s - begin_s); part_s < whole_s; ++some) {
+        sample(1, {}, nullptr);
+        part_s = now() - begin_s;
+      }
       const double each_s = part_s / static_cast<double>(some);
       steady = each_s < kFaster * shortest_s ? 0 : steady + 1;
       shortest_s = std::min(shortest_s, each_s);
@@ -219,8 +222,8 @@ class HostRunner : public RunnerOf<Step> {
     }
     return invocations;
   }
-  std::unique_ptr<Watch> watch(bool probes) override {
-    return std::make_unique<Watch>(team_, probes);
+  std::unique_ptr<Watch> watch(bool probes, bool cores) override {
+    return std::make_unique<Watch>(team_, probes, cores);
   }
   Obtained obtained() const override {
     Obtained o = RunnerOf::obtained();
@@ -388,7 +391,7 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   void flush() override {
     if (flush_B_ > 0) device_.flush(flush_arena_[0].data(), flush_arena_[1].data(), flush_B_);
   }
-  std::unique_ptr<Watch> watch(bool) override { return nullptr; }
+  std::unique_ptr<Watch> watch(bool, bool) override { return nullptr; }
   Obtained obtained() const override {
     Obtained o = RunnerOf::obtained();
     o.threads = threads_requested_ > 0 ? threads_requested_ / device_.ranks() : device_.units();

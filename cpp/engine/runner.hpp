@@ -47,16 +47,16 @@ class Runner {
   // on a device, if the caches are flushed or hold none of the data, or if ranks exchange values in
   // an invocation.
   virtual std::int64_t warm_up(double /*idle_s*/, double /*most_s*/) { return 0; }
-  // Binds the workers during its lifetime, and monitors them if `probes`.
+  // Binds the workers during its lifetime, and monitors them if `probes`, with their `cores`.
   struct Watch {
-    Watch(const Team& team, bool probes) : session(team) {
-      if (probes) monitor.emplace(team).start();
+    Watch(const Team& team, bool probes, bool cores) : session(team) {
+      if (probes) monitor.emplace(team, "", cores).start();
     }
     Team::Session session;
     std::optional<Monitor> monitor;
   };
   // Null on a device.
-  virtual std::unique_ptr<Watch> watch(bool probes) = 0;
+  virtual std::unique_ptr<Watch> watch(bool probes, bool cores) = 0;
   virtual Obtained obtained() const = 0;
 };
 

@@ -263,14 +263,14 @@ class Case {
   // the workers. `moved_B`, shape (samples,), gets the bytes per invocation that are moved beside
   // what is timed, NaN for kernels without any. With `parts`, a range of iterations for each row,
   // each sample is one run of its part instead. Without `probes`, conditions are
-  // NaN. See Prepared::Sampling for `warms_up`.
+  // NaN. See Prepared::Sampling for `warms_up` and `cores`.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s, const py::object& start,
                       const std::vector<EventTuple>& events,
                       py::array_t<double, py::array::c_style>& counts,
                       py::array_t<double, py::array::c_style>& moved_B,
                       const std::vector<std::pair<std::int64_t, std::int64_t>>& parts, bool probes,
-                      bool warms_up) {
+                      bool warms_up, bool cores) {
     constexpr std::size_t kConditions = 9;
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
@@ -318,7 +318,7 @@ class Case {
     std::optional<Prepared::Sampling> sampling;
     {
       const Exclusive exclusive;
-      sampling.emplace(prepared_, invocations, end, std::move(codes), probes, warms_up);
+      sampling.emplace(prepared_, invocations, end, std::move(codes), probes, warms_up, cores);
     }
     while (done < conditions.size() && !error &&
            (called || done == 0 || now() <= sampling->end())) {
@@ -654,7 +654,7 @@ PYBIND11_MODULE(_memkern, m) {
            py::arg("counts").noconvert() = py::array_t<double, py::array::c_style>(),
            py::arg("moved_B").noconvert() = py::array_t<double, py::array::c_style>(),
            py::arg("parts") = std::vector<std::pair<std::int64_t, std::int64_t>>(),
-           py::arg("probes") = true, py::arg("warms_up") = true)
+           py::arg("probes") = true, py::arg("warms_up") = true, py::arg("cores") = true)
       .def("untimed", &Case::untimed)
       .def("fill", &Case::fill, py::arg("outputs"))
       .def("copy_in", &Case::copy_in, py::arg("name"), py::arg("values"))

@@ -51,7 +51,7 @@ def memory_left(root: Path = Path("/")) -> tuple[float, str]:
     if address_space != resource.RLIM_INFINITY:
         used = _bytes_of(root, "proc/self/status", "VmSize:") or 0
         limits.append((address_space - used, "address space limit (ulimit -v)"))
-    for folder in cgroup_folders(root):
+    for folder in cgroup_folders(root, "memory"):
         for limit, usage, cache in (
             ("memory.max", "memory.current", "inactive_file"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -103,7 +103,7 @@ def processor_quota(root: Path = Path("/")) -> Quota | None:
     It is the smallest quota over its period of a group and its parents, of either version.
     """
     found: list[Quota] = []
-    for folder in cgroup_folders(root):
+    for folder in cgroup_folders(root, "cpu"):
         quota, _, period = (read_text(folder, "cpu.max") or "").partition(" ")
         if not quota:
             quota = read_text(folder, "cpu.cfs_quota_us") or ""
@@ -119,7 +119,7 @@ def throttled_s(root: Path = Path("/")) -> float:
     It is the longest time of a group and its parents, over all processors; NaN if unknown.
     """
     found = []
-    for folder in cgroup_folders(root):
+    for folder in cgroup_folders(root, "cpu"):
         for line in (read_text(folder, "cpu.stat") or "").splitlines():
             name, _, value = line.partition(" ")
             unit_s = {"throttled_usec": 1e-6, "throttled_time": 1e-9}.get(name)
@@ -128,28 +128,30 @@ def throttled_s(root: Path = Path("/")) -> float:
     return max(found, default=math.nan)
 
 
-def cgroup_folders(root: Path) -> Iterator[Path]:
-    """Yield the folders of this process's control groups, each followed by its parents."""
-    yield from _folders(root, control_groups(root))
+def cgroup_folders(root: Path, controller: str = "") -> Iterator[Path]:
+    """Yield the folders of this process's control groups, each followed by its parents.
+
+    Of version 1, where groups differ between controllers, they are those of one or of all.
+    """
+    yield from _folders(root, control_groups(root), controller)
 
 
-@functools.lru_cache(maxsize=4)
-def _folders(root: Path, groups: str) -> tuple[Path, ...]:
-    return tuple(_found_folders(root, groups))
+@functools.lru_cache(maxsize=8)
+def _folders(root: Path, groups: str, controller: str) -> tuple[Path, ...]:
+    return tuple(_found_folders(root, groups, controller))
 
 
-def _found_folders(root: Path, groups: str) -> Iterator[Path]:
+def _found_folders(root: Path, groups: str, controller: str) -> Iterator[Path]:
     mounts = [line.split() for line in (read_text(root, "proc/self/mounts") or "").splitlines()]
     for line in groups.splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
+        own = {*controllers.split(",")} & {controller or name for name in controllers.split(",")}
         for mount in mounts:
             if len(mount) < 4:
                 continue
             unified = not controllers and mount[2] == "cgroup2"
-            if unified or (
-                mount[2] == "cgroup" and set(controllers.split(",")) & set(mount[3].split(","))
-            ):
+            if unified or (mount[2] == "cgroup" and own & {*mount[3].split(",")}):
                 top = root / mount[1].lstrip("/")
                 folder = top / path.lstrip("/")
                 yield folder

@@ -422,6 +422,7 @@ def sample(
     counts: _Floats | None = None,
     moved_B: _Floats | None = None,
     parts: Sequence[tuple[int, int]] = (),
+    measures_cores: bool = True,
 ) -> None:
     """Fill rows of `out` with samples that all ranks start at the same time.
 
@@ -443,8 +444,10 @@ def sample(
         Gets the bytes per invocation that are moved beside what is timed.
     parts : sequence of (int, int), optional
         For each sample, begin and end of the iterations that are run once, instead of invocations.
+    measures_cores : bool
+        Whether the cores are measured beside, which takes longer than a few short samples.
     """
-    options: dict[str, Any] = {"warms_up": judge.warms_up}
+    options: dict[str, Any] = {"warms_up": judge.warms_up, "cores": measures_cores}
     if parts:
         options["parts"] = parts
     if counts is not None and judge.codes:

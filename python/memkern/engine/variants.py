@@ -34,6 +34,7 @@ _TRIES_ON_DEVICE = 4  # where a GPU was slowed down in all trials of a candidate
 # For each round of trials, the candidates that are kept after it and the samples of each candidate.
 # A candidate's first sample is not used: the caches still hold the data of another one.
 _TRIALS = ((None, 2), (4, 2), (2, 4))
+_SHORT_TRIALS = ((None, 2), (2, 1), (2, 1))  # before a few short runs
 _FEW_TRIALS = ((None, 1), (2, 1))  # where a sample takes long
 _ONE_TRIAL = ((2, 0),)  # where it takes longer still: the first sample is used
 _LAST_SAMPLES = 4  # of both of the last two candidates in each further round
@@ -107,8 +108,11 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
     allowed_s = min(trials_s(stop.budget_s), prepared.left_s)
     if stop.runs is not None:
         allowed_s = min(allowed_s, max(stop.runs * sample_s, _LEAST_TRIAL_S))
+    short = allowed_s <= _LEAST_TRIAL_S
     trials, samples = _Trials(prepared), _LAST_SAMPLES
-    stages: Sequence[tuple[int | None, int]] = ((2, 1),) if small.wanted() else _TRIALS
+    stages: Sequence[tuple[int | None, int]] = _SHORT_TRIALS if short else _TRIALS
+    if small.wanted():
+        stages = ((2, 1),)
     one_s = sample_s  # of a sample of the trials
     if one_s * len(candidates) * 4 > allowed_s:
         if prepared.stages or prepared.own.iterations == 1:
@@ -192,7 +196,11 @@ class _Trials:
         rows = np.full((1 + samples, 1 + len(sampling.CONDITIONS)), np.nan)
         invocations = 1 if parts else prepared.invocations
         ranges = parts.take(1 + samples) if parts else ()
-        sampling.sample(prepared, self._judge, rows, invocations, prepared.left_s, parts=ranges)
+        sampling.sample(
+            *(prepared, self._judge, rows, invocations, prepared.left_s),
+            parts=ranges,
+            measures_cores=False,
+        )
         seconds = rows[:, 0] / [parts.work(*one) for one in ranges] if parts else rows[:, 0]
         marks = self._judge.disturbed(rows[:, 1:])
         # Ranks whose parts differ agree on their times. After the deadline there is one sample.

@@ -18,6 +18,7 @@ import json
 import math
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,9 +26,8 @@ import numpy as np
 from memkern import launcher, small
 from memkern.extension import _memkern
 from memkern.limits import memory_left
-from memkern.machine import caches
+from memkern.machine import caches, state
 from memkern.machine.environment import now
-from memkern.machine.state import keep, kept
 
 __all__ = ["Capacity", "capacity", "grown", "held_B", "measure", "save"]
 
@@ -167,13 +167,26 @@ def _power_of_two(size_B: int) -> int:
 
 def _known(system: Sequence[Mapping[str, Any]]) -> Capacity | None:
     """Return what was found since the boot."""
+    path = caches.path()
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    document = _document(path, (found.st_ino, found.st_mtime_ns, found.st_size), state.boot_id())
+    if document.get("system") != list(system):
+        return None
+    return Capacity(document["sized_B"], document["largest_B"], _system_B(system))
 
-    def read(document: dict[str, Any]) -> Capacity | None:
-        if document["system"] != list(system):
-            return None
-        return Capacity(int(document["sized_B"]), int(document["largest_B"]), _system_B(system))
 
-    return kept(caches.path(), read, None)
+@functools.lru_cache(maxsize=1)
+def _document(path: Path, written: tuple[int, int, int], boot: str) -> dict[str, Any]:
+    """Return the file that was `written`: its inode, time and size."""
+
+    def read(document: dict[str, Any]) -> dict[str, Any]:
+        sizes = {name: int(document[name]) for name in ("sized_B", "largest_B")}
+        return {"system": document["system"], **sizes}
+
+    return state.kept(path, read, {})
 
 
 def _found(
@@ -194,7 +207,7 @@ def _found(
     if again:
         sizes_B = caches.load(system).get("sizes_B", {})
     document = {"created": now(), "sizes_B": dict(sizes_B), "system": list(system)}
-    keep(caches.path(), document | {"sized_B": known.sized_B, "largest_B": known.largest_B})
+    state.keep(caches.path(), document | {"sized_B": known.sized_B, "largest_B": known.largest_B})
     return known
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -19,6 +20,7 @@ T = TypeVar("T")
 _VERSION = 1
 
 
+@functools.cache
 def boot_id() -> str:
     """Return the identity of this boot of the system, empty if unknown."""
     try:

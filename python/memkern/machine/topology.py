@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import os
+import time
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from memkern.extension import _memkern
@@ -113,8 +116,14 @@ def workers_by_quota() -> int:
 
 def limiting_quota() -> Quota | None:
     """Return the quota of processor time, None if it carries all units of this process."""
-    quota = processor_quota()
+    quota = _quota(int(time.monotonic()), processor_quota)
     return quota if quota and quota.processors < len(os.sched_getaffinity(0)) else None
+
+
+@functools.lru_cache(maxsize=1)
+def _quota(_: int, read: Callable[[], Quota | None]) -> Quota | None:
+    """Return the quota of a second, since reading it takes longer than a short case."""
+    return read()
 
 
 def workers_of(device: str) -> int:
