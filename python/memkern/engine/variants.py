@@ -103,7 +103,10 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
     """Return the fastest candidate on a processor."""
     prepared.select(*candidates[0])
     begin_s = time.perf_counter()
-    sample_s = min(prepared.run(1) for _ in range(2)) * max(prepared.case.stop.invocations, 1)
+    sample_s = prepared.run(1)
+    if sample_s * len(candidates) * 4 <= _TRIAL_S:
+        sample_s = min(sample_s, prepared.run(1))
+    sample_s *= max(prepared.case.stop.invocations, 1)
     stop = prepared.case.stop
     allowed_s = min(trials_s(stop.budget_s), prepared.left_s)
     if stop.runs is not None:

@@ -175,7 +175,7 @@ class Pattern(FromFields):
         text = ",".join(map(str, self.indices[:16]))
         if len(self) <= 16 and len(text) <= 80:
             return text
-        digest = hashlib.sha256(self.indices.astype("<i8").tobytes()).hexdigest()[:8]
+        digest = hashlib.sha256(np.ascontiguousarray(self.indices, "<i8").data).hexdigest()[:8]
         head = ",".join(map(str, self.indices[:4]))
         return f"{head},...({len(self)} indices, {digest})"
 

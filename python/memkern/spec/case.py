@@ -361,7 +361,7 @@ class Case(FromFields):
         digest.update(json.dumps(asked, sort_keys=True).encode())
         for name in sorted(self.indices):
             digest.update(name.encode())
-            digest.update(np.ascontiguousarray(self.indices[name], dtype=np.int64).tobytes())
+            digest.update(np.ascontiguousarray(self.indices[name], dtype=np.int64).data)
         for name in sorted(self.data):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(self.data[name]).data)

@@ -279,11 +279,15 @@ def _check_dense(case: Case, native: Native, side: _Side, workers: int) -> float
     wrap, length = case.integers["wrap"], _length(case)
     arrays = native.arrays()
     dense = native.copy_out("dense").reshape(workers, wrap, length)
-    fresh = fill_values(np.arange(wrap * length), arrays["dense"]).reshape(wrap, length)
+
+    def fresh(row: int) -> Values:
+        """Return what a row of the dense array was filled with."""
+        return fill_values(row * length + np.arange(length), arrays["dense"])
+
     source = arrays[side.array]
     if case.knobs.schedule == "dynamic":
         return max(
-            _nearest_instance(case, side, dense[w, row], fresh[row], row, source)
+            _nearest_instance(case, side, dense[w, row], fresh(row), row, source)
             for w in range(workers)
             for row in range(wrap)
         )
@@ -293,10 +297,14 @@ def _check_dense(case: Case, native: Native, side: _Side, workers: int) -> float
         untouched[n % wrap] = False
         _, last = np.unique((n % wrap)[::-1], return_index=True)
         n = n[::-1][last]  # of several instances in a row, the last one
+        wanted = fill_values(side.places(n), source)
         error = max(
             error,
-            _relative_error(dense[worker, untouched], fresh[untouched]),
-            _relative_error(dense[worker, n % wrap], fill_values(side.places(n), source)),
+            _relative_error(dense[worker, n % wrap], wanted),
+            *(
+                _relative_error(dense[worker, row], fresh(row))
+                for row in np.flatnonzero(untouched).tolist()
+            ),
         )
     return error
 
@@ -412,8 +420,11 @@ def _check_scatter_sampled(case: Case, native: Native, side: _Side, workers: int
     rng = np.random.default_rng(0)
     length = len(side.index)
     # All accesses are looked at, or only those of a few places.
-    few = side.count * length > _ACCESSES
-    samples = max(64, min(_SAMPLES, _WHOLE // (length * side.cycle))) if few else _SAMPLES
+    accesses = side.count * length
+    of_place = length * side.cycle  # of the accesses to one, at most
+    if accesses <= _ACCESSES:
+        of_place = accesses // int(_lines_of(case).stored)
+    samples = max(64, min(_SAMPLES, _WHOLE // max(of_place, 1)))
     # Half are places that instances write, among them those at partition boundaries; half are any.
     boundaries = np.array([side.count * w // workers for w in range(workers)])
     near = np.clip(boundaries[:, None] + np.arange(-2, 3)[None, :], 0, side.count - 1).ravel()
