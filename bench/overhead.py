@@ -125,7 +125,7 @@ def beside_spatter(program: str) -> Iterator[Row]:
         path = Path(folder) / "thousand.json"
         path.write_text(json.dumps(configurations))
         for name, words in {
-            "Spatter, 1000 configurations": [program, "-f", str(path), "-r", "2"],
+            "Spatter, 1000 configurations": [program, "-b", "openmp", "-f", str(path), "-r", "2"],
             "memkern, 1000 configurations": [
                 *(sys.executable, "-m", "memkern", "spatter", "-f", str(path), "--runs", "2", "-q"),
             ],
