@@ -53,9 +53,7 @@ __all__ = [
     "save_cores",
     "save_counters",
     "save_health",
-    "store",
 ]
-
 
 SHARED, MIXED, BESIDE = "shared", "mixed states", "beside programs"
 
