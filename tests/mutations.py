@@ -374,7 +374,7 @@ FAULTS = (
           'kept is not None and kept["stop"] != "interrupted"', "kept is not None",
           "pytest test_run test_results test_cli "
           "-k 'resum or interrupt or cut_off or ctrl'"),
-    Fault("finished cases are lost with the process", "self._store([self._complete[run]])", "pass",
+    Fault("finished cases are lost with the process", "self._store({run: done})", "pass",
           "pytest test_cluster -k killed"),
     Fault("intervals of a block are those of each case", "with_intervals(measurement, run.taken,",
           "(lambda one, *_: one)(measurement, run.taken,",
