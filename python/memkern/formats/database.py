@@ -238,6 +238,12 @@ class Database:
         self._written |= environments.keys()
 
     @property
+    def end(self) -> int:
+        """The place after the last record."""
+        [(last,)] = self.connection.execute("SELECT max(record) FROM records")
+        return (last or 0) + 1
+
+    @property
     def places(self) -> list[int]:
         """The numbers by which the records are ordered."""
         rows = self.connection.execute("SELECT record FROM records ORDER BY record")

@@ -124,7 +124,7 @@ class Store:
     @property
     def end(self) -> int:
         """The place after the last record."""
-        return max(self._database.places, default=0) + 1
+        return self._database.end
 
     def add_all(
         self,
