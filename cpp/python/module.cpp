@@ -262,15 +262,17 @@ class Case {
   // to `counts`, shape (samples, events, 3): value, nanoseconds enabled and running, summed over
   // the workers. `moved_B`, shape (samples,), gets the bytes per invocation that are moved beside
   // what is timed, NaN for kernels without any. With `parts`, a range of iterations for each row,
-  // each sample is one run of its part instead. Without `probes`, conditions are
-  // NaN. See Prepared::Sampling for `warms_up` and `cores`.
+  // each sample is one run of its part instead. With `candidates`, that of each row is selected
+  // before its sample. Without `probes`, conditions are NaN. See Prepared::Sampling for `warms_up`
+  // and `cores`.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s, const py::object& start,
                       const std::vector<EventTuple>& events,
                       py::array_t<double, py::array::c_style>& counts,
                       py::array_t<double, py::array::c_style>& moved_B,
-                      const std::vector<std::pair<std::int64_t, std::int64_t>>& parts, bool probes,
-                      bool warms_up, bool cores) {
+                      const std::vector<std::pair<std::int64_t, std::int64_t>>& parts,
+                      const std::vector<std::pair<std::string, std::string>>& candidates,
+                      bool probes, bool warms_up, bool cores) {
     constexpr std::size_t kConditions = 9;
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
@@ -298,6 +300,9 @@ class Case {
       throw InputError("parts are one for each row of ten columns, without events");
     }
     for (const auto& [begin, end] : parts) prepared_.check_range({begin, end});
+    if (!candidates.empty() && std::ssize(candidates) != out.shape(0)) {
+      throw InputError("candidates are one for each row");
+    }
     double* const rows = out.mutable_data();
     const double end = now() + deadline_s;
     std::vector<Conditions> conditions(static_cast<std::size_t>(out.shape(0)));
@@ -328,6 +333,9 @@ class Case {
         double* row = rows + done * columns;
         std::optional<Range> part;
         if (!parts.empty()) part = {parts[done].first, parts[done].second};
+        if (!candidates.empty()) {
+          prepared_.select(candidates[done].first, candidates[done].second);
+        }
         taken =
             sampling->sample(row[0], {row + 1, time_columns - 1}, conditions[done], called, counted,
                              part, moved_rows == nullptr ? nullptr : moved_rows + done);
@@ -654,6 +662,7 @@ PYBIND11_MODULE(_memkern, m) {
            py::arg("counts").noconvert() = py::array_t<double, py::array::c_style>(),
            py::arg("moved_B").noconvert() = py::array_t<double, py::array::c_style>(),
            py::arg("parts") = std::vector<std::pair<std::int64_t, std::int64_t>>(),
+           py::arg("candidates") = std::vector<std::pair<std::string, std::string>>(),
            py::arg("probes") = true, py::arg("warms_up") = true, py::arg("cores") = true)
       .def("untimed", &Case::untimed)
       .def("fill", &Case::fill, py::arg("outputs"))

@@ -80,6 +80,7 @@ class Prepared:
         counts: npt.NDArray[np.float64] = ...,
         moved_B: npt.NDArray[np.float64] = ...,
         parts: Sequence[tuple[int, int]] = (),
+        candidates: Sequence[tuple[str, str]] = (),
         probes: bool = True,
         warms_up: bool = True,
         cores: bool = True,

@@ -304,6 +304,9 @@ def test_the_extension_checks_bounds() -> None:
         native.sample(rows, 1, 1.0, parts=[(0, 2)])
     assert np.isnan(rows).all()
     assert native.sample(rows, 1, 1.0, parts=[(0, 2), (2, 4)]) == 2 and (rows[:, 0] > 0).all()
+    for wrong, match in (([("scalar", "baseline")], "one for each"), ([("a", "b")] * 2, "no var")):
+        with pytest.raises(ValueError, match=match):
+            native.sample(rows, 1, 1.0, candidates=wrong)
     with pytest.raises(ValueError, match="as many values"):
         native.poke("sparse", np.array([0]), np.array([1.0, 2.0]))
 
@@ -1141,11 +1144,14 @@ def scripted_trials(
     def sample(
         prepared: Prepared, judge: Judge, out: np.ndarray, *others: Any, **options: Any
     ) -> None:
-        variant = prepared.obtained["variant"]
-        time_s, share = seconds(variant, calls[variant])
-        calls[variant] += 1
-        out[:, -len(sampling.CONDITIONS) :] = conditions(share)
-        out[:, : -len(sampling.CONDITIONS)] = time_s
+        candidates = options.get("candidates") or [(prepared.obtained["variant"],)] * len(out)
+        names = [variant for variant, *_ in candidates]
+        found = {variant: seconds(variant, calls[variant]) for variant in dict.fromkeys(names)}
+        calls.update(found.keys())
+        for row, variant in zip(out, names, strict=True):
+            time_s, share = found[variant]
+            row[-len(sampling.CONDITIONS) :] = conditions(share)
+            row[: -len(sampling.CONDITIONS)] = time_s
 
     monkeypatch.setattr(sampling, "sample", sample)
     return calls
@@ -1199,6 +1205,45 @@ def test_more_rounds_are_tried_while_two_candidates_are_not_told_apart(
     record = case.with_(runs=3).measure().record
     assert (record["variant"], record["variant_choice"]) == ("nt", "trial")
     assert record["variant_loss"] == 0.0
+
+
+def test_each_sample_of_a_round_is_of_its_candidate() -> None:
+    prepared = mk.stream("copy", elements=64, threads=1, isa="baseline").prepare()
+    rows = np.full((3, 1 + len(sampling.CONDITIONS)), np.nan)
+    every = [("scalar", "baseline"), ("auto", "baseline"), ("scalar", "baseline")]
+    assert prepared.native.sample(rows, 1, 1.0, candidates=every) == 3
+    assert prepared.obtained["variant"] == "scalar"
+    prepared.native.sample(rows[:2], 1, 1.0, candidates=every[:2])
+    assert prepared.obtained["variant"] == "auto"
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_each_candidate_has_a_sample_after_the_deadline() -> None:
+    case = mk.stream("copy", elements=64, threads=1, isa="baseline")
+    prepared = case.prepare()
+    trials = variants._Trials(prepared)
+    prepared.deadline = 0.0
+    candidates = prepared.candidates
+    assert len(candidates) > 1
+    found = trials._round(candidates, 2)
+    assert [*found] == ["/".join(one) for one in candidates]
+    assert all(map(math.isfinite, found.values()))
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [
+        ([(9.0, 0), (1.0, 0), (2.0, 0), (3.0, 0), (4.0, 0)], 1.75),
+        ([(9.0, 0), (2.0, 1), (4.0, 0), (3.0, 0)], 3.25),  # a disturbed one does not count
+        ([(9.0, 0), (2.0, 1), (4.0, 1)], 2.5),  # unless all are
+        ([(9.0, 0), (math.inf, 0), (math.inf, 0)], 9.0),  # only the first one was taken
+        ([(9.0, 0), (5.0, 0), (5.0, 0)], 5.0),
+    ],
+)
+def test_candidates_are_judged_by_the_lower_quartile(
+    taken: list[tuple[float, float]], expected: float
+) -> None:
+    assert variants._lower_quartile(taken) == expected
 
 
 def test_a_single_candidate_loses_nothing(case: Case) -> None:

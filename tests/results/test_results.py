@@ -1,10 +1,12 @@
 """Results are loaded as they were saved, in every format, and survive interrupted runs."""
 
+import copy
 import csv
 import errno
 import json
 import math
 import os
+import pickle
 import signal
 import sqlite3
 import subprocess
@@ -27,6 +29,8 @@ from memkern.formats import (
     database,
     load,
     open_output,
+    resultset,
+    store,
 )
 from memkern.formats import encoding as formats
 from memkern.machine.environment import identity
@@ -737,11 +741,65 @@ def test_an_interrupted_add_is_undone(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(database, "_quoted", interrupt)
+            patch.setattr(database, "_insertion", interrupt)
             store.add(record("b"), [1.0], HERE)
         assert not store._database.connection.in_transaction
         store.add(record("c"), [1.0], HERE)
     assert [row["case_id"] for row in load(tmp_path / "x.db")] == ["a", "c"]
+
+
+def test_columns_that_another_process_adds_are_known(tmp_path):
+    path = tmp_path / "x.db"
+    with Store.open(path) as one, Store.open(path, resume=True) as other:
+        one.add(record("a"), [1.0], HERE)
+        other.add(record("b", more="text"), [1.0], HERE)
+        one.add(record("c", more="again"), [1.0], HERE)
+        with pytest.raises(InputError, match="more must not mix text and numbers"):
+            one.add(record("d", more=1), [1.0], HERE)
+    assert [row["more"] for row in load(path)] == [None, "text", "again"]
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch):
+    """Return results that are more than those that are read at once, and all of them in memory."""
+    monkeypatch.setattr(store, "MANY", 3)
+    monkeypatch.setattr(resultset, "MANY", 2)
+    path = tmp_path / "x.db"
+    with Store.open(path) as target:
+        rows = [(record(f"c{k}", time_min_s=1e-3 * k), [1.0] * (k + 1)) for k in range(5)]
+        target.add_all(rows, HERE)
+        results = target.result_set()
+    return results, load(path), path
+
+
+def test_many_results_stay_in_the_file_until_they_are_used(many):
+    results, whole, path = many
+    assert len(results) == 5 and results.valid and results
+    assert repr(list(results)) == repr(whole.records)
+    assert results.environments == whole.environments
+    assert "records" not in vars(results)
+    path.unlink()
+    assert_same(results, whole)
+    assert "records" in vars(results)
+    with pytest.raises(AttributeError, match="no attribute 'rows'"):
+        _ = results.rows
+
+
+@pytest.mark.parametrize("use", [pickle.dumps, copy.deepcopy, lambda results: results + results])
+def test_many_results_can_be_copied(many, use):
+    results, whole, _ = many
+    copied = use(results)
+    copied = pickle.loads(copied) if isinstance(copied, bytes) else copied
+    assert repr(copied.records[:5]) == repr(whole.records)
+
+
+def test_results_of_a_file_that_has_grown_are_refused(many):
+    results, whole, path = many
+    with Store.open(path, resume=True) as target:
+        target.add(record("more"), [1.0], HERE)
+    with pytest.raises(InputError, match=r"x\.db was written to by another run: load it again"):
+        _ = results.records
+    assert len(load(path)) == len(whole) + 1
 
 
 def test_a_file_in_use_is_named_in_the_error(tmp_path, monkeypatch):

@@ -75,4 +75,8 @@ def known_rounds(name: str) -> list[Round]:
 def add_round(name: str, one: Round) -> None:
     """Keep a round for later choices."""
     _, added = _known()
-    added[name] = [*known_rounds(name), one][-_MOST_ROUNDS:]
+    rounds = [*known_rounds(name), one][-_MOST_ROUNDS:]
+    added.pop(name, None)  # last in the order of the cases
+    added[name] = rounds
+    if len(added) > _MOST_CASES:
+        del added[next(iter(added))]

@@ -10,6 +10,7 @@ import json
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -81,7 +82,7 @@ def measurement_of(
     caches = data_caches(machine)
     launch_s = _launch_s(case, last)
     beside = _ceilings_beside(as_run, obtained["threads"])
-    traffic_GBps = float(np.median([p.samples.traffic_GBps for p in taken.counted]))
+    traffic_GBps = statistics.median([p.samples.traffic_GBps for p in taken.counted])
     shortest_s = min(float(s[:, 0].min()) for s in taken.series)
     of_case = {
         **last.check.columns,
@@ -165,7 +166,7 @@ def times_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
     series = [seconds[:, column] for seconds in taken.series]
     summary: dict[str, Any] = statistics.summarise(np.concatenate(series))
     medians = taken.medians(column)
-    summary["time_median_s"] = float(np.median(medians))
+    summary["time_median_s"] = statistics.median(medians)
     if taken.disturbed:
         summary |= dict.fromkeys((name for name in summary if name.startswith("within_")), math.nan)
     several = len(medians) > 1
@@ -307,10 +308,10 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
         "state": word,
         "shared_with": disturbance.describe(taken.others),
         "states": json.dumps(found) if (found := taken.states) else "",
-        "cpu_share": float(np.mean([p.samples.cpu_share for p in every])),
-        "waited_share": float(np.mean([p.samples.waited_share for p in every])),
-        "throttled_share": float(np.mean([p.samples.throttled_share for p in every])),
-        "absent_share": float(np.mean([p.samples.absent_share for p in every])),
+        "cpu_share": fmean(p.samples.cpu_share for p in every),
+        "waited_share": fmean(p.samples.waited_share for p in every),
+        "throttled_share": fmean(p.samples.throttled_share for p in every),
+        "absent_share": fmean(p.samples.absent_share for p in every),
         "core_share": taken.core_share,
         "exchange_ns": taken.exchange_s * 1e9,
         "clock_GHz": median(np.array([p.samples.clock_Hz for p in counted])) / 1e9,

@@ -119,7 +119,7 @@ class Samples:
     @property
     def traffic_GBps(self) -> float:
         """Median bandwidth of what is moved beside the timed accesses, NaN without any."""
-        return float(np.median(self.moved_B / self.seconds[:, 0])) / 1e9
+        return statistics.median(self.moved_B / self.seconds[:, 0]) / 1e9
 
     def labels(self, modes: Sequence[Mode]) -> npt.NDArray[np.int64]:
         """Return the mode in which each sample was taken, by the rates of the exchanges."""
@@ -422,6 +422,7 @@ def sample(
     counts: _Floats | None = None,
     moved_B: _Floats | None = None,
     parts: Sequence[tuple[int, int]] = (),
+    candidates: Sequence[tuple[str, str]] = (),
     measures_cores: bool = True,
 ) -> None:
     """Fill rows of `out` with samples that all ranks start at the same time.
@@ -444,12 +445,16 @@ def sample(
         Gets the bytes per invocation that are moved beside what is timed.
     parts : sequence of (int, int), optional
         For each sample, begin and end of the iterations that are run once, instead of invocations.
+    candidates : sequence of (str, str), optional
+        For each sample, the variant and instruction set that are selected before it.
     measures_cores : bool
         Whether the cores are measured beside, which takes longer than a few short samples.
     """
     options: dict[str, Any] = {"warms_up": judge.warms_up, "cores": measures_cores}
     if parts:
         options["parts"] = parts
+    if candidates:
+        options["candidates"] = candidates
     if counts is not None and judge.codes:
         options |= {"events": judge.codes, "counts": counts}
     if moved_B is not None:
@@ -501,4 +506,4 @@ def _of_all_ranks(rows: npt.NDArray[np.float64], times: int) -> npt.NDArray[np.f
 def median(values: npt.NDArray[np.float64]) -> float:
     """Return the median of the positive values, NaN if there are none."""
     known = values[values > 0]
-    return float(np.median(known)) if len(known) else math.nan
+    return statistics.median(known) if len(known) else math.nan

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern import small
+from memkern import small, statistics
 from memkern.engine import disturbance
 from memkern.engine.cores import cores, cores_at_work, exchanging_units
 from memkern.engine.counting import Counting
@@ -183,7 +183,7 @@ class Taken:
 
     def medians(self, column: int = 0) -> list[float]:
         """Return the median of each placement that counts (see `Samples.seconds`)."""
-        return [float(np.median(seconds[:, column])) for seconds in self.series]
+        return [statistics.median(seconds[:, column]) for seconds in self.series]
 
     @property
     def disturbed(self) -> bool:

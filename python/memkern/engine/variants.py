@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import TypeAlias
 
@@ -158,6 +158,7 @@ class _Trials:
         self._prepared, self._judge, self._parts = prepared, Judge(prepared), parts
         self._name = choices.name_of(prepared.case, parts.size if parts else 0)
         self._rounds = ranks().first(choices.known_rounds(self._name))
+        self._invocations = 1 if parts else prepared.invocations
         self._order = random.Random(0)  # the same of all ranks
 
     def ranked(self, candidates: list[Candidate], rounds: int, samples: int) -> list[Candidate]:
@@ -166,7 +167,7 @@ class _Trials:
             return candidates
         for _ in range(rounds):
             order = self._order.sample(candidates, len(candidates))
-            self._rounds.append({"/".join(one): self._try(one, samples) for one in order})
+            self._rounds.append(self._round(order, samples))
             choices.add_round(self._name, self._rounds[-1])
         times = self._times(candidates)
         ratios = np.median(times - times.mean(axis=1, keepdims=True), axis=0)
@@ -188,29 +189,60 @@ class _Trials:
         half_width = student_quantile(0.95, len(gains) - 1) * error
         return max(-math.expm1(float(np.mean(gains)) - half_width), 0.0)
 
-    def _try(self, candidate: Candidate, samples: int) -> float:
-        """Return the logarithm of the lower quartile of a candidate's times.
+    def _round(self, candidates: Sequence[Candidate], samples: int) -> choices.Round:
+        """Return the logarithm of the lower quartile of each candidate's times.
 
         Those of parts are per iteration, or per unit of the spec's `work`. The first sample does
         not count, and disturbed ones only if there are no others.
         """
-        prepared, parts = self._prepared, self._parts
-        prepared.select(*candidate)
-        rows = np.full((1 + samples, 1 + len(sampling.CONDITIONS)), np.nan)
-        invocations = 1 if parts else prepared.invocations
-        ranges = parts.take(1 + samples) if parts else ()
+        each = 1 + samples
+        rows = np.full((each * len(candidates), 1 + len(sampling.CONDITIONS)), np.nan)
+        selected = [candidate for candidate in candidates for _ in range(each)]
+        parts = self._parts
+        ranges = parts.take(len(rows)) if parts else []
+        self._sample(rows, ranges, selected)
+        # After the deadline, one sample of each of the others.
+        for k in range(0, len(rows), each):
+            if math.isnan(rows[k, 0]):
+                self._sample(rows[k : k + 1], ranges[k : k + 1], selected[k : k + 1])
+        seconds = rows[:, 0] / [parts.work(*one) for one in ranges] if parts else rows[:, 0]
+        # Ranks whose parts differ agree on their times.
+        marks = self._judge.disturbed(rows[:, 1:])
+        every = ranks().largest(np.column_stack((np.nan_to_num(seconds, nan=math.inf), marks)))
+        taken = every.reshape(-1, each, 2).tolist()
+        return {
+            "/".join(one): math.log(_lower_quartile(own))
+            for one, own in zip(candidates, taken, strict=True)
+        }
+
+    def _sample(
+        self,
+        rows: npt.NDArray[np.float64],
+        parts: Sequence[tuple[int, int]],
+        candidates: Sequence[Candidate],
+    ) -> None:
+        prepared = self._prepared
         sampling.sample(
-            *(prepared, self._judge, rows, invocations, prepared.left_s),
-            parts=ranges,
+            *(prepared, self._judge, rows, self._invocations, prepared.left_s),
+            parts=parts,
+            candidates=candidates,
             measures_cores=False,
         )
-        seconds = rows[:, 0] / [parts.work(*one) for one in ranges] if parts else rows[:, 0]
-        marks = self._judge.disturbed(rows[:, 1:])
-        # Ranks whose parts differ agree on their times. After the deadline there is one sample.
-        every = ranks().largest(np.column_stack((seconds, marks))[~np.isnan(seconds)])
-        every = every[1:] if len(every) > 1 else every
-        kept = every[every[:, 1] == 0, 0]
-        return math.log(float(np.quantile(kept if len(kept) else every[:, 0], 0.25)))
+
+
+def _lower_quartile(taken: Iterable[Sequence[float]]) -> float:
+    """Return the lower quartile of a candidate's times, of undisturbed ones if there are any.
+
+    Each is a time, infinite if it was not taken, and whether it was disturbed.
+    """
+    done = [(seconds, disturbed) for seconds, disturbed in taken if math.isfinite(seconds)]
+    done = done[1:] or done
+    quiet = [seconds for seconds, disturbed in done if not disturbed]
+    kept = sorted(quiet or [seconds for seconds, _ in done])
+    place = (len(kept) - 1) / 4
+    low = int(place)
+    high = min(low + 1, len(kept) - 1)
+    return kept[low] + (place - low) * (kept[high] - kept[low])
 
 
 class _Parts:

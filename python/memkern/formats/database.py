@@ -9,6 +9,7 @@ any other time, so that other processes can read the file while a sweep writes i
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sqlite3
@@ -69,6 +70,8 @@ class Database:
         self._process = os.getpid()
         self._file = _file_at(path)
         self._written: set[str] = set()  # environments in the file
+        self._kinds: dict[str, str] = {}  # of the columns, as of the version of the file
+        self._version = -1
 
     @property
     def is_inherited(self) -> bool:
@@ -138,7 +141,10 @@ class Database:
         # Not read-only even for reading: after a crash SQLite must first undo the unfinished write.
         uri = path.absolute().as_uri() + "?mode=rw"
         with parsing(path, RESULT):
-            connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
+            # SQLite itself lets only one thread at a time use a connection.
+            connection = sqlite3.connect(
+                uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False
+            )
         database = cls(path, connection)
         try:
             with parsing(path, RESULT):
@@ -210,11 +216,12 @@ class Database:
         with self.transaction() as cursor:
             before = self._columns()
             kinds = column_kinds((record for record, _ in plain), before)
-            stored = {name for name, kind in before.items() if kind in _SQL_TYPES}
-            for name, kind in kinds.items():
-                if kind in _SQL_TYPES and name not in stored | {"case_id", "repeat"}:
-                    cursor.execute(f"ALTER TABLE records ADD {_quoted(name)} {_SQL_TYPES[kind]}")
             if kinds != before:
+                stored = {name for name, kind in before.items() if kind in _SQL_TYPES}
+                for name, kind in kinds.items():
+                    if kind in _SQL_TYPES and name not in stored | {"case_id", "repeat"}:
+                        added = f"{_quoted(name)} {_SQL_TYPES[kind]}"
+                        cursor.execute(f"ALTER TABLE records ADD {added}")
                 cursor.execute(
                     "UPDATE meta SET value = ? WHERE key = 'columns'", (json.dumps(kinds),)
                 )
@@ -228,14 +235,22 @@ class Database:
                     same = "SELECT record FROM records WHERE case_id = ? AND repeat = ?"
                     cursor.execute(f"DELETE FROM samples WHERE record IN ({same})", key)
                     cursor.execute("DELETE FROM records WHERE case_id = ? AND repeat = ?", key)
-                names = [name for name in record if kinds[name] in _SQL_TYPES]
-                cursor.execute(
-                    f"INSERT INTO records (record, {', '.join(map(_quoted, names))}) "
-                    f"VALUES (?, {', '.join('?' * len(names))})",
-                    [place, *(record[name] for name in names)],
-                )
+                names = tuple(name for name in record if kinds[name] in _SQL_TYPES)
+                cursor.execute(_insertion(names), [place, *map(record.__getitem__, names)])
                 cursor.execute("INSERT INTO samples VALUES (?, ?)", (cursor.lastrowid, blob))
         self._written |= environments.keys()
+        self._kinds = kinds
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        [(number,)] = self.connection.execute("SELECT count(*) FROM records")
+        return int(number)
+
+    @property
+    def version(self) -> int:
+        """A number that changes when another connection writes to the file."""
+        [(version,)] = self.connection.execute("PRAGMA data_version").fetchall()
+        return int(version)
 
     @property
     def end(self) -> int:
@@ -255,6 +270,16 @@ class Database:
         return Contents(
             [record for record, _ in rows], [samples for _, samples in rows], self.environments()
         )
+
+    def records(self, number: int) -> Iterator[Record]:
+        """Yield all records, reading a `number` of them at a time."""
+        after = -1
+        while places := self.connection.execute(
+            "SELECT record FROM records WHERE record > ? ORDER BY record LIMIT ?", (after, number)
+        ).fetchall():
+            [(first,), (after,)] = places[0], places[-1]
+            rows = self._select("WHERE record BETWEEN ? AND ? ORDER BY record", (first, after))
+            yield from (record for record, _ in rows)
 
     def find(self, case_id: str, repeat: int) -> Record | None:
         """Return the latest record of a case's repeat, or None."""
@@ -333,9 +358,13 @@ class Database:
             )
 
     def _columns(self) -> dict[str, str]:
-        found = self.connection.execute("SELECT value FROM meta WHERE key = 'columns'").fetchone()
-        kinds: dict[str, str] = json.loads(found[0])
-        return kinds
+        # Another connection may have changed the file.
+        version = self.version
+        if version != self._version or not self._kinds:
+            query = "SELECT value FROM meta WHERE key = 'columns'"
+            [(text,)] = self.connection.execute(query).fetchall()
+            self._kinds, self._version = json.loads(text), version
+        return self._kinds
 
     def _select(self, where: str, values: tuple[Any, ...]) -> list[tuple[Record, Samples]]:
         with parsing(self.path, RESULT):
@@ -390,6 +419,13 @@ def load(path: Path) -> Contents:
     read(path, size=1)
     with Database.existing(path) as database:
         return database.contents()
+
+
+@functools.lru_cache(maxsize=16)
+def _insertion(names: tuple[str, ...]) -> str:
+    """Return the statement that inserts a record with some columns, its place first."""
+    columns = ", ".join(map(_quoted, names))
+    return f"INSERT INTO records (record, {columns}) VALUES (?, {', '.join('?' * len(names))})"
 
 
 def _quoted(name: str) -> str:

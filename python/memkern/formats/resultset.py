@@ -39,6 +39,9 @@ from memkern.machine.environment import Environment
 if TYPE_CHECKING:
     import pandas as pd
 
+MANY = 1000
+"""Records of a run of which more stay in the file until they are used."""
+
 
 @dataclass(eq=False, repr=False)
 class ResultSet:
@@ -70,6 +73,7 @@ class ResultSet:
     environments: dict[str, Environment] = field(default_factory=dict)
     interrupted: bool = False
     left_out: int = 0
+    _source: tuple[database.Database, int] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Convert all values to the kinds of their columns."""
@@ -83,13 +87,63 @@ class ResultSet:
         self.records = [restored_record(record, kinds) for record in plain]
         self.samples = [series(samples) for samples in self.samples]
 
+    @classmethod
+    def of_file(cls, path: Path) -> ResultSet:
+        """Return the contents of a .db file, which are read into memory when they are needed.
+
+        Until then the file stays open, so that it may be removed or overwritten.
+
+        Parameters
+        ----------
+        path : Path
+
+        Raises
+        ------
+        InputError
+            It can't be read. If something is added to the file before its contents are read, that
+            raises this error.
+        """
+        source = database.Database.existing(path)
+        results = cls(environments=source.environments())
+        del results.records, results.samples
+        results._source = source, source.version
+        return results
+
+    def _unread(self) -> database.Database | None:
+        """Return the file whose contents are not in memory, if there is one."""
+        if self._source is None:
+            return None
+        source, version = self._source
+        if source.version != version:
+            raise InputError(f"{source.path} was written to by another run: load it again")
+        return source
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Read the contents of the file when they are first used."""
+            source = self._unread() if name in ("records", "samples") else None
+            if source is None:
+                raise AttributeError(f"a ResultSet has no attribute {name!r}")
+            with source:
+                self.records, self.samples, _ = source.contents()
+            self._source = None
+            return vars(self)[name]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what is pickled and copied: everything, in memory."""
+        _ = self.records
+        return vars(self)
+
     def __len__(self) -> int:
         """Return the number of records."""
-        return len(self.records)
+        source = self._unread()
+        return len(self.records) if source is None else len(source)
 
     def __iter__(self) -> Iterator[Record]:
         """Iterate over the records."""
-        return iter(self.records)
+        source = self._unread()
+        return iter(self.records) if source is None else source.records(MANY)
 
     def __eq__(self, other: object) -> bool:
         """Compare records, samples and environments; NaN is equal to NaN."""

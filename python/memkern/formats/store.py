@@ -16,7 +16,7 @@ from memkern.errors import InputError
 from memkern.files import unused, writable, writing
 from memkern.formats.database import Database
 from memkern.formats.encoding import files_of, known_suffix, need_pyarrow
-from memkern.formats.resultset import ResultSet, load, working_file
+from memkern.formats.resultset import MANY, ResultSet, load, working_file
 from memkern.formats.values import Record
 from memkern.machine.environment import Environment, differences, identity
 
@@ -198,7 +198,9 @@ class Store:
         return self._database.first_time(str(case_id), int(repeat))
 
     def result_set(self) -> ResultSet:
-        """Return the contents of the file."""
+        """Return the contents of the file; many are only read when they are used."""
+        if len(self._database) > MANY:
+            return ResultSet.of_file(self._database.path)
         return ResultSet(*self._database.contents())
 
 

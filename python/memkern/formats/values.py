@@ -55,12 +55,14 @@ def plain_record(record: Mapping[str, Any]) -> Record:
 
 
 def _plain(name: str, value: Any) -> Any:
+    if type(value) is float:
+        # Turns -0.0 into 0.0: SQLite has no negative zero.
+        return value + 0.0
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, float):
-        # Turns -0.0 into 0.0: SQLite has no negative zero.
         return value + 0.0
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
@@ -75,6 +77,10 @@ def _plain(name: str, value: Any) -> Any:
     raise InputError(
         f"column {name} must be a bool, a number, text or None, not {type(value).__name__}"
     )
+
+
+# Kinds of the columns that hold all values of a type.
+_KINDS = {bool: "bool", int: "integer", float: "real", str: "text"}
 
 
 def _kind(value: Any) -> str:
@@ -109,7 +115,10 @@ def column_kinds(
     kinds = dict(known)
     for record in records:
         for name, value in record.items():
-            new, old = _kind(value), kinds.get(name, "null")
+            old = kinds.get(name, "null")
+            if _KINDS.get(type(value)) == old:
+                continue
+            new = _kind(value)
             if new == old:
                 kinds[name] = new
             elif "text" in (new, old):

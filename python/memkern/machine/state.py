@@ -31,8 +31,12 @@ def boot_id() -> str:
 
 def folder() -> Path:
     """Return the folder of these files."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "memkern"
+    return _folder(os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME"))
+
+
+@functools.lru_cache(maxsize=1)
+def _folder(caches: str | None, _home: str | None) -> Path:
+    return Path(caches or Path.home() / ".cache") / "memkern"
 
 
 def heading() -> dict[str, Any]:

@@ -343,20 +343,16 @@ def _check_gather(case: Case, native: Native) -> Validation:
     rng = np.random.default_rng(0)
     wrap, length = case.integers["wrap"], _length(case)
     source = native.arrays()[side.array]
-    for begin in rng.integers(0, side.count, min(_WINDOWS, max(1, _WHOLE // length))):
-        native.run_range(int(begin), int(begin) + 1)
-        row = int(begin) % wrap
-        positions = row * length + np.arange(length)
-        wanted = fill_values(side.places(np.array([begin])), source)[0]
-        # A single instance goes to worker 0, or under a dynamic schedule to any.
-        candidates = range(workers if case.knobs.schedule == "dynamic" else 1)
-        error = max(
-            error,
-            min(
-                _relative_error(native.peek("dense", positions + w * wrap * length), wanted)
-                for w in candidates
-            ),
-        )
+    begins = rng.integers(0, side.count, min(_WINDOWS, max(1, _WHOLE // length)))
+    wanted = fill_values(side.places(begins), source)
+    # A single instance goes to worker 0, or under a dynamic schedule to any.
+    candidates = np.arange(workers if case.knobs.schedule == "dynamic" else 1)
+    rows = (candidates[:, None] * wrap * length + np.arange(length)).ravel()
+    for begin, values in zip(begins.tolist(), wanted, strict=True):
+        native.run_range(begin, begin + 1)
+        got = native.peek("dense", rows + begin % wrap * length).reshape(-1, length)
+        if not (got == values).all():
+            error = max(error, float(np.max(_relative(got, values), axis=1).min()))
     return Check(error == 0.0, error, "sampled")
 
 
