@@ -18,18 +18,27 @@ LONG = 70_000  # more than a block of the checks
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("index", "delta", "count"),
     [
-        RNG.integers(0, 1000, 5000),
-        RNG.integers(-50, 50, (20, 30)),
-        np.array([2**60, -(2**60), 5, 5]),
-        np.array([7]),
-        RNG.integers(0, 10**12, 500),
+        (RNG.integers(0, 1000, 5000), 0, 1),
+        (RNG.integers(0, 400, 150), -7, 40),
+        (np.array([0, 2**40, 5, 5]), 8, 3),
+        (np.array([0]), 8, 1),
+        (RNG.integers(0, 10**9, 500), 1000, 2),
+        (RNG.integers(0, LONG, LONG), 5, 2),
     ],
-    ids=["dense", "negative", "far apart", "one", "sparse"],
+    ids=["dense", "backwards", "far apart", "one", "sparse", "blocks"],
 )
-def test_distinct_integers(values: np.ndarray) -> None:
-    assert kernels._distinct(values).tolist() == np.unique(values).tolist()
+@pytest.mark.parametrize("partial", [False, True])
+def test_distinct_lines(index: np.ndarray, delta: int, count: int, partial: bool) -> None:
+    case = mk.scatter(index, delta=delta, count=count)
+    side = kernels._scatter_side(case)
+    assert side is not None
+    per_line = case.line_B // 8
+    elements = np.unique(side.places(np.arange(count)))
+    _, number = np.unique(elements // per_line, return_counts=True)
+    expected = len(number) if not partial else np.count_nonzero(number < per_line)
+    assert kernels._lines(case, side, partial) == expected
 
 
 @pytest.mark.parametrize("salt", [0, 12345, 2**32 - 1])

@@ -85,6 +85,7 @@ class Prepared:
     """
 
     choosing_s = 0.0
+    _last_s = 0.0  # of an invocation of what is selected; 0 if there was none
 
     def __init__(
         self, case: Case, chosen: Choice | None = None, deadline: float = math.inf
@@ -193,7 +194,9 @@ class Prepared:
         """
         if self._ranks.size > 1:
             self._ranks.align()
-        return self._slowest(self.native.run(invocations))
+        seconds = self._slowest(self.native.run(invocations))
+        self._last_s = seconds / invocations
+        return seconds
 
     def run_range(self, begin: int, end: int) -> float:
         """Run a part of an invocation, and return the slowest rank's seconds."""
@@ -207,6 +210,7 @@ class Prepared:
     def select(self, variant: str, isa: str) -> None:
         """Select a variant and instruction set."""
         self.native.select(variant, isa)
+        self._last_s = 0.0
         # A faster one needs more invocations per sample.
         if vars(self).get("invocations", 1) > 1:
             del self.invocations
@@ -326,7 +330,9 @@ class Prepared:
             apart_s = max(apart_s, min(shortest_s, _MOST_APART_S))
         goal = max(goal, STARTS_PER_SAMPLE * apart_s)
         invocations = 1
-        # Where a small part takes long enough, whole invocations need not be tried.
+        # Where the last invocation or a small part took long enough, whole ones need not be tried.
+        if self._last_s >= 20 * goal:
+            return invocations
         if self.run_range(0, -(-self.own.iterations // 128)) >= 20 * goal:
             return invocations
         while True:

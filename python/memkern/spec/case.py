@@ -19,6 +19,7 @@ from memkern.discovery import above
 from memkern.errors import InputError
 from memkern.machine.declarations import ArrayRole
 from memkern.spec.kernel import (
+    BLOCK,
     DTYPES,
     Ceilings,
     Exchange,
@@ -361,7 +362,10 @@ class Case(FromFields):
         digest.update(json.dumps(asked, sort_keys=True).encode())
         for name in sorted(self.indices):
             digest.update(name.encode())
-            digest.update(np.ascontiguousarray(self.indices[name], dtype=np.int64).data)
+            values = self.indices[name]
+            for begin in range(0, len(values), BLOCK):
+                part = values[begin : begin + BLOCK]
+                digest.update(np.ascontiguousarray(part, dtype=np.int64).data)
         for name in sorted(self.data):
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(self.data[name]).data)

@@ -220,7 +220,7 @@ class Exchange:
 
 
 BLOCK = 2**16
-"""Elements that validations look at at a time, so that what they compute stays in the caches."""
+"""Elements that are looked at at a time, so that what they compute stays in the caches."""
 
 
 def fill_values(positions: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[np.float64]:

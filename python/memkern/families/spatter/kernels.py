@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,16 +121,19 @@ def _length(case: Case) -> int:
     return len(case.indices[key])
 
 
-def _distinct(values: IndexArray) -> IndexArray:
-    """Return the distinct ones of integers, in ascending order."""
-    least = int(values.min())
-    reach = int(values.max()) - least + 1
-    if reach > _SPARSE * values.size:
-        return np.unique(values)
-    found = np.zeros(reach, dtype=np.bool_)
-    found[values.reshape(-1) - least] = True
-    distinct: IndexArray = np.flatnonzero(found) + least
-    return distinct
+def _blocks(side: _Side, n: IndexArray) -> Iterator[tuple[IndexArray, int, IndexArray]]:
+    """Yield the accesses of instances `n` in blocks that stay in the caches.
+
+    Each is some instances, the first of their elements and the positions of these in the sparse
+    array, shape (instances, elements).
+    """
+    length = len(side.index)
+    each = max(1, BLOCK // length)
+    for first in range(0, len(n), each):
+        some = n[first : first + each]
+        base = side.base(some)[:, None]
+        for begin in range(0, length, BLOCK):
+            yield some, begin, base + side.index[begin : begin + BLOCK]
 
 
 def _lines(case: Case, side: _Side, partial: bool = False) -> float:
@@ -142,11 +145,20 @@ def _lines(case: Case, side: _Side, partial: bool = False) -> float:
     """
     per_line = case.line_B // _value_B(case)
 
+    def distinct(instances: int, size: int) -> IndexArray:
+        """Return which positions are accessed, of lines or elements of a `size`."""
+        n, reach = np.arange(instances), side.size // size + 1
+        if reach > _SPARSE * instances * len(side.index):
+            return np.unique(side.places(n) // size)
+        found = np.zeros(reach, dtype=np.bool_)
+        for _, _, places in _blocks(side, n):
+            found[places.reshape(-1) // size] = True
+        return np.flatnonzero(found)
+
     def count(instances: int) -> int:
-        places = side.places(np.arange(instances))
         if not partial:
-            return len(_distinct(places // per_line))
-        _, elements = np.unique(_distinct(places) // per_line, return_counts=True)
+            return len(distinct(instances, per_line))
+        _, elements = np.unique(distinct(instances, 1) // per_line, return_counts=True)
         return int(np.count_nonzero(elements < per_line))
 
     spread = int(side.index.max() - side.index.min()) + int(np.abs(side.deltas).sum())
@@ -278,18 +290,15 @@ def _check_dense(case: Case, native: Native, side: _Side, workers: int) -> float
     """Compare every worker's dense rows after a whole invocation."""
     wrap, length = case.integers["wrap"], _length(case)
     arrays = native.arrays()
-    dense = native.copy_out("dense").reshape(workers, wrap, length)
 
-    def fresh(row: int) -> Values:
-        """Return what a row of the dense array was filled with."""
-        return fill_values(row * length + np.arange(length), arrays["dense"])
-
-    source = arrays[side.array]
+    source, elements = arrays[side.array], np.arange(min(length, BLOCK))
     if case.knobs.schedule == "dynamic":
+        dense = native.copy_out("dense").reshape(workers, wrap, length)
+        rows = [fill_values(r * length + np.arange(length), arrays["dense"]) for r in range(wrap)]
         return max(
-            _nearest_instance(case, side, dense[w, row], fresh(row), row, source)
+            _nearest_instance(case, side, dense[w, row], fresh, row, source)
             for w in range(workers)
-            for row in range(wrap)
+            for row, fresh in enumerate(rows)
         )
     error = 0.0
     for worker, n in enumerate(_last_instances(case, workers)):
@@ -297,15 +306,16 @@ def _check_dense(case: Case, native: Native, side: _Side, workers: int) -> float
         untouched[n % wrap] = False
         _, last = np.unique((n % wrap)[::-1], return_index=True)
         n = n[::-1][last]  # of several instances in a row, the last one
-        wanted = fill_values(side.places(n), source)
-        error = max(
-            error,
-            _relative_error(dense[worker, n % wrap], wanted),
-            *(
-                _relative_error(dense[worker, row], fresh(row))
-                for row in np.flatnonzero(untouched).tolist()
-            ),
-        )
+        for some, begin, places in _blocks(side, n):
+            at = (worker * wrap + some % wrap)[:, None] * length + begin
+            at = at + elements[: places.shape[1]]
+            got = native.peek("dense", at.reshape(-1)).reshape(places.shape)
+            error = max(error, _relative_error(got, fill_values(places, source)))
+        for row in np.flatnonzero(untouched).tolist():
+            for begin in range(0, length, BLOCK):
+                at = row * length + begin + elements[: length - begin]
+                got = native.peek("dense", worker * wrap * length + at)
+                error = max(error, _relative_error(got, fill_values(at, arrays["dense"])))
     return error
 
 
@@ -494,19 +504,14 @@ def _accesses(
     # Most are ruled out by the lowest bits of the place.
     lowest = np.zeros(_LOWEST, dtype=np.bool_)
     lowest[place % _LOWEST] = True
-    length = len(side.index)
-    each = max(1, BLOCK // length)
     found = []
-    for first in range(0, len(n), each):
-        some = n[first : first + each]
-        base = side.base(some)[:, None]
-        for begin in range(0, length, BLOCK):
-            reached = (base + side.index[begin : begin + BLOCK]).reshape(-1)
-            hits = np.flatnonzero(lowest[reached & (_LOWEST - 1)])
-            which = np.minimum(np.searchsorted(place, reached[hits]), len(place) - 1)
-            equal = place[which] == reached[hits]
-            row, element = np.divmod(hits[equal], min(length - begin, BLOCK))
-            found.append((which[equal], some[row], begin + element))
+    for some, begin, places in _blocks(side, n):
+        reached = places.reshape(-1)
+        hits = np.flatnonzero(lowest[reached & (_LOWEST - 1)])
+        which = np.minimum(np.searchsorted(place, reached[hits]), len(place) - 1)
+        equal = place[which] == reached[hits]
+        row, element = np.divmod(hits[equal], places.shape[1])
+        found.append((which[equal], some[row], begin + element))
     return _joined(found)
 
 

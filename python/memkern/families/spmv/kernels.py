@@ -12,7 +12,6 @@ the last.
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +27,7 @@ from memkern.families.spmv.distributed import share_of
 from memkern.families.spmv.model import SpmvModel
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
-from memkern.spec.case import Case, KernelSpec, Part
+from memkern.spec.case import Case, KernelSpec, Part, once_for_inputs
 from memkern.spec.kernel import (
     INDEX_DTYPES,
     Ceilings,
@@ -334,7 +333,7 @@ def _traffic(case: Case) -> Traffic:
     )
 
 
-@functools.lru_cache(maxsize=8)
+@once_for_inputs
 def stored_entries(case: Case) -> int:
     """Return the number of entries that a case stores, with the padding of its chunks."""
     n = case.integers

@@ -65,19 +65,17 @@ def _neighbours(
     nx, ny, nz = shape
     rest, x = np.divmod(sites, nx)
     z, y = np.divmod(rest, ny)
-    present = np.ones(np.broadcast_shapes((len(sites), 1), steps.shape[:-1]), dtype=bool)
-    reached = np.zeros(present.shape, dtype=np.int64)
-    pitch = 1
+    pitches = (1, nx, nx * ny)
+    reached = sites[:, None] + steps @ np.array(pitches)
+    present = np.ones(reached.shape, dtype=bool)
     for axis, (position, size, ring) in enumerate(
         zip((x, y, z), (nx, ny, nz), periodic, strict=True)
     ):
-        along = position[:, None] + steps[..., axis]
+        at, step = position[:, None], steps[..., axis]
         if ring:
-            along %= size
+            reached += pitches[axis] * ((at + step) % size - (at + step))
         else:
-            present &= (along >= 0) & (along < size)
-        reached += pitch * along
-        pitch *= size
+            present &= (at >= -step) & (at < size - step)
     return reached, present
 
 
