@@ -1,11 +1,17 @@
 #include "core/topology.hpp"
 
 #include <hwloc/cpukinds.h>
+#include <hwloc/glibc-sched.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <cstdlib>
+#include <fstream>
 #include <map>
+#include <string>
 #include <utility>
 
 #include "core/errors.hpp"
@@ -22,6 +28,43 @@ struct Description {
 Description& description() {
   static Description current;
   return current;
+}
+
+// The model of the processors by the system, empty if it does not tell.
+std::string processor_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    const std::size_t at = line.find_first_not_of(" \t", line.find(':') + 1);
+    return at == std::string::npos ? "" : line.substr(at);
+  }
+  return "";
+}
+
+// The variables by which hwloc is told of another topology than what it would find.
+std::string replaced_by() {
+  for (const char* name : {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT", "HWLOC_CPUID_PATH",
+                           "HWLOC_COMPONENTS"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr) return std::string(name) + "=" + value;
+  }
+  return "";
+}
+
+// Refuses a topology that is not that of this machine, whose processors `given` this process may
+// use. Launchers export one in HWLOC_XMLFILE, so that their processes need not look for it.
+void check_is_of_this_machine(hwloc_topology_t handle, hwloc_const_bitmap_t given) {
+  const hwloc_obj_t package = hwloc_get_obj_by_type(handle, HWLOC_OBJ_PACKAGE, 0);
+  const char* named =
+      package == nullptr ? nullptr : hwloc_obj_get_info_by_name(package, "CPUModel");
+  const std::string model = named == nullptr ? "" : named;
+  const std::string here = processor_model();
+  const hwloc_const_bitmap_t units = hwloc_topology_get_complete_cpuset(handle);
+  const bool present = hwloc_bitmap_last(units) < sysconf(_SC_NPROCESSORS_CONF);
+  const bool same = model.empty() || here.empty() || model == here;
+  if (present && same && hwloc_bitmap_isincluded(given, units) != 0) return;
+  throw InputError("hwloc describes another machine than this one, because of " + replaced_by() +
+                   ": unset it, or name this machine's topology");
 }
 
 }  // namespace
@@ -52,16 +95,27 @@ Topology::Topology(const MachineDescription* described) {
       hwloc_topology_set_synthetic(handle, described->topology.c_str()) != 0) {
     throw InputError("hwloc refused the described topology '" + described->topology + "'");
   }
+  if (described == nullptr) {
+    // Also one that a variable names is this machine's; otherwise nothing would be bound.
+    hwloc_topology_set_flags(handle, HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);
+  }
+  setenv("HWLOC_HIDE_ERRORS", "2", 0);  // what it prints of faults of a system's tables
   if (hwloc_topology_load(handle) != 0) {
+    if (described == nullptr && !replaced_by().empty()) {
+      throw InputError("hwloc could not read the topology of " + replaced_by() + ": unset it");
+    }
     throw std::runtime_error("hwloc could not read this machine's topology");
   }
   if (described == nullptr) {
     // Only the units that taskset or a batch system has left to this process.
-    const hwloc_bitmap_t given = hwloc_bitmap_alloc();
-    if (hwloc_get_cpubind(handle, given, HWLOC_CPUBIND_PROCESS) == 0) {
-      hwloc_topology_restrict(handle, given, 0);
+    std::array<cpu_set_t, 16> mask{};
+    const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> given(hwloc_bitmap_alloc(),
+                                                                              &hwloc_bitmap_free);
+    if (sched_getaffinity(0, sizeof mask, mask.data()) == 0) {
+      hwloc_cpuset_from_glibc_sched_affinity(handle, given.get(), mask.data(), sizeof mask);
+      check_is_of_this_machine(handle, given.get());
+      hwloc_topology_restrict(handle, given.get(), 0);
     }
-    hwloc_bitmap_free(given);
   } else {
     std::map<int, hwloc_bitmap_t> units_of_kind;
     for (std::size_t core = 0; core < described->kinds.size(); ++core) {

@@ -10,17 +10,21 @@
 
 namespace memkern {
 
+inline void set_error(const char* name, const char* message) {
+  const auto errors = pybind11::module_::import("memkern.errors");
+  PyErr_SetString(errors.attr(name).ptr(), message);
+}
+
 inline void translate_errors() {
   pybind11::register_exception_translator([](std::exception_ptr p) {
     try {
       if (p) std::rethrow_exception(std::move(p));
     } catch (const InputError& e) {
-      PyErr_SetString(PyExc_ValueError, e.what());
+      set_error("InputError", e.what());
     } catch (const MemoryError& e) {
       PyErr_SetString(PyExc_MemoryError, e.what());
     } catch (const DeviceError& e) {
-      const auto errors = pybind11::module_::import("memkern.errors");
-      PyErr_SetString(errors.attr("DeviceError").ptr(), e.what());
+      set_error("DeviceError", e.what());
     }
   });
 }

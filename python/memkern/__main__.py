@@ -1,7 +1,42 @@
-"""``python -m memkern`` is the command ``memkern``."""
+"""The command ``memkern``, which ends with exit code 130 whenever Ctrl-C comes."""
 
+from __future__ import annotations
+
+import os
+import signal
 import sys
+from types import FrameType
 
-from memkern.cli import main
+_INTERRUPTED = 130
 
-sys.exit(main())
+
+def _end(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"memkern: interrupted\n")
+    os._exit(_INTERRUPTED)
+
+
+def main() -> int:
+    """Run the command line and return its exit code.
+
+    While modules are imported nothing was measured or written, and Ctrl-C ends the process at once.
+    """
+    # A shell lets commands in the background ignore it.
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if interruptible:
+        signal.signal(signal.SIGINT, _end)
+    from memkern import cli
+
+    try:
+        if interruptible:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return cli.main()
+    except KeyboardInterrupt:  # before or after the verb, which catches its own
+        _end(signal.SIGINT, None)
+        return _INTERRUPTED
+    finally:
+        if interruptible:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left saves what was found
+
+
+if __name__ == "__main__":
+    sys.exit(main())

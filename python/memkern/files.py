@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import math
 import os
 import resource
@@ -55,7 +56,7 @@ def publish(files: Mapping[Path, bytes]) -> None:
             with writing(path), open(temporaries[path], "xb") as stream:
                 stream.write(content)
                 stream.flush()
-                os.fsync(stream.fileno())
+                _sync(stream.fileno())
         for path, written in temporaries.items():
             with writing(path):
                 rename(written, path)
@@ -122,11 +123,24 @@ def temporary(path: Path) -> Path:
 def rename(written: Path, path: Path) -> None:
     """Rename a written file, so that the renaming survives a power failure."""
     os.replace(written, path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        os.fsync(folder)
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:  # one that may be written, but not read
+        return
+    try:
+        _sync(folder)
     finally:
         os.close(folder)
+
+
+def _sync(number: int) -> None:
+    """Wait until an open file or folder is on the disk, where the file system offers that."""
+    try:
+        os.fsync(number)
+    except OSError as error:
+        # CIFS and some in user space refuse it for folders, others for all files.
+        if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF):
+            raise
 
 
 def read(path: Path, size: int = -1, most_B: float = math.inf) -> bytes:
@@ -174,7 +188,26 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, sqlite3.Error) as error:
-        raise InputError(f"{path} can't be written: {reason(error)}") from error
+        raise InputError(f"{path} can't be written: {_reason_at(path, error)}") from error
+
+
+def _reason_at(path: Path, error: BaseException) -> str:
+    if isinstance(error, sqlite3.Error) and "is locked" in str(error) and not _has_locks(path):
+        return (
+            "its file system has no locks, which results need while they are written: name a file "
+            "in a folder of this machine, and copy it afterwards"
+        )
+    return reason(error)
+
+
+def _has_locks(path: Path) -> bool:
+    """Return whether a file can be locked, or is locked by another process."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+    return True
 
 
 @contextlib.contextmanager
@@ -186,7 +219,7 @@ def parsing(path: Path, what: str) -> Iterator[None]:
         *(OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
         *(NotImplementedError, RecursionError, sqlite3.Error),
     ) as error:
-        raise InputError(f"{path} can't be read as {what}: {reason(error)}") from error
+        raise InputError(f"{path} can't be read as {what}: {_reason_at(path, error)}") from error
 
 
 # What parts of SQLite's messages mean.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import logging
 import os
 import shlex
 import signal
@@ -19,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import cast
+from typing import TextIO, cast
 
 from memkern import launcher, progress, small
 from memkern.cli import (
@@ -106,23 +107,25 @@ def _verbs_of(modules: Sequence[ModuleType]) -> dict[str, Verb]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
+    # It tells of folders and fonts that it makes.
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
     with standard_streams() as output, contextlib.ExitStack() as stack:
+        errors = sys.stderr
         target = None
         try:
+            args = _parse(words)
+            asked = getattr(args, "comm", "auto")
+            alone = (os.environ.get(launcher.COMM) if asked == "auto" else asked) == "none"
             # Of several ranks, the first one prints.
-            if launcher.number() > 0:
+            if launcher.number() > 0 and not alone:
                 opened = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
                 nothing = Stream(opened)
                 stack.enter_context(contextlib.redirect_stdout(nothing))
                 stack.enter_context(contextlib.redirect_stderr(nothing))
-            args = _parse(words)
-            asked = getattr(args, "comm", "auto")
-            if (os.environ.get(launcher.COMM) if asked == "auto" else asked) == "none":
-                stack.close()
             target = getattr(args, "output", None)
             # A run with an output file continues when the reader of standard output has gone.
             output.raises = target is None
-            code = _main(args, words)
+            code = _main(args, words, errors)
         except SystemExit as end:  # by the parser
             code = end.code if isinstance(end.code, int) else GOOD
         except OSError as error:
@@ -155,8 +158,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     return args
 
 
-def _main(args: argparse.Namespace, words: Sequence[str]) -> int:
-    """Run the parsed command line and return its exit code."""
+def _main(args: argparse.Namespace, words: Sequence[str], errors: TextIO) -> int:
+    """Run the parsed command line and return its exit code (for `errors` see `_run`)."""
     if args.version:
         from importlib.metadata import version
 
@@ -169,7 +172,7 @@ def _main(args: argparse.Namespace, words: Sequence[str]) -> int:
         _terminated_as_interrupted() as terminated,
         progress.announcing(not getattr(args, "quiet", False)),
     ):
-        code, resumable = _run(args)
+        code, resumable = _run(args, errors)
     if resumable:
         _print_resume_command(args, words)
     return TERMINATED if terminated and code == INTERRUPTED else code
@@ -231,6 +234,15 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
     return start(comm, _thread_level(args)).together()
 
 
+def _connected() -> bool:
+    """Return whether this process communicates with others that were started together with it."""
+    if "memkern.engine.communication" not in sys.modules:
+        return False
+    from memkern.engine.communication import connected
+
+    return connected()
+
+
 def _thread_level(args: argparse.Namespace) -> str:
     """Return which threads of a rank will call the library of the ranks."""
     if args.verb == "sweep":
@@ -256,8 +268,11 @@ def _recover() -> str:
     return ""
 
 
-def _run(args: argparse.Namespace) -> tuple[int, bool]:
-    """Run a verb, print its error if any, and return its exit code and whether it can resume."""
+def _run(args: argparse.Namespace, errors: TextIO) -> tuple[int, bool]:
+    """Run a verb, print its error if any, and return its exit code and whether it can resume.
+
+    An error of ranks that do not communicate goes to `errors`, since no other one prints it.
+    """
     said = ""
     try:
         said = _recover()
@@ -270,7 +285,8 @@ def _run(args: argparse.Namespace) -> tuple[int, bool]:
     except (InputError, MemoryError, DeviceError) as failure:
         error: Exception = failure
         if not said or str(error) != said:
-            warn(str(error) or "out of memory")
+            with contextlib.nullcontext() if _connected() else contextlib.redirect_stderr(errors):
+                warn(str(error) or "out of memory")
     except OSError as failure:
         if failure is cast(Stream, sys.stdout).error:
             raise

@@ -28,7 +28,7 @@ from memkern import small
 from memkern.limits import control_groups
 from memkern.machine.caches import MEMORY, ends, level_of
 from memkern.machine.environment import now
-from memkern.machine.state import folder, keep, kept, store
+from memkern.machine.state import folder, keep, kept, store, updated
 from memkern.statistics import Prior, moderate
 
 __all__ = [
@@ -57,6 +57,8 @@ __all__ = [
 
 SHARED, MIXED, BESIDE = "shared", "mixed states", "beside programs"
 
+# Bins of the logarithms of rates, and measurements of a boot, are fewer by far.
+_MOST_BIN, _MOST_COUNT = 10**6, 10**15
 Counts = Mapping[str, Mapping[int, int]]
 
 
@@ -215,23 +217,34 @@ def save_cores(counts: Counts, target: Path) -> None:
     target : Path
         See `cores_path`.
     """
-    merged = {which: Counter(before) for which, before in load_cores(target).items()}
-    for which, more in counts.items():
-        merged[which] = merged.get(which, Counter()) + Counter(more)
+
+    def merged(known: Counts | None) -> dict[str, Any]:
+        every = {which: Counter(before) for which, before in (known or {}).items()}
+        for which, more in counts.items():
+            every[which] = every.get(which, Counter()) + Counter(more)
+        return {"counts": every}
+
     if any(counts.values()):
-        keep(target, {"counts": merged})
+        updated(target, _counts, merged)
 
 
 def load_cores(target: Path) -> dict[str, dict[int, int]]:
     """Return the counts since the system was booted (see `save_cores`); empty if unknown."""
-    return kept(
-        target,
-        lambda document: {
-            str(which): {int(number): int(times) for number, times in counts.items()}
-            for which, counts in document["counts"].items()
-        },
-        {},
-    )
+    return kept(target, _counts, {})
+
+
+def _counts(document: Mapping[str, Any]) -> dict[str, dict[int, int]]:
+    found = {
+        str(which): {int(number): int(times) for number, times in counts.items()}
+        for which, counts in document["counts"].items()
+    }
+    if not all(
+        abs(number) < _MOST_BIN and 0 < times < _MOST_COUNT
+        for counts in found.values()
+        for number, times in counts.items()
+    ):
+        raise ValueError("a bin or a count is out of range")
+    return found
 
 
 def save_health(summary: str) -> None:
@@ -270,13 +283,22 @@ def best_rates(which: str, rates: Mapping[str, float]) -> dict[str, float]:
     """
     if small.wanted():
         return dict(rates)
+
+    def read(document: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+        return {
+            str(name): {str(key): float(rate) for key, rate in known.items()}
+            for name, known in document["rates"].items()
+        }
+
+    def best(known: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+        before = known.get(which, {})
+        return {name: max(rate, before.get(name, 0.0)) for name, rate in rates.items()}
+
     target = path().with_name("ceilings.json")
-    known: dict[str, dict[str, float]] = kept(target, lambda document: document["rates"], {})
-    before = known.get(which, {})
-    best = {name: max(rate, float(before.get(name, 0.0))) for name, rate in rates.items()}
-    if best != before:
-        keep(target, {"rates": known | {which: best}})
-    return best
+    known = kept(target, read, {})
+    if best(known) != known.get(which, {}):
+        updated(target, read, lambda now: {"rates": {**(now or {}), which: best(now or {})}})
+    return best(known)
 
 
 def save_counters(ratios: Mapping[str, float]) -> None:
@@ -316,10 +338,13 @@ def _load(target: Path, written: tuple[int, int, int]) -> Calibration | None:
     """Return the calibration in the file that was `written`: its inode, time and size."""
 
     def priors(listed: Mapping[str, Any]) -> dict[str, Prior]:
-        return {
+        found = {
             name: Prior(float(variance), math.inf if freedom is None else float(freedom))
             for name, (variance, freedom) in listed.items()
         }
+        if not all(prior.variance >= 0 and prior.freedom > 0 for prior in found.values()):
+            raise ValueError("a variance is negative")
+        return found
 
     return kept(
         target,

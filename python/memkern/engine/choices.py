@@ -8,13 +8,15 @@ wrong choice does not stay.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from memkern import small
 from memkern.engine import calibration
 from memkern.engine.communication import ranks
 from memkern.engine.process import at_exit
-from memkern.machine.state import keep, kept
+from memkern.machine.state import kept, updated
 from memkern.spec.case import Case
 
 __all__ = ["Round", "add_round", "known_rounds", "load", "name_of", "path"]
@@ -38,14 +40,14 @@ def name_of(case: Case, iterations: int = 0) -> str:
 
 def load(target: Path) -> dict[str, list[Round]]:
     """Return the rounds since the system was booted; empty if unknown."""
-    return kept(
-        target,
-        lambda document: {
-            str(name): [{str(key): float(x) for key, x in one.items()} for one in rounds]
-            for name, rounds in document["rounds"].items()
-        },
-        {},
-    )
+    return kept(target, _rounds, {})
+
+
+def _rounds(document: Mapping[str, Any]) -> dict[str, list[Round]]:
+    return {
+        str(name): [{str(key): float(x) for key, x in one.items()} for one in rounds]
+        for name, rounds in document["rounds"].items()
+    }
 
 
 @functools.cache
@@ -56,10 +58,12 @@ def _known() -> tuple[dict[str, list[Round]], dict[str, list[Round]]]:
         return {}, added
     target = path()
 
+    def merged(rounds: dict[str, list[Round]] | None) -> dict[str, Any]:
+        return {"rounds": dict([*{**(rounds or {}), **added}.items()][-_MOST_CASES:])}
+
     def save() -> None:
         if added:
-            merged = {**load(target), **added}
-            keep(target, {"rounds": dict([*merged.items()][-_MOST_CASES:])})
+            updated(target, _rounds, merged)
 
     if ranks().number == 0:
         at_exit(save)

@@ -418,6 +418,11 @@ def ranks() -> Ranks:
     return _current if _current is not None else start()
 
 
+def connected() -> bool:
+    """Return whether there are other ranks, with which this one communicates."""
+    return _current is not None and _current.size > 1
+
+
 @contextlib.contextmanager
 def together() -> Iterator[None]:
     """Let all ranks end what follows in the same way (see `Ranks.together`)."""

@@ -18,7 +18,7 @@ from memkern import small
 from memkern.engine import calibration
 from memkern.engine.communication import ranks
 from memkern.engine.process import at_exit
-from memkern.machine.state import keep, kept
+from memkern.machine.state import kept, updated
 from memkern.statistics import Prior
 
 __all__ = ["Drift", "Repeated", "known_drift", "load", "path", "save"]
@@ -168,20 +168,22 @@ def save(added: Mapping[str, Repeated], target: Path) -> None:
     target : Path
         See `path`.
     """
-    if not added:
-        return
-    merged = sorted((load(target) | dict(added)).items(), key=lambda item: item[1].last_s)
-    cases = {identity: asdict(case) for identity, case in merged[-_MOST_CASES:]}
-    keep(target, {"cases": cases})
+
+    def merged(cases: dict[str, Repeated] | None) -> dict[str, Any]:
+        every = sorted(((cases or {}) | dict(added)).items(), key=lambda item: item[1].last_s)
+        return {"cases": {identity: asdict(case) for identity, case in every[-_MOST_CASES:]}}
+
+    if added:
+        updated(target, _cases, merged)
 
 
 def load(target: Path) -> dict[str, Repeated]:
     """Return the repeated records since the system was booted; empty if unknown."""
-    return kept(
-        target,
-        lambda document: {str(name): _repeated(**case) for name, case in document["cases"].items()},
-        {},
-    )
+    return kept(target, _cases, {})
+
+
+def _cases(document: Mapping[str, Any]) -> dict[str, Repeated]:
+    return {str(name): _repeated(**case) for name, case in document["cases"].items()}
 
 
 def _repeated(name: Any, count: Any, mean: Any, squares: Any, last_s: Any) -> Repeated:

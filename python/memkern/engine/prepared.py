@@ -17,7 +17,7 @@ import numpy as np
 from memkern import launcher, small
 from memkern.engine import counting, process
 from memkern.engine.communication import ranks
-from memkern.engine.process import as_input_error, exclusive
+from memkern.engine.process import exclusive
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.machine import gpu, remote, settings, switches
@@ -90,7 +90,7 @@ class Prepared:
     def __init__(
         self, case: Case, chosen: Choice | None = None, deadline: float = math.inf
     ) -> None:
-        with exclusive(), as_input_error():
+        with exclusive():
             settings.recover()
             self.case = case
             self.deadline = deadline

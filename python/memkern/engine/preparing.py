@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from memkern.engine import variants
 from memkern.engine.prepared import Choice, Prepared
-from memkern.engine.process import as_input_error, exclusive
+from memkern.engine.process import exclusive
+from memkern.errors import InputError
 from memkern.spec.case import Case
 
 
@@ -33,7 +34,7 @@ def ready(case: Case, chosen: Choice | None = None, deadline: float = math.inf) 
 
     `deadline` and what is raised are as of `Prepared` and `prepare`.
     """
-    with exclusive(), as_input_error():
+    with exclusive():
         prepared = Prepared(case, chosen, deadline)
         with prepared.switched():
             if chosen is None and case.knobs.variant == "best":
@@ -66,10 +67,17 @@ def apply(case: Case, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]
     InputError
         An array is unknown or of the wrong shape or type.
     """
+    given = {}
+    for name, values in arrays.items():
+        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+            raise InputError(f"array {name!r} has masked values: fill them, or give its data")
+        try:
+            given[name] = np.asarray(values)
+        except ValueError as error:
+            raise InputError(f"array {name!r} is no array: {error}") from None
     prepared = prepare(case)
-    with as_input_error():
-        prepared.native.fill(outputs=True)
-        for name, values in arrays.items():
-            prepared.native.copy_in(name, np.asarray(values))
-        prepared.native.run(1)
-        return {name: prepared.native.copy_out(name) for name in prepared.native.arrays()}
+    prepared.native.fill(outputs=True)
+    for name, values in given.items():
+        prepared.native.copy_in(name, values)
+    prepared.native.run(1)
+    return {name: prepared.native.copy_out(name) for name in prepared.native.arrays()}

@@ -67,17 +67,6 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-@contextmanager
-def as_input_error() -> Iterator[None]:
-    """Turn the extension's ValueErrors into InputErrors."""
-    try:
-        yield
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(str(error)) from None
-
-
 def at_exit(save: Callable[[], None]) -> None:
     """Call `save` when this process ends, but not when one does that was forked from it."""
     process = os.getpid()

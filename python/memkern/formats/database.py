@@ -325,8 +325,8 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Cursor]:
         """Provide a cursor whose statements are one transaction: all are on the disk, or none."""
         with writing(self.path), contextlib.closing(self.connection.cursor()) as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
             try:
+                cursor.execute("BEGIN IMMEDIATE")
                 yield cursor
                 cursor.execute("COMMIT")
             except BaseException:

@@ -50,6 +50,10 @@ def plain_record(record: Mapping[str, Any]) -> Record:
     ------
     InputError
         If a value is not a bool, a number of 64 bits, text or None.
+
+    Notes
+    -----
+    Bytes of file names that are not UTF-8, which Python has as surrogates, become escapes.
     """
     return {name: _plain(name, value) for name, value in record.items()}
 
@@ -69,11 +73,8 @@ def _plain(name: str, value: Any) -> Any:
             raise InputError(f"column {name} must fit into 64 bits, not {value}")
         return value
     if isinstance(value, str):
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise InputError(f"column {name} must be Unicode text, not {value!r}") from None
-        return value
+        # Bytes of file names that are not UTF-8 are stored as escapes.
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
     raise InputError(
         f"column {name} must be a bool, a number, text or None, not {type(value).__name__}"
     )

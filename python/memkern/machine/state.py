@@ -1,23 +1,35 @@
-"""Files on this machine that are valid for this user until the system is booted again."""
+"""Files on this machine that are valid for this user until the system is booted again.
+
+They are written by processes that may have been killed, and by anybody who can write to the folder:
+what is read from them is checked, and what is damaged is removed with a warning.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import json
+import math
 import os
+import stat
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from memkern.checks import INT64_MAX
 from memkern.errors import InputError
 from memkern.files import publish
+from memkern.machine.restoring import locked
 
-__all__ = ["boot_id", "folder", "heading", "keep", "kept", "store", "stored"]
+__all__ = ["boot_id", "folder", "heading", "keep", "kept", "store", "stored", "updated"]
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 _VERSION = 1
+_MOST_B = 2**24
+_LOCK_S = 1.0  # for which another process may hold the lock
 
 
 @functools.cache
@@ -30,13 +42,16 @@ def boot_id() -> str:
 
 
 def folder() -> Path:
-    """Return the folder of these files."""
+    """Return the folder of these files; one that can't be made for a user without a home."""
     return _folder(os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME"))
 
 
 @functools.lru_cache(maxsize=1)
 def _folder(caches: str | None, _home: str | None) -> Path:
-    return Path(caches or Path.home() / ".cache") / "memkern"
+    try:
+        return Path(caches or Path.home() / ".cache") / "memkern"
+    except RuntimeError:  # neither HOME nor an entry of the user
+        return Path(os.devnull) / "memkern"
 
 
 def heading() -> dict[str, Any]:
@@ -44,21 +59,43 @@ def heading() -> dict[str, Any]:
     return {"version": _VERSION, "boot": boot_id()}
 
 
-def stored(target: Path) -> dict[str, Any]:
-    """Return a document that was stored since the system was booted.
+def stored(target: Path) -> dict[str, Any] | None:
+    """Return a document that was stored since the system was booted, None without one.
 
     Raises
     ------
-    KeyError, TypeError, ValueError
-        There is none, or it can't be read.
+    TypeError, ValueError, ArithmeticError, RecursionError
+        It can't be read.
     """
     try:
-        document: dict[str, Any] = json.loads(target.read_bytes())
-    except OSError as error:
-        raise ValueError(f"{target} can't be read: {error.strerror}") from None
-    if {name: document[name] for name in heading()} != heading():
-        raise ValueError("it is of another version or boot")
-    return document
+        # Opening a pipe would wait for a writer.
+        number = os.open(target, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(number)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_B:
+            raise ValueError("it is no regular file, or too large")
+        with open(number, "rb", closefd=False) as file:
+            text = file.read(_MOST_B)
+    finally:
+        os.close(number)
+    document = json.loads(text, parse_int=_integer, parse_float=_real, parse_constant=_real)
+    if not isinstance(document, dict):
+        raise TypeError("it is no object")
+    return document if heading().items() <= document.items() else None
+
+
+def _integer(text: str) -> int:
+    if len(text) > len(str(-INT64_MAX)) or abs(value := int(text)) > INT64_MAX:
+        raise ValueError("an integer has more than 64 bits")
+    return value
+
+
+def _real(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError("a number is not finite")
+    return value
 
 
 def store(target: Path, document: Mapping[str, Any]) -> Path:
@@ -86,9 +123,46 @@ def keep(target: Path, document: Mapping[str, Any]) -> bool:
     return False
 
 
-def kept(target: Path, read: Callable[[dict[str, Any]], T], unknown: T) -> T:
-    """Return what `read` finds in a document of this boot; `unknown` if there is no such one."""
+def updated(
+    target: Path,
+    read: Callable[[dict[str, Any]], T],
+    change: Callable[[T | None], Mapping[str, Any]],
+) -> bool:
+    """Store what `change` makes of a document, which no other process writes meanwhile.
+
+    Parameters
+    ----------
+    target, read
+        As of `kept`.
+    change : callable
+        Gets what `read` finds, None if there is nothing.
+
+    Returns
+    -------
+    bool
+        Whether the file could be written.
+    """
+    with contextlib.suppress(OSError):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with locked(str(target.parent), _LOCK_S):
+            return keep(target, change(kept(target, read, None)))
+    return False
+
+
+def kept(target: Path, read: Callable[[dict[str, Any]], T], unknown: U) -> T | U:
+    """Return what `read` finds in a document of this boot; `unknown` if there is no such one.
+
+    A file that is damaged is removed, with a warning.
+    """
     try:
-        return read(stored(target))
-    except (InputError, AttributeError, KeyError, TypeError, ValueError):
-        return unknown
+        document = stored(target)
+        return unknown if document is None else read(document)
+    except (
+        *(AttributeError, LookupError, TypeError),
+        *(ValueError, ArithmeticError, RecursionError),
+    ):
+        pass
+    with contextlib.suppress(OSError):
+        target.unlink()
+        warnings.warn(f"{target} was damaged, and is written anew", stacklevel=3)
+    return unknown

@@ -33,6 +33,7 @@ _LEAST_SIDE = 5
 # best split of 10 to 400 sizes of one regime exceeds it by chance in one of a hundred cases.
 _BEND = 20.0
 _MOST_ITERATIONS = 1000
+_MOST_HALVINGS = 60  # after which a step is smaller than rounding errors
 # Largest median deviation of the points from a line that describes them.
 _FAR = 0.1
 # Largest deviation of a point at which a line holds.
@@ -510,9 +511,13 @@ def _settled_weights(x: Floats, y: Floats) -> Floats:
         proposed = t0 + slope * x
         if np.abs(proposed / fitted - 1).max() <= _SETTLED:
             return np.asarray(fitted**-2.0)
-        # The tolerance is for rounding errors.
-        while not _deviance(y, proposed) <= deviance + 1e-13 * len(y):
+        for _ in range(_MOST_HALVINGS):
+            # The tolerance is for rounding errors.
+            if _deviance(y, proposed) <= deviance + 1e-13 * len(y):
+                break
             proposed = (fitted + proposed) / 2
+        else:
+            break
         fitted, deviance = proposed, _deviance(y, proposed)
     raise InputError("the weights of the fit do not converge: the times are far from any line")
 

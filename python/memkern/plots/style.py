@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
+import tempfile
 from functools import cache, wraps
 from io import BytesIO
 from pathlib import Path
@@ -109,9 +112,26 @@ def other_look(number: int) -> Look:
 
 def context() -> AbstractContextManager[None]:
     """Return a context with the common style, independent of the caller's."""
-    from matplotlib import style
+    found: AbstractContextManager[None] = _matplotlib_style().context(["default", _RC])
+    return found
 
-    return style.context(["default", _RC])
+
+@cache
+def _matplotlib_style() -> Any:
+    """Import matplotlib, also for a user without a home, where it keeps its fonts in memory."""
+    try:
+        Path.home()
+    except RuntimeError:
+        if not os.environ.get("MPLCONFIGDIR"):
+            folder = tempfile.TemporaryDirectory(prefix="memkern-")
+            atexit.register(folder.cleanup)
+            os.environ["MPLCONFIGDIR"] = folder.name
+    try:
+        from matplotlib import style
+    except ValueError as error:
+        backend = os.environ.get("MPLBACKEND")
+        raise InputError(f"matplotlib refuses MPLBACKEND={backend}: {error}") from None
+    return style
 
 
 def figure(name: str) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
@@ -235,12 +255,20 @@ def save(fig: Figure, path: str | os.PathLike[str]) -> Path:
     suffix = target.suffix.lower()
     if suffix not in SUFFIXES:
         raise InputError(f"{str(target)!r}: a figure's file ends in {', '.join(SUFFIXES)}")
-    out = BytesIO()
-    fig.savefig(out, format=suffix[1:], dpi=300, metadata=_UNDATED[suffix])
-    publish({target: out.getvalue()})
+    publish({target: encoded(fig, suffix)})
     return target
 
 
+def encoded(fig: Figure, suffix: str) -> bytes:
+    """Return a figure as a file of a suffix."""
+    out = BytesIO()
+    fig.savefig(out, format=suffix[1:], dpi=300, metadata=_UNDATED[suffix])
+    content = out.getvalue()
+    return _NOT_IN_XML.sub(b"", content) if suffix == ".svg" else content
+
+
+# Control characters of names, with which no program reads a document.
+_NOT_IN_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _UNDATED: dict[str, dict[str, Any]] = {
     ".pdf": {"CreationDate": None, "ModDate": None},
     ".png": {},

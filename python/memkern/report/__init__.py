@@ -7,7 +7,6 @@ import os
 import re
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
@@ -24,7 +23,7 @@ from memkern.plots import sections as registered
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, frame_of, listed
 from memkern.plots.predictions import MACHINE
-from memkern.plots.style import DOUBLE_IN
+from memkern.plots.style import DOUBLE_IN, encoded
 from memkern.results.hosts import host_sentence
 from memkern.spec.options import PLACEMENTS
 
@@ -202,9 +201,7 @@ def _shown(exhibit: Exhibit) -> _Shown:
 
 def _image(fig: Figure) -> str:
     """Return a figure as a data URI, so that the SVG identifiers of two figures do not clash."""
-    out = BytesIO()
-    fig.savefig(out, format="svg", metadata={"Date": None})
-    return f"data:image/svg+xml;base64,{b64encode(out.getvalue()).decode()}"
+    return f"data:image/svg+xml;base64,{b64encode(encoded(fig, '.svg')).decode()}"
 
 
 def _table(frame: DataFrame) -> _Table:

@@ -1,0 +1,246 @@
+"""The command line without a home, with odd names, locks, variables and moments of Ctrl-C."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memkern as mk
+from memkern import files
+from memkern.errors import InputError
+from memkern.formats import database
+
+PROCESSORS = range(os.cpu_count() or 1)
+SPATTER = ["spatter", "-p", "UNIFORM:8:1", "--runs", "1", "-q"]
+STREAM = ["stream", "-k", "copy", "-n", "4096", "--runs", "1", "-q"]
+
+
+def memkern(words: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run the command with these variables beside those that find programs."""
+    return subprocess.run(
+        [sys.executable, "-m", "memkern", *words],
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "MEMKERN_SMALL": "1", **variables},
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+    )
+
+
+def topology(processors: range, model: str = "") -> str:
+    """Return hwloc's description of a machine of one package, each processor a core."""
+
+    def sets(mask: int) -> str:
+        return " ".join(
+            f'{kind}="{value:#x}"'
+            for kind, value in {
+                "cpuset": mask, "complete_cpuset": mask, "nodeset": 1, "complete_nodeset": 1,
+            }.items()
+        )  # fmt: skip
+
+    every = sum(1 << unit for unit in processors)
+    cores = "".join(
+        f'<object type="Core" os_index="{unit}" {sets(1 << unit)} gp_index="{10 + 2 * unit}">'
+        f'<object type="PU" os_index="{unit}" {sets(1 << unit)} gp_index="{11 + 2 * unit}"/>'
+        "</object>"
+        for unit in processors
+    )
+    info = f'<info name="CPUModel" value="{model}"/>' if model else ""
+    return (
+        '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE topology SYSTEM "hwloc2.dtd">\n'
+        f'<topology version="2.0">\n<object type="Machine" os_index="0" {sets(every)} '
+        f'allowed_cpuset="{every:#x}" allowed_nodeset="1" gp_index="1">'
+        f'<object type="NUMANode" os_index="0" {sets(every)} gp_index="2" local_memory="8000000"/>'
+        f'<object type="Package" os_index="0" {sets(every)} gp_index="3">{info}{cores}</object>'
+        "</object></topology>"
+    )
+
+
+def test_a_topology_that_a_launcher_exports_is_used(tmp_path: Path) -> None:
+    (tmp_path / "here.xml").write_text(topology(PROCESSORS))
+    done = memkern([*STREAM, "--json"], tmp_path, HWLOC_XMLFILE="here.xml", HWLOC_THISSYSTEM="0")
+    assert done.returncode == 0, done.stderr
+    assert '"pin": "none"' not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("HWLOC_XMLFILE", "more.xml", "another machine than this one, because of HWLOC_XMLFILE="),
+        ("HWLOC_XMLFILE", "model.xml", "another machine than this one, because of HWLOC_XMLFILE="),
+        ("HWLOC_XMLFILE", "damaged.xml", "could not read the topology of HWLOC_XMLFILE="),
+        ("HWLOC_SYNTHETIC", f"core:{len(PROCESSORS) + 1} pu:1", "because of HWLOC_SYNTHETIC=core:"),
+    ],
+)
+def test_a_topology_of_another_machine_is_refused(
+    tmp_path: Path, name: str, value: str, message: str
+) -> None:
+    (tmp_path / "more.xml").write_text(topology(range(len(PROCESSORS) + 1)))
+    (tmp_path / "model.xml").write_text(topology(PROCESSORS, "Other 1000"))
+    (tmp_path / "damaged.xml").write_text("<topology")
+    if value == "model.xml" and "model name" not in Path("/proc/cpuinfo").read_text():
+        pytest.skip("the system does not tell the model of its processors")
+    done = memkern(STREAM, tmp_path, **{name: value})
+    assert done.returncode == 2 and done.stdout == ""
+    assert message in done.stderr and "unset it" in done.stderr and done.stderr.count("\n") == 1
+
+
+NOBODY = """
+import os, pwd, sys
+def unknown(number):
+    raise KeyError(f"getpwuid(): uid not found: {number}")
+pwd.getpwuid = unknown
+os.environ.pop("HOME", None)
+from memkern.__main__ import main
+sys.exit(main())
+"""
+
+
+def test_a_user_without_a_home_measures_and_draws(tmp_path: Path) -> None:
+    variables = {"PATH": os.environ["PATH"]}
+
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", NOBODY, *words],
+            cwd=tmp_path, env=variables, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "home" not in done.stderr.lower()
+        return done.stderr
+
+    run(*SPATTER, "-o", "x.db")
+    assert run("figure", "spatter-fig3", "x.db", "-o", "x.svg") == ""
+    assert (tmp_path / "x.svg").exists()
+
+
+@pytest.mark.parametrize("home", ["/nonexistent", "/proc"])
+def test_a_home_that_cannot_be_written_is_no_error(tmp_path: Path, home: str) -> None:
+    done = memkern(STREAM, tmp_path, HOME=home)
+    assert done.returncode == 0, done.stderr
+    assert "home" not in done.stderr.lower() and "cache" not in done.stderr.lower()
+
+
+def test_an_unknown_backend_of_matplotlib_is_named(tmp_path: Path) -> None:
+    memkern([*SPATTER, "-o", "x.db"], tmp_path)
+    done = memkern(["figure", "spatter-fig3", "x.db", "-o", "x.svg"], tmp_path, MPLBACKEND="foo")
+    assert done.returncode == 2 and "refuses MPLBACKEND=foo" in done.stderr
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EOPNOTSUPP, errno.EIO])
+@pytest.mark.parametrize("which", ["folder", "file"])
+def test_a_file_system_without_fsync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, which: str
+) -> None:
+    fsync = os.fsync
+
+    def refuse(descriptor: int) -> None:
+        if os.path.isdir(f"/proc/self/fd/{descriptor}") == (which == "folder"):
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    contents = {tmp_path / "one": b"1", tmp_path / "two": b"2"}
+    if number == errno.EIO:
+        with pytest.raises(InputError, match="one can't be written: Input/output error"):
+            files.publish(contents)
+        return
+    files.publish(contents)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == contents
+
+
+def test_a_file_system_without_locks_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(database, "BUSY_S", 0.01)
+    path = tmp_path / "x.db"
+    results = mk.stream("copy", elements=64, runs=1, threads=1).measure().results
+    results.save(path)
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    # SQLite tells the same of a file that another program has locked.
+    monkeypatch.setattr("fcntl.lockf", refuse)
+    with pytest.raises(InputError, match=r"has no locks.*name a file in a folder of this machine"):
+        database.Database.existing(path)
+    other.close()
+
+
+def test_names_that_are_not_utf_8_are_stored_with_escapes(tmp_path: Path) -> None:
+    name = os.fsdecode(b"m\xff.mtx")
+    matrix = tmp_path / name
+    matrix.write_text("%%MatrixMarket matrix coordinate real general\n2 2 1\n1 1 1.0\n")
+    words = ["spmv", name, "--runs", "1", "-q"]
+    for output in ("x.db", "x.parquet", "x.csv", "x.json"):
+        done = memkern([*words, "-o", output], tmp_path, LC_ALL="C", PYTHONUTF8="0")
+        assert done.returncode == 0, done.stderr
+        results = mk.load(tmp_path / output)
+        assert all(any(r"m\udcff" in str(value) for value in row.values()) for row in results)
+    odd = os.fsdecode(b"o\xff.db")
+    assert memkern([*STREAM, "-o", odd], tmp_path, LC_ALL="C", PYTHONUTF8="0").returncode == 0
+    assert len(mk.load(tmp_path / odd)) == 1
+
+
+@pytest.mark.parametrize("number", ["0", "3"])
+def test_each_rank_without_its_peers_says_why(tmp_path: Path, number: str) -> None:
+    variables = {"SLURM_PROCID": number, "SLURM_STEP_NUM_TASKS": "4"}
+    done = memkern(STREAM, tmp_path, **variables)
+    assert done.returncode == 2 and done.stdout == ""
+    assert "4 " in done.stderr and "--comm none" in done.stderr
+    wrong = memkern([*STREAM, "--threads", "x"], tmp_path, **variables)
+    assert wrong.returncode == 2 and "--threads" in wrong.stderr
+
+
+SWEEP = """
+[[case]]
+kernel = "gather"
+pattern = ["UNIFORM:8:1", "UNIFORM:8:2", "UNIFORM:8:3", "UNIFORM:8:4", "UNIFORM:8:5"]
+runs = 2
+threads = 1
+"""
+STARTED = """
+import sys
+from memkern.__main__ import main
+print("started", flush=True)
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [*range(12), *(pytest.param(seed, marks=pytest.mark.release) for seed in range(12, 300))],
+)
+def test_ctrl_c_ends_a_sweep_with_130_at_any_moment(tmp_path: Path, seed: int) -> None:
+    (tmp_path / "s.toml").write_text(SWEEP)
+    words = ["sweep", "s.toml", "-o", "x.db", "-q"]
+    variables = {"MEMKERN_SMALL": "1", "XDG_CACHE_HOME": str(tmp_path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", STARTED, *words],
+        cwd=tmp_path,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "started\n"
+        time.sleep(random.Random(seed).uniform(0.002, 1.5))
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode in (130, 0), errors
+    assert "Traceback" not in errors and "can't be written" not in errors
+    if process.returncode == 130:
+        assert "interrupted" in errors
+        done = memkern([*words, "--resume"], tmp_path, **variables)
+        assert done.returncode == 0, done.stderr
+    assert len(mk.load(tmp_path / "x.db")) == 5
