@@ -1,9 +1,14 @@
 """Matrices: against Kronecker products, geometry and brute force; files of every kind; refusals."""
 
+import bz2
 import gzip
+import io
 import itertools
+import lzma
 import math
 import os
+import tarfile
+import threading
 import tracemalloc
 from functools import partial, reduce
 from pathlib import Path
@@ -958,7 +963,7 @@ BAD = [
         "2 2 1\n1 1 1\n",
         "{} must begin like %%MatrixMarket matrix coordinate real general, not with '2",
     ),
-    (market("1 1 1\n1 1 1\n")[1:], "{} must begin like"),
+    (market("1 1 1\n1 1 1\n")[1:], "the first line of {} must begin with %%MatrixMarket, with"),
     (market("1 1 1\n1 1 1\n").replace("Market", "Markt"), "{} must begin like"),
     (market("1 1 1\n1 1 1\n").upper(), "{} must begin like"),
     ("\n" + market("1 1 1\n1 1 1\n"), "{} must begin like"),
@@ -1036,7 +1041,10 @@ BAD = [
         market("2 2 2\n2 1 1\n1 2 3\n", "coordinate real symmetric"),
         "on one side of the diagonal only",
     ),
-    (market("2 2 1\n1 1 3\n", "coordinate real skew-symmetric"), "{} must have no diagonal"),
+    (
+        market("2 2 1\n1 1 3\n", "coordinate real skew-symmetric"),
+        "{} must have a diagonal of zeros",
+    ),
     (market("1 1 1\n1 1 3 1\n", "coordinate complex general"), "{} must be real, and some of its"),
     (
         market("2 2 1\n2 1 3 1\n", "coordinate complex hermitian"),
@@ -1070,14 +1078,91 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
     assert f"{missing} does not exist" in refusal(build, missing)
     assert "the path of a file that exists" in refusal(build, str(missing))
     text = market("1 1 1\n1 1 1\n").encode()
-    path = written(tmp_path, text, "a.mtx.gz")
-    assert f"{path} can't be read as a gzip file: Not a gzipped file" in refusal(read, path)
-    sound = gzip.compress(text)
-    for part in (sound[:12], sound[:-4], sound[:20] + b"\xff\xff" + sound[22:]):
-        path = written(tmp_path, part, "a.mtx.gz")
-        assert f"{path} can't be read as a gzip file: " in refusal(read, path)
-    path = written(tmp_path, sound)
-    assert f"{path} is compressed by gzip, and its name must end in .gz" in refusal(read, path)
+    for compress in (gzip.compress, bz2.compress, lzma.compress):
+        sound = compress(text)
+        for part in (sound[:12], sound[:-4], sound[:20] + b"\xff\xff" + sound[22:]):
+            path = written(tmp_path, part, "a.mtx.gz")
+            assert f"{path} can't be decompressed: " in refusal(read, path)
+
+
+def archive(*names, compress=gzip.compress):
+    """Return a tar archive of texts, each a matrix with its place among them as its only entry."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for number, name in enumerate(names):
+            text = market(f"9 9 1\n{number + 1} 1 1\n").encode()
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text))
+    return compress(out.getvalue())
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress, bytes])
+def test_files_and_archives_are_decompressed(tmp_path, compress):
+    text = market("9 9 1\n1 1 1\n").encode()
+    expected = dense(read(written(tmp_path, text)))
+    # Whatever the name is.
+    assert np.array_equal(dense(read(written(tmp_path, compress(text), "b.mtx.xz"))), expected)
+    for names in (["x/a.mtx"], ["b/b.mtx", "b/b_b.mtx", "b/b_x.mtx"], ["c.mtx", "readme.txt"]):
+        path = written(tmp_path, archive(*names, compress=compress), "c.tar.gz")
+        assert np.array_equal(dense(read(path)), expected)
+    for names, shown in ((["a.mtx", "b/c.mtx"], "a.mtx, b/c.mtx"), (["readme.txt"], "none")):
+        path = written(tmp_path, archive(*names, compress=compress), "c.tar.gz")
+        assert f"holds '{shown}': unpack it" in refusal(read, path)
+
+
+def test_a_pipe_of_a_compressed_file_is_read(tmp_path):
+    text = market("9 9 1\n1 1 1\n").encode()
+    os.mkfifo(tmp_path / "pipe")
+    thread = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=[gzip.compress(text)])
+    thread.start()
+    assert dense(read(tmp_path / "pipe"))[0, 0] == 1
+    thread.join()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (market("2 2 2\n1 1 +1.5e+3\n2 2 -2\n"), [[1500, 0], [0, -2]]),
+        (market("2 2 1\n2 1 +7\n", "coordinate integer general"), [[0, 0], [7, 0]]),
+        ("\ufeff" + market("2 2 1\n2 1 7\n"), [[0, 0], [7, 0]]),
+        (
+            market("2 2 3\n1 1 0\n2 1 5\n2 2 0.0\n", "coordinate real skew-symmetric"),
+            [[0, -5], [5, 0]],
+        ),
+    ],
+)
+def test_what_the_standard_allows_is_read(tmp_path, text, expected):
+    assert np.array_equal(dense(read(written(tmp_path, text))), expected)
+
+
+HARWELL = (
+    "1138 bus                                                                MATRIX\n"
+    "             6             1             1             4             0\n"
+    "RSA             1138          1138          2596             0\n"
+)
+OTHER = [
+    (b"MATLAB 5.0 MAT-file, Platform: GLNXA64", "is a MATLAB file, not a Matrix Market file"),
+    (b"\x89HDF\r\n\x1a\n", "is an HDF5 or MATLAB 7.3 file"),
+    (b"PK\x03\x04\x14", "is a zip file, not a Matrix Market file: unzip it"),
+    (HARWELL.encode(), "is a Harwell-Boeing or Rutherford-Boeing file"),
+    (b"%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 1\n", "with two %"),
+    (market("34 78\n1 2 3\n").encode(), "add the number of columns as the second one"),
+    (
+        market("3 3 1\n1 2 0.5\n", "coordinate pattern general").encode(),
+        "write real instead of pattern in the first line",
+    ),
+    (
+        market("3 3 2\n1 2 1\n2 1 1\n", "coordinate real symmetric").encode(),
+        "some on both: write general in its first line",
+    ),
+]
+
+
+@pytest.mark.parametrize(("content", "says"), OTHER)
+def test_other_formats_are_named_with_what_converts_them(tmp_path, content, says):
+    message = refusal(read, written(tmp_path, content))
+    assert says in message and "\\x" not in message
 
 
 HUGE = 10**11
@@ -1126,7 +1211,7 @@ def test_a_text_of_more_than_a_mebibyte_is_read_whole(tmp_path):
     assert plain.nnz == 70_000 and plain.data[-1] == 1.07
     assert same(read(written(tmp_path, gzip.compress(text), "a.mtx.gz")), plain)
     cut = written(tmp_path, gzip.compress(text)[:-9], "b.mtx.gz")
-    assert f"{cut} can't be read as a gzip file" in refusal(read, cut)
+    assert f"{cut} can't be decompressed" in refusal(read, cut)
 
 
 def test_matrices_without_memory_are_refused(monkeypatch):

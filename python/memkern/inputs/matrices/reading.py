@@ -8,13 +8,16 @@ checked before it gets a text.
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import gzip
 import importlib
 import io
+import lzma
 import os
 import re
 import stat
+import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,11 +42,11 @@ _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 _BANNER = re.compile(rb"[ \t]*%%MatrixMarket[ \t]+(?i:matrix)((?:[ \t]+[A-Za-z-]+){3})[ \t]*\r?\n")
 _BEFORE_SIZES = re.compile(rb"(?:[ \t]*%[^\n]*\n|[ \t\r]*\n)*")
 _BLANK = re.compile(rb"\n[ \t\r]*(?=\n)")
-_REAL = rb"-?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[-+]?[0-9]+)?"
+_REAL = rb"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:e[-+]?[0-9]+)?"
 _VALUES = {
     "real": [_REAL],
     "double": [_REAL],
-    "integer": [rb"-?[0-9]+"],
+    "integer": [rb"[-+]?[0-9]+"],
     "unsigned-integer": [rb"[0-9]+"],
     "complex": [_REAL, _REAL],
     "pattern": [],
@@ -53,8 +56,23 @@ _CHECKED_AT_ONCE_B = 2**16
 _HEAD_B = 2**20
 # The limit of the format.
 _LONGEST_LINE_B = 1024
-# The largest compression ratio of deflate.
-_MAX_INFLATION = 1032
+_TAR_B = 512  # of its header
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_PLUS = re.compile(rb"(?<=[ \t\n])\+")
+# Compressed files by their first bytes: what reads them, and the largest compression ratio.
+_COMPRESSED: dict[bytes, tuple[Any, int]] = {
+    b"\x1f\x8b": (gzip.open, 1032),
+    b"BZh": (bz2.open, 2**15),
+    b"\xfd7zXZ\x00": (lzma.open, 2**13),
+}
+# First bytes of other formats, and what converts them.
+_OTHERS = {
+    b"MATLAB 5.0": ("a MATLAB file", "scipy.io.loadmat reads it, and scipy.io.mmwrite writes .mtx"),
+    b"\x89HDF\r\n": ("an HDF5 or MATLAB 7.3 file", "h5py reads it, scipy.io.mmwrite writes .mtx"),
+    b"PK\x03\x04": ("a zip file", "unzip it, and name the .mtx within"),
+}
+# Type of matrix, numbers of rows, columns, entries and others on the third line.
+_HARWELL_BOEING = re.compile(rb"[^\n]*\n[^\n]*\n[RCPIQ][SUHZR][AE][ \t]+[0-9]+[ \t]+[0-9]+", re.I)
 
 
 class _Header(NamedTuple):
@@ -73,8 +91,9 @@ def read(path: str | os.PathLike[str]) -> CSR:
     Parameters
     ----------
     path : str or path-like
-        A text, or one compressed by gzip whose name ends in ``.gz``.  Coordinates or an array;
-        real, integer, complex or without values, which are then one; general, symmetric,
+        A text, one compressed by gzip, bzip2 or xz, or a tar archive with one, as those of the
+        SuiteSparse collection, where the matrix has the name of its folder.  Coordinates or an
+        array; real, integer, complex or without values, which are then one; general, symmetric,
         skew-symmetric or Hermitian.
 
     Returns
@@ -110,10 +129,11 @@ def read(path: str | os.PathLike[str]) -> CSR:
     if header.symmetry != "general" and (row < column).any() and (row > column).any():
         raise InputError(
             f"{source} must have entries on one side of the diagonal only, because it is "
-            f"{header.symmetry}, and it has some on both"
+            f"{header.symmetry}, and it has some on both: write general in its first line"
         )
-    if header.symmetry == "skew-symmetric" and (row == column).any():
-        raise InputError(f"{source} must have no diagonal, because it is skew-symmetric")
+    diagonal = matrix.data[: header.entries][row == column]
+    if header.symmetry == "skew-symmetric" and diagonal.any():
+        raise InputError(f"{source} must have a diagonal of zeros, because it is skew-symmetric")
     del row, column
     return _from_coordinates(
         matrix.row, matrix.col, _real(matrix.data, str(source)), matrix.shape, str(source)
@@ -122,43 +142,73 @@ def read(path: str | os.PathLike[str]) -> CSR:
 
 def _read_checked(source: Path) -> tuple[bytes, _Header]:
     """Return the text of a file, every line of which was checked, and its header."""
-    packed = source.suffix.lower() == ".gz"
-    with files.opened(source) as file:
-        status = os.fstat(file.fileno())
-        with _decompressed(source, file, packed) as text:
-            content = text.read(_HEAD_B)
-            whole = len(content) < _HEAD_B
-            if not packed and content[:2] == b"\x1f\x8b":
-                raise InputError(f"{source} is compressed by gzip, and its name must end in .gz")
-            if not content.strip():
-                raise InputError(f"{source} is empty and must hold a matrix")
-            if whole and not content.endswith(b"\n"):
-                content += b"\n"
-            header = _header(source, content)
-            if whole:
-                # Before the memory check: a short text must have as many entries as it declares.
-                _check_body(source, content, header)
-            elif stat.S_ISREG(status.st_mode):
-                _check_declared(source, header, status.st_size * (_MAX_INFLATION if packed else 1))
-            _check_size(source, header)
-            if whole:
-                return content, header
+    with files.opened(source) as file, _text(source, file) as (text, most_B):
+        content = text.read(_HEAD_B).removeprefix(_BYTE_ORDER_MARK)
+        whole = len(content) < _HEAD_B - len(_BYTE_ORDER_MARK)
+        if not content.strip():
+            raise InputError(f"{source} is empty and must hold a matrix")
+        if whole and not content.endswith(b"\n"):
+            content += b"\n"
+        header = _header(source, content)
+        if whole:
+            # Before the memory check: a short text must have as many entries as it declares.
+            _check_body(source, content, header)
+        elif most_B:
+            _check_declared(source, header, most_B)
+        _check_size(source, header)
+        if not whole:
             content = _read_rest(source, text, content, header)
-    _check_body(source, content, header)
-    return content, header
+            _check_body(source, content, header)
+    # SciPy's reader refuses the sign.
+    return _PLUS.sub(b"", content) if b"+" in content else content, header
 
 
 @contextlib.contextmanager
-def _decompressed(source: Path, file: BinaryIO, packed: bool) -> Iterator[BinaryIO]:
-    """Return the text of an open file, which is decompressed while it is read."""
-    if not packed:
-        yield file
+def _text(source: Path, file: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
+    """Return the text of an open file, read as it is needed, and its most bytes; 0 if unknown."""
+    status = os.fstat(file.fileno())
+    size_B = status.st_size if stat.S_ISREG(status.st_mode) else 0
+    begin = _peeked(file)
+    opener, inflation = next(
+        (found for first, found in _COMPRESSED.items() if begin.startswith(first)), (None, 1)
+    )
+    if opener is None and not _is_tar(begin):
+        yield file, size_B
         return
     try:
-        with gzip.GzipFile(fileobj=file) as text:
-            yield cast(BinaryIO, text)
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{source} can't be read as a gzip file: {error}") from None
+        with contextlib.nullcontext(file) if opener is None else opener(file) as content:
+            if not _is_tar(_peeked(content)):
+                yield content, size_B * inflation
+                return
+            with tarfile.open(fileobj=content, mode="r:") as archive:
+                member = _matrix_within(source, archive)
+                opened = archive.extractfile(member)
+                assert opened is not None
+                yield cast(BinaryIO, opened), member.size
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError) as error:
+        raise InputError(f"{source} can't be decompressed: {error}") from None
+
+
+def _peeked(file: Any) -> bytes:
+    """Return the first bytes of a file without reading them."""
+    return bytes(file.peek(_TAR_B)[:_TAR_B])
+
+
+def _is_tar(begin: bytes) -> bool:
+    return begin[257:262] == b"ustar"
+
+
+def _matrix_within(source: Path, archive: tarfile.TarFile) -> tarfile.TarInfo:
+    """Return the only matrix of an archive, or that with the name of its folder."""
+    found = [one for one in archive if one.isfile() and one.name.lower().endswith(".mtx")]
+    named = [one for one in found if Path(one.name).stem == Path(one.name).parent.name]
+    if len(found) == 1 or len(named) == 1:
+        return (named or found)[0]
+    names = ", ".join(one.name for one in found[:5]) or "none"
+    raise InputError(
+        f"{source} must hold one .mtx file, or one with the name of its folder, and holds "
+        f"{shown(names)}: unpack it, and name the file"
+    )
 
 
 def _check_declared(source: Path, header: _Header, text_B: int) -> None:
@@ -208,6 +258,7 @@ def _header(source: Path, content: bytes) -> _Header:
     """Parse the lines up to the sizes, or raise InputError."""
     banner = _BANNER.match(content)
     if not banner:
+        _name_format(source, content)
         raise InputError(
             f"{source} must begin like %%MatrixMarket matrix coordinate real general, not with "
             f"{_quoted(content, 0)}"
@@ -227,9 +278,12 @@ def _header(source: Path, content: bytes) -> _Header:
     sizes = content[begin : max(end, begin)].split()
     names = ("rows", "columns", "entries")[: 3 if layout == "coordinate" else 2]
     if len(sizes) != len(names) or not all(re.fullmatch(rb"[0-9]{1,30}", size) for size in sizes):
+        few = layout == "coordinate" and len(sizes) == 2
+        cure = ": add the number of columns as the second one" if few else ""
         raise InputError(
             f"line {_line_number(content, begin)} of {source} must be the numbers of "
             f"{' and '.join((', '.join(names[:-1]), names[-1]))}, not {_quoted(content, begin)}"
+            f"{cure}"
         )
     rows, columns, *given = map(int, sizes)
     if not rows or not columns:
@@ -248,6 +302,20 @@ def _header(source: Path, content: bytes) -> _Header:
     return _Header(layout, field, symmetry, rows, columns, entries, end)
 
 
+def _name_format(source: Path, content: bytes) -> None:
+    """Raise InputError if a file is of a known other format, with what converts it."""
+    for first, (what, converts) in _OTHERS.items():
+        if content.startswith(first):
+            raise InputError(f"{source} is {what}, not a Matrix Market file: {converts}")
+    if _HARWELL_BOEING.match(content):
+        raise InputError(
+            f"{source} is a Harwell-Boeing or Rutherford-Boeing file, not a Matrix Market file: "
+            "scipy.io.hb_read reads those with real values, and scipy.io.mmwrite writes .mtx"
+        )
+    if re.match(rb"[ \t]*%[ \t]*MatrixMarket", content, re.I):
+        raise InputError(f"the first line of {source} must begin with %%MatrixMarket, with two %")
+
+
 def _check_body(source: Path, content: bytes, header: _Header) -> None:
     """Check that each line is one entry, and that the header declares their number."""
     words = [rb"0*[1-9][0-9]*"] * (2 if header.layout == "coordinate" else 0) + _VALUES[
@@ -262,9 +330,13 @@ def _check_body(source: Path, content: bytes, header: _Header) -> None:
         matched = lines.match(content, at, end)
         at = matched.end() if matched else at
         if at != end:
+            weighted = (
+                header.field == "pattern" and len(content[at:end].split(b"\n")[0].split()) == 3
+            )
+            cure = ": write real instead of pattern in the first line" if weighted else ""
             raise InputError(
                 f"line {_line_number(content, at)} of {source} must be {_entry(header)}, not "
-                f"{_quoted(content, at)}"
+                f"{_quoted(content, at)}{cure}"
             )
     # A blank line is matched from the newline before it: the first one is that of the sizes.
     found = content.count(b"\n", header.end + 1)
