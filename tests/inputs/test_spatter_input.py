@@ -11,6 +11,7 @@ from checking import PROPERTY, allocating_at_most, refusal, unless_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memkern.errors import InputError
 from memkern.families.spatter.kernels import from_config
 from memkern.inputs.patterns import custom, parse
 from memkern.inputs.spatter_files import (
@@ -686,3 +687,26 @@ def test_every_option_of_spatter_is_known():
     ]
     assert known == {f"-{letter}" for letter in short} | {f"--{name}" for name in long}
     assert "usage" in parser.format_help()
+
+
+@pytest.mark.parametrize("key", ["stride", "morton", "hilbert", "roblock", "op"])
+def test_keys_of_version_0_are_refused(key: str) -> None:
+    text = json.dumps([{"pattern": "UNIFORM:8:1"}, {"pattern": "UNIFORM:8:1", key: 1}]).encode()
+    with pytest.raises(InputError, match=f"config 1: {key} of Spatter 0 is not in Spatter 2"):
+        read_json(text)
+
+
+def test_runs_of_version_0_are_nruns() -> None:
+    found = read_json(b'[{"pattern": "UNIFORM:8:1", "runs": 7}]')
+    assert found.configs[0]["runs"] == 7 and found.warnings == []
+    with pytest.raises(InputError, match="nruns is given twice"):
+        read_json(b'[{"pattern": "UNIFORM:8:1", "runs": 7, "nruns": 7}]')
+
+
+@pytest.mark.parametrize("pattern", ["HYDRO:3", "xkp:3:4"])
+def test_generators_of_version_0_are_named(pattern: str) -> None:
+    name = pattern.partition(":")[0].upper()
+    with pytest.raises(
+        InputError, match=f"{name} is a generator of Spatter 0 alone, and a pattern"
+    ):
+        read_json(json.dumps([{"pattern": pattern}]).encode())

@@ -558,6 +558,7 @@ def _parse_bases(n: str, stride: str, count: str, seed: str | None = None) -> Pa
     )
 
 
+_OF_VERSION_0 = ("HYDRO", "XKP")
 _GENERATORS: dict[str, tuple[Callable[..., Pattern], tuple[int, ...], str]] = {
     "UNIFORM": (_parse_uniform, (2, 3), "UNIFORM:length:stride[:delta|NR]"),
     "MS1": (_parse_ms1, (3,), "MS1:length:breaks:gaps"),
@@ -599,10 +600,12 @@ def parse(text: str) -> Pattern:
     try:
         if not parts and not re.search("[A-Za-z]", kind):
             return custom(_read_integers(kind, "index"))
-        if kind.strip(" ").upper() not in _GENERATORS:
+        name = kind.strip(" ").upper()
+        if name not in _GENERATORS:
             known = ", ".join(form for _, _, form in _GENERATORS.values())
-            raise InputError(f"a pattern is one of {known} or indices such as 0,4,8")
-        read, sizes, form = _GENERATORS[kind.strip(" ").upper()]
+            old = f"{name} is a generator of Spatter 0 alone, and " * (name in _OF_VERSION_0)
+            raise InputError(f"{old}a pattern is one of {known} or indices such as 0,4,8")
+        read, sizes, form = _GENERATORS[name]
         if len(parts) not in sizes:
             raise InputError(f"its form must be {form}")
         return read(*parts)

@@ -6,6 +6,7 @@ The meaning of every key and option is Spatter 2's, defaults included, with thes
 - without a boundary (or with 0) indices are unchanged.  Spatter then takes them modulo an implicit
   boundary, which only affects patterns that span more than 32 GB divided by the number of
   configurations;
+- of version 0, ``runs`` is ``nruns``, and keys that change what is measured are errors;
 - input that Spatter silently ignores or leaves undefined (unknown and repeated keys, numbers with
   trailing letters, patterns that the kernel does not use) gives a warning or an error.
 
@@ -110,6 +111,12 @@ _SIZES = {"wrap": (1, 1), "count": (1024, 1), "nruns": (10, 1)}
 _OPTIONAL = {"pattern-size": 1, "boundary": 0, "seed": 0, "local-work-size": 0}
 _KEYS = {"name", "kernel", *_PATTERNS, *_DELTAS, *_SIZES, *_OPTIONAL}
 _DEFAULT_DELTA = 8
+# Keys of Spatter 0 that change what is measured; another key of it, runs, is nruns.
+_OF_VERSION_0 = {
+    "stride", "morton", "hilbert", "roblock", "op", "random", "vector-len", "index-len",
+    "block-len", "generic-len", "source-len", "target-len", "shared-memory", "aggregate",
+    "strong-scale",
+}  # fmt: skip
 
 
 class _Warnings:
@@ -370,10 +377,18 @@ def read_json(
         def warn(message: str, place: str = str(number)) -> None:
             warnings.add(message, place)
 
-        for key in values:
-            if key not in _KEYS:
-                warn(f"unknown key {shown(key)} is ignored")
         try:
+            if "runs" in values:
+                if "nruns" in values:
+                    raise InputError("nruns is given twice, also as runs of Spatter 0")
+                values["nruns"] = values.pop("runs")
+            if of_version_0 := sorted(values.keys() & _OF_VERSION_0):
+                raise InputError(
+                    f"{', '.join(of_version_0)} of Spatter 0 is not in Spatter 2, and changes what "
+                    "is measured: give the indices as the pattern, and leave it out"
+                )
+            for key in [key for key in values if key not in _KEYS]:
+                warn(f"unknown key {shown(key)} is ignored")
             config = _config(values, compress, on_gpu, warn)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
