@@ -32,7 +32,9 @@ def test_names_and_citations():
         assert paper in reference.cite(name)
         assert len(reference.load(name)) == len(reference.rows(name)) > 0
     for call in (reference.cite, reference.rows, reference.load):
-        with pytest.raises(InputError, match="rrze-machines, not 'lavin2019'"):
+        with pytest.raises(
+            InputError, match=r"reference data 'lavin2019' is not one of .*: did you mean lavin2020"
+        ):
             call("lavin2019")
 
 

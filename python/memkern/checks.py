@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import numbers
 import re
 import reprlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -18,11 +19,14 @@ __all__ = [
     "INT64_MAX",
     "FromFields",
     "integer",
+    "listed",
+    "nearest",
     "number",
     "one_of",
     "read_integer",
     "read_number",
     "shown",
+    "unknown",
 ]
 
 INT64_MAX = 2**63 - 1
@@ -142,8 +146,53 @@ def one_of(value: object, what: str, allowed: Collection[str]) -> None:
         If the value is none of the words.
     """
     if not isinstance(value, str) or value not in allowed:
-        known = ", ".join(filter(None, allowed))
-        raise InputError(f"{what} {shown(value)} is not one of {known}")
+        raise unknown(value, what, allowed)
+
+
+_MOST_LISTED = 14
+
+
+def nearest(value: object, known: Iterable[str], cutoff: float = 0.7) -> list[str]:
+    """Return up to three known names that are like a value, or contain it."""
+    names = {name.lower(): name for name in known}
+    text = str(value)[:100].lower()
+    near = difflib.get_close_matches(text, names, n=3, cutoff=cutoff)
+    within = [name for name in names if len(text) > 2 and text in name]
+    return [names[name] for name in dict.fromkeys([*near, *within[:3]])][:3]
+
+
+def unknown(value: object, what: str, known: Iterable[str]) -> InputError:
+    """Return the error for a name that is not known.
+
+    Parameters
+    ----------
+    value : object
+    what : str
+        What it names.
+    known : iterable of str
+        An empty name is not listed.
+
+    Returns
+    -------
+    InputError
+        With all known names if they are few, and with those that are like it.
+    """
+    names = [*dict.fromkeys(filter(None, known))]
+    near = nearest(value, names)
+    meant = f"did you mean {' or '.join(near)}?" if near else ""
+    if len(names) <= _MOST_LISTED:
+        return InputError(
+            f"{what} {shown(value)} is not one of {listed(names)}{': ' * bool(near)}{meant}"
+        )
+    some = f"is not one of {listed(names)}"
+    return InputError(f"{what} {shown(value)} {f'is unknown: {meant}' if near else some}")
+
+
+def listed(names: Iterable[str]) -> str:
+    """Return names for a message, the first of many."""
+    every = [*names]
+    rest = len(every) - _MOST_LISTED
+    return ", ".join(every[:_MOST_LISTED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def read_integer(text: str, what: str) -> int:

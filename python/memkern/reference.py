@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
+from memkern.checks import unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -253,7 +253,7 @@ _TABLES = {
 
 def _table(name: str) -> _Table:
     if name not in _TABLES:
-        raise InputError(f"reference data are one of {', '.join(_TABLES)}, not {name!r}")
+        raise unknown(name, "reference data", _TABLES)
     return _TABLES[name]
 
 

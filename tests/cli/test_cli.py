@@ -583,10 +583,15 @@ def test_only_the_verb_that_is_asked_for_gets_its_options(
     monkeypatch.setattr(argparse._ActionsContainer, "add_argument", record)
     assert run(capsys, "columns", "nope")[0] == 2
     assert added == ["--help", "--version", "--help", "names", "--json"]
-    for words in ([], ["--help"], ["nope"]):
+    for words, named in {
+        (): ("info", "stream", "report"),
+        ("--help",): ("info", "stream", "report"),
+        ("nope",): ("info", "more"),
+        ("repord",): ("verb 'repord' is unknown: did you mean report?",),
+    }.items():
         added.clear()
         _, out, err = run(capsys, *words)
-        assert all(verb in out + err for verb in ("info", "stream", "report"))
+        assert all(verb in out + err for verb in named)
         assert set(added) == {"--help", "--version"}
     # The verb may also follow an option.
     assert run(capsys, "--version", "columns", "time_s", "--json")[0] == 0

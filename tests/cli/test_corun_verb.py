@@ -99,7 +99,7 @@ def test_invalid_results_are_named(
     ("words", "culprit"),
     [
         ("nope", "nope"),
-        ("loops.nope", "kernel 'loops.nope' is not one of loops."),
+        ("loops.nope", "kernel 'loops.nope' is unknown: did you mean loops."),
         ("elements=5 loops.load", "'elements=5' must follow the kernel"),
         ("loops.load elements=", "elements must be an integer, not ''"),
         ("loops.load colour=5", "has no option 'colour'"),

@@ -369,7 +369,7 @@ def test_the_structure_has_as_many_lines_in_pages_as_side_by_side() -> None:
         ("loaded -k chase", "chooses the kernel"),
         ("-k ping_pong --chains 2", "chains"),
         ("cores --loads 3", "loads"),
-        ("-k nope", "invalid choice"),
+        ("-k nope", "'nope' is not one of chase, loaded"),
         ("--order pairs", "distance_B must be a power of two"),
         ("loaded --distance 64", "distance"),
         ("--sizes 1KiB:1B:3", "smaller"),

@@ -494,8 +494,11 @@ def test_table_4_notes_records_that_are_not_in_it():
 
 @pytest.mark.parametrize("registry", [figures, tables, sections])
 def test_an_unknown_name_is_refused_with_the_known_ones(registry):
-    with refused(f"'nope' is not one of .*{list(registry)[-1]}"):
+    first, *_, last = registry
+    with refused(f"'nope' is not one of {first}, "):
         registry["nope"]
+    with refused(f"'{last[:-1]}' is .*did you mean .*{last}"):
+        registry[last[:-1]]
 
 
 @pytest.mark.parametrize("stream", [0, -1.0, math.inf])

@@ -130,4 +130,4 @@ def test_the_verb_lists_the_columns(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_an_unknown_column_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["columns", "bandwith"]) == 2
-    assert "no column 'bandwith'" in capsys.readouterr().err
+    assert "column 'bandwith' is unknown: did you mean bandwidth_GBps?" in capsys.readouterr().err

@@ -23,6 +23,7 @@ from types import FrameType, ModuleType
 from typing import TextIO, cast
 
 from memkern import launcher, progress, small
+from memkern.checks import nearest
 from memkern.cli import (
     analysis,
     compare,
@@ -151,7 +152,10 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         # argparse accepts a list in one place only; people also put its words after options.
         listed += extra
     elif extra:
-        getattr(args, "parser", parser).error(f"unrecognized arguments: {' '.join(extra)}")
+        own = getattr(args, "parser", parser)
+        near = nearest(extra[0].partition("=")[0], own._option_string_actions)
+        meant = f": did you mean {' or '.join(near)}?" if near else ""
+        own.error(f"unrecognized arguments: {' '.join(extra)}{meant}")
     if args.verb is None and not args.version:
         parser.print_help()
         parser.exit(WRONG_INPUT)

@@ -10,9 +10,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from memkern.checks import shown
+from memkern.checks import unknown
 from memkern.cli.options import GOOD, Parser, seconds_option, verb, wait_option
-from memkern.errors import InputError
 from memkern.spec import columns
 
 
@@ -161,7 +160,7 @@ def _columns(args: argparse.Namespace) -> int:
     known = columns.COLUMNS
     for name in args.names:
         if name not in known:
-            raise InputError(f"a record has no column {shown(name)}: memkern columns lists them")
+            raise unknown(name, "column", known)
     listed = [known[name] for name in args.names or known]
     if args.json:
         print(json.dumps([dataclasses.asdict(column) for column in listed], indent=1))

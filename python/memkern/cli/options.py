@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from memkern import launcher
-from memkern.checks import read_integer, read_number, shown
+from memkern.checks import read_integer, read_number, shown, unknown
 from memkern.errors import InputError
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
 from memkern.spec.options import Knobs, Option, Stop, declared
@@ -24,6 +25,17 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with the message."""
+        # argparse lists all choices.
+        found = re.fullmatch(
+            r"(?:argument (?P<name>\S+): )?invalid choice: '?(?P<value>.*?)'? "
+            r"\(choose from (?P<all>.*)\)",
+            message,
+            re.DOTALL,
+        )
+        if found:
+            choices = [word.strip("' ") for word in found["all"].split(",")]
+            what = "verb" if found["name"] == "VERB" else found["name"] or "choice"
+            message = str(unknown(found["value"], what, choices))
         self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memkern.checks import unknown
 from memkern.errors import InputError
 from memkern.files import parsing, publish, writable
 from memkern.formats import database
@@ -191,11 +191,7 @@ class ResultSet:
         known = self.records[0].keys() if self.records else columns.keys()
         for name in columns:
             if name not in known:
-                near = difflib.get_close_matches(name, known, n=1)
-                raise InputError(
-                    f"no column is called {name}"
-                    + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}")
-                )
+                raise unknown(name, "column", known)
         allowed = {
             name: value if isinstance(value, (list, tuple, set, frozenset)) else (value,)
             for name, value in columns.items()

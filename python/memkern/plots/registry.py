@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from memkern.checks import unknown
 from memkern.errors import InputError
 from memkern.plots.frames import families, frame_of
 
@@ -52,7 +53,7 @@ class Section:
 
 
 class Registry(dict[str, Callable[..., R]]):
-    """Functions by name; an unknown name raises an `InputError` that lists the names."""
+    """Functions by name; an unknown name raises an `InputError` that has the nearest names."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
@@ -60,7 +61,7 @@ class Registry(dict[str, Callable[..., R]]):
 
     def __missing__(self, name: object) -> Callable[..., R]:
         """Refuse an unknown name."""
-        raise InputError(f"{self.what} {name!r} is not one of {', '.join(self)}")
+        raise unknown(name, self.what, self)
 
 
 figures: Registry[Figure] = Registry("figure")

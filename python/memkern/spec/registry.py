@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from memkern.checks import one_of, shown
+from memkern.checks import listed, nearest, one_of, shown, unknown
 from memkern.discovery import family_module, family_modules
 from memkern.errors import InputError
 from memkern.spec.case import Case, KernelSpec
@@ -74,7 +74,7 @@ def suite(name: object) -> Suite:
     family_modules("kernels")  # these register their suites
     known = name.lower() if isinstance(name, str) else ""
     if known not in _suites:
-        raise InputError(f"a suite is one of {', '.join(_suites)}, not {shown(name)}")
+        raise unknown(name, "suite", _suites)
     return _suites[known]
 
 
@@ -136,7 +136,7 @@ def spec_of(kernel: str, definition: str = "paper") -> KernelSpec:
         name = f"{name}@{definition}"
     if name not in kernels:
         known = [k for k in kernels or registry() if "@" not in k]
-        raise InputError(f"kernel {shown(kernel)} is not one of {', '.join(known)}")
+        raise unknown(kernel, "kernel", known)
     return kernels[name]
 
 
@@ -230,9 +230,9 @@ def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:
         if option in ("alpha", "beta") and option not in known:
             raise InputError(f"kernel {spec.name!r} has no scalar {option}")
         if option not in known and not (option == "index_dtype" and options[option] == ""):
-            raise InputError(
-                f"kernel {spec.name!r} has no option {shown(option)}: there are {', '.join(known)}"
-            )
+            near = nearest(option, known, cutoff=0.8)
+            which = f"did you mean {' or '.join(near)}?" if near else f"there are {listed(known)}"
+            raise InputError(f"kernel {spec.name!r} has no option {shown(option)}: {which}")
     for option, default in known.items():
         if default is inspect.Parameter.empty and option not in options:
             raise InputError(f"kernel {spec.name!r} needs {option}")

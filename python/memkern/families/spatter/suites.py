@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Literal, TypeAlias
 
 from memkern import reference
-from memkern.checks import INT64_MAX, shown
+from memkern.checks import INT64_MAX, shown, unknown
 from memkern.errors import InputError
 from memkern.inputs.patterns import Pattern, custom, uniform
 from memkern.inputs.spatter_files import Config, configs_from_options
@@ -253,7 +253,7 @@ def load(
     """
     known = name.lower() if isinstance(name, str) else None
     if known not in names():
-        raise InputError(f"a suite is one of {', '.join(names())}, not {shown(name)}")
+        raise unknown(name, "suite", names())
     family, _, kind = known.partition("-")
     if family == "ustride":
         return ustride(kind, count_rule=count_rule, footprint_B=footprint_B)
