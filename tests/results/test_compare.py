@@ -320,7 +320,10 @@ def test_disturbed_and_invalid_records_are_not_compared(old: bool) -> None:
             del row["disturbed"]
     frame = mk.compare(a, b)
     assert frame["verdict"][0] == "disturbed"
-    assert math.isnan(frame["ratio"][0])
+    # As observed, and left out of the mean.
+    assert frame["ratio"][0] == pytest.approx(1 / 3, rel=0.05) and math.isnan(frame["low"][0])
+    assert frame.attrs["speed"] == pytest.approx(1.0, rel=0.05)
+    assert "disturbed: not judged" in comparison_output.text(frame)
     assert frame["placements"][1] == 5
     assert frame["verdict"][2] == "invalid"
     assert "1 disturbed, 1 invalid" in comparison_output.summary(frame)
@@ -396,7 +399,13 @@ def test_files_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "geometric mean of 2" in out
     code, out, err = run(capsys, "compare", a, b, "--fail-on", "slower")
     assert code == 3
-    assert "1 of 2 cases is slower" in err
+    assert "1 of 2 cases were judged: 1 is slower" in err
+    code, _, err = run(capsys, "compare", a, b, "--fail-on", "slower:50,undecided")
+    assert code == 3 and "1 of 2 cases were judged: 1 has no verdict" in err
+    disturbed = saved(tmp_path / "c.json", repeats(rng, (64, 128), disturbed=True))
+    code, _, err = run(capsys, "compare", a, disturbed, "--fail-on", "slower")
+    assert code == 3 and "0 of 2 cases were judged: 2 have no verdict" in err
+    assert run(capsys, "compare", a, disturbed)[0] == 0
     assert run(capsys, "compare", a, b, "--fail-on", "slower:50")[0] == 0
     assert run(capsys, "compare", a, a, "--fail-on", "slower")[0] == 0
     _, out, err = run(capsys, "compare", a, b, "--json")
@@ -542,7 +551,7 @@ def test_two_options_are_compared(
     monkeypatch.setattr(fake, "valid", True)
     code, _, err = run(capsys, "compare", *options, "--fail-on", "slower:10")
     assert code == 3
-    assert "3 of 3 cases are slower by more than 10 %" in err
+    assert "3 of 3 cases were judged: 3 are slower by more than 10 %" in err
 
 
 def test_a_comparison_with_itself_prints_the_rate_of_false_verdicts(
@@ -569,6 +578,16 @@ def test_cases_without_memory_or_undisturbed_pairs_are_named(
     assert "0 of 60 pairs were undisturbed" in " ".join(frame.attrs["remarks"])
 
 
+def test_a_comparison_ends_in_time_with_what_was_measured(fake: type[FakeWorker]) -> None:
+    with pytest.raises(mk.InputError, match="time_s must be a positive number"):
+        mk.compare_runs("x.toml", time_s=0.0)
+    frame = mk.compare_runs("x.toml", {}, {"variant": "scalar"}, time_s=1e-9)
+    assert list(frame["verdict"]) == ["not enough data", "not enough data", "invalid"]
+    assert "have the pairs that 1e-09 s sufficed for" in " ".join(frame.attrs["remarks"])
+    frame = mk.compare_runs("x.toml", {}, {"variant": "scalar"}, time_s=60.0)
+    assert list(frame["verdict"]) == ["slower", "slower", "invalid"]
+
+
 def test_sides_with_different_cases_are_refused(fake: type[FakeWorker]) -> None:
     with pytest.raises(mk.InputError, match="1 cases on side A and 3 on side B"):
         mk.compare_runs("x.toml", {"pages": "4k"})
@@ -593,7 +612,7 @@ def test_sides_with_different_cases_are_refused(fake: type[FakeWorker]) -> None:
         (["--seed", "1", "a.db", "b.db"], "--seed"),
         (["a.db"], "two files"),
         ([], "two files"),
-        (["a.db", "b.db", "--fail-on", "faster"], "faster"),
+        (["a.db", "b.db", "--fail-on", "slower,faster"], "faster"),
         (["a.db", "b.db", "--fail-on", "slower:-1"], "-1"),
     ],
 )
@@ -637,7 +656,9 @@ def test_a_worker_returns_values_or_errors(tmp_path: Path) -> None:
 
 def test_a_value_takes_few_samples() -> None:
     case = short(mk.loops("sum", elements=1000, threads=1, runs=10**6))
-    assert 0 < (value_of(case) or 0) < 1
+    found = value_of(case)
+    assert 0 < (found["observed"] or 0) < 1
+    assert found["seconds"] is None or 0 < found["seconds"] < 1
     # Values that double with every invocation would overflow.
     growing = mk.stream("rotation", elements=64, threads=1, dtype="float32", runs=8)
     assert short(growing).stop.runs == 5
@@ -655,7 +676,7 @@ def test_the_ci_example_compares_two_builds(tmp_path: Path) -> None:
     assert given[:3] == ["-m", "memkern", "compare"]
     args = cli.build_parser().parse_args(given[2:])
     assert (args.a_python, args.b_python) == (str(python), str(python))
-    assert (args.fail_on, args.label, args.markdown) == (5.0, "abc", True)
+    assert (args.fail_on, args.label, args.markdown) == ((5.0, False), "abc", True)
     cases, _ = read_sweep(args.run_file, {})
     assert len(cases) == 14
 

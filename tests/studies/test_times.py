@@ -179,7 +179,7 @@ def test_an_interrupted_comparison_has_the_pairs_so_far() -> None:
     assert family.interrupted and min(tried) >= 3 and not errors
     remarks = interleaved._assign_verdicts(family, cases, tried, errors)
     assert [case.verdict for case in cases] == [verdicts.NOT_ENOUGH] * 2
-    assert all("pairs when it was interrupted" in remark for remark in remarks)
+    assert all("pairs were undisturbed" in remark for remark in remarks)
 
 
 def test_calibrating_fits_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

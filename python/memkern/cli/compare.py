@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.checks import shown
 from memkern.cli.measuring import warn
@@ -16,6 +16,7 @@ from memkern.cli.options import (
     Parser,
     count,
     force_option,
+    given,
     knobs_of,
     measuring_options,
     positive,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 _OF_COMPARISON = (
     "runs", "ci", "budget", "repeats", "output", "json", "resume", "force", "quiet"
 )  # fmt: skip
-_OF_RUNS = ("a", "b", "a_python", "b_python", "pairs", "seed")
+_OF_RUNS = ("a", "b", "a_python", "b_python", "pairs", "seconds", "seed")
 
 
 def _compare(args: argparse.Namespace) -> int:
@@ -41,8 +42,8 @@ def _compare(args: argparse.Namespace) -> int:
     if args.junit:
         unused(args.junit, args.force)
     frame = _measure(args) if args.run_file else _load(args)
-    percent = args.fail_on or 0.0
-    failing = output.slower(frame, percent)
+    gate = args.fail_on or _Gate()
+    failing = output.slower(frame, gate.percent or 0.0)
     if args.junit:
         output.write_junit(frame, failing, args.junit)
     if args.history:
@@ -64,20 +65,27 @@ def _compare(args: argparse.Namespace) -> int:
         return INTERRUPTED
     if (frame["verdict"] == "invalid").any():
         return INVALID
-    if args.fail_on is None or not failing:
+    if args.fail_on is None:
         return GOOD
-    by = f" by more than {percent:g} %" if percent else ""
-    warn(f"{len(failing)} of {len(frame)} cases {'is' if len(failing) == 1 else 'are'} slower{by}")
-    return FAILED
+    judged, cases = output.judged(frame), len(frame)
+    found = []
+    if gate.percent is not None and failing:
+        by = f" by more than {gate.percent:g} %" if gate.percent else ""
+        found.append(f"{len(failing)} {'is' if len(failing) == 1 else 'are'} slower{by}")
+    # A gate that judges nothing says nothing.
+    if judged == 0 or (gate.undecided and judged < cases):
+        found.append(f"{cases - judged} {'has' if cases - judged == 1 else 'have'} no verdict")
+    warn(f"{judged} of {cases} cases were judged" + "".join(f": {one}" for one in found))
+    return FAILED if found else GOOD
 
 
 def _load(args: argparse.Namespace) -> DataFrame:
     from memkern.formats import load
     from memkern.results.comparison import compare
 
-    given = [name for name in _OF_RUNS if getattr(args, name) is not None]
-    if given or args.self:
-        name = given[0].replace("_", "-") if given else "self"
+    of_runs = [name for name in _OF_RUNS if getattr(args, name) is not None]
+    if of_runs or args.self:
+        name = of_runs[0].replace("_", "-") if of_runs else "self"
         raise InputError(f"--{name} is for measuring: add --run SWEEP.toml")
     if len(args.files) != 2:
         raise InputError("compare takes two files of records, A and B, or --run SWEEP.toml")
@@ -100,7 +108,8 @@ def _measure(args: argparse.Namespace) -> DataFrame:
         a_python=args.a_python,
         b_python=args.a_python if args.self else args.b_python,
         progress=not args.quiet,
-        **{name: value for name in ("pairs", "seed") if (value := getattr(args, name)) is not None},
+        **given(args, "pairs", "seed"),
+        **({"time_s": args.seconds} if args.seconds else {}),
     )
 
 
@@ -114,12 +123,12 @@ def _changes(side: str, text: str) -> dict[str, Any]:
         raise InputError(f"--{side} {shown(text)} can't be split into words: {error}") from None
     # Options not given stay None: those given override the file, even if they equal the default.
     unset = argparse.Namespace(**{action.dest: None for action in parser._actions})
-    given = vars(parser.parse_args(words, unset))
-    for name, value in given.items():
+    own = vars(parser.parse_args(words, unset))
+    for name, value in own.items():
         if value is not None and name in _OF_COMPARISON:
             raise InputError(f"--{name} is not an option of one side: leave it out of --{side}")
-    refuse_lists(given, f" of --{side}")
-    return knobs_of(argparse.Namespace(**given))
+    refuse_lists(own, f" of --{side}")
+    return knobs_of(argparse.Namespace(**own))
 
 
 def _print_rate(frame: DataFrame, args: argparse.Namespace) -> None:
@@ -143,11 +152,26 @@ def _print_rate(frame: DataFrame, args: argparse.Namespace) -> None:
         print(text)
 
 
-def _gate(text: str) -> float:
-    verdict, colon, percent = text.partition(":")
-    if verdict != "slower":
-        raise argparse.ArgumentTypeError(f"{shown(text)} is not slower or slower:PERCENT")
-    return positive(percent) if colon else 0.0
+class _Gate(NamedTuple):
+    """What a comparison fails on: cases slower by so many percent, and those without a verdict."""
+
+    percent: float | None = None
+    undecided: bool = False
+
+
+def _gate(text: str) -> _Gate:
+    gate = _Gate()
+    for word in text.split(","):
+        verdict, colon, percent = word.partition(":")
+        if verdict == "slower":
+            gate = gate._replace(percent=positive(percent) if colon else 0.0)
+        elif word == "undecided":
+            gate = gate._replace(undecided=True)
+        else:
+            raise argparse.ArgumentTypeError(
+                f"{shown(word)} is not slower, slower:PERCENT or undecided"
+            )
+    return gate
 
 
 @verb("compare", _compare, "compare B with A: two files, or two sides measured in turns")
@@ -178,6 +202,9 @@ def _compare_options(sub: Parser) -> None:
         metavar="N",
         help="most pairs of a case (30); tested after half, two thirds and all",
     )
+    group.add_argument(
+        "--seconds", type=positive, metavar="N", help="no pair begins later (no limit)"
+    )
     group.add_argument("--seed", type=count(0), metavar="N", help="seed of the random order (0)")
 
     group = sub.add_argument_group("results")
@@ -190,7 +217,8 @@ def _compare_options(sub: Parser) -> None:
     group.add_argument(
         "--fail-on",
         type=_gate,
-        metavar="slower[:PERCENT]",
-        help="exit code 3 if a case is slower, by more than PERCENT if given",
+        metavar="slower[:PERCENT][,undecided]",
+        help="exit code 3 if a case is slower, by more than PERCENT if given, or has no verdict; "
+        "always if none has one",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="no progress")

@@ -134,8 +134,9 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
           `least_effect`, the largest of 1 %, the interval of a side compared with itself, and that
           for the next run), ``same`` (the interval lies within 2 %), ``not enough data``, or why
           there is none: ``other state`` (the workers exchanged lines in another time, so that the
-          host has changed), ``disturbed``, ``invalid``, ``no time``; ``needed``, the placements
-          that a verdict would need (0: there is one, or it is unknown);
+          host has changed), ``disturbed`` (`a`, `b` and `ratio` are as observed), ``invalid``, ``no
+          time``; ``needed``, the placements that a verdict would need (0: there is one, or it is
+          unknown);
         - every rate that the records have: ``a_GBps``, ``b_GBps``, ``a_GFLOPs``, ``a_GAMS``,
           ``a_ns``, and ``a_time_s``.
 
@@ -235,7 +236,8 @@ def table(
         row |= {"verdict": case.verdict, "needed": case.needed}
         if case.times is not None:
             effect = case.times[0] - case.times[1]
-            speeds.append(math.exp(effect))
+            if case.verdict != DISTURBED:
+                speeds.append(math.exp(effect))
             sign = 1 if quantity.rate else -1
             row["a"], row["b"] = (quantity.value(time) for time in case.times)
             row["ratio"] = math.exp(sign * effect)
@@ -255,6 +257,7 @@ def table(
     frame.attrs["remarks"] = list(remarks)
     frame.attrs["versions"] = versions
     frame.attrs["speed"] = statistics.geometric_mean(speeds) if speeds else math.nan
+    frame.attrs["speeds"] = len(speeds)
     return frame
 
 
@@ -340,14 +343,16 @@ def _words(columns: Mapping[str, Any]) -> list[str]:
 def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> None:
     """Set a case's work, times and estimate from the records of both sides, or a verdict."""
     clean = []
+    disturbed = False
     for records in (a, b):
         valid = [record for record in records if _value(record, "valid") is not False]
         timed = [record for record in valid if time_s(record) is not None]
         quiet = [record for record in timed if not is_disturbed(record)]
-        if not quiet:
-            case.verdict = DISTURBED if timed else NO_TIME if valid else INVALID
+        if not timed:
+            case.verdict = NO_TIME if valid else INVALID
             return
-        clean.append(quiet)
+        disturbed |= not quiet
+        clean.append(quiet or timed)
     case.work = (work_of(clean[0][0]), work_of(clean[1][0]))
     suffix = case.quantity.suffix
     sides = [
@@ -355,6 +360,9 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
         for records, work in zip(clean, case.work, strict=True)
     ]
     case.times = (sides[0][0], sides[1][0])
+    if disturbed:
+        case.verdict = DISTURBED
+        return
     exchanges = [_exchange_ns(records) for records in clean]
     if not math.isnan(sum(exchanges)) and max(exchanges) > APART * min(exchanges):
         case.verdict = OTHER_STATE

@@ -46,6 +46,11 @@ def slower(frame: DataFrame, percent: float = 0.0) -> list[int]:
     ]
 
 
+def judged(frame: DataFrame) -> int:
+    """Return the number of cases with a verdict: faster, slower or same."""
+    return int(frame["verdict"].isin((FASTER, SLOWER, SAME)).sum())
+
+
 def false_verdicts(frame: DataFrame) -> tuple[int, int]:
     """Return the number of cases with verdict faster or slower, and that of all with a verdict.
 
@@ -64,8 +69,7 @@ def summary(frame: DataFrame) -> str:
     cases = f"{len(frame)} case{'s' if len(frame) > 1 else ''}: {counts}"
     if not math.isfinite(frame.attrs["speed"]):
         return cases
-    timed = int(frame["ratio"].notna().sum())
-    speed = frame.attrs["speed"]
+    timed, speed = frame.attrs["speeds"], frame.attrs["speed"]
     return f"{cases}; geometric mean of {timed}: B has {speed:.3f} times the speed of A"
 
 
@@ -217,6 +221,8 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
         verdict = str(row["verdict"])
         if needed := row["needed"]:
             verdict += f": a verdict would take about {needed} {counted}"
+        elif verdict not in (FASTER, SLOWER, SAME) and row["ratio"] == row["ratio"]:
+            verdict += ": not judged"
         rows.append([*cells, str(row[counted]), verdict])
     return [*header, "verdict"], rows
 

@@ -273,6 +273,8 @@ class Family:
         Each case's smallest p-value of all looks, each divided by the look's share of alpha
         (Bonferroni over looks, so that Holm over cases is valid at any time). NaN where a case was
         dropped.
+    observed : list of list of (float, float)
+        By case, the values of all its pairs, disturbed ones included.
     interrupted : bool
         Whether pairs are missing since measuring was interrupted.
     """
@@ -281,6 +283,7 @@ class Family:
         self.interrupted = False
         self.looks = looks_of(pairs)
         self.values: list[tuple[list[float], list[float]]] = [([], []) for _ in range(cases)]
+        self.observed: list[list[tuple[float, float]]] = [[] for _ in range(cases)]
         self.verdicts = [NOT_ENOUGH] * cases
         self.estimates: list[Estimate | None] = [None] * cases
         self.p = np.ones(cases)

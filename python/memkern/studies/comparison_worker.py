@@ -16,8 +16,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from memkern import small
 from memkern.engine import measure, prepare, take_samples
 from memkern.errors import DeviceError, InputError
@@ -25,6 +23,7 @@ from memkern.extension import _memkern
 from memkern.formats.values import plain_record
 from memkern.spec.case import Case
 from memkern.spec.sweepfile import read_sweep
+from memkern.statistics import median
 from memkern.studies.workers import Answer, run_worker
 
 # Stop rule of one placement: many pairs and placements are more informative than many samples.
@@ -42,27 +41,32 @@ def short(case: Case) -> Case:
     return case.with_(**_STOP)
 
 
-def seconds_of(case: Case) -> float | None:
-    """Return the median time of one invocation in a new placement; None if disturbed."""
+def seconds_of(case: Case) -> tuple[float, bool]:
+    """Return the median time of one invocation in a new placement, and whether it is disturbed."""
     prepared = prepare(case)
     prepared.set_steady_inputs()
     samples = take_samples(prepared)
-    return None if samples.disturbed else float(np.median(samples.seconds[:, 0]))
+    return median(samples.seconds[:, 0]), samples.disturbed
 
 
-def value_of(case: Case) -> float | None:
-    """Return the median of a case's times in a few placements; None if all were disturbed."""
+def value_of(case: Case) -> dict[str, float | None]:
+    """Return the median of a case's times in a few placements.
+
+    ``seconds`` is that of undisturbed ones, None without any, ``observed`` that of all.
+    """
     start = time.perf_counter()
     values: list[float] = []
+    every: list[float] = []
     for _ in range(small.cut(_PLACEMENTS, 1)):
-        seconds = seconds_of(case)
-        if seconds is not None:
+        seconds, disturbed = seconds_of(case)
+        every.append(seconds)
+        if not disturbed:
             values.append(seconds)
         # Otherwise the next placement would get the same memory.
         _memkern.release_memory()
         if time.perf_counter() - start > _VALUE_S:
             break
-    return float(np.median(values)) if values else None
+    return {"seconds": median(values) if values else None, "observed": median(every)}
 
 
 def serve(
@@ -77,7 +81,7 @@ def serve(
             if verb == "measure":
                 answer(record=plain_record(measure(cases[number]).record))
             else:
-                answer(seconds=value_of(cases[number]))
+                answer(**value_of(cases[number]))
         except (InputError, MemoryError, DeviceError) as error:
             answer(error=str(error) or "out of memory")
         finally:

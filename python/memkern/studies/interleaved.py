@@ -90,6 +90,7 @@ def compare_runs(
     pairs: int = PAIRS,
     seed: int = 0,
     progress: bool | None = None,
+    time_s: float = math.inf,
 ) -> DataFrame:
     """Measure the cases of a sweep file on two sides, in turns, and compare them.
 
@@ -108,6 +109,8 @@ def compare_runs(
         Of the random order.
     progress : bool, optional
         Whether to show progress on standard error; by default where that is a terminal.
+    time_s : float
+        Seconds after which no pair begins.
 
     Returns
     -------
@@ -125,6 +128,9 @@ def compare_runs(
     """
     if pairs < PAIRS:
         raise InputError(f"pairs must be at least {PAIRS}, not {pairs}")
+    if not time_s > 0:
+        raise InputError(f"time_s must be a positive number of seconds, not {time_s}")
+    end_s = time.perf_counter() + time_s
     changes = (dict(a or {}), dict(b or {}))
     pythons = (a_python or sys.executable, b_python or sys.executable)
     rng = random.Random(seed)
@@ -148,7 +154,7 @@ def compare_runs(
                 f"{sweep} has {about[0]['cases']} cases on side A and {about[1]['cases']} on side "
                 "B: an option that the file has a list of must be given on both sides or neither"
             )
-        cases, remarks = _describe_cases(sides, about[0]["cases"])
+        cases, remarks = _describe_cases(sides, about[0]["cases"], progress)
     if all(case.verdict == NOT_MEASURED for case in cases):
         raise InputError(remarks[0])
     family = Family(len(cases), small.cut(pairs, 4))
@@ -157,13 +163,13 @@ def compare_runs(
             family.drop(k)
     bar = progress_bar(progress, unit="pairs")
 
-    def show(family: Family) -> None:
-        measured = sum(family.count(k) for k in range(len(cases)))
-        bar.total = measured + sum(family.looks[-1] - family.count(k) for k in family.undecided())
+    def show(measured: int) -> None:
+        left = sum(family.looks[-1] - family.count(k) for k in family.undecided())
+        bar.total = measured + left
         bar.update(measured - bar.n)
 
     try:
-        tried, errors = measure_pairs(family, cases, workers, rng, show)
+        tried, errors = measure_pairs(family, cases, workers, rng, show, end_s)
     finally:
         bar.close()
     remarks += _assign_verdicts(family, cases, tried, errors)
@@ -178,6 +184,8 @@ def compare_runs(
         )
     if family.interrupted:
         remarks.append("interrupted: cases without a verdict have fewer pairs than were asked for")
+    elif time.perf_counter() > end_s:
+        remarks.append(f"cases without a verdict have the pairs that {time_s:g} s sufficed for")
     versions = (version_of(about[0]["build"]), version_of(about[1]["build"]))
     found = table(cases, "pairs", compared, remarks, versions)
     found.attrs["interrupted"] = family.interrupted
@@ -189,7 +197,8 @@ def measure_pairs(
     cases: Sequence[Compared],
     sides: Callable[[], Any],
     rng: random.Random,
-    progress: Callable[[Family], None],
+    progress: Callable[[int], None],
+    end_s: float = math.inf,
 ) -> tuple[list[int], dict[int, str]]:
     """Measure pairs in rounds until every case is decided or has all its pairs.
 
@@ -203,7 +212,9 @@ def measure_pairs(
         Returns a context manager that provides both `Side` of a round.
     rng : random.Random
     progress : callable
-        Called with the family after every case.
+        Called with the number of pairs, disturbed ones included, after each.
+    end_s : float
+        On the clock of `time.perf_counter`; no pair begins later.
 
     Returns
     -------
@@ -220,27 +231,32 @@ def measure_pairs(
         """Measure one pair; the side that is first changes within each block of two."""
         leads[case] = 1 - leads[case] if tried[case] % 2 else rng.randrange(2)
         tried[case] += 1
-        values = [math.nan, math.nan]
+        values, disturbed = [math.nan, math.nan], False
         for k in (leads[case], 1 - leads[case]):
             answer = two[k].request("sample", case)
             if "error" in answer:
                 errors[case] = f"not measured on side {_SIDES[k]}: {answer['error']}"
                 family.drop(case)
                 return
-            if answer["seconds"] is None:
+            disturbed |= answer["seconds"] is None
+            seconds = answer["seconds"] or answer.get("observed")
+            if seconds is None:
                 return
-            work = cases[case].work[k][cases[case].quantity.suffix]
-            values[k] = math.log(answer["seconds"] / work)
-        family.add(case, *values)
+            values[k] = math.log(seconds / cases[case].work[k][cases[case].quantity.suffix])
+        family.observed[case].append((values[0], values[1]))
+        if not disturbed:
+            family.add(case, *values)
 
     def one_round(todo: Sequence[int]) -> None:
         begin_s, first = time.perf_counter(), not any(tried)
         with sides() as two:
             for case in todo:
                 # The test of another case may have decided it.
+                if time.perf_counter() > end_s:
+                    return
                 if case in family.undecided():
                     pair(case, two)
-                progress(family)
+                progress(sum(tried))
         if first:
             seconds = (family.looks[-1] - 1) * (time.perf_counter() - begin_s)
             announce(f"measuring at most {family.looks[-1]} pairs of {len(todo)} cases", seconds)
@@ -248,8 +264,10 @@ def measure_pairs(
     try:
         while todo := [k for k in family.undecided() if tried[k] < 2 * family.looks[-1]]:
             one_round(rng.sample(todo, len(todo)))
+            if time.perf_counter() > end_s:
+                break
     except KeyboardInterrupt:
-        if not any(family.count(k) for k in range(len(cases))):
+        if not any(family.observed):
             raise
         family.interrupted = True
     return tried, errors
@@ -269,10 +287,12 @@ def _assign_verdicts(
         if k in errors:
             case.verdict = NOT_MEASURED
             remarks.append(f"{case.label}: {errors[k]}")
-        elif estimate is None and family.interrupted:
-            remarks.append(f"{case.label}: {family.count(k)} pairs when it was interrupted")
         elif estimate is None:
-            case.verdict = DISTURBED
+            if family.observed[k]:
+                a, b = np.median(family.observed[k], axis=0).tolist()
+                case.times = a, b
+            if 2 * family.count(k) < tried[k]:
+                case.verdict = DISTURBED
             remarks.append(f"{case.label}: {family.count(k)} of {tried[k]} pairs were undisturbed")
         else:
             case.estimate, case.times = estimate, (estimate.a, estimate.b)
@@ -282,9 +302,20 @@ def _assign_verdicts(
     return remarks
 
 
-def _describe_cases(sides: tuple[Worker, Worker], count: int) -> tuple[list[Compared], list[str]]:
+def _describe_cases(
+    sides: tuple[Worker, Worker], count: int, progress: bool | None
+) -> tuple[list[Compared], list[str]]:
     """Measure each case once on both sides, to identify it and to validate its results."""
-    answers = [[side.request("measure", k) for side in sides] for k in range(count)]
+    bar = progress_bar(progress, total=2 * count, unit="first measurements")
+    answers: list[list[dict[str, Any]]] = []
+    try:
+        for k in range(count):
+            answers.append([])
+            for worker in sides:
+                answers[-1].append(worker.request("measure", k))
+                bar.update()
+    finally:
+        bar.close()
     records = [[answer.get("record", {}) for answer in two] for two in answers]
     compared = {column for a, b in records if a and b for column in differing(a, b)}
     several = varying([two[0] or two[1] for two in records], compared)
