@@ -9,6 +9,7 @@ import re
 import reprlib
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from memkern.errors import InputError
 __all__ = [
     "INT64_MAX",
     "FromFields",
+    "in_digits",
     "integer",
     "listed",
     "nearest",
@@ -220,6 +222,15 @@ def read_integer(text: str, what: str) -> int:
     if len(text.strip(" ")) > 20:  # Python refuses to convert thousands of digits
         raise InputError(f"{what} must be an integer below 2**63, not {shown(text)}")
     return int(text)
+
+
+def in_digits(text: str) -> str:
+    """Return a whole number such as ``1e6`` in digits, and any other text as it is."""
+    if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{1,2}", text):
+        value = Decimal(text)
+        if value == int(value):
+            return str(int(value))
+    return text
 
 
 def read_number(text: str, what: str) -> float:

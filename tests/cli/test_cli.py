@@ -1437,3 +1437,34 @@ def test_files_of_other_formats_are_refused(
     (sentence,) = capsys.readouterr().err.splitlines()
     assert f"x.{suffix}" in sentence
     assert sorted(tmp_path.iterdir()) == [tmp_path / f"x.{suffix}"]
+
+
+@pytest.mark.parametrize(
+    ("words", "column", "values"),
+    [
+        ("stream -k copy -n 1e3 --runs 1", "elements", [1000]),
+        ("amo --kernel rand --words 2.5e2 --runs 1", "words", [250]),
+        ("amo --kernel rand --padding 0,6.4e1 --words 64 --runs 1", "padding_B", [0, 64]),
+        ("spmv hpcg:4 --format csr --runs 1", "kernel", ["spmv.crs"]),
+    ],
+)
+def test_numbers_with_exponents_and_other_names_of_formats(
+    words: str, column: str, values: list[Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run(capsys, *words.split(), "--json")
+    assert code == 0
+    assert sorted(record[column] for record in json.loads(out)) == values
+
+
+def test_what_varies_is_a_column_and_what_is_printed_is_explained(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, out, _ = run(capsys, "amo", "--kernel", "rand", "--padding", "0,64", "--runs", "2")
+    head, *rows = out.splitlines()
+    assert head.split()[0] == "padding_B"
+    assert sorted(row.split()[0] for row in rows[:2]) == ["0", "64"]
+    _, out, _ = run(capsys, "spatter", "-p", "UNIFORM:8:1", "-l", "8", "--runs", "2")
+    assert " x" not in out or "xN: a sample is N invocations" in out
+    for heading, column in (("GAMS", "rate_GAMS"), ("±%", "time_min_ci_relative")):
+        code, out, _ = run(capsys, "columns", heading)
+        assert code == 0 and out.splitlines()[1].startswith(column)

@@ -169,12 +169,13 @@ def _main(args: argparse.Namespace, words: Sequence[str], errors: TextIO) -> int
 
         print(f"memkern {version('memkern')}")
         return GOOD
+    quiet = getattr(args, "quiet", False)
     warnings.showwarning = lambda message, *rest, **more: warn(str(message))
-    if small.wanted() and not getattr(args, "quiet", False):
+    if small.wanted() and not quiet:
         warn(f"{small.VARIABLE} is set: cases are small, and their results are meaningless")
     with (
         _terminated_as_interrupted() as terminated,
-        progress.announcing(not getattr(args, "quiet", False)),
+        progress.announcing(not quiet),
     ):
         code, resumable = _run(args, errors)
     if resumable:

@@ -156,8 +156,17 @@ def _calibrate(args: argparse.Namespace) -> int:
     return GOOD
 
 
+# Columns by what stands above them in printed tables.
+_HEADINGS = {
+    "GB/s": "bandwidth_GBps", "GAMS": "rate_GAMS", "GFLOP/s": "performance_GFLOPs",
+    "ns/AMO": "ns_per_access", "±%": "time_min_ci_relative", "thr": "threads", "bytes": "bytes_B",
+    "xN": "invocations",
+}  # fmt: skip
+
+
 def _columns(args: argparse.Namespace) -> int:
     known = columns.COLUMNS
+    args.names = [_HEADINGS.get(name, name) for name in args.names]
     for name in args.names:
         if name not in known:
             raise unknown(name, "column", known)

@@ -188,11 +188,14 @@ _COLUMNS |= {name: option.column or name for name, _, option in declared(Knobs)}
 _WIDEST = 16
 
 
-def varying(cases: Sequence[Case], shown: Collection[str] = SHOWN) -> dict[str, int]:
+def varying(
+    cases: Sequence[Case], shown: Collection[str] = SHOWN, listed: Collection[str] = ()
+) -> dict[str, int]:
     """Return what varies among a kernel's cases, with the widths of its columns.
 
     Options of how a case is run are left out if the table shows them anyway (`shown`). What
-    describes a case's inputs is left out as well if rows can be told apart without it.
+    describes a case's inputs is left out as well if rows can be told apart without it, unless
+    several values were `listed`.
     """
     requested = [
         {
@@ -216,7 +219,8 @@ def varying(cases: Sequence[Case], shown: Collection[str] = SHOWN) -> dict[str, 
     widths: dict[str, int] = {}
     every = dict.fromkeys(name for one in requested for name in one if name not in shown)
     for name in every:
-        by = ("kernel",) if name in _COLUMNS else ("kernel", *shown, *widths)
+        own = name in _COLUMNS or name.removesuffix("_B") in listed
+        by = ("kernel",) if own else ("kernel", *shown, *widths)
         if name != "label" and number(*by, name) > number(*by):
             values = (str(one[name]) for one in requested if name in one)
             widths[name] = min(max(len(name), *map(len, values)), _WIDEST)
@@ -290,7 +294,8 @@ def measure(
     ranks().names_hosts = ranks().size > 1 or select is not None
     if select is not None:
         cases = select(cases)
-    widths = varying(some, shown) if header else {}
+    listed = [name for name, value in vars(args).items() if type(value) is list and value[1:]]
+    widths = varying(some, shown, listed) if header else {}
     time_s = QUICK_S if args.quick else most_s
 
     def begun() -> None:
@@ -399,13 +404,15 @@ def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object
 
 
 def tell_host(results: ResultSet, quiet: bool) -> None:
-    """Tell what the host was like where it was shared, unless `quiet`, and warn of the rest."""
+    """Tell what the host was like where it was shared, and warn of the rest, unless `quiet`."""
     from memkern.results.hosts import host_sentence
 
+    if quiet:
+        return
     verdicts = dict.fromkeys(str(record.get("doctor") or "") for record in results)
     if ailing := [verdict for verdict in verdicts if verdict.startswith(DISTURBED)]:
         warn(f"memkern doctor found this machine {ailing[-1]} (run it again to see what to do)")
-    if not quiet and (told := host_sentence(results)):
+    if told := host_sentence(results):
         warn(told)
     if disturbed := sum(record.get("disturbed") is True for record in results):
         warn(
@@ -438,7 +445,10 @@ def scope_of(results: ResultSet) -> str:
     """Return the explanation of the intervals in a table; empty if there are none."""
     if all(math.isnan(r["ci_relative"]) or r["rotation"] for r in results):
         return ""
-    return "±%: half the width of the interval that holds 95 % of the next runs on this host"
+    text = "±%: half the width of the interval that holds 95 % of the next runs on this host"
+    if any(r["stop"] == "runs" and r["invocations"] > 1 for r in results):
+        text += "; xN: a sample is N invocations, since the clock does not resolve one"
+    return text
 
 
 def line(text: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from memkern import launcher
-from memkern.checks import read_integer, read_number, shown, unknown
+from memkern.checks import in_digits, read_integer, read_number, shown, unknown
 from memkern.errors import InputError
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
 from memkern.spec.options import Knobs, Option, Stop, declared
@@ -92,11 +92,15 @@ def count(least: int) -> Callable[[str], int]:
     """Return a converter of whole numbers of at least `least`."""
 
     def convert(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and len(text) < 19 and int(text) >= least):
+        try:
+            value = read_integer(in_digits(text), "")
+        except InputError:
+            value = least - 1
+        if not (least <= value < 10**18 and text.strip() == text):
             raise argparse.ArgumentTypeError(
                 f"{shown(text)} is not a whole number of at least {least}"
             )
-        return int(text)
+        return value
 
     return convert
 

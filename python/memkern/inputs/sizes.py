@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from memkern import small
-from memkern.checks import integer, shown
+from memkern.checks import in_digits, integer, shown
 from memkern.errors import InputError
 
 _UNITS = {
@@ -101,7 +101,9 @@ def integer_list_parser(least: int, name: str) -> Callable[[str], list[int]]:
     def parse(text: str) -> list[int]:
         numbers: list[int] = []
         for part in text.split(","):
-            match = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:\.\.\s*([0-9]{1,18})\s*)?", part)
+            match = re.fullmatch(
+                r"\s*([0-9]{1,18})\s*(?:\.\.\s*([0-9]{1,18})\s*)?", in_digits(part)
+            )
             first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
             if last < first or first < least or last - first >= _MAX_SIZES:
                 raise InputError(

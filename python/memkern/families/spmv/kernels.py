@@ -442,6 +442,7 @@ def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
     **options
         As for `spmv_case`.
     """
+    format = "crs" if format == "csr" else format
     one_of(format, "format", FORMATS)
     return case(f"spmv.{format}", matrix=matrix, **options)
 

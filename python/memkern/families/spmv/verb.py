@@ -105,7 +105,7 @@ def _spmv(args: argparse.Namespace) -> int:
         label, a = matrix_of(matrix)
         return spmv.case(a, format, name=label, **options)
 
-    formats = each(args.format)
+    formats = ["crs" if format == "csr" else format for format in each(args.format)]
     for format in formats:
         one_of(format, "format", FORMATS)
     parts = []
