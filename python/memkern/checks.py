@@ -27,6 +27,7 @@ __all__ = [
     "one_of",
     "read_integer",
     "read_number",
+    "refuse_masked",
     "shown",
     "unknown",
 ]
@@ -222,6 +223,18 @@ def read_integer(text: str, what: str) -> int:
     if len(text.strip(" ")) > 20:  # Python refuses to convert thousands of digits
         raise InputError(f"{what} must be an integer below 2**63, not {shown(text)}")
     return int(text)
+
+
+def refuse_masked(values: object, what: str) -> None:
+    """Refuse a masked array, whose mask would be ignored, if it masks anything.
+
+    Raises
+    ------
+    InputError
+        It does.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InputError(f"{what} has masked values: fill them, or leave them out")
 
 
 def in_digits(text: str) -> str:

@@ -26,6 +26,7 @@ from machines import loads_per_cycle
 import memkern as mk
 from memkern import _memkern, cli
 from memkern.engine import cores, costs, disturbance, sampling, sweeping, variants
+from memkern.engine import prepared as prepared_module
 from memkern.engine import run as run_module
 from memkern.engine import taken as taken_module
 from memkern.engine.calibration import Spread
@@ -35,6 +36,7 @@ from memkern.engine.record import measurement_of
 from memkern.engine.run import CaseRun, environment_of_ranks, measure
 from memkern.engine.sampling import Judge, take_samples
 from memkern.errors import InputError
+from memkern.families.spatter.data import points_of
 from memkern.limits import Quota
 from memkern.spec.case import Case
 from memkern.spec.sequences import product
@@ -1283,3 +1285,29 @@ def test_duplicate_cases_are_measured_once_with_a_warning(tmp_path: Path, suffix
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert len(mk.sweep([one, other], repeats=2, output=output, resume=True)) == 4
+
+
+def test_idle_threads_are_named_and_counted() -> None:
+    one = mk.gather(np.arange(0, 3000, 3), count=1, threads=2, runs=1)
+    with pytest.warns(
+        UserWarning, match=r"1 of 2 threads are idle, since spatter\.gather has only"
+    ):
+        prepared_module._warn_once.cache_clear()
+        record = one.measure().record
+    assert (record["threads"], record["working_threads"]) == (2, 1)
+    several = mk.gather("UNIFORM:8:1", count=8, threads=2, runs=1).measure().record
+    assert several["working_threads"] == 2
+    results = mk.sweep([one, one.with_(threads=1)])
+    points, notes = points_of(results)
+    assert points[points["own"]]["threads"].tolist() == [1.0]
+    assert any("1 record with idle threads left out." in note for note in notes)
+
+
+def test_values_of_the_caller_are_checked() -> None:
+    with pytest.raises(InputError, match=r"invocations must be an integer, not 1\.5"):
+        mk.stream("copy", elements=64, threads=1).prepare().run(1.5)  # type: ignore[arg-type]
+    masked = np.ma.masked_array([0, 1, 2], mask=[False, True, False])
+    with pytest.raises(InputError, match="has masked values"):
+        mk.gather(masked)
+    with pytest.raises(InputError, match="array 'a' has masked values"):
+        mk.apply(mk.stream("copy", elements=3, threads=1), a=masked.astype(np.float64))

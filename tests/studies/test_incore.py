@@ -241,7 +241,7 @@ def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca) -> N
     assert float(row["meas/mca"]) == pytest.approx(float(row["measured"]), abs=0.01)
     assert float(row["meas/OSA"]) == pytest.approx(float(row["measured"]) / 2, abs=0.01)
     words = refused_words(capsys, "incore", "-k", "foo", "-q")
-    assert "kernel 'loops.foo' is not one of" in words
+    assert "kernel 'loops.foo' is unknown: did you mean loops." in words
     words = refused_words(capsys, "incore", "-k", "triad", "--variant", "nt", "-q")
     assert "variant 'nt' is not one of" in words
     words = refused_words(capsys, "incore", "--machine", "A64FX", "-q")

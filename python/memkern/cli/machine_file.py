@@ -65,12 +65,15 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
     warn_if_not_quiet(wait_until_quiet(args), args)
     with show_progress(args) as progress:
         found = measure_machine(seconds=args.seconds, progress=progress)
-    if args.output and found.results.interrupted:
-        warn(f"interrupted: {args.output} is not written")
-    elif args.output:
-        found.machine.save(args.output, args.force)
-    if args.records:
-        found.results.save(args.records)
+    try:
+        if args.records:
+            found.results.save(args.records)
+    finally:
+        # Each is saved even if the other can't be.
+        if args.output and found.results.interrupted:
+            warn(f"interrupted: {args.output} is not written")
+        elif args.output:
+            found.machine.save(args.output, args.force)
     tell_host(found.results, args.quiet)
     for text in found.missing:
         warn(f"not measured: {text}")

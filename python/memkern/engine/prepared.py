@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from memkern import launcher, small
+from memkern.checks import shown
 from memkern.engine import counting, process
 from memkern.engine.communication import ranks
 from memkern.engine.process import exclusive
@@ -149,6 +150,13 @@ class Prepared:
                 f"processors: cases have {workers} thread{'s' * (workers > 1)} by default. Samples "
                 "in which threads are stopped are disturbed, unless they are too long to be without"
             )
+        obtained = self.native.obtained()["threads"]
+        workers = working_threads(self.own, obtained)
+        if workers < obtained and self.case.bytes_B:
+            _warn_once(
+                f"{obtained - workers} of {obtained} threads are idle, since {self.case.spec.name} "
+                f"has only so many iterations here: {workers}"
+            )
         if not small.wanted():
             warn_of_conditions(self.native.obtained()["shared_units"])
 
@@ -194,7 +202,10 @@ class Prepared:
         """
         if self._ranks.size > 1:
             self._ranks.align()
-        seconds = self._slowest(self.native.run(invocations))
+        try:
+            seconds = self._slowest(self.native.run(invocations))
+        except TypeError:
+            raise InputError(f"invocations must be an integer, not {shown(invocations)}") from None
         self._last_s = seconds / invocations
         return seconds
 
@@ -347,6 +358,11 @@ class Prepared:
             # A time near the clock's resolution does not justify a large step.
             grow = goal / seconds if seconds > goal / 100 else 10.0
             invocations = math.ceil(invocations * min(max(grow * 1.1, 1.5), 10.0))
+
+
+def working_threads(case: Case, threads: int) -> int:
+    """Return how many of the threads have iterations of a case."""
+    return min(threads, max(case.iterations, 1))
 
 
 def warn_of_conditions(shared_units: Sequence[int]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memkern.checks import refuse_masked
 from memkern.engine import variants
 from memkern.engine.prepared import Choice, Prepared
 from memkern.engine.process import exclusive
@@ -69,8 +70,7 @@ def apply(case: Case, **arrays: npt.NDArray[Any]) -> dict[str, npt.NDArray[Any]]
     """
     given = {}
     for name, values in arrays.items():
-        if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
-            raise InputError(f"array {name!r} has masked values: fill them, or give its data")
+        refuse_masked(values, f"array {name!r}")
         try:
             given[name] = np.asarray(values)
         except ValueError as error:

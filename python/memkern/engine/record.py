@@ -27,7 +27,7 @@ from memkern.engine.costs import (
     launch_cost_s,
 )
 from memkern.engine.measurement import Measurement
-from memkern.engine.prepared import STARTS_PER_SAMPLE
+from memkern.engine.prepared import STARTS_PER_SAMPLE, working_threads
 from memkern.engine.sampling import median
 from memkern.engine.taken import Placement, Taken
 from memkern.machine import capacity, environment, gpu
@@ -260,6 +260,7 @@ def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
         "index_dtype": case.index_dtype,
         **knobs.columns,
         **{name: obtained[name] for name in ("threads", "variant", "isa", "pin", "pages")},
+        **_working(case, obtained["threads"]),
         "memory_line_B": case.line_B,
         "block_threads": obtained["block_threads"],
         "variant_choice": placement.choice.how,
@@ -275,6 +276,11 @@ def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
         "oversubscribed": any(place.oversubscribed for place in placement.rank_places),
         "rotation": bool(obtained["stages"]),
     }
+
+
+def _working(case: Case, threads: int) -> dict[str, Any]:
+    on_processors = case.knobs.place == PROCESSORS
+    return {"working_threads": working_threads(case, threads)} if on_processors else {}
 
 
 def _cache_columns(case: Case, placement: Placement) -> dict[str, Any]:

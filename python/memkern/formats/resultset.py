@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from memkern.formats.encoding import (
     known_suffix,
     sample_columns,
 )
+from memkern.formats.schema import check
 from memkern.formats.table import html_table
 from memkern.formats.values import (
     RESULT,
@@ -313,6 +314,21 @@ class ResultSet:
         return Contents(self.records, self.samples, self.environments)
 
 
+def need_columns(records: Iterable[Mapping[str, Any]], *names: str) -> None:
+    """Refuse records without some columns, such as those of an older version.
+
+    Raises
+    ------
+    InputError
+        One is missing.
+    """
+    first = next(iter(records), None)
+    missing = [] if first is None else [repr(name) for name in names if name not in first]
+    if missing:
+        several = "s" * (len(missing) > 1)
+        raise InputError(f"the records lack the column{several} {', '.join(missing)}")
+
+
 def load(path: str | Path) -> ResultSet:
     """Load results from a .parquet, .csv, .json or .db file.
 
@@ -339,6 +355,7 @@ def load(path: str | Path) -> ResultSet:
     decode = database.load if source.suffix == ".db" else DECODERS[source.suffix]
     contents = decode(source)
     with parsing(source, RESULT):
+        check(contents)
         return ResultSet(*contents)
 
 

@@ -21,7 +21,15 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import files
-from memkern.checks import INT64_MAX, integer, number, read_integer, read_number, shown
+from memkern.checks import (
+    INT64_MAX,
+    integer,
+    number,
+    read_integer,
+    read_number,
+    refuse_masked,
+    shown,
+)
 from memkern.errors import InputError
 from memkern.limits import check_memory
 
@@ -268,6 +276,7 @@ def whole_numbers(values: npt.ArrayLike, name: str) -> npt.NDArray[np.int64]:
     InputError
         If the values are not one-dimensional, not integers or do not fit int64.
     """
+    refuse_masked(values, name)
     if isinstance(values, (list, tuple)):
         # Check a list value by value: NumPy silently converts [0, True] to integers.
         checked = [

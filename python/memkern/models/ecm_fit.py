@@ -22,6 +22,7 @@ import numpy.typing as npt
 from memkern import small
 from memkern.errors import InputError
 from memkern.formats import ResultSet
+from memkern.formats.resultset import need_columns
 from memkern.machine.caches import data_caches
 from memkern.models.ecm import (
     MEMORY,
@@ -372,6 +373,7 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
     InputError
         There is no such record, or they are of several machines.
     """
+    need_columns(results, "kernel", "time_min_s", "clock_GHz", "footprint_B")
     found: list[tuple[Mapping[str, Any], LoopTime, float]] = []
     platforms = set()
     for record in results:
@@ -404,7 +406,7 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
         raise InputError("the records are of several machines or builds: give those of one")
     clock_GHz = float(np.median([record["clock_GHz"] for record, _, _ in found]))
     parts = {
-        (loop.kernel, str(record["name"]).removesuffix(PART)): (loop, vectors)
+        (loop.kernel, str(record.get("name")).removesuffix(PART)): (loop, vectors)
         for record, loop, vectors in found
         if str(record.get("name")).endswith(PART)
     }

@@ -204,6 +204,7 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
         (suffix, unit)
         for suffix, unit in _UNITS.items()
         if f"a_{suffix}" in frame
+        and f"b_{suffix}" in frame
         and (frame[f"a_{suffix}"].notna() & (frame["quantity"] != unit)).any()
     ]
     header = ["case", "quantity", "A", "B", "B/A", "99 % interval", counted]

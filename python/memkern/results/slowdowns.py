@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
+from memkern.formats.resultset import need_columns
 from memkern.results.comparison import quantity_of, time_s, work_of
 from memkern.results.turns import Pair, Record, compare_turns, with_half_width
 
@@ -54,7 +55,9 @@ def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
     """
     from pandas import DataFrame
 
-    rows = [_row(pairs, level) for pairs in _pairs(results)]
+    records = list(results)
+    need_columns(records, "case_id", "repeat", "kernel", "time_median_s")
+    rows = [_row(pairs, level) for pairs in _pairs(records)]
     if not rows:
         raise InputError(
             "there is no case that was measured alone and beside a neighbour in the same turn: "

@@ -183,6 +183,11 @@ def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, lis
     from pandas import concat
 
     own, notes = own_records(records)
+    if "working_threads" in own:
+        idle = own["working_threads"].lt(own["threads"])
+        own = own[~idle]
+        if idle.any():
+            notes = [*notes, f"{counted(int(idle.sum()), 'record')} with idle threads left out."]
     own = own.assign(in_suite=own["suite"].fillna("").ne(""))
     own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
     own = own.assign(threads=own["threads"].astype(float) if "threads" in own else math.nan)

@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import files
-from memkern.checks import integer, shown
+from memkern.checks import integer, refuse_masked, shown
 from memkern.errors import InputError
 from memkern.inputs.indices import whole_numbers
 from memkern.inputs.matrices.assembly import CSR, Floats, check_size, index_dtype, wrap
@@ -531,6 +531,7 @@ def from_sparse(matrix: Any, name: str = "the matrix") -> CSR:
 
 
 def _asarray(values: npt.ArrayLike, name: str) -> npt.NDArray[Any]:
+    refuse_masked(values, name)
     try:
         return np.asarray(values)
     except (TypeError, ValueError, OverflowError):

@@ -1,0 +1,113 @@
+"""What readers of results may rely on, checked once when a file is loaded.
+
+Anything may be missing. What is there has the types and ranges that memkern writes, whatever a
+damaged disk, another program or an older version has made of the file.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from memkern.formats.values import Contents
+from memkern.spec.columns import COLUMNS
+
+__all__ = ["check"]
+
+# Magnitudes of numbers other than zero. Products and logarithms of a few of these are finite.
+_LEAST, _MOST = 1e-30, 1e30
+
+
+class _Each:
+    """A mapping of any names, whose values have one schema."""
+
+    def __init__(self, schema: Any) -> None:
+        self.schema = schema
+
+
+class _Text:
+    """A text of a form."""
+
+    def __init__(self, form: str) -> None:
+        self.form = re.compile(form)
+
+
+_CACHE = dict.fromkeys(("level", "size_B", "line_B", "shared_by", "instances"), int)
+# A type, the keys of a mapping, or the entries of a list.
+_ENVIRONMENT: dict[str, Any] = {
+    "machine": {
+        "model": str,
+        "units": _Text(r"[0-9]+(,[0-9]+)*"),
+        "caches": [{**_CACHE, "type": str}],
+        "tlbs": [{"level": int, "entries": int}],
+    },
+    "build": {"version": str, "commit": str},
+    "measured_caches": {"created": str, "sizes_B": _Each(int)},
+    "devices": _Each({"name": str, "l2_B": int}),
+    "ranks": {"hosts": _Each(str), "environments": _Each({})},
+}
+
+
+def check(contents: Contents) -> None:
+    """Check records and environments.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Something has another type, or is out of its range; the message names it.
+    """
+    for environment in contents.environments.values():
+        _fits(environment, _ENVIRONMENT, "environment")
+    for number, record in enumerate(contents.records):
+        for name, value in record.items():
+            if isinstance(value, float) and not _in_range(name, value):
+                raise ValueError(f"{name} of record {number} is {value!r}")
+        for name in ("dtype", "index_dtype"):
+            if record.get(name):
+                np.dtype(record[name])
+
+
+def _in_range(name: str, value: float) -> bool:
+    """Return whether a number of a declared column can be one of memkern's."""
+    return (
+        value == 0
+        or _LEAST <= abs(value) <= _MOST
+        or not math.isfinite(value)
+        or name not in COLUMNS
+    )
+
+
+def _fits(value: Any, schema: Any, where: str) -> None:
+    """Check a part of an environment; None is unknown."""
+    if value is None:
+        return
+    if isinstance(schema, list):
+        _is(value, list, where)
+        for number, entry in enumerate(value):
+            _is(entry, dict, f"{where}[{number}]")
+            _fits(entry, schema[0], f"{where}[{number}]")
+    elif isinstance(schema, _Each):
+        _is(value, Mapping, where)
+        for name, entry in value.items():
+            _fits(entry, schema.schema, f"{where}.{name}")
+    elif isinstance(schema, dict):
+        _is(value, Mapping, where)
+        for name, own in schema.items():
+            _fits(value.get(name), own, f"{where}.{name}")
+    elif isinstance(schema, _Text):
+        _is(value, str, where)
+        if not schema.form.fullmatch(value):
+            raise ValueError(f"{where} is {value!r}")
+    else:
+        _is(value, schema, where)
+        if schema is int and not 0 <= value < 2**62:
+            raise ValueError(f"{where} is {value!r}")
+
+
+def _is(value: Any, kind: type, where: str) -> None:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{where} is {type(value).__name__}, not {kind.__name__}")
