@@ -1288,7 +1288,7 @@ def test_duplicate_cases_are_measured_once_with_a_warning(tmp_path: Path, suffix
 
 
 def test_idle_threads_are_named_and_counted() -> None:
-    one = mk.gather(np.arange(0, 3000, 3), count=1, threads=2, runs=1)
+    one = mk.gather("UNIFORM:8:1", count=1, threads=2, runs=1)
     with pytest.warns(
         UserWarning, match=r"1 of 2 threads are idle, since spatter\.gather has only"
     ):

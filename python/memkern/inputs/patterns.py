@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from memkern.checks import INT64_MAX, FromFields, integer, read_integer, shown
+from memkern.checks import INT64_MAX, FromFields, integer, read_integer, refuse_masked, shown
 from memkern.errors import InputError
 from memkern.limits import check_memory
 
@@ -56,6 +56,7 @@ def _check_largest(largest: int) -> None:
 
 def _as_indices(values: Any) -> npt.NDArray[np.int64]:
     """Copy indices into an int64 array, and refuse anything but integers in one dimension."""
+    refuse_masked(values, "a pattern")
     try:
         length = len(values)
     except TypeError:
