@@ -25,6 +25,7 @@ __all__ = [
     "nearest",
     "number",
     "one_of",
+    "printable",
     "read_integer",
     "read_number",
     "refuse_masked",
@@ -235,6 +236,11 @@ def refuse_masked(values: object, what: str) -> None:
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"{what} has masked values: fill them, or leave them out")
+
+
+def printable(text: str) -> str:
+    r"""Return text with escapes such as ``\x00`` for control characters."""
+    return re.sub(r"[\x00-\x1f\x7f-\x9f]", lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 def in_digits(text: str) -> str:

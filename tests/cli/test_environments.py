@@ -12,11 +12,12 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 import memkern as mk
-from memkern import files
+from memkern import files, plots
 from memkern.errors import InputError
 from memkern.formats import database
 
@@ -190,6 +191,19 @@ def test_names_that_are_not_utf_8_are_stored_with_escapes(tmp_path: Path) -> Non
     odd = os.fsdecode(b"o\xff.db")
     assert memkern([*STREAM, "-o", odd], tmp_path, LC_ALL="C", PYTHONUTF8="0").returncode == 0
     assert len(mk.load(tmp_path / odd)) == 1
+
+
+def test_control_characters_of_names_are_escaped(tmp_path: Path) -> None:
+    case = mk.gather("UNIFORM:8:1", count=64, threads=1, runs=1, name="a\x00b\n\x1b[1m")
+    assert case.labels["name"] == r"a\x00b\x0a\x1b[1m"
+    results = case.measure().results
+    # Those of files that others wrote are left out of what is drawn.
+    (record,) = results
+    results = mk.ResultSet([{**record, "platform": "x\x00\x1by, 1 thread"}], results.samples)
+    target = plots.save(plots.figures["spatter-fig3"](results), tmp_path / "x.svg")
+    ElementTree.parse(target)
+    results.save(tmp_path / "x.csv")
+    assert next(iter(mk.load(tmp_path / "x.csv")))["name"] == r"a\x00b\x0a\x1b[1m"
 
 
 @pytest.mark.parametrize("number", ["0", "3"])

@@ -62,6 +62,16 @@ def test_pickled_and_copied_cases_are_equal(kernel: str) -> None:
                 }
 
 
+def test_a_case_is_shown_in_one_line() -> None:
+    case = mk.gather("UNIFORM:8:4", count=512, threads=2, runs=3, name="a")
+    text = repr(case)
+    assert text.startswith("Case(spatter.gather, pattern='UNIFORM:8:4', ")
+    for word in ("count=512", "threads=2", "runs=3", "name='a'"):
+        assert word in text
+    assert "\n" not in text and len(text) < 200 and " at 0x" not in text
+    assert len(repr(mk.gather(np.arange(10**5), count=1))) < 300
+
+
 def test_cases_differ_by_inputs_options_and_labels() -> None:
     def case(**changes: Any) -> Case:
         return mk.gather(**{"pattern": np.array([0, 3, 1]), "count": 8, **changes})

@@ -241,9 +241,9 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
 
 def _connected() -> bool:
     """Return whether this process communicates with others that were started together with it."""
-    if "memkern.engine.communication" not in sys.modules:
+    if "memkern.engine" not in sys.modules:
         return False
-    from memkern.engine.communication import connected
+    from memkern.engine import connected
 
     return connected()
 

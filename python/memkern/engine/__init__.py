@@ -5,7 +5,7 @@ Models and comparisons of records lie above it; the columns of a model are added
 step of their own.
 """
 
-from memkern.engine.communication import ranks, start
+from memkern.engine.communication import connected, ranks, start
 from memkern.engine.cores import Neighbour, observe_activity
 from memkern.engine.costs import copy_GBps, device_launch_cost_s, launch_cost_s
 from memkern.engine.disturbance import Activity
@@ -33,6 +33,7 @@ __all__ = [
     "apply",
     "by_importance",
     "calibrated",
+    "connected",
     "copy_GBps",
     "device_launch_cost_s",
     "environment_of_ranks",

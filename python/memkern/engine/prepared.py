@@ -150,6 +150,8 @@ class Prepared:
                 f"processors: cases have {workers} thread{'s' * (workers > 1)} by default. Samples "
                 "in which threads are stopped are disturbed, unless they are too long to be without"
             )
+        if small.wanted():
+            return
         obtained = self.native.obtained()["threads"]
         workers = working_threads(self.own, obtained)
         if workers < obtained and self.case.bytes_B:
@@ -157,8 +159,7 @@ class Prepared:
                 f"{obtained - workers} of {obtained} threads are idle, since {self.case.spec.name} "
                 f"has only so many iterations here: {workers}"
             )
-        if not small.wanted():
-            warn_of_conditions(self.native.obtained()["shared_units"])
+        warn_of_conditions(self.native.obtained()["shared_units"])
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied.

@@ -61,7 +61,7 @@ def efficiencies(results: Iterable[Record], *, level: float = 0.95) -> DataFrame
     """
     from pandas import DataFrame
 
-    records = list(results)
+    records = [record for record in results if record.get("scaling") in MODES]
     need_columns(records, "case_id", "repeat", "kernel", "platform")
     rows = [row for series in _series(records) for row in _rows(series, level)]
     if not rows:

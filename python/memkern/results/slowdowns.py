@@ -55,7 +55,7 @@ def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
     """
     from pandas import DataFrame
 
-    records = list(results)
+    records = [record for record in results if isinstance(record.get("beside"), str)]
     need_columns(records, "case_id", "repeat", "kernel", "time_median_s")
     rows = [_row(pairs, level) for pairs in _pairs(records)]
     if not rows:

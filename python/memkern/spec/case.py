@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import FromFields, one_of
+from memkern.checks import FromFields, one_of, printable, shown
 from memkern.discovery import above
 from memkern.errors import InputError
 from memkern.machine.declarations import ArrayRole
@@ -256,6 +256,10 @@ class Case(FromFields):
         """Check types and knobs, and the number of runs of a kernel whose values grow."""
         one_of(self.dtype, "dtype", self.spec.dtypes)
         one_of(self.index_dtype, "index_dtype", self.spec.index_dtypes)
+        words = {name: self.labels.get(name) for name in ("name", "suite")}
+        escaped = {name: printable(word) for name, word in words.items() if isinstance(word, str)}
+        if escaped.items() - words.items():
+            object.__setattr__(self, "labels", {**self.labels, **escaped})
         for name, why in self.idle_knobs.items():
             if getattr(self.knobs, name) != getattr(Knobs, name):
                 raise does_nothing(name, self.spec.kernel, [why])
@@ -274,6 +278,19 @@ class Case(FromFields):
                 f"{self.spec.name} in {self.dtype} needs a number of runs, of at most {most}: its "
                 f"values grow with every invocation"
             )
+
+    def __repr__(self) -> str:
+        """Return kernel, inputs and the options that are not their defaults, in one line."""
+        given = {
+            field.name: getattr(options, field.name)
+            for options in (self.knobs, self.stop)
+            for field in dataclasses.fields(options)
+            if getattr(options, field.name) != field.default
+        }
+        labels = {name: word for name, word in self.labels.items() if word != ""}
+        types = {} if self.dtype == "float64" else {"dtype": self.dtype}
+        words = {**self.columns, **types, **given, **labels}.items()
+        return f"Case({', '.join([self.spec.name, *(f'{k}={shown(v)}' for k, v in words)])})"
 
     def __eq__(self, other: object) -> bool:
         """Compare identities (arrays by content) and labels."""
