@@ -62,7 +62,8 @@ def publish(files: Mapping[Path, bytes]) -> None:
                 rename(written, path)
     finally:
         for written in temporaries.values():
-            written.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # of a file system that can't be written at all
+                written.unlink()
 
 
 def writable(path: str | Path) -> Path:

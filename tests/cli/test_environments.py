@@ -159,6 +159,18 @@ def test_a_file_system_without_fsync(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == contents
 
 
+def test_a_file_system_that_cannot_be_written_is_named_with_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(InputError, match=r"x\.svg can't be written: Read-only file system"):
+        files.publish({tmp_path / "x.svg": b""})
+
+
 def test_a_file_system_without_locks_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
