@@ -43,17 +43,19 @@ std::string processor_model() {
 
 // The variables by which hwloc is told of another topology than what it would find.
 std::string replaced_by() {
-  for (const char* name : {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT", "HWLOC_CPUID_PATH",
-                           "HWLOC_COMPONENTS"}) {
+  for (const char* name :
+       {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT", "HWLOC_CPUID_PATH"}) {
     const char* value = std::getenv(name);
     if (value != nullptr) return std::string(name) + "=" + value;
   }
   return "";
 }
 
-// Refuses a topology that is not that of this machine, whose processors `given` this process may
-// use. Launchers export one in HWLOC_XMLFILE, so that their processes need not look for it.
+// Refuses a topology that a variable names unless it is that of this machine, whose processors
+// `given` this process may use. Launchers export one in HWLOC_XMLFILE, so that their processes need
+// not look for it.
 void check_is_of_this_machine(hwloc_topology_t handle, hwloc_const_bitmap_t given) {
+  if (replaced_by().empty()) return;
   const hwloc_obj_t package = hwloc_get_obj_by_type(handle, HWLOC_OBJ_PACKAGE, 0);
   const char* named =
       package == nullptr ? nullptr : hwloc_obj_get_info_by_name(package, "CPUModel");

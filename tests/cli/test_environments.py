@@ -224,6 +224,8 @@ def test_each_rank_without_its_peers_says_why(tmp_path: Path, number: str) -> No
     done = memkern(STREAM, tmp_path, **variables)
     assert done.returncode == 2 and done.stdout == ""
     assert "4 " in done.stderr and "--comm none" in done.stderr
+    helped = memkern(["stream", "--help"], tmp_path, **variables)
+    assert helped.returncode == 0 and (helped.stdout == "") is (number == "3")
     wrong = memkern([*STREAM, "--threads", "x"], tmp_path, **variables)
     assert wrong.returncode == 2 and "--threads" in wrong.stderr
 

@@ -114,14 +114,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         errors = sys.stderr
         target = None
         try:
-            args = _parse(words)
-            asked = getattr(args, "comm", "auto")
-            alone = (os.environ.get(launcher.COMM) if asked == "auto" else asked) == "none"
-            # Of several ranks, the first one prints.
-            if launcher.number() > 0 and not alone:
+            # Of several ranks, the first one prints, but for errors in the words of each.
+            silent = launcher.number() > 0
+            if silent:
                 opened = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
                 nothing = Stream(opened)
                 stack.enter_context(contextlib.redirect_stdout(nothing))
+            args = _parse(words)
+            asked = getattr(args, "comm", "auto")
+            if (os.environ.get(launcher.COMM) if asked == "auto" else asked) == "none":
+                stack.close()
+            elif silent:
                 stack.enter_context(contextlib.redirect_stderr(nothing))
             target = getattr(args, "output", None)
             # A run with an output file continues when the reader of standard output has gone.

@@ -241,8 +241,9 @@ class Database:
         self._written |= environments.keys()
         self._kinds = kinds
 
-    def __len__(self) -> int:
-        """Return the number of records."""
+    @property
+    def count(self) -> int:
+        """The number of records."""
         [(number,)] = self.connection.execute("SELECT count(*) FROM records")
         return int(number)
 

@@ -139,7 +139,7 @@ class ResultSet:
     def __len__(self) -> int:
         """Return the number of records."""
         source = self._unread()
-        return len(self.records) if source is None else len(source)
+        return len(self.records) if source is None else source.count
 
     def __iter__(self) -> Iterator[Record]:
         """Iterate over the records."""

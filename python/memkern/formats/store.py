@@ -199,7 +199,7 @@ class Store:
 
     def result_set(self) -> ResultSet:
         """Return the contents of the file; many are only read when they are used."""
-        if len(self._database) > MANY:
+        if self._database.count > MANY:
             return ResultSet.of_file(self._database.path)
         return ResultSet(*self._database.contents())
 
