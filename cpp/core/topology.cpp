@@ -34,7 +34,7 @@ Description& description() {
 std::string processor_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
+    if (!line.starts_with("model name")) continue;
     const std::size_t at = line.find_first_not_of(" \t", line.find(':') + 1);
     return at == std::string::npos ? "" : line.substr(at);
   }

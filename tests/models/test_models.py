@@ -6,6 +6,7 @@ import json
 import math
 import subprocess
 import sys
+import warnings
 from typing import Any
 
 import numpy as np
@@ -649,3 +650,16 @@ def test_models_need_numpy_alone_to_be_imported():
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("time_s", [5e-324, 1e-300, 1e300])
+def test_a_fit_of_impossible_times_ends(time_s: float) -> None:
+    rows = {"bytes_B": [1e3, 1e4, 1e6, 1e9], "time_s": [2e-6, time_s, 12e-6, 1e-2]}
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            fit = mk.fit_t0_wmax(rows)
+        except InputError as error:
+            assert "converge" in str(error)
+        else:
+            assert np.isfinite(fit.wmax_GBps)
