@@ -6,11 +6,13 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import NoReturn
 
+# As `memkern.cli.INTERRUPTED`, whose import takes too long here.
 _INTERRUPTED = 130
 
 
-def _end(number: int, frame: FrameType | None) -> None:
+def _end(number: int, frame: FrameType | None) -> NoReturn:
     os.write(2, b"memkern: interrupted\n")
     os._exit(_INTERRUPTED)
 
@@ -32,7 +34,6 @@ def main() -> int:
         return cli.main()
     except KeyboardInterrupt:  # before or after the verb, which catches its own
         _end(signal.SIGINT, None)
-        return _INTERRUPTED
     finally:
         if interruptible:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left saves what was found

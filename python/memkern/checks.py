@@ -22,7 +22,7 @@ __all__ = [
     "in_digits",
     "integer",
     "listed",
-    "nearest",
+    "meant",
     "number",
     "one_of",
     "printable",
@@ -156,13 +156,17 @@ def one_of(value: object, what: str, allowed: Collection[str]) -> None:
 _MOST_LISTED = 14
 
 
-def nearest(value: object, known: Iterable[str], cutoff: float = 0.7) -> list[str]:
-    """Return up to three known names that are like a value, or contain it."""
+def meant(value: object, known: Iterable[str], cutoff: float = 0.7) -> str:
+    """Return the end of a message: up to three known names that are like a value or contain it.
+
+    It is empty if there are none. `cutoff` is the least likeness, from 0 to 1.
+    """
     names = {name.lower(): name for name in known}
     text = str(value)[:100].lower()
     near = difflib.get_close_matches(text, names, n=3, cutoff=cutoff)
     within = [name for name in names if len(text) > 2 and text in name]
-    return [names[name] for name in dict.fromkeys([*near, *within[:3]])][:3]
+    found = [names[name] for name in dict.fromkeys([*near, *within[:3]])][:3]
+    return f": did you mean {' or '.join(found)}?" if found else ""
 
 
 def unknown(value: object, what: str, known: Iterable[str]) -> InputError:
@@ -182,14 +186,9 @@ def unknown(value: object, what: str, known: Iterable[str]) -> InputError:
         With all known names if they are few, and with those that are like it.
     """
     names = [*dict.fromkeys(filter(None, known))]
-    near = nearest(value, names)
-    meant = f"did you mean {' or '.join(near)}?" if near else ""
-    if len(names) <= _MOST_LISTED:
-        return InputError(
-            f"{what} {shown(value)} is not one of {listed(names)}{': ' * bool(near)}{meant}"
-        )
-    some = f"is not one of {listed(names)}"
-    return InputError(f"{what} {shown(value)} {f'is unknown: {meant}' if near else some}")
+    near = meant(value, names)
+    some = "is unknown" if near and len(names) > _MOST_LISTED else f"is not one of {listed(names)}"
+    return InputError(f"{what} {shown(value)} {some}{near}")
 
 
 def listed(names: Iterable[str]) -> str:

@@ -1305,7 +1305,7 @@ def test_idle_threads_are_named_and_counted() -> None:
 
 def test_values_of_the_caller_are_checked() -> None:
     with pytest.raises(InputError, match=r"invocations must be an integer, not 1\.5"):
-        mk.stream("copy", elements=64, threads=1).prepare().run(1.5)  # type: ignore[arg-type]
+        mk.stream("copy", elements=64, threads=1).prepare().run(1.5)
     masked = np.ma.masked_array([0, 1, 2], mask=[False, True, False])
     with pytest.raises(InputError, match="has masked values"):
         mk.gather(masked)

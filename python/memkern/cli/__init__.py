@@ -23,7 +23,7 @@ from types import FrameType, ModuleType
 from typing import TextIO, cast
 
 from memkern import launcher, progress, small
-from memkern.checks import nearest
+from memkern.checks import meant
 from memkern.cli import (
     analysis,
     compare,
@@ -156,9 +156,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         listed += extra
     elif extra:
         own = getattr(args, "parser", parser)
-        near = nearest(extra[0].partition("=")[0], own._option_string_actions)
-        meant = f": did you mean {' or '.join(near)}?" if near else ""
-        own.error(f"unrecognized arguments: {' '.join(extra)}{meant}")
+        near = meant(extra[0].partition("=")[0], own._option_string_actions)
+        own.error(f"unrecognized arguments: {' '.join(extra)}{near}")
     if args.verb is None and not args.version:
         parser.print_help()
         parser.exit(WRONG_INPUT)

@@ -152,14 +152,15 @@ class Prepared:
             )
         if small.wanted():
             return
-        obtained = self.native.obtained()["threads"]
-        workers = working_threads(self.own, obtained)
-        if workers < obtained and self.case.bytes_B:
+        obtained = self.native.obtained()
+        used = obtained["threads"]
+        workers = working_threads(self.own, used)
+        if workers < used and self.case.bytes_B:
             _warn_once(
-                f"{obtained - workers} of {obtained} threads are idle, since {self.case.spec.name} "
+                f"{used - workers} of {used} threads are idle, since {self.case.spec.name} "
                 f"has only so many iterations here: {workers}"
             )
-        warn_of_conditions(self.native.obtained()["shared_units"])
+        warn_of_conditions(obtained["shared_units"])
 
     def __reduce__(self) -> NoReturn:
         """Refuse to be pickled or copied.

@@ -279,6 +279,7 @@ def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
 
 
 def _working(case: Case, threads: int) -> dict[str, Any]:
+    """Return the column of the threads that have iterations, on processors."""
     on_processors = case.knobs.place == PROCESSORS
     return {"working_threads": working_threads(case, threads)} if on_processors else {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -314,17 +314,15 @@ class ResultSet:
         return Contents(self.records, self.samples, self.environments)
 
 
-def need_columns(records: Iterable[Mapping[str, Any]], *names: str) -> None:
-    """Refuse records without some columns, such as those of an older version.
+def need_columns(known: Container[str], *names: str) -> None:
+    """Refuse a record or a table without some columns, such as those of an older version.
 
     Raises
     ------
     InputError
         One is missing.
     """
-    first = next(iter(records), None)
-    missing = [] if first is None else [repr(name) for name in names if name not in first]
-    if missing:
+    if missing := [repr(name) for name in names if name not in known]:
         several = "s" * (len(missing) > 1)
         raise InputError(f"the records lack the column{several} {', '.join(missing)}")
 

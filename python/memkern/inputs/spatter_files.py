@@ -387,8 +387,9 @@ def read_json(
                     f"{', '.join(of_version_0)} of Spatter 0 is not in Spatter 2, and changes what "
                     "is measured: give the indices as the pattern, and leave it out"
                 )
-            for key in [key for key in values if key not in _KEYS]:
-                warn(f"unknown key {shown(key)} is ignored")
+            for key in values:
+                if key not in _KEYS:
+                    warn(f"unknown key {shown(key)} is ignored")
             config = _config(values, compress, on_gpu, warn)
         except InputError as error:
             raise InputError(f"{where}: {error}") from None

@@ -373,7 +373,6 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
     InputError
         There is no such record, or they are of several machines.
     """
-    need_columns(results, "kernel", "time_min_s", "clock_GHz", "footprint_B")
     found: list[tuple[Mapping[str, Any], LoopTime, float]] = []
     platforms = set()
     for record in results:
@@ -382,6 +381,7 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
         usable = str(record.get("valid")) != "False" and record.get("threads") == 1 and transfers
         if not usable or per_vector != per_vector:
             continue
+        need_columns(record, "kernel", "time_min_s", "clock_GHz", "footprint_B")
         platforms.add(record.get("environment_id"))
         vectors = record["time_min_s"] * record["clock_GHz"] * 1e9 / per_vector
         loop = LoopTime(

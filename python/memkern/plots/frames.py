@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from memkern.errors import InputError
+from memkern.formats.resultset import need_columns
 from memkern.models.records import (
     data_caches,
     device_l2,
@@ -137,11 +138,7 @@ def validated(
     frame = frame_of(records)
     if records is None:
         return frame.reindex(columns=needed), []
-    missing = [column for column in needed if column not in frame]
-    if missing:
-        raise InputError(
-            f"the records lack the column{'s' * (len(missing) > 1)} {', '.join(map(repr, missing))}"
-        )
+    need_columns(frame, *needed)
     frame = frame[frame["kernel"].isin(list(kernels))]
     valid = frame["valid"].eq(True)
     notes = []

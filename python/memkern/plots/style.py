@@ -259,10 +259,10 @@ def save(fig: Figure, path: str | os.PathLike[str]) -> Path:
     return target
 
 
-def encoded(fig: Figure, suffix: str) -> bytes:
-    """Return a figure as a file of a suffix."""
+def encoded(fig: Figure, suffix: str, dpi: float | Literal["figure"] = 300) -> bytes:
+    """Return a figure as a file of a suffix, with so many dots per inch where it has dots."""
     out = BytesIO()
-    fig.savefig(out, format=suffix[1:], dpi=300, metadata=_UNDATED[suffix])
+    fig.savefig(out, format=suffix[1:], dpi=dpi, metadata=_UNDATED[suffix])
     content = out.getvalue()
     return _NOT_IN_XML.sub(b"", content) if suffix == ".svg" else content
 

@@ -201,7 +201,7 @@ def _shown(exhibit: Exhibit) -> _Shown:
 
 def _image(fig: Figure) -> str:
     """Return a figure as a data URI, so that the SVG identifiers of two figures do not clash."""
-    return f"data:image/svg+xml;base64,{b64encode(encoded(fig, '.svg')).decode()}"
+    return f"data:image/svg+xml;base64,{b64encode(encoded(fig, '.svg', 'figure')).decode()}"
 
 
 def _table(frame: DataFrame) -> _Table:

@@ -61,9 +61,7 @@ def efficiencies(results: Iterable[Record], *, level: float = 0.95) -> DataFrame
     """
     from pandas import DataFrame
 
-    records = [record for record in results if record.get("scaling") in MODES]
-    need_columns(records, "case_id", "repeat", "kernel", "platform")
-    rows = [row for series in _series(records) for row in _rows(series, level)]
+    rows = [row for series in _series(results) for row in _rows(series, level)]
     if not rows:
         raise InputError("there is no valid record over ranks: `memkern scaling` measures them")
     return DataFrame(rows)
@@ -75,6 +73,7 @@ def _series(results: Iterable[Record]) -> list[dict[int, _Turns]]:
     for record in results:
         mode = record.get("scaling")
         if mode in MODES and record.get("valid") is True and time_s(record):
+            need_columns(record, "case_id", "repeat", "kernel", "platform")
             case, _, _ = str(record["case_id"]).partition("-")
             names = ("kernel", "scaling", "bind", "comm", "threads")
             key = (case, machine_label(record["platform"]), *map(record.get, names))

@@ -55,9 +55,7 @@ def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
     """
     from pandas import DataFrame
 
-    records = [record for record in results if isinstance(record.get("beside"), str)]
-    need_columns(records, "case_id", "repeat", "kernel", "time_median_s")
-    rows = [_row(pairs, level) for pairs in _pairs(records)]
+    rows = [_row(pairs, level) for pairs in _pairs(results)]
     if not rows:
         raise InputError(
             "there is no case that was measured alone and beside a neighbour in the same turn: "
@@ -74,6 +72,7 @@ def _pairs(results: Iterable[Record]) -> list[list[Pair]]:
     for record in results:
         if not isinstance(record.get("beside"), str) or record.get("valid") is not True:
             continue
+        need_columns(record, "case_id", "repeat", "kernel", "time_median_s")
         own, _, neighbour = str(record["case_id"]).partition("-")
         case, turn = (record.get("environment_id"), own), record["repeat"]
         if neighbour:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from memkern.checks import listed, nearest, one_of, shown, unknown
+from memkern.checks import listed, meant, one_of, shown, unknown
 from memkern.discovery import family_module, family_modules
 from memkern.errors import InputError
 from memkern.spec.case import Case, KernelSpec
@@ -230,9 +230,8 @@ def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:
         if option in ("alpha", "beta") and option not in known:
             raise InputError(f"kernel {spec.name!r} has no scalar {option}")
         if option not in known and not (option == "index_dtype" and options[option] == ""):
-            near = nearest(option, known, cutoff=0.8)
-            which = f"did you mean {' or '.join(near)}?" if near else f"there are {listed(known)}"
-            raise InputError(f"kernel {spec.name!r} has no option {shown(option)}: {which}")
+            near = meant(option, known, cutoff=0.8) or f": there are {listed(known)}"
+            raise InputError(f"kernel {spec.name!r} has no option {shown(option)}{near}")
     for option, default in known.items():
         if default is inspect.Parameter.empty and option not in options:
             raise InputError(f"kernel {spec.name!r} needs {option}")

@@ -333,6 +333,19 @@ def _traffic(case: Case) -> Traffic:
     )
 
 
+def format_of(name: str) -> str:
+    """Return a format by its name, or by ``csr``, which others call ``crs``.
+
+    Raises
+    ------
+    InputError
+        There is no such format.
+    """
+    format = "crs" if name == "csr" else name
+    one_of(format, "format", FORMATS)
+    return format
+
+
 @once_for_inputs
 def stored_entries(case: Case) -> int:
     """Return the number of entries that a case stores, with the padding of its chunks."""
@@ -442,9 +455,7 @@ def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
     **options
         As for `spmv_case`.
     """
-    format = "crs" if format == "csr" else format
-    one_of(format, "format", FORMATS)
-    return case(f"spmv.{format}", matrix=matrix, **options)
+    return case(f"spmv.{format_of(format)}", matrix=matrix, **options)
 
 
 # Bytes of a nonzero with its index, in the types that the report measures.

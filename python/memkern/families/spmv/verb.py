@@ -7,7 +7,6 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from memkern.checks import one_of
 from memkern.cli.measuring import (
     exit_code,
     line,
@@ -31,7 +30,7 @@ from memkern.cli.options import (
 )
 from memkern.cli.refusing import refuse, taken
 from memkern.errors import InputError
-from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE
+from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE, format_of
 from memkern.spec.sequences import joined, product
 
 if TYPE_CHECKING:
@@ -105,9 +104,7 @@ def _spmv(args: argparse.Namespace) -> int:
         label, a = matrix_of(matrix)
         return spmv.case(a, format, name=label, **options)
 
-    formats = ["crs" if format == "csr" else format for format in each(args.format)]
-    for format in formats:
-        one_of(format, "format", FORMATS)
+    formats = [format_of(format) for format in each(args.format)]
     parts = []
     for text, format in itertools.product(args.matrices, formats):
         own = {name: v for name, v in knobs.items() if owners.get(name, format) == format}

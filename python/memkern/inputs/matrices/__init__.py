@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import nearest, read_integer, read_number, shown
+from memkern.checks import meant, read_integer, read_number, shown
 from memkern.errors import InputError
 from memkern.inputs.matrices.assembly import CSR, MAX_NONZEROS
 from memkern.inputs.matrices.chains import free_fermions, spin_chain
@@ -214,11 +214,10 @@ def _build(matrix: MatrixLike, seed: int) -> tuple[str, CSR]:
         if made is not None:
             return made
         if not ({".", "/"} & set(matrix) and os.path.exists(matrix)):
-            near = nearest(matrix.partition(":")[0], GENERATORS)
-            meant = f": did you mean {' or '.join(near)}?" if near else ""
+            near = meant(matrix.partition(":")[0], GENERATORS)
             raise InputError(
                 f"a matrix is one of {', '.join(WORDS)} or the path of a file that exists, not "
-                f"{shown(matrix)}{meant}"
+                f"{shown(matrix)}{near}"
             )
     if isinstance(matrix, (str, os.PathLike)):
         return f"file {Path(matrix).name}", read(matrix)

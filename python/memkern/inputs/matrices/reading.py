@@ -131,8 +131,7 @@ def read(path: str | os.PathLike[str]) -> CSR:
             f"{source} must have entries on one side of the diagonal only, because it is "
             f"{header.symmetry}, and it has some on both: write general in its first line"
         )
-    diagonal = matrix.data[: header.entries][row == column]
-    if header.symmetry == "skew-symmetric" and diagonal.any():
+    if header.symmetry == "skew-symmetric" and matrix.data[: header.entries][row == column].any():
         raise InputError(f"{source} must have a diagonal of zeros, because it is skew-symmetric")
     del row, column
     return _from_coordinates(
