@@ -18,11 +18,14 @@ from memkern.errors import InputError
 
 __all__ = [
     "INT64_MAX",
+    "LEAST",
+    "MOST",
     "FromFields",
     "in_digits",
     "integer",
     "listed",
     "meant",
+    "moderate",
     "number",
     "one_of",
     "printable",
@@ -35,6 +38,9 @@ __all__ = [
 
 INT64_MAX = 2**63 - 1
 """The largest index."""
+
+LEAST, MOST = 1e-30, 1e30
+"""Magnitudes of numbers, other than zero, of which a few have finite products and logarithms."""
 
 
 class _Shortener(reprlib.Repr):
@@ -98,6 +104,11 @@ def integer(value: object, what: str, low: int = 0, high: int = INT64_MAX) -> in
     return number
 
 
+def moderate(value: float) -> bool:
+    """Return whether the magnitude of a number is one from `LEAST` to `MOST`."""
+    return LEAST <= abs(value) <= MOST
+
+
 def number(value: object, what: str, low: float = -math.inf, high: float = math.inf) -> float:
     """Check a real number.
 
@@ -118,17 +129,19 @@ def number(value: object, what: str, low: float = -math.inf, high: float = math.
     Raises
     ------
     InputError
-        If the value is not a number, not finite or outside the range.
+        If the value is not a number, outside the range, or neither 0 nor `moderate`.
     """
     real = value if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
     try:
         checked = float(real)
     except OverflowError:  # an integer of hundreds of digits
         checked = math.inf
-    if not (math.isfinite(checked) and low <= checked <= high):
+    if not ((checked == 0 or moderate(checked)) and low <= checked <= high):
         right = "a finite number" + (f" of at least {low:g}" if math.isfinite(low) else "")
         if math.isfinite(high):
             right = f"a number from {low:g} to {high:g}"
+        if low <= checked <= high and math.isfinite(checked):
+            right = f"0 or of magnitude {LEAST:g} to {MOST:g}"
         raise InputError(f"{what} must be {right}, not {shown(value)}")
     return checked
 

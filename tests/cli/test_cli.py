@@ -588,6 +588,7 @@ def test_only_the_verb_that_is_asked_for_gets_its_options(
         ("--help",): ("info", "stream", "report"),
         ("nope",): ("info", "more"),
         ("repord",): ("verb 'repord' is unknown: did you mean report?",),
+        ("gather",): ("a kernel gather is measured by memkern amo, memkern spatter",),
     }.items():
         added.clear()
         _, out, err = run(capsys, *words)
@@ -595,6 +596,11 @@ def test_only_the_verb_that_is_asked_for_gets_its_options(
         assert set(added) == {"--help", "--version"}
     # The verb may also follow an option.
     assert run(capsys, "--version", "columns", "time_s", "--json")[0] == 0
+
+
+def test_a_kernel_after_its_verb_is_recognized(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = run(capsys, "stream", "triad")
+    assert code == 2 and "unrecognized arguments: triad: did you mean --kernel triad?" in err
 
 
 def test_a_closed_pipe_is_no_error() -> None:

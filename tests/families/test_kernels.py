@@ -9,6 +9,7 @@ import dataclasses
 import itertools
 import zlib
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -935,6 +936,21 @@ def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
     assert abs(got - exact) <= 4 * float(np.finfo(dtype).eps) * exact
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("alpha", [0.0, 1e9, -1e9, 1e-30])
+def test_results_of_extreme_scalars_are_valid(alpha: float, dtype: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    kernels = [name for name, spec in registry().items() if "alpha" in spec.numbers]
+    cases = [
+        mk.case(name, elements=100, alpha=alpha, dtype=dtype, threads=1, runs=2, variant="scalar")
+        for name in kernels
+        if name not in ("loops.stencil", "stream.rotation")
+    ]
+    mk.sweep(cases, output=path)
+    wrong = [r["kernel"] for r in mk.load(path) if not r["valid"] or r["alpha"] != alpha]
+    assert wrong == []
+
+
 @pytest.mark.parametrize(
     "arguments, match",
     [
@@ -942,7 +958,11 @@ def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
         ({"kernel": "stream.triad", "elements": 0}, "elements"),
         ({"kernel": "stream.triad", "elements": 2**62}, "size"),
         ({"kernel": "stream.copy", "elements": 9, "alpha": 2.0}, "no scalar alpha"),
-        ({"kernel": "stream.scale", "elements": 9, "alpha": float("nan")}, "finite"),
+        ({"kernel": "stream.scale", "elements": 9, "alpha": float("nan")}, "from -1e"),
+        ({"kernel": "stream.scale", "elements": 9, "alpha": 1.7e308}, "from -1e.09 to 1e.09"),
+        ({"kernel": "stream.scale", "elements": 9, "alpha": -1e-320}, "0 or of magnitude 1e-30 to"),
+        ({"kernel": "stream.copy", "elements": 9, "budget_s": 1e308}, "between 0 and 1e"),
+        ({"kernel": "stream.copy", "elements": 9, "budget_s": 5e-324}, "between 0 and 1e"),
         ({"kernel": "stream.scale", "elements": 9, "dtype": "int64"}, "int64"),
         ({"kernel": "stream.scale", "elements": 9, "footprint_B": 99}, "not both"),
         ({"kernel": "stream.scale", "elements": 9, "offset": 12}, "multiple of 8"),

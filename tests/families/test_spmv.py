@@ -423,6 +423,20 @@ def test_growing_values_stay_finite() -> None:
     assert checked(case, native).valid
 
 
+@pytest.mark.parametrize("value, dtype", [(1e308, "float64"), (1e35, "float32")])
+def test_products_that_overflow_are_refused(value: float, dtype: str) -> None:
+    a = uneven(60, 60)
+    a.data[7] = value
+    with refused(f"the matrix matrix are so large that its products overflow {dtype}"):
+        mk.measure(mk.spmv.case(a, dtype=dtype, runs=2, threads=1))
+    # Of values of x that are small enough they are products as any others.
+    x = np.full(60, 1e-10)
+    assert np.allclose(mk.spmv.convert(a, dtype=dtype) @ x, a @ x)
+    a.data[7] = 1e39
+    with refused("the values of spmv.sell overflow float32"):
+        mk.spmv.convert(a, dtype="float32")
+
+
 # Bytes
 
 

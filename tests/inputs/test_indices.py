@@ -178,7 +178,7 @@ def test_large_zipf_by_its_counts():
     assert abs(np.corrcoef(draws[:-1], draws[1:])[0, 1]) < 0.01
 
 
-@pytest.mark.parametrize("exponent", [1e3, 1e308])
+@pytest.mark.parametrize("exponent", [1e3, 1e30])
 def test_steep_zipf_draws_one_element(exponent):
     assert len(set(zipf(1000, exponent).tolist())) == 1
 

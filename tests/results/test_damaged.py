@@ -144,7 +144,10 @@ def test_files_with_other_bytes_are_read_or_refused(
         (("machine", "tlbs"), {"x": 1}, r"tlbs is dict, not list"),
         (("machine", "units"), "a,b", r"units is 'a,b'"),
         (("measured_caches",), {"sizes_B": [1]}, r"sizes_B is list, not Mapping"),
+        (("measured_caches",), {"sizes_B": {"L3": None}}, r"sizes_B\.L3 has no value"),
         (("devices",), {"gpu": 1}, r"devices\.gpu is int, not Mapping"),
+        (("os",), "x", r"environment\.os is str, not Mapping"),
+        (("python", "memkern"), 1, r"python\.memkern is int, not str"),
     ],
 )
 def test_wrong_environments_are_named(
@@ -168,6 +171,7 @@ def test_wrong_environments_are_named(
         ("time_min_s", 5e-324, "time_min_s of record 1 is 5e-324"),
         ("bandwidth_GBps", 1e300, r"bandwidth_GBps of record 1 is 1e\+300"),
         ("dtype", "x", "data type 'x' not understood"),
+        ("threads", "x", "invalid literal for int"),
     ],
 )
 def test_impossible_values_are_named(
@@ -179,6 +183,16 @@ def test_impossible_values_are_named(
     file.write_text(json.dumps(document))
     with pytest.raises(InputError, match=message):
         mk.load(file)
+
+
+def test_text_in_a_column_of_numbers_is_named(base: dict[str, Any], tmp_path: Path) -> None:
+    document = copy.deepcopy(base)
+    document["columns"]["threads"] = "text"
+    for record in document["records"]:
+        record["threads"] = "x"
+    (tmp_path / "x.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match="threads of record 0 is 'x'"):
+        mk.load(tmp_path / "x.json")
 
 
 def test_sides_with_other_columns_are_compared(base: dict[str, Any], tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from memkern.machine import topology
 from memkern.spec.case import Case
 from memkern.spec.columns import COLUMNS
 from memkern.spec.registry import _registry, register
-from memkern.studies import corun
+from memkern.studies import corun, neighbour
 from memkern.studies.workers import WorkerProcess
 
 # Neighbours are other processes.
@@ -278,6 +278,19 @@ def test_a_neighbour_runs_between_two_requests_and_ends_with_its_input() -> None
         assert process._process.wait(60) == 0
     finally:
         process.close()
+
+
+def test_a_neighbour_is_absent_without_processor_time_where_waits_are_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = SimpleNamespace(run_queue_delays_known=lambda: False)
+    monkeypatch.setattr(neighbour, "_memkern", known)
+    for threads in (1, 2):
+        before, used = neighbour.absent_s(threads), time.process_time()
+        time.sleep(0.05)
+        after = neighbour.absent_s(threads)
+        # It slept at least so long; what it computed meanwhile is not absence.
+        assert after[""] - before[""] >= 0.05 - (time.process_time() - used) / threads
 
 
 @pytest.mark.usefixtures("small_cases")

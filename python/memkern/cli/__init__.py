@@ -53,6 +53,7 @@ from memkern.discovery import family_module, family_modules
 from memkern.errors import DeviceError, InputError
 from memkern.files import reason
 from memkern.machine import settings
+from memkern.spec.registry import registry
 
 __all__ = [
     "FAILED",
@@ -156,7 +157,10 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         listed += extra
     elif extra:
         own = getattr(args, "parser", parser)
-        near = meant(extra[0].partition("=")[0], own._option_string_actions)
+        options = own._option_string_actions
+        near = meant(extra[0].partition("=")[0], options)
+        if "--kernel" in options and f"{args.verb}.{extra[0]}" in registry():
+            near = f": did you mean --kernel {extra[0]}?"
         own.error(f"unrecognized arguments: {' '.join(extra)}{near}")
     if args.verb is None and not args.version:
         parser.print_help()

@@ -376,7 +376,7 @@ def wait_until_quiet(args: argparse.Namespace) -> Activity:
         waited_s = time.monotonic() - begin
         if waited_s - told_s >= _TOLD_EVERY_S and not args.quiet:
             told_s = waited_s
-            warn(f"waiting for {found} to end, for {waited_s:.0f} of at most {most_s:.0f} s")
+            warn(f"waiting for {found} to end, for {waited_s:.0f} of at most {most_s:g} s")
         time.sleep(0.5)
         found = observe_machine()
     if told_s >= 0:

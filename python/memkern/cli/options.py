@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from memkern import launcher
-from memkern.checks import in_digits, read_integer, read_number, shown, unknown
+from memkern.checks import in_digits, moderate, read_integer, read_number, shown, unknown
 from memkern.errors import InputError
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
 from memkern.spec.options import Knobs, Option, Stop, declared
@@ -36,7 +36,17 @@ class Parser(argparse.ArgumentParser):
             choices = [word.strip("' ") for word in found["all"].split(",")]
             what = "verb" if found["name"] == "VERB" else found["name"] or "choice"
             message = str(unknown(found["value"], what, choices))
+            if what == "verb" and (owners := _owners(found["value"], choices)):
+                message = f"a kernel {found['value']} is measured by {', '.join(owners)}"
         self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+
+
+def _owners(kernel: str, verbs: list[str]) -> list[str]:
+    """Return the commands of the families that have a kernel of this name."""
+    from memkern.spec.registry import registry
+
+    names = (name.partition(".") for name in registry())
+    return [f"memkern {family}" for family, _, name in names if name == kernel and family in verbs]
 
 
 @dataclass(frozen=True)
@@ -66,12 +76,12 @@ def verb(
 
 
 def positive(text: str) -> float:
-    """Convert a positive, finite number."""
+    """Convert a positive number that is `moderate`."""
     try:
         value = read_number(text, "")
     except InputError:
         value = -1.0
-    if not 0 < value < float("inf"):
+    if value < 0 or not moderate(value):
         raise argparse.ArgumentTypeError(f"{shown(text)} is not a positive number")
     return value
 

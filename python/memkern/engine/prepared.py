@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from memkern import launcher, small
 from memkern.checks import shown
@@ -124,10 +125,7 @@ class Prepared:
             integers={**case.integers, "prefetch": knobs.prefetch, "blocks": knobs.blocks},
             numbers=dict(case.numbers),
             indices=dict(case.indices),
-            data={
-                name: np.ascontiguousarray(values, dtype=case.dtype)
-                for name, values in case.data.items()
-            },
+            data={name: _of_dtype(name, values, case) for name, values in case.data.items()},
             caches_B=last_level_cache_B(),
             **{**knobs.arguments, **_device(case), **_exchange(self.part)},
         )
@@ -388,6 +386,15 @@ DELAYS_UNKNOWN = (
     "the system does not tell how long threads wait for a processor (/proc/self/schedstat): "
     "samples are judged by CPU time against wall time"
 )
+
+
+def _of_dtype(name: str, values: npt.NDArray[Any], case: Case) -> npt.NDArray[Any]:
+    """Return data of a case in its dtype."""
+    try:
+        with np.errstate(over="raise"):
+            return np.ascontiguousarray(values, dtype=case.dtype)
+    except FloatingPointError:
+        raise InputError(f"the {name} of {case.spec.kernel} overflow {case.dtype}") from None
 
 
 def _device(case: Case) -> dict[str, Any]:

@@ -13,17 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from memkern.checks import moderate
 from memkern.formats.values import Contents
-from memkern.spec.columns import COLUMNS
+from memkern.spec.columns import COLUMNS, Column
 
 __all__ = ["check"]
 
-# Magnitudes of numbers other than zero. Products and logarithms of a few of these are finite.
-_LEAST, _MOST = 1e-30, 1e30
-
 
 class _Each:
-    """A mapping of any names, whose values have one schema."""
+    """A mapping of any names, whose values are there and have one schema."""
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
@@ -41,11 +39,15 @@ _CACHE = dict.fromkeys(("level", "size_B", "line_B", "shared_by", "instances"), 
 _ENVIRONMENT: dict[str, Any] = {
     "machine": {
         "model": str,
+        "architecture": str,
         "units": _Text(r"[0-9]+(,[0-9]+)*"),
         "caches": [{**_CACHE, "type": str}],
         "tlbs": [{"level": int, "entries": int}],
     },
+    "os": {},
+    "settings": {},
     "build": {"version": str, "commit": str},
+    "python": {"memkern": str},
     "measured_caches": {"created": str, "sizes_B": _Each(int)},
     "devices": _Each({"name": str, "l2_B": int}),
     "ranks": {"hosts": _Each(str), "environments": _Each({})},
@@ -64,21 +66,21 @@ def check(contents: Contents) -> None:
         _fits(environment, _ENVIRONMENT, "environment")
     for number, record in enumerate(contents.records):
         for name, value in record.items():
-            if isinstance(value, float) and not _in_range(name, value):
+            column = COLUMNS.get(name)
+            if column and isinstance(value, (str, float)) and not _possible(column, value):
                 raise ValueError(f"{name} of record {number} is {value!r}")
         for name in ("dtype", "index_dtype"):
             if record.get(name):
                 np.dtype(record[name])
 
 
-def _in_range(name: str, value: float) -> bool:
-    """Return whether a number of a declared column can be one of memkern's."""
-    return (
-        value == 0
-        or _LEAST <= abs(value) <= _MOST
-        or not math.isfinite(value)
-        or name not in COLUMNS
-    )
+def _possible(column: Column, value: str | float) -> bool:
+    """Return whether a value of a declared column can be one of memkern's."""
+    if isinstance(value, str):
+        return column.type == "text"
+    # Errors of results have any magnitude.
+    any_magnitude = column.name == "error_max" or not math.isfinite(value)
+    return any_magnitude or value == 0 or moderate(value)
 
 
 def _fits(value: Any, schema: Any, where: str) -> None:
@@ -93,6 +95,8 @@ def _fits(value: Any, schema: Any, where: str) -> None:
     elif isinstance(schema, _Each):
         _is(value, Mapping, where)
         for name, entry in value.items():
+            if entry is None:
+                raise ValueError(f"{where}.{name} has no value")
             _fits(entry, schema.schema, f"{where}.{name}")
     elif isinstance(schema, dict):
         _is(value, Mapping, where)

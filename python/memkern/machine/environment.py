@@ -160,7 +160,7 @@ def platform_label(environment: Environment, threads: int) -> str:
     threads : int
         Number of threads that were used.
     """
-    machine = environment.get("machine", {})
+    machine = environment.get("machine") or {}
     model = machine.get("model") or machine.get("architecture") or ""
     model = re.sub(r"\((R|TM|C)\)|\bCPU\b|@.*|\b\d+-Core\b|\bProcessor\b", " ", model, flags=re.I)
     name = " ".join(model.split()) or "unknown processor"

@@ -172,7 +172,10 @@ def tlb_entries(environments: Mapping[str, Any]) -> dict[str, list[int]]:
         key: (environment.get("machine") or {}).get("tlbs")
         for key, environment in environments.items()
     }
-    return {key: [level["entries"] for level in tlbs] for key, tlbs in known.items() if tlbs}
+    every = {
+        key: [level.get("entries") or 0 for level in tlbs or ()] for key, tlbs in known.items()
+    }
+    return {key: entries for key, entries in every.items() if any(entries)}
 
 
 def units_by_topology(environments: Mapping[str, Any]) -> dict[str, list[int]]:

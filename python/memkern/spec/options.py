@@ -8,14 +8,13 @@ the column of the record by which comparisons distinguish cases.
 from __future__ import annotations
 
 import dataclasses
-import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from memkern import small
-from memkern.checks import integer, one_of, shown
+from memkern.checks import LEAST, MOST, integer, one_of, shown
 from memkern.errors import InputError
 
 __all__ = [
@@ -113,10 +112,8 @@ def _check(name: str, value: Any, option: Option) -> None:
         one_of(value, name, option.choices)
     elif option.least is not None:
         integer(value, name, option.least, option.most)
-    elif option.below is not None and not 0 < value < option.below:
-        finite = option.below == math.inf
-        what = "be positive and finite" if finite else f"lie between 0 and {option.below:g}"
-        raise InputError(f"{name} must {what}, not {value}")
+    elif option.below is not None and not LEAST <= value < option.below:
+        raise InputError(f"{name} must lie between 0 and {option.below:g}, not {value}")
 
 
 @dataclass(frozen=True)
@@ -477,7 +474,7 @@ class Stop:
         0.02, "target interval of the median (2)", below=1.0, metavar="PERCENT", per=100.0
     )
     budget_s: float = _option(
-        1.0, "most seconds a case (1)", below=math.inf, metavar="SECONDS", flag="budget", unit="s"
+        1.0, "most seconds a case (1)", below=MOST, metavar="SECONDS", flag="budget", unit="s"
     )
     max_samples: int = _option(1000, "most samples", least=1, most=10**7, flag="-")
     invocations: int = _option(0, "invocations in a sample", least=0, most=10**9, flag="-")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO
 
 from memkern.engine import ready
+from memkern.extension import _memkern
 from memkern.studies.workers import Answer, run_worker
 
 # Seconds of invocations between two looks at the standard input.
@@ -31,9 +32,10 @@ def serve(requests: IO[bytes], answer: Answer) -> None:
     prepared.set_steady_inputs()
     at_once = math.ceil(_AT_ONCE_S / max(min(prepared.run(1) for _ in range(3)), 1e-6))
     answer()
+    threads = prepared.obtained["threads"]
     while requests.readline():
         prepared.run(at_once)
-        begin, before, invocations = time.perf_counter(), waited_s(), 0
+        begin, before, invocations = time.perf_counter(), absent_s(threads), 0
         answer()
         # The next request waits for this answer, so that it is not in the buffer. At least once,
         # since it may come before this process has a processor again.
@@ -44,13 +46,19 @@ def serve(requests: IO[bytes], answer: Answer) -> None:
                 break
         if not requests.readline():
             return
-        waited = (s - before.get(thread, s) for thread, s in waited_s().items())
-        share = max(waited, default=0.0) / (time.perf_counter() - begin)
-        answer(invocations=invocations, waited_share=share)
+        absent = (s - before.get(thread, s) for thread, s in absent_s(threads).items())
+        share = max(absent, default=0.0) / (time.perf_counter() - begin)
+        answer(invocations=invocations, waited_share=max(share, 0.0))
 
 
-def waited_s() -> dict[str, float]:
-    """Return for each thread of this process how long it has waited for a processor, if known."""
+def absent_s(threads: int) -> dict[str, float]:
+    """Return for each thread of this process how long it has waited for a processor.
+
+    If the system does not tell, one value: the mean time without one of so many threads that never
+    sleep, which is only meaningful as a difference.
+    """
+    if not _memkern.run_queue_delays_known():
+        return {"": time.perf_counter() - time.process_time() / threads}
     # Nanoseconds on a processor, nanoseconds of waiting for one, and time slices.
     files = Path("/proc/self/task").glob("*/schedstat")
     return {file.parent.name: int(file.read_text("ascii").split()[1]) / 1e9 for file in files}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from memkern import checks
 from memkern.engine import Measurement, measure, prepare, to_result_set
 from memkern.errors import InputError
 from memkern.formats import ResultSet
@@ -88,9 +89,8 @@ def usual_knobs(case: Case) -> dict[str, tuple[Any, ...]]:
 
 
 def check_budget(budget_s: float) -> None:
-    """Raise InputError if the seconds of a search are not positive and finite."""
-    if not 0 < budget_s < math.inf:
-        raise InputError(f"budget must be a positive number of seconds, not {budget_s}")
+    """Raise InputError if the seconds of a search are not a positive number."""
+    checks.number(budget_s, "budget_s", checks.LEAST)
 
 
 def search(

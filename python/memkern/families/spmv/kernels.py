@@ -234,12 +234,18 @@ def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Na
     seen[order] = True
     look = positions(n, native) if n > _WHOLE_ROWS else np.arange(n)
     a = a[order[look]].astype(np.float64)
-    a.data[:] = a.data.astype(case.dtype)
     before = fresh(native, "y", look) if case.template_variant == "add" else np.zeros(len(look))
-    wanted = before + a @ x
+    with np.errstate(over="ignore", invalid="ignore"):  # they are refused below
+        a.data[:] = a.data.astype(case.dtype)
+        wanted = before + a @ x
+        size = np.abs(before) + abs(a) @ np.abs(x)
+    if not np.max(size, initial=0.0) <= np.finfo(case.dtype).max:
+        raise InputError(
+            f"the values of the matrix {case.columns['matrix']} are so large that its products "
+            f"overflow {case.dtype}"
+        )
     # As many roundings as there are terms, of the sum of their absolute values.
     terms = np.maximum((np.diff(a.indptr) + 2.0) / case.spec.ulps, 1.0)
-    size = np.abs(before) + abs(a) @ np.abs(x)
     yield
     errors = np.abs(native.peek("y", look) - wanted)
     errors[np.isnan(errors)] = np.inf

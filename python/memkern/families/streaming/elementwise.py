@@ -29,6 +29,8 @@ Values = npt.NDArray[Any]
 Arrays = Mapping[str, Values]
 
 _WINDOW = 4_096
+# Squares of a product with a scalar are summed in float32 without an overflow.
+_MOST_SCALAR = 1e9
 # Number of parts whose sums must add up to that of the whole; odd, so that they differ from the
 # workers' shares.
 _PARTS = 13
@@ -269,7 +271,7 @@ def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
             continue
         if key not in found:
             raise InputError(f"kernel {spec.name!r} has no scalar {key}")
-        found[key] = number(value, key)
+        found[key] = number(value, key, -_MOST_SCALAR, _MOST_SCALAR)
     return found
 
 
