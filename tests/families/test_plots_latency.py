@@ -492,6 +492,7 @@ def test_samples_are_drawn_as_histograms():
     [
         (frame(sizes()), {}, "no chase with one chain has samples"),
         (Results(sizes()), {}, "no chase with one chain has samples"),
+        (Results(sizes()[:1], [[1e-3, -1.0]]), {}, "some are missing, or out of range"),
         (sampled(sizes()), {"sizes": "5KiB"}, "no chase was measured in 5 KiB, only in 16 KiB"),
         (sampled(sizes()), {"sizes": "big"}, "is not a size in bytes"),
     ],
