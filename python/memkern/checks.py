@@ -129,19 +129,19 @@ def number(value: object, what: str, low: float = -math.inf, high: float = math.
     Raises
     ------
     InputError
-        If the value is not a number, outside the range, or neither 0 nor `moderate`.
+        If the value is not a number, larger than `MOST` or outside the range.
     """
     real = value if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
     try:
         checked = float(real)
     except OverflowError:  # an integer of hundreds of digits
         checked = math.inf
-    if not ((checked == 0 or moderate(checked)) and low <= checked <= high):
+    if not (abs(checked) <= MOST and low <= checked <= high):
         right = "a finite number" + (f" of at least {low:g}" if math.isfinite(low) else "")
         if math.isfinite(high):
             right = f"a number from {low:g} to {high:g}"
-        if low <= checked <= high and math.isfinite(checked):
-            right = f"0 or of magnitude {LEAST:g} to {MOST:g}"
+        elif math.isfinite(checked) and abs(checked) > MOST:
+            right = f"at most {MOST:g}"
         raise InputError(f"{what} must be {right}, not {shown(value)}")
     return checked
 

@@ -937,7 +937,7 @@ def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-@pytest.mark.parametrize("alpha", [0.0, 1e9, -1e9, 1e-30])
+@pytest.mark.parametrize("alpha", [0.0, 1e9, -1e9, 1e-300])
 def test_results_of_extreme_scalars_are_valid(alpha: float, dtype: str, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     kernels = [name for name, spec in registry().items() if "alpha" in spec.numbers]
@@ -960,7 +960,6 @@ def test_results_of_extreme_scalars_are_valid(alpha: float, dtype: str, tmp_path
         ({"kernel": "stream.copy", "elements": 9, "alpha": 2.0}, "no scalar alpha"),
         ({"kernel": "stream.scale", "elements": 9, "alpha": float("nan")}, "from -1e"),
         ({"kernel": "stream.scale", "elements": 9, "alpha": 1.7e308}, "from -1e.09 to 1e.09"),
-        ({"kernel": "stream.scale", "elements": 9, "alpha": -1e-320}, "0 or of magnitude 1e-30 to"),
         ({"kernel": "stream.copy", "elements": 9, "budget_s": 1e308}, "between 0 and 1e"),
         ({"kernel": "stream.copy", "elements": 9, "budget_s": 5e-324}, "between 0 and 1e"),
         ({"kernel": "stream.scale", "elements": 9, "dtype": "int64"}, "int64"),

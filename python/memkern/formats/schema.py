@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from memkern.checks import moderate
+from memkern.checks import LEAST, MOST
 from memkern.formats.values import Contents
 from memkern.spec.columns import COLUMNS, Column
 
@@ -78,9 +78,10 @@ def _possible(column: Column, value: str | float) -> bool:
     """Return whether a value of a declared column can be one of memkern's."""
     if isinstance(value, str):
         return column.type == "text"
-    # Errors of results have any magnitude.
-    any_magnitude = column.name == "error_max" or not math.isfinite(value)
-    return any_magnitude or value == 0 or moderate(value)
+    # Numbers without a unit may be as small as the kernel's scalars are, errors of any magnitude.
+    too_small = 0 < abs(value) < LEAST and column.unit
+    too_large = MOST < abs(value) < math.inf and column.name != "error_max"
+    return not (too_small or too_large)
 
 
 def _fits(value: Any, schema: Any, where: str) -> None:
