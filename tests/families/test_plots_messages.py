@@ -116,11 +116,11 @@ def test_fits_have_the_lines_of_the_records(whole):
     found, notes = fits(messages(whole, "")[0])
     assert notes == []
     assert len(found) == 6
-    for one in found:
-        t0, wmax = LINES[one.operation]
-        factor = FARTHER[one.distance]
-        assert one.fit.t0_s == pytest.approx(factor * t0, rel=1e-6)
-        assert one.fit.wmax_GBps == pytest.approx(wmax / factor / 1e9, rel=1e-6)
+    for (_, _, operation, distance), fit in found.items():
+        t0, wmax = LINES[operation]
+        factor = FARTHER[distance]
+        assert fit.t0_s == pytest.approx(factor * t0, rel=1e-6)
+        assert fit.wmax_GBps == pytest.approx(wmax / factor / 1e9, rel=1e-6)
     table = tables["messages-fit"](whole)
     assert len(table) == 6 and not table["far"].any()
     put = table[(table["operation"] == "put") & (table["distance"] == "same node")].iloc[0]
@@ -131,7 +131,7 @@ def test_fits_have_the_lines_of_the_records(whole):
 def test_few_sizes_are_not_fitted():
     few = [record("put", size, 1) for size in (8, 32)]
     found, notes = fits(messages(frame(few), "")[0])
-    assert found == []
+    assert found == {}
     assert "MPI put to the same node not fitted: a fit needs at least 3 points" in notes[0]
     assert len(tables["messages-fit"](frame(few))) == 0
 

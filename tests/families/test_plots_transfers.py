@@ -101,11 +101,11 @@ def test_fits_have_the_lines_of_the_records(whole):
     found, notes = fits(transfers(whole, "")[0])
     assert notes == [] and len(found) == 14
     names = {"pinned": ("pinned", "copy"), "staged": ("device", "staged")}
-    for one in found:
-        if one.series in names:
-            t0, wmax = LINES[names[one.series]]
-            assert one.fit.t0_s == pytest.approx(t0, rel=1e-6)
-            assert one.fit.wmax_GBps == pytest.approx(wmax / 1e9, rel=1e-6)
+    for (_, _, series), fit in found.items():
+        if series in names:
+            t0, wmax = LINES[names[series]]
+            assert fit.t0_s == pytest.approx(t0, rel=1e-6)
+            assert fit.wmax_GBps == pytest.approx(wmax / 1e9, rel=1e-6)
     table = tables["transfers-fit"](whole)
     assert len(table) == 14 and table.iloc[0]["Wmax_GBps"].startswith("50 [")
     every = tables["transfers"](whole)
@@ -116,7 +116,7 @@ def test_fits_have_the_lines_of_the_records(whole):
 def test_few_sizes_are_not_fitted():
     few = frame([record("both", "pinned", "copy", size) for size in (8, 32)])
     found, notes = fits(transfers(few, "")[0])
-    assert found == [] and "Both ways at once, pinned, not fitted" in notes[0]
+    assert found == {} and "Both ways at once, pinned, not fitted" in notes[0]
     assert len(tables["transfers-fit"](few)) == 0
     assert len(figures["transfers"](few).axes) == 1
 

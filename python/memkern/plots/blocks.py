@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
 from memkern.plots.drawing import MOST_CELLS, heat_map, named, panels
+from memkern.plots.exhibits import Selection, drawn, table
 from memkern.plots.frames import Records, best, frame_of, three_figures, typed
-from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, select, split
-from memkern.plots.style import figure, note
+from memkern.plots.style import note
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -46,28 +46,20 @@ def _blocks(records: Records, kernels: str | Sequence[str] | None) -> tuple[Data
     return frame[several], notes
 
 
-@figure("gpu-blocks")
+@drawn(
+    "gpu-blocks",
+    "A panel for each machine and kernel, 6.9 in wide, 3.35 in with one panel. Unrolling 0 is the "
+    "kernel's own.",
+    records="Own records on a GPU, such as the trials of ``memkern tune``, of kernels with "
+    "several sizes of blocks or unrollings",
+)
 def block_map(records: Records = None, *, kernels: str | Sequence[str] | None = None) -> Figure:
     """Bandwidth on a GPU by threads per block and unrolling, as a heat map of each kernel.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records on a GPU, such as the trials of ``memkern tune``, of kernels with several sizes
-        of blocks or unrollings.
     kernels : str or sequence of str, optional
         Names of kernels or families; by default all.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine and kernel, 6.9 in wide, 3.35 in with one panel. Unrolling 0 is the
-        kernel's own.
-
-    Raises
-    ------
-    InputError
-        No such record, or records without a needed column.
     """
     frame, notes = _blocks(records, kernels)
     cells = list(frame.groupby(["machine", "kernel"], sort=False))
@@ -90,31 +82,24 @@ def block_map(records: Records = None, *, kernels: str | Sequence[str] | None = 
     return fig
 
 
-@register(tables, "gpu-blocks")
+@table(
+    "gpu-blocks",
+    "platform, kernel, block_threads, unroll, bandwidth_GBps, of_best (the bandwidth as a share of "
+    "the kernel's highest), disturbed",
+    integers=", ".join(_COLUMNS),
+    records="on a GPU of kernels with several sizes of blocks or unrollings",
+)
 def block_table(
     records: Records = None, *, kernels: str | Sequence[str] | None = None
-) -> DataFrame:
+) -> Selection:
     """Bandwidth on a GPU by threads per block and unrolling, and the best of each kernel.
 
     Parameters
     ----------
-    records, kernels
+    kernels
         As of `block_map`.
-
-    Returns
-    -------
-    DataFrame
-        Columns platform, kernel, block_threads, unroll, bandwidth_GBps, of_best (the bandwidth as a
-        share of the kernel's highest) and disturbed.
-
-    Raises
-    ------
-    InputError
-        As `block_map`.
     """
-    frame, _ = _blocks(records, kernels)
+    frame, notes = _blocks(records, kernels)
     highest = frame.groupby(["machine", "kernel"])[BANDWIDTH].transform("max")
     frame = frame.assign(of_best=frame[BANDWIDTH] / highest)
-    frame = frame.sort_values(["machine", "kernel", *_COLUMNS], kind="stable")
-    columns = ["platform", "kernel", *_COLUMNS, BANDWIDTH, "of_best", "disturbed"]
-    return frame[columns].astype(dict.fromkeys(_COLUMNS, int)).reset_index(drop=True)
+    return frame.sort_values(["machine", "kernel", *_COLUMNS], kind="stable"), notes

@@ -23,11 +23,11 @@ from memkern.models.ecm_fit import (
 from memkern.models.machine_file import MachineFile
 from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
 from memkern.plots.drawing import MOST_LINES, counts_axis, curve, finish, marked_look, panels
+from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, frame_of
 from memkern.plots.predictions import machine_for
-from memkern.plots.registry import register, tables
 from memkern.plots.selection import split
-from memkern.plots.style import GREY, NOTE_SIZE, figure, log2_axis
+from memkern.plots.style import GREY, NOTE_SIZE, log2_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,33 +63,26 @@ def _fit(records: Records, overlap: str, machine: MachineFile | None) -> EcmFit:
     return fit_ecm(loops, clock_GHz, overlaps, instructions)
 
 
-@register(tables, "ecm")
+@tabulated(
+    "ecm",
+    "A row for each loop and level: kernel, level, measured_cycles and predicted_cycles (of a "
+    "vector of every stream on one core), measured_over_predicted, spread (standard deviation of "
+    "the logarithms of the placements), bound, fitted, disturbed, and the cycles of the loads and "
+    "stores of each level.",
+    records="``memkern ecm``",
+    lack="load, copy and triad were not measured undisturbed in each level, or the machine file "
+    "can't be read or is another machine's",
+)
 def ecm_table(records: Records = None, overlap: str = "", machine: str = "") -> DataFrame:
     """Loops by kernel and level as the ECM model predicts them, beside their measurements.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of ``memkern ecm``.
     overlap : str
         Hypothesis such as ``L1 load + max(L1 store, L2, memory)``; by default the one that fits
         load, copy and triad best.
     machine : str
         Machine file, whose loads and stores are the time in the core in L1.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each loop and level: kernel, level, measured_cycles and predicted_cycles (of a
-        vector of every stream on one core), measured_over_predicted, spread (standard deviation of
-        the logarithms of the placements), bound, fitted, disturbed, and the cycles of the loads and
-        stores of each level.
-
-    Raises
-    ------
-    InputError
-        Load, copy and triad were not measured undisturbed in each level, or the machine file can't
-        be read or is another machine's.
     """
     return _table(_fit(records, overlap, machine_for(machine, records, ecm=False)))
 
@@ -121,7 +114,11 @@ def _columns(row: Judged) -> dict[str, Any]:
     }
 
 
-@figure("ecm")
+@drawn(
+    "ecm",
+    "One panel, 3.35 in wide.",
+    records="``memkern ecm``",
+)
 def predicted_against_measured(
     records: Records = None, overlap: str = "", machine: str = ""
 ) -> Figure:
@@ -129,19 +126,7 @@ def predicted_against_measured(
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of ``memkern ecm``.
     overlap, machine : str
-        As for the table ``ecm``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        One panel, 3.35 in wide.
-
-    Raises
-    ------
-    InputError
         As for the table ``ecm``.
     """
     file = machine_for(machine, records, ecm=False)
@@ -184,7 +169,12 @@ def predicted_against_measured(
     return finish(fig, 3, notes, frame)
 
 
-@figure("ecm-overlap")
+@drawn(
+    "ecm-overlap",
+    "A panel for each kernel, 6.9 in wide.",
+    records="``memkern ecm``",
+    lack="no such loop was measured in the level",
+)
 def overlap_diagram(
     records: Records = None, level: str = "memory", kernels: str | Sequence[str] = FITTED
 ) -> Figure:
@@ -195,22 +185,10 @@ def overlap_diagram(
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of ``memkern ecm``.
     level : str
         Level that holds the data.
     kernels : str or sequence of str
         Names of loops, with commas between.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each kernel, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        As for the table ``ecm``, or no such loop was measured in the level.
     """
     loops, clock_GHz = loop_times(_results(records))
     best = fit_ecm(loops, clock_GHz)
@@ -288,29 +266,22 @@ def _stacks(ax: Axes, row: Judged, models: Any, colours: dict[str, str]) -> None
 # Roofline
 
 
-@register(tables, "roofline")
+@tabulated(
+    "roofline",
+    "A row for each record: kernel, name, threads, variant, footprint_B, time_min_s, "
+    "time_median_s, machine_file, bound (a level or ``core``), roofline_s, roofline_GFLOPs, "
+    "roofline_fraction (roofline_s over median time), roofline_min_fraction (over the shortest), "
+    "flops_per_B (at the bound, NaN without flops), performance_GFLOPs, disturbed.",
+    records="Own records with bytes of each level",
+    lack="the machine file is missing or of another machine, or no record has bytes of each level",
+)
 def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
     """Roofline of every level for each record: limit, bound, and the share that is reached.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records with bytes of each level.
     machine : str
         Machine file with the ceilings.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each record: kernel, name, threads, variant, footprint_B, time_min_s,
-        time_median_s, machine_file, bound (a level or ``core``), roofline_s, roofline_GFLOPs,
-        roofline_fraction (roofline_s over median time), roofline_min_fraction (over the shortest),
-        flops_per_B (at the bound, NaN without flops), performance_GFLOPs, disturbed.
-
-    Raises
-    ------
-    InputError
-        The machine file is missing or of another machine, or no record has bytes of each level.
     """
     from pandas import DataFrame
 
@@ -368,26 +339,19 @@ def _named_lines(tops: Mapping[str, Ceiling]) -> list[tuple[str, float]]:
     return [(", ".join(names) + " GB/s", lowest) for names, lowest in found]
 
 
-@figure("roofline")
+@drawn(
+    "roofline",
+    "A panel for each number of threads, 6.9 in wide, 3.35 in for one alone.",
+    records="Own records with bytes of each level; those without flops are left out",
+    lack="no record has flops",
+)
 def roofline_figure(records: Records = None, machine: str = "") -> Figure:
     """Roofline with the measured ceilings of every level: performance over intensity.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records with bytes of each level; those without flops are left out.
     machine : str
         Machine file with the ceilings.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each number of threads, 6.9 in wide, 3.35 in for one alone.
-
-    Raises
-    ------
-    InputError
-        As for the table ``roofline``, or no record has flops.
     """
     source = _source(machine, records)
     frame = roofline_table(records, machine)

@@ -21,9 +21,9 @@ from memkern.plots.drawing import (
     panels,
     spaced,
 )
+from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, first_note, frame_of, typed, undisturbed, words
-from memkern.plots.registry import register, tables
-from memkern.plots.style import COLUMN_IN, GREY, figure, new_figure, plain
+from memkern.plots.style import COLUMN_IN, GREY, new_figure, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -82,25 +82,14 @@ def _names(frame: DataFrame) -> DataFrame:
     return frame.assign(case=parts)
 
 
-@figure("energy")
+@drawn(
+    "energy",
+    "A panel for each platform and case, at most six, 6.9 in wide.",
+    records="Own records with energy, such as of ``--threads 1,2,4 --clock-limit 1500,2000``",
+    lack="no record has energy",
+)
 def z_plot(records: Records = None) -> Figure:
-    """Energy per byte over bandwidth, along threads, with a line for each clock limit.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records with energy, such as of ``--threads 1,2,4 --clock-limit 1500,2000``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each platform and case, at most six, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        No record has energy.
-    """
+    """Energy per byte over bandwidth, along threads, with a line for each clock limit."""
     frame = _names(_metered(records))
     frame = frame[frame["energy_per_byte_pJ"] > 0]
     if frame.empty:
@@ -138,26 +127,15 @@ def z_plot(records: Records = None) -> Figure:
     return finish(fig, 4, notes, frame)
 
 
-@register(tables, "energy-clock")
+@tabulated(
+    "energy-clock",
+    "Columns platform, case, threads, clock_limit (MHz), speed_percent and energy_percent "
+    "(changes against the highest clock) and disturbed.",
+    records="Own records with energy at several clock limits; 0 is the highest one",
+    lack="no case was measured at two clock limits",
+)
 def clock_table(records: Records = None) -> DataFrame:
-    """Speed and energy of each case at each clock limit, against the highest clock.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records with energy at several clock limits; 0 is the highest one.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns platform, case, threads, clock_limit (MHz), speed_percent and energy_percent
-        (changes against the highest clock) and disturbed.
-
-    Raises
-    ------
-    InputError
-        No case was measured at two clock limits.
-    """
+    """Speed and energy of each case at each clock limit, against the highest clock."""
     from pandas import DataFrame
 
     frame = _names(_metered(records))
@@ -193,24 +171,13 @@ def clock_table(records: Records = None) -> DataFrame:
     return DataFrame(rows)
 
 
-@figure("energy-clock")
+@drawn(
+    "energy-clock",
+    "One panel, 3.35 in wide, with the published change on A64FX by a clock lower by 9 %.",
+    records="As of `clock_table`",
+)
 def clock_whiskers(records: Records = None) -> Figure:
     """Change of speed and of energy by a lower clock: range, quartiles and median of all cases.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        As of `clock_table`.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        One panel, 3.35 in wide, with the published change on A64FX by a clock lower by 9 %.
-
-    Raises
-    ------
-    InputError
-        As `clock_table`.
 
     References
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from memkern.errors import InputError
@@ -34,6 +34,7 @@ class HasFrame(Protocol):
 _HINTED = ("loops.matvec", "spmv.crs", "spmv.sell")
 
 Records: TypeAlias = "DataFrame | HasFrame | None"
+Fits: TypeAlias = "dict[tuple[str, ...], T0WmaxFit]"
 
 
 class _Facts(dict[str, Any]):
@@ -299,23 +300,66 @@ def three_figures(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
-def fit_columns(fit: T0WmaxFit) -> dict[str, object]:
-    """Return the columns of a table on a fit of T0 and Wmax.
+def line_fits(
+    frame: DataFrame, by: Sequence[str], name: Callable[[tuple[str, ...]], str]
+) -> tuple[Fits, list[str]]:
+    """Fit the time of an invocation of each group of records as ``T0 + B / Wmax``.
 
-    Its points, T0_us and Wmax_GBps with their intervals as text, B0.8 (bytes at which 80 % of Wmax
-    is reached), and whether most points are more than 10 % off the line.
+    Parameters
+    ----------
+    frame : DataFrame
+        With bytes_B, time_s or time_min_s, valid and disturbed.
+    by : sequence of str
+        The columns whose values make a group.
+    name : callable
+        Returns the name of a group for a note, given these values.
+
+    Returns
+    -------
+    fits : dict
+        By the values of the columns.
+    notes : list of str
+        Sentences on the groups that could not be fitted.
     """
+    from memkern.models import fit_t0_wmax
+
+    found, notes = {}, []
+    for key, mine in frame.groupby(list(by), sort=False):
+        group = tuple(map(str, key))
+        try:
+            found[group] = fit_t0_wmax(mine.drop(columns=[*by]))
+        except InputError as error:
+            notes.append(f"{name(group)} not fitted: {error}.")
+    if far := sum(fit.far for fit in found.values()):
+        notes.append(f"Most points are more than 10 % off {counted(far, 'line')}.")
+    return found, notes
+
+
+FIT_COLUMNS = (
+    "points, T0_us and Wmax_GBps (with their 95 % intervals), B0.8 (bytes at which 80 % of Wmax is "
+    "reached), far (whether most points are more than 10 % off the line)"
+)
+
+
+def fit_rows(fits: Fits, by: Sequence[str]) -> DataFrame:
+    """Return a table with a row for each fit: the columns `by` and those of `FIT_COLUMNS`."""
+    from pandas import DataFrame
 
     def text(value: float, low: float, high: float) -> str:
         return f"{three_figures(value)} [{three_figures(low)}, {three_figures(high)}]"
 
-    return {
-        "points": len(fit.residuals),
-        "T0_us": text(1e6 * fit.t0_s, *(1e6 * end for end in fit.t0_ci_s)),
-        "Wmax_GBps": text(fit.wmax_GBps, *fit.wmax_ci_GBps),
-        "B0.8": fit.b80_B,
-        "far": fit.far,
-    }
+    rows = [
+        {
+            **dict(zip(by, group, strict=True)),
+            "points": len(fit.residuals),
+            "T0_us": text(1e6 * fit.t0_s, *(1e6 * end for end in fit.t0_ci_s)),
+            "Wmax_GBps": text(fit.wmax_GBps, *fit.wmax_ci_GBps),
+            "B0.8": fit.b80_B,
+            "far": fit.far,
+        }
+        for group, fit in fits.items()
+    ]
+    return DataFrame(rows, columns=[*by, "points", "T0_us", "Wmax_GBps", "B0.8", "far"])
 
 
 def percent(share: float) -> str:

@@ -6,34 +6,28 @@ import math
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
+from memkern.plots.exhibits import tabulated
 from memkern.plots.frames import Records
-from memkern.plots.registry import register, tables
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-@register(tables, "kernels")
+@tabulated(
+    "kernels",
+    "A row for each kernel. Bytes are those of the definition in float64, without indices and "
+    "write-allocates; missing where they depend on the case's inputs.",
+    records="Not used",
+    lack="the family is unknown",
+    optional=True,
+)
 def kernel_table(records: Records = None, family: str = "") -> DataFrame:
     """All kernels, with their definitions, arrays, bytes and flops per iteration, and sources.
 
     Parameters
     ----------
-    records : None
-        Not used.
     family : str
         Family of the kernels; by default all.
-
-    Returns
-    -------
-    pandas.DataFrame
-        A row for each kernel. Bytes are those of the definition in float64, without indices and
-        write-allocates; missing where they depend on the case's inputs.
-
-    Raises
-    ------
-    InputError
-        The family is unknown.
     """
     from pandas import DataFrame
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from memkern.machine.environment import machine_label
 from memkern.plots.drawing import MOST_CELLS, heat_map, named, panels
+from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, frame_of
-from memkern.plots.registry import register, tables
-from memkern.plots.style import figure, note, plain
+from memkern.plots.style import note, plain
 from memkern.results.slowdowns import ENTRIES, entry, slowdowns
 
 if TYPE_CHECKING:
@@ -21,48 +21,24 @@ if TYPE_CHECKING:
 _NARROW, _SHORT = 6, 16
 
 
-@register(tables, "corun")
+@tabulated(
+    "corun",
+    "As of `memkern.slowdowns`.",
+    records="``memkern corun``",
+)
 def slowdown_table(records: Records = None) -> DataFrame:
-    """Slowdown of each case beside each neighbour, with intervals and rates.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of ``memkern corun``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        As of `memkern.slowdowns`.
-
-    Raises
-    ------
-    InputError
-        There is no such record.
-    """
+    """Slowdown of each case beside each neighbour, with intervals and rates."""
     frame = frame_of(records).astype(object)
     return slowdowns(frame.where(frame.notna(), None).to_dict("records"))
 
 
-@figure("corun")
+@drawn(
+    "corun",
+    "A panel for each machine, 6.9 in wide, 3.35 in with one panel of few and short names.",
+    records="``memkern corun``",
+)
 def slowdown_map(records: Records = None) -> Figure:
-    """Slowdown of each case beside each neighbour, as a heat map.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of ``memkern corun``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine, 6.9 in wide, 3.35 in with one panel of few and short names.
-
-    Raises
-    ------
-    InputError
-        There is no such record.
-    """
+    """Slowdown of each case beside each neighbour, as a heat map."""
     frame = slowdown_table(records)
     frame = frame.assign(machine=[machine_label(platform) for platform in frame["platform"]])
     pair = ["machine", "kernel", "beside"]

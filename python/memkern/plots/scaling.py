@@ -16,9 +16,9 @@ from memkern.plots.drawing import (
     marked_look,
     panels,
 )
+from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, frame_of
-from memkern.plots.registry import register, tables
-from memkern.plots.style import GREY, Look, figure, log2_axis, plain
+from memkern.plots.style import GREY, Look, log2_axis, plain
 from memkern.results.scaling import efficiencies
 
 if TYPE_CHECKING:
@@ -36,50 +36,27 @@ _UP, _DOWN = 6, 7
 _BOUND = {"node": "one rank a node", "socket": "one rank a socket", "core": "bound to cores"}
 
 
-@register(tables, "scaling")
+@tabulated(
+    "scaling",
+    "As of `memkern.efficiencies`.",
+    records="``memkern scaling``",
+)
 def efficiency_table(records: Records = None) -> DataFrame:
-    """Speed-up and efficiency of each case over numbers of ranks, with intervals.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of ``memkern scaling``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        As of `memkern.efficiencies`.
-
-    Raises
-    ------
-    InputError
-        There is no such record.
-    """
+    """Speed-up and efficiency of each case over numbers of ranks, with intervals."""
     frame = frame_of(records).astype(object)
     return efficiencies(frame.where(frame.notna(), None).to_dict("records"))
 
 
-@figure("scaling")
+@drawn(
+    "scaling",
+    "Two panels for each machine, mode of scaling, binding, library and number of threads, 6.9 in "
+    "wide.",
+    records="``memkern scaling``. Those with more workers than processing units on a host are "
+    "left out",
+    lack="there is no such record, or no case with two numbers of ranks",
+)
 def scaling_curves(records: Records = None) -> Figure:
-    """Speed-up and efficiency of each case over numbers of ranks, beside ideal scaling.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of ``memkern scaling``. Those with more workers than processing units on a host
-        are left out.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels for each machine, mode of scaling, binding, library and number of threads,
-        6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        There is no such record, or no case with two numbers of ranks.
-    """
+    """Speed-up and efficiency of each case over numbers of ranks, beside ideal scaling."""
     frame, notes = _drawable(efficiency_table(records))
     frame = frame.assign(case=_names(frame))
     cases = list(dict.fromkeys(frame["case"]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.plots.frames import listed, three_figures
@@ -29,6 +29,11 @@ def with_names(findings: Mapping[Any, Sequence[str]]) -> list[str]:
         for name, sentences in findings.items()
         for sentence in sentences
     ]
+
+
+def by_machine(frame: DataFrame, found: Callable[[DataFrame], Sequence[str]]) -> list[str]:
+    """Return the findings on the records of each machine, after its name if there are several."""
+    return with_names({name: found(mine) for name, mine in frame.groupby("machine", sort=False)})
 
 
 def speed_up(rows: DataFrame, value: str, kinds: Sequence[str], place: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.plots.drawing import MOST_LINES, Dot, dots, finish, marked_look, panels, row_in, spaced
+from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import (
     Records,
     counted,
@@ -15,8 +16,7 @@ from memkern.plots.frames import (
     lines_B,
     three_figures,
 )
-from memkern.plots.registry import register, tables
-from memkern.plots.style import GREY, figure, plain
+from memkern.plots.style import GREY, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,27 +34,16 @@ _NAMES = {
 _AGREES = (0.9, 1.1)
 
 
-@register(tables, "counters")
+@tabulated(
+    "counters",
+    "Columns platform, kernel, case, quantity, counted_B and model_B (bytes of an invocation), "
+    "ratio, running (share of the time in which the counter ran), checked (its ratio on work of "
+    "which the count is known, NaN if it was not checked) and disturbed.",
+    records="Own records that were measured with ``--counters``",
+    lack="no record has counts of traffic; the message says why, as far as the records tell",
+)
 def traffic_table(records: Records = None) -> DataFrame:
-    """Traffic of each level by counters and by the model, with the ratio.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records that were measured with ``--counters``.
-
-    Returns
-    -------
-    pandas.DataFrame
-        Columns platform, kernel, case, quantity, counted_B and model_B (bytes of an invocation),
-        ratio, running (share of the time in which the counter ran), checked (its ratio on work of
-        which the count is known, NaN if it was not checked) and disturbed.
-
-    Raises
-    ------
-    InputError
-        No record has counts of traffic; the message says why, as far as the records tell.
-    """
+    """Traffic of each level by counters and by the model, with the ratio."""
     from pandas import DataFrame
 
     frame = frame_of(records)
@@ -110,27 +99,16 @@ def _case(record: dict[Any, Any]) -> str:
     return ", ".join(filter(None, shown))
 
 
-@figure("counters")
+@drawn(
+    "counters",
+    "A panel for each platform, 6.9 in wide: a row for each case, a series for each level and "
+    "direction, with the ratio. Hollow marks are of disturbed records, or of events that were not "
+    "found right on work of which the count is known.",
+    records="Own records that were measured with ``--counters``",
+    lack="where the model expects no traffic",
+)
 def counted_traffic(records: Records = None) -> Figure:
-    """Traffic of each level by counters over that by the model.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records that were measured with ``--counters``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each platform, 6.9 in wide: a row for each case, a series for each level and
-        direction, with the ratio. Hollow marks are of disturbed records, or of events that were not
-        found right on work of which the count is known.
-
-    Raises
-    ------
-    InputError
-        As `traffic_table`, and where the model expects no traffic.
-    """
+    """Traffic of each level by counters over that by the model."""
     table = traffic_table(records)
     drawn = table[table["ratio"] > 0]
     notes = []

@@ -23,12 +23,9 @@ from memkern.families.amo.data import (
 )
 from memkern.families.amo.findings import findings
 from memkern.plots.drawing import (
-    bytes_axis,
-    cache_regions,
     counted_axis,
     counts_axis,
     curve,
-    curves,
     dot_series,
     dots,
     finish,
@@ -37,10 +34,20 @@ from memkern.plots.drawing import (
     panels,
     row_in,
 )
+from memkern.plots.exhibits import (
+    Axis,
+    Selection,
+    byte_scale,
+    count_scale,
+    curve_figure,
+    drawn,
+    log_scale,
+    table,
+)
 from memkern.plots.frames import Records, best, percent, three_figures
-from memkern.plots.registry import family_section, register, tables
-from memkern.plots.selection import cache_ends, of_workers, prevailing, split, with_workers
-from memkern.plots.style import GREY, NOTE_SIZE, figure, plain
+from memkern.plots.registry import family_section
+from memkern.plots.selection import of_workers, prevailing, split, with_workers
+from memkern.plots.style import GREY, NOTE_SIZE, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -57,7 +64,12 @@ _MEASURE_LIMITS = "memkern messages --device mpi --kernel fetch_add --window 1,6
 _RATE_LABEL = "Rate (GAMS)"
 
 
-@figure("amo-rates")
+@drawn(
+    "amo-rates",
+    records="`amo` kernels, with words shared in CircusTent's way",
+    returns="A panel for each machine, 6.9 in wide, 3.35 in with one panel.",
+    lack="no record of the primitives or of the number of workers",
+)
 def rates(
     records: Records = None, primitives: str | Sequence[str] = "add,cas", threads: float = 0
 ) -> Figure:
@@ -68,23 +80,10 @@ def rates(
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `amo` kernels, with words shared in CircusTent's way.
     primitives : str or sequence of str
         Names of primitives, with commas between.
     threads : int
         Number of workers; by default the most of each machine.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No such record, primitives or a number of workers that no record has, or records without a
-        needed column.
     """
     frame, notes = atomics(records, _MEASURE, primitives)
     frame, left = one_setting(frame)
@@ -111,7 +110,12 @@ def _with_outcome(row: Mapping[Any, Any]) -> str:
     return text
 
 
-@figure("amo-price")
+@drawn(
+    "amo-price",
+    records="`amo` kernels, of the primitive ``plain`` and of others",
+    returns="A panel for each machine and number of workers, 6.9 in wide, 3.35 in with one panel.",
+    lack="no pattern with both ``plain`` and one of the primitives",
+)
 def price(
     records: Records = None, primitives: str | Sequence[str] = "add,cas", threads: float = 0
 ) -> Figure:
@@ -121,22 +125,10 @@ def price(
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `amo` kernels, of the primitive ``plain`` and of others.
     primitives : str or sequence of str
         Names of the others, with commas between; those without records are left out.
     threads : int
         Number of workers; by default the fewest and the most of each machine.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine and number of workers, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No pattern with both `plain` and one of the primitives, and as `rates`.
     """
     frame, notes = atomics(records, _MEASURE)
     frame, left = one_setting(frame)
@@ -194,7 +186,13 @@ def _against_workers(ax: Axes, frame: DataFrame, label: str) -> None:
     ax.set(xlabel="Workers", ylabel=label)
 
 
-@figure("amo-workers")
+@drawn(
+    "amo-workers",
+    records="two numbers of workers or more, with words shared in CircusTent's way",
+    returns="For each machine a panel of rates and one of rates over that of one worker, beside "
+    "ideal scaling, 6.9 in wide.",
+    lack="no pattern with two numbers of workers",
+)
 def against_workers(records: Records = None, primitive: str = "add") -> Figure:
     """Rate of atomic operations against the number of workers, a line for each pattern.
 
@@ -202,21 +200,8 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of two numbers of workers or more, with words shared in CircusTent's way.
     primitive : str
         Name of the primitive.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For each machine a panel of rates and one of rates over that of one worker, beside ideal
-        scaling, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        No pattern with two numbers of workers, and as `rates`.
     """
     import numpy as np
 
@@ -254,137 +239,91 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
     return finish(fig, 9, [*notes, *left], frame)
 
 
-@figure("amo-sharing")
-def sharing(records: Records = None, primitive: str = "add") -> Figure:
+def _ideal(ax: Axes, rows: DataFrame) -> None:
+    """Draw ideal scaling of one worker on private words."""
+    alone = rows[(rows["threads"] == 1) & (rows["sharing"] == "private")]
+    for start in alone[RATE].head(1):
+        threads = rows["threads"].max()
+        ax.plot([1, threads], [start, start * threads], color=GREY, linewidth=0.7, label="ideal")
+
+
+@curve_figure(
+    "amo-sharing",
+    x=Axis("threads", "Workers", count_scale),
+    y=Axis(RATE, _RATE_LABEL, log_scale),
+    by="line",
+    records="`amo.central` with two numbers of workers or more, with private words and different "
+    "paddings, and with one shared word",
+    lack="no machine has central with private words and two numbers of workers",
+    measure=_MEASURE_SHARING,
+    marks=_ideal,
+    legend=5,
+)
+def sharing(records: Records = None, primitive: str = "add") -> Selection:
     """Cost of false sharing: workers on private words, adjacent or padded, and on one shared word.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `amo.central` with two numbers of workers or more, with private words and
-        different paddings, and with one shared word.
     primitive : str
         Name of the primitive.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No machine with private words and two numbers of workers, and as `rates`.
     """
-    import numpy as np
-
     frame, notes = atomics(records, _MEASURE_SHARING, primitive)
     frame = shared_lines(frame)
     private = frame[frame["sharing"] == "private"]
-    machines = [
-        name
-        for name, rows in private.groupby("machine", sort=False)
-        if rows["threads"].nunique() > 1
-    ]
-    if not machines:
-        raise InputError(
-            "no machine has central with private words and two numbers of workers: "
-            f"`{_MEASURE_SHARING}` measures it"
-        )
-    frame = frame[frame["machine"].isin(machines)]
-    lines = list(dict.fromkeys(frame["line"]))
-    fig, cells = machine_panels(frame, 2.5)
-    for ax, rows in cells:
-        curves(ax, rows, "line", lines, "threads", RATE)
-        alone = rows[(rows["threads"] == 1) & (rows["sharing"] == "private")]
-        for start in alone[RATE].head(1):
-            threads = np.array([1.0, rows["threads"].max()])
-            ax.plot(threads, start * threads, color=GREY, linewidth=0.7, label="ideal")
-        _against_workers(ax, rows, _RATE_LABEL)
-        ax.set_ylim(frame[RATE].min() / 1.6, None)
-        counts_axis(ax.yaxis, 10)
-        if len(cells) > 1:
-            ax.set_title(plain(rows["machine"].iloc[0], 40))
-    return finish(fig, 5, notes, frame)
+    several = private.groupby("machine")["threads"].nunique() > 1
+    return frame[frame["machine"].map(several).eq(True)], notes
 
 
 # --------------------------------------------------------------------------------------- latency
 
 
-@figure("amo-latency")
+@curve_figure(
+    "amo-latency",
+    x=Axis("size_B", "Size of IDX", byte_scale),
+    y=Axis("ns", "Time of an operation (ns)", log_scale),
+    by="primitive",
+    records="`amo.ptrchase` over two sizes of IDX or more",
+    lack="no pointer chase was measured over two sizes",
+    measure=_MEASURE_LATENCY,
+    caches=True,
+    title=with_workers,
+    legend=5,
+)
 def latency(
     records: Records = None, primitives: str | Sequence[str] = "", threads: float = 0
-) -> Figure:
+) -> Selection:
     """Time of an operation in a chain of dependent ones against the size of the index array.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `amo.ptrchase` over two sizes of IDX or more. The caches are marked if a
-        ResultSet describes them.
     primitives : str or sequence of str
         Names of primitives, with commas between; by default all.
     threads : int
         Number of workers; by default the fewest of each machine with two sizes.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No pointer chase over two sizes, and as `rates`.
     """
     frame, notes = atomics(records, _MEASURE_LATENCY, primitives)
-    frame = chases(frame, threads)
-    if frame.empty:
-        raise InputError(
-            f"no pointer chase was measured over two sizes: `{_MEASURE_LATENCY}` does so"
-        )
-    names = split(primitives) or list(dict.fromkeys(frame["primitive"]))
-    fig, cells = machine_panels(frame, 2.5)
-    for ax, rows in cells:
-        curves(ax, rows, "primitive", names, "size_B", "ns")
-        ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
-        low = frame["ns"].min() / 1.25
-        ax.set_ylim(low, max(frame["ns"].max() * 1.25, 5 * low))
-        bytes_axis(ax.xaxis, 5)
-        counts_axis(ax.yaxis, 12)
-        cache_regions(ax, cache_ends(rows))
-        ax.set(xlabel="Size of IDX", ylabel="Time of an operation (ns)")
-        ax.set_title(with_workers(rows, len(cells) > 1), pad=11)
-    return finish(fig, 5, notes, frame)
+    return chases(frame, threads), notes
 
 
 # ---------------------------------------------------------------------------------------- tables
 
 
-@register(tables, "amo-rates")
-def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -> DataFrame:
+@table(
+    "amo-rates",
+    "platform, pattern, primitive, threads, array_B (size of VAL, in the pointer chase of IDX), "
+    "rate_GAMS (of all workers), ns_per_amo (of each worker), success_fraction (of "
+    "compare-and-swaps), lost_fraction (of plain updates), disturbed",
+    records="`amo` kernels, with words shared in CircusTent's way; of several sizes the smallest "
+    "and the largest",
+    integers="threads, array_B",
+)
+def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -> Selection:
     """Rates of atomic operations by pattern, primitive and number of workers.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `amo` kernels, with words shared in CircusTent's way.
     primitives : str or sequence of str
         Names of primitives, with commas between; by default all.
-
-    Returns
-    -------
-    DataFrame
-        Columns platform, pattern, primitive, threads, array_B (size of VAL, in the pointer chase
-        of IDX), rate_GAMS (of all workers), ns_per_amo (of each worker), success_fraction (of
-        compare-and-swaps), lost_fraction (of plain updates) and disturbed. Of several sizes the
-        smallest and the largest.
-
-    Raises
-    ------
-    InputError
-        As `rates`.
     """
     frame, _ = atomics(records, _MEASURE, primitives)
     frame = in_rows(one_setting(frame)[0])
@@ -392,32 +331,19 @@ def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -
         pattern=frame["pattern"].str.upper(), array_B=frame["size_B"], ns_per_amo=frame["ns"]
     )
     # A stable sort keeps the rows in the order of the patterns.
-    frame = frame.sort_values(["machine", "threads"], kind="stable")
-    columns = ["platform", "pattern", "primitive", "threads", "array_B", RATE, "ns_per_amo"]
-    columns += ["success_fraction", "lost_fraction", "disturbed"]
-    whole = {"threads": int, "array_B": int}
-    return frame[columns].astype(whole).reset_index(drop=True)
+    return frame.sort_values(["machine", "threads"], kind="stable"), []
 
 
-@register(tables, "amo-circustent")
-def circustent_table(records: Records = None) -> DataFrame:
+@table(
+    "amo-circustent",
+    "platform, row (own or published), threads, memory_B (size of VAL), iters (of each worker), "
+    "time_s, rate_GAMS, ns_per_amo (of each worker), disturbed",
+    records="`amo.rand` with the primitive ``add``; the fastest of each case counts",
+    optional=True,
+    integers="threads, memory_B, iters",
+)
+def circustent_table(records: Records = None) -> Selection:
     """Atomic adds at random places: own runs beside five published ones of CircusTent.
-
-    Parameters
-    ----------
-    records : DataFrame, ResultSet or None
-        Own records of `amo.rand` with the primitive ``add``; the fastest of each case counts.
-
-    Returns
-    -------
-    DataFrame
-        Columns platform, row ("own" or "published"), threads, memory_B (size of VAL), iters (of
-        each worker), time_s, rate_GAMS, ns_per_amo (of each worker) and disturbed.
-
-    Raises
-    ------
-    InputError
-        Records without a needed column.
 
     References
     ----------
@@ -437,38 +363,22 @@ def circustent_table(records: Records = None) -> DataFrame:
     published = reference.load("beebe2022-circustent").rename(columns={"time_min_s": "time_s"})
     published = published.assign(ns_per_amo=published["threads"] / published[RATE], disturbed=False)
     parts = [own.assign(row="own")] * bool(len(own)) + [published.assign(row="published")]
-    columns = ["platform", "row", "threads", "memory_B", "iters", "time_s", RATE, "ns_per_amo"]
-    table = concat([part[[*columns, "disturbed"]] for part in parts], ignore_index=True)
-    return table.astype({"threads": int, "memory_B": int, "iters": int})
+    return concat(parts, ignore_index=True), []
 
 
-@register(tables, "amo-limits")
-def limits_table(records: Records = None) -> DataFrame:
-    """Rates of atomic operations over ranks beside those that fetch-and-adds allow.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `amo` kernels on ``mpi`` or ``shmem``, and of ``messages.fetch_add`` with
-        windows of as many as these complete together.
-
-    Returns
-    -------
-    DataFrame
-        Columns platform, backend, pattern, primitive, returns, targets, remote_share, flush_every,
-        threads, rate_GAMS, limit_GAMS (workers over the mean time of a fetch-and-add), share (of
-        the limit) and disturbed. An update without a result may take less time than a
-        fetch-and-add, so that a share may exceed 1.
-
-    Raises
-    ------
-    InputError
-        No record has a limit, or records without a needed column.
-    """
-    frame = limits(records, _MEASURE_LIMITS)
-    columns = ["platform", "backend", "pattern", "primitive", "returns", "targets"]
-    columns += ["remote_share", "flush_every", "threads", RATE, "limit_GAMS", "share", "disturbed"]
-    return frame[columns].astype({"flush_every": int, "threads": int}).reset_index(drop=True)
+@table(
+    "amo-limits",
+    "platform, backend, pattern, primitive, returns, targets, remote_share, flush_every, threads, "
+    "rate_GAMS, limit_GAMS (workers over the mean time of a fetch-and-add), share (of the limit; "
+    "an update without a result may take less time than a fetch-and-add), disturbed",
+    records="`amo` kernels on ``mpi`` or ``shmem``, and of ``messages.fetch_add`` with windows of "
+    "as many as these complete together",
+    integers="flush_every, threads",
+    lack="no record has a limit",
+)
+def limits_table(records: Records = None) -> Selection:
+    """Rates of atomic operations over ranks beside those that fetch-and-adds allow."""
+    return limits(records, _MEASURE_LIMITS), []
 
 
 # ---------------------------------------------------------------------------------------- report

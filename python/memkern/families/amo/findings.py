@@ -30,13 +30,7 @@ _CONTRASTED = {"rand": "at random places", "central": "at one word for all"}
 
 
 def findings(records: DataFrame) -> list[str]:
-    """Return the findings on every own machine, the most important first.
-
-    Raises
-    ------
-    InputError
-        Records without a needed column.
-    """
+    """Return the findings on every own machine, the most important first."""
     frame, _ = atomics(records, "")
     machines = frame.groupby("machine", sort=False)
     found = limits(records)

@@ -19,10 +19,10 @@ from memkern.errors import InputError
 from memkern.families.streaming.data import as_defined, short
 from memkern.models.records import apart
 from memkern.plots.drawing import bytes_axis, curve, finish, named, panels, shade
+from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, best, counted, listed, three_figures
-from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
-from memkern.plots.style import NOTE_SIZE, Look, figure, own_look
+from memkern.plots.style import NOTE_SIZE, Look, own_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -170,30 +170,22 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
     return done, notes
 
 
-@figure("bs-fit")
+@drawn(
+    "bs-fit",
+    "A panel for each test, 6.9 in wide, 3.35 in for one alone. A diamond marks the size at which "
+    "a fit reaches 80 % of its Wmax.",
+    records="several sizes",
+    lack="no test with enough sizes to fit, a wrong `leave_out`, a bandwidth that is not positive",
+)
 def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
     """Bandwidth of BS1 to BS5 against bytes moved, with the fit of T0 + B / Wmax.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of several sizes.
     leave_out : str or float
         Points that one fit of all sizes leaves out because they fit in the caches: ``caches``,
         ``changepoint``, a number of bytes or ``none``. By default, if the caches are known, T0 is
         fitted to the sizes in the caches and Wmax to the larger sizes.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each test, 6.9 in wide, 3.35 in for one alone. A diamond marks the size at which
-        a fit reaches 80 % of its Wmax.
-
-    Raises
-    ------
-    InputError
-        No test with enough sizes to fit, a wrong `leave_out`, records without a needed column or
-        with a bandwidth that is not positive.
 
     References
     ----------
@@ -294,26 +286,18 @@ def _fit_notes(fits: Sequence[Fitted]) -> list[str]:
     return notes
 
 
-@figure("bs-mesh")
+@drawn(
+    "bs-mesh",
+    "A row for each platform, a panel for each test, 6.9 in wide.",
+    records="several meshes",
+)
 def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
     """Bandwidth of BS6 to BS8 against bytes moved, one line per polynomial degree.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of several meshes.
     leave_out : str or float
         As for `bs_fits`, for the fit at degree 7, which is drawn in black.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A row for each platform, a panel for each test, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        No such record, and as `bs_fits`.
 
     References
     ----------
@@ -355,29 +339,23 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
     return finish(fig, 8, [*notes, *unfit, *_fit_notes(fits)], frame)
 
 
-@register(tables, "bs-t0-wmax")
+@tabulated(
+    "bs-t0-wmax",
+    "One row per test. For each own platform the columns ``T0_us`` and ``Wmax_GBps``, each with "
+    "the ends of its 95 % interval, ``low`` and ``high``; for each published one only the values. "
+    "Column names begin with the platform's name and a colon. A T0 that is not resolved has only "
+    "the upper end, if that is positive.",
+    records="several sizes; those of BS6 and BS7 at polynomial degree 7",
+    lack="a wrong `leave_out`",
+    optional=True,
+)
 def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataFrame:
     """T0 and Wmax of BS1 to BS7 on own platforms, beside the four published GPUs.
 
     Parameters
     ----------
-    records : DataFrame, ResultSet or None
-        Own records of several sizes; those of BS6 and BS7 at polynomial degree 7.
     leave_out : str or float
         As for `bs_fits`.
-
-    Returns
-    -------
-    DataFrame
-        One row per test. For each own platform the columns ``T0_us`` and ``Wmax_GBps``, each with
-        the ends of its 95 % interval, ``low`` and ``high``; for each published one only the
-        values. Column names begin with the platform's name and a colon. A T0 that is not resolved
-        has only the upper end, if that is positive.
-
-    Raises
-    ------
-    InputError
-        As `bs_fits`, but records without any test give the published columns.
 
     References
     ----------

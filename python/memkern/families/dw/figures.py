@@ -54,6 +54,7 @@ from memkern.plots.drawing import (
     row_in,
 )
 from memkern.plots.energy import no_energy, whisker_notes, whiskers
+from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, frame_of, three_figures, typed
 from memkern.plots.predictions import (
     ECM,
@@ -63,9 +64,9 @@ from memkern.plots.predictions import (
     machine_note,
     with_ecm,
 )
-from memkern.plots.registry import family_section, register, tables
+from memkern.plots.registry import family_section
 from memkern.plots.selection import split, with_workers
-from memkern.plots.style import COLUMN_IN, GREY, NOTE_SIZE, Look, figure, new_figure, note, plain
+from memkern.plots.style import COLUMN_IN, GREY, NOTE_SIZE, Look, new_figure, note, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,7 +86,12 @@ _CACHE_MIB = 32.0
 _MOST_SITES = 30_000
 
 
-@figure("dw-layouts")
+@drawn(
+    "dw-layouts",
+    "A panel for each machine and lattice, 6.9 in wide, 3.35 in with one panel.",
+    records="`dw.hop`",
+    lack="no such record, a number of workers that no record has",
+)
 def by_layouts(
     records: Records = None,
     lattices: str | Sequence[str] = "",
@@ -98,8 +104,6 @@ def by_layouts(
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `dw.hop`.
     lattices : str or sequence of str
         Prefixes of lattices such as ``8x8x8x8``, with commas between; by default
         those with at least half as many layouts and options as the one with most.
@@ -107,16 +111,6 @@ def by_layouts(
         Number of workers; by default the most of each machine.
     machine : str
         Machine file, by which the ECM model is drawn.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine and lattice, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No such record, a number of workers that no record has, or records without a needed column.
     """
     source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE)
@@ -176,7 +170,11 @@ def _against(ax: Axes, rows: DataFrame, x: str, xlabel: str, kinds: Sequence[str
     ax.set(xlabel=xlabel, ylabel=_LABEL)
 
 
-@figure("dw-scaling")
+@drawn(
+    "dw-scaling",
+    records="two numbers of workers or more",
+    lack="no lattice with two numbers of workers",
+)
 def against_workers(records: Records = None, lattice: str = "", machine: str = "") -> Figure:
     """Domain-wall kernel on one lattice against the number of workers, by layout.
 
@@ -184,23 +182,11 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of two numbers of workers or more.
     lattice : str
         Prefix of the lattice; by default the one with most numbers of workers, of these
         the largest.
     machine : str
         Machine file, by which the ECM model is drawn.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No lattice with two numbers of workers, or records without a needed column.
     """
     source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE_WORKERS)
@@ -221,7 +207,12 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
     return finish(fig, 5, [*notes, *machine_note(source, frame), *core_note(source, frame)], frame)
 
 
-@figure("dw-extent")
+@drawn(
+    "dw-extent",
+    records="two Lx or more. The layer conditions that the last cache fulfils are named if a "
+    "ResultSet describes the caches",
+    lack="no lattices that differ in Lx alone, a number of workers that no record has",
+)
 def against_extent(
     records: Records = None, others: str = "", threads: float = 0, machine: str = ""
 ) -> Figure:
@@ -231,26 +222,12 @@ def against_extent(
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of two Lx or more. The layer conditions that the last cache fulfils are named if
-        a ResultSet describes the caches.
     others : str
         Ly, Lz and Lt, such as ``8x8x16``; by default those with most Lx, of these the largest.
     threads : int
         Number of workers; by default the most of each machine with two Lx.
     machine : str
         Machine file, by which the ECM model is drawn.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No lattices that differ in Lx alone, a number of workers that no record has, or records
-        without a needed column.
     """
     source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE_EXTENT)
@@ -287,7 +264,12 @@ def _conditions(ax: Axes, rows: DataFrame, last: tuple[int, int]) -> None:
 # --------------------------------------------------------------------------------------- traffic
 
 
-@figure("dw-traffic")
+@drawn(
+    "dw-traffic",
+    "Two panels, 6.9 in wide.",
+    records="Only the last cache of the machine is read, if a ResultSet describes it",
+    lack="a number is wrong, or the extents are not multiples of the cuts",
+)
 def traffic(
     records: Records = None,
     lattice: str = "",
@@ -301,8 +283,6 @@ def traffic(
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Only the last cache of the machine is read, if a ResultSet describes it.
     lattice : str
         Lattice, whose Lx varies in one panel and which workers share in the other; by default one
         that is a little larger than the cache.
@@ -313,16 +293,6 @@ def traffic(
         vectors hold several s, ``1x2x2x2`` for RRII and 512 bits.
     cache_MiB : float
         Size of the cache; by default that of the machine's last cache, or 32 MiB if unknown.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        A number is wrong, or the extents are not multiples of the cuts.
     """
     known = None if records is None else last_cache(frame_of(records))
     cache_B = cache_MiB * 2**20 or (known[0] if known else _CACHE_MIB * 2**20)
@@ -445,27 +415,17 @@ def _levels(ax: Axes, ls: int) -> None:
             )
 
 
-@figure("dw-energy")
+@drawn(
+    "dw-energy",
+    "One panel, 3.35 in wide: range, quartiles and median over lattices, workers and clocks of "
+    "each machine, and the published energy on A64FX.",
+    records="`dw.hop` in both layouts, with energy",
+    lack="no lattice has both layouts with energy",
+)
 def by_energy(records: Records = None) -> Figure:
     """Speed and energy of the domain-wall kernel as RIRI against RRII.
 
     Each layout is that of its fastest record with energy.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `dw.hop` in both layouts, with energy.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        One panel, 3.35 in wide: range, quartiles and median over lattices, workers and clocks of
-        each machine, and the published energy on A64FX.
-
-    Raises
-    ------
-    InputError
-        No lattice has both layouts with energy, or records without a needed column.
 
     References
     ----------
@@ -490,29 +450,22 @@ def by_energy(records: Records = None) -> Figure:
 # ----------------------------------------------------------------------------------------- table
 
 
-@register(tables, "dw-table")
+@tabulated(
+    "dw-table",
+    "Columns platform, lattice, Ls, layout, cut, vector_bits, option (stores and prefetch), "
+    "performance_GFLOPs (by the shortest time), performance_median_GFLOPs, site_B, "
+    "roofline_GFLOPs (missing where nothing comes from memory), roofline_min_fraction and "
+    "disturbed. Of several prefetch distances, orders and blocks, the fastest.",
+    records="`dw.hop`",
+    lack="no such record, a number of workers that no record has",
+)
 def layouts_table(records: Records = None, threads: float = 0) -> DataFrame:
     """Domain-wall kernel by lattice, layout and option: performance, roofline and bytes.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `dw.hop`.
     threads : int
         Number of workers; by default the most of each machine.
-
-    Returns
-    -------
-    DataFrame
-        Columns platform, lattice, Ls, layout, cut, vector_bits, option (stores and prefetch),
-        performance_GFLOPs (by the shortest time), performance_median_GFLOPs, site_B,
-        roofline_GFLOPs (missing where nothing comes from memory), roofline_min_fraction and
-        disturbed. Of several prefetch distances, orders and blocks, the fastest.
-
-    Raises
-    ------
-    InputError
-        No such record, a number of workers that no record has, or records without a needed column.
     """
     frame, _ = hops(records, _MEASURE)
     frame = by_form(frame, threads)

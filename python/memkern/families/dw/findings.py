@@ -23,7 +23,7 @@ from memkern.families.dw.data import (
 )
 from memkern.plots.frames import best, listed, percent, ranked, three_figures
 from memkern.plots.selection import with_workers
-from memkern.plots.sentences import disturbed_mark, marked_value, speed_up, with_names
+from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, speed_up
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -32,16 +32,8 @@ _PREFETCH = ", prefetch"
 
 
 def findings(records: DataFrame) -> list[str]:
-    """Return the findings on every own machine, the most important first.
-
-    Raises
-    ------
-    InputError
-        Records without a needed column.
-    """
-    frame, _ = hops(records, "")
-    machines = frame.groupby("machine", sort=False)
-    return with_names({name: _on_machine(mine) for name, mine in machines})
+    """Return the findings on every own machine, the most important first."""
+    return by_machine(hops(records, "")[0], _on_machine)
 
 
 def _on_machine(mine: DataFrame) -> list[str]:

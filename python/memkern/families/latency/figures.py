@@ -41,7 +41,6 @@ from memkern.plots.drawing import (
     counted_axis,
     counts_axis,
     curve,
-    curves,
     finish,
     heat_map,
     in_bytes,
@@ -51,10 +50,20 @@ from memkern.plots.drawing import (
     panels,
     ticks_at,
 )
+from memkern.plots.exhibits import (
+    Axis,
+    Selection,
+    byte_scale,
+    count_scale,
+    curve_figure,
+    drawn,
+    log_scale,
+    table,
+    tabulated,
+)
 from memkern.plots.frames import Records, frame_of, ranked, three_figures
-from memkern.plots.registry import family_section, register, tables
-from memkern.plots.selection import cache_ends, device_cache_ends
-from memkern.plots.style import GREY, figure, log2_axis
+from memkern.plots.registry import family_section
+from memkern.plots.style import GREY, log2_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -88,68 +97,35 @@ def _title(ax: Axes, machine: object, several: bool, title: str = "", *, pad: fl
     ax.set_title("\n".join(lines), pad=pad)
 
 
-@figure("latency-sizes")
-def over_sizes(records: Records = None) -> Figure:
-    """Time of a load that waits for the one before against the size of the buffer.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `latency.chase` with one chain over two sizes or more. The caches are marked
-        if a ResultSet describes them, of a GPU its L2.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No chase over two sizes, or records without a needed column.
-    """
+@curve_figure(
+    "latency-sizes",
+    x=Axis("size_B", "Size of the buffer", byte_scale),
+    y=Axis(NS, "Time of a load (ns)", log_scale),
+    by="kind",
+    records="`latency.chase` with one chain over two sizes or more",
+    lack="no chase was measured over two sizes",
+    measure=MEASURE,
+    caches=True,
+    legend=2,
+)
+def over_sizes(records: Records = None) -> Selection:
+    """Time of a load that waits for the one before against the size of the buffer."""
     frame, notes = chases(records, MEASURE)
     frame = frame[frame["chains"] == 1]
     frame = frame[frame.groupby(["machine", "kind"])["size_B"].transform("nunique") > 1]
-    if frame.empty:
-        raise InputError(f"no chase was measured over two sizes: `{MEASURE}` does so")
     frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])
-    kinds = sorted(set(frame["kind"]))
-    fig, cells = machine_panels(frame, 2.5)
-    for ax, rows in cells:
-        curves(ax, rows, "kind", kinds, "size_B", NS)
-        ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
-        low = frame[NS].min() / 1.25
-        ax.set_ylim(low, max(frame[NS].max() * 1.25, 5 * low))
-        bytes_axis(ax.xaxis, 5)
-        counts_axis(ax.yaxis, 12)
-        cache_regions(ax, cache_ends(rows) or device_cache_ends(rows))
-        ax.set(xlabel="Size of the buffer", ylabel="Time of a load (ns)")
-        _title(ax, rows["machine"].iloc[0], len(cells) > 1, pad=_ABOVE_REGIONS)
-    return finish(fig, 2, notes, frame)
+    return frame.sort_values("kind", kind="stable"), notes
 
 
-@figure("latency-devices")
+@drawn(
+    "latency-devices",
+    "A panel, 6.9 in wide, with a color for each machine.",
+    records="`latency.chase` in random order with one chain and one worker, on a processor and on "
+    "a GPU, and of `amo.ptrchase` with one worker, if any",
+    lack="no chase on a processor or none on a GPU",
+)
 def processors_and_gpus(records: Records = None) -> Figure:
-    """Time of a dependent load and atomic operation on processors and GPUs against the size.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `latency.chase` in random order with one chain and one worker, on a processor
-        and on a GPU, and of `amo.ptrchase` with one worker, if any.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel, 6.9 in wide, with a color for each machine.
-
-    Raises
-    ------
-    InputError
-        No chase on a processor or none on a GPU, or records without a needed column.
-    """
+    """Time of a dependent load and atomic operation on processors and GPUs against the size."""
     frame, notes = beside_atomics(records)
     machines, kinds = (list(dict.fromkeys(frame[name])) for name in ("machine", "kind"))
     fig, (ax,) = panels(1, 1, 3.0)
@@ -166,71 +142,47 @@ def processors_and_gpus(records: Records = None) -> Figure:
     return finish(fig, 2, notes, frame)
 
 
-@figure("latency-chains")
-def in_parallel(records: Records = None) -> Figure:
+def _as_chains(ax: Axes, rows: DataFrame) -> None:
+    """Draw the loads in flight if no chain waits for another one."""
+    most = rows["chains"].max()
+    ax.plot([1, most], [1, most], color=GREY, linewidth=0.8, label="as many as chains")
+
+
+@curve_figure(
+    "latency-chains",
+    x=Axis("chains", "Independent chains", count_scale),
+    y=Axis("in_flight", "Loads in flight", log_scale),
+    by="size",
+    records="`latency.chase` with one worker, with one chain and with two or more in a buffer of "
+    "the same size",
+    lack="no size was measured with one and with several chains",
+    measure=MEASURE,
+    marks=_as_chains,
+)
+def in_parallel(records: Records = None) -> Selection:
     """Concurrent loads of a core against its number of independent chains.
 
     The latency of a single chain divided by the time from one load to the next of all chains.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `latency.chase` with one worker, with one chain and with two or more in a
-        buffer of the same size.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine with a curve for each size, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No size with one and with several chains, or records without a needed column.
 
     References
     ----------
     Little's law: what is in flight is latency times rate.
     """
     frame, notes = concurrency(records)
-    fig, cells = machine_panels(frame, 2.5)
-    for ax, rows in cells:
-        sizes = sorted(set(frame["size_B"]))
-        for number, size in enumerate(sizes):
-            mine = rows[rows["size_B"] == size]
-            if len(mine):
-                curve(ax, mine, "chains", "in_flight", marked_look(number), in_bytes(size))
-        most = frame["chains"].max()
-        ax.plot([1, most], [1, most], color=GREY, linewidth=0.8, label="as many as chains")
-        counted_axis(ax, frame["chains"])
-        ax.set_yscale("log", base=2)
-        counts_axis(ax.yaxis)
-        ax.set(xlabel="Independent chains", ylabel="Loads in flight")
-        _title(ax, rows["machine"].iloc[0], len(cells) > 1)
-    return finish(fig, 4, notes, frame)
+    frame = frame.sort_values("size_B", kind="stable")
+    return frame.assign(size=frame["size_B"].map(in_bytes)), notes
 
 
-@figure("latency-loaded")
+@drawn(
+    "latency-loaded",
+    "A panel for each machine with a curve for each share of loads, 6.9 in wide, 3.35 in with one "
+    "panel. A star marks the highest bandwidth of each curve, and vertical lines are the 95 % "
+    "intervals.",
+    records="`latency.loaded`; those of `latency.chase` with a buffer of the same size give the "
+    "latency without traffic",
+)
 def beside_traffic(records: Records = None) -> Figure:
     """Latency from memory against the bandwidth of the other workers' traffic.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `latency.loaded`; those of `latency.chase` with a buffer of the same size
-        give the latency without traffic.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine with a curve for each share of loads, 6.9 in wide, 3.35 in with
-        one panel. A star marks the highest bandwidth of each curve, and vertical lines are the
-        95 % intervals.
-
-    Raises
-    ------
-    InputError
-        No such record, or records without a needed column.
 
     References
     ----------
@@ -270,27 +222,15 @@ def beside_traffic(records: Records = None) -> Figure:
     return finish(fig, 3, notes, frame)
 
 
-@figure("latency-cores")
+@drawn(
+    "latency-cores",
+    "A panel for each machine and number of lines, 6.9 in wide, 3.35 in with one panel. Units of "
+    "a core, of a cache and of a NUMA node are side by side if a ResultSet describes the machine, "
+    "else in ascending order. A pair that was measured in one order stands in both.",
+    records="`latency.ping_pong`",
+)
 def between_cores(records: Records = None) -> Figure:
-    """Time from a core's write to another core's answer, for every pair, as a heat map.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `latency.ping_pong`.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine and number of lines, 6.9 in wide, 3.35 in with one panel. Units
-        of a core, of a cache and of a NUMA node are side by side if a ResultSet describes the
-        machine, else in ascending order. A pair that was measured in one order stands in both.
-
-    Raises
-    ------
-    InputError
-        No such record, or records without a needed column.
-    """
+    """Time from a core's write to another core's answer, for every pair, as a heat map."""
     frame, notes = exchanges(records)
     orders = frame_of(records).attrs.get("units", {})
     cells = list(frame.groupby(["machine", "lines", "take_by"]))
@@ -317,25 +257,13 @@ def between_cores(records: Records = None) -> Figure:
     return finish(fig, 2, notes, frame, "Hatched")
 
 
-@figure("latency-numa")
+@drawn(
+    "latency-numa",
+    "Two panels for each machine, 6.9 in wide.",
+    records="``memkern latency numa``, whose names tell the nodes",
+)
 def between_nodes(records: Records = None) -> Figure:
-    """Latency and bandwidth from the units of each NUMA node to the memory of each, as heat maps.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of ``memkern latency numa``, whose names tell the nodes.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels for each machine, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        No such record, or records without a needed column.
-    """
+    """Latency and bandwidth between the units and the memory of each pair of NUMA nodes."""
     frame, notes = node_pairs(records)
     kinds = {
         CHASE: (NS, "ns", "Latency"),
@@ -355,26 +283,14 @@ def between_nodes(records: Records = None) -> Figure:
     return finish(fig, 2, notes, frame, "Hatched")
 
 
-@register(tables, "latency-numa")
+@tabulated(
+    "latency-numa",
+    "Columns machine, units and memory (numbers of nodes), ns_per_access (of a load that waits "
+    "for the one before), bandwidth_GBps (of a triad) and disturbed (whether either record was).",
+    records="``memkern latency numa``, whose names tell the nodes",
+)
 def node_table(records: Records = None) -> DataFrame:
-    """Latency and bandwidth from the units of each NUMA node to the memory of each.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of ``memkern latency numa``, whose names tell the nodes.
-
-    Returns
-    -------
-    DataFrame
-        Columns machine, units and memory (numbers of nodes), ns_per_access (of a load that waits
-        for the one before), bandwidth_GBps (of a triad) and disturbed (whether either record was).
-
-    Raises
-    ------
-    InputError
-        As `between_nodes`.
-    """
+    """Latency and bandwidth from the units of each NUMA node to the memory of each."""
     frame, _ = node_pairs(records)
     pair = ["machine", "units", "memory"]
     chases, triads = (
@@ -388,93 +304,53 @@ def node_table(records: Records = None) -> DataFrame:
     return both[[*pair, NS, "bandwidth_GBps"]].assign(disturbed=disturbed)
 
 
-@figure("latency-banks")
-def bank_conflicts(records: Records = None) -> Figure:
-    """Time of a load from a GPU's shared memory against the stride of a warp's lanes.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `latency.banks`.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine with a curve for each size of words and of blocks, 6.9 in wide,
-        3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No such record, or records without a needed column.
-    """
-    frame, notes = banks(records)
-    kinds = list(dict.fromkeys(frame["kind"]))
-    fig, cells = machine_panels(frame, 2.5)
-    for ax, rows in cells:
-        curves(ax, rows, "kind", kinds, "stride", NS)
-        ax.set_yscale("log")
-        ax.set_ylim(frame[NS].min() / 1.25, frame[NS].max() * 1.25)
-        counts_axis(ax.yaxis, 9)
-        ax.set_xticks(range(0, int(frame["stride"].max()) + 1, 8))
-        ax.set(xlabel="Words from a lane to the next", ylabel="Time of a load (ns)")
-        _title(ax, rows["machine"].iloc[0], len(cells) > 1)
-    return finish(fig, 2, notes, frame)
+def _in_words(ax: Axes, strides: Any) -> None:
+    """Put ticks at every eighth stride."""
+    ax.set_xticks(range(0, int(strides.max()) + 1, 8))
 
 
-@register(tables, "latency-banks")
-def bank_table(records: Records = None) -> DataFrame:
-    """Time of a load from a GPU's shared memory by the stride of a warp's lanes.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `latency.banks`.
-
-    Returns
-    -------
-    DataFrame
-        Columns platform, dtype, block_threads, stride, ways (how often a load accesses
-        the same bank, by the arithmetic of 32 banks of 4 bytes), ns_per_access, cycles (at the
-        clock that was read while the kernel ran; NaN if unknown) and disturbed.
-
-    Raises
-    ------
-    InputError
-        As `bank_conflicts`.
-    """
-    frame, _ = banks(records)
-    columns = ["platform", "dtype", "block_threads", "stride", "ways", NS, "cycles", "disturbed"]
-    whole = {"block_threads": int, "stride": int}
-    return frame[columns].astype(whole).reset_index(drop=True)
+@curve_figure(
+    "latency-banks",
+    x=Axis("stride", "Words from a lane to the next", _in_words),
+    y=Axis(NS, "Time of a load (ns)", log_scale),
+    by="kind",
+    records="`latency.banks`",
+    legend=2,
+)
+def bank_conflicts(records: Records = None) -> Selection:
+    """Time of a load from a GPU's shared memory against the stride of a warp's lanes."""
+    return banks(records)
 
 
-@register(tables, "latency-structure")
+@table(
+    "latency-banks",
+    "platform, dtype, block_threads, stride, ways (how often a load accesses the same bank, by the "
+    "arithmetic of 32 banks of 4 bytes), ns_per_access, cycles (at the clock that was read while "
+    "the kernel ran; NaN if unknown), disturbed",
+    integers="block_threads, stride",
+    records="`latency.banks`",
+)
+def bank_table(records: Records = None) -> Selection:
+    """Time of a load from a GPU's shared memory by the stride of a warp's lanes."""
+    return banks(records)
+
+
+@tabulated(
+    "latency-structure",
+    "For each machine: rows for each cache, for what lies beyond, for each level of TLBs, for "
+    "walks of the page table, for the line, and for the line beside it. Columns: machine, what, "
+    "found (in words), system (what the system says; it does not know of prefetchers, nor off x86 "
+    "of TLBs), agrees (``yes``, ``differs`` or nothing), ns (of a load in this level; what "
+    "translation adds in this level, for walks with the most pages; by how much a second access "
+    "in another line that is in L2, or in the adjacent line beyond L2, takes longer than in the "
+    "same one), cycles (the same), fits_B (largest size of the level, size of the line) and "
+    "exceeds_B (smallest size of the next level).",
+    records="``memkern latency structure``, or of `latency.chase` in random order with one chain "
+    "over many sizes alone. A ResultSet describes the machine",
+    lack="no such record shows anything of these",
+)
 def structure(records: Records = None) -> DataFrame:
     """Capacities of caches, reaches of TLBs and sizes of lines by latency, beside the system's.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of ``memkern latency structure``, or of `latency.chase` in random order with one
-        chain over many sizes alone. A ResultSet describes the machine.
-
-    Returns
-    -------
-    DataFrame
-        For each machine: rows for each cache, for what lies beyond, for each level of TLBs, for
-        walks of the page table, for the line, and for the line beside it. Columns: machine, what,
-        found (in words), system (what the system says; it does not know of prefetchers, nor off x86
-        of TLBs), agrees (``yes``, ``differs`` or nothing), ns (of a load in this level; what
-        translation adds in this level, for walks with the most pages; by how much a second access
-        in another line that is in L2, or in the adjacent line beyond L2, takes longer than in the
-        same one), cycles (the same), fits_B (largest size of the level, size of the line) and
-        exceeds_B (smallest size of the next level).
-
-    Raises
-    ------
-    InputError
-        No such record shows anything of these, or records without a needed column.
 
     Notes
     -----
@@ -495,26 +371,15 @@ def structure(records: Records = None) -> DataFrame:
     return DataFrame(rows)
 
 
-@figure("latency-structure")
+@drawn(
+    "latency-structure",
+    "Two panels for each machine, 6.9 in wide: what lines in pages of their own cost more than as "
+    "many side by side, with the reach of each TLB, and by how much the second access of a pair "
+    "takes longer than one 8 bytes away, with the size of a line.",
+    records="``memkern latency structure``",
+)
 def structure_curves(records: Records = None) -> Figure:
     """Cost of address translation over pages, and time of a second access over its distance.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of ``memkern latency structure``.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels for each machine, 6.9 in wide: what lines in pages of their own cost more than as
-        many side by side, with the reach of each TLB, and by how much the second access of a pair
-        takes longer than one 8 bytes away, with the size of a line.
-
-    Raises
-    ------
-    InputError
-        No such record, or records without a needed column.
 
     See Also
     --------
@@ -590,27 +455,20 @@ def _cost_axis(ax: Axes) -> None:
     ticks_at(ax.yaxis, [*(-cost for cost in costs[::2]), 0, *costs], three_figures)
 
 
-@figure("latency-histogram")
+@drawn(
+    "latency-histogram",
+    "A panel for each machine and size, with a histogram for each order. Vertical lines mark the "
+    "medians. The axis is logarithmic if the times span more than a factor of three.",
+    records="`latency.chase` with one chain, with their samples",
+    lack="no such record, records without samples, or a size that was not measured",
+)
 def histograms(records: Records = None, sizes: str = "") -> Figure:
     """Distribution of the time of a load over the samples, for each size of the buffer.
 
     Parameters
     ----------
-    records : ResultSet
-        Own records of `latency.chase` with one chain, with their samples.
     sizes : str
         Sizes of the buffers, such as ``16KiB,1MiB``; by default up to six of all.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine and size, with a histogram for each order. Vertical lines mark the
-        medians. The axis is logarithmic if the times span more than a factor of three.
-
-    Raises
-    ------
-    InputError
-        No such record, records without samples, or a size that was not measured.
     """
     frame, notes = sampled(records, sizes)
     kinds = sorted(set(frame["kind"]))
@@ -647,28 +505,18 @@ def _draw_histograms(ax: Axes, rows: DataFrame, kinds: Sequence[str]) -> None:
     ax.set(xlabel="Time of a load (ns)", ylabel="Samples (%)")
 
 
-@figure("latency-gather")
+@drawn(
+    "latency-gather",
+    "Two panels for each machine, 6.9 in wide. The most lines that chains load, once further "
+    "chains load no more, bound random gathers; hardware prefetchers foresee strides and may load "
+    "more.",
+    records="`latency.chase` with one worker and several numbers of chains, of which the largest "
+    "buffer counts, and of `spatter.gather` with one worker and uniform strides of a line or more "
+    "or a random pattern, in arrays beyond the caches",
+    lack="no record of either",
+)
 def beside_gather(records: Records = None) -> Figure:
     """Lines that one core loads per second: in independent chains, and by gathers.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `latency.chase` with one worker and several numbers of chains, of which the
-        largest buffer counts, and of `spatter.gather` with one worker and uniform strides of a line
-        or more or a random pattern, in arrays beyond the caches.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels for each machine, 6.9 in wide. The most lines that chains load, once further
-        chains load no more, bound random gathers; hardware prefetchers foresee strides and may load
-        more.
-
-    Raises
-    ------
-    InputError
-        No record of either, or records without a needed column.
 
     References
     ----------

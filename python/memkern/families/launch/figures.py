@@ -14,9 +14,10 @@ from memkern.plots.drawing import (
     panels,
     threads_axis,
 )
+from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, ranked
 from memkern.plots.selection import select
-from memkern.plots.style import figure, plain
+from memkern.plots.style import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,24 +29,13 @@ _MEASURE = "memkern barrier -o barrier.parquet"
 _BARRIERS = {"spin": "spinning", "omp-active": "OpenMP, active", "omp-passive": "OpenMP, passive"}
 
 
-@figure("barrier-cost")
+@drawn(
+    "barrier-cost",
+    "A panel of nanoseconds and, if the clock is known, one of cycles, 6.9 in wide.",
+    records="`launch.barrier`; the lowest cost of each kind and thread count is drawn",
+)
 def barrier_cost(records: Records = None) -> Figure:
     """Cost of a barrier against the number of threads, in nanoseconds and in core cycles.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `launch.barrier`; the lowest cost of each kind and thread count is drawn.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel of nanoseconds and, if the clock is known, one of cycles, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        No such record, or records without a needed column.
 
     References
     ----------

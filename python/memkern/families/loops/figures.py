@@ -25,11 +25,11 @@ from memkern.plots.drawing import (
     panels,
     shade,
 )
+from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, best, ranked, undisturbed, words
 from memkern.plots.predictions import ECM, ecm_look, machine_for, machine_note, predictions
-from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
-from memkern.plots.style import GREY, NOTE_SIZE, figure, log2_axis, own_look
+from memkern.plots.style import GREY, NOTE_SIZE, log2_axis, own_look
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -81,7 +81,14 @@ def _own_cycles(
     return frame.drop_duplicates(cases).sort_index(), notes + left
 
 
-@figure("loops-cycles")
+@drawn(
+    "loops-cycles",
+    "A panel for each platform, kernel and requested size of pages, 6.9 in wide, 3.35 in for one "
+    "alone.",
+    records="loop kernels at two sizes or more. The caches are marked if a ResultSet describes "
+    "them",
+    lack="no kernel with cycles at two sizes",
+)
 def cycles(
     records: Records = None, kernels: str | Sequence[str] = "loops", machine: str = ""
 ) -> Figure:
@@ -92,25 +99,11 @@ def cycles(
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of loop kernels at two sizes or more. The caches are marked if a ResultSet
-        describes them.
     kernels : str or sequence of str
         Names of kernels or families, with commas between.
     machine : str
         Machine file, by which the ECM model is drawn. Beyond L1, its time in the core is that of
         the fewest cycles measured in L1.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each platform, kernel and requested size of pages, 6.9 in wide, 3.35 in for one
-        alone.
-
-    Raises
-    ------
-    InputError
-        No kernel with cycles at two sizes, or records without a needed column.
 
     References
     ----------
@@ -249,7 +242,12 @@ def _mark_rows(ax: Axes, rows: DataFrame) -> None:
         before = holder
 
 
-@figure("matvec")
+@drawn(
+    "matvec",
+    "A panel for each platform, 6.9 in wide, 3.35 in for one alone.",
+    records="`loops.matvec` at two lengths or more",
+    lack="no such record, a bandwidth that is not positive",
+)
 def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Figure:
     """GFLOP/s of y += A x by columns against the length of y, with and without prefetch hint.
 
@@ -258,21 +256,9 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `loops.matvec` at two lengths or more.
     memory_GBps : float
         Memory bandwidth for the two limits drawn, of 8 and of 24 bytes. By default the highest of
         the platform's streaming kernels from memory; without such a record, no limit is drawn.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each platform, 6.9 in wide, 3.35 in for one alone.
-
-    Raises
-    ------
-    InputError
-        No such record, a bandwidth that is not positive, or records without a needed column.
 
     References
     ----------
@@ -332,28 +318,19 @@ def _memory_bandwidth(records: Records, platform: str) -> float:
     return float(undisturbed(values)[BANDWIDTH].max()) if len(values) else math.nan
 
 
-@register(tables, "loops-cycles")
+@tabulated(
+    "loops-cycles",
+    "One row per measured loop, without records one per published loop: kernel, statement (which "
+    "distinguishes several rows of a kernel), for each own platform the cycles for one of its "
+    "vectors of every stream in L1, L2 and memory, then the A64FX's for one of 512 bits, "
+    "predicted and measured. Missing numbers are NaN.",
+    records="loop kernels; the fewest cycles of any variant and unrolling are shown. The rows of "
+    "a stencil are assumed to be in L1 if their level is unknown",
+    lack="no record is of a loop with data in L1, L2 or memory",
+    optional=True,
+)
 def cycles_by_level(records: Records = None) -> DataFrame:
     """Cycles per vector of loops with data in L1, L2 and memory, beside those of an A64FX.
-
-    Parameters
-    ----------
-    records : DataFrame, ResultSet or None
-        Own records of loop kernels; the fewest cycles of any variant and unrolling are shown. The
-        rows of a stencil are assumed to be in L1 if their level is unknown.
-
-    Returns
-    -------
-    DataFrame
-        One row per measured loop, without records one per published loop: kernel, statement (which
-        distinguishes several rows of a kernel), for each own platform the cycles for one of its
-        vectors of every stream in L1, L2 and memory, then the A64FX's for one of 512 bits,
-        predicted and measured. Missing numbers are NaN.
-
-    Raises
-    ------
-    InputError
-        Records without a needed column, or none of a loop with data in L1, L2 or memory.
 
     References
     ----------

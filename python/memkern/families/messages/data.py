@@ -5,16 +5,13 @@ If a case has several records, the one with the most messages per second is used
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
-from memkern.plots.frames import Records, best, counted, typed
+from memkern.plots.frames import Fits, Records, best, line_fits, typed
 from memkern.plots.selection import prevailing, select
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
-
-    from memkern.models import T0WmaxFit
 
 RATE = "messages_per_second"
 LATENCY = "latency_us"
@@ -28,14 +25,7 @@ _NUMBERS = ("size_B", "window", "origins", "time_min_s")
 _WORDS = ("pairs", "distance", "backend")
 
 
-class Fitted(NamedTuple):
-    """The fit of the messages of one series on one machine."""
-
-    machine: str
-    library: str
-    operation: str
-    distance: str
-    fit: T0WmaxFit
+FITTED = ("machine", "library", "operation", "distance")
 
 
 def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
@@ -92,38 +82,12 @@ def _places(column: Series[Any]) -> Series[Any]:
     return column.map(order.index)
 
 
-def fits(frame: DataFrame) -> tuple[list[Fitted], list[str]]:
-    """Fit the time of a message of each operation and distance as ``T0 + B / Wmax``.
+def fits(frame: DataFrame) -> tuple[Fits, list[str]]:
+    """Fit the time of a message of each operation and distance, with a window of 1.
 
-    Parameters
-    ----------
-    frame : DataFrame
-        As of `messages`; the records with a window of 1 are used.
-
-    Returns
-    -------
-    fits : list of Fitted
-    notes : list of str
-        Sentences on what could not be fitted.
+    `frame` is as of `messages`, and the fits are by the values of `FITTED`.
     """
-    from memkern.models import fit_t0_wmax
-
-    found, notes = [], []
     rows = frame[(frame["window"] == 1) & (frame["operation"] != "fetch_add")]
-    key = ["machine", "library", "operation", "distance"]
-    for (machine, library, operation, distance), mine in rows.groupby(key, sort=False):
-        points = mine[["size_B", "message_s", "valid", "disturbed"]]
-        names = {"size_B": "bytes_B", "message_s": "time_s"}
-        try:
-            fit = fit_t0_wmax(points.rename(columns=names))
-        except InputError as error:
-            notes.append(f"{library} {operation} to the {distance} not fitted: {error}.")
-            continue
-        found.append(Fitted(str(machine), str(library), str(operation), str(distance), fit))
-    far = sum(one.fit.far for one in found)
-    if far:
-        notes.append(
-            f"Most points are more than 10 % off {counted(far, 'line')}: protocols change with "
-            "the size."
-        )
-    return found, notes
+    points = rows[[*FITTED, "size_B", "message_s", "valid", "disturbed"]]
+    points = points.rename(columns={"size_B": "bytes_B", "message_s": "time_s"})
+    return line_fits(points, FITTED, lambda of: "{1} {2} to the {3}".format(*of))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memkern.families.messages.data import LATENCY, MEASURE, RATE, fits, messages
+from memkern.families.messages.data import FITTED, LATENCY, MEASURE, RATE, fits, messages
 from memkern.families.messages.findings import findings
 from memkern.plots.drawing import bytes_axis, counts_axis, curve, finish, marked_look, panels
-from memkern.plots.frames import Records, best, fit_columns
-from memkern.plots.registry import family_section, register, tables
+from memkern.plots.exhibits import Selection, drawn, table, tabulated
+from memkern.plots.frames import FIT_COLUMNS, Records, best, fit_rows
+from memkern.plots.registry import family_section
 from memkern.plots.selection import BANDWIDTH
-from memkern.plots.style import figure, plain
+from memkern.plots.style import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,28 +19,17 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 
-@figure("messages")
+@drawn(
+    "messages",
+    "Three panels for each machine, with a curve for each operation, distance and library, 6.9 in "
+    "wide.",
+    records="`messages` kernels",
+)
 def against_size(records: Records = None) -> Figure:
     """Latency, rate and bandwidth of messages between ranks against their size.
 
     Latency is that of messages of which each is complete before the next one; rate and bandwidth
     are those of all origins together, with the window that makes them highest.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `messages` kernels.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Three panels for each machine, with a curve for each operation, distance and library,
-        6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        No such record, or records without a needed column.
     """
     frame, notes = messages(records, MEASURE)
     machines = list(frame.groupby("machine", sort=False))
@@ -78,69 +68,26 @@ def _draw(ax: Axes, rows: DataFrame, series: list[str], column: str, label: str)
     ax.set(xlabel="Size of a message", ylabel=label)
 
 
-@register(tables, "messages")
-def messages_table(records: Records = None) -> DataFrame:
-    """Latency, rate and bandwidth of messages by operation, distance, size and window.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `messages` kernels.
-
-    Returns
-    -------
-    DataFrame
-        Columns platform, library, operation, distance, origins, size_B, window, latency_us (where
-        the window is 1), messages_per_second and bandwidth_GBps (of all origins) and disturbed.
-
-    Raises
-    ------
-    InputError
-        As `against_size`.
-    """
-    frame, _ = messages(records, MEASURE)
-    columns = ["platform", "library", "operation", "distance", "origins", "size_B", "window"]
-    columns += [LATENCY, RATE, BANDWIDTH, "disturbed"]
-    whole = {"origins": int, "size_B": int, "window": int}
-    return frame[columns].astype(whole).reset_index(drop=True)
+@table(
+    "messages",
+    "platform, library, operation, distance, origins, size_B, window, latency_us (where the window "
+    "is 1), messages_per_second and bandwidth_GBps (of all origins), disturbed",
+    integers="origins, size_B, window",
+    records="`messages` kernels",
+)
+def messages_table(records: Records = None) -> Selection:
+    """Latency, rate and bandwidth of messages by operation, distance, size and window."""
+    return messages(records, MEASURE)
 
 
-@register(tables, "messages-fit")
+@tabulated(
+    "messages-fit",
+    f"Columns {', '.join(FITTED)}, {FIT_COLUMNS}.",
+    records="`messages` kernels of several sizes, with a window of 1",
+)
 def fit_table(records: Records = None) -> DataFrame:
-    """Time of a message as T0 + B / Wmax, by operation and distance.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `messages` kernels of several sizes, with a window of 1.
-
-    Returns
-    -------
-    DataFrame
-        Columns machine, library, operation, distance, points, T0 (µs) and Wmax (GB/s) with their
-        95 % intervals, B0.8 (bytes at which 80 % of Wmax is reached), and whether most points are
-        more than 10 % off the line.
-
-    Raises
-    ------
-    InputError
-        As `against_size`.
-    """
-    from pandas import DataFrame
-
-    found, _ = fits(messages(records, MEASURE)[0])
-    rows = [
-        {
-            "machine": one.machine,
-            "library": one.library,
-            "operation": one.operation,
-            "distance": one.distance,
-            **fit_columns(one.fit),
-        }
-        for one in found
-    ]
-    names = ["machine", "library", "operation", "distance", "points", "T0_us", "Wmax_GBps"]
-    return DataFrame(rows, columns=[*names, "B0.8", "far"])
+    """Time of a message as T0 + B / Wmax, by operation and distance."""
+    return fit_rows(fits(messages(records, MEASURE)[0])[0], FITTED)
 
 
 _EXHIBITS: tuple[tuple[str, Any, str], ...] = (

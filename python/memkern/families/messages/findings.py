@@ -8,7 +8,7 @@ from memkern.families.messages.data import LATENCY, MILLIONS, messages
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import listed
 from memkern.plots.selection import BANDWIDTH
-from memkern.plots.sentences import marked_value, with_names
+from memkern.plots.sentences import by_machine, marked_value
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -21,16 +21,8 @@ _WHERE = {
 
 
 def findings(records: DataFrame) -> list[str]:
-    """Return the findings on every own machine, the most important first.
-
-    Raises
-    ------
-    InputError
-        Records without a needed column.
-    """
-    frame, _ = messages(records, "")
-    machines = frame.groupby("machine", sort=False)
-    return with_names({name: _on_machine(mine) for name, mine in machines})
+    """Return the findings on every own machine, the most important first."""
+    return by_machine(messages(records, "")[0], _on_machine)
 
 
 def _on_machine(mine: DataFrame) -> list[str]:

@@ -53,11 +53,8 @@ def halo_time(
     if not machine and len(machines) > 1:
         raise InputError(f"the messages are of {' and '.join(machines)}: choose one as machine")
     found, _ = fits(frame)
-    links = {
-        one.distance: one.fit
-        for one in found
-        if (one.library, one.operation, one.machine) == ("MPI", "send", machine or machines[0])
-    }
+    sends = (machine or machines[0], "MPI", "send")
+    links = {distance: fit for (*of, distance), fit in found.items() if tuple(of) == sends}
     seconds = 0.0
     for distance, (neighbours, received_B) in halo.items():
         if not neighbours:

@@ -21,10 +21,10 @@ from memkern.plots.drawing import (
     panels,
     spaced,
 )
+from memkern.plots.exhibits import Selection, drawn, table
 from memkern.plots.frames import Records, best, counted, listed, rounded, typed, words
-from memkern.plots.registry import register, tables
 from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select
-from memkern.plots.style import figure, log2_axis, other_look, own_look, plain
+from memkern.plots.style import log2_axis, other_look, own_look, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +74,13 @@ def _own(
     return frame, notes
 
 
-@figure("raider-kernels")
+@drawn(
+    "raider-kernels",
+    "A panel for each kind of access, 6.9 in wide.",
+    records="`raider` kernels",
+    lack="a bandwidth is not positive",
+    optional=True,
+)
 def by_kernel(
     records: Records = None, definition: str = "paper", index_pattern: str = "permutation"
 ) -> Figure:
@@ -85,22 +91,10 @@ def by_kernel(
 
     Parameters
     ----------
-    records : DataFrame, ResultSet or None
-        Own records of `raider` kernels.
     definition : str
         Definition of the kernels: ``paper`` or ``release``.
     index_pattern : str
         Index array: ``permutation``, ``stride:8``, ``chase``, ...
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each kind of access, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        Records without a row, without a needed column, or with a bandwidth that is not positive.
 
     References
     ----------
@@ -180,7 +174,13 @@ def _bars(ax: Axes, points: DataFrame, kernels: list[str], platforms: DataFrame)
     ax.set_ylim(0, 1.2 * points[BANDWIDTH].max())
 
 
-@figure("raider-sizes")
+@drawn(
+    "raider-sizes",
+    "Three panels, 6.9 in wide.",
+    records="`raider` kernels",
+    optional=True,
+    lack="a bandwidth is not positive",
+)
 def by_size(
     records: Records = None, definition: str = "paper", index_pattern: str = "permutation"
 ) -> Figure:
@@ -188,18 +188,8 @@ def by_size(
 
     Parameters
     ----------
-    records, definition, index_pattern
+    definition, index_pattern
         As for `by_kernel`.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Three panels, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        As `by_kernel`.
 
     References
     ----------
@@ -245,7 +235,13 @@ def _bandwidth_axes(axes: Sequence[Axes], values: Sequence[float]) -> None:
     axes[0].set_ylabel("Bandwidth (GB/s)")
 
 
-@figure("raider-scaling")
+@drawn(
+    "raider-scaling",
+    "Three panels, 6.9 in wide.",
+    records="strong scaling by ``memkern scaling``. Those with more workers than processing units "
+    "on a host are left out",
+    optional=True,
+)
 def by_nodes(
     records: Records = None, definition: str = "paper", index_pattern: str = "permutation"
 ) -> Figure:
@@ -253,21 +249,8 @@ def by_nodes(
 
     Parameters
     ----------
-    records : DataFrame, ResultSet or None
-        Own records of strong scaling by ``memkern scaling``. Those with more workers than
-        processing units on a host are left out.
     definition, index_pattern
         As for `by_kernel`.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Three panels, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        As `by_kernel`.
 
     References
     ----------
@@ -313,30 +296,18 @@ def _elements(size: float) -> str:
     return f"{spaced(size)} elements"
 
 
-@register(tables, "raider-table")
-def raider_bandwidths(records: Records = None) -> DataFrame:
-    """Bandwidth of every own gather/scatter streaming kernel by definition and index pattern.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `raider` kernels; the best of each case is shown.
-
-    Returns
-    -------
-    DataFrame
-        Columns platform, kernel, definition, index_pattern, elements, bandwidth_GBps and
-        disturbed, of the array length and thread count with which most was measured.
-
-    Raises
-    ------
-    InputError
-        No such record, and as `by_kernel`.
-    """
+@table(
+    "raider-table",
+    "platform, kernel, definition, index_pattern, elements, bandwidth_GBps, disturbed",
+    integers="elements",
+    records="`raider` kernels; the best of each case is shown, of the array length and thread "
+    "count with which most was measured",
+)
+def raider_bandwidths(records: Records = None) -> Selection:
+    """Bandwidth of every own gather/scatter streaming kernel by definition and index pattern."""
     columns = (*_COLUMNS, "index_pattern")
-    frame, _ = select(records, ["raider"], columns, measure=_MEASURE)
+    frame, notes = select(records, ["raider"], columns, measure=_MEASURE)
     frame = frame.assign(**{name: words(frame[name]) for name in ("definition", "index_pattern")})
     case = ["platform", "kernel", "definition", "index_pattern"]
-    frame, _ = prevailing(frame, (*SETTING, "elements"), count=case[1:])
-    frame = best(frame, case).astype({"elements": int})
-    return frame[[*case, "elements", BANDWIDTH, "disturbed"]].reset_index(drop=True)
+    frame, left = prevailing(frame, (*SETTING, "elements"), count=case[1:])
+    return best(frame, case), notes + left

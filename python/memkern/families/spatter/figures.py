@@ -29,15 +29,15 @@ from memkern.families.spatter.data import (
 from memkern.families.spatter.findings import findings
 from memkern.families.spatter.radar import radars_cpu, radars_gpu
 from memkern.plots.drawing import curve, disturbed_note
+from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, best, counted, frame_of, listed
-from memkern.plots.registry import Section, register, section, section_of, tables
+from memkern.plots.registry import Section, section, section_of
 from memkern.plots.selection import split
 from memkern.plots.style import (
     COLUMN_IN,
     DOUBLE_IN,
     GREY,
     Look,
-    figure,
     fraction,
     log2_axis,
     new_figure,
@@ -142,26 +142,17 @@ def _platforms_by_stride(records: Records, kind: str) -> Figure:
     return _bandwidth_by_stride(series, 4, notes)
 
 
-@figure("spatter-fig3")
+@drawn(
+    "spatter-fig3",
+    "Two panels, 6.9 in wide.",
+    records="Own records; those of uniform patterns whose instances do not overlap (delta = "
+    "length times stride) are drawn beside the six published CPUs. Of several records of a "
+    "stride, the one with the highest bandwidth is drawn",
+    lack="a bandwidth is not positive",
+    optional=True,
+)
 def strides_cpu(records: Records = None) -> Figure:
     """Bandwidth of gather and scatter against stride on CPUs.
-
-    Parameters
-    ----------
-    records : DataFrame, ResultSet or None
-        Own records; those of uniform patterns whose instances do not overlap (delta = length
-        times stride) are drawn beside the six published CPUs. Of several records of a stride, the
-        one with the highest bandwidth is drawn.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        Records without a row, without a needed column, or with a bandwidth that is not positive.
 
     References
     ----------
@@ -173,29 +164,20 @@ def strides_cpu(records: Records = None) -> Figure:
 _WAYS = {"switched": "prefetchers off over on", "order": "random over ascending order"}
 
 
-@figure("spatter-fig4")
+@drawn(
+    "spatter-fig4",
+    "Two panels, 6.9 in wide.",
+    records="uniform strides with the prefetchers off and as they are, or of patterns "
+    "``BASES:length:stride:count`` with and without a seed. A pair of records differs only in "
+    "that, and in the variant that was the fastest",
+    lack="no pair of records to compare",
+    optional=True,
+)
 def without_prefetchers(records: Records = None) -> Figure:
     """Bandwidth without hardware prefetchers over that with them, against stride.
 
     Where prefetchers can't be switched (``--prefetchers default,off``), instances of the pattern
     in random order against ascending order show what they gain by the order.
-
-    Parameters
-    ----------
-    records : DataFrame, ResultSet or None
-        Own records of uniform strides with the prefetchers off and as they are, or of patterns
-        ``BASES:length:stride:count`` with and without a seed. A pair of records differs only in
-        that, and in the variant that was the fastest.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        No pair of records to compare, and as `strides_cpu`.
 
     References
     ----------
@@ -219,24 +201,14 @@ def without_prefetchers(records: Records = None) -> Figure:
     return _ratio_by_stride(series, "Ratio of bandwidths", 1 + (len(platforms) == 1), notes)
 
 
-@figure("spatter-fig5")
+@drawn(
+    "spatter-fig5",
+    "Two panels, 6.9 in wide.",
+    records="Own records; those of the backend cuda are drawn beside the four published GPUs",
+    optional=True,
+)
 def strides_gpu(records: Records = None) -> Figure:
     """Bandwidth of gather and scatter against stride on GPUs.
-
-    Parameters
-    ----------
-    records : DataFrame, ResultSet or None
-        Own records; those of the backend cuda are drawn beside the four published GPUs.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        As `strides_cpu`.
 
     References
     ----------
@@ -245,28 +217,19 @@ def strides_gpu(records: Records = None) -> Figure:
     return _platforms_by_stride(records, "gpu")
 
 
-@figure("spatter-fig6")
+@drawn(
+    "spatter-fig6",
+    "Two panels, 6.9 in wide.",
+    records="uniform strides with the variants scalar, and simd or auto",
+    lack="no pair of records to compare",
+    optional=True,
+)
 def simd_against_scalar(records: Records = None) -> Figure:
     """Improvement of vectorised variants over scalar code against stride, as a ratio.
 
     Only own records are drawn: the published data have no scalar runs. A pair of records differs
     only in the variant; of several pairs of a stride (page policies, thread counts), the one with
     the highest bandwidth is drawn.
-
-    Parameters
-    ----------
-    records : DataFrame, ResultSet or None
-        Own records of uniform strides with the variants scalar, and simd or auto.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        No pair of records to compare, and as `strides_cpu`.
 
     References
     ----------
@@ -296,26 +259,16 @@ def simd_against_scalar(records: Records = None) -> Figure:
     return _ratio_by_stride(series, "Bandwidth over that of scalar code", 2, notes)
 
 
-@figure("spatter-pages")
+@drawn(
+    "spatter-pages",
+    "Two panels, 6.9 in wide.",
+    records="uniform strides under two page policies or more. The best variant of each is drawn; "
+    "of several own platforms, the one with the most policies",
+    lack="fewer than two page policies",
+    optional=True,
+)
 def page_policies(records: Records = None) -> Figure:
-    """Bandwidth of gather and scatter against stride for each page policy measured.
-
-    Parameters
-    ----------
-    records : DataFrame, ResultSet or None
-        Own records of uniform strides under two page policies or more. The best variant of each
-        is drawn; of several own platforms, the one with the most policies.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Two panels, 6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        Fewer than two page policies, and as `strides_cpu`.
-    """
+    """Bandwidth of gather and scatter against stride for each page policy measured."""
     own, notes = own_records(records, ("pages_asked", "pages"))
     own = own[own["stride"].notna() & own["pages_asked"].notna()]
     policies = own.groupby("platform", sort=False)["pages_asked"].nunique()
@@ -362,7 +315,13 @@ def _spread(
     return moved
 
 
-@figure("spatter-fig9")
+@drawn(
+    "spatter-fig9",
+    "A panel for gather and one for scatter (6.9 in wide), or one alone (3.35 in).",
+    records="application patterns and of stride 1; the highest bandwidths are drawn",
+    lack="a name is no application pattern, more than six are of one kernel",
+    optional=True,
+)
 def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELECTED) -> Figure:
     """Bandwidth of application patterns against stride-1 bandwidth, all platforms.
 
@@ -371,20 +330,8 @@ def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELEC
 
     Parameters
     ----------
-    records : DataFrame, ResultSet or None
-        Own records of application patterns and of stride 1; the highest bandwidths are drawn.
     patterns : sequence of str
         Published names of the patterns to draw, at most six gathers and six scatters.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for gather and one for scatter (6.9 in wide), or one alone (3.35 in).
-
-    Raises
-    ------
-    InputError
-        A name is no application pattern, more than six are of one kernel, or as `strides_cpu`.
 
     References
     ----------
@@ -526,7 +473,17 @@ def _name_platforms(ax: Axes, points: DataFrame) -> None:
 # ---------------------------------------------------------------------------------------- tables
 
 
-@register(tables, "spatter-table4")
+@tabulated(
+    "spatter-table4",
+    '``attrs["notes"]`` lists the records left out, and why. Columns platform, kind ("cpu" or '
+    '"gpu"), row ("own", "published" or "R"), AMG, LULESH, NEKBONE, PENNANT and STREAM. '
+    'The rows "own" and "published" are in GB/s, with STREAM as printed in table 4. A row '
+    '"R" has Pearson\'s R of each column with the STREAM column over the published platforms of '
+    "that kind, except V100, which has no STREAM bandwidth.",
+    records="application patterns; of several records, the highest bandwidth is used",
+    lack="a STREAM bandwidth that is not positive",
+    optional=True,
+)
 def application_means(records: Records = None, stream_GBps: float = float("nan")) -> DataFrame:
     """Harmonic mean of the bandwidth per application and platform, and Pearson's R with STREAM.
 
@@ -535,24 +492,8 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
 
     Parameters
     ----------
-    records : DataFrame, ResultSet or None
-        Own records of application patterns; of several records, the highest bandwidth is used.
     stream_GBps : float
         STREAM bandwidth of the own machine in GB/s, for its last column.
-
-    Returns
-    -------
-    DataFrame
-        ``attrs["notes"]`` lists the records left out, and why.
-        Columns platform, kind ("cpu" or "gpu"), row ("own", "published" or "R"), AMG, LULESH,
-        NEKBONE, PENNANT and STREAM. The rows "own" and "published" are in GB/s, with STREAM as
-        printed in table 4. A row "R" has Pearson's R of each column with the STREAM column over the
-        published platforms of that kind, except V100, which has no STREAM bandwidth.
-
-    Raises
-    ------
-    InputError
-        As `strides_cpu`, and a STREAM bandwidth that is not positive.
 
     References
     ----------

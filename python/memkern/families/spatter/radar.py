@@ -22,12 +22,12 @@ from memkern.families.spatter.data import (
     relative,
     remarks,
 )
+from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, rounded
 from memkern.plots.style import (
     DOUBLE_IN,
     GREY,
     NOTE_SIZE,
-    figure,
     fraction,
     new_figure,
     note,
@@ -224,7 +224,12 @@ def _radars(records: Records, kind: str) -> Figure:
     return fig
 
 
-@figure("spatter-fig7")
+@drawn(
+    "spatter-fig7",
+    "A grid of radars, 6.9 in wide, the own machine first.",
+    records="application patterns and of stride 1; the highest bandwidths are drawn",
+    optional=True,
+)
 def radars_cpu(records: Records = None) -> Figure:
     """Application patterns relative to stride 1 on CPUs, one radar per platform.
 
@@ -233,21 +238,6 @@ def radars_cpu(records: Records = None) -> Figure:
     on a logarithmic scale from 1/256 to 8, with a black ring at 1. Values outside the scale are
     drawn at its end and printed below the radar.
 
-    Parameters
-    ----------
-    records : DataFrame, ResultSet or None
-        Own records of application patterns and of stride 1; the highest bandwidths are drawn.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A grid of radars, 6.9 in wide, the own machine first.
-
-    Raises
-    ------
-    InputError
-        As `memkern.families.spatter.figures.strides_cpu`.
-
     References
     ----------
     Lavin et al., MEMSYS 2020, figure 7.
@@ -255,27 +245,17 @@ def radars_cpu(records: Records = None) -> Figure:
     return _radars(records, "cpu")
 
 
-@figure("spatter-fig8")
+@drawn(
+    "spatter-fig8",
+    "A grid of radars, 6.9 in wide, the own machine first.",
+    records="Own records",
+    optional=True,
+)
 def radars_gpu(records: Records = None) -> Figure:
     """Application patterns relative to stride 1 on GPUs, one radar per platform.
 
     As `radars_cpu`, for the own records of the backend cuda and the four published GPUs, where 16
     consecutive instances of a pattern were merged into one of 256 indices.
-
-    Parameters
-    ----------
-    records : DataFrame, ResultSet or None
-        Own records.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A grid of radars, 6.9 in wide, the own machine first.
-
-    Raises
-    ------
-    InputError
-        As `memkern.families.spatter.figures.strides_cpu`.
 
     References
     ----------

@@ -42,11 +42,12 @@ from memkern.plots.drawing import (
     roofline_series,
     row_in,
 )
+from memkern.plots.exhibits import Selection, drawn, table
 from memkern.plots.frames import Records, best, three_figures
 from memkern.plots.predictions import core_note, ecm_curves, machine_for, machine_note, with_ecm
-from memkern.plots.registry import family_section, register, tables
+from memkern.plots.registry import family_section
 from memkern.plots.selection import cache_ends, of_workers, split, with_workers
-from memkern.plots.style import GREY, figure, plain
+from memkern.plots.style import GREY, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,7 +78,11 @@ def _against(
     ax.set(xlabel=xlabel, ylabel=_LABEL)
 
 
-@figure("spmv-row-length")
+@drawn(
+    "spmv-row-length",
+    records="`spmv` kernels with matrices ``tsm``",
+    lack="no tall and skinny matrices with rows of two lengths",
+)
 def against_row_length(
     records: Records = None,
     accumulators: str | Sequence[str] = "0,1,2,3",
@@ -91,8 +96,6 @@ def against_row_length(
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `spmv` kernels with matrices ``tsm``.
     accumulators : str or sequence of str
         Numbers of accumulators of CRS, with commas between; 0 is the kernel's default.
     formats : str or sequence of str
@@ -101,16 +104,6 @@ def against_row_length(
         Number of workers; by default the most of each machine.
     machine : str
         Machine file, by which the ECM model of each format is drawn.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No tall and skinny matrices with rows of two lengths, or records without a needed column.
     """
     source = machine_for(machine, records)
     frame, notes = products(records, _MEASURE_LENGTHS)
@@ -132,29 +125,21 @@ def against_row_length(
     return finish(fig, 4, [*notes, *machine_note(source), *core_note(source, frame)], frame)
 
 
-@figure("spmv-saturation")
+@drawn(
+    "spmv-saturation",
+    records="two numbers of workers or more",
+    lack="no matrix with two numbers of workers",
+)
 def against_workers(records: Records = None, matrix: str = "", machine: str = "") -> Figure:
     """Sparse products of one matrix against the number of workers, by format.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of two numbers of workers or more.
     matrix : str
         Prefix of the matrix's label; by default ``hpcg`` if there is one. Of several
         matrices the one with most numbers of workers is drawn, of these the largest.
     machine : str
         Machine file, by which the ECM model of each format is drawn.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No matrix with two numbers of workers, or records without a needed column.
     """
     source = machine_for(machine, records)
     frame, notes = products(records, _MEASURE_SATURATION)
@@ -176,7 +161,14 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
     return finish(fig, 5, [*notes, *machine_note(source, frame), *core_note(source, frame)], frame)
 
 
-@figure("spmv-matrices")
+@drawn(
+    "spmv-matrices",
+    "For each machine a panel of the matrices that fit in the caches and one of the larger ones, "
+    "6.9 in wide, 3.35 in with one panel.",
+    records="`spmv` kernels. Matrices that fit in the caches have a panel if a ResultSet "
+    "describes the caches",
+    lack="no such record, a number of workers that no record has",
+)
 def by_matrices(
     records: Records = None,
     formats: str | Sequence[str] = "crs,sell-8,sell-16",
@@ -189,9 +181,6 @@ def by_matrices(
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `spmv` kernels. Matrices that fit in the caches have a panel if a ResultSet
-        describes the caches.
     formats : str or sequence of str
         Formats, with commas between: ``crs``, ``sell`` for all C, ``sell-8`` and so on, ``ell``,
         ``csc``.
@@ -200,17 +189,6 @@ def by_matrices(
     matrices : str or sequence of str
         Prefixes of labels, with commas between; by default all, tall and skinny ones
         (``tsm``) only if there are no others.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        For each machine a panel of the matrices that fit in the caches and one of the larger ones,
-        6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No such record, a number of workers that no record has, or records without a needed column.
     """
     frame, notes = products(records, _MEASURE)
     frame, left = of_matrices(frame, split(matrices), _MEASURE)
@@ -260,27 +238,20 @@ def _beside_caches(rows: DataFrame, several: bool) -> str:
     return f"{title}{chr(10) if several else ', '}{where} {size} of cache"
 
 
-@figure("spmv-fill-in")
+@drawn(
+    "spmv-fill-in",
+    "A panel for each C, 6.9 in wide, 3.35 in with one panel.",
+    records="`spmv.sell` with several sigma",
+    lack="no matrix with two values of sigma",
+)
 def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -> Figure:
     """Fill-in of SELL-C-sigma: nonzeros over stored entries against sigma.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `spmv.sell` with several sigma.
     matrices : str or sequence of str
         Prefixes of labels, with commas between; by default the matrices whose fill-in
         depends on sigma most.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each C, 6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No matrix with two values of sigma, or records without a needed column.
     """
     frame, notes = products(records, _MEASURE_FILL_IN)
     prefixes = tuple(split(matrices))
@@ -313,32 +284,25 @@ def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -
 # ---------------------------------------------------------------------------------------- tables
 
 
-@register(tables, "spmv-matrices")
-def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
+@table(
+    "spmv-matrices",
+    "platform, matrix, rows, nonzeros_per_row, format (SELL with C and sigma), performance_GFLOPs "
+    "(by the shortest time), roofline_GFLOPs, roofline_min_fraction, bandwidth_GBps, alpha (the "
+    "lower bound), alpha_implied (missing where the caches of a ResultSet's machine hold the "
+    "matrix, or some of it), beta, convert_s, conversion (in products), disturbed",
+    integers="rows",
+    records="`spmv` kernels; the fastest of several accumulators and ways to balance is shown",
+    lack="a number of workers that no record has",
+)
+def matrices_table(records: Records = None, threads: float = 0) -> Selection:
     """Sparse products by matrix and format: performance, roofline, alpha, beta and conversion.
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of `spmv` kernels.
     threads : int
         Number of workers; by default the most of each machine.
-
-    Returns
-    -------
-    DataFrame
-        Columns platform, matrix, rows, nonzeros_per_row, format (SELL with C and sigma),
-        performance_GFLOPs (by the shortest time), roofline_GFLOPs, roofline_min_fraction,
-        bandwidth_GBps, alpha (the lower bound), alpha_implied (missing where the caches of a
-        ResultSet's machine hold the matrix, or some of it), beta, convert_s, conversion (in
-        products) and disturbed. Of several accumulators and ways to balance, the fastest.
-
-    Raises
-    ------
-    InputError
-        No such record, a number of workers that no record has, or records without a needed column.
     """
-    frame, _ = products(records, _MEASURE)
+    frame, notes = products(records, _MEASURE)
     frame = of_workers(frame, threads)
     frame = best(frame, ("machine", "label", "kind", "sigma"), value=VALUE)
     frame = frame.assign(
@@ -349,11 +313,7 @@ def matrices_table(records: Records = None, threads: float = 0) -> DataFrame:
         place=frame["kind"].map(in_order(frame["kind"]).index),
     )
     order = ["platform", "nonzeros", "nonzeros_per_row", "label", "place", "sigma"]
-    columns = ["platform", "matrix", "rows", "nonzeros_per_row", "format", VALUE, ROOFLINE]
-    columns += ["roofline_min_fraction", "bandwidth_GBps", "alpha", "alpha_implied", "beta"]
-    columns += ["convert_s", "conversion", "disturbed"]
-    frame = frame.sort_values(order, kind="stable")[columns].astype({"rows": int})
-    return frame.reset_index(drop=True)
+    return frame.sort_values(order, kind="stable"), notes
 
 
 # ---------------------------------------------------------------------------------------- report

@@ -19,7 +19,7 @@ from memkern.families.spmv.data import (
 )
 from memkern.plots.frames import best, listed, percent, ranked, three_figures, undisturbed
 from memkern.plots.selection import cache_ends, of_workers, with_workers
-from memkern.plots.sentences import disturbed_mark, marked_value, speed_up, with_names
+from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, speed_up
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -29,16 +29,8 @@ _GAIN = 1.05
 
 
 def findings(records: DataFrame) -> list[str]:
-    """Return the findings on every own machine, the most important first.
-
-    Raises
-    ------
-    InputError
-        Records without a needed column.
-    """
-    frame, _ = products(records, "")
-    machines = frame.groupby("machine", sort=False)
-    return with_names({name: _on_machine(mine) for name, mine in machines})
+    """Return the findings on every own machine, the most important first."""
+    return by_machine(products(records, "")[0], _on_machine)
 
 
 def _on_machine(mine: DataFrame) -> list[str]:

@@ -30,6 +30,7 @@ from memkern.plots.drawing import (
     panels,
     threads_axis,
 )
+from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, best, families, frame_of
 from memkern.plots.predictions import (
     ECM,
@@ -42,7 +43,7 @@ from memkern.plots.predictions import (
 )
 from memkern.plots.registry import Section, section, section_of
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
-from memkern.plots.style import GREY, NOTE_SIZE, figure, log2_axis, note, own_look, plain
+from memkern.plots.style import GREY, NOTE_SIZE, log2_axis, note, own_look, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,7 +62,12 @@ _ELSEWHERE = ("bs.bs6", "bs.bs7", "bs.bs8", "loops.matvec")
 # -------------------------------------------------------------------------- bandwidth by footprint
 
 
-@figure("sizes")
+@drawn(
+    "sizes",
+    "6.9 in wide.",
+    records="two sizes of a kernel or more. The caches are marked if a ResultSet describes them",
+    lack="no kernel with two sizes, a bandwidth that is not positive",
+)
 def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
     """Bandwidth of streaming kernels against the memory they use, from L1 to memory.
 
@@ -71,23 +77,9 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of two sizes of a kernel or more. The caches are marked if a ResultSet describes
-        them.
     kernels : str or sequence of str
         Names of kernels or families, with commas between; by default ``stream``, ``bs`` and
         ``loops`` without the kernels that have their own figure.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        6.9 in wide.
-
-    Raises
-    ------
-    InputError
-        No kernel with two sizes, records without a needed column, or with a bandwidth that is
-        not positive.
     """
     frame, notes = select(
         records,
@@ -162,7 +154,12 @@ def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
 # ---------------------------------------------------------------------------- bandwidth by threads
 
 
-@figure("saturation")
+@drawn(
+    "saturation",
+    "6.9 in wide, 3.35 in with one panel.",
+    records="two thread counts of a kernel or more",
+    lack="no kernel with two thread counts",
+)
 def saturation(
     records: Records = None, kernels: str | Sequence[str] = "", machine: str = ""
 ) -> Figure:
@@ -173,23 +170,11 @@ def saturation(
 
     Parameters
     ----------
-    records : DataFrame or ResultSet
-        Own records of two thread counts of a kernel or more.
     kernels : str or sequence of str
         Names of kernels or families, with commas between; by default all.
     machine : str
         Machine file, by which the ECM model is drawn: a core's time over the number of cores, never
         below the limit of a domain, and as the paper draws it, constant from N_s cores on.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        6.9 in wide, 3.35 in with one panel.
-
-    Raises
-    ------
-    InputError
-        No kernel with two thread counts, and as `sizes`.
     """
     import numpy as np
 

@@ -5,16 +5,13 @@ If a case has several records, the one with the highest bandwidth is used.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from memkern.errors import InputError
-from memkern.plots.frames import Records, best, counted, typed
+from memkern.plots.frames import Fits, Records, best, line_fits, typed
 from memkern.plots.selection import select
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-    from memkern.models import T0WmaxFit
 
 MEASURE = "memkern transfers -o transfers.parquet"
 WAYS = {
@@ -33,13 +30,7 @@ _NAMES = {
 }
 
 
-class Fitted(NamedTuple):
-    """The fit of the transfers of one series in one direction on one machine."""
-
-    machine: str
-    way: str
-    series: str
-    fit: T0WmaxFit
+FITTED = ("machine", "way", "series")
 
 
 def transfers(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
@@ -83,31 +74,7 @@ def transfers(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     ), notes
 
 
-def fits(frame: DataFrame) -> tuple[list[Fitted], list[str]]:
-    """Fit the time of a transfer of each direction and memory as ``T0 + B / Wmax``.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        As of `transfers`.
-
-    Returns
-    -------
-    fits : list of Fitted
-    notes : list of str
-        Sentences on what could not be fitted.
-    """
-    from memkern.models import fit_t0_wmax
-
-    found, notes = [], []
-    for (machine, way, series), mine in frame.groupby(["machine", "way", "series"], sort=False):
-        try:
-            fit = fit_t0_wmax(mine[["bytes_B", "time_min_s", "valid", "disturbed"]])
-        except InputError as error:
-            notes.append(f"{WAYS[str(way)]}, {series}, not fitted: {error}.")
-            continue
-        found.append(Fitted(str(machine), str(way), str(series), fit))
-    far = sum(one.fit.far for one in found)
-    if far:
-        notes.append(f"Most points are more than 10 % off {counted(far, 'line')}.")
-    return found, notes
+def fits(frame: DataFrame) -> tuple[Fits, list[str]]:
+    """Fit the time of a transfer of each direction and memory; `frame` is as of `transfers`."""
+    points = frame[[*FITTED, "bytes_B", "time_min_s", "valid", "disturbed"]]
+    return line_fits(points, FITTED, lambda of: f"{WAYS[of[1]]}, {of[2]},")

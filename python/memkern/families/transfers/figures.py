@@ -4,41 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memkern.families.transfers.data import MEASURE, WAYS, fits, transfers
+from memkern.families.transfers.data import FITTED, MEASURE, WAYS, fits, transfers
 from memkern.families.transfers.findings import findings
 from memkern.plots.drawing import bytes_axis, counts_axis, curve, finish, marked_look, panels
-from memkern.plots.frames import Records, fit_columns
-from memkern.plots.registry import family_section, register, tables
+from memkern.plots.exhibits import Selection, drawn, table, tabulated
+from memkern.plots.frames import FIT_COLUMNS, Records, fit_rows
+from memkern.plots.registry import family_section
 from memkern.plots.selection import BANDWIDTH
-from memkern.plots.style import figure, plain
+from memkern.plots.style import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 
-@figure("transfers")
+@drawn(
+    "transfers",
+    "A panel for each machine and direction, with a curve for each memory of the host, 6.9 in "
+    "wide, 3.35 in with one panel. Thin lines are the fits ``T0 + B / Wmax``.",
+    records="`transfers` kernels",
+)
 def against_size(records: Records = None) -> Figure:
-    """Bandwidth of transfers from and to a GPU against their size, with the fits of T0 and Wmax.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `transfers` kernels.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        A panel for each machine and direction, with a curve for each memory of the host, 6.9 in
-        wide, 3.35 in with one panel. Thin lines are the fits ``T0 + B / Wmax``.
-
-    Raises
-    ------
-    InputError
-        No such record, or records without a needed column.
-    """
+    """Bandwidth of transfers from and to a GPU against their size, with the fits of T0 and Wmax."""
     frame, notes = transfers(records, MEASURE)
-    lines = {(one.machine, one.way, one.series): one.fit for one in fits(frame)[0]}
+    lines, _ = fits(frame)
     cells = list(frame.groupby(["machine", "way"], sort=False))
     fig, axes = panels(len(cells), 2, 2.3)
     series = list(dict.fromkeys(frame["series"]))
@@ -70,66 +59,26 @@ def against_size(records: Records = None) -> Figure:
     return finish(fig, 3, [*notes, "Lines: T0 + B / Wmax, fitted."], frame)
 
 
-@register(tables, "transfers")
-def transfers_table(records: Records = None) -> DataFrame:
-    """Time and bandwidth of transfers by direction, memory of the host and size.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `transfers` kernels.
-
-    Returns
-    -------
-    DataFrame
-        Columns platform, way, memory, variant, size_B, time_us (the shortest), bandwidth_GBps and
-        disturbed.
-
-    Raises
-    ------
-    InputError
-        As `against_size`.
-    """
-    frame, _ = transfers(records, MEASURE)
-    frame = frame.assign(time_us=1e6 * frame["time_min_s"])
-    columns = ["platform", "way", "memory", "variant", "size_B", "time_us", BANDWIDTH, "disturbed"]
-    return frame[columns].astype({"size_B": int}).reset_index(drop=True)
+@table(
+    "transfers",
+    "platform, way, memory, variant, size_B, time_us (the shortest), bandwidth_GBps, disturbed",
+    integers="size_B",
+    records="`transfers` kernels",
+)
+def transfers_table(records: Records = None) -> Selection:
+    """Time and bandwidth of transfers by direction, memory of the host and size."""
+    frame, notes = transfers(records, MEASURE)
+    return frame.assign(time_us=1e6 * frame["time_min_s"]), notes
 
 
-@register(tables, "transfers-fit")
+@tabulated(
+    "transfers-fit",
+    f"Columns {', '.join(FITTED)} (memory and variant), {FIT_COLUMNS}.",
+    records="`transfers` kernels of three sizes or more",
+)
 def fit_table(records: Records = None) -> DataFrame:
-    """Time of a transfer as T0 + B / Wmax, by direction and memory of the host.
-
-    Parameters
-    ----------
-    records : DataFrame or ResultSet
-        Own records of `transfers` kernels of three sizes or more.
-
-    Returns
-    -------
-    DataFrame
-        Columns machine, way, series (memory and variant), points, T0_us and Wmax_GBps with their
-        95 % intervals, B0.8 (bytes at which 80 % of Wmax is reached), and whether most points are
-        more than 10 % off the line.
-
-    Raises
-    ------
-    InputError
-        As `against_size`.
-    """
-    from pandas import DataFrame
-
-    rows = [
-        {
-            "machine": one.machine,
-            "way": one.way,
-            "series": one.series,
-            **fit_columns(one.fit),
-        }
-        for one in fits(transfers(records, MEASURE)[0])[0]
-    ]
-    names = ["machine", "way", "series", "points", "T0_us", "Wmax_GBps", "B0.8", "far"]
-    return DataFrame(rows, columns=names)
+    """Time of a transfer as T0 + B / Wmax, by direction and memory of the host."""
+    return fit_rows(fits(transfers(records, MEASURE)[0])[0], FITTED)
 
 
 _EXHIBITS: tuple[tuple[str, Any, str], ...] = (

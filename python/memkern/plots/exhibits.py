@@ -1,0 +1,295 @@
+"""Figures and tables as declarations.
+
+A declaration is a decorator over the function that selects what is shown. The exhibit's function,
+its documentation, its entry in the lists and the sentence for records that lack what it needs
+follow from it. What every kind of exhibit has in common is said here once.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
+
+from memkern.errors import InputError
+from memkern.plots.drawing import (
+    bytes_axis,
+    cache_regions,
+    counted_axis,
+    counts_axis,
+    curves,
+    finish,
+    machine_panels,
+    named,
+    threads_axis,
+)
+from memkern.plots.registry import register, tables
+from memkern.plots.selection import cache_ends, device_cache_ends
+from memkern.plots.style import figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
+
+P = ParamSpec("P")
+_FIGURE = "matplotlib.figure.Figure"
+_PANELS = "A panel for each machine, 6.9 in wide, 3.35 in with one panel."
+Selection: TypeAlias = "tuple[DataFrame, list[str]]"
+"""Records to show, and sentences on those left out."""
+
+_NO_RECORD = "There is no such record"
+
+
+# ------------------------------------------------------------------------------- documentation
+
+
+def documented(
+    function: Callable[..., object],
+    result: str,
+    returns: str,
+    *,
+    records: str,
+    lack: str = "",
+    optional: bool = False,
+) -> str:
+    """Return the documentation of an exhibit in numpydoc's sections.
+
+    Parameters
+    ----------
+    function : callable
+        Its documentation has a title, the options other than the records, and sections of its own.
+    result, returns : str
+        Type and description of what is returned.
+    records : str
+        What the records are: ``"`amo` kernels"``, or a sentence.
+    lack : str
+        What may be missing, as the beginning of a sentence.
+    optional : bool
+        Whether published data are shown without records.
+    """
+    text = inspect.cleandoc(function.__doc__ or "")
+    # Sections begin with a heading that is underlined.
+    head, *sections = re.split(r"\n\n(?=\w[\w ]*\n-+\n)", text)
+    options = "".join(s.split("\n", 2)[2] + "\n" for s in sections if s.startswith("Parameters"))
+    rest = [section for section in sections if not section.startswith("Parameters")]
+    kind = f"{'DataFrame, ResultSet or None' if optional else 'DataFrame or ResultSet'}"
+    raised = f"{lack[:1].upper()}{lack[1:] or _NO_RECORD}, or the records lack a needed column."
+    about = f"{records}." if records[:1].isupper() else f"Own records of {records}."
+    given = f"records : {kind}\n{_indented(about)}\n{options}"
+    parts = [
+        head,
+        f"Parameters\n----------\n{given}".rstrip(),
+        f"Returns\n-------\n{result}\n{_indented(returns)}",
+        f"Raises\n------\nInputError\n{_indented(raised)}",
+        *rest,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _indented(text: str) -> str:
+    return textwrap.fill(text, 100, initial_indent="    ", subsequent_indent="    ")
+
+
+# -------------------------------------------------------------------------------------- tables
+
+
+def table(
+    name: str, columns: str, *, integers: str = "", **about: Any
+) -> Callable[[Callable[P, Selection]], Callable[P, DataFrame]]:
+    """Register a table of some columns of the records that a function selects.
+
+    Parameters
+    ----------
+    name : str
+    columns : str
+        The columns with commas between, each perhaps followed by its meaning in parentheses:
+        ``"platform, time_us (the shortest)"``.
+    integers : str
+        Those of the columns that are integers, with commas between.
+    **about
+        As of `documented`.
+    """
+    shown = re.split(r", | and ", re.sub(r" \([^()]*\)", "", columns))
+    whole = dict.fromkeys(filter(None, integers.split(", ")), int)
+
+    def enter(select: Callable[P, Selection]) -> Callable[P, DataFrame]:
+        @wraps(select)
+        def build(*args: P.args, **options: P.kwargs) -> DataFrame:
+            frame, _ = select(*args, **options)
+            return frame[shown].astype(whole).reset_index(drop=True)
+
+        returns = f"Columns {columns}."
+        build.__doc__ = documented(select, "pandas.DataFrame", returns, **about)
+        return register(tables, name)(build)
+
+    return enter
+
+
+def tabulated(
+    name: str, returns: str, **about: Any
+) -> Callable[[Callable[P, DataFrame]], Callable[P, DataFrame]]:
+    """Register a table that a function builds, and complete its documentation.
+
+    Parameters
+    ----------
+    name : str
+    returns : str
+        The columns of the table.
+    **about
+        As of `documented`.
+    """
+
+    def enter(build: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
+        build.__doc__ = documented(build, "pandas.DataFrame", returns, **about)
+        return register(tables, name)(build)
+
+    return enter
+
+
+# -------------------------------------------------------------------------------------- curves
+
+# Puts the scale and ticks of an axis on the x or y axis of a panel, given all values of a figure.
+Scale: TypeAlias = "Callable[[Axes, Any], None]"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis of a panel: the column that is drawn, its label, and its scale."""
+
+    column: str
+    label: str
+    scale: Scale
+
+
+def byte_scale(ax: Axes, values: Any) -> None:
+    """Make the x axis one of sizes, with ticks at powers of two bytes."""
+    ax.set_xscale("log", base=2)
+    bytes_axis(ax.xaxis, 5)
+
+
+def count_scale(ax: Axes, values: Any) -> None:
+    """Make the x axis one of counts such as workers, with ticks at those that occur."""
+    counted_axis(ax, values)
+
+
+def thread_scale(ax: Axes, values: Any) -> None:
+    """Make the x axis one of integer numbers of threads."""
+    threads_axis(ax, values.max())
+
+
+def log_scale(ax: Axes, values: Any) -> None:
+    """Make the y axis logarithmic, with room beside all values and at least a factor of five."""
+    low = values.min() / 1.25
+    ax.set_yscale("log")
+    ax.set_ylim(low, max(values.max() * 1.25, 5 * low))
+    counts_axis(ax.yaxis, 12)
+
+
+def from_zero(ax: Axes, values: Any) -> None:
+    """Let the y axis begin at zero."""
+    ax.set_ylim(0, 1.08 * values.max())
+
+
+def _of_machine(rows: DataFrame, several: bool) -> str:
+    """Return the name of the machine of a panel's records, if there are several machines."""
+    return named(rows["machine"].iloc[0]) if several else ""
+
+
+def curve_figure(
+    name: str,
+    *,
+    x: Axis,
+    y: Axis,
+    by: str,
+    records: str,
+    lack: str = "",
+    measure: str = "",
+    within: str = "",
+    caches: bool = False,
+    marks: Callable[[Axes, DataFrame], None] | None = None,
+    title: Callable[[DataFrame, bool], str] = _of_machine,
+    legend: int = 4,
+    height_in: float = 2.5,
+) -> Callable[[Callable[P, Selection]], Callable[P, Figure]]:
+    """Register a figure of curves of the records that a function selects.
+
+    There is a panel for each machine, and a curve for each value of a column, in the order in
+    which these occur in the records.
+
+    Parameters
+    ----------
+    name : str
+    x, y : Axis
+    by : str
+        The column of which each value has a curve.
+    records, lack
+        As of `documented`. If no record is selected, an error says what lacks.
+    measure : str
+        The command that measures what lacks.
+    within : str
+        A column of which each value has a panel of its own within a machine's.
+    caches : bool
+        Whether the sizes of the caches are marked along x.
+    marks : callable
+        Draws further lines into a panel, given its records.
+    title : callable
+        Returns the title of a panel, given its records and whether there are several machines.
+    legend : int
+        Most columns of the legend.
+    height_in : float
+        Height of a panel in inches.
+    """
+
+    def enter(select: Callable[P, Selection]) -> Callable[P, Figure]:
+        @wraps(select)
+        def draw(*args: P.args, **options: P.kwargs) -> Figure:
+            frame, notes = select(*args, **options)
+            if frame.empty:
+                raise InputError(f"{lack}: `{measure}` does so")
+            names = list(dict.fromkeys(frame[by]))
+            fig, cells = machine_panels(frame, height_in, within, sort=True)
+            for ax, rows in cells:
+                curves(ax, rows, by, names, x.column, y.column)
+                if marks is not None:
+                    marks(ax, rows)
+                x.scale(ax, frame[x.column])
+                y.scale(ax, frame[y.column])
+                if caches:
+                    cache_regions(ax, cache_ends(rows) or device_cache_ends(rows))
+                ax.set(xlabel=x.label, ylabel=y.label)
+                several = frame["machine"].nunique() > 1
+                ax.set_title(title(rows, several), pad=11.0 if caches else 4.0)
+            return finish(fig, legend, notes, frame)
+
+        returns = _PANELS.replace("machine", f"machine and {within}" if within else "machine")
+        returns += " The caches are marked if a ResultSet describes them." * caches
+        draw.__doc__ = documented(select, _FIGURE, returns, records=records, lack=lack)
+        return figure(name)(draw)
+
+    return enter
+
+
+def drawn(
+    name: str, returns: str = _PANELS, **about: Any
+) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
+    """Register a figure that a function draws, and complete its documentation.
+
+    Parameters
+    ----------
+    name : str
+    returns : str
+        The panels of the figure and their width.
+    **about
+        As of `documented`.
+    """
+
+    def enter(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+        draw.__doc__ = documented(draw, _FIGURE, returns, **about)
+        return figure(name)(draw)
+
+    return enter
