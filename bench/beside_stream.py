@@ -90,7 +90,7 @@ class Contestant(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Contestants that take turns: memkern, its peers and, where asked for, memkern at its best."""
+    """Contestants that take turns: memkern, its peers and, where requested, memkern at its best."""
 
     level: str | None
     statistic: str

@@ -416,8 +416,8 @@ def _peers(call: Call, footprint_B: float, count: int) -> dict[str, Callable[[],
             }
 
     PROGRAMS.mkdir(parents=True, exist_ok=True)
-    asked = [bare, *[babelstream] * bool(options.babelstream), *[spatter] * bool(options.spatter)]
-    for build_one in asked:
+    builds = [bare, *[babelstream] * bool(options.babelstream), *[spatter] * bool(options.spatter)]
+    for build_one in builds:
         try:
             build_one()
         except (RuntimeError, OSError) as error:

@@ -369,7 +369,7 @@ FAULTS = (
     Fault("samples after a disturbance count", "| moved | after, dtype", "| moved, dtype",
           "pytest test_disturbance"),
     Fault("identity without the options",
-          '            "knobs": self.knobs.asked,\n', "", "pytest test_interface"),
+          '            "knobs": self.knobs.requested,\n', "", "pytest test_interface"),
     Fault("interrupted records are not measured again",
           'kept is not None and kept["stop"] != "interrupted"', "kept is not None",
           "pytest test_run test_results test_cli "

@@ -232,7 +232,7 @@ def test_records_have_the_columns_of_devices(kernel: str, timer: str) -> None:
         about["units"], "cuda:0", 20,
     )  # fmt: skip
     assert record["launch_s"] > 0
-    assert (record["block_threads_asked"], record["block_threads"]) == (0, 256)
+    assert (record["block_threads_requested"], record["block_threads"]) == (0, 256)
     # A GPU has no write-allocates.
     on_cpu = built(kernel, **shape, variant="scalar")
     assert record["bytes_model_B"] <= on_cpu.spec.model_bytes(on_cpu)
@@ -623,13 +623,13 @@ def test_the_report_measures_a_gpu(
 ) -> None:
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     few = [mk.stream("copy", elements=2**k, device="cuda") for k in (8, 12)]
-    asked: list[Any] = []
+    calls: list[Any] = []
     monkeypatch.setattr("memkern.cli.analysis._QUICK_S", 600.0)
     monkeypatch.setattr("memkern.engine.expected_s", lambda _: 60.0)
-    monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: asked.append(how) or few)
+    monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: calls.append(how) or few)
     path = tmp_path / "report.html"
     assert main(["report", "--device", "cuda", "--quick", "-q", "-o", str(path)]) == 0
-    ((device, quick, cache_B, _),) = asked
+    ((device, quick, cache_B, _),) = calls
     about = gpu.describe("cuda:0")
     assert (device, quick, cache_B) == ("cuda:0", True, about["l2_B"])
     results = mk.load(path.with_suffix(".parquet"))
@@ -987,11 +987,11 @@ def test_the_script_for_a_card_asks_for_a_quick_report(
     few = [mk.stream(kernel, elements=64, device="cuda") for kernel in ("copy", "add")]
     monkeypatch.setattr("memkern.cli.analysis._QUICK_S", 600.0)
     monkeypatch.setattr("memkern.engine.expected_s", lambda _: 60.0)
-    asked: list[Any] = []
-    monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: asked.append(how) or few)
+    calls: list[Any] = []
+    monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: calls.append(how) or few)
     monkeypatch.setattr(script.Call, "run", lambda _, words, log: main([*map(str, words[3:])]))
     assert "quick.html" in script.quick_report(begun(script, tmp_path / "records"))
-    assert [how[:2] for how in asked] == [("cuda:0", True)]
+    assert [how[:2] for how in calls] == [("cuda:0", True)]
     assert len(mk.load(tmp_path / "records" / "quick.parquet")) == 2
 
 
@@ -1404,7 +1404,7 @@ def test_the_command_line_measures_on_a_gpu(
     assert main([*words, "--timer", "events", "--block-threads", "64,256", "-o", str(file)]) == 0
     records = json.loads(file.read_text())["records"]
     assert [r["block_threads"] for r in records] == [64, 256, 64, 256]
-    assert [r["block_threads_asked"] for r in records] == [64, 256, 64, 256]
+    assert [r["block_threads_requested"] for r in records] == [64, 256, 64, 256]
     assert {r["timer"] for r in records} == {"events"}
     assert main(["spatter", "-pUNIFORM:8:1", "-l500", "--device", "cuda", "--runs", "3"]) == 0
     amo = ["amo", "-b", "RAND_ADD", "--iters", "20", "--threads", "7"]
@@ -1623,7 +1623,7 @@ def test_trials_of_a_gpu_that_slows_down_are_repeated(
     assert case.measure().record["variant_choice"] == "trial"
     one = case.with_(variant="two-kernel")
     _, search = mk.tune(one, budget_s=5.0, knobs={"block_threads": (64, 256)})
-    assert {record["block_threads_asked"] for record in search} == {0, 64, 256}
+    assert {record["block_threads_requested"] for record in search} == {0, 64, 256}
 
 
 def test_a_gpu_is_warm_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1700,17 +1700,17 @@ def test_a_gpu_is_warmed_up_immediately_before_its_samples(
 
 
 def test_launches_are_subtracted_only_from_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, str, int]] = []
+    calls: list[tuple[str, str, int]] = []
 
     def cost_s(*which: Any) -> float:
-        asked.append(which)
+        calls.append(which)
         return 1e-9
 
     monkeypatch.setattr("memkern.engine.record.device_launch_cost_s", cost_s)
     case = mk.stream("copy", elements=64, device="cuda", runs=3)
     assert np.isnan(case.measure().record["time_net_s"])
     case.with_(invocations=1, timer="events").measure()
-    assert asked == [("cuda:0", "host", 20), ("cuda:0", "events", 1)]
+    assert calls == [("cuda:0", "host", 20), ("cuda:0", "events", 1)]
     monkeypatch.setattr("memkern.engine.record.device_launch_cost_s", lambda *_: 1.0)
     assert np.isnan(case.measure().record["time_net_s"])
     alone = case.with_(invocations=1).measure().record
@@ -1862,13 +1862,13 @@ def test_records_of_a_gpu_have_intervals_and_workers_of_their_own(
 def test_what_placements_cost_is_measured_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(small.VARIABLE, raising=False)
     planning.rates.cache_clear()
-    asked: list[str] = []
+    calls: list[str] = []
     place = CaseRun.place
     monkeypatch.setattr(
-        CaseRun, "place", lambda run: (asked.append(run.case.knobs.device), place(run))[1]
+        CaseRun, "place", lambda run: (calls.append(run.case.knobs.device), place(run))[1]
     )
     monkeypatch.setitem(planning._PROBES, GPUS, ((2**12, 2**16), "simt"))
     case = mk.stream("copy", elements=64, device="cuda", runs=1, placements=1)
     assert planning.planned([case], 100.0) == [case]
-    assert asked == ["cuda:0"] * 3
+    assert calls == ["cuda:0"] * 3
     planning.rates.cache_clear()

@@ -28,7 +28,7 @@ struct Thread {
   MEMKERN_ANYWHERE std::int64_t total() const { return blocks * threads; }
 };
 
-// Whether a call succeeded. The runtime keeps the error of one that did not until it is asked for,
+// Whether a call succeeded. The runtime keeps the error of one that did not until it is read,
 // which the next launch does, so that it is cleared here; every call's result goes through this.
 inline bool succeeded(cudaError_t status) {
   if (status != cudaSuccess) cudaGetLastError();

@@ -76,12 +76,12 @@ def starts_shmem(variables: Mapping[str, str] = os.environ) -> bool:
     return "OMPI_COMM_WORLD_SIZE" in variables
 
 
-def comm(asked: str = "auto", variables: Mapping[str, str] = os.environ) -> str:
+def comm(requested: str = "auto", variables: Mapping[str, str] = os.environ) -> str:
     """Return how this process communicates with those started together with it.
 
     Parameters
     ----------
-    asked : str
+    requested : str
         One of `CHOICES`; ``auto``: ``none`` unless a launcher started several processes, which
         then communicate by what they find.
 
@@ -90,13 +90,13 @@ def comm(asked: str = "auto", variables: Mapping[str, str] = os.environ) -> str:
     InputError
         It, or the environment variable, is something else.
     """
-    one_of(asked, "comm", CHOICES)
-    if asked == "auto":
-        asked = variables.get(COMM, "")
-        if not asked:
+    one_of(requested, "comm", CHOICES)
+    if requested == "auto":
+        requested = variables.get(COMM, "")
+        if not requested:
             return "auto" if size(variables) > 1 else "none"
-        one_of(asked, COMM, CHOICES[1:])
-    return asked
+        one_of(requested, COMM, CHOICES[1:])
+    return requested
 
 
 def timeout_s() -> float:

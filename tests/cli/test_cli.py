@@ -428,7 +428,7 @@ def test_tune_searches_lists_and_keeps_single_values(capsys: Any, tmp_path: Path
     assert code == 0
     records = list(mk.load(target))
     assert {record["variant"] for record in records} == {"simd"}
-    assert {record["pages_asked"] for record in records} == {"4k"}
+    assert {record["pages_requested"] for record in records} == {"4k"}
     assert {record["prefetch"] for record in records} == {0, 8, 16}
     assert {record["tune_step"] for record in records} == {"variant", "prefetch", "chunk", "best"}
     assert "--prefetch" in out.splitlines()[-1] and "--pages" not in out.splitlines()[-1]
@@ -511,9 +511,9 @@ def test_the_command_line_overrides_a_sweep_file(
     of_file = measured(capsys, "sweep", str(path))
     words = "--repeats 1 --pages default --variant best --schedule static"
     given = measured(capsys, "sweep", str(path), *words.split())
-    asked = ("pages_asked", "variant_asked", "schedule")
-    assert [tuple(r[n] for n in asked) for r in of_file] == [("4k", "scalar", "dynamic")] * 2
-    assert [tuple(r[n] for n in asked) for r in given] == [("default", "best", "static")]
+    names = ("pages_requested", "variant_requested", "schedule")
+    assert [tuple(r[n] for n in names) for r in of_file] == [("4k", "scalar", "dynamic")] * 2
+    assert [tuple(r[n] for n in names) for r in given] == [("default", "best", "static")]
 
 
 @pytest.mark.parametrize(

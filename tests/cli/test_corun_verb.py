@@ -67,7 +67,7 @@ def test_the_usual_kernels_are_records_in_json(capsys: pytest.CaptureFixture[str
     records = json.loads(out)
     assert len(records) == 2 * 5 * 6
     assert {record["kernel"] for record in records} == set(corun.KERNELS)
-    assert {record["pages_asked"] for record in records} == {"4k"}
+    assert {record["pages_requested"] for record in records} == {"4k"}
     assert all(record["valid"] for record in records)
 
 

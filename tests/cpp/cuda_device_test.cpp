@@ -519,7 +519,7 @@ TEST(Timers, SurviveFailures) {
   }
 }
 
-// The runtime keeps the error of a call until it is asked for, which a launch does.
+// The runtime keeps the error of a call until it is read, which a launch does.
 TEST(Failures, AreNotReportedByLaterLaunches) {
   const DeviceEntry& e = entry_named("launch.empty");
   const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};

@@ -663,7 +663,7 @@ def test_levels_that_hold_the_array_have_no_traffic() -> None:
 def test_counting_belongs_to_a_case_and_not_to_older_identities() -> None:
     case = mk.loops("copy", elements=64)
     assert case.with_(counters="auto").identity() != case.identity()
-    assert "counters" not in case.knobs.asked
+    assert "counters" not in case.knobs.requested
     with refused("counters is for processors: leave it out on cuda:0"):
         mk.loops("copy", elements=64, device="cuda").with_(counters="auto")
 

@@ -431,8 +431,8 @@ def memkern(kind: str, ranks: int, folder: Path, *words: str, **variables: str) 
     ],
 )
 def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
-    asked = () if comm == "mpi" else ("--comm", comm)
-    done = memkern(kind, 2, tmp_path, *TRIAD, *asked, MEMKERN_SMALL="1")
+    option = () if comm == "mpi" else ("--comm", comm)
+    done = memkern(kind, 2, tmp_path, *TRIAD, *option, MEMKERN_SMALL="1")
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
     assert record["valid"] and record["comm"] == comm

@@ -57,9 +57,9 @@ def test_a_record_has_what_was_requested_obtained_and_measured(case: Case) -> No
     assert record["name"] == "a label"
     assert record["pattern"] == "UNIFORM:8:4"
     assert record["delta"] == "32"
-    assert (record["threads"], record["pin"], record["pin_asked"]) == (1, "0", "0")
-    assert (record["pages"], record["pages_asked"]) == ("4k", "4k")
-    assert record["variant"] == record["variant_asked"] == "scalar"
+    assert (record["threads"], record["pin"], record["pin_requested"]) == (1, "0", "0")
+    assert (record["pages"], record["pages_requested"]) == ("4k", "4k")
+    assert record["variant"] == record["variant_requested"] == "scalar"
     assert record["isa"] in _memkern.supported_isas()
     assert record["valid"] and record["error_max"] == 0
     samples = measurement.samples
@@ -256,7 +256,7 @@ def test_launch_costs_something() -> None:
 
 def test_variant_best_selects_a_candidate_and_records_it(case: Case) -> None:
     record = case.with_(variant="best", runs=3).measure().record
-    assert record["variant_asked"] == "best"
+    assert record["variant_requested"] == "best"
     assert (record["variant"], record["isa"]) in case.prepare().native.candidates()
     narrow = case.with_(variant="best", isa="baseline", runs=3).measure().record
     assert narrow["isa"] == "baseline"
@@ -558,7 +558,7 @@ def test_tune_records_the_whole_search(case: Case) -> None:
     assert set(steps) <= {"variant", "prefetch", "chunk", "best"}
     assert steps.count("variant") >= 3
     final = search.records[-1]
-    assert final["variant_asked"] == best.knobs.variant
+    assert final["variant_requested"] == best.knobs.variant
     keys = ("variant", "isa", "prefetch", "chunk")
     tried = {tuple(record[key] for key in keys) for record in search.records[:-1]}
     assert tuple(getattr(best.knobs, key) for key in keys) in tried
@@ -1250,7 +1250,7 @@ def test_candidates_are_judged_by_the_lower_quartile(
 
 def test_a_single_candidate_loses_nothing(case: Case) -> None:
     record = case.measure().record
-    assert record["variant_choice"] == "asked" and math.isnan(record["variant_loss"])
+    assert record["variant_choice"] == "requested" and math.isnan(record["variant_loss"])
     assert variants.fastest(case.prepare(), [("scalar", "baseline")])[1] == 0.0
 
 

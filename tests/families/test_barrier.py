@@ -29,7 +29,7 @@ def test_every_kind_is_measured() -> None:
         assert record["samples"] == len(samples) == 4
         assert record["invocations"] >= 1000
         assert record["repetition"] == ("spin" if record["barrier"] == "spin" else "barrier")
-        assert record["pin_asked"] == "auto" and record["pin"] != "none"
+        assert record["pin_requested"] == "auto" and record["pin"] != "none"
     assert len(results.environments) >= 1
 
 

@@ -698,7 +698,7 @@ def test_measuring_more_workers_than_sites() -> None:
 
 def test_the_best_variant_is_tried_and_named() -> None:
     record = mk.dw.measure((4, 4, 4, 4), ls=8, threads=1, runs=3).record
-    assert record["variant_asked"] == "best"
+    assert record["variant_requested"] == "best"
     assert record["variant"] in ("simd", "nt")
     record = mk.dw.measure((3, 3, 3, 3), ls=3, threads=1, runs=3).record
     assert record["layout"] == "lexicographic"

@@ -489,7 +489,7 @@ def test_many_pairs_have_less_time_each(
     every: list[Case] = []
 
     def measured(cases: Any, *_: Any, most_s: float) -> ResultSet:
-        assert most_s == math.inf  # every pair is asked for
+        assert most_s == math.inf  # every pair is requested
         every.extend(cases[:1])
         return ResultSet([], [], {})
 

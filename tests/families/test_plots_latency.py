@@ -48,7 +48,7 @@ def record(kernel, ns, machine="Own Machine 3000", threads=1, **other):
         "kernel": f"latency.{kernel}",
         "threads": threads,
         "pages": "4k",
-        "pages_asked": "default",
+        "pages_requested": "default",
         "ns_per_access": ns,
         "lines": other.get("size_B", 64) // 64,
         "clock_GHz": 4.0,
@@ -136,7 +136,7 @@ def structured(line_B=64, fetched=False, reaches=(64, 1536), ends=None, **other)
     costs = (0.0, 2.0, 20.0)
     apart = [
         {
-            **row, "order": "one-per-page", "size_B": 4096 * row["lines"], "pages_asked": "4k",
+            **row, "order": "one-per-page", "size_B": 4096 * row["lines"], "pages_requested": "4k",
             "ns_per_access": row["ns_per_access"] + costs[np.searchsorted(reaches, row["lines"])],
         }
         for row in dense
@@ -194,7 +194,7 @@ INPUTS = {
     ],
     "many": [
         *banks(), *banks("uint64"), *banks(block_threads=1024), *banks("uint64", 1024),
-        *sizes(), *sizes("in-page"), *sizes("one-per-page"), *sizes("random", pages_asked="thp"),
+        *sizes(), *sizes("in-page"), *sizes("one-per-page"), *sizes(pages_requested="thp"),
         *chains(), *chains(size=64 * KIB, ns=6.0, most=4), *chains(size=MIB, ns=20.0, most=8),
         *loaded(threads=64, slower=8.0), *pairs(units=24), *nodes(12, 12), *gathers(),
         *structured(reaches=(1024, 1536)),
@@ -580,7 +580,7 @@ def test_loaded_latency_is_beside_the_same_chain_without_traffic():
     slow = {**rows[0], "ns_per_access": 999.0, "disturbed": True}
     others = [
         record("chase", 10.0, size_B=size, chains=1, order="in-page"),
-        record("chase", 20.0, size_B=size, chains=1, order="random", pages_asked="thp"),
+        record("chase", 20.0, size_B=size, chains=1, order="random", pages_requested="thp"),
     ]
     fig = figures["latency-loaded"](Results([slow, *rows, *others, *sizes()]))
     drawn = sum(len(curve.get_xdata()) for curve in fig.axes[0].lines if "%" in curve.get_label())

@@ -452,7 +452,7 @@ def test_no_line_is_drawn_where_it_misses_by_a_third():
 
 
 def test_records_of_other_pages_are_not_fitted_together():
-    many, few = bs(numbers=[1], pages_asked="thp"), bs(numbers=[1], pages_asked="4k")[:8]
+    many, few = bs(numbers=[1], pages_requested="thp"), bs(numbers=[1], pages_requested="4k")[:8]
     rows = many + [row | {"time_min_s": row["time_min_s"] / 2} for row in few]
     (one,), _ = fitted(own_tests(Results(rows), ["bs.bs1"])[0])
     assert one.t0_us[0] == pytest.approx(2.0)

@@ -54,17 +54,17 @@ def holds(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[list[int]]]
     """Let the caches of a machine that reports 300 MiB hold less, and note what is loaded."""
 
     def hold(held_B: float) -> list[list[int]]:
-        asked: list[list[int]] = []
+        looked_at: list[list[int]] = []
 
         def measure_loads(sizes_B: list[int], most_s: float) -> tuple[list[float], float]:
             assert 0 < most_s <= 3
-            asked.append(sizes_B)
+            looked_at.append(sizes_B)
             return times(sizes_B, held_B), MEMORY_S
 
         monkeypatch.setattr(_memkern, "measure_loads", measure_loads)
         monkeypatch.setattr(capacity, "measure", MEASURE)
         capacity._measured.cache_clear()
-        return asked
+        return looked_at
 
     return hold
 
@@ -122,12 +122,12 @@ def test_times_without_an_end_of_a_cache_show_nothing(
 def test_sizes_follow_what_caches_hold_until_the_next_boot(
     holds: Callable[[float], list[list[int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = holds(20 * MIB)
+    looked_at = holds(20 * MIB)
     known = capacity.capacity()
     assert known.sized_B == 32 * MIB and known.system_B == REPORTED_B
     assert known.largest_B == pytest.approx(20 * MIB, rel=0.1)
     # From beyond L2 to beyond the reported size, and no more often than needed.
-    assert len(asked) == 3 and asked[0][0] == MIB and asked[0][-1] == 1024 * MIB
+    assert len(looked_at) == 3 and looked_at[0][0] == MIB and looked_at[0][-1] == 1024 * MIB
     assert topology.from_memory() == topology.beyond_caches_B() == 128 * MIB
     assert mk.stream("triad").integers["elements"] == 128 * MIB // 8
     assert machine_caches() == {"L3": known.largest_B}
@@ -137,7 +137,7 @@ def test_sizes_follow_what_caches_hold_until_the_next_boot(
     assert capacity.capacity() == (32 * MIB, 50 * MIB, REPORTED_B)
     assert capacity.save({"L1": 2**15, "L3": 10 * MIB}, system)
     assert capacity.capacity() == (32 * MIB, 50 * MIB, REPORTED_B)
-    assert machine_caches() == {"L1": 2**15, "L3": 10 * MIB} and len(asked) == 3
+    assert machine_caches() == {"L1": 2**15, "L3": 10 * MIB} and len(looked_at) == 3
     # Neither for other caches nor after the next boot, nor if the file is broken.
     assert capacity._known([*system, {}]) is None
     holds(50 * MIB)
@@ -158,10 +158,10 @@ def test_caches_are_measured_once_where_nothing_can_be_stored(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    asked = holds(20 * MIB)
+    looked_at = holds(20 * MIB)
     for _ in range(3):
         assert capacity.capacity().sized_B == 32 * MIB
-    assert len(asked) == 3
+    assert len(looked_at) == 3
     assert not capacity.save({"L3": 2**20}, caches.reported())
 
 
@@ -169,10 +169,10 @@ def test_caches_are_measured_once_where_nothing_can_be_stored(
 def test_loads_fit_a_small_memory(
     holds: Callable[[float], list[list[int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = holds(20 * MIB)
+    looked_at = holds(20 * MIB)
     monkeypatch.setattr(capacity, "memory_left", lambda: (4e8, "the limit of a test"))
     assert capacity.capacity().sized_B == 32 * MIB
-    assert max(asked[0]) == 64 * MIB
+    assert max(looked_at[0]) == 64 * MIB
     # Where loads do not reach the end of the cache, it is as large as the system says.
     caches.path().unlink()
     holds(200 * MIB)
@@ -186,11 +186,11 @@ def test_small_cases_and_ranks_have_what_the_system_reports(
     monkeypatch: pytest.MonkeyPatch,
     variables: dict[str, str],
 ) -> None:
-    asked = holds(20 * MIB)
+    looked_at = holds(20 * MIB)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert capacity.capacity() == (512 * MIB, REPORTED_B, REPORTED_B)
-    assert not asked
+    assert not looked_at
 
 
 @pytest.mark.usefixtures("large_cache", "ceilings")
@@ -204,13 +204,13 @@ def test_a_record_tells_that_caches_have_come_to_hold_it(
     assert record["caches_multiple"] == pytest.approx(16 / 2.5, rel=0.2)
     assert record["system_caches_multiple"] == pytest.approx(16 * MIB / REPORTED_B)
     assert record["caches_grown"] is False
-    asked = holds(40 * MIB)
-    assert case.measure().record["caches_grown"] is False and not asked
+    looked_at = holds(40 * MIB)
+    assert case.measure().record["caches_grown"] is False and not looked_at
     # A minute later they are looked at again.
     later = time.time() - 100
     os.utime(caches.path(), (later, later))
     record = case.measure().record
-    assert record["caches_grown"] is True and len(asked) == 1
+    assert record["caches_grown"] is True and len(looked_at) == 1
     assert record["caches_multiple"] == pytest.approx(16 / 40, rel=0.2)
     assert capacity.capacity().sized_B == 4 * MIB
     # Too small a case was never one of memory, and one is large enough that the system agrees.

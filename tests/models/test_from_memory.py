@@ -152,7 +152,7 @@ def test_contradictions_are_found():
     for other in (
         {"variant": "nt"},
         {"dtype": "float32"},
-        {"pages_asked": "4k"},
+        {"pages_requested": "4k"},
         {"disturbed": True},
     ):
         rows = known([*agree, record("loops.triad", 256 * MIB, 43.0, **other)])

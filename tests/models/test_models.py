@@ -484,8 +484,8 @@ def test_memkerns_records_are_grouped_by_kernel_and_differing_columns(capsys, tm
     for other, names in (
         ({"platform": "there"}, ["stream.copy, here", "stream.copy, there"]),
         ({"threads": 4}, ["stream.copy, threads 2", "stream.copy, threads 4"]),
-        ({"pages_asked": "4k"}, ["stream.copy", "stream.copy, 4k"]),
-        ({"variant_asked": "nt"}, ["stream.copy", "stream.copy, nt"]),
+        ({"pages_requested": "4k"}, ["stream.copy", "stream.copy, 4k"]),
+        ({"variant_requested": "nt"}, ["stream.copy", "stream.copy, nt"]),
         (
             {"platform": "there, 4 threads", "threads": 4},
             ["stream.copy, here, threads 2", "stream.copy, there, 4 threads"],

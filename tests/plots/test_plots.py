@@ -45,7 +45,7 @@ def record(kernel, pattern, bandwidth, **other):
         "isa": "avx2",
         "dtype": "float64",
         "threads": 4,
-        "pages_asked": "thp",
+        "pages_requested": "thp",
         "pages": "thp",
         "bandwidth_GBps": bandwidth,
         "bandwidth_median_GBps": 0.98 * bandwidth,
@@ -67,7 +67,7 @@ def own_records(**other):
         for stride in STRIDES:
             for variant, gain in VARIANTS.items():
                 for pages, huge in PAGES.items():
-                    how = {"variant": variant, "pages_asked": pages, "pages": pages}
+                    how = {"variant": variant, "pages_requested": pages, "pages": pages}
                     bandwidth = top / min(stride, 10) * gain * huge
                     pattern, delta = f"UNIFORM:8:{stride}", str(8 * stride)
                     rows.append(record(kernel, pattern, bandwidth, delta=delta, **how))
@@ -322,7 +322,7 @@ def test_simd_against_scalar_pairs_the_same_case():
         pytest.param(lambda f: f[f["variant"] == "simd"], id="one variant"),
         pytest.param(lambda f: f[f["variant"] != "scalar"], id="no scalar"),
         pytest.param(
-            lambda f: f[(f["variant"] == "scalar") == (f["pages_asked"] == "4k")],
+            lambda f: f[(f["variant"] == "scalar") == (f["pages_requested"] == "4k")],
             id="pairs on other pages",
         ),
         pytest.param(lambda f: f.iloc[-3:], id="no stride"),
@@ -344,7 +344,7 @@ def test_each_page_policy_has_a_curve():
     np.testing.assert_allclose(line(fig.axes[0], "4k").get_ydata(), expected)
     np.testing.assert_allclose(line(fig.axes[0], "thp (obtained: 4k)").get_ydata(), 1.1 * expected)
     with pytest.raises(InputError, match="two page policies"):
-        figures["spatter-pages"](own_records(pages_asked="thp"))
+        figures["spatter-pages"](own_records(pages_requested="thp"))
 
 
 def test_radars_show_bandwidth_over_stride_1_of_the_same_kernel():

@@ -29,7 +29,7 @@ def record(case, seconds, **columns):
         "kernel": case.spec.kernel, "definition": "", "backend": "openmp", "valid": True,
         "disturbed": False, "dtype": case.dtype, "index_dtype": case.index_dtype,
         "threads": case.knobs.threads, "variant": case.knobs.variant, "clock_GHz": CLOCK,
-        "unroll": case.knobs.unroll, "pages_asked": case.knobs.pages, "prefetch": 0,
+        "unroll": case.knobs.unroll, "pages_requested": case.knobs.pages, "prefetch": 0,
         "time_min_s": seconds, "time_median_s": seconds, "bytes_B": case.bytes_B,
         "bandwidth_GBps": case.bytes_B / seconds / 1e9, "convert_s": 1.0, "roofline_GFLOPs": 10.0,
         "roofline_fraction": 0.5, "load_GBps": 200.0, "triad_GBps": 200.0, "alpha": 0.1,
@@ -207,7 +207,7 @@ NARROW = dataclasses.replace(
         ("simd", "avx2", 0, 16 * 6 + 12, 8 * 6),
         ("simd", "avx2", 4, 16 * 6 + 12, 8 * 6),
         ("auto", "avx2", 0, 16 * 6 + 12, 8 * 6),
-        # Single values of three loads: two accumulators, unless others are asked for.
+        # Single values of three loads: two accumulators, unless others are requested.
         ("scalar", "avx2", 0, 32 * 4 + 4, 32 * 1.5),
         ("scalar", "avx512", 1, 64 * 4, 32 * 1.5),
         ("scalar", "avx2", 8, 64 * 1.5, 32 * 1.5),

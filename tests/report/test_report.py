@@ -285,7 +285,7 @@ def test_validity_reports_retaken_samples_and_the_scope_of_intervals(tmp_path):
 def test_validity_reports_what_ran_beside_it_and_few_placements(tmp_path):
     records = own_records(
         placements=lambda frame: [4 if i == 3 else 3 if i in (4, 5) else 5 for i in frame.index],
-        placements_asked=lambda frame: [3 if i in (4, 5) else 5 for i in frame.index],
+        placements_requested=lambda frame: [3 if i in (4, 5) else 5 for i in frame.index],
     )
     text = page(tmp_path, records, sections=[], beside="stress (process 77)").text
     assert "When measuring began, stress (process 77) ran on this machine, too." in text
@@ -315,7 +315,7 @@ def test_a_report_without_any_valid_record_is_written(tmp_path):
 
 def test_missing_figures_are_explained(tmp_path):
     records = own_records()
-    records = records[(records["variant"] == "simd") & (records["pages_asked"] == "thp")]
+    records = records[(records["variant"] == "simd") & (records["pages_requested"] == "thp")]
     seen = page(tmp_path, records)
     assert len(seen.images) == 3
     assert "Vectorised against scalar code: no uniform stride was measured" in seen.text

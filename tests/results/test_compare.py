@@ -139,7 +139,7 @@ def test_a_difference_of_five_percent_is_found_in_two_percent_of_noise() -> None
 def record(elements: int = 64, time_s: float = 1e-3, **more: Any) -> dict[str, Any]:
     return {
         "kernel": "stream.copy", "definition": "", "name": "", "case_columns": "elements",
-        "elements": elements, "threads": 1, "pages_asked": "4k", "variant_asked": "simd",
+        "elements": elements, "threads": 1, "pages_requested": "4k", "variant_requested": "simd",
         "time_min_s": 0.9 * time_s, "time_median_s": time_s, "bytes_B": 16 * elements,
         "bandwidth_GBps": 16 * elements / time_s / 0.9e9,
         "bandwidth_median_GBps": 16 * elements / time_s / 1e9,
@@ -167,7 +167,7 @@ def repeats(
 
 def test_a_case_is_compared_by_its_repeats() -> None:
     rng = np.random.default_rng(0)
-    a, b = repeats(rng), repeats(rng, times=1.5, pages_asked="thp")
+    a, b = repeats(rng), repeats(rng, times=1.5, pages_requested="thp")
     (row,) = mk.compare(a, b).to_dict("records")
     times = [np.log([r["time_median_s"] for r in side]) for side in (a, b)]
     test = stats.ttest_ind(*times, equal_var=False)
@@ -264,8 +264,8 @@ def test_variances_are_pooled_between_similar_cases_only() -> None:
 
 def test_options_are_compared_and_do_not_identify_cases() -> None:
     rng = np.random.default_rng(6)
-    frame = mk.compare(repeats(rng, (64, 128)), repeats(rng, (64, 128), pages_asked="thp"))
-    assert frame.attrs["compared"] == ["pages_asked"]
+    frame = mk.compare(repeats(rng, (64, 128)), repeats(rng, (64, 128), pages_requested="thp"))
+    assert frame.attrs["compared"] == ["pages_requested"]
     assert list(frame["elements"]) == [64, 128]
     assert list(frame["label"]) == ["stream.copy elements=64", "stream.copy elements=128"]
 
@@ -315,9 +315,8 @@ def test_disturbed_and_invalid_records_are_not_compared(old: bool) -> None:
     invalid = repeats(rng, (256,), valid=False)
     b = disturbed + some + invalid
     if old:
-        b = results([{**r, "noisy": r["disturbed"]} for r in b])
-        for row in b.records:
-            del row["disturbed"]
+        columns = ({**row, "noisy": row["disturbed"]} for row in b)
+        b = results([{n: v for n, v in row.items() if n != "disturbed"} for row in columns])
     frame = mk.compare(a, b)
     assert frame["verdict"][0] == "disturbed"
     # As observed, and left out of the mean.
@@ -390,11 +389,11 @@ def saved(path: Path, found: mk.ResultSet) -> str:
 def test_files_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     rng = np.random.default_rng(8)
     a = saved(tmp_path / "a.json", repeats(rng, (64, 128)))
-    slow = repeats(rng, (64,), times=1.2, pages_asked="thp")
-    b = saved(tmp_path / "b.json", slow + repeats(rng, (128,), pages_asked="thp"))
+    slow = repeats(rng, (64,), times=1.2, pages_requested="thp")
+    b = saved(tmp_path / "b.json", slow + repeats(rng, (128,), pages_requested="thp"))
     code, out, _ = run(capsys, "compare", a, b)
     assert code == 0
-    assert "compared: pages_asked" in out
+    assert "compared: pages_requested" in out
     assert "drift between them" in out
     assert "geometric mean of 2" in out
     code, out, err = run(capsys, "compare", a, b, "--fail-on", "slower")
@@ -410,7 +409,7 @@ def test_files_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path:
     assert run(capsys, "compare", a, a, "--fail-on", "slower")[0] == 0
     _, out, err = run(capsys, "compare", a, b, "--json")
     assert json.loads(out)[0]["verdict"] == "slower"
-    assert "compared: pages_asked" in err and "drift between them" in err
+    assert "compared: pages_requested" in err and "drift between them" in err
     assert run(capsys, "compare", a, b, "--markdown")[1].startswith("| case | quantity |")
     triad = saved(tmp_path / "c.json", results([record(kernel="stream.triad")] * 3))
     code, out, err = run(capsys, "compare", a, triad)
@@ -642,7 +641,7 @@ def test_a_worker_returns_values_or_errors(tmp_path: Path) -> None:
     try:
         assert worker.about["cases"] == 2
         found = worker.request("measure", 0)["record"]
-        assert (found["kernel"], found["pages_asked"], found["valid"]) == (
+        assert (found["kernel"], found["pages_requested"], found["valid"]) == (
             "spatter.gather", "4k", True,
         )  # fmt: skip
         assert 0 < worker.request("sample", 0)["seconds"] < 1

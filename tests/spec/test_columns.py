@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import sqlite3
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from pyarrow import parquet
 from test_interface import INTERFACE
@@ -14,7 +17,8 @@ from test_kernels import SAMPLES
 import memkern as mk
 from memkern import cli
 from memkern.formats.values import column_kinds
-from memkern.spec.columns import COLUMNS, KINDS, TYPES, in_order, of_kind
+from memkern.models.records import with_current_names
+from memkern.spec.columns import COLUMNS, CURRENT_NAMES, KINDS, TYPES, in_order, of_kind
 
 # Columns that no record of the sample cases has.
 ELSEWHERE = {
@@ -131,3 +135,42 @@ def test_the_verb_lists_the_columns(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_unknown_column_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["columns", "bandwith"]) == 2
     assert "column 'bandwith' is unknown: did you mean bandwidth_GBps?" in capsys.readouterr().err
+
+
+# Names in older files
+
+
+@pytest.mark.parametrize("suffix", [".json", ".csv"])
+def test_columns_of_older_files_get_their_current_names(suffix: str, tmp_path: Path) -> None:
+    names = {"noisy": True, "pages_asked": "4k", "placements_asked": 3}
+    current = {"disturbed": True, "pages_requested": "4k", "placements_requested": 3}
+    assert {old: CURRENT_NAMES[old] for old in names} == dict(zip(names, current, strict=True))
+    record = {"environment_id": "e", "kernel": "stream.copy", **current}
+    new = mk.ResultSet([record], [[1e-6]], {"e": {}})
+    new.save(tmp_path / f"x{suffix}")
+    for file in tmp_path.iterdir():
+        text = file.read_text()
+        for old in names:
+            text = text.replace(CURRENT_NAMES[old], old)
+        file.write_text(text)
+    assert "pages_asked" in (tmp_path / f"x{suffix}").read_text()
+    assert mk.load(tmp_path / f"x{suffix}") == new
+    old_frame = pd.DataFrame([{"kernel": "stream.copy", **names}])
+    assert with_current_names(old_frame).iloc[0].to_dict() == {"kernel": "stream.copy", **current}
+
+
+def test_a_file_of_an_older_version_is_resumed(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    cases = [mk.stream("triad", elements=n, threads=1, runs=2, pages="4k") for n in (64, 128)]
+    mk.sweep(cases[:1], output=path)
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        for old, new in CURRENT_NAMES.items():
+            if new in COLUMNS:
+                database.execute(f'ALTER TABLE records RENAME COLUMN "{new}" TO "{old}"')
+                quoted = [f'"{name}"' for name in (new, old)]
+                database.execute("UPDATE meta SET value = replace(value, ?, ?)", quoted)
+    assert mk.load(path).records[0]["pages_requested"] == "4k"
+    done = mk.sweep(cases, output=path, resume=True)
+    assert [record["pages_requested"] for record in done] == ["4k", "4k"]
+    assert [record["disturbed"] is None for record in mk.load(path)] == [False, False]
+    assert not CURRENT_NAMES.keys() & mk.load(path).records[0].keys()

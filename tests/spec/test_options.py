@@ -61,7 +61,7 @@ def test_values_out_of_range_are_refused() -> None:
 def test_every_knob_has_a_column() -> None:
     columns = Knobs().columns
     assert set(columns) <= set(COLUMNS)
-    assert {name for name in columns if COLUMNS[name].kind != "asked"} == set()
+    assert {name for name in columns if COLUMNS[name].kind != "requested"} == set()
     assert len(columns) == len(list(declared(Knobs)))
 
 
@@ -83,7 +83,7 @@ assert case.with_(flavour=4).identity() != case.identity()
 record = case.with_(flavour=4).measure().record
 assert record["flavour"] == 4
 column = COLUMNS["flavour"]
-assert (column.kind, column.type, column.meaning) == ("asked", "integer", "taste of the bytes")
+assert (column.kind, column.type, column.meaning) == ("requested", "integer", "taste of the bytes")
 assert "flavour" in comparison.differing(record, case.measure().record)
 try:
     case.with_(flavour=10)

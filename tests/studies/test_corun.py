@@ -256,7 +256,7 @@ def test_a_marked_placement_makes_a_disturbed_record() -> None:
 def started(case: Case) -> WorkerProcess:
     """Return the process of a neighbour that is prepared."""
     process = WorkerProcess("runs it", "memkern.studies.neighbour")
-    process.send(pickle.dumps((case, Choice("scalar", "baseline", "asked"))))
+    process.send(pickle.dumps((case, Choice("scalar", "baseline", "requested"))))
     return process
 
 

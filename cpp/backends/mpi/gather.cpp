@@ -157,11 +157,11 @@ class Packed {
     for (const auto& [rank, elements] : moved) {
       wanted[static_cast<std::size_t>(rank)] = elements.sparse;
     }
-    const auto asked = exchanged(wanted);
+    const auto requested = exchanged(wanted);
     Plan plan;
     plan.collective = collective;
     for (int rank = 0; rank < L::ranks(); ++rank) {
-      const std::vector<std::int64_t>& theirs = asked[static_cast<std::size_t>(rank)];
+      const std::vector<std::int64_t>& theirs = requested[static_cast<std::size_t>(rank)];
       const std::vector<std::int64_t>& mine = moved[rank].dense;
       if (theirs.empty() && mine.empty()) continue;
       const auto& from = gathers ? theirs : mine;

@@ -122,8 +122,8 @@ def main(argv: Sequence[str] | None = None) -> int:
                 nothing = Stream(opened)
                 stack.enter_context(contextlib.redirect_stdout(nothing))
             args = _parse(words)
-            asked = getattr(args, "comm", "auto")
-            if (os.environ.get(launcher.COMM) if asked == "auto" else asked) == "none":
+            comm = getattr(args, "comm", "auto")
+            if (os.environ.get(launcher.COMM) if comm == "auto" else comm) == "none":
                 stack.close()
             elif silent:
                 stack.enter_context(contextlib.redirect_stderr(nothing))

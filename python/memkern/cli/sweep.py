@@ -187,9 +187,9 @@ def _tune(args: argparse.Namespace) -> int:
     on_device = case.knobs.device != "cpu"
     # An option that was given keeps its value, a list of values is searched.
     columns = {name: option.column or name for name, _, option in declared(Knobs)}
-    asked = given(args, *columns)
-    lists = {name: value for name, value in asked.items() if isinstance(value, list)}
-    usual = {name: values for name, values in usual_knobs(case).items() if name not in asked}
+    fixed = given(args, *columns)
+    lists = {name: value for name, value in fixed.items() if isinstance(value, list)}
+    usual = {name: values for name, values in usual_knobs(case).items() if name not in fixed}
     tuned = usual | lists
     budget = {} if args.budget is None else {"budget_s": args.budget}
     budget |= {"budget_s": QUICK_S} if args.quick else {}

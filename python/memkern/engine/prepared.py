@@ -74,8 +74,8 @@ class Prepared:
     native : object
         The extension's.
     how : str
-        How the variant was chosen: ``asked`` (it was requested), ``trial``, or ``default`` where
-        ``best`` was requested and there were no trials.
+        How the variant was chosen: ``requested``, ``trial``, or ``default`` where ``best`` was
+        requested and there were no trials.
     loss : float
         Share of the time by which another variant may be faster (see `variants.fastest`).
     choosing_s : float
@@ -192,7 +192,7 @@ class Prepared:
 
     def _first(self) -> Choice:
         # A requested variant runs on the widest instruction set.
-        how = "default" if self.case.knobs.variant == "best" else "asked"
+        how = "default" if self.case.knobs.variant == "best" else "requested"
         return Choice(*self.candidates[0], how)
 
     def run(self, invocations: int) -> float:

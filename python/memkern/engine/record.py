@@ -309,7 +309,7 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
         "invocations": every[-1].samples.invocations,
         "stop": min(stops, key=_STOPS.index),
         "placements": len(counted),
-        "placements_asked": taken.case.placements,
+        "placements_requested": taken.case.placements,
         "samples_disturbed": sum(p.samples.rejected for p in every),
         "disturbed": taken.disturbed,
         "state": word,

@@ -158,7 +158,7 @@ class _Mpi(Connection):
         names = {getattr(mpi, f"THREAD_{level.upper()}"): level for level in levels}
         self.thread_level = names[mpi.Query_thread()]
         device = re.search(r"^MPICH Device:\s*(\S+)", version, re.MULTILINE)
-        self.transport = device[1] if device else asked_transport()
+        self.transport = device[1] if device else requested_transport()
 
     def largest(self, values: Floats) -> Floats:
         found = np.empty_like(values)
@@ -215,7 +215,7 @@ class _Shmem(Connection):
         self.number, self.size = module.rank(), module.ranks()
         self.library = module.version()
         self.thread_level = "multiple" if module.threads() else "single"
-        self.transport = asked_transport()
+        self.transport = requested_transport()
 
     def largest(self, values: Floats) -> Floats:
         all_values = self._exchange(values.tobytes(), values.nbytes)
@@ -253,7 +253,7 @@ def _copies(started: int) -> str:
     return f"; --comm none measures {started} independent copies at the same time" * (started > 1)
 
 
-def asked_transport(variables: Mapping[str, str] = os.environ) -> str:
+def requested_transport(variables: Mapping[str, str] = os.environ) -> str:
     """Return the variables that tell a library which transport to use, as NAME=VALUE.
 
     Open MPI and OpenSHMEM don't say which one they use.

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from memkern.errors import InputError
 from memkern.machine.environment import Environment
-from memkern.spec.columns import COLUMNS
+from memkern.spec.columns import COLUMNS, CURRENT_NAMES
 
 SCHEMA_VERSION = 1
 # What a file of results is called in errors.
@@ -142,8 +142,17 @@ def _as_declared(name: str, kind: str) -> str:
 
 
 def restored_record(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Record:
-    """Return a record with all columns, each value converted to its column's kind."""
-    return {name: restored(values.get(name), kind) for name, kind in kinds.items()}
+    """Return a record with all columns, each value converted to its column's kind.
+
+    Columns have their current names. In a file to which a later version has added records, a
+    column has both names, and each record one of the values.
+    """
+    found = {name: restored(values.get(name), kind) for name, kind in kinds.items()}
+    for old in CURRENT_NAMES.keys() & kinds.keys():
+        value, new = found.pop(old), CURRENT_NAMES[old]
+        if found.get(new) is None:
+            found[new] = value
+    return found
 
 
 def restored(value: Any, kind: str) -> Any:

@@ -68,7 +68,7 @@ class Capacity(NamedTuple):
 def capacity() -> Capacity:
     """Return what the last-level caches hold; zeros where it is unknown.
 
-    It is found when it is first asked for after the boot. Ranks of a launcher, which must choose
+    It is found at its first use after the boot. Ranks of a launcher, which must choose
     the same sizes, and cases that are to be small have what the system reports.
     """
     system = caches.reported()

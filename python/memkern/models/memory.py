@@ -242,7 +242,7 @@ def contradictions(frame: DataFrame) -> list[str]:
     if len(regular):
         thresholds = from_memory(regular)
         here = ["platform", "operation", "stores"]
-        here += [name for name in ("dtype", "pages_asked") if name in regular]
+        here += [name for name in ("dtype", "pages_requested") if name in regular]
         each = _by_kernel(regular, thresholds, here)
         for key, rows in each.groupby(here, sort=False, dropna=False):
             place, operation, kind = (str(part) for part in key[:3])

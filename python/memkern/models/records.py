@@ -16,6 +16,7 @@ from memkern.formats import ResultSet, load
 from memkern.formats.encoding import need_pyarrow, read_parquet
 from memkern.machine import caches
 from memkern.models.fit import Floats
+from memkern.spec.columns import CURRENT_NAMES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,6 +38,15 @@ class Points(NamedTuple):
     disturbed: int
 
 
+def with_current_names(frame: pd.DataFrame) -> pd.DataFrame:
+    """Return a table in which the columns of older files have their current names."""
+    for old in CURRENT_NAMES.keys() & set(frame):
+        new = CURRENT_NAMES[old]
+        values = frame[new].fillna(frame[old]) if new in frame else frame[old]
+        frame = frame.drop(columns=old).assign(**{new: values})
+    return frame
+
+
 def points(records: Records) -> Points:
     """Return the points of records, without those that failed validation or were disturbed.
 
@@ -50,6 +60,8 @@ def points(records: Records) -> Points:
     if isinstance(records, ResultSet):
         names = list(records.records[0]) if records.records else []
         table = {name: [record[name] for record in records] for name in names}
+    elif hasattr(records, "assign"):
+        table = with_current_names(table)
     elif not hasattr(records, "keys"):
         raise InputError(
             "records must be a ResultSet, a data frame or a mapping of columns, "
@@ -66,21 +78,19 @@ def points(records: Records) -> Points:
     sizes, times = _numbers(table["bytes_B"], "bytes_B"), _numbers(table[time], time)
     footprint = _numbers(table["footprint_B"], "footprint_B") if "footprint_B" in table else sizes
     valid = _texts(table, "valid", len(sizes))
-    # Older files say `noisy`.
-    disturbed = [_texts(table, name, len(sizes)) for name in ("disturbed", "noisy")]
+    disturbed = _texts(table, "disturbed", len(sizes))
     for name, length in (
         (time, len(times)),
         ("footprint_B", len(footprint)),
         ("valid", len(valid)),
-        ("disturbed", len(disturbed[0])),
-        ("noisy", len(disturbed[1])),
+        ("disturbed", len(disturbed)),
     ):
         if length != len(sizes):
             raise InputError(
                 f"{name} must be as long as bytes_B, not {length} values for {len(sizes)}"
             )
     kept = np.array([value != "False" for value in valid], dtype=bool)
-    quiet = np.array(["True" not in pair for pair in zip(*disturbed, strict=True)], dtype=bool)
+    quiet = np.array([value != "True" for value in disturbed], dtype=bool)
     left_out = int(np.count_nonzero(kept & ~quiet))
     kept &= quiet
     for name, values in (("bytes_B", sizes), (time, times)):
@@ -301,14 +311,15 @@ def _plain(value: Any) -> Any:
 
 # Columns that are constant, like the kernel, in the records that one line is fitted to.
 APART = (
-    "platform", "definition", "backend", "device", "timer", "block_threads_asked",
+    "platform", "definition", "backend", "device", "timer", "block_threads_requested",
     "block_shared_B", "memory", "peer", "dtype",
-    "index_dtype", "threads", "pin_asked", "pages_asked", "numa_asked", "variant_asked",
-    "isa_asked", "offset", "schedule", "chunk", "prefetch", "unroll", "repetition", "flush",
+    "index_dtype", "threads", "pin_requested", "pages_requested", "numa_requested",
+    "variant_requested", "isa_requested", "offset", "schedule", "chunk", "prefetch", "unroll",
+    "repetition", "flush",
     "degree", "masked", "numbering", "index_pattern", "window", "pairs", "distance",
 )  # fmt: skip
-# Columns that replace some of these in records without the options asked for.
-_OBTAINED = {"pages_asked": "pages", "variant_asked": "variant"}
+# Columns that replace some of these in records without the requested options.
+_OBTAINED = {"pages_requested": "pages", "variant_requested": "variant"}
 
 
 def apart(columns: Container[str]) -> list[str]:
@@ -382,5 +393,5 @@ def _name(columns: Sequence[str], values: Sequence[Any], of_kernel: Sequence[Seq
         if isinstance(value, str):
             parts.append(value)
         elif not (column == "threads" and any(f" {value} thread" in part for part in parts)):
-            parts.append(f"{column.removesuffix('_asked')} {value:g}")
+            parts.append(f"{column.removesuffix('_requested')} {value:g}")
     return ", ".join(parts)

@@ -72,7 +72,7 @@ def _names(frame: DataFrame) -> DataFrame:
     variant = frame["variant"]
     if "variant_choice" in frame:
         # Which one is fastest may depend on clock and threads.
-        variant = variant.where(words(frame["variant_choice"]).eq("asked"), "")
+        variant = variant.where(words(frame["variant_choice"]).eq("requested"), "")
     columns = [frame["kernel"], variant, frame["pattern"]]
     columns += [words(frame[name]) for name in ("matrix", "lattice", "layout") if name in frame]
     if "elements" in frame:

@@ -14,6 +14,7 @@ from memkern.models.records import (
     line_sizes,
     tlb_entries,
     units_by_topology,
+    with_current_names,
 )
 
 if TYPE_CHECKING:
@@ -97,11 +98,8 @@ def with_samples(records: Records) -> DataFrame:
 
 
 def _with_current_names(frame: DataFrame) -> DataFrame:
-    """Rename what older files call `noisy`, and the variant `nt` of loads with a prefetch hint."""
-    if "noisy" in frame:
-        old = frame["noisy"]
-        new = frame["disturbed"].fillna(old) if "disturbed" in frame else old
-        frame = frame.drop(columns="noisy").assign(disturbed=new)
+    """Rename columns of older files, and the variant `nt` of loads with a prefetch hint."""
+    frame = with_current_names(frame)
     if {"kernel", "variant"} <= set(frame):
         hinted = frame["kernel"].isin(_HINTED) & frame["variant"].eq("nt")
         if hinted.any():

@@ -329,8 +329,8 @@ def _placements(frame: DataFrame) -> list[str]:
     few = placed[placed < PLACEMENTS]
     if few.empty:
         return []
-    asked = _numbers(frame, "placements_asked").reindex(few.index)
-    fewer, lost = int((asked < PLACEMENTS).sum()), int((asked >= PLACEMENTS).sum())
+    wanted = _numbers(frame, "placements_requested").reindex(few.index)
+    fewer, lost = int((wanted < PLACEMENTS).sum()), int((wanted >= PLACEMENTS).sum())
     reasons = []
     if fewer:
         reasons.append(f"{fewer} since no more were requested (--quick, --runs or a GPU)")

@@ -25,7 +25,7 @@ _CASE = ("kernel", "definition", "name")
 _INPUTS = ("pattern", "delta", "count", "elements", "bytes_B")
 # How a case is run. An option with one value in each set, but different ones (such as pages 4k and
 # thp), is what is being compared and does not identify cases.
-_OPTIONS = of_kind("asked")
+_OPTIONS = of_kind("requested")
 
 DISTURBED, INVALID, NO_TIME, NOT_MEASURED = "disturbed", "invalid", "no time", "not measured"
 OTHER_STATE = "other state"
@@ -262,8 +262,8 @@ def table(
 
 
 def is_disturbed(record: Mapping[str, Any]) -> bool:
-    """Return whether a record is disturbed; older files call this noisy."""
-    return _value(record, "disturbed" if "disturbed" in record else "noisy") is True
+    """Return whether a record is disturbed."""
+    return _value(record, "disturbed") is True
 
 
 def time_s(record: Mapping[str, Any]) -> float | None:

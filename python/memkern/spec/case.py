@@ -364,7 +364,7 @@ class Case(FromFields):
     @functools.cached_property
     def _identity(self) -> str:
         digest = hashlib.sha256()
-        asked = {
+        measured = {
             "kernel": self.spec.name,
             "version": self.spec.version,
             "integers": dict(self.integers),
@@ -372,11 +372,11 @@ class Case(FromFields):
             "dtype": self.dtype,
             "index_dtype": self.index_dtype,
             "form": self.template_variant,
-            "knobs": self.knobs.asked,
+            "knobs": self.knobs.requested,
             "samples": [self.stop.runs, self.stop.invocations],
             "columns": {k: str(v) for k, v in self.columns.items()},
         }
-        digest.update(json.dumps(asked, sort_keys=True).encode())
+        digest.update(json.dumps(measured, sort_keys=True).encode())
         for name in sorted(self.indices):
             digest.update(name.encode())
             values = self.indices[name]
@@ -392,8 +392,10 @@ class Case(FromFields):
     def placements(self) -> int:
         """Number of placements in memory (see `Stop.placements`)."""
         several = self.stop.runs is None and self.knobs.place != GPUS
-        asked = small.cut(self.stop.placements or (PLACEMENTS if several else 1), _SMALL_PLACEMENTS)
-        return min(asked, self.stop.runs or asked)
+        wanted = small.cut(
+            self.stop.placements or (PLACEMENTS if several else 1), _SMALL_PLACEMENTS
+        )
+        return min(wanted, self.stop.runs or wanted)
 
     @property
     def allocates(self) -> bool:

@@ -14,12 +14,12 @@ from typing import Any
 
 from memkern.spec.options import Knobs, declared
 
-__all__ = ["COLUMNS", "KINDS", "TYPES", "Column", "in_order", "of_kind"]
+__all__ = ["COLUMNS", "CURRENT_NAMES", "KINDS", "TYPES", "Column", "in_order", "of_kind"]
 
 KINDS = {
     "identity": "the case, and where and when it was measured",
     "input": "an input of the kernel; distinguishes the cases of a kernel",
-    "asked": "an option as requested; distinguishes cases as well",
+    "requested": "an option as requested; distinguishes cases as well",
     "obtained": "what was actually used, whatever was requested",
     "measured": "a measurement, or computed from measurements",
     "modelled": "by a formula or a model, such as bytes",
@@ -44,6 +44,8 @@ class Column:
         One line for people.
     since : int
         First schema version of result files that has the column.
+    formerly : str
+        Its name in older files; empty if it is the same.
     """
 
     name: str
@@ -52,6 +54,7 @@ class Column:
     unit: str
     meaning: str
     since: int = 1
+    formerly: str = ""
 
 
 def _read_columns() -> dict[str, Column]:
@@ -62,8 +65,8 @@ def _read_columns() -> dict[str, Column]:
         if row["name"] == "*":
             columns += _option_columns(row["kind"])
         else:
-            name, kind, type, unit, since, meaning = row.values()
-            columns.append(Column(name, kind, type, unit, meaning, int(since)))
+            name, kind, type, unit, since, meaning, formerly = row.values()
+            columns.append(Column(name, kind, type, unit, meaning, int(since), formerly or ""))
     return {column.name: column for column in columns}
 
 
@@ -71,12 +74,23 @@ def _option_columns(kind: str) -> list[Column]:
     """Return the columns of the requested options."""
     types = {str: "text", int: "integer", bool: "bool"}
     return [
-        Column(option.column or name, kind, types[type(default)], option.unit, option.help)
+        Column(
+            option.column or name,
+            kind,
+            types[type(default)],
+            option.unit,
+            option.help,
+            formerly=option.formerly,
+        )
         for name, default, option in declared(Knobs)
     ]
 
 
 COLUMNS: Mapping[str, Column] = _read_columns()
+
+
+CURRENT_NAMES: Mapping[str, str] = {c.formerly: c.name for c in COLUMNS.values() if c.formerly}
+"""The names of columns by those in older files."""
 
 
 def of_kind(*kinds: str) -> tuple[str, ...]:

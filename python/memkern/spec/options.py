@@ -71,6 +71,8 @@ class Option:
     unit : str
     column : str
         Column of the record that holds the requested value; by default the option's name.
+    formerly : str
+        Name of this column in older files; empty if it is the same.
     native : bool
         Whether the extension has an argument of this name.
     late : bool
@@ -92,6 +94,7 @@ class Option:
     per: float = 1.0
     unit: str = ""
     column: str = ""
+    formerly: str = ""
     native: bool = True
     late: bool = False
 
@@ -206,7 +209,8 @@ class Knobs:
         "auto (the least busy units), none, compact, spread or a list: 0,2,4-7",
         where=(PROCESSORS,),
         metavar="HOW",
-        column="pin_asked",
+        column="pin_requested",
+        formerly="pin_asked",
     )
     pages: str = _option(
         "default",
@@ -215,21 +219,24 @@ class Knobs:
         choices=("default", "4k", "thp", "hugetlb-2m", "hugetlb-1g"),
         several=True,
         metavar="NAME,...",
-        column="pages_asked",
+        column="pages_requested",
+        formerly="pages_asked",
     )
     numa: str = _option(
         "first-touch",
         "first-touch, interleave or node:N",
         where=(PROCESSORS,),
         metavar="HOW",
-        column="numa_asked",
+        column="numa_requested",
+        formerly="numa_asked",
     )
     variant: str = _option(
         "best",
         "scalar, auto, simd, nt, nta or best: try all, measure the fastest",
         several=True,
         metavar="NAME,...",
-        column="variant_asked",
+        column="variant_requested",
+        formerly="variant_asked",
         native=False,
     )
     isa: str = _option(
@@ -237,7 +244,8 @@ class Knobs:
         "instruction set",
         where=(PROCESSORS,),
         choices=("best", "baseline", "sse4", "avx2", "avx512", "neon", "sve", "sve2"),
-        column="isa_asked",
+        column="isa_requested",
+        formerly="isa_asked",
         native=False,
     )
     prefetch: int = _option(
@@ -311,7 +319,8 @@ class Knobs:
         least=0,
         several=True,
         metavar="N,...",
-        column="block_threads_asked",
+        column="block_threads_requested",
+        formerly="block_threads_asked",
     )
     block_shared: int = _option(
         0,
@@ -421,7 +430,7 @@ class Knobs:
         return {"cpu": PROCESSORS, "mpi": RANKS, "shmem": RANKS}.get(self.device, GPUS)
 
     @property
-    def asked(self) -> dict[str, Any]:
+    def requested(self) -> dict[str, Any]:
         """The options as requested, without those that only other devices have."""
         # Identities of cases on processors and GPUs are as old as these rules.
         here = {self.place, PROCESSORS} if self.place == GPUS else {self.place}
@@ -494,5 +503,5 @@ class Stop:
             if (value := getattr(self, name)) != default:
                 _check(name, value, option)
         for name, most in _SMALL.items() if small.wanted() else ():
-            if (asked := getattr(self, name)) is not None:
-                object.__setattr__(self, name, min(asked, most))
+            if (given := getattr(self, name)) is not None:
+                object.__setattr__(self, name, min(given, most))

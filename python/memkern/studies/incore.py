@@ -509,11 +509,11 @@ def _compiled(
     bodies: Iterable[tuple[str, str, str, int]],
 ) -> Iterator[tuple[str, str, str, int]]:
     """Yield the bodies that are compiled, and those of kernels of which none is."""
-    asked = list(bodies)
+    wanted = list(bodies)
     entries = {(entry[0], entry[1], entry[2], entry[5]) for entry in _memkern.entries()}
     entries |= {(kernel, variant, "best", unroll) for kernel, variant, _, unroll in entries}
-    some = {body[0] for body in asked if body in entries}
-    return (body for body in asked if body in entries or body[0] not in some)
+    some = {body[0] for body in wanted if body in entries}
+    return (body for body in wanted if body in entries or body[0] not in some)
 
 
 def _sizes(kernel: str, variant: str, level: CacheLevel) -> Iterator[tuple[Any, ...]]:

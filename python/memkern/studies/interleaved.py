@@ -183,7 +183,7 @@ def compare_runs(
             "itself"
         )
     if family.interrupted:
-        remarks.append("interrupted: cases without a verdict have fewer pairs than were asked for")
+        remarks.append("interrupted: cases without a verdict have fewer pairs than requested")
     elif time.perf_counter() > end_s:
         remarks.append(f"cases without a verdict have the pairs that {time_s:g} s sufficed for")
     versions = (version_of(about[0]["build"]), version_of(about[1]["build"]))

@@ -205,12 +205,12 @@ def _fastest(rounds: Sequence[_Round]) -> int:
 
 
 def _variants(case: Case) -> list[dict[str, str]]:
-    asked = case.knobs
+    knobs = case.knobs
     candidates = [
         (variant, isa)
         for variant, isa in prepare(case).native.candidates()
-        if asked.variant in ("best", variant) and asked.isa in ("best", isa)
+        if knobs.variant in ("best", variant) and knobs.isa in ("best", isa)
     ]
-    if asked.device != "cpu":
+    if knobs.device != "cpu":
         return [{"variant": variant} for variant, _ in candidates]
     return [{"variant": variant, "isa": isa} for variant, isa in candidates]

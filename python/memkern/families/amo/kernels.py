@@ -218,8 +218,8 @@ def amo_case(
     threads = integer(threads, "threads", 0, 2**20)
     ranks = 1
     if knobs.place == RANKS:
-        asked = {"primitive": primitive, "order": order, "dtype": dtype, "sharing": sharing}
-        over_ranks.refuse(knobs.device, drawn=indices, **asked)
+        wanted = {"primitive": primitive, "order": order, "dtype": dtype, "sharing": sharing}
+        over_ranks.refuse(knobs.device, drawn=indices, **wanted)
         targets = over_ranks.targets_of(pattern, targets, remote)
         if hot is not None and targets == "ring":
             raise InputError("the targets 'ring' have a hot word for each worker: leave out hot")

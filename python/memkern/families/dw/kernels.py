@@ -360,7 +360,7 @@ def dw_case(
     Raises
     ------
     InputError
-        Something is out of range, or the lattice can't be cut as asked.
+        Something is out of range, or the lattice can't be cut so.
     """
     extents = check_extents([small.cut(n, 4) for n in check_extents(lattice)])
     which = check_parity(parity, extents)

@@ -62,7 +62,7 @@ def hop(
     Raises
     ------
     InputError, MemoryError
-        If shapes or types are wrong, the lattice can't be cut as asked, or memory does not suffice.
+        If shapes or types are wrong, the lattice can't be cut so, or memory does not suffice.
     """
     extents, ls = check_fields(links, psi)
     if links.dtype != psi.dtype:

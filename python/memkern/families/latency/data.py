@@ -45,7 +45,7 @@ _WARP = 32  # lanes, and banks of shared memory
 # Traffic that does not multiply the latency by this has not saturated the memory.
 _SATURATED = 2.0
 # What tells one chain beside traffic from another.
-_CHAIN = ("size_B", "order", "pages_asked")
+_CHAIN = ("size_B", "order", "pages_requested")
 # More loads in flight than chains, by this factor, were not served by the same cache.
 _MOST_IN_FLIGHT = 1.25
 # By what a cache's size may miss the sizes between which the latency rises.
@@ -85,11 +85,11 @@ def chases(
         frame = frame[~frame["name"].astype(str).str.fullmatch(NODES.strip("^$"))]
     if frame.empty:
         raise InputError(f"no chase was measured with one worker: `{measure}` does so")
-    kinds = frame[["order", "pages_asked"]] if "pages_asked" in frame else frame[["order"]]
+    kinds = frame[["order", "pages_requested"]] if "pages_requested" in frame else frame[["order"]]
     several = kinds.nunique()
     texts = frame["order"].astype(str) + " order"
-    if several.get("pages_asked", 1) > 1:
-        texts += ", pages " + frame["pages_asked"].astype(str)
+    if several.get("pages_requested", 1) > 1:
+        texts += ", pages " + frame["pages_requested"].astype(str)
     if {"backend", "variant"} <= set(frame):
         texts += (", " + frame["variant"].astype(str)).where(frame["backend"] == "cuda", "")
     return frame.assign(kind=texts), notes

@@ -532,7 +532,7 @@ def _walked(
     after: npt.NDArray[np.uint64],
     runs: int,
 ) -> bool:
-    """Whether all chains went the asked number of steps along the cycle."""
+    """Whether all chains went the requested number of steps along the cycle."""
     n, order = case.integers, case.indices["order"]
     began, ended = (rows[:, : n["chains"]].astype(np.int64) for rows in (before, after))
     on_cycle = np.flatnonzero(np.isin(order, began // n["line_B"]))

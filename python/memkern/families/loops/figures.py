@@ -75,7 +75,7 @@ def _own_cycles(
     frame, left = prevailing(frame)
     frame = frame.assign(nt=is_nt(frame), unroll=frame["unroll"].fillna(0.0))
     held = _held(frame) if "layer_condition" in frame else ""
-    pages = words(frame["pages_asked"]) if "pages_asked" in frame else ""
+    pages = words(frame["pages_requested"]) if "pages_requested" in frame else ""
     frame = ranked(frame.assign(held=held, page=pages), CYCLES, lowest=True)
     cases = ["platform", "kernel", "held", "page", "footprint_B", "unroll", "nt"]
     return frame.drop_duplicates(cases).sort_index(), notes + left

@@ -33,10 +33,10 @@ _BASES = re.compile(r"^BASES:(?P<n>\d+):(?P<stride>\d+):(?P<count>\d+)(?::(?P<se
 _APPLICATION = re.compile(r"([A-Z]+)-([GS])(\d+)")
 _COLUMNS = ("suite", "pattern", "delta", "backend", "dtype", "count_rule")
 
-# Columns that identify a case, with the variant that ran instead of the one asked for.
+# Columns that identify a case, with the variant that ran instead of the requested one.
 _CASE = (
     *("platform", "kernel", "backend", "variant", "ranks"),
-    *(column for column in of_kind("input", "asked") if column != "variant_asked"),
+    *(column for column in of_kind("input", "requested") if column != "variant_requested"),
 )
 
 

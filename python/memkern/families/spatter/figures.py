@@ -269,16 +269,16 @@ def simd_against_scalar(records: Records = None) -> Figure:
 )
 def page_policies(records: Records = None) -> Figure:
     """Bandwidth of gather and scatter against stride for each page policy measured."""
-    own, notes = own_records(records, ("pages_asked", "pages"))
-    own = own[own["stride"].notna() & own["pages_asked"].notna()]
-    policies = own.groupby("platform", sort=False)["pages_asked"].nunique()
+    own, notes = own_records(records, ("pages_requested", "pages"))
+    own = own[own["stride"].notna() & own["pages_requested"].notna()]
+    policies = own.groupby("platform", sort=False)["pages_requested"].nunique()
     if policies.empty or policies.max() < 2:
         raise InputError(f"no platform was measured under two page policies: {_MEASURE}")
     own = own[own["platform"] == policies.idxmax()]
-    own = best(own, ("pages_asked", "kernel", "stride"))
+    own = best(own, ("pages_requested", "kernel", "stride"))
     series = []
-    for number, policy in enumerate(sorted(own["pages_asked"].unique())):
-        rows = own[own["pages_asked"] == policy]
+    for number, policy in enumerate(sorted(own["pages_requested"].unique())):
+        rows = own[own["pages_requested"] == policy]
         obtained = ", ".join(sorted({str(pages) for pages in rows["pages"].dropna()}))
         label = policy if obtained in ("", policy) else f"{policy} (obtained: {obtained})"
         look = other_look(number)._replace(linewidth=1.3, markersize=4.0)

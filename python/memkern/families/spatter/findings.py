@@ -162,7 +162,7 @@ def _on_pages(own: DataFrame) -> list[str]:
     """Return the sentence on the gain by transparent huge pages."""
     from memkern.statistics import geometric_mean
 
-    table, cases = same_cases(own, "pages", ignore=("pages_asked", "variant"))
+    table, cases = same_cases(own, "pages", ignore=("pages_requested", "variant"))
     if not {"thp", "4k"} <= set(table.columns):
         return []
     ratio = (table["thp"] / table["4k"]).dropna()
