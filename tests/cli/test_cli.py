@@ -1471,6 +1471,10 @@ def test_what_varies_is_a_column_and_what_is_printed_is_explained(
     assert sorted(row.split()[0] for row in rows[:2]) == ["0", "64"]
     _, out, _ = run(capsys, "spatter", "-p", "UNIFORM:8:1", "-l", "8", "--runs", "2")
     assert " x" not in out or "xN: a sample is N invocations" in out
-    for heading, column in (("GAMS", "rate_GAMS"), ("±%", "time_min_ci_relative")):
+    for heading, column in (
+        ("GAMS", "rate_GAMS"),
+        ("pages_asked", "pages_requested"),
+        ("±%", "time_min_ci_relative"),
+    ):
         code, out, _ = run(capsys, "columns", heading)
         assert code == 0 and out.splitlines()[1].startswith(column)

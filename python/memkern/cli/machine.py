@@ -166,7 +166,8 @@ _HEADINGS = {
 
 def _columns(args: argparse.Namespace) -> int:
     known = columns.COLUMNS
-    args.names = [_HEADINGS.get(name, name) for name in args.names]
+    now = _HEADINGS | columns.CURRENT_NAMES
+    args.names = [now.get(name, name) for name in args.names]
     for name in args.names:
         if name not in known:
             raise unknown(name, "column", known)
