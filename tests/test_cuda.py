@@ -36,7 +36,6 @@ from memkern.engine.communication import ranks
 from memkern.engine.prepared import Prepared
 from memkern.engine.run import CaseRun, spread
 from memkern.errors import InputError
-from memkern.families.checking import rounding
 from memkern.families.spatter import kernels as spatter
 from memkern.machine import environment, gpu, restoring, settings
 from memkern.machine.gpu_health import card_findings
@@ -45,6 +44,7 @@ from memkern.machine.topology import machine_environment
 from memkern.plots import figures, tables
 from memkern.report import cases as report_cases
 from memkern.report.cases import gpu_report_cases
+from memkern.shared.checking import rounding
 from memkern.spec.case import Case
 from memkern.spec.kernel import DTYPES, finish
 from memkern.spec.options import GPUS, Knobs

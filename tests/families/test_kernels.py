@@ -20,13 +20,13 @@ import memkern as mk
 from memkern import _memkern
 from memkern.errors import InputError
 from memkern.families.amo import kernels as amo
-from memkern.families.checking import rounding
 from memkern.families.loops import stencil_matvec
 from memkern.families.loops.stencil_matvec import rows_held
 from memkern.families.spatter import kernels as spatter
-from memkern.families.streaming import elementwise as streaming
 from memkern.machine import caches
 from memkern.machine.declarations import declared
+from memkern.shared import elementwise as streaming
+from memkern.shared.checking import rounding
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
 from memkern.spec.registry import registry

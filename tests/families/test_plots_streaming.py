@@ -23,13 +23,13 @@ from plotting import (
 from memkern import reference
 from memkern.errors import InputError
 from memkern.families.bs.figures import fitted, own_tests
-from memkern.families.streaming.data import as_defined, levels, short
 from memkern.families.streaming.findings import findings
 from memkern.models import from_memory
 from memkern.plots import figures, sections, tables
 from memkern.plots.drawing import in_bytes, named, spaced
 from memkern.plots.frames import frame_of, listed, three_figures, usable
 from memkern.plots.selection import cache_ends, prevailing, select
+from memkern.shared.streaming_records import as_defined, levels, short
 
 OWN = "Own Machine 3000, 4 threads"
 LONG_PLATFORM = f"{LONG}, 112 threads"

@@ -402,7 +402,7 @@ def test_the_check_finds_an_order_that_misses_rows() -> None:
 
 
 def test_many_rows_are_checked_by_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memkern.families.checking.WHOLE", 100)
+    monkeypatch.setattr("memkern.shared.checking.WHOLE", 100)
     monkeypatch.setattr(family, "_WHOLE_ROWS", 100)
     a = whole(20_000, 500, 3)
     for form in FORMATS:

@@ -35,12 +35,12 @@ from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.amo import index, over_ranks
 from memkern.families.amo.over_ranks import Layout
-from memkern.families.checking import WHOLE, Values, error, extent, fresh, positions, verdict
 from memkern.inputs import indices
 from memkern.inputs.sizes import sizes
 from memkern.machine import caches
 from memkern.machine.declarations import declared
 from memkern.machine.remote import describe, refuse_faulty
+from memkern.shared.checking import WHOLE, Values, error, extent, fresh, positions, verdict
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import DTYPES, WORD_DTYPES, IndexArray, Native, Traffic, Validation
 from memkern.spec.options import GPUS, PROCESSORS, RANKS, Knobs

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memkern.families.checking import Values, error, fresh, verdict
 from memkern.inputs.mesh import rows_of
 from memkern.inputs.partition import equal_parts
+from memkern.shared.checking import Values, error, fresh, verdict
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Exchange, IndexArray, Native, Validation, fill_values
 

@@ -16,13 +16,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
-from memkern.families.streaming.data import as_defined, short
 from memkern.models.records import apart
 from memkern.plots.drawing import bytes_axis, curve, finish, named, panels, shade
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, best, counted, listed, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
 from memkern.plots.style import NOTE_SIZE, Look, own_look
+from memkern.shared.streaming_records import as_defined, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,15 +9,15 @@ import numpy as np
 
 from memkern.families.bs import mesh
 from memkern.families.bs.mesh import BS, INVOCATIONS
-from memkern.families.streaming.elementwise import (
+from memkern.inputs.sizes import sizes
+from memkern.shared.elementwise import (
     RESULT,
     Arrays,
     case_of,
     dot,
     regular,
 )
-from memkern.families.without_arrays import register_without_arrays
-from memkern.inputs.sizes import sizes
+from memkern.shared.without_arrays import register_without_arrays
 from memkern.spec.case import Case
 from memkern.spec.registry import case, shows_options_of
 

@@ -14,10 +14,10 @@ import numpy as np
 
 from memkern import small
 from memkern.families.bs.distributed import part
-from memkern.families.checking import Values, error, extent, fresh, positions, verdict
 from memkern.inputs.mesh import HexMesh
 from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
+from memkern.shared.checking import Values, error, extent, fresh, positions, verdict
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation, crossed
 from memkern.spec.options import GPUS, Knobs, Stop

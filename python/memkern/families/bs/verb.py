@@ -20,7 +20,7 @@ from memkern.cli.options import (
 )
 from memkern.cli.refusing import options_by_kernel, taken
 from memkern.errors import InputError
-from memkern.families.streaming.verbs import lengths, owners, stream_options
+from memkern.shared.streaming_verbs import lengths, owners, stream_options
 from memkern.spec import registry
 from memkern.spec.case import HALOS
 from memkern.spec.registry import DEFINITIONS

@@ -23,10 +23,10 @@ import numpy as np
 from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
-from memkern.families.checking import Values, error, fresh, verdict
 from memkern.inputs.lattice import GAMMA, Extents, Parity, check_extents, check_parity
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
+from memkern.shared.checking import Values, error, fresh, verdict
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation
 from memkern.spec.registry import case, find, register, shows_options_of

@@ -21,8 +21,8 @@ import numpy.typing as npt
 from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
-from memkern.families.checking import Values, error, verdict
 from memkern.machine.declarations import declared
+from memkern.shared.checking import Values, error, verdict
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import Native, Traffic, Validation
 from memkern.spec.options import Knobs, Stop

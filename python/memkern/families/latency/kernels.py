@@ -22,12 +22,12 @@ import numpy.typing as npt
 from memkern import small
 from memkern.checks import integer, shown
 from memkern.errors import InputError
-from memkern.families.checking import Values
 from memkern.inputs.sizes import parse_bytes, sizes
 from memkern.limits import check_memory
 from memkern.machine import caches
 from memkern.machine.declarations import declared
 from memkern.machine.environment import cpu_list
+from memkern.shared.checking import Values
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
 from memkern.spec.options import GPUS, Knobs, Stop

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memkern.families.streaming.data import BARRIER
 from memkern.plots.drawing import (
     counts_axis,
     curve,
@@ -18,6 +17,7 @@ from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, ranked
 from memkern.plots.selection import select
 from memkern.plots.style import plain
+from memkern.shared.streaming_records import BARRIER
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memkern.families.without_arrays import register_without_arrays
+from memkern.shared.without_arrays import register_without_arrays
 from memkern.spec.case import Case
 from memkern.spec.registry import case, shows_options_of
 

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
-from memkern.families.streaming.data import FAMILIES, MEMORY, is_nt, levels, short
 from memkern.models.memory import from_memory, memory_values
 from memkern.plots.drawing import (
     NT_DASHES,
@@ -30,6 +29,7 @@ from memkern.plots.frames import Records, best, ranked, undisturbed, words
 from memkern.plots.predictions import ECM, ecm_look, machine_for, machine_note, predictions
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
 from memkern.plots.style import GREY, NOTE_SIZE, log2_axis, own_look
+from memkern.shared.streaming_records import FAMILIES, MEMORY, is_nt, levels, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 
 from memkern.families.loops.stencil_matvec import LOOPS
-from memkern.families.streaming.elementwise import (
+from memkern.inputs.sizes import sizes
+from memkern.shared.elementwise import (
     POSITION,
     RESULT,
     dot,
     regular,
 )
-from memkern.inputs.sizes import sizes
 from memkern.spec.case import Case
 from memkern.spec.kernel import DTYPES
 from memkern.spec.registry import case, shows_options_of

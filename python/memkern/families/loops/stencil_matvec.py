@@ -12,11 +12,11 @@ import numpy as np
 from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
-from memkern.families.checking import Values, error, extent, fresh, positions, verdict
-from memkern.families.streaming.elementwise import footprint, memory_sized, scalars, value_B
 from memkern.machine.caches import MEMORY, shares
 from memkern.machine.declarations import declared
 from memkern.machine.topology import data_caches
+from memkern.shared.checking import Values, error, extent, fresh, positions, verdict
+from memkern.shared.elementwise import footprint, memory_sized, scalars, value_B
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import Native, Traffic, Transfer, Validation
 from memkern.spec.options import GPUS, PROCESSORS
@@ -73,7 +73,7 @@ def stencil(
         machine (see `rows_held`), the rows from `elements` or `footprint_B`. Models derive from
         sizes and caches which ones hold the rows.
     dtype, alpha, **options
-        As for `memkern.families.streaming.elementwise.case_of`; alpha is a quarter by default.
+        As for `memkern.shared.elementwise.case_of`; alpha is a quarter by default.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def matvec(
         Entries (by default four times the last-level caches) or bytes of the matrix, instead of
         `rows`.
     dtype, **options
-        As for `memkern.families.streaming.elementwise.case_of`. Variant ``nta`` loads the matrix
+        As for `memkern.shared.elementwise.case_of`. Variant ``nta`` loads the matrix
         with a non-temporal prefetch hint.
 
     Raises

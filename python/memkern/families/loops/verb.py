@@ -8,7 +8,7 @@ from typing import Any
 from memkern.cli.options import Parser, count, verb
 from memkern.cli.refusing import refuse
 from memkern.errors import InputError
-from memkern.families.streaming.verbs import kernels_of, measure_kernels, streaming_options
+from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
 
 # Kernels over arrays of rows and columns.
 _SHAPED = ["loops.stencil", "loops.matvec"]

@@ -23,11 +23,11 @@ import numpy as np
 from memkern import small
 from memkern.checks import integer
 from memkern.errors import InputError
-from memkern.families.checking import Values
 from memkern.families.messages import pairs as ranks
 from memkern.inputs.sizes import parse_bytes
 from memkern.machine.declarations import declared
 from memkern.machine.remote import DEVICES, describe
+from memkern.shared.checking import Values
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
 from memkern.spec.options import RANKS, Knobs

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
-from memkern.families.streaming.data import as_defined
 from memkern.plots.drawing import (
     counted_axis,
     counts_axis,
@@ -25,6 +24,7 @@ from memkern.plots.exhibits import Selection, drawn, table
 from memkern.plots.frames import Records, best, counted, listed, rounded, typed, words
 from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select
 from memkern.plots.style import log2_axis, other_look, own_look, plain
+from memkern.shared.streaming_records import as_defined
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

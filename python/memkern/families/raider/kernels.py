@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from memkern.families.checking import Values, difference, error, extent, fresh, positions, verdict
-from memkern.families.streaming.elementwise import length, mccalpin, scalars
 from memkern.inputs import indices
 from memkern.machine.declarations import declared
+from memkern.shared.checking import Values, difference, error, extent, fresh, positions, verdict
+from memkern.shared.elementwise import length, mccalpin, scalars
 from memkern.spec.case import Case, KernelSpec, once_for_inputs
 from memkern.spec.kernel import (
     INDEX_DTYPES,
@@ -299,7 +299,7 @@ def raider(
         ``paper`` or ``release``, of add and triad with indices.
     **options
         As `memkern.families.raider.kernels.indexed` and
-        `memkern.families.streaming.elementwise.case_of` take them.
+        `memkern.shared.elementwise.case_of` take them.
     """
     return case(f"raider.{kernel}", definition=definition, elements=elements, **options)
 

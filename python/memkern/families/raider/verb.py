@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from memkern.cli.options import Parser, verb
-from memkern.families.streaming.verbs import kernels_of, measure_kernels, streaming_options
+from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
 from memkern.spec.registry import DEFINITIONS
 
 

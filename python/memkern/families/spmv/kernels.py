@@ -22,11 +22,11 @@ import numpy as np
 
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
-from memkern.families.checking import Values, fresh, positions, verdict
 from memkern.families.spmv.distributed import share_of
 from memkern.families.spmv.model import SpmvModel
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
+from memkern.shared.checking import Values, fresh, positions, verdict
 from memkern.spec.case import Case, KernelSpec, Part, once_for_inputs
 from memkern.spec.kernel import (
     INDEX_DTYPES,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from memkern.errors import InputError
-from memkern.families.checking import extent, fresh, positions
-from memkern.families.streaming.elementwise import Arrays, case_of, mccalpin
 from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
+from memkern.shared.checking import extent, fresh, positions
+from memkern.shared.elementwise import Arrays, case_of, mccalpin
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import Check, Native, Traffic, Validation
 from memkern.spec.registry import case, find, register, shows_options_of

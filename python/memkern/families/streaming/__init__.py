@@ -1,1 +1,1 @@
-"""Shared parts of the families of streaming kernels."""
+"""Figures over all streaming families, and their section of a report."""

@@ -1,6 +1,6 @@
 """Figures of all streaming kernels, and their section of a report.
 
-Figures of a single family are in its own module. `memkern.families.streaming.data` documents which
+Figures of a single family are in its own module. `memkern.shared.streaming_records` documents which
 of several records of a case is drawn.
 """
 
@@ -14,7 +14,6 @@ from memkern.families.bs.figures import bs_fits, bs_mesh, t0_wmax_table
 from memkern.families.launch.figures import barrier_cost
 from memkern.families.loops.figures import cycles, cycles_by_level, matrix_vector
 from memkern.families.raider.figures import by_kernel, by_size, raider_bandwidths
-from memkern.families.streaming.data import BARRIER, FAMILIES, as_defined, is_nt, short
 from memkern.families.streaming.findings import findings
 from memkern.plots.drawing import (
     MOST_LINES,
@@ -44,6 +43,7 @@ from memkern.plots.predictions import (
 from memkern.plots.registry import Section, section, section_of
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
 from memkern.plots.style import GREY, NOTE_SIZE, log2_axis, note, own_look, plain
+from memkern.shared.streaming_records import BARRIER, FAMILIES, as_defined, is_nt, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

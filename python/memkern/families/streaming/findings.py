@@ -6,7 +6,6 @@ from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memkern.families.bs.figures import fitted, interval, own_tests
-from memkern.families.streaming.data import FAMILIES, MEMORY, as_defined, is_nt, levels, short
 from memkern.machine.caches import MULTIPLE
 from memkern.models.memory import (
     NONTEMPORAL,
@@ -20,6 +19,7 @@ from memkern.plots.drawing import in_bytes, spaced
 from memkern.plots.frames import best, listed, ranked, rounded, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
 from memkern.plots.sentences import disturbed_mark, with_names
+from memkern.shared.streaming_records import FAMILIES, MEMORY, as_defined, is_nt, levels, short
 
 if TYPE_CHECKING:
     from pandas import DataFrame

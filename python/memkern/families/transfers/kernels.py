@@ -22,10 +22,10 @@ import numpy as np
 from memkern import small
 from memkern.checks import one_of
 from memkern.errors import InputError
-from memkern.families.checking import Values
 from memkern.inputs.sizes import parse_bytes
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
+from memkern.shared.checking import Values
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import Check, Native, Traffic, Validation, fill_values
 from memkern.spec.options import GPUS, Knobs, Stop

@@ -18,8 +18,8 @@ import numpy.typing as npt
 from memkern import small
 from memkern.checks import integer, number
 from memkern.errors import InputError
-from memkern.families.checking import WHOLE, error, extent, fresh, positions, verdict
 from memkern.machine.declarations import declared
+from memkern.shared.checking import WHOLE, error, extent, fresh, positions, verdict
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.kernel import Native, Traffic, Validation
 from memkern.spec.options import Stop
