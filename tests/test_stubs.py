@@ -5,23 +5,21 @@ PYTHONPATH=tests python tests/test_stubs.py      writes it again
 
 from __future__ import annotations
 
+import ast
+import builtins
 import inspect
+import sys
 from pathlib import Path
 
 import memkern as mk
+from memkern.discovery import family_names
 
 PACKAGE = Path(str(mk.__file__)).parent
 STUB = "__init__.pyi"
 HEAD = '''"""What is public, with the options of every kernel, as tests/test_stubs.py makes it."""
 
-from collections.abc import Sequence
-
-import numpy.typing as npt
-
 from memkern.errors import DeviceError as DeviceError
 from memkern.errors import InputError as InputError
-from memkern.families.spatter.kernels import PatternLike
-from memkern.inputs import indices
 '''
 
 
@@ -39,13 +37,28 @@ def imports() -> list[str]:
     """Return the imports of public names, but for those that `function` defines."""
     own = shows_options()
     lines = []
-    for name, module in mk._MODULES.items():
-        package, _, last = f"memkern.{module}".rpartition(".")
-        lines.append(f"from {package} import {last} as {name}")
-    for module, names in mk._NAMES.items():
-        lines += [
-            f"from memkern.{module} import {name} as {name}" for name in names if name not in own
-        ]
+    for name, home in mk._all_homes().items():
+        module, _, attribute = f"memkern.{home}".partition(":")
+        if not attribute:
+            module, _, attribute = module.rpartition(".")
+        if name not in own:
+            lines.append(f"from {module} import {attribute} as {name}")
+    return sorted(lines)
+
+
+def types() -> list[str]:
+    """Return the imports of the types in the definitions of `function`."""
+    lines = set()
+    for function in (getattr(mk, name) for name in shows_options()):
+        for p in inspect.signature(function).parameters.values():
+            names = {n.id for n in ast.walk(ast.parse(p.annotation)) if isinstance(n, ast.Name)}
+            for name in names - {*vars(builtins)}:
+                found = vars(sys.modules[function.__module__])[name]
+                if inspect.ismodule(found):
+                    lines.add(f"import {found.__name__} as {name}")
+                else:
+                    home = found if inspect.isclass(found) else function
+                    lines.add(f"from {home.__module__} import {name}")
     return sorted(lines)
 
 
@@ -65,7 +78,7 @@ def function(name: str) -> str:
 def stub() -> str:
     names = ",\n    ".join(f'"{name}"' for name in mk.__all__)
     functions = "\n".join(map(function, shows_options()))
-    public = "\n".join(imports())
+    public = "\n".join([*types(), *imports()])
     return f"{HEAD}{public}\n\n__version__: str\n__all__ = [\n    {names},\n]\n\n{functions}"
 
 
@@ -74,16 +87,8 @@ def test_the_stub_matches_the_signatures() -> None:
 
 
 def test_every_family_shows_its_options() -> None:
-    names = {"amo", "bs", "gather", "gs", "instructions", "latency", "launch", "loops"}
-    assert set(shows_options()) == names | {
-        "messages",
-        "multigather",
-        "multiscatter",
-        "raider",
-        "scatter",
-        "stream",
-        "transfers",
-    }
+    makers = {name for name, home in family_names().items() if ".kernels:" in home}
+    assert set(shows_options()) == makers
     for name in shows_options():
         parameters = inspect.signature(getattr(mk, name)).parameters
         assert {"threads", "pages", "budget_s", "dtype"} <= set(parameters)

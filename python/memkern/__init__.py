@@ -13,6 +13,7 @@ True
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 from typing import Any
 
@@ -24,9 +25,9 @@ from memkern.errors import InputError as InputError
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
-# Where the public names are defined: modules by name, then functions and classes by module.
+# Where public names are defined: modules by name, then functions and classes by module. Families
+# have their own (see `memkern.discovery.family_names`).
 _MODULES = {
-    "dw": "families.dw.operator",
     "lattice": "inputs.lattice",
     "matrices": "inputs.matrices",
     "models": "models",
@@ -35,23 +36,9 @@ _MODULES = {
     "reference": "reference",
     "report": "report",
     "results": "results",
-    "spmv": "families.spmv.product",
     "statistics": "statistics",
-    "suites": "families.spatter.suites",
 }
 _NAMES = {
-    "families.amo.kernels": ("amo",),
-    "families.bs.kernels": ("bs",),
-    "families.instructions.kernels": ("instructions",),
-    "families.latency.kernels": ("latency",),
-    "families.launch.kernels": ("launch",),
-    "families.loops.kernels": ("loops",),
-    "families.messages.kernels": ("messages",),
-    "families.messages.model": ("halo_time",),
-    "families.raider.kernels": ("raider",),
-    "families.spatter.kernels": ("gather", "gs", "multigather", "multiscatter", "scatter"),
-    "families.stream.kernels": ("stream",),
-    "families.transfers.kernels": ("transfers",),
     "inputs.sizes": ("sizes",),
     "studies.calibrate": ("calibrate",),
     "studies.corun": ("corun",),
@@ -72,25 +59,36 @@ _NAMES = {
     "spec.options": ("Knobs", "Stop"),
     "spec.registry": ("case", "registry"),
 }
-_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+_HOMES = {
+    **_MODULES,
+    **{name: f"{module}:{name}" for module, names in _NAMES.items() for name in names},
+}
 
-__all__ = sorted(["DeviceError", "InputError", *_MODULES, *_HOMES])
+
+def _all_homes() -> dict[str, str]:
+    return {**_HOMES, **importlib.import_module("memkern.discovery").family_names()}
 
 
 def __getattr__(name: str) -> Any:
     # Lazy: the analysis of saved results needs neither the extension nor its start-up time.
     if name == "_memkern":
         return importlib.import_module("memkern.extension")._memkern
-    if name in _MODULES:
-        return importlib.import_module(f"memkern.{_MODULES[name]}")
-    if name in _HOMES:
-        return getattr(importlib.import_module(f"memkern.{_HOMES[name]}"), name)
     if name == "__version__":
         from importlib.metadata import version
 
         return version("memkern")
-    raise AttributeError(f"module 'memkern' has no attribute {name!r}")
+    if name == "__all__":
+        return sorted(["DeviceError", "InputError", *_all_homes()])
+    home = _HOMES.get(name)
+    # An import of a module from the package asks for an attribute first: no family has it.
+    if home is None and importlib.util.find_spec(f"memkern.{name}") is None:
+        home = _all_homes().get(name)
+    if home is None:
+        raise AttributeError(f"module 'memkern' has no attribute {name!r}")
+    module, _, attribute = home.partition(":")
+    found = importlib.import_module(f"memkern.{module}")
+    return getattr(found, attribute) if attribute else found
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted([*__getattr__("__all__"), "__version__"])

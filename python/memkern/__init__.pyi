@@ -1,13 +1,11 @@
 """What is public, with the options of every kernel, as tests/test_stubs.py makes it."""
 
-from collections.abc import Sequence
-
-import numpy.typing as npt
-
 from memkern.errors import DeviceError as DeviceError
 from memkern.errors import InputError as InputError
+from collections.abc import Sequence
 from memkern.families.spatter.kernels import PatternLike
-from memkern.inputs import indices
+import memkern.inputs.indices as indices
+import numpy.typing as npt
 from memkern import models as models
 from memkern import plots as plots
 from memkern import reference as reference

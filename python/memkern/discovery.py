@@ -42,6 +42,23 @@ def family_module(family: str, name: str) -> ModuleType | None:
 
 
 @functools.cache
+def family_names() -> dict[str, str]:
+    """Return where the families' public names are, as ``PUBLIC`` of their packages tells.
+
+    Returns
+    -------
+    dict of str to str
+        By name ``module:attribute``, or ``module`` if the module itself is public.
+    """
+    found = {}
+    for family in _families():
+        package = importlib.import_module(f"{__package__}.families.{family}")
+        homes = vars(package).get("PUBLIC", {})
+        found.update({name: f"families.{family}.{home}" for name, home in homes.items()})
+    return found
+
+
+@functools.cache
 def _families() -> list[str]:
     folder = str(Path(__file__).parent / "families")
     return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.ispkg)

@@ -1,1 +1,3 @@
 """Atomic operations."""
+
+PUBLIC = {"amo": "kernels:amo"}

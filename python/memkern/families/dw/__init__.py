@@ -1,1 +1,3 @@
 """The domain-wall operator of lattice QCD."""
+
+PUBLIC = {"dw": "operator"}

@@ -1,1 +1,3 @@
 """Reciprocal throughput and latency of single instructions."""
+
+PUBLIC = {"instructions": "kernels:instructions"}

@@ -1,1 +1,3 @@
 """Launching parallel regions, and barriers."""
+
+PUBLIC = {"launch": "kernels:launch"}

@@ -1,1 +1,3 @@
 """The loop kernels of the ECM studies."""
+
+PUBLIC = {"loops": "kernels:loops"}

@@ -1,1 +1,3 @@
 """RaiderSTREAM: streaming through indices."""
+
+PUBLIC = {"raider": "kernels:raider"}

@@ -1,1 +1,3 @@
 """Products of sparse matrices and vectors."""
+
+PUBLIC = {"spmv": "product"}

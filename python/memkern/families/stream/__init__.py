@@ -1,1 +1,3 @@
 """McCalpin's STREAM."""
+
+PUBLIC = {"stream": "kernels:stream"}
