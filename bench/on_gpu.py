@@ -299,7 +299,7 @@ def small_case(entry: tuple[Any, ...], device: str) -> Any:
     if own:
         return mk.case(kernel, device=device, variant=variant, **own)
     sys.path[:0] = [str(TREE / "tests"), str(TREE / "tests" / "families")]
-    from test_kernels import SAMPLES
+    from samples import SAMPLES
 
     sample = SAMPLES[kernel][0]
     knobs = Knobs(device=device, variant=variant, seed=sample.knobs.seed)

@@ -26,7 +26,9 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import REQUEST, Changed, checked, refusal, refused
-from test_kernels import AMO_SHAPES, SAMPLES, built, inputs, one_of_all, one_of_each
+from samples import SAMPLES
+from shapes import built
+from test_kernels import inputs, one_of_all, one_of_each, with_threads
 
 import memkern as mk
 from memkern import _memkern, small
@@ -171,7 +173,7 @@ def test_a_gpu_agrees_with_the_reference(entry: tuple[Any, ...]) -> None:
     options = {"variant": variant, "dtype": dtype, "index_dtype": index, "unroll": unroll}
     for number, sample in enumerate(SAMPLES[kernel]):
         if kernel.startswith("amo."):
-            sample = built(kernel, **{**AMO_SHAPES[sample.identity()], "threads": 5})
+            sample = with_threads(sample, 5)
             options["template_variant"] = form
             if variant == "coalesced" and sample.columns["sharing"] == "shared":
                 # Single iterations don't know the first word of their worker.

@@ -849,6 +849,10 @@ IN_S = mk.dw.case((2, 2, 2, 4), ls=4, layout="RIRI", cut="s", vector=128, dtype=
 PLAIN = mk.dw.case((2, 2, 2, 4), ls=3, layout="lexicographic", threads=1)
 
 
+def test_every_variant_is_built() -> None:
+    assert {e[1] for e in _memkern.entries() if e[0] == "dw.hop"} == {"scalar", "simd", "nt"}
+
+
 @pytest.mark.parametrize("case", [SITES, IN_S, PLAIN])
 def test_the_extension_runs_no_body_on_another_form(case: Case) -> None:
     forms = {e[6] for e in _memkern.entries() if e[0] == "dw.hop"} | {"", "RRII", "RRII/sites/0"}

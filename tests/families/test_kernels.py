@@ -1,6 +1,7 @@
 """Every variant, instruction set and type of every registered kernel, compared with its reference.
 
-A new kernel of a family needs no code here: `SAMPLES` has its cases and its spec the reference.
+A new kernel or family needs no code here: the file of the family in `samples` has the cases, and
+the spec the reference.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import REQUEST, Changed, checked, corrupted, refused
+from samples import PER_ELEMENT, SAMPLES, own
+from shapes import built, over_length
 
 import memkern as mk
 from memkern import _memkern
@@ -32,237 +35,10 @@ from memkern.spec.kernel import Check
 from memkern.spec.registry import registry
 
 THREADS = (1, 2)
-
-
-def spatter_samples(kernel: str) -> list[Case]:
-    """Return cases with remainders, overlaps, negative deltas, wraps and every schedule."""
-    shapes: list[dict[str, Any]] = [
-        {"pattern": "UNIFORM:8:1:NR", "count": 33},
-        {"pattern": "UNIFORM:16:24:8", "count": 40, "wrap": 3},
-        {"pattern": [0], "delta": 1, "count": 7},
-        {"pattern": [5, 0, 3, 3, 1, 9, 2], "delta": 4, "count": 19, "wrap": 2},
-        {"pattern": list(range(0, 57, 3)), "delta": -5, "count": 21},
-        {"pattern": [2, 0, 0, 0, 2, 0, 0, 1, 4], "delta": [3, 0, -2], "count": 25, "wrap": 4},
-        {"pattern": [1, 4, 2, 8], "delta": 0, "count": 12, "wrap": 5},
-        {"pattern": "LAPLACIAN:3:1:7", "count": 31, "prefetch": 3},
-        {"pattern": "UNIFORM:8:2:NR", "count": 50, "chunk": 4},
-        {"pattern": "UNIFORM:8:2:NR", "count": 50, "chunk": 3, "schedule": "dynamic"},
-        {"pattern": "UNIFORM:8:2:NR", "count": 50, "repetition": "barrier"},
-        {"pattern": "UNIFORM:8:2:NR", "count": 50, "repetition": "free", "wrap": 2},
-    ]
-    cases = []
-    for shape in shapes:
-        shape = dict(shape)
-        if kernel == "gs":
-            pattern = mk.patterns.as_pattern(shape.pop("pattern"))
-            shape.pop("wrap", None)
-            shape["pattern_gather"] = pattern
-            shape["pattern_scatter"] = pattern.indices[::-1].copy()
-            shape.setdefault("delta", pattern.delta or 8)
-        elif kernel.startswith("multi"):
-            outer = mk.patterns.as_pattern(shape["pattern"])
-            inner = [(7 * i + 2) % len(outer) for i in range(len(outer) + 2)]
-            shape[f"pattern_{kernel.removeprefix('multi')}"] = inner
-        cases.append(spatter.case(kernel, **shape))
-    return cases
-
-
-def built(kernel: str, **options: Any) -> Case:
-    """Return a case of a kernel by its name in the registry, without knobs of no effect on it."""
-    name, _, definition = kernel.partition("@")
-    for knob in registry()[kernel].idle_knobs:
-        options.pop(knob, None)
-    return mk.case(name, definition=definition or "paper", **options)
-
-
-# Messages are between ranks (tests/families/test_messages.py), the others need a GPU
-# (tests/test_cuda.py).
-ELSEWHERE = ("messages.", "transfers.", "latency.banks")
-ON_PROCESSORS = {k: spec for k, spec in registry().items() if not k.startswith(ELSEWHERE)}
-# Families whose kernels have other inputs than a length.
-OTHERS = (
-    "amo",
-    "dw",
-    "instructions",
-    "latency",
-    "launch",
-    "messages",
-    "spatter",
-    "spmv",
-    "transfers",
-)
-# Families whose cases are for a number of threads and for one entry: test_latency.py and
-# test_instructions.py run their variants.
-BOUND = ("latency.", "instructions.")
-SHAPED = ("bs.bs0", "bs.bs6", "bs.bs7", "bs.bs8", "loops.stencil", "loops.matvec")
-INDEXED = [name for name, spec in registry().items() if spec.indices and name.startswith("raider.")]
-# Kernels over arrays of one length, without indices.
-STREAMING = [
-    name
-    for name in registry()
-    if name.partition(".")[0] not in OTHERS and name not in (*SHAPED, *INDEXED)
-]
+# Kernels over arrays of one length, without and with indices.
+STREAMING = [name for name, s in registry().items() if over_length(s) and not s.indices]
+INDEXED = [name for name, s in registry().items() if over_length(s) and s.indices]
 MAPS = [name for name in STREAMING if name != "stream.rotation" and "central" not in name]
-
-
-# Lengths around vectors and blocks, every schedule and repetition.
-STREAMING_SHAPES: list[dict[str, Any]] = [
-    {"elements": 1},
-    {"elements": 7},
-    {"elements": 64, "seed": 3},
-    {"elements": 1001},
-    {"elements": 2**17 + 13},
-    {"elements": 1001, "chunk": 17},
-    {"elements": 1001, "chunk": 9, "schedule": "dynamic"},
-    {"elements": 333, "repetition": "barrier"},
-    {"elements": 333, "repetition": "spin"},
-    {"elements": 1003, "prefetch": 50},
-    {"elements": 1003, "offset": 40},
-    {"elements": 333, "repetition": "free"},
-]
-# Every index pattern, without and with repeats.
-INDEXED_SHAPES: list[dict[str, Any]] = [
-    {"elements": 1},
-    {"elements": 7, "pattern": "stride:3"},
-    {"elements": 64, "seed": 3},
-    {"elements": 1001, "pattern": "chase", "chunk": 17},
-    {"elements": 1001, "pattern": "stride1", "chunk": 9, "schedule": "dynamic"},
-    {"elements": 333, "pattern": "zipf:1.2"},
-    {"elements": 333, "pattern": "hot:0.9:0.1", "repetition": "barrier"},
-    {"elements": 100, "pattern": "central"},
-    {"elements": 5, "pattern": [4, 0, 0, 2, 4], "repeats": True},
-    {"elements": 1003, "prefetch": 50, "offset": 8, "repetition": "free"},
-]
-# Small meshes of low and high degree, with and without a masked boundary.
-MESH_SHAPES: list[dict[str, Any]] = [
-    {"elements": 1, "degree": 1},
-    {"elements": 2, "degree": 1, "masked": "boundary"},
-    {"elements": 3, "degree": 3},
-    {"elements": 2, "degree": 7, "chunk": 11},
-    {"elements": 4, "degree": 2, "masked": "boundary", "repetition": "barrier"},
-    {"elements": 3, "degree": 5, "offset": 24, "chunk": 50, "schedule": "dynamic"},
-]
-# Narrow, square and long two-dimensional arrays.
-PLANE_SHAPES: list[dict[str, Any]] = [
-    {"rows": 3, "columns": 3},
-    {"rows": 40, "columns": 37, "chunk": 7},
-    {"rows": 301, "columns": 5, "prefetch": 64, "offset": 16},
-    {"rows": 5, "columns": 517, "repetition": "barrier"},
-    {"elements": 4000},
-    {"footprint_B": 5e4},
-]
-
-
-def amo_samples(kernel: str) -> list[Case]:
-    """Return cases with few and many iterations, every sharing, and both kinds of indices."""
-    pattern = kernel.partition(".")[2]
-    shapes: list[dict[str, Any]] = [
-        {"iters": 1},
-        {"iters": 300, "seed": 3},
-        # A pointer chase has no padding.
-        {"iters": 77, "sharing": "private", "padding": 0 if pattern == "ptrchase" else 64},
-        {"iters": 50, "sharing": "shared", "repetition": "barrier"},
-        {"iters": 64, "repetition": "spin", "offset": 16},
-    ]
-    if pattern in ("rand", "ptrchase", "scatter", "gather", "sg"):
-        shapes.append({"iters": 200, "indices": "circustent"})
-    if pattern == "striden":
-        shapes.append({"iters": 20, "stride": 5})
-    if pattern == "central":
-        shapes += [{"iters": 30, "hot": 3}, {"iters": 30, "hot": 2, "sharing": "private"}]
-    cases = [built(kernel, threads=1, **shape) for shape in shapes]
-    AMO_SHAPES.update({c.identity(): s for c, s in zip(cases, shapes, strict=True)})
-    return cases
-
-
-# Options of the cases of atomics by identity, to build them for other numbers of threads.
-AMO_SHAPES: dict[str, dict[str, Any]] = {}
-
-
-def spmv_samples(kernel: str) -> list[Case]:
-    """Return matrices with empty, short and long rows, chunks of any size, and every balance."""
-    rng = np.random.default_rng(3)
-    lengths = rng.integers(0, 9, 150)
-    lengths[[0, 17, 149]] = (0, 100, 0)
-    dense = np.zeros((150, 120))
-    for row, length in enumerate(lengths):
-        dense[row, rng.choice(120, length, replace=False)] = rng.integers(1, 9, length)
-    square = dense[:120]
-    shapes: list[dict[str, Any]] = [
-        {"matrix": dense},
-        {"matrix": [[3.0]], "accumulate": False},
-        {"matrix": dense, "balance": "nnz", "repetition": "barrier"},
-        {"matrix": square, "offset": 24},
-    ]
-    if kernel in ("spmv.crs", "spmv.sell"):
-        shapes.append({"matrix": dense, "prefetch": 7})
-    if kernel == "spmv.sell":
-        shapes += [
-            {"matrix": dense, "C": 1},
-            {"matrix": dense, "C": 5, "sigma": 20, "balance": "nnz"},
-            {"matrix": dense, "C": 16, "sigma": 32},
-            {"matrix": square, "C": 32, "sigma": 10**6, "move_columns": True},
-            {"matrix": dense, "C": 128, "sigma": 128},
-        ]
-    return [built(kernel, **{**shape, "matrix": np.array(shape["matrix"])}) for shape in shapes]
-
-
-# Small cases of latency, whose threads are part of them.
-LATENCY_SHAPES: dict[str, list[dict[str, Any]]] = {
-    "latency.chase": [
-        {"size_B": 2**13},
-        {"size_B": 2**15, "chains": 3, "order": "in-page", "repetition": "barrier"},
-        {"size_B": 2**14, "steps": 7, "order": [5, 0, 9], "offset": 24, "seed": 3},
-        {"size_B": 2**13, "line_B": 8, "order": "sequential", "chunk": 100},
-        {"size_B": 2**14, "order": "pairs", "distance_B": 64},
-    ],
-    "latency.loaded": [{"size_B": 2**13, "traffic_B": 2**12, "threads": 2, "loads": 3}],
-    "latency.ping_pong": [{"turns": 20}, {"turns": 3, "lines": 2, "repetition": "fork"}],
-}
-
-
-# Options of cases of the hopping term by name. The arrays of a case depend on type, layout and
-# vector, so that it is built again for each of them.
-DW_SHAPES: dict[str, dict[str, Any]] = {
-    "uneven": {"lattice": (2, 4, 2, 6), "ls": 3},
-    "single": {"lattice": (2, 2, 2, 2), "ls": 1, "repetition": "barrier"},
-    "even": {"lattice": (4, 4, 4, 4), "ls": 1, "parity": "even", "prefetch": 3, "chunk": 5},
-    "odd": {
-        **{"lattice": (4, 4, 4, 4), "ls": 2, "parity": "odd", "order": "xyzt"},
-        **{"block": (0, 2, 0, 2), "prefetch": 1, "prefetch_into": "L1", "repetition": "free"},
-    },
-    "offset": {"lattice": (4, 2, 4, 2), "ls": 2, "share_planes": True, "offset": 64},
-}
-
-
-def dw_samples(kernel: str) -> list[Case]:
-    """Return lattices with parts of one site and of several, either parity and another order."""
-    return [
-        built(kernel, layout="lexicographic", name=name, **shape)
-        for name, shape in DW_SHAPES.items()
-    ]
-
-
-# Options of cases by kernel, for kernels that need nothing else.
-SHAPES: dict[str, list[dict[str, Any]]] = {
-    **dict.fromkeys(STREAMING, STREAMING_SHAPES),
-    # The four kernels of the rotation need barriers.
-    "stream.rotation": STREAMING_SHAPES[:-1],
-    **dict.fromkeys(INDEXED, INDEXED_SHAPES),
-    **dict.fromkeys(("bs.bs6", "bs.bs7", "bs.bs8"), MESH_SHAPES),
-    **dict.fromkeys(("loops.stencil", "loops.matvec"), PLANE_SHAPES),
-    **LATENCY_SHAPES,
-    "instructions.repeat": [{"instruction": "add", "count": 48}, {"instruction": "permute"}],
-    **{name: [{}] for name in ("launch.empty", "launch.compute", "bs.bs0")},
-}
-SAMPLES = {
-    **{f"spatter.{kernel}": spatter_samples(kernel) for kernel in spatter.KERNELS},
-    **{name: [built(name, **s) for s in shapes] for name, shapes in SHAPES.items()},
-    **{f"amo.{pattern}": amo_samples(f"amo.{pattern}") for pattern in amo.PATTERNS},
-    **{f"spmv.{form}": spmv_samples(f"spmv.{form}") for form in ("crs", "sell", "ell", "csc")},
-    "dw.hop": dw_samples("dw.hop"),
-}
-
 
 Entry = tuple[str, str, str, str, str, int, str]
 
@@ -310,10 +86,10 @@ def entry_params() -> list[Any]:
     """Return a parameter of tests for every entry of the binary.
 
     Of each kind (see `KEYS`) a hash chooses one entry, so that types and instruction sets differ
-    between kernels. The others are marked `release`. The families that are `BOUND` have tests of
-    their own.
+    between kernels. The others are marked `release`. Tests of their own run the entries of `BOUND`
+    families.
     """
-    every = [entry for entry in _memkern.entries() if not entry[0].startswith(BOUND)]
+    every = [entry for entry in _memkern.entries() if not own(entry[0], "BOUND", False)]
     here = [entry for entry in every if entry[2] in _memkern.supported_isas()]
     chosen = one_of_all(here, KEYS)
     return [
@@ -351,27 +127,15 @@ def test_unsupported_instruction_sets_are_refused() -> None:
 
 
 def with_threads(case: Case, threads: int) -> Case:
-    """Return the case with another number of threads; cases of atomics are built again."""
-    if not case.spec.name.startswith("amo."):
-        return case.with_(threads=threads)
-    shape = AMO_SHAPES[case.identity()]
-    return built(case.spec.name, **{**shape, "threads": threads})
+    """Return the case with another number of threads."""
+    again = own(case.spec.name, "with_threads", None)
+    return again(case, threads) if again else case.with_(threads=threads)
 
 
 def for_entry(case: Case, options: dict[str, Any]) -> Case:
-    """Return the case for an entry; cases of the hopping term are built again for its layout."""
-    if case.spec.name != "dw.hop":
-        return case.with_(**options)
-    shape = dict(DW_SHAPES[case.labels["name"]])
-    layout, *vector = options["template_variant"].split("/")
-    if vector:
-        shape.update(cut="tzyx" if vector[0] == "sites" else "s", vector=int(vector[1]))
-        if vector[0] == "s":
-            # The numbers of any vector divide this Ls.
-            shape.update(lattice=(2, 2, 4, 2), ls=16)
-    found = built("dw.hop", layout=layout, dtype=options["dtype"], **shape)
-    assert found.template_variant == options["template_variant"]
-    return found.with_(variant=options["variant"], isa=options["isa"], threads=case.knobs.threads)
+    """Return the case with the options of an entry."""
+    again = own(case.spec.name, "for_entry", None)
+    return again(case, options) if again else case.with_(**options)
 
 
 def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
@@ -390,9 +154,8 @@ def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
 
 def test_the_extension_and_the_registry_have_the_same_kernels() -> None:
     # The rotation is a sequence of other kernels.
-    assert {entry[0] for entry in _memkern.entries()} | {"stream.rotation"} == set(ON_PROCESSORS)
+    assert {entry[0] for entry in _memkern.entries()} | {"stream.rotation"} == set(SAMPLES)
     assert {kernel for kernel, *_ in _memkern.declarations()} == set(registry())
-    assert set(SAMPLES) == set(ON_PROCESSORS)
 
 
 GPU_VARIANTS = ("simt", "one-kernel", "two-kernel")
@@ -404,10 +167,8 @@ CPU_DEFAULTS = {
 
 def only_writes(case: Case) -> bool:
     """Return whether the case stores elements that it does not read, except cached ones."""
-    if case.spec.name.startswith("spmv."):
-        return case.template_variant == "write"
-    if case.spec.name.startswith(BOUND):
-        return False  # what they store is not part of their bytes
+    if known := own(case.spec.name, "only_writes", None):
+        return bool(known(case))
     # A sum is one number, and the dense side of a gather is only as long as its pattern.
     return any(
         a.role == "write" and a.shape != "(1,)" for a in case.spec.arrays if a.name != "dense"
@@ -425,8 +186,7 @@ def test_write_allocates_follow_one_rule(kernel: str) -> None:
         assert ordinary.allocates and (plain.write_allocate > 0) == only_writes(case)
         for change in changes:
             other = case.with_(**change)
-            elsewhere = ("spatter.", "raider.", "amo.", "bs.bs7", "loops.stencil")
-            if change["device"] != "cpu" and kernel.startswith(elsewhere):
+            if change["device"] != "cpu" and kernel in own(kernel, "SECTORS", ()):
                 continue  # a GPU transfers sectors, see below, and has no layer conditions
             assert other.allocates == (change["device"] == "cpu" and change["variant"] != "nt")
             allocated = plain.write_allocate if other.allocates else 0.0
@@ -439,23 +199,13 @@ def test_write_allocates_follow_one_rule(kernel: str) -> None:
 
 def test_every_type_and_instruction_set_is_built_for_every_variant() -> None:
     entries = set(_memkern.entries())
-    for name, spec in ON_PROCESSORS.items():
-        if name in ("stream.rotation", "latency.chase", "instructions.repeat"):
-            # Other kernels in turn; every number of chains: tests/cpp/latency_test.cpp; what a
-            # processor has: test_instructions.py.
-            continue
+    for name in (name for name in SAMPLES if name not in own(name, "OWN_ENTRIES", ())):
+        spec = registry()[name]
         techniques = {(v, i) for n, v, i, *_ in entries if n == name}
-        if name == "dw.hop":
-            # Which layouts there are depends on both: tests/cpp/dw_test.cpp goes through them.
-            assert {v for v, _ in techniques} == {"scalar", "simd", "nt"}
-            continue
-        # Central and atomic accesses must not be merged into a wider one.
-        single = "central" in name or name.startswith("amo.")
-        single = single or name in ("spmv.csc", "latency.ping_pong")
+        single = name in own(name, "SCALAR", ())
         compiled = ("scalar",) if single else ("scalar", "auto")
-        # Instructions for atomic accesses are the same in every instruction set.
-        atomic = name.startswith("amo.") or name == "latency.ping_pong"
-        isas = ("baseline",) if atomic else _memkern.supported_isas()
+        same = name in own(name, "BASELINE", ())
+        isas = ("baseline",) if same else _memkern.supported_isas()
         assert techniques >= set(itertools.product(compiled, isas))
         assert single or "simd" in {v for v, _ in techniques}
         forms = {(d, i, form) for n, _, _, d, i, _, form in entries if n == name}
@@ -493,15 +243,12 @@ def test_atomics_are_built_for_every_primitive_order_and_use(pattern: str) -> No
     assert floats == (set(both) if constant else set())
 
 
-def test_loops_are_unrolled_as_the_paper_does() -> None:
+def test_kernels_are_unrolled_as_their_families_tell() -> None:
     unrolls: dict[tuple[str, ...], set[int]] = {}
     for *key, unroll, _ in _memkern.entries():
         unrolls.setdefault(tuple(key), set()).add(unroll)
     for key, found in unrolls.items():
-        many = key[0].startswith("loops.") and key[1] == "simd"
-        few = key[0] == "spmv.crs" and key[1] in ("scalar", "simd")
-        wanted = {0, 1, 2, 3, 4, 6, 8, 12, 16} if many else {0, 1, 2, 3, 4, 6, 8} if few else {0}
-        assert found == wanted, key
+        assert found == own(key[0], "unrolls", lambda *_: {0})(*key[:2]), key
 
 
 @pytest.mark.parametrize("entry", entry_params())
@@ -834,7 +581,7 @@ def test_cases_of_a_report_fit_half_of_the_memory(quick: bool, memory_B: int) ->
     assert {case.labels["name"] for case in cases} >= {"PENNANT-G0", "LULESH-S3"}
 
 
-@pytest.mark.parametrize("kernel", [k for k in SAMPLES if not k.startswith(BOUND)])
+@pytest.mark.parametrize("kernel", [k for k in SAMPLES if not own(k, "BOUND", False)])
 def test_roles_say_what_a_kernel_writes(kernel: str) -> None:
     case = with_threads(SAMPLES[kernel][1 % len(SAMPLES[kernel])], 1)
     arrays = inputs(case, 1)
@@ -856,26 +603,6 @@ def test_roles_say_what_a_kernel_reads(kernel: str) -> None:
         written = [r.name for r in case.spec.arrays if r.role != "read"]
         affected = any((again[name] != after[name]).any() for name in written)
         assert affected == (role.role != "write"), role
-
-
-# Bytes and flops of an element in float64, from the papers' tables.
-PER_ELEMENT = {
-    **{"stream.copy": (16, 0), "stream.scale": (16, 1), "stream.add": (24, 1)},
-    **{"stream.triad": (24, 2), "stream.rotation": (80, 4)},
-    **{"raider.copy": (16, 0), "raider.scale": (16, 1), "raider.add": (24, 1)},
-    **{"raider.triad": (24, 2), "raider.gather_triad": (24, 2), "raider.sg_add": (24, 1)},
-    **{"bs.bs1": (16, 0), "bs.bs2": (24, 3), "bs.bs3": (8, 2), "bs.bs4": (16, 2)},
-    **{"bs.bs5": (48, 6), "bs.bs5@release": (24, 4)},
-    **{"loops.load": (8, 0), "loops.load4": (32, 0), "loops.sum": (8, 1), "loops.dot": (16, 2)},
-    **{
-        "loops.init": (8, 0),
-        "loops.init4": (32, 0),
-        "loops.copy": (16, 0),
-        "loops.update": (16, 1),
-    },
-    **{"loops.daxpy": (24, 2), "loops.triad": (24, 2), "loops.nstream": (32, 3)},
-    **{"loops.schoenauer": (32, 2), "loops.peakflops": (0, 2)},
-}
 
 
 @pytest.mark.parametrize("kernel", PER_ELEMENT)
@@ -940,11 +667,10 @@ def test_sums_are_accurate_and_reproducible(kernel: str, dtype: str) -> None:
 @pytest.mark.parametrize("alpha", [0.0, 1e9, -1e9, 1e-300])
 def test_results_of_extreme_scalars_are_valid(alpha: float, dtype: str, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
-    kernels = [name for name, spec in registry().items() if "alpha" in spec.numbers]
     cases = [
         mk.case(name, elements=100, alpha=alpha, dtype=dtype, threads=1, runs=2, variant="scalar")
-        for name in kernels
-        if name not in ("loops.stencil", "stream.rotation")
+        for name in (*STREAMING, *INDEXED)
+        if "alpha" in registry()[name].numbers and name != "stream.rotation"
     ]
     mk.sweep(cases, output=path)
     wrong = [r["kernel"] for r in mk.load(path) if not r["valid"] or r["alpha"] != alpha]
@@ -989,7 +715,7 @@ TRIAD: dict[str, Any] = {
 
 
 # Kernels whose declared shapes are formulas of integers of the case.
-FORMULAS = [*STREAMING, *INDEXED, *SHAPED[1:], "spmv.crs", "spmv.ell", "spmv.csc", "dw.hop"]
+FORMULAS = [*STREAMING, *INDEXED, *(k for k in SAMPLES if k in own(k, "FORMULAS", ()))]
 
 
 @pytest.mark.parametrize("kernel", FORMULAS)

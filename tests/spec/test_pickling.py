@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import refused
-from test_kernels import SAMPLES
+from samples import MORE_CASES, SAMPLES
 
 import memkern as mk
 from memkern.errors import InputError
@@ -30,20 +30,6 @@ from memkern.spec.registry import registry
 def unpickled(thing: Any) -> Any:
     """Return a copy by pickle, as another process would get it."""
     return pickle.loads(pickle.dumps(thing))
-
-
-# Beside the samples of every kernel.
-MORE_CASES = {
-    "dw.hop": [
-        mk.dw.case((4, 4, 4, 4), ls=8, layout=layout, dtype=dtype, parity="odd")
-        for layout in ("RRII", "RIRI")
-        for dtype in ("float32", "float64")
-    ],
-    "amo.gather": [mk.amo("gather", iters=4, threads=1, indices=[3, 0, 2, 1, 3])],
-    "spatter.gather": [mk.gather([0, 5], count=9, dtype="float32", device="cuda:1")],
-    "spmv.crs": [mk.spmv.case(mk.matrices.five_point(6, 5), dtype="float32", index_dtype="int64")],
-    "bs.bs6": [mk.bs(6, elements=2, degree=3, dtype="float32", index_dtype="int32")],
-}
 
 
 @pytest.mark.parametrize("kernel", SAMPLES)

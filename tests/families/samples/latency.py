@@ -1,0 +1,37 @@
+"""Cases of latency."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shapes import built
+
+from memkern.spec.case import Case
+
+# Small cases of latency, whose threads are part of them.
+SHAPES: dict[str, list[dict[str, Any]]] = {
+    "latency.chase": [
+        {"size_B": 2**13},
+        {"size_B": 2**15, "chains": 3, "order": "in-page", "repetition": "barrier"},
+        {"size_B": 2**14, "steps": 7, "order": [5, 0, 9], "offset": 24, "seed": 3},
+        {"size_B": 2**13, "line_B": 8, "order": "sequential", "chunk": 100},
+        {"size_B": 2**14, "order": "pairs", "distance_B": 64},
+    ],
+    "latency.loaded": [{"size_B": 2**13, "traffic_B": 2**12, "threads": 2, "loads": 3}],
+    "latency.ping_pong": [{"turns": 20}, {"turns": 3, "lines": 2, "repetition": "fork"}],
+}
+SAMPLES = {name: [built(name, **shape) for shape in shapes] for name, shapes in SHAPES.items()}
+BOUND = True
+# Every number of chains: tests/cpp/latency_test.cpp.
+OWN_ENTRIES = ("latency.chase",)
+SCALAR = BASELINE = ("latency.ping_pong",)
+
+
+def only_writes(case: Case) -> bool:
+    """Return False: what they store is not part of their bytes."""
+    return False
+
+
+def with_threads(case: Case, threads: int) -> Case:
+    """Return the case itself, of which the number of threads is a part."""
+    return case
