@@ -1,8 +1,8 @@
 """The public interface is unchanged.
 
 Identities of cases, columns of records, names and options of figures, tables and verbs, and the
-public functions are compared with ``interface.json``. An intended change is listed in the CHANGELOG
-and written to this file by::
+public functions are compared with the files of ``interface``: one for each family, and one for what
+they have in common. An intended change is listed in the CHANGELOG and written to these files by::
 
     PYTHONPATH=tests:tests/families:tests/spec python tests/test_interface.py
 """
@@ -13,18 +13,19 @@ import functools
 import inspect
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from test_kernels import SAMPLES
-from test_pickling import MORE_CASES
+from samples import MORE_CASES, SAMPLES
 
 import memkern as mk
 from memkern import cli
 from memkern.plots import figures, tables
+from memkern.plots.registry import Registry
 
-INTERFACE = Path(__file__).parent / "interface.json"
+INTERFACE = Path(__file__).parent / "interface"
 
 
 def identities() -> dict[str, Any]:
@@ -59,17 +60,14 @@ def columns() -> dict[str, Any]:
     }
 
 
-def exhibits() -> dict[str, Any]:
-    """Return the options of figures and tables with their defaults."""
+def options_of(exhibits: Registry[Any]) -> dict[str, Any]:
+    """Return the options of figures or tables with their defaults."""
     return {
-        kind: {
-            name: {
-                option: str(parameter.default)
-                for option, parameter in list(inspect.signature(make).parameters.items())[1:]
-            }
-            for name, make in there.items()
+        name: {
+            option: str(parameter.default)
+            for option, parameter in list(inspect.signature(make).parameters.items())[1:]
         }
-        for kind, there in (("figures", figures), ("tables", tables))
+        for name, make in exhibits.items()
     }
 
 
@@ -102,21 +100,45 @@ def functions() -> dict[str, Any]:
     return found
 
 
-PARTS = {f.__name__: f for f in (identities, columns, exhibits, verbs, functions)}
+def kernel_home(kernel: str) -> str:
+    """Return the package of a kernel; empty for what every kernel has."""
+    return f"memkern.families.{kernel}" if "." in kernel else ""
+
+
+# The parts of the interface, and the module that an entry of each belongs to.
+PARTS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[str], str]]] = {
+    "identities": (identities, kernel_home),
+    "columns": (columns, kernel_home),
+    "figures": (lambda: options_of(figures), lambda name: figures[name].__module__),
+    "tables": (lambda: options_of(tables), lambda name: tables[name].__module__),
+    "verbs": (verbs, lambda name: cli._verbs()[name].add_options.__module__),
+    "functions": (functions, lambda name: f"memkern.{mk._all_homes()[name]}"),
+}
+
+
+def by_family(part: str) -> dict[str, dict[str, Any]]:
+    """Return a part of the interface by family, and what is of none as ``common``."""
+    make, home = PARTS[part]
+    found: dict[str, dict[str, Any]] = {}
+    for name, entry in make().items():
+        family = re.match(r"memkern\.families\.(\w+)", home(name))
+        found.setdefault(family[1] if family else "common", {})[name] = entry
+    return found
 
 
 @functools.cache
-def stored() -> dict[str, Any]:
-    return json.loads(INTERFACE.read_text())
+def stored() -> dict[str, dict[str, Any]]:
+    return {path.stem: json.loads(path.read_text()) for path in INTERFACE.glob("*.json")}
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_the_interface_is_unchanged(part: str) -> None:
-    assert json.loads(json.dumps(PARTS[part]())) == stored()[part]
+    known = {family: parts[part] for family, parts in stored().items() if part in parts}
+    assert json.loads(json.dumps(by_family(part))) == known
 
 
 def to_text(interface: dict[str, Any]) -> str:
-    """Return the interface as JSON with an entry on each line."""
+    """Return the interface of a family as JSON with an entry on each line."""
     parts = [
         f"{json.dumps(part)}: {{\n "
         + ",\n ".join(f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in found.items())
@@ -127,4 +149,9 @@ def to_text(interface: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    INTERFACE.write_text(to_text({name: make() for name, make in PARTS.items()}))
+    families: dict[str, dict[str, Any]] = {}
+    for part in PARTS:
+        for family, entries in by_family(part).items():
+            families.setdefault(family, {})[part] = entries
+    for family, interface in families.items():
+        (INTERFACE / f"{family}.json").write_text(to_text(interface))

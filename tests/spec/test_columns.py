@@ -11,8 +11,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from pyarrow import parquet
-from test_interface import INTERFACE
-from test_kernels import SAMPLES
+from samples import SAMPLES
+from test_interface import stored
 
 import memkern as mk
 from memkern import cli
@@ -58,12 +58,12 @@ def test_every_column_is_complete() -> None:
 
 
 def test_records_have_the_declared_columns_and_no_others() -> None:
-    stored = json.loads(INTERFACE.read_text())["columns"]
-    found = {name for columns in stored.values() for name in columns}
+    every = [columns for own in stored().values() for columns in own.get("columns", {}).values()]
+    found = {name for columns in every for name in columns}
     assert found - set(COLUMNS) == set()
     assert set(COLUMNS) - found == ELSEWHERE
     types = {"text": {"str"}, "integer": {"int"}, "real": {"float"}, "bool": {"bool"}}
-    for columns in stored.values():
+    for columns in every:
         for name, kind in columns.items():
             assert kind in types[COLUMNS[name].type], name
 
