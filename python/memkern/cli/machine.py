@@ -166,7 +166,7 @@ _HEADINGS = {
 
 def _columns(args: argparse.Namespace) -> int:
     known = columns.COLUMNS
-    now = _HEADINGS | columns.CURRENT_NAMES
+    now = {**_HEADINGS, **columns.CURRENT_NAMES}
     args.names = [now.get(name, name) for name in args.names]
     for name in args.names:
         if name not in known:
