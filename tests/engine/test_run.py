@@ -231,29 +231,6 @@ def test_samples_with_flushed_caches_have_one_invocation() -> None:
     assert record["invocations"] == 1
 
 
-def test_prepared_runs_without_measuring_again(case: Case) -> None:
-    prepared = case.prepare()
-    assert prepared.run(3) > 0
-    with pytest.raises(ValueError, match="at least 1"):
-        prepared.run(0)
-
-
-@pytest.mark.parametrize("repetition", ["fork", "barrier", "free"])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_every_way_to_repeat_measures(case: Case, repetition: str, threads: int) -> None:
-    record = case.with_(repetition=repetition, threads=threads, runs=5).measure().record
-    assert record["valid"]
-    assert record["repetition"] == repetition
-    assert record["time_min_s"] > 0
-
-
-def test_launch_costs_something() -> None:
-    record = mk.launch(threads=2, runs=50).measure().record
-    assert record["kernel"] == "launch.empty"
-    assert 0 < record["time_min_s"] < 1
-    assert record["bytes_B"] == 0
-
-
 def test_variant_best_selects_a_candidate_and_records_it(case: Case) -> None:
     record = case.with_(variant="best", runs=3).measure().record
     assert record["variant_requested"] == "best"
@@ -288,17 +265,8 @@ def test_apply_refuses_wrong_arrays(arrays: dict[str, np.ndarray], match: str) -
         case.apply(**arrays)
 
 
-def test_the_extension_checks_bounds() -> None:
+def test_the_extension_checks_the_arguments_of_samples_and_values() -> None:
     native = mk.gather([0, 1], delta=2, count=4, threads=1).prepare().native
-    for position in (-1, 8, 2**62):
-        with pytest.raises(ValueError, match="outside"):
-            native.peek("sparse", np.array([position]))
-        with pytest.raises(ValueError, match="outside"):
-            native.poke("sparse", np.array([position]), np.array([1.0]))
-    with pytest.raises(ValueError, match="outside"):
-        native.run_range(0, 5)
-    with pytest.raises(ValueError, match="empty"):
-        native.run_range(2, 2)
     rows = np.full((2, 1 + len(sampling.CONDITIONS)), np.nan)
     with pytest.raises(ValueError, match="outside"):
         native.sample(rows, 1, 1.0, parts=[(0, 2), (2, 5)])
@@ -360,52 +328,6 @@ def test_more_memory_than_is_left_is_refused() -> None:
     with pytest.raises(MemoryError, match="use smaller sizes") as caught:
         mk.gather([0], delta=2**33, count=2**20, threads=1).prepare()
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("pages", ["hugetlb-2m", "hugetlb-1g"])
-def test_hugetlb_pages_are_obtained_or_refused(pages: str) -> None:
-    case = mk.gather("UNIFORM:8:1:NR", count=64, threads=1, pages=pages)
-    size = {"hugetlb-2m": 2048, "hugetlb-1g": 1048576}[pages]
-    pool = Path(f"/sys/kernel/mm/hugepages/hugepages-{size}kB/free_hugepages")
-    if pool.exists() and int(pool.read_text()) >= 2:
-        assert case.prepare().obtained["pages"] == pages
-    else:
-        with pytest.raises(MemoryError, match=r"vm\.nr_hugepages"):
-            case.prepare()
-
-
-def test_named_pages_are_obtained_or_refused() -> None:
-    large: dict[str, Any] = {"pattern": "UNIFORM:8:1:NR", "count": 2**16, "threads": 1}
-    assert mk.gather(**large, pages="4k").prepare().obtained["pages"] == "4k"
-    mode = Path("/sys/kernel/mm/transparent_hugepage/enabled")
-    if mode.exists() and "[never]" not in mode.read_text():
-        assert mk.gather(**large, pages="thp").prepare().obtained["pages"] == "thp"
-    else:
-        with pytest.raises(MemoryError, match="thp"):
-            mk.gather(**large, pages="thp").prepare()
-
-
-def test_numa_policies_place_memory() -> None:
-    node = _memkern.topology()["numa_nodes"][0]
-    for policy in ("first-touch", "interleave", f"node:{node}"):
-        case = mk.gather("UNIFORM:8:1:NR", count=64, threads=1, numa=policy)
-        try:
-            assert case.prepare().run(1) > 0
-        except InputError as error:  # a container may forbid the system call
-            assert "refused by the operating system" in str(error)
-
-
-def test_pinning_is_reported_and_undone() -> None:
-    before = os.sched_getaffinity(0)
-    units = _memkern.topology()["units"]
-    prepared = mk.gather([0], count=4, threads=1, pin=str(units[-1])).prepare()
-    assert prepared.obtained["pin"] == str(units[-1])
-    prepared.run(10)
-    assert os.sched_getaffinity(0) == before
-    spread = mk.gather([0], count=4, threads=len(units), pin="spread").prepare()
-    assert sorted(map(int, spread.obtained["pin"].split(","))) == sorted(units)
-    with pytest.raises(InputError, match="list one for each"):
-        mk.gather([0], count=4, threads=2, pin=str(units[0])).prepare()
 
 
 def test_the_identity_depends_on_inputs_and_options_alone(case: Case) -> None:
@@ -500,15 +422,6 @@ def test_every_repeat_is_measured(case: Case, cases: Any) -> None:
     assert len({record["case_id"] for record in results}) == 1
 
 
-def test_export_replaces_the_working_file(tmp_path: Path, case: Case) -> None:
-    path = tmp_path / "out.parquet"
-    mk.sweep([case.with_(runs=3)], output=path, progress=False)
-    assert path.exists()
-    assert not path.with_name("out.parquet.db").exists()
-    frame = mk.load(path).to_frame()
-    assert frame["kernel"].tolist() == ["spatter.gather"]
-
-
 def test_interrupt_keeps_the_samples_taken(
     tmp_path: Path, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -564,19 +477,6 @@ def test_tune_records_the_whole_search(case: Case) -> None:
     assert tuple(getattr(best.knobs, key) for key in keys) in tried
 
 
-def test_several_prepared_cases_live_side_by_side() -> None:
-    one = mk.gather("UNIFORM:8:1:NR", count=100, threads=1).prepare()
-    two = mk.scatter("UNIFORM:8:1:NR", count=100, threads=1).prepare()
-    two.native.fill(outputs=True)
-    two.native.poke("sparse", np.arange(800), np.full(800, -5.0))
-    assert one.check().valid
-    assert isinstance(one, Prepared)
-    del one
-    three = mk.gather("UNIFORM:8:1:NR", count=100, threads=1).prepare()
-    assert three.check().valid
-    assert (two.native.peek("sparse", np.arange(800)) == -5.0).all()
-
-
 def test_threads_may_measure_at_once() -> None:
     prepared = [mk.gather([0, 1], count=64, threads=2).prepare() for _ in range(2)]
     done: list[float] = []
@@ -589,19 +489,6 @@ def test_threads_may_measure_at_once() -> None:
     for worker in workers:
         worker.join(60)
     assert len(done) == 2
-
-
-def test_flushing_leaves_later_cases_valid() -> None:
-    # The flush uses a buffer of the pool, whose contents the next case must not rely on.
-    large = 2 * _memkern.topology()["last_level_cache_B"] // (8 * 8) + 8
-    shapes = [min(large, 2**21), 4096]
-    cases = [
-        mk.gather("UNIFORM:8:1:NR", count=count, flush=True, runs=3, variant=variant)
-        for variant in ("scalar", "simd")
-        for count in shapes
-    ]
-    results = mk.sweep(cases, progress=False, order="declared")
-    assert [record["valid"] for record in results] == [True] * len(cases)
 
 
 def test_elements_are_set_and_read_while_others_measure() -> None:
@@ -692,23 +579,17 @@ def test_each_variant_has_samples_of_the_same_length(monkeypatch: pytest.MonkeyP
     assert prepared.invocations == 1
 
 
-@pytest.mark.parametrize("repetition, least", [("free", 2000), ("barrier", 400)])
+@pytest.mark.parametrize(
+    "repetition, begin_s, least, most",
+    [("free", 1e-6, 1800, 4000), ("barrier", 1e-6, 360, 800), ("free", 1e-3, 1, 1)],
+)
 def test_samples_are_long_beside_the_time_in_which_threads_start(
-    repetition: str, least: int, monkeypatch: pytest.MonkeyPatch
+    repetition: str, begin_s: float, least: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_memkern, "clock_tick", lambda: 2e-8)
     case = mk.loops("load", elements=64, variant="scalar", threads=1, repetition=repetition)
-    prepared = with_times(case.prepare(), 1e-6, {"scalar": 5e-8})
-    assert 0.9 * least <= prepared.invocations <= 2 * least
-
-
-def test_a_kernel_without_parts_has_samples_of_usual_length(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_memkern, "clock_tick", lambda: 2e-8)
-    case = mk.loops("load", elements=64, variant="scalar", threads=1, repetition="free")
-    prepared = with_times(case.prepare(), 1e-3, {"scalar": 5e-8})
-    assert prepared.invocations == 1
+    prepared = with_times(case.prepare(), begin_s, {"scalar": 5e-8})
+    assert least <= prepared.invocations <= most
 
 
 def conditions(share: float, exchange_s: float = math.nan) -> list[float]:
@@ -936,19 +817,10 @@ def test_a_host_that_takes_time_or_throughput_is_shared(
 
 
 @pytest.mark.usefixtures("disturbances")
-def test_too_many_disturbed_samples_make_a_disturbed_result(case: Case) -> None:
-    prepared = scripted(case.with_(runs=5, budget_s=0.01), [0.5] * 10**6)
-    samples = take_samples(prepared)
-    assert samples.disturbed
-    assert len(samples.seconds) == 5
-    assert samples.rejected == samples.taken >= 5
-
-
-@pytest.mark.usefixtures("disturbances")
 def test_a_disturbed_result_has_the_samples_with_most_processor_time(case: Case) -> None:
     prepared = scripted(case.with_(runs=2, budget_s=0.1), [0.5, 0.6, 0.8, 0.7] * 10**5)
     samples = take_samples(prepared)
-    assert samples.disturbed
+    assert samples.disturbed and samples.rejected == samples.taken >= 2
     assert samples.seconds[:, 0].tolist() == [1e-3 / 0.8] * 2
 
 
