@@ -201,13 +201,6 @@ def test_records_have_the_columns_of_atomics() -> None:
     )
 
 
-@pytest.mark.parametrize("runs", [1, 7])
-def test_a_fixed_number_of_runs_is_validated(runs: int) -> None:
-    record = mk.amo("rand", iters=10, threads=1, runs=runs).measure().record
-    assert record["valid"]
-    assert record["samples"] == runs
-
-
 @pytest.mark.parametrize(
     "pattern, amos", [*zip(amo.PATTERNS, (1, 1, 1, 1, 1, 3, 3, 4), strict=True)]
 )

@@ -487,10 +487,18 @@ def test_a_report_measures_what_its_section_shows(quick, monkeypatch):
         assert len(titles) == 5 and section.remarks == ()
 
 
-@pytest.mark.parametrize(("cache_B", "memory_B"), [(2**23, 2**26), (2**25, 2**34), (2**23, 2**34)])
-def test_a_report_takes_no_more_than_half_of_the_memory(cache_B, memory_B):
-    cases = report_cases(False, cache_B, memory_B)
-    assert max(case.iterations * case.spec.width(case) for case in cases) * 600 < memory_B / 2
-    lattices = {case.columns["lattice"] for case in cases}
-    assert ("16x16x16x16" in lattices) == (cache_B == 2**25)
+@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize(
+    ("cache_B", "memory_B"),
+    [(2**23, 2**26), (2**25, 2**28), (2**25, 2**31), (2**25, 2**34), (2**23, 2**34)],
+)
+def test_a_report_takes_no_more_than_half_of_the_memory(quick, cache_B, memory_B):
+    cases = report_cases(quick, cache_B, memory_B)
+    assert len({case.identity() for case in cases}) == len(cases) > 0
+    sizes = [case.bytes_B for case in cases]
+    assert max(sizes) <= memory_B / 2 and (quick or max(sizes) > 2**22)
+    assert {case.columns["parity"] for case in cases} == {"full"}
+    if memory_B == 2**34 and not quick:
+        lattices = {case.columns["lattice"] for case in cases}
+        assert ("16x16x16x16" in lattices) == (cache_B == 2**25)
     assert sum(case.stop.budget_s for case in cases) < 2

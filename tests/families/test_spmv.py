@@ -572,14 +572,8 @@ def test_the_record_of_a_product(form: str, accumulate: bool) -> None:
     assert record["performance_GFLOPs"] == pytest.approx(2 * a.nnz / record["time_min_s"] / 1e9)
     median = 2 * a.nnz / record["time_median_s"] / 1e9
     assert record["performance_median_GFLOPs"] == pytest.approx(median)
-    model = SpmvModel(
-        60,
-        60,
-        a.nnz,
-        beta=product.beta,
-        accumulate=accumulate,
-        pointers={"crs": 60, "sell": 15, "ell": 0, "csc": 60}[form],
-    )
+    pointers = {"crs": 60, "sell": 15, "ell": 0, "csc": 60}[form]
+    model = SpmvModel(*(60, 60, a.nnz), beta=product.beta, accumulate=accumulate, pointers=pointers)
     assert (record["load_GBps"], record["triad_GBps"], record["store_GBps"]) == (20, 15, 10)
     # Stores have half of the bandwidth of loads; a start of a row more than the model counts.
     stored_B = 60 * 8
@@ -597,12 +591,6 @@ def test_the_record_of_a_product(form: str, accumulate: bool) -> None:
         measured.record["bytes_B"] / record["time_min_s"] / 1e9
     )
     assert json.loads(measured.results.to_json_text())[0]["valid"] is True
-
-
-def test_names_of_reordered_matrices() -> None:
-    record = mk.spmv.measure("5pt:6:5", rcm=True, **scalar(runs=2)).record
-    assert record["name"] == "5pt:6:5 rcm"
-    assert mk.spmv.measure("5pt:6:5", name="mine", **scalar(runs=2)).record["name"] == "mine"
 
 
 def test_the_mean_length_of_rows_selects_the_accumulators() -> None:
@@ -681,21 +669,9 @@ def test_the_verb_prints_a_table(capsys: pytest.CaptureFixture[str], file: str) 
 
 def test_the_verbs_flags(capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path) -> None:
     output = tmp_path / "out.json"
-    code, out, _ = run(
-        *(
-            capsys,
-            "spmv",
-            file,
-            "-f",
-            "sell",
-            "--sigma",
-            "999",
-            "--move-columns",
-            "--rcm",
-            "--write",
-        ),
-        *("--dtype", "float32", "--index-dtype", "int64", "-o", str(output), "-q", *QUICK),
-    )
+    words = f"spmv {file} -f sell --sigma 999 --move-columns --rcm --write -q -o {output}"
+    how = "--dtype float32 --index-dtype int64"
+    code, out, _ = run(capsys, *words.split(), *how.split(), *QUICK)
     assert (code, out) == (0, "")
     (record,) = mk.load(output)
     assert record["result"] == "write"
