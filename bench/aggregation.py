@@ -49,8 +49,7 @@ def element_ns(case: Case) -> float:
 
 def main() -> None:
     """Measure, and print and write the rows."""
-    parser = options(__doc__)
-    parser.add_argument("--turns", type=int, default=7)
+    parser = options(__doc__, turns=7)
     parser.add_argument("--flush-every", type=int, default=1, help="of the method single")
     parser.add_argument("--budget", type=float, default=0.2, help="seconds of a measurement")
     args = parsed(parser)

@@ -106,12 +106,11 @@ def over_ranks(args: argparse.Namespace, name: str, seed: int) -> float:
 
 def main() -> None:
     """Print and write rates and ratios."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=7)
     peer = parser.add_mutually_exclusive_group(required=True)
     peer.add_argument("--circustent", metavar="PATH", help="executable of the OpenMP build")
     peer.add_argument("--mpi", metavar="PATH", help="executable of the MPI build")
     peer.add_argument("--shmem", metavar="PATH", help="executable of the OpenSHMEM build")
-    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--runs", type=int, default=5, help="passes of each side a turn")
     parser.add_argument("--threads", type=int, default=2, help="or ranks")
     parser.add_argument("--iters", type=int, default=2_000_000)

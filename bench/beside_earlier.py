@@ -100,9 +100,8 @@ def spread(values: list[float]) -> float:
 
 def main() -> None:
     """Measure in turns, print and write rows."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=8)
     parser.add_argument("--earlier", required=True, metavar="SITE", help="folder of its package")
-    parser.add_argument("--turns", type=int, default=8)
     args = parsed(parser)
     sites: dict[str, str | None] = {"earlier": args.earlier, "this": None}
     turns: dict[str, list[Turn]] = {name: [] for name in sites}

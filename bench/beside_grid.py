@@ -70,13 +70,12 @@ def compared(args: argparse.Namespace, extent: int, threads: int) -> tuple[Row, 
 
 def main() -> None:
     """Print and write rates and ratios."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=7)
     parser.add_argument("extents", nargs="+", type=int)
     parser.add_argument("--grid", required=True, metavar="PROGRAM")
     parser.add_argument("--ls", type=int, default=8)
     parser.add_argument("--parity", choices=PREFIXES, default="full")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--seconds", type=float, default=0.2)
     args = parsed(parser)
     rows: list[Row] = []

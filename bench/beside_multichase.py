@@ -65,9 +65,8 @@ def pingpong(folder: Path, kind: str) -> tuple[float, float]:
 
 def main() -> None:
     """Print and write latencies and ratios."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=7)
     parser.add_argument("--folder", required=True, type=Path, help="of multichase and pingpong")
-    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--samples", type=int, default=2, help="half seconds of multichase a turn")
     args = parsed(parser)
     how = {"pages": "4k", "pin": "compact", "line_B": 64, "budget_s": 0.5}

@@ -93,12 +93,11 @@ def both_sides(args: argparse.Namespace, case: tuple[str, int], _: int) -> tuple
 
 def main() -> None:
     """Print and write latencies and ratios."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=7)
     parser.add_argument("--osu", metavar="PATH", required=True, help="folder with mpi/one-sided")
     parser.add_argument("--device", choices=("mpi", "shmem"), default="mpi")
     parser.add_argument("--operations", default="put,get,fetch_add,send")
     parser.add_argument("--sizes", default="8,512,8192,131072,1048576")
-    parser.add_argument("--turns", type=int, default=7)
     args = parsed(parser)
     for name in ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"):
         os.environ.setdefault(name, "1")

@@ -52,13 +52,12 @@ def peer(words: list[str], elements: int, ranks: int) -> list[float]:
 
 def main() -> int:
     """Print and write rates and ratios."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=7)
     parser.add_argument("--raiderstream", required=True, help="executable of the peer")
     parser.add_argument("--comm", choices=("mpi", "shmem"), default="mpi")
     parser.add_argument("--launcher", default="mpirun", help="with its options")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--elements", type=int, default=20_000_000, help="of all ranks together")
-    parser.add_argument("--turns", type=int, default=7)
     args = parsed(parser)
     launch = [*shlex.split(args.launcher), "-n", str(args.ranks)]
     own = [*launch, sys.executable, "-m", "memkern", "raider", "-k", ",".join(KERNELS.values())]

@@ -98,10 +98,9 @@ def compared(args: argparse.Namespace, suite: Path) -> tuple[Row, list[Row], lis
 
 def main() -> int:
     """Run the comparison, and print and write a row for each suite."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=7)
     parser.add_argument("--spatter", help="the peer's executable")
     parser.add_argument("--self", action="store_true", help="memkern against itself")
-    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--pages", default="4k", help="memkern's pages; Spatter has the system's")
     parser.add_argument("suites", nargs="+", type=Path)

@@ -107,10 +107,9 @@ def compared(args: argparse.Namespace, text: str) -> tuple[Row, list[Row], Ratio
 
 def main() -> None:
     """Print and write rates and ratios."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=7)
     parser.add_argument("matrices", nargs="+")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PROGRAM")
-    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0.5)
     args = parsed(parser)

@@ -341,12 +341,11 @@ def kernel_rows(
 
 def main() -> int:
     """Run the comparison, and print and write a row for each kernel."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=7)
     parser.add_argument("--stream", action="append", default=[], help="executable; repeatable")
     parser.add_argument("--babelstream", help="executable of the OpenMP model")
     parser.add_argument("--likwid-bench", help="executable")
     parser.add_argument("--self", action="store_true", help="memkern against itself")
-    parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--statistic", choices=STATISTICS, help="of the times in a turn")
     parser.add_argument(

@@ -58,8 +58,7 @@ def undisturbed(case: mk.Case) -> dict[str, Any]:
 
 def main() -> None:
     """Print and write the ratio of every case."""
-    parser = options(__doc__)
-    parser.add_argument("--turns", type=int, default=7)
+    parser = options(__doc__, turns=7)
     args = parsed(parser)
     rows: list[Row] = []
     ratios: dict[str, Ratio] = {}

@@ -38,10 +38,9 @@ def block(native: Any, codes: list[Any]) -> tuple[float, float]:
 
 def main() -> None:
     """Print and write a row for each way of repetition and size."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=15)
     parser.add_argument("--counters", default=_SYSTEM)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--turns", type=int, default=15)
     args = parsed(parser)
     codes = counting.requested(args.counters).codes
     print(f"{len(codes)} counters on each of {args.threads} threads")

@@ -36,8 +36,7 @@ REGIONS = 2000
 
 def main() -> None:
     """Print and write medians and the ratio for every number of threads."""
-    parser = options(__doc__)
-    parser.add_argument("--turns", type=int, default=101)
+    parser = options(__doc__, turns=101)
     args = parsed(parser)
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "regions.cpp", Path(folder) / "regions.so"

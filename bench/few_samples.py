@@ -38,8 +38,7 @@ def many_and_few(case: mk.Case) -> list[dict[str, Any]]:
 
 def main() -> None:
     """Measure, and print and write the ratios of the times."""
-    parser = options(__doc__)
-    parser.add_argument("--turns", type=int, default=12)
+    parser = options(__doc__, turns=12)
     args = parsed(parser)
     rows: list[Row] = []
     for threads in (1, 2):

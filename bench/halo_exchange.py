@@ -64,8 +64,7 @@ def halo_of(case: Case) -> dict[str, tuple[float, float]]:
 
 def main() -> None:
     """Print and write rates and ratios."""
-    parser = options(__doc__)
-    parser.add_argument("--turns", type=int, default=7)
+    parser = options(__doc__, turns=7)
     parser.add_argument("--matrix", default="hpcg:64")
     parser.add_argument("--elements", type=int, default=16, help="K of the mesh")
     parser.add_argument("--threads", type=int, default=1)

@@ -23,8 +23,7 @@ PAUSE, STEPS = 2**15, 2**21
 
 def main() -> None:
     """Print and write both latencies, the traffic and the ratio."""
-    parser = options(__doc__)
-    parser.add_argument("--turns", type=int, default=7)
+    parser = options(__doc__, turns=7)
     parser.add_argument("--size", default="256MiB", help="of the buffer (256MiB)")
     args = parsed(parser)
     how = {"pages": "4k", "pin": "compact", "steps": STEPS, "size_B": args.size}

@@ -18,8 +18,7 @@ from memkern.statistics import ratio_interval
 
 def main() -> None:
     """Print and write bandwidths and ratios."""
-    parser = options(__doc__)
-    parser.add_argument("--turns", type=int, default=9)
+    parser = options(__doc__, turns=9)
     parser.add_argument("--elements", type=int, default=20, help="K of the mesh")
     parser.add_argument("--pages", default="4k")
     args = parsed(parser)

@@ -67,8 +67,7 @@ def times(words: list[str]) -> dict[str, float]:
 
 def main() -> int:
     """Run the comparison, and print and write a row for each case."""
-    parser = options(__doc__)
-    parser.add_argument("--turns", type=int, default=7)
+    parser = options(__doc__, turns=7)
     parser.add_argument("--mpi", default="mpirun -n 1 --bind-to none", help="launcher of MPI")
     parser.add_argument(
         "--shmem",

@@ -46,10 +46,9 @@ def block(
 
 def main() -> None:
     """Print and write a row for each number of threads and length of a sample."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=21)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 0])
     parser.add_argument("--pin", default="auto")
-    parser.add_argument("--turns", type=int, default=21)
     parser.add_argument("--block", type=float, default=0.1, metavar="SECONDS")
     args = parsed(parser)
     rows: list[Row] = []

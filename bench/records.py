@@ -25,18 +25,22 @@ FOLDER = Path(__file__).parent / "records"
 Row = dict[str, Any]
 
 
-def options(doc: str | None) -> argparse.ArgumentParser:
+def options(doc: str | None, turns: int = 0) -> argparse.ArgumentParser:
     """Return a parser with the options that all scripts have.
 
     Parameters
     ----------
     doc : str
         Docstring of the script, whose first line describes it.
+    turns : int
+        Default of ``--turns``, of a script that measures in turns.
     """
     parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     parser.add_argument("-o", "--output", metavar="FILE", help="write the record there, as JSON")
     parser.add_argument("--force", action="store_true", help="overwrite the file")
     parser.add_argument("--conditions", metavar="TEXT", help="for the record: versions, load, ...")
+    if turns:
+        parser.add_argument("--turns", type=int, default=turns)
     return parser
 
 

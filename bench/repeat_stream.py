@@ -84,9 +84,8 @@ def losses(args: Any, chosen: set[tuple[str, str]], warm: str) -> dict[tuple[str
 
 def main() -> None:
     """Take turns, and print and write a row for each kernel and way."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=30)
     parser.add_argument("--babelstream", required=True, metavar="PATH")
-    parser.add_argument("--turns", type=int, default=30)
     parser.add_argument("--elements", type=int, default=2**25)
     parser.add_argument("--times", type=int, default=20, help="invocations by BabelStream")
     args = parsed(parser)

@@ -41,8 +41,7 @@ def cases() -> dict[str, mk.Case]:
 
 def main() -> None:
     """Print and write the spread of each case in each way."""
-    parser = options(__doc__)
-    parser.add_argument("--turns", type=int, default=40)
+    parser = options(__doc__, turns=40)
     args = parsed(parser)
     order = random.Random(1)
     rows: list[Row] = []

@@ -400,13 +400,12 @@ class Bench:
 
 def main() -> None:
     """Print and write the rows, and print which times the terms do not explain."""
-    parser = options(__doc__)
+    parser = options(__doc__, turns=5)
     parser.add_argument("--only", nargs="+", choices=("product", "mesh", "wall"))
     parser.add_argument("--matrix", nargs="+", default=["hpcg:112", "band:2000000:1000000:14"])
     parser.add_argument("--elements", type=int, default=20, help="of the mesh, in each dimension")
     parser.add_argument("--extents", type=int, nargs="+", default=[16, 24], help="of lattices")
     parser.add_argument("--machine", metavar="FILE", help="machine file; by default it is measured")
-    parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.1, help="of each case in a turn")
     parser.add_argument("--limit", type=float, default=420, help="most seconds of turns")
     args = parsed(parser)

@@ -45,8 +45,7 @@ def timed(command: str, folder: Path) -> tuple[float, float]:
 
 def main() -> None:
     """Print and write a row for each command."""
-    parser = options(__doc__)
-    parser.add_argument("--turns", type=int, default=1)
+    parser = options(__doc__, turns=1)
     args = parsed(parser)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as name:

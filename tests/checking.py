@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import subprocess
+import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,8 +18,11 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
+import memkern as mk
 from memkern import cli
+from memkern.engine.communication import ranks
 from memkern.errors import InputError
+from memkern.formats import ResultSet
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, finish
 
@@ -116,6 +122,25 @@ def refusal(
     return message
 
 
+def prepared(kernel: str, **options: Any) -> Any:
+    """Return a case that is ready to be measured."""
+    return mk.case(kernel, **options).prepare()
+
+
+def everywhere(value: bool) -> bool:
+    """Return whether it is true on all ranks."""
+    return all(ranks().every(value))
+
+
+def message_of(call: Callable[..., Any], *arguments: Any, **named: Any) -> str:
+    """Return the message of what a call refuses, or nothing."""
+    try:
+        call(*arguments, **named)
+    except (ValueError, MemoryError) as error:
+        return str(error)
+    return ""
+
+
 def unless_refused(call: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a call returns, or None if it raises an `InputError` of one line."""
     try:
@@ -143,6 +168,25 @@ def one_sentence(err: str) -> str:
     return sentence
 
 
+def wait_until(
+    condition: Callable[[], Any], running: subprocess.Popen[str] | None = None, most_s: float = 60.0
+) -> Any:
+    """Wait until a condition is true, while a process runs; return its value."""
+    end = time.monotonic() + most_s
+    while not (found := condition()):
+        assert time.monotonic() < end and (running is None or running.poll() is None)
+        time.sleep(0.02)
+    return found
+
+
+def records_in(path: Path) -> int:
+    """Return the number of records of a file, of which there may be none yet."""
+    try:
+        return len(mk.load(path))
+    except InputError:
+        return 0
+
+
 def task_of(folder: Path) -> int | None:
     """Return the process of the task of a sweep that is running, by the folder of the tasks."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -160,6 +204,19 @@ def refused_words(capsys: pytest.CaptureFixture[str], *words: str) -> str:
     code, out, err = run(capsys, *words)
     assert (code, out) == (2, "")
     return one_sentence(err)
+
+
+def cases_of(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
+    """Return the cases that a command would measure."""
+    cases: list[Case] = []
+
+    def sweep(some: Any, **options: Any) -> ResultSet:
+        cases.extend(some)
+        return ResultSet([], [], {})
+
+    monkeypatch.setattr("memkern.engine.sweep", sweep)
+    assert cli.main(shlex.split(words)) == 0
+    return cases
 
 
 def measured(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:

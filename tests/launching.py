@@ -8,13 +8,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import memkern as mk
 from memkern import launcher as launched
+from memkern.spec.sweepfile import read_sweep
+from memkern.studies import launching as studied_launching
+from memkern.studies import scaling as studied_scaling
 
 # Open MPI's settings for tests: as root, and with more ranks than processing units, which waiting
 # ranks leave to others. Its launcher does not wait a second for the others when a rank has failed.
@@ -182,3 +186,28 @@ def _mpich(folder: Path) -> dict[str, str]:
         others = os.environ.get("LD_LIBRARY_PATH")
         variables["LD_LIBRARY_PATH"] = f"{folder}:{others}" if others else str(folder)
     return variables
+
+
+class Ranks:
+    """A launcher of scaling that measures in this process, and tells its command lines."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.commands: list[list[str]] = []
+        self.fails: Callable[[int], tuple[int, str] | None] = lambda ranks: None
+        monkeypatch.setenv("MEMKERN_SMALL", "1")
+        for module in (studied_scaling, studied_launching):
+            monkeypatch.setattr(module, "run", self)
+
+    def __call__(self, command: list[str], timeout_s: float = 0) -> tuple[int, str]:
+        self.commands.append(command)
+        if "--version" in command:
+            return 0, "mpirun (Open MPI) 4.1.4"
+        ranks = int(command[command.index("-n") + 1])
+        failure = self.fails(ranks)
+        if failure is not None:
+            return failure
+        results = mk.sweep(read_sweep(command[command.index("sweep") + 1], {})[0])
+        for record in results:
+            record |= {"ranks": ranks, "ranks_per_node": ranks, "oversubscribed": ranks > 2}
+        results.save(command[command.index("-o") + 1])
+        return 0, ""

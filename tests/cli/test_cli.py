@@ -12,13 +12,20 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from checking import measured, once_a_kind, one_sentence, refused_words, run
+from checking import (
+    measured,
+    once_a_kind,
+    one_sentence,
+    records_in,
+    refused_words,
+    run,
+    wait_until,
+)
 
 import memkern as mk
 from memkern import cli
@@ -26,7 +33,6 @@ from memkern.cli import measuring
 from memkern.cli.options import knobs_of
 from memkern.engine import disturbance
 from memkern.engine.disturbance import Activity
-from memkern.errors import InputError
 from memkern.families.launch import barrier
 from memkern.formats import ResultSet
 from memkern.formats.resultset import working_file
@@ -938,10 +944,7 @@ def test_an_interrupted_sweep_says_how_to_resume(tmp_path: Path, number: int, co
     command = [sys.executable, "-m", "memkern", *words]
     running = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     working = tmp_path / "x.csv.db"
-    deadline = time.monotonic() + 60
-    while not records_in(working):
-        assert time.monotonic() < deadline and running.poll() is None
-        time.sleep(0.02)
+    wait_until(lambda: records_in(working), running)
     running.send_signal(number)
     _, err = running.communicate(timeout=60)
     assert running.returncode == code, err
@@ -959,13 +962,6 @@ def test_the_command_that_resumes_overwrites_nothing(
     args = argparse.Namespace(resume=False, output=str(tmp_path / "x.csv"))
     cli._print_resume_command(args, ["stream", "--force", "-t", "1"])
     assert capsys.readouterr().err == "memkern: resume with: memkern stream -t 1 --resume\n"
-
-
-def records_in(path: Path) -> int:
-    try:
-        return len(mk.load(path))
-    except InputError:  # there is no such file yet, or it is empty
-        return 0
 
 
 def test_ctrl_c_before_the_first_record_leaves_no_file(

@@ -8,34 +8,18 @@ from typing import Any
 
 import pytest
 from checking import run
+from launching import Ranks
 
 import memkern as mk
-from memkern.spec.sweepfile import read_sweep
-from memkern.studies import launching, scaling
+from memkern.studies import scaling
 
 
 @pytest.fixture(autouse=True)
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """Measure in this process what a launcher would start, and return the command lines."""
-    called: list[list[str]] = []
-
-    def fake(command: list[str], timeout_s: float = 0) -> tuple[int, str]:
-        called.append(command)
-        if "--version" in command:
-            return 0, "mpirun (Open MPI) 4.1.4"
-        ranks = int(command[command.index("-n") + 1])
-        if ranks > 8:
-            return 1, "There are not enough slots.\n"
-        results = mk.sweep(read_sweep(command[command.index("sweep") + 1], {})[0])
-        for record in results:
-            record |= {"ranks": ranks, "ranks_per_node": ranks, "oversubscribed": ranks > 2}
-        results.save(command[command.index("-o") + 1])
-        return 0, ""
-
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
-    monkeypatch.setattr(launching, "run", fake)
-    monkeypatch.setattr(scaling, "run", fake)
-    return called
+    fake = Ranks(monkeypatch)
+    fake.fails = lambda ranks: (1, "There are not enough slots.\n") if ranks > 8 else None
+    return fake.commands
 
 
 def test_a_table_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

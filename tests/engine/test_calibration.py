@@ -220,20 +220,6 @@ def test_throughputs_of_cores_are_kept_until_the_next_boot(cache: Path) -> None:
     assert calibration.load_cores(target) == {}
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "boot": 3}', "not JSON"])
-def test_a_broken_file_of_cores_is_ignored(cache: Path, text: str) -> None:
-    target = calibration.cores_path()
-    calibration.save_cores({"1": {87: 2}}, target)
-    target.write_text(text)
-    assert calibration.load_cores(target) == {}
-
-
-def test_a_file_that_can_not_be_written_is_no_error(cache: Path) -> None:
-    (cache / "memkern").write_text("a file where the folder would be")
-    calibration.save_cores({"1": {87: 2}}, calibration.cores_path())
-    assert calibration.load_cores(calibration.cores_path()) == {}
-
-
 def test_a_process_stores_the_throughputs_of_its_cores(cache: Path) -> None:
     how = "elements=512, threads=1, budget_s=1, ci=1e-9, max_samples=10**7"
     measure = f"import memkern as mk; mk.stream('copy', {how}).measure()"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
 import os
@@ -11,7 +10,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,7 +17,7 @@ from typing import Any, NoReturn
 import launching
 import numpy as np
 import pytest
-from checking import once_a_kind
+from checking import once_a_kind, records_in, wait_until
 from machines import PROCESSORS
 
 import memkern as mk
@@ -422,6 +420,14 @@ def memkern(kind: str, ranks: int, folder: Path, *words: str, **variables: str) 
     return launching.run(kind, ranks, ["-m", "memkern", *words], folder, variables)
 
 
+def record_of(kind: str, ranks: int, folder: Path, *words: str, **variables: str) -> Any:
+    """Run a command as ranks, and return the only record that it prints."""
+    done = memkern(kind, ranks, folder, *words, MEMKERN_SMALL="1", **variables)
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    return record
+
+
 @pytest.mark.parametrize(
     ("kind", "comm"),
     [
@@ -516,9 +522,7 @@ except ValueError as error:
 
 def test_openshmem_replaces_a_missing_mpi(tmp_path: Path) -> None:
     launching.need_module("shmem")
-    done = memkern("oshmem", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", **NO_LIBRARY)
-    assert done.returncode == 0, done.stderr
-    (record,) = json.loads(done.stdout)
+    record = record_of("oshmem", 2, tmp_path, *TRIAD, **NO_LIBRARY)
     assert (record["comm"], record["ranks"], record["valid"]) == ("shmem", 2, True)
 
 
@@ -526,9 +530,7 @@ def test_openshmem_replaces_a_missing_mpi(tmp_path: Path) -> None:
 def test_ranks_of_openshmem_use_its_atomics(threads: int, tmp_path: Path) -> None:
     words = ("amo", "--kernel", "rand", "--iters", "64", "--device", "shmem", "--json")
     how = ("--comm", "shmem", "--threads", str(threads))
-    done = memkern("oshmem", 2, tmp_path, *words, *how, MEMKERN_SMALL="1")
-    assert done.returncode == 0, done.stderr
-    (record,) = json.loads(done.stdout)
+    record = record_of("oshmem", 2, tmp_path, *words, *how)
     assert (record["comm"], record["device"], record["ranks"]) == ("shmem", "shmem", 2)
     level = "multiple" if threads > 1 else "single"
     assert (record["threads"], record["comm_threads"], record["valid"]) == (threads, level, True)
@@ -547,9 +549,7 @@ def test_openshmem_refuses_processes_that_it_did_not_start() -> None:
 def test_more_workers_than_units_are_oversubscribed(tmp_path: Path) -> None:
     # Open MPI is told that there is a single unit.
     one = {"OMPI_MCA_hwloc_base_cpu_list": str(min(os.sched_getaffinity(0)))}
-    done = memkern("openmpi", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", **one)
-    assert done.returncode == 0, done.stderr
-    (record,) = json.loads(done.stdout)
+    record = record_of("openmpi", 2, tmp_path, *TRIAD, **one)
     assert record["valid"] and record["oversubscribed"]
     assert len(json.loads(record["rank_rows"])) == 2
 
@@ -588,8 +588,7 @@ if ranks().number == 0:
 
 
 def test_one_rank_is_one_process(tmp_path: Path) -> None:
-    done = memkern("openmpi", 1, tmp_path, *TRIAD, "--comm", "mpi", MEMKERN_SMALL="1")
-    (record,) = json.loads(done.stdout)
+    record = record_of("openmpi", 1, tmp_path, *TRIAD, "--comm", "mpi")
     assert (record["comm"], record["ranks"]) == ("mpi", 1)
     alone = mk.stream("triad", elements=record["elements"], runs=3).measure().record
     assert alone["bytes_B"] == record["bytes_B"]
@@ -707,23 +706,11 @@ def test_the_first_rank_writes_and_resumes(tmp_path: Path) -> None:
     assert mk.load(output).records == first.records
 
 
-def started(process: subprocess.Popen[str], output: Path) -> None:
-    """Wait until a run has written a record."""
-    working = output.with_name(output.name + ".db")
-    end = time.monotonic() + 60
-    while time.monotonic() < end and process.poll() is None:
-        with contextlib.suppress(InputError):  # before the file has its tables
-            if working.exists() and len(mk.load(working)):
-                return
-        time.sleep(0.02)
-    raise AssertionError(process.communicate())
-
-
 def start_sweep(kind: str, comm: str, output: Path, **variables: str) -> subprocess.Popen[str]:
     """Start a sweep of two ranks that has most of its cases left."""
     words = ["-m", "memkern", *sweep_of(output, comm)]
     process = launching.start(kind, 2, words, output.parent, {**SMALL, **variables})
-    started(process, output)
+    wait_until(lambda: records_in(output.with_name(output.name + ".db")), process)
     return process
 
 

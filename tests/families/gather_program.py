@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-from checking import Changed, checked, corrupted
+from checking import Changed, checked, corrupted, everywhere, message_of, prepared
 
 import memkern as mk
 from memkern.engine.communication import ranks
@@ -60,11 +60,6 @@ def label(case: Case) -> tuple[Any, ...]:
     knobs = case.knobs
     shape = (case.columns["pattern"], case.columns["delta"], case.columns["count"])
     return (case.spec.name, *shape, knobs.variant, case.dtype, knobs.flush_every)
-
-
-def everywhere(value: bool) -> bool:
-    """Return whether it is true on all ranks."""
-    return all(ranks().every(value))
 
 
 def validates(device: str) -> dict[str, Any]:
@@ -167,11 +162,7 @@ def refusals(device: str) -> dict[str, Any]:
         kernel = options.pop("kernel", "spatter.gather")
         if kernel != "spatter.gs":
             options = {"pattern": [0, 1], **options}
-        try:
-            mk.case(kernel, device=device, **options).prepare()
-            messages[name] = ""
-        except (mk.InputError, MemoryError) as error:
-            messages[name] = str(error)
+        messages[name] = message_of(prepared, kernel, device=device, **options)
     return messages
 
 

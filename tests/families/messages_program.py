@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from checking import Changed, checked
+from checking import Changed, checked, everywhere, message_of, prepared
 
 import memkern as mk
 from memkern.engine.communication import ranks
@@ -30,11 +30,6 @@ def windows(device: str, what: str, *wanted: int) -> list[int]:
     """Return the wanted windows, or the only one that a library has for an operation."""
     most = most_window(f"messages.{what}", device)
     return list(dict.fromkeys(min(window, most) for window in wanted))
-
-
-def everywhere(value: bool) -> bool:
-    """Return whether it is true on all ranks."""
-    return all(ranks().every(value))
 
 
 def case_of(device: str, what: str, pairs: str, window: int, size_B: int = 24) -> Case:
@@ -137,11 +132,8 @@ def refusals(device: str, pairs: str) -> dict[str, Any]:
     }
     messages = {}
     for name, options in wrong.items():
-        try:
-            mk.messages(options.pop("what", "put"), device=device, **options).prepare()
-            messages[name] = ""
-        except (mk.InputError, MemoryError) as error:
-            messages[name] = str(error)
+        kernel = f"messages.{options.pop('what', 'put')}"
+        messages[name] = message_of(prepared, kernel, device=device, **options)
     return messages
 
 

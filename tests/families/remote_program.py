@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 import numpy as np
-from checking import Changed, checked
+from checking import Changed, checked, message_of, prepared
 
 import memkern as mk
 from memkern import launcher
@@ -171,12 +171,8 @@ def refusals(device: str) -> dict[str, Any]:
     messages = {}
     for name, options in wrong.items():
         kernel = options.pop("kernel", "amo.rand")
-        try:
-            iters = {"iters": 8} if kernel == "amo.rand" else {}
-            mk.case(kernel, device=device, **{**iters, **options}).prepare()
-            messages[name] = ""
-        except (mk.InputError, MemoryError) as error:
-            messages[name] = str(error)
+        iters = {"iters": 8} if kernel == "amo.rand" else {}
+        messages[name] = message_of(prepared, kernel, device=device, **{**iters, **options})
     return messages
 
 

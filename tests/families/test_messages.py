@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from checking import refused, refused_words
+from checking import cases_of, refused, refused_words
 from launching import alone, started
 from sharing import once
 
 import memkern as mk
-from memkern import cli
 from memkern.families.messages import kernels, pairs, verb
-from memkern.formats import ResultSet
 from memkern.machine.remote import Description
 
 pytestmark = pytest.mark.ranks
@@ -201,19 +198,6 @@ def test_what_tells_cases_apart_is_part_of_their_identity() -> None:
     case = mk.messages("put", device="mpi", size_B="64KiB", window=4)
     assert case.iterations == 8
     assert case.bytes_B == 8 * 2**16
-
-
-def cases_of(monkeypatch: pytest.MonkeyPatch, words: str) -> list[mk.Case]:
-    """Return the cases that a command would measure."""
-    cases: list[mk.Case] = []
-
-    def sweep(some: Any, **options: Any) -> ResultSet:
-        cases.extend(some)
-        return ResultSet([], [], {})
-
-    monkeypatch.setattr("memkern.engine.sweep", sweep)
-    assert cli.main(shlex.split(words)) == 0
-    return cases
 
 
 @pytest.mark.usefixtures("six_ranks")

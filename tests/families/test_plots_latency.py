@@ -12,6 +12,7 @@ from plotting import (
     MIB,
     Results,
     assert_legible,
+    common_columns,
     curve_labels,
     disturbed_markers,
     footnotes,
@@ -43,10 +44,7 @@ SIZES = tuple(16 * KIB * 4**i for i in range(7))
 def record(kernel, ns, machine="Own Machine 3000", threads=1, **other):
     """Return one record with the columns that figures read."""
     return {
-        "environment_id": "e1",
-        "platform": f"{machine}, {threads} thread{'s' * (threads > 1)}",
-        "kernel": f"latency.{kernel}",
-        "threads": threads,
+        **common_columns(f"latency.{kernel}", threads, machine),
         "pages": "4k",
         "pages_requested": "default",
         "ns_per_access": ns,
@@ -56,8 +54,6 @@ def record(kernel, ns, machine="Own Machine 3000", threads=1, **other):
         "time_median_s": 1e-3,
         "ci_relative": 0.02,
         "bandwidth_GBps": 8 / ns,
-        "disturbed": False,
-        "valid": True,
     } | other
 
 

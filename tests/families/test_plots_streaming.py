@@ -13,6 +13,8 @@ from plotting import (
     Family,
     Results,
     assert_legible,
+    common_columns,
+    curve_labels,
     disturbed_markers,
     footnotes,
     frame,
@@ -47,15 +49,10 @@ PUBLISHED = ("raider-kernels", "raider-scaling", "raider-sizes")  # figures that
 def record(kernel, size, bandwidth, **other):
     """Return one record with the columns that figures read."""
     return {
-        "environment_id": "e1",
-        "platform": OWN,
-        "kernel": kernel,
+        **common_columns(kernel, 4, "Own Machine 3000"),
         "definition": "",
         "elements": size // 8,
-        "backend": "openmp",
         "variant": "simd",
-        "dtype": "float64",
-        "threads": 4,
         "repetition": "fork",
         "unroll": 0,
         "bytes_B": size,
@@ -65,8 +62,6 @@ def record(kernel, size, bandwidth, **other):
         "clock_GHz": 2.0,
         "cycles_per_vector": 64 * 2.0 / bandwidth,
         "performance_GFLOPs": math.nan,
-        "disturbed": False,
-        "valid": True,
     } | other
 
 
@@ -198,10 +193,6 @@ def everything(**other):
         *barriers(**other),
         *matvec(**other),
     ]
-
-
-def labels(ax):
-    return {curve.get_label() for curve in ax.lines}
 
 
 INPUTS = {
@@ -376,8 +367,10 @@ def test_sizes_select_families_and_kernels_and_split_large_panels(whole):
     titles = [ax.get_title() for ax in figures["sizes"](whole, kernels="bs.bs1, loops").axes]
     assert titles[0] == f"{OWN}\nBS" and "Own Machine 3000, 1 thread\nLoops" in titles
     assert not any("Raider" in ax.get_title() for ax in figures["sizes"](whole).axes)
-    assert "matvec" not in {label for ax in figures["sizes"](whole).axes for label in labels(ax)}
-    assert "gather add" in labels(figures["sizes"](frame(raider()), kernels="raider").axes[0])
+    assert "matvec" not in {
+        label for ax in figures["sizes"](whole).axes for label in curve_labels(ax)
+    }
+    assert "gather add" in curve_labels(figures["sizes"](frame(raider()), kernels="raider").axes[0])
     many = frame(loops(names=[f"loop{i}" for i in range(11)], unrolls=[0]))
     titles = [ax.get_title() for ax in figures["sizes"](many).axes]
     assert titles == ["Loops (1 of 2)", "Loops (2 of 2)"]
@@ -629,7 +622,7 @@ def test_loops_draw_each_unrolling_and_the_fewest_cycles(whole):
         assert list(line(ax, "fewest cycles").get_ydata()) == list(most.get_ydata())
         assert own.get_ydata()[0] == pytest.approx(64 * 2.0 / 100)
     plain = figures["loops-cycles"](frame(loops(unrolls=[0])))
-    assert labels(plain.axes[0]) - {"_disturbed"} == {"kernel's own unrolling"}
+    assert curve_labels(plain.axes[0]) == ["kernel's own unrolling"]
 
 
 def test_stencils_have_panels_by_the_level_that_holds_their_rows():
@@ -667,7 +660,7 @@ def test_matrix_vector_draws_both_limits():
     assert [end for end in ends if end > 1] == [32 * KIB * 4 / 8, 4 * MIB / 8, 16 * MIB / 8]
     given = figures["matvec"](frame(matvec()), memory_GBps=16.0)
     assert line(given.axes[0], "8 B from memory an element").get_ydata()[0] == 4.0
-    without = labels(figures["matvec"](frame(matvec())).axes[0])
+    without = curve_labels(figures["matvec"](frame(matvec())).axes[0])
     assert not any("from memory" in label for label in without)
     for wrong in (0.0, -1.0, math.inf):
         with pytest.raises(InputError, match="memory_GBps"):

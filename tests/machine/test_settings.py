@@ -22,7 +22,7 @@ import launching
 import numpy as np
 import numpy.typing as npt
 import pytest
-from checking import measured, once_a_kind, refused, refused_words, run, tree
+from checking import measured, once_a_kind, refused, refused_words, run, tree, wait_until
 from event_trees import CASCADE_LAKE, SAPPHIRE_RAPIDS, ZEN_4
 
 import memkern as mk
@@ -107,14 +107,9 @@ while True:
 """
 
 
-def restored(root: Path, state: Path) -> bool:
-    """Return whether the registers have their first values again within a minute."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        if registers(root) == BEFORE and not (state / restoring.JOURNAL).exists():
-            return True
-        time.sleep(0.01)
-    return False
+def wait_until_restored(root: Path, state: Path) -> None:
+    """Wait until the registers have their first values again, and there is no journal."""
+    wait_until(lambda: registers(root) == BEFORE and not (state / restoring.JOURNAL).exists())
 
 
 def started(root: Path, program: str) -> tuple[subprocess.Popen[str], int]:
@@ -155,7 +150,7 @@ def test_the_guardian_restores_after_a_kill(tmp_path: Path, state: Path, attempt
             # At any moment, also between the journal and the change.
             time.sleep(random.Random(attempt).uniform(0, 0.05))
         os.killpg(process.pid, signal.SIGKILL)
-    assert restored(root, state)
+    wait_until_restored(root, state)
 
 
 def test_the_next_process_restores_if_the_guardian_was_killed_too(
@@ -238,7 +233,7 @@ def test_signals_restore_too(tmp_path: Path, state: Path) -> None:
         process, _ = started(root, HOLD)
         with process:
             process.send_signal(number)
-        assert restored(root, state)
+        wait_until_restored(root, state)
 
 
 def test_one_process_at_a_time(tmp_path: Path, state: Path) -> None:
@@ -251,7 +246,7 @@ def test_one_process_at_a_time(tmp_path: Path, state: Path) -> None:
         recover()  # leaves those of a living process
         assert registers(root) != BEFORE
         process.kill()
-    assert restored(root, state)
+    wait_until_restored(root, state)
     with changed(switches.prefetchers_off(root)):
         with refused("has changed settings of the machine already"), changed(changes):
             pass
@@ -469,10 +464,8 @@ def test_the_clock_of_a_gpu_is_restored_after_a_signal(
     with process:
         assert nvml.read_text() == "210,1500"
         process.send_signal(number)
-    stop = time.monotonic() + 10
-    while time.monotonic() < stop and (state / restoring.JOURNAL).exists():
-        time.sleep(0.01)
-    assert nvml.read_text() == "none" and not (state / restoring.JOURNAL).exists()
+    wait_until(lambda: not (state / restoring.JOURNAL).exists())
+    assert nvml.read_text() == "none"
 
 
 RESCTRL = "sys/fs/resctrl"
@@ -575,25 +568,17 @@ from memkern.errors import InputError
 from memkern.machine import settings
 from memkern.engine import sampling
 from memkern.engine.communication import ranks
+from test_settings import registers
 
 settings.ROOT = Path("ROOT")
 native, seen = sampling.sample, set()
 
 
-def values():
-    found = []
-    for unit in range(UNITS):
-        with (settings.ROOT / f"dev/cpu/{unit}/msr").open("rb") as file:
-            file.seek(0x1A4)
-            found.append(int.from_bytes(file.read(8), "little"))
-    return tuple(found)
-
-
 def spy(prepared, *arguments, **named):
-    before = values()
+    before = registers(settings.ROOT)
     native(prepared, *arguments, **named)
     if prepared.case == case:  # not what a launch costs, with the settings as they are
-        seen.update({before, values()})
+        seen.update(map(tuple, (before, registers(settings.ROOT))))
 
 
 sampling.sample = spy
@@ -611,7 +596,7 @@ if ranks().number == 0:
 def test_ranks_of_a_host_change_its_settings_once(tmp_path: Path, state: Path) -> None:
     root = machine(tmp_path / "machine")
     program = tmp_path / "ranks.py"
-    program.write_text(RANKS.replace('ROOT"', f'{root}"').replace("UNITS", str(UNITS)))
+    program.write_text(RANKS.replace('ROOT"', f'{root}"'))
 
     def over_ranks() -> Any:
         done = launching.run("openmpi", 2, [str(program)], tmp_path, {"MEMKERN_SMALL": "1"})

@@ -43,6 +43,9 @@ DAMAGED = {
     '"squares": -1, "last_s": 0}}}',
 }
 
+# What may be of another boot is left without a warning.
+OTHERS = {"nothing": "", "no facts": "{}", "another boot": '{"version": 1, "boot": 3}'}
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -55,7 +58,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", READERS)
-@pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
+@pytest.mark.parametrize("content", (DAMAGED | OTHERS).values(), ids=DAMAGED | OTHERS)
 def test_damaged_files_are_removed_with_a_warning(cache: Path, name: str, content: str) -> None:
     unknown = READERS[name]()
     target = cache / name
@@ -106,6 +109,17 @@ def test_files_of_another_boot_are_left_alone(cache: Path, monkeypatch: pytest.M
         warnings.simplefilter("error")
         assert state.kept(target, lambda document: document["value"], None) is None
     assert target.exists()
+
+
+def test_a_folder_that_can_not_be_written_is_no_error(cache: Path) -> None:
+    cache.rmdir()
+    cache.write_text("a file where the folder would be")
+    calibration.save_cores({"1": {87: 2}}, calibration.cores_path())
+    calibration.save_health("fit")
+    drift.save({"a": drift.Repeated("a", 1, 0.0, 0.0, 0.0)}, drift.path())
+    assert calibration.load_cores(calibration.cores_path()) == {}
+    assert calibration.load_health() == ""
+    assert cache.read_text() == "a file where the folder would be"
 
 
 ADD = """

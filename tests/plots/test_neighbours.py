@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-from checking import once_a_kind, refused
+from checking import once_a_kind
 from plotting import LONG, assert_legible, footnotes, hardest_first, panel_texts
 
-import memkern as mk
-from memkern.plots import figures, save, tables
+from memkern.plots import figures
 
 KERNELS = ["loops.load", "stream.triad", "spatter.gather", "amo.rand", "latency.chase"]
 
@@ -104,24 +101,3 @@ def test_each_machine_has_a_panel():
     assert "25 rows of the same names with other options" in footnotes(
         figures["corun"](frame(rows(), other))
     )
-
-
-def test_the_figure_and_the_table_take_result_sets_and_become_files(tmp_path: Path):
-    results = mk.ResultSet(rows(), [np.empty(0)] * len(rows()))
-    pd.testing.assert_frame_equal(tables["corun"](results), mk.slowdowns(results))
-    assert save(figures["corun"](results), tmp_path / "x.png").stat().st_size > 1000
-
-
-@pytest.mark.parametrize("name", ["figure", "table"])
-def test_other_records_are_refused(name):
-    exhibit = {"figure": figures, "table": tables}[name]["corun"]
-    ordinary = [{"kernel": "stream.triad", "valid": True}]
-    for records in (None, frame(ordinary), frame(rows(valid=False))):
-        with refused("`memkern corun` does so"):
-            exhibit(records)
-
-
-def test_the_figure_does_not_import_pyplot(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
-    figures["corun"](frame(rows()))
-    assert "matplotlib.pyplot" not in sys.modules

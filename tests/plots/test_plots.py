@@ -9,7 +9,7 @@ import pytest
 from checking import PROPERTY, once_a_kind, refused
 from hypothesis import given
 from hypothesis import strategies as st
-from plotting import assert_legible, footnotes, hardest_first, line
+from plotting import assert_legible, common_columns, footnotes, hardest_first, line
 
 from memkern import reference
 from memkern.errors import InputError
@@ -33,18 +33,14 @@ OWN = "Own Machine 3000, 4 threads"
 def record(kernel, pattern, bandwidth, **other):
     """Return one record with the columns that figures and report read."""
     return {
-        "platform": OWN,
-        "kernel": kernel,
+        **common_columns(kernel, 4, "Own Machine 3000"),
         "suite": "ustride" if pattern.startswith("UNIFORM") else pattern.partition("-")[0].lower(),
         "pattern": pattern,
         "delta": "8",
         "count": 1000,
         "count_rule": "paper",
-        "backend": "openmp",
         "variant": "simd",
         "isa": "avx2",
-        "dtype": "float64",
-        "threads": 4,
         "pages_requested": "thp",
         "pages": "thp",
         "bandwidth_GBps": bandwidth,
@@ -55,8 +51,6 @@ def record(kernel, pattern, bandwidth, **other):
         "started": "2026-03-01T12:00:00+00:00",
         "validation": "whole",
         "error_max": 0.0,
-        "disturbed": False,
-        "valid": True,
     } | other
 
 

@@ -1,4 +1,4 @@
-"""The figure and the table of scaling."""
+"""The figure and the table of scaling, and what those of slowdowns have in common with them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import test_neighbours
 from checking import once_a_kind, refused
 from plotting import (
     LONG,
@@ -191,22 +192,37 @@ def test_panels_are_named_and_further_cases_are_counted():
     assert "4 rows of the same names with other options left out." in note
 
 
-def test_the_figure_and_the_table_take_result_sets_and_become_files(tmp_path: Path):
+BOTH = pytest.mark.parametrize(
+    ("name", "rows", "values", "culprit"),
+    [
+        ("scaling", rows, mk.efficiencies, "`memkern scaling` measures them"),
+        ("corun", test_neighbours.rows, mk.slowdowns, "`memkern corun` does so"),
+    ],
+)
+
+
+@BOTH
+def test_the_figure_and_the_table_take_result_sets_and_become_files(
+    name, rows, values, culprit, tmp_path: Path
+):
     results = mk.ResultSet(rows(), [np.empty(0)] * len(rows()))
-    pd.testing.assert_frame_equal(tables["scaling"](results), mk.efficiencies(results))
-    assert save(figures["scaling"](results), tmp_path / "x.png").stat().st_size > 1000
+    pd.testing.assert_frame_equal(tables[name](results), values(results))
+    assert save(figures[name](results), tmp_path / "x.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("name", ["figure", "table"])
-def test_other_records_are_refused(name):
-    exhibit = {"figure": figures, "table": tables}[name]["scaling"]
+@BOTH
+def test_other_records_are_refused(name, rows, values, culprit):
     ordinary = [{"kernel": "stream.triad", "valid": True}]
-    for records in (None, frame(ordinary), frame(rows(valid=False))):
-        with refused("`memkern scaling` measures them"):
-            exhibit(records)
+    for exhibit in (figures[name], tables[name]):
+        for records in (None, frame(ordinary), frame(rows(valid=False))):
+            with refused(culprit):
+                exhibit(records)
 
 
-def test_the_figure_does_not_import_pyplot(monkeypatch: pytest.MonkeyPatch):
+@BOTH
+def test_the_figure_does_not_import_pyplot(
+    name, rows, values, culprit, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.delitem(sys.modules, "matplotlib.pyplot", raising=False)
-    figures["scaling"](frame(rows()))
+    figures[name](frame(rows()))
     assert "matplotlib.pyplot" not in sys.modules

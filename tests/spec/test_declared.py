@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checking import cases_of
 
 import memkern as mk
 from memkern import cli
@@ -245,19 +246,6 @@ def words_of(kernel: str) -> str:
     if family == "spmv":
         return f"spmv {words} -f {name}"
     return f"{family} {words} {'--kernel' if family == 'amo' else '-k'} {name}"
-
-
-def cases_of(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
-    """Return the cases that a command would measure."""
-    cases: list[Case] = []
-
-    def sweep(some: Any, **options: Any) -> ResultSet:
-        cases.extend(some)
-        return ResultSet([], [], {})
-
-    monkeypatch.setattr("memkern.engine.sweep", sweep)
-    assert cli.main(shlex.split(words)) == 0
-    return cases
 
 
 def without_arrays(case: Case) -> dict[str, Any]:

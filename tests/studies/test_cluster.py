@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import refused_words, run, task_of
+from checking import refused_words, run, task_of, wait_until
 
 import memkern as mk
 from memkern import cli
@@ -177,13 +177,12 @@ def test_a_task_that_is_killed_leaves_what_it_finished(
     folder = tmp_path / "all.parquet.tasks"
     command = [sys.executable, "-m", "memkern", *sweep, "-q"]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    finished: set[tuple[str, int]] = set()
-    while not finished:
-        assert time.monotonic() < deadline and running.poll() is None
-        time.sleep(0.05)
+
+    def cases() -> set[tuple[str, int]]:
         files = [path for path in folder.glob("*.db") if path.stat().st_size]
-        finished = set().union(*map(finished_cases, files))
+        return set().union(*map(finished_cases, files))
+
+    finished = wait_until(cases, running)
     # Less than a case takes, but enough to write all of them if that happened at the end.
     time.sleep(0.2)
     process = task_of(folder)
@@ -238,10 +237,7 @@ def test_ctrl_c_ends_the_task_and_keeps_its_results(tmp_path: Path, sweep: list[
     folder = tmp_path / "all.parquet.tasks"
     command = [sys.executable, "-m", "memkern", *sweep, "-q"]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
-    deadline = time.monotonic() + 60
-    while (process := task_of(folder)) is None or not list(folder.glob("*.db")):
-        assert time.monotonic() < deadline and running.poll() is None
-        time.sleep(0.02)
+    process = wait_until(lambda: list(folder.glob("*.db")) and task_of(folder), running)
     # As a terminal does, to the task and its parents alike.
     os.killpg(running.pid, signal.SIGINT)
     _, err = running.communicate(timeout=60)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import refused, run
+from checking import run
 
 import memkern as mk
 from memkern import small, statistics
@@ -414,19 +414,6 @@ def test_it_is_valid_until_the_next_boot(cache: Path, monkeypatch: pytest.Monkey
     assert calibration.load_health() == ""
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"version": 1, "boot": 3}', "not JSON"])
-def test_a_broken_file_is_ignored(cache: Path, text: str) -> None:
-    calibration.save_health("fit")
-    (cache / "cache/memkern/doctor.json").write_text(text)
-    assert calibration.load_health() == ""
-
-
-def test_a_folder_that_can_not_be_written_is_no_error(cache: Path) -> None:
-    (cache / "cache").write_text("a file where the folder would be")
-    calibration.save_health("fit")
-    assert calibration.load_health() == ""
-
-
 def test_verbs_tell_once_that_the_machine_was_disturbed(
     cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -513,22 +500,33 @@ def baseline_of(capsys: pytest.CaptureFixture[str], path: Path) -> tuple[int, di
     return code, found
 
 
-def test_slower_than_the_baseline_is_exit_code_3(
-    earlier: Callable[[float], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, found = baseline_of(capsys, earlier(1e-4))
-    assert code == 3
-    assert found["state"] == BAD and found["advice"]
-    assert " slower (+" in found["text"]
+def without_memory(*plan: Any, build: Any = doctoring._build) -> Any:
+    return (*build(*plan)[:2], True)
 
 
-def test_not_slower_than_the_baseline_is_exit_code_0(
-    earlier: Callable[[float], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, found = baseline_of(capsys, earlier(1e4))
-    assert code == 0
-    assert found["state"] == GOOD
-    assert " faster (-" in found["text"]
+@pytest.mark.parametrize(
+    "factor, replaced, code, state, text, advice",
+    [
+        (1e-4, {}, 3, BAD, " slower (+", ""),
+        (1e4, {}, 0, GOOD, " faster (-", ""),
+        (1e4, {"_measure": lambda *_: None}, 3, UNKNOWN, "", "without --quick"),
+        (1.0, {"_build": without_memory}, 3, UNKNOWN, "too little memory is free", "free"),
+        # Any finding without a judgement does not pass.
+        (1.0, {"against": lambda *_: Finding(BASELINE, UNKNOWN, "", "again")}, 3, UNKNOWN, "", ""),
+    ],
+)
+def test_a_baseline_decides_on_the_exit_code(
+    factor: float, replaced: dict[str, Any], code: int, state: str, text: str, advice: str,
+    earlier: Callable[[float], Path],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    baseline = earlier(factor)
+    for name, replacement in replaced.items():
+        monkeypatch.setattr(doctoring, name, replacement)
+    exit_code, found = baseline_of(capsys, baseline)
+    assert (exit_code, found["state"]) == (code, state)
+    assert text in found["text"] and advice in found["advice"]
+    assert bool(found["advice"]) == (state != GOOD)
 
 
 def results_of(seconds: float, sd: float = 0.001, **changes: Any) -> mk.ResultSet:
@@ -542,28 +540,6 @@ def results_of(seconds: float, sd: float = 0.001, **changes: Any) -> mk.ResultSe
         for kernel in ("loops.load", "stream.triad", "latency.chase")
     ]  # fmt: skip
     return mk.ResultSet(records, [np.ones(1)] * 3, {"x": {"machine": changes}})
-
-
-def test_a_check_that_measured_nothing_does_not_pass(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    earlier: Callable[[float], Path],
-) -> None:
-    baseline = earlier(1e4)
-    monkeypatch.setattr(doctoring, "_measure", lambda *_: None)
-    code, found = baseline_of(capsys, baseline)
-    assert code == 3
-    assert found["state"] == UNKNOWN and "without --quick" in found["advice"]
-
-
-def test_a_gate_without_a_judgement_does_not_pass(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    earlier: Callable[[float], Path],
-) -> None:
-    baseline = earlier(1.0)
-    monkeypatch.setattr(doctoring, "against", lambda *_: Finding(BASELINE, UNKNOWN, "", "again"))
-    assert baseline_of(capsys, baseline)[0] == 3
 
 
 def test_sizes_are_those_of_the_baseline(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -587,18 +563,6 @@ def test_sizes_are_those_of_the_baseline(cache: Path, monkeypatch: pytest.Monkey
     assert elements(2**29, found[0]) == (half, True)
     other = mk.ResultSet([{"kernel": "loops.load", "elements": 3}], [np.ones(1)])
     assert elements(2**29, other) == (half, False)
-
-
-def test_too_little_memory_for_the_baseline_is_exit_code_3(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    earlier: Callable[[float], Path],
-) -> None:
-    baseline, build = earlier(1.0), doctoring._build
-    monkeypatch.setattr(doctoring, "_build", lambda *plan: (*build(*plan)[:2], True))
-    code, found = baseline_of(capsys, baseline)
-    assert code == 3 and found["state"] == UNKNOWN
-    assert "too little memory is free" in found["text"] and "free" in found["advice"]
 
 
 def test_each_case_is_placed_before_the_cores_are_watched_for_long(
@@ -751,8 +715,3 @@ def test_an_interrupted_check_has_no_verdict(
     code, out, err = run(capsys, "doctor", "--quick", "-o", str(small_cases / "x.json"))
     assert (code, out) == (130, "") and "interrupted" in err
     assert not (small_cases / "x.json").exists()
-
-
-def test_a_missing_baseline_is_refused_before_measuring(cache: Path) -> None:
-    with refused("does not exist"):
-        mk.doctor(baseline=cache / "missing.json")

@@ -13,6 +13,7 @@ import launching as ranks_of_tests
 import numpy as np
 import pytest
 from checking import refused
+from launching import Ranks
 
 import memkern as mk
 from memkern import _memkern
@@ -274,35 +275,9 @@ def test_a_rank_starts_no_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 # Records
 
 
-class Ranks:
-    """A launcher's `run` that measures in this process, and tells its command lines."""
-
-    def __init__(self) -> None:
-        self.commands: list[list[str]] = []
-        self.fails: Callable[[int], tuple[int, str] | None] = lambda ranks: None
-
-    def __call__(self, command: list[str], timeout_s: float = 0) -> tuple[int, str]:
-        self.commands.append(command)
-        if "--version" in command:
-            return 0, "mpirun (Open MPI) 4.1.4"
-        ranks = int(command[command.index("-n") + 1])
-        failure = self.fails(ranks)
-        if failure is not None:
-            return failure
-        results = mk.sweep(read_sweep(command[command.index("sweep") + 1], {})[0])
-        for record in results:
-            record |= {"ranks": ranks, "ranks_per_node": ranks, "oversubscribed": ranks > 2}
-        results.save(command[command.index("-o") + 1])
-        return 0, ""
-
-
 @pytest.fixture
 def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
-    fake = Ranks()
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
-    monkeypatch.setattr(scaling, "run", fake)
-    monkeypatch.setattr(launching, "run", fake)
-    return fake
+    return Ranks(monkeypatch)
 
 
 def test_every_turn_launches_every_number_of_ranks_and_threads(

@@ -7,13 +7,12 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import refused_words, run, task_of
+from checking import refused_words, run, task_of, wait_until
 from launching import OPEN_MPI
 from slurm import missing, one_node
 
@@ -60,13 +59,6 @@ def slurm(*command: str) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def wait_for(ready: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 60
-    while not ready():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
-
-
 def jobs() -> list[str]:
     return slurm("squeue", "--me", "--noheader", "--array", "--format=%i").split()
 
@@ -101,7 +93,7 @@ def test_options_are_those_of_sbatch(capsys: pytest.CaptureFixture[str], sweep: 
     shown = slurm("scontrol", "show", "job", number)
     for text in ("TimeLimit=00:07:00", "CPUs/Task=1", "Comment=a=b", "OverSubscribe=OK"):
         assert text in shown
-    wait_for(lambda: not jobs())
+    wait_until(lambda: not jobs())
 
 
 def test_what_sbatch_refuses_is_said(capsys: pytest.CaptureFixture[str], sweep: list[str]) -> None:
@@ -140,7 +132,7 @@ def test_a_task_that_dies_is_resumed(capsys: pytest.CaptureFixture[str], sweep: 
     refusal = refused_words(capsys, *sweep, "-q", "--resume", "--no-wait")
     assert "is still running" in refusal
     assert "still writes to" in refused_words(capsys, *sweep, "-q", "--force")
-    wait_for(lambda: list(tasks.glob("1-of-2.*.db")))
+    wait_until(lambda: list(tasks.glob("1-of-2.*.db")))
     process = task_of(tasks)
     assert process is not None
     os.kill(process, signal.SIGKILL)
@@ -160,7 +152,7 @@ def test_tasks_that_are_cancelled_are_named_with_their_logs(
 
     def submit(self: cluster.Array, parts: Any) -> Any:
         found = original(self, parts)
-        wait_for(lambda: list(tasks.glob("1-of-2.*.db")))
+        wait_until(lambda: list(tasks.glob("1-of-2.*.db")))
         slurm("scancel", found[0].job_id.partition("_")[0])
         return found
 
@@ -209,7 +201,7 @@ def test_the_templates_are_jobs(monkeypatch: pytest.MonkeyPatch, sweep: list[str
     shape = ["--nodes=1", f"--ntasks-per-node={min(units, 2)}", "--cpus-per-task=1"]
     slurm("sbatch", *shape, "--output=ranks.log", "examples/cluster/slurm.sh")
     slurm("sbatch", "examples/cluster/slurm-sweep.sh")
-    wait_for(lambda: not jobs())
+    wait_until(lambda: not jobs())
     found = [path for path in Path().glob("triad-*.parquet") if "samples" not in path.name]
     assert found, Path("ranks.log").read_text()
     assert [row["ranks"] for row in mk.load(found[0])] == [min(units, 2)]
