@@ -241,10 +241,6 @@ def test_workers_avoid_the_unit_of_a_competitor(competitor: int) -> None:
     assert int(chosen) != competitor
 
 
-def test_running_threads_exclude_those_of_this_process() -> None:
-    assert os.getpid() not in {process for process, _, _ in _memkern.running_threads()}
-
-
 def test_kinds_of_cores_are_distinguished(machine: Machine) -> None:
     topology = _memkern.topology()
     every = machine.kinds or (0,) * topology["cores"]

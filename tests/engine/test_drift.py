@@ -129,7 +129,7 @@ def test_records_are_kept_until_the_next_boot(
 @pytest.mark.parametrize(
     "content",
     [
-        "", "[]", "{}", '{"cases": 5}', '{"cases": {"a": 5}}', '{"cases": {"a": {"name": "L1"}}}',
+        '{"cases": 5}', '{"cases": {"a": 5}}', '{"cases": {"a": {"name": "L1"}}}',
         '{"cases": {"a": {"name": "L1", "count": 0, "mean": 1, "squares": 0, "last_s": 0}}}',
         '{"cases": {"a": {"name": "L1", "count": 2, "mean": 1, "squares": -1, "last_s": 0}}}',
         '{"cases": {"a": {"name": "L1", "count": 2, "mean": NaN, "squares": 0, "last_s": 0}}}',
@@ -138,7 +138,7 @@ def test_records_are_kept_until_the_next_boot(
 def test_a_file_that_is_not_ours_counts_as_none(content: str, target: Path) -> None:
     start = f'{{"version": 1, "boot": "{boot_id()}", '
     target.parent.mkdir()
-    target.write_text(content.replace("{", start, 1) if '"cases"' in content else content)
+    target.write_text(content.replace("{", start, 1))
     assert drift.load(target) == {}
 
 

@@ -44,7 +44,10 @@ DAMAGED = {
 }
 
 # What may be of another boot is left without a warning.
-OTHERS = {"nothing": "", "no facts": "{}", "another boot": '{"version": 1, "boot": 3}'}
+OTHERS = {
+    "nothing": "", "no facts": "{}", "no boot": '{"version": 1}',
+    "another boot": '{"version": 1, "boot": 3, "placements": 1}',
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
