@@ -1,10 +1,22 @@
-"""A fixture of the tests of figures."""
+"""Fixtures of the tests of families."""
 
 import pytest
 from plotting import Results
+
+from memkern.families.amo import kernels as atomics
+from memkern.families.spatter import kernels as gathers
+from memkern.machine.remote import Description
 
 
 @pytest.fixture(scope="module")
 def whole(request):
     """Return a machine's records for all figures of the family that the test file is about."""
     return Results(request.module.everything())
+
+
+@pytest.fixture
+def three_ranks(monkeypatch):
+    """Build cases for three ranks, in this process alone."""
+    found = Description("a library", 0, (0, 1, 2), True)
+    for kernels in (atomics, gathers):
+        monkeypatch.setattr(kernels, "describe", lambda *_: found)

@@ -7,14 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from checking import refused
+from checking import once_a_kind, refused
 from launching import started
 from sharing import once
 
 import memkern as mk
-from memkern.families.spatter import kernels, over_ranks
+from memkern.families.spatter import over_ranks
 from memkern.families.spatter.over_ranks import METHODS
-from memkern.machine.remote import Description
 
 pytestmark = pytest.mark.ranks
 
@@ -30,30 +29,21 @@ class Over(NamedTuple):
     found: dict[str, Any]
 
 
-@pytest.fixture
-def three_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build cases for three ranks, in this process alone."""
-    monkeypatch.setattr(
-        kernels, "describe", lambda *_: Description("a library", 0, (0, 1, 2), True)
-    )
-
-
 PARTS = "validates applied faults refusals records"
 # Launchers, numbers of ranks and steps through the cases: every third has every shape and method.
-LAUNCHES = (("openmpi", 2, 3), ("oshmem", 2, 3))
-OTHER_LAUNCHES = (
-    *(("openmpi", ranks, step) for ranks, step in ((1, 1), (2, 1), (4, 3))),
-    *(("oshmem", ranks, step) for ranks, step in ((1, 1), (2, 1), (4, 3))),
-    ("mpich", 2, 1),
-)
+LAUNCHES = [
+    (kind, ranks, step)
+    for ranks, step in ((2, 3), (1, 1), (2, 1), (4, 3))
+    for kind in ("openmpi", "oshmem")
+]
 
 
 @pytest.fixture(
-    params=[
-        pytest.param(launch, marks=marks, id="-".join(map(str, launch)))
-        for launches, marks in ((LAUNCHES, ()), (OTHER_LAUNCHES, pytest.mark.release))
-        for launch in launches
-    ],
+    params=once_a_kind(
+        [*LAUNCHES, ("mpich", 2, 1)],
+        kind=lambda launch: launch[0] == "oshmem",
+        name=lambda launch: "-".join(map(str, launch)),
+    )
 )
 def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
     """Start all parts of the program on so many ranks, with every third or with all cases."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from checking import cases_of, refused, refused_words
+from checking import cases_of, once_a_kind, refused, refused_words
 from launching import alone, started
 from sharing import once
 
@@ -45,8 +45,9 @@ def six_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 PARTS = "validates applied faults refusals records"
 # Launchers and numbers of ranks, with pairs of them: one pair, and each rank with itself.
-LAUNCHES = {("openmpi", 2): ("1-0", "0-0,1-1"), ("oshmem", 2): ("node", "0-0,1-1")}
-OTHER_LAUNCHES = {
+LAUNCHES = {
+    ("openmpi", 2): ("1-0", "0-0,1-1"),
+    ("oshmem", 2): ("node", "0-0,1-1"),
     ("openmpi", 1): ("0-0",),
     ("openmpi", 4): ("0-2,3-1",),
     ("oshmem", 1): ("0-0",),
@@ -56,18 +57,17 @@ OTHER_LAUNCHES = {
 
 
 @pytest.fixture(
-    params=[
-        pytest.param((*launch, pairs), marks=marks, id=f"{launch[0]}-{launch[1]}-{pairs}")
-        for launches, marks in ((LAUNCHES, ()), (OTHER_LAUNCHES, pytest.mark.release))
-        for launch, choices in launches.items()
-        for pairs in choices
-    ],
+    params=once_a_kind(
+        [(*launch, pairs) for launch, choices in LAUNCHES.items() for pairs in choices],
+        kind=lambda launch: (launch[0] == "oshmem", launch[2].startswith("0-0")),
+        name=lambda launch: "-".join(map(str, launch)),
+    )
 )
 def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
     """Start all parts of the program on so many ranks."""
     kind, ranks, given = request.param
     device = "shmem" if kind == "oshmem" else "mpi"
-    choices = ";".join((LAUNCHES | OTHER_LAUNCHES)[kind, ranks])
+    choices = ";".join(LAUNCHES[kind, ranks])
 
     def start() -> Any:
         folder = tmp_path_factory.mktemp("x")

@@ -28,14 +28,6 @@ pytestmark = pytest.mark.ranks
 PROGRAM = str(Path(__file__).with_name("remote_program.py"))
 
 
-@pytest.fixture
-def three_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build cases for three ranks, in this process alone."""
-    monkeypatch.setattr(
-        kernels, "describe", lambda *_: Description("a library", 0, (0, 1, 2), True)
-    )
-
-
 # Open MPI's component for windows in which all operations work on one node.
 SHARED = {"OMPI_MCA_osc": "sm"}
 NO_ANSWER = f"rank 1 on {os.uname().nodename} does not answer for {{}} s: all ranks end"
