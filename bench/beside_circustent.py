@@ -140,7 +140,7 @@ def main() -> None:
         ours, theirs = np.transpose(found)
         ratios[name] = ratio_interval(theirs, ours, paired=True)
         number = workers(args, name)
-        millions = args.iters * number * mk.registry()[f"amo.{name}"].amos / 1e6
+        millions = args.iters * number * mk.registry()[f"amo.{name}"].counts.amos / 1e6
         row = {"pattern": name, "workers": number, "memkern, million/s": millions / np.median(ours)}
         row |= {"CircusTent, million/s": millions / np.median(theirs)}
         add(rows, row | interval("ratio", ratios[name]))

@@ -83,7 +83,7 @@ def corrupted(
 def checked(case: Case, native: Any, runs: int = 1) -> Check:
     """Return the result of a case's check with a number of runs."""
 
-    validation = case.spec.check(case, native)
+    validation = case.spec.checks.check(case, native)
     next(validation)
     for _ in range(runs):
         native.run(1)

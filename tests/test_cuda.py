@@ -122,7 +122,7 @@ def test_every_kernel_of_the_families_runs_on_a_gpu() -> None:
             both = {(d, i) for n, _, _, d, i, *_ in _memkern.entries() if n == name}
             assert types == both
         else:
-            assert types == {(d, i) for d in spec.dtypes for i in spec.index_dtypes}
+            assert types == {(d, i) for d in spec.limits.dtypes for i in spec.limits.index_dtypes}
 
 
 # Of what each kind of entries is reached: kernels by variant, operations of atomics by variant,
@@ -198,9 +198,11 @@ def test_a_gpu_agrees_with_the_reference(entry: tuple[Any, ...]) -> None:
         if kernel.startswith((*RACES, "amo.")):
             continue
         arrays = inputs(sample.with_(dtype=dtype, index_dtype=index), 1)
-        wanted = sample.spec.reference(case, arrays)
+        wanted = sample.spec.checks.reference(case, arrays)
         for name, got in case.apply(**arrays).items():
-            limit = case.spec.ulps * rounding(case.dtype) * max(np.abs(wanted[name]).max(), 1)
+            limit = (
+                case.spec.checks.ulps * rounding(case.dtype) * max(np.abs(wanted[name]).max(), 1)
+            )
             assert np.abs(got - wanted[name]).max() <= limit, (name, case.columns)
 
 
@@ -237,7 +239,7 @@ def test_records_have_the_columns_of_devices(kernel: str, timer: str) -> None:
     assert (record["block_threads_requested"], record["block_threads"]) == (0, 256)
     # A GPU has no write-allocates.
     on_cpu = built(kernel, **shape, variant="scalar")
-    assert record["bytes_model_B"] <= on_cpu.spec.model_bytes(on_cpu)
+    assert record["bytes_model_B"] <= on_cpu.bytes_model_B
     assert {"gpu_clock_GHz", "gpu_memory_clock_GHz", "gpu_throttle"} <= set(record)
 
 
@@ -370,7 +372,7 @@ def test_a_chain_of_loads_goes_all_the_way(variant: str, chains: int, threads: i
         ends = np.zeros((threads, 33), dtype=np.uint64)
         arrays = {"ends": ends if threads > 1 else ends[0]}
         got = case.apply(**arrays)["ends"]
-        wanted = case.spec.reference(case, arrays)["ends"]
+        wanted = case.spec.checks.reference(case, arrays)["ends"]
         which = [*range(chains), 32]
         assert (got.reshape(-1, 33)[:, which] == wanted.reshape(-1, 33)[:, which]).all()
     default = mk.latency(device="cuda")
@@ -393,7 +395,7 @@ def test_lanes_follow_chains_through_shared_memory(stride: int, dtype: str) -> N
         assert record["block_threads"] == (block_threads or 32)
         assert (record["stride"], record["threads"]) == (stride, threads)
         arrays = {"ends": np.zeros((threads, 1024) if threads > 1 else 1024, dtype=np.uint64)}
-        got, wanted = case.apply(**arrays)["ends"], case.spec.reference(case, arrays)["ends"]
+        got, wanted = case.apply(**arrays)["ends"], case.spec.checks.reference(case, arrays)["ends"]
         assert (got == wanted).all()
 
 
@@ -460,7 +462,7 @@ def test_transfers_move_every_word(entry: tuple[Any, ...]) -> None:
             name: np.zeros(length, dtype=np.uint64) for name in declared if name not in sources
         }
         got = case.apply(**arrays)
-        for name, wanted in case.spec.reference(case, arrays).items():
+        for name, wanted in case.spec.checks.reference(case, arrays).items():
             assert (got[name] == wanted).all(), (entry, size_B, name)
 
 

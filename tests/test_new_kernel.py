@@ -24,7 +24,7 @@ import memkern as mk
 
 spec = mk.registry()["loops.xpay"]
 assert [(a.name, a.role) for a in spec.arrays] == [("a", "update"), ("b", "read")]
-assert (spec.flops, dict(spec.numbers)) == (2, {"alpha": 3.0})
+assert (spec.counts.flops, dict(spec.numbers)) == (2, {"alpha": 3.0})
 case = mk.loops("xpay", 1000, threads=1, variant="scalar")
 assert case.bytes_B == 24 * 1000
 a, b = np.arange(1000.0), np.ones(1000)

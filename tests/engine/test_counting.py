@@ -585,7 +585,7 @@ def test_what_a_rank_cannot_count(tmp_path: Path) -> None:
 def test_lines_of_counts_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caches, "line_B", lambda: 256)
     case = mk.loops("triad", elements=1024, variant="nt")
-    lines = counting._modelled(case, case.spec.model_bytes(case), {}, "memory")
+    lines = counting._modelled(case, case.bytes_model_B, {}, "memory")
     assert lines["memory_load"] == 2 * 1024 * 8 / 256
     rows = [{"event": "memory_load", "count": 64.0}]
     found = counting._levels(rows, lines, case.line_B)
@@ -598,13 +598,13 @@ def test_lines_of_counts_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch
 
 def test_levels_that_hold_the_array_have_no_traffic() -> None:
     case = mk.loops("triad", elements=1024, variant="simd")
-    model_B = case.spec.model_bytes(case)
+    model_B = case.bytes_model_B
     lines = counting._modelled(case, model_B, {}, "L2")
     # Two arrays are loaded and one is stored, whose lines are loaded first.
     assert (lines["L2_load"], lines["L2_store"]) == (3 * 1024 * 8 / 64, 1024 * 8 / 64)
     assert all(lines[name] == 0 for name in lines if not name.startswith("L2"))
     streamed = mk.loops("triad", elements=1024, variant="nt")
-    lines = counting._modelled(streamed, streamed.spec.model_bytes(streamed), {}, "memory")
+    lines = counting._modelled(streamed, streamed.bytes_model_B, {}, "memory")
     assert lines["memory_load"] == 2 * 1024 * 8 / 64
     moved = {
         "L1": Transfer(6400.0, 640.0),

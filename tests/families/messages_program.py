@@ -70,7 +70,7 @@ def applied(device: str, pairs: str) -> dict[str, Any]:
         }
         before["sent"][:] = 4
         after = case.apply(**before)
-        wanted = before | case.spec.reference(case, before)
+        wanted = before | case.spec.checks.reference(case, before)
         if not all((after[name] == wanted[name]).all() for name in after):
             failed.append(what)
     return {"failed": failed}

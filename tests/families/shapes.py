@@ -12,7 +12,7 @@ from memkern.spec.registry import of_family, options_of, registry
 def built(kernel: str, **options: Any) -> Case:
     """Return a case of a kernel by its name in the registry, without knobs of no effect on it."""
     name, _, definition = kernel.partition("@")
-    for knob in registry()[kernel].idle_knobs:
+    for knob in registry()[kernel].limits.idle_knobs:
         options.pop(knob, None)
     return mk.case(name, definition=definition or "paper", **options)
 

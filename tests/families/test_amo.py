@@ -206,7 +206,7 @@ def test_records_have_the_columns_of_atomics() -> None:
 )
 def test_traffic_is_that_of_the_words_operated_on(pattern: str, amos: int) -> None:
     case = mk.amo(pattern, iters=32, threads=1)
-    assert case.spec.amos == amos
+    assert case.spec.counts.amos == amos
     assert case.bytes_B == 32 * amos * 16
     assert case.bytes_index_B == (256 if pattern == "rand" else 0)
 

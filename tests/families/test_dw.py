@@ -510,11 +510,11 @@ def test_bytes_are_those_of_the_fields(way: dict[str, Any], parity: str, dtype: 
     assert held["psi"] == held["result"] == spinors
     assert held["links"] == sites // number * number * 144 * size == links
     assert case.bytes_B == links + 2 * spinors
-    assert case.spec.model_bytes(case) == pytest.approx(links + 3 * spinors)
+    assert case.bytes_model_B == pytest.approx(links + 3 * spinors)
     assert case.traffic.write * case.iterations == pytest.approx(spinors)
     assert case.bytes_index_B == 4 * 9 * case.iterations
     nontemporal = case.with_(variant="nt")
-    assert nontemporal.spec.model_bytes(nontemporal) == pytest.approx(links + 2 * spinors)
+    assert nontemporal.bytes_model_B == pytest.approx(links + 2 * spinors)
 
 
 # Records
@@ -592,7 +592,7 @@ def test_the_traffic_is_that_of_the_layer_condition(
     model = family.model_of(case)
     assert isinstance(model, LayerConditions)
     limit = model.conditions()["s"]
-    updates = case.spec.width(case)
+    updates = case.spec.counts.width(case)
     for condition, size_B in (("none", limit / 2), ("s", limit * 1.01), ("all", 2**40)):
         assert model.holds(size_B) == condition
         cache = {"level": 2, "type": "unified", "size_B": int(size_B), "shared_by": 1}
@@ -606,9 +606,9 @@ def test_the_traffic_is_that_with_blocks() -> None:
     model = family.model_of(blocked)
     assert model.blocks == (0, 0, 4, 0)
     cache = {"level": 2, "size_B": int(1.2 * model.conditions()["t"]), "shared_by": 1}
-    assert plain.spec.conditions is not None
-    assert plain.spec.conditions(plain, [cache]) == {"L2": "z"}
-    assert plain.spec.conditions(blocked, [cache]) == {"L2": "t"}
+    assert plain.spec.model.conditions is not None
+    assert plain.spec.model.conditions(plain, [cache]) == {"L2": "z"}
+    assert plain.spec.model.conditions(blocked, [cache]) == {"L2": "t"}
     # A block of four z reads two more spinors at its ends in z, and in t.
     moved = blocked.transfers(("L2", "memory"), [cache])["memory"]
     assert moved.load_B == pytest.approx(8 * (9 + 12 * (1 + 2 / 4 + 2 / 8) + 12) * 16)

@@ -180,4 +180,4 @@ def test_the_work_of_an_invocation_does_not_depend_on_the_others() -> None:
         prepared.native.run(runs)
         ends.append(prepared.native.copy_out("ends"))
     np.testing.assert_array_equal(*ends)
-    assert mk.registry()["instructions.repeat"].idempotent
+    assert mk.registry()["instructions.repeat"].checks.idempotent

@@ -476,7 +476,7 @@ def test_a_report_measures_what_its_section_shows(quick, monkeypatch):
     # The reference of all these lattices takes seconds.
     monkeypatch.setattr(mk.Prepared, "_validation", unchecked)
     cases = report_cases(quick, 2**18, 2**31)
-    cases = [case for case in cases if case.iterations * case.spec.width(case) <= 8 * 12**4]
+    cases = [case for case in cases if case.iterations * case.spec.counts.width(case) <= 8 * 12**4]
     section = sections["dw"](frame_of(measured_briefly(cases)))
     several = len(os.sched_getaffinity(0)) > 1
     titles = {exhibit.title for exhibit in section.exhibits}

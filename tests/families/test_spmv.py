@@ -480,7 +480,7 @@ def test_bytes_are_those_of_the_elements_touched(
     assert case.bytes_B == read + written + index
     assert case.bytes_index_B == index
     allocated = 0 if accumulate else written
-    assert case.spec.model_bytes(case) == pytest.approx(read + written + index + allocated)
+    assert case.bytes_model_B == pytest.approx(read + written + index + allocated)
     assert case.traffic.read * case.iterations == pytest.approx(read)
     assert case.traffic.write * case.iterations == pytest.approx(written)
 
@@ -546,7 +546,7 @@ def test_model_and_bytes_agree(form: str, accumulate: bool) -> None:
     model = family.model_of(case, 1.0)
     # The model leaves out the end of the last row.
     end_B = 0 if form == "ell" else 4
-    assert model.bytes_B() == pytest.approx(case.spec.model_bytes(case) - end_B)
+    assert model.bytes_B() == pytest.approx(case.bytes_model_B - end_B)
 
 
 # Records

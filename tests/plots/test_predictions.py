@@ -24,6 +24,7 @@ CLOCK = 2.2
 
 def record(case, seconds, **columns):
     """Return the record of a case as far as figures read it, on the published processor."""
+    counts = case.spec.counts
     found = {
         "platform": f"Some CPU, {case.knobs.threads} threads", "environment_id": "here",
         "kernel": case.spec.kernel, "definition": "", "backend": "openmp", "valid": True,
@@ -34,8 +35,8 @@ def record(case, seconds, **columns):
         "bandwidth_GBps": case.bytes_B / seconds / 1e9, "convert_s": 1.0, "roofline_GFLOPs": 10.0,
         "roofline_fraction": 0.5, "load_GBps": 200.0, "triad_GBps": 200.0, "alpha": 0.1,
         "alpha_implied": 0.2, "beta": 1.0, "isa": "avx512", "name": "",
-        "performance_GFLOPs": case.iterations * case.spec.width(case) * case.spec.flops
-        / seconds / 1e9 or np.nan,
+        "performance_GFLOPs": case.iterations * counts.width(case) * counts.flops / seconds / 1e9
+        or np.nan,
         **case.columns,
     }  # fmt: skip
     found["performance_median_GFLOPs"] = found["performance_GFLOPs"]

@@ -447,4 +447,4 @@ def test_knobs_without_effect_may_have_their_defaults(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("spec", registry().values(), ids=registry().keys())
 def test_knobs_without_effect_are_knobs(spec: KernelSpec) -> None:
-    assert {*spec.idle_knobs} <= {field.name for field in dataclasses.fields(Knobs)}
+    assert {*spec.limits.idle_knobs} <= {field.name for field in dataclasses.fields(Knobs)}

@@ -131,7 +131,7 @@ def columns(case: Case, found: Energy, median_s: float) -> dict[str, Any]:
     if found.note:
         return {"energy_note": found.note}
     energy_J = found.power_W * median_s
-    flops = case.iterations * case.spec.width(case) * case.spec.flops
+    flops = case.iterations * case.spec.counts.width(case) * case.spec.counts.flops
     by_meter = {
         # JSON has no NaN.
         name: None if math.isnan(watts) else watts * median_s

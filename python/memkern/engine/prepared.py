@@ -290,7 +290,7 @@ class Prepared:
         if self.case.knobs.place != GPUS:
             return 0
         calls = gpu.warm_up(self.case.knobs.device, lambda: self.native.run(self.invocations))
-        if self.case.spec.most_runs.get(self.case.dtype) is None:
+        if self.case.spec.limits.most_runs.get(self.case.dtype) is None:
             return calls * self.invocations
         self.native.fill(outputs=True)
         return 0
@@ -311,13 +311,13 @@ class Prepared:
 
     def _validation(self) -> Validation:
         if self.part is None:
-            return (yield from self.case.spec.check(self.case, self.native))
+            return (yield from self.case.spec.checks.check(self.case, self.native))
         found = yield from self.part.check(self.native)
         return dataclasses.replace(found, columns={**found.columns, **self.part.columns})
 
     def set_steady_inputs(self) -> None:
         """Fill arrays with values that do not grow from invocation to invocation."""
-        for name, value in self.case.spec.steady_inputs.items():
+        for name, value in self.case.spec.checks.steady_inputs.items():
             array = self.native.arrays()[name]
             values = np.full(array["columns"], value, dtype=array["dtype"])
             self.native.copy_in(name, values)

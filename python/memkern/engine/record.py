@@ -98,7 +98,7 @@ def measurement_of(
         # Kernels that run in turn are launched one by one.
         launches_s = launch_s * (len(kernels) or 1) if column == 0 else launch_s
         times = times_of(taken, column, spread)
-        model_B, moved = as_run.spec.model_bytes(as_run), _transfers(as_run, caches)
+        model_B, moved = as_run.bytes_model_B, _transfers(as_run, caches)
         counted: dict[str, Any] = {}
         if column == 0:
             level = level_of(obtained["footprint_B"], ends(caches, obtained["threads"]))
@@ -341,17 +341,17 @@ def _rates(
     obtained, several = placement.obtained, _cases(case)
     shortest, median = times["time_min_s"], times["time_median_s"]
     iterations = several * case.iterations
-    elements = iterations * case.spec.width(case)
+    elements = iterations * case.spec.counts.width(case)
     vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
     cycles = shortest * placement.samples.clock_Hz * obtained["threads"] * several
-    access_s = median / case.spec.accesses(case) if case.spec.accesses else math.nan
+    access_s = median / case.spec.counts.accesses(case) if case.spec.counts.accesses else math.nan
     # Several launches on a GPU overlap with what they start.
     overlap = case.knobs.place == GPUS and placement.samples.invocations > 1
     short = shortest < _SHORT_LAUNCHES * launch_s and not overlap
-    messages = {"messages_per_second": iterations / shortest * case.spec.messages}
-    if not case.spec.messages:
+    messages = {"messages_per_second": iterations / shortest * case.spec.counts.messages}
+    if not case.spec.counts.messages:
         messages = {}
-    amos = case.spec.amos * placement.check.columns.get("attempts_per_amo", 1.0)
+    amos = case.spec.counts.amos * placement.check.columns.get("attempts_per_amo", 1.0)
     return {
         "launch_s": launch_s,
         "time_net_s": shortest - launch_s if short else math.nan,
@@ -362,9 +362,9 @@ def _rates(
         "bandwidth_GBps": several * case.bytes_B / shortest / 1e9,
         "bandwidth_median_GBps": several * case.bytes_B / median / 1e9,
         "rate_GAMS": iterations / shortest / 1e9 * amos or math.nan,
-        "performance_GFLOPs": elements / shortest / 1e9 * case.spec.flops or math.nan,
-        "performance_median_GFLOPs": elements / median / 1e9 * case.spec.flops or math.nan,
-        "cycles_per_vector": cycles / vectors if case.spec.elementwise else math.nan,
+        "performance_GFLOPs": elements / shortest / 1e9 * case.spec.counts.flops or math.nan,
+        "performance_median_GFLOPs": elements / median / 1e9 * case.spec.counts.flops or math.nan,
+        "cycles_per_vector": cycles / vectors if case.spec.counts.elementwise else math.nan,
         "ns_per_access": access_s * 1e9,
         "cycles_per_access": access_s * placement.samples.clock_Hz,
         **messages,
@@ -373,10 +373,10 @@ def _rates(
 
 def _traffic_columns(case: Case, traffic_GBps: float, median_s: float) -> dict[str, float]:
     """Return the columns of traffic beside what is timed; none for kernels without any."""
-    if math.isnan(traffic_GBps) or case.spec.accesses is None:
+    if math.isnan(traffic_GBps) or case.spec.counts.accesses is None:
         return {}
     return {
-        "traffic_per_access_B": traffic_GBps * 1e9 * median_s / case.spec.accesses(case),
+        "traffic_per_access_B": traffic_GBps * 1e9 * median_s / case.spec.counts.accesses(case),
         "traffic_GBps": traffic_GBps,
     }
 
@@ -388,7 +388,12 @@ def _transfers(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, T
     """
     spec = as_run.spec
     names = [*dict.fromkeys(f"L{cache['level']}" for cache in caches), MEMORY]
-    if as_run.knobs.place != PROCESSORS or spec.accesses or spec.amos or len(names) == 1:
+    if (
+        as_run.knobs.place != PROCESSORS
+        or spec.counts.accesses
+        or spec.counts.amos
+        or len(names) == 1
+    ):
         return {}
     if not as_run.traffic.view(index=True, write_allocate=True):
         return {}
@@ -409,15 +414,15 @@ def _transfer_columns(moved: Mapping[str, Transfer], cases: int) -> dict[str, fl
 
 def _conditions(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the column of the layer conditions that hold, for kernels that have any."""
-    if as_run.spec.conditions is None or as_run.knobs.place != PROCESSORS:
+    if as_run.spec.model.conditions is None or as_run.knobs.place != PROCESSORS:
         return {}
-    held = as_run.spec.conditions(as_run, caches)
+    held = as_run.spec.model.conditions(as_run, caches)
     return {"conditions": ", ".join(f"{cache} {name}" for cache, name in held.items())}
 
 
 def _ceilings_beside(as_run: Case, threads: int) -> Ceilings | None:
     """Return the bandwidths of all ranks together, where they are measured beside records."""
-    if not as_run.spec.measures_ceilings:
+    if not as_run.spec.model.measures_ceilings:
         return None
     rates = ceilings_GBps(threads, as_run.knobs.pin, as_run.knobs.pages)
     if math.isnan(rates.load_GBps):
@@ -437,11 +442,11 @@ def _ceiling_columns(
     if beside is None:
         return {}
     columns = dataclasses.asdict(beside)
-    if as_run.spec.implied_columns is None:
+    if as_run.spec.model.implied_columns is None:
         return columns
     # The case is that of each rank, or one of all of them.
     own = beside.times(1 / _cases(as_run))
-    return columns | as_run.spec.implied_columns(as_run, check.columns, own, seconds)
+    return columns | as_run.spec.model.implied_columns(as_run, check.columns, own, seconds)
 
 
 def _cases(case: Case) -> int:
@@ -500,7 +505,7 @@ def _rank_columns(
         "slowest_rank": int(slowest.argmax()),
         # Ranks that take no part in messages, or only answer, do not wait for them.
         "rank_spread": float(medians.max() / medians.min() - 1)
-        if not case.spec.messages
+        if not case.spec.counts.messages
         else math.nan,
         "barrier_ns": ranks().barrier_s * 1e9,
         "skewed": bool(

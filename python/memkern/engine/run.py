@@ -83,7 +83,7 @@ class CaseRun:
         self.out_of_time = False
         self._energy = Energy(note="energy is not measured: sampling was interrupted")
         self._derive: Derive | None = None
-        if (file := case.labels.get("machine_file", "")) or case.spec.measures_ceilings:
+        if (file := case.labels.get("machine_file", "")) or case.spec.model.measures_ceilings:
             derive = above("roofline").step(file)  # refuses a wrong file on any device
             self._derive = derive if case.knobs.place == PROCESSORS else None
         # Measured before the case allocates the device's memory.
@@ -198,11 +198,11 @@ class CaseRun:
         The last value is the seconds of sampling.
         """
         spec, check = self.case.spec, None
-        if spec.repeatable_check:
+        if spec.checks.repeatable:
             # Their number is found by trial runs, which the check must not count.
             _ = prepared.invocations
         # Where it can be, the timed invocations themselves are validated.
-        timed = validated and (spec.idempotent or spec.repeatable_check)
+        timed = validated and (spec.checks.idempotent or spec.checks.repeatable)
         validation = prepared.validation() if timed else None
         if validation is None:
             if validated:

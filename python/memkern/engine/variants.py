@@ -257,7 +257,9 @@ class _Parts:
         self._count = case.iterations
         share = bytes_B / max(1, case.bytes_B)
         self.size = min(self._count, max(1, math.ceil(share * self._count)))
-        self._work = None if case.spec.work is None else case.spec.work(case, prepared.native)
+        self._work = (
+            None if case.spec.counts.work is None else case.spec.counts.work(case, prepared.native)
+        )
         self._begin = 0
 
     def take(self, number: int) -> list[tuple[int, int]]:

@@ -49,7 +49,7 @@ def kernel_table(records: Records = None, family: str = "") -> DataFrame:
                 "definition": spec.summary,
                 "arrays": " ".join(f"{a.name}:{a.role}" for a in spec.arrays),
                 "bytes": math.nan if traffic is None else traffic.view(),
-                "flops": spec.flops,
+                "flops": spec.counts.flops,
                 "source": spec.source,
             }
         )

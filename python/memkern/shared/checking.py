@@ -54,7 +54,7 @@ def rounding(dtype: str) -> float:
 
 def verdict(case: Case, worst: float, how: str, **columns: float) -> Check:
     """Return a check that is valid if the largest error is within the spec's limit."""
-    return Check(worst <= case.spec.ulps * rounding(case.dtype), worst, how, columns)
+    return Check(worst <= case.spec.checks.ulps * rounding(case.dtype), worst, how, columns)
 
 
 def extent(n: int) -> str:

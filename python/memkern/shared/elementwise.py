@@ -20,7 +20,7 @@ from memkern.checks import integer, number
 from memkern.errors import InputError
 from memkern.machine.declarations import declared
 from memkern.shared.checking import WHOLE, error, extent, fresh, positions, verdict
-from memkern.spec.case import Case, KernelSpec
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
 from memkern.spec.kernel import Native, Traffic, Validation
 from memkern.spec.options import Stop
 from memkern.spec.registry import find, register
@@ -127,19 +127,19 @@ def regular(
             arrays=declaration.arrays,
             traffic=traffic,
             iterations=lambda case: case.integers["elements"],
-            check=check,
-            reference=reference,
-            model_bytes=model_bytes,
+            checks=Checks(
+                check=check,
+                reference=reference,
+                # An accumulator sums a thousand values, and squares of integers are rounded down
+                # more often than up.
+                ulps=4.0 if combine is None else 128.0,
+                # Invocations that update an array or add to a running sum differ in their results.
+                idempotent=combine is None and all(a.role != "update" for a in arrays),
+            ),
             build=build or case_of,
-            flops=declaration.flops,
+            counts=Counts(flops=declaration.flops, elementwise=True),
             numbers=declaration.scalars,
-            # An accumulator sums a thousand values, and squares of integers are rounded down
-            # more often than up.
-            ulps=4.0 if combine is None else 128.0,
-            # Invocations that update an array or add to a running sum differ in their results.
-            idempotent=combine is None and all(a.role != "update" for a in arrays),
-            elementwise=True,
-            idle_knobs=idle_knobs,
+            limits=Limits(idle_knobs=idle_knobs),
         )
     )
 

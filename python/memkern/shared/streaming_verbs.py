@@ -98,5 +98,5 @@ def owners(names: Collection[str]) -> dict[str, list[str]]:
         "pattern": indexed,
         "allow_repeats": indexed,
         "definition": [name for name in family if f"{name}@release" in specs],
-        "index_dtype": [name for name in family if specs[name].index_dtypes != ("",)],
+        "index_dtype": [name for name in family if specs[name].limits.index_dtypes != ("",)],
     }

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy.typing as npt
 
-from memkern.spec.case import Case, KernelSpec
+from memkern.spec.case import Case, Checks, KernelSpec, Limits
 from memkern.spec.kernel import Check, Native, Traffic, Validation
 from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import find, register
@@ -37,11 +37,10 @@ def register_without_arrays(name: str, summary: str, source: str) -> None:
             arrays=(),
             traffic=lambda case: Traffic(),
             iterations=lambda case: 1,
-            check=_check,
-            reference=_reference,
-            model_bytes=lambda case: 0.0,
+            checks=Checks(check=_check, reference=_reference),
             build=_case,
-            dtypes=("float64",),
-            idle_knobs=("prefetch", "offset", "schedule", "chunk"),
+            limits=Limits(
+                dtypes=("float64",), idle_knobs=("prefetch", "offset", "schedule", "chunk")
+            ),
         )
     )

@@ -73,6 +73,131 @@ class Part:
         }
 
 
+@dataclass(frozen=True)
+class Checks:
+    """How a kernel's results are compared with an independent reference.
+
+    Parameters
+    ----------
+    check : callable
+        (case, native) to `Validation`: fills the arrays, yields while the kernel runs (more than
+        once only where `idempotent` or `repeatable`), and compares with an independent reference.
+    reference : callable
+        (case, arrays) to the arrays after one invocation by one worker, in NumPy.
+    ulps : float
+        Largest valid relative error, in multiples of the machine epsilon.
+    idempotent : bool
+        Whether invoking it again does not change the result.
+    repeatable : bool
+        Whether the check knows the result of any number of invocations, though they accumulate.
+    steady_inputs : mapping
+        By array, the value that fills it for sampling, so that results do not grow from invocation
+        to invocation.
+    """
+
+    check: Callable[[Case, Native], Validation]
+    reference: Callable[[Case, Mapping[str, npt.NDArray[Any]]], dict[str, npt.NDArray[Any]]]
+    ulps: float = 0.0
+    idempotent: bool = True
+    repeatable: bool = False
+    steady_inputs: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What an iteration of a kernel does, beside its traffic.
+
+    Parameters
+    ----------
+    flops, amos, messages : float
+        Floating-point operations per element, and atomic operations and messages between ranks per
+        iteration.
+    elementwise : bool
+        Whether consecutive iterations process consecutive elements of every array, so that cycles
+        per vector make sense.
+    width : callable
+        Case to the number of elements that an iteration processes; 1 by default.
+    loop_width : callable, optional
+        Case to the number of elements that an iteration of its compiled loop processes, where the
+        loop's multiplications and stores do not show it.
+    work : callable, optional
+        (case, native) to the work of all iterations before each one, shape (iterations + 1,),
+        where iterations differ in work.
+    accesses : callable, optional
+        Case to the number of consecutive dependent accesses of a worker in an invocation, where the
+        time from one to the next is the result; NaN if they are not.
+    indices : bool
+        Whether the paper's bytes include those of indices.
+    """
+
+    flops: float = 0.0
+    amos: float = 0.0
+    messages: float = 0.0
+    elementwise: bool = False
+    width: Callable[[Case], float] = lambda case: 1
+    loop_width: Callable[[Case], float] | None = None
+    work: Callable[[Case, Native], IndexArray] | None = None
+    accesses: Callable[[Case], float] | None = None
+    indices: bool = False
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a kernel moves by the model, where it is not what its traffic implies.
+
+    Parameters
+    ----------
+    bytes_B : callable, optional
+        Case to the bytes that memory transfers in one invocation; by default those of the traffic
+        with indices and write-allocates.
+    transfers : callable, optional
+        (case, levels, caches) to what an iteration moves across the boundary in front of each level
+        (see `crossed`), unless data are used once; caches as in an environment.
+    conditions : callable, optional
+        (case, caches) to the layer condition that holds in each cache, by its name.
+    measures_ceilings : bool
+        Whether the bandwidths of memory are measured beside its records (see `Ceilings`).
+    implied_columns : callable, optional
+        (case with the variant that ran, columns of its check, `Ceilings`, shortest time in s) to
+        columns that follow from these bandwidths, beside those of the roofline.
+    """
+
+    bytes_B: Callable[[Case], float] | None = None
+    transfers: (
+        Callable[[Case, Sequence[str], Sequence[Mapping[str, Any]]], Mapping[str, Transfer]] | None
+    ) = None
+    conditions: Callable[[Case, Sequence[Mapping[str, Any]]], Mapping[str, str]] | None = None
+    measures_ceilings: bool = False
+    implied_columns: (
+        Callable[[Case, Mapping[str, float], Ceilings, float], dict[str, float]] | None
+    ) = None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a kernel accepts.
+
+    Parameters
+    ----------
+    dtypes, index_dtypes : tuple of str
+    most_runs : mapping
+        By dtype, how many consecutive invocations keep the values finite, where that is few.
+    idle_knobs : tuple of str
+        Fields of `Knobs` without effect on it, which its cases refuse.
+    idle : callable, optional
+        (case) to the fields without effect on this case only, each with the reason.
+    refuse : callable, optional
+        (case) raises an InputError for knobs that mean nothing for it, however it was built.
+    """
+
+    dtypes: tuple[str, ...] = DTYPES
+    index_dtypes: tuple[str, ...] = ("",)
+    most_runs: Mapping[str, int] = field(default_factory=dict)
+    idle_knobs: tuple[str, ...] = ()
+    idle: Callable[[Case], Mapping[str, str]] | None = None
+    refuse: Callable[[Case], None] | None = None
+
+
 @dataclass(frozen=True, eq=False)
 class KernelSpec:
     """Declaration of a kernel: everything that does not depend on how it is run.
@@ -88,76 +213,25 @@ class KernelSpec:
         The definition in one line; its paper, equation or table.
     arrays : tuple of ArrayRole
         The arrays that `Case.apply` takes and returns.
-    indices : tuple of str
-        Names of its index arrays, where all cases have the same.
     traffic : callable
         Case to `Traffic` of one iteration.
     iterations : callable
         Case to the iterations of one invocation.
-    check : callable
-        (case, native) to `Validation`: fills the arrays, yields while the kernel runs (more than
-        once only where `idempotent` or `repeatable_check`), and compares with an independent
-        reference.
-    reference : callable
-        (case, arrays) to the arrays after one invocation by one worker, in NumPy.
-    model_bytes : callable
-        Case to the bytes that memory transfers in one invocation, by the model.
     build : callable
         Name of the kernel and options by keyword to `Case`.
-    flops, amos : float
-        Floating-point operations per element and atomic operations per iteration.
+    checks : Checks
+    counts : Counts
+    model : Model
+    limits : Limits
+    indices : tuple of str
+        Names of its index arrays, where all cases have the same.
     numbers : mapping
         Scalars of the definition with their defaults.
-    ulps : float
-        Largest valid relative error, in multiples of the machine epsilon.
-    idempotent : bool
-        Whether invoking it again does not change the result.
-    elementwise : bool
-        Whether consecutive iterations process consecutive elements of every array, so that cycles
-        per vector make sense.
-    width : callable
-        Case to the number of elements that an iteration processes; 1 by default.
-    loop_width : callable, optional
-        Case to the number of elements that an iteration of its compiled loop processes, where the
-        loop's multiplications and stores don't tell.
-    work : callable, optional
-        (case, native) to the work of all iterations before each one, shape (iterations + 1,),
-        where iterations differ in work.
-    counts_index : bool
-        Whether the paper's bytes include those of indices.
-    steady_inputs : mapping
-        By array, the value that fills it for sampling, so that results do not grow from invocation
-        to invocation.
-    measures_ceilings : bool
-        Whether the bandwidths of memory are measured beside its records (see `Ceilings`).
-    implied_columns : callable, optional
-        (case with the variant that ran, columns of its check, `Ceilings`, shortest time in s) to
-        columns that follow from these bandwidths, beside those of the roofline.
-    transfers : callable, optional
-        (case, levels, caches) to what an iteration moves across the boundary in front of each level
-        (see `crossed`), unless data are used once; caches as in an environment.
-    conditions : callable, optional
-        (case, caches) to the layer condition that holds in each cache, by its name.
     template_columns : tuple of str
         Column of the record for each word of `Case.template_variant`, where the kernel is built
         with several operations.
-    messages : float
-        Messages between ranks per iteration.
-    accesses : callable, optional
-        Case to the number of consecutive dependent accesses of a worker in an invocation, where the
-        time from one to the next is the result; NaN if they are not.
-    repeatable_check : bool
-        Whether the check knows the result of any number of invocations, though they accumulate.
     part : callable, optional
         (case, number of a rank, number of all) to its `Part` of a case with a `Case.halo`.
-    refuse : callable, optional
-        (case) raises an InputError for knobs that mean nothing for it, however it was built.
-    most_runs : mapping
-        By dtype, how many consecutive invocations keep the values finite, where that is few.
-    idle_knobs : tuple of str
-        Fields of `Knobs` without effect on it, which its cases refuse.
-    idle : callable, optional
-        (case) to those without effect on this case only, each with the reason.
     version : int
         Increased when the definition changes; part of a case's identity.
     """
@@ -168,41 +242,15 @@ class KernelSpec:
     arrays: tuple[ArrayRole, ...]
     traffic: Callable[[Case], Traffic]
     iterations: Callable[[Case], int]
-    check: Callable[[Case, Native], Validation]
-    reference: Callable[[Case, Mapping[str, npt.NDArray[Any]]], dict[str, npt.NDArray[Any]]]
-    model_bytes: Callable[[Case], float]
     build: Callable[..., Case]
+    checks: Checks
+    counts: Counts = field(default_factory=Counts)
+    model: Model = field(default_factory=Model)
+    limits: Limits = field(default_factory=Limits)
     indices: tuple[str, ...] = ()
-    dtypes: tuple[str, ...] = DTYPES
-    index_dtypes: tuple[str, ...] = ("",)
-    flops: float = 0.0
-    amos: float = 0.0
-    messages: float = 0.0
     numbers: Mapping[str, float] = field(default_factory=dict)
-    ulps: float = 0.0
-    idempotent: bool = True
-    elementwise: bool = False
-    width: Callable[[Case], float] = lambda case: 1
-    loop_width: Callable[[Case], float] | None = None
-    work: Callable[[Case, Native], IndexArray] | None = None
-    counts_index: bool = False
-    steady_inputs: Mapping[str, float] = field(default_factory=dict)
-    measures_ceilings: bool = False
-    implied_columns: (
-        Callable[[Case, Mapping[str, float], Ceilings, float], dict[str, float]] | None
-    ) = None
-    transfers: (
-        Callable[[Case, Sequence[str], Sequence[Mapping[str, Any]]], Mapping[str, Transfer]] | None
-    ) = None
-    conditions: Callable[[Case, Sequence[Mapping[str, Any]]], Mapping[str, str]] | None = None
     template_columns: tuple[str, ...] = ()
-    accesses: Callable[[Case], float] | None = None
-    repeatable_check: bool = False
     part: Callable[[Case, int, int], Part] | None = None
-    refuse: Callable[[Case], None] | None = None
-    most_runs: Mapping[str, int] = field(default_factory=dict)
-    idle_knobs: tuple[str, ...] = ()
-    idle: Callable[[Case], Mapping[str, str]] | None = None
     version: int = 1
 
     @property
@@ -254,8 +302,8 @@ class Case(FromFields):
 
     def __post_init__(self) -> None:
         """Check types and knobs, and the number of runs of a kernel whose values grow."""
-        one_of(self.dtype, "dtype", self.spec.dtypes)
-        one_of(self.index_dtype, "index_dtype", self.spec.index_dtypes)
+        one_of(self.dtype, "dtype", self.spec.limits.dtypes)
+        one_of(self.index_dtype, "index_dtype", self.spec.limits.index_dtypes)
         words = {name: self.labels.get(name) for name in ("name", "suite")}
         escaped = {name: printable(word) for name, word in words.items() if isinstance(word, str)}
         if escaped.items() - words.items():
@@ -270,9 +318,9 @@ class Case(FromFields):
                     f"{self.spec.name} on {self.knobs.device} is not distributed over ranks: leave "
                     "halo out"
                 )
-        if self.spec.refuse is not None:
-            self.spec.refuse(self)
-        most = self.spec.most_runs.get(self.dtype)
+        if self.spec.limits.refuse is not None:
+            self.spec.limits.refuse(self)
+        most = self.spec.limits.most_runs.get(self.dtype)
         if most is not None and not (self.stop.runs and self.stop.runs <= most):
             raise InputError(
                 f"{self.spec.name} in {self.dtype} needs a number of runs, of at most {most}: its "
@@ -305,8 +353,8 @@ class Case(FromFields):
     @property
     def idle_knobs(self) -> dict[str, str]:
         """Fields of `Knobs` without effect on the case, each with the reason, if it is known."""
-        idle = dict.fromkeys(self.spec.idle_knobs, "")
-        return idle if self.spec.idle is None else {**idle, **self.spec.idle(self)}
+        idle = dict.fromkeys(self.spec.limits.idle_knobs, "")
+        return idle if self.spec.limits.idle is None else {**idle, **self.spec.limits.idle(self)}
 
     @property
     def halo(self) -> str:
@@ -330,7 +378,14 @@ class Case(FromFields):
     @property
     def bytes_B(self) -> int:
         """Bytes of one invocation by the paper's formula."""
-        return round(self.traffic.view(index=self.spec.counts_index) * self.iterations)
+        return round(self.traffic.view(index=self.spec.counts.indices) * self.iterations)
+
+    @property
+    def bytes_model_B(self) -> float:
+        """Bytes that memory transfers in one invocation, by the model."""
+        if self.spec.model.bytes_B is not None:
+            return self.spec.model.bytes_B(self)
+        return self.traffic.view(index=True, write_allocate=True) * self.iterations
 
     @property
     def bytes_index_B(self) -> int:
@@ -350,8 +405,8 @@ class Case(FromFields):
             As in an environment (``level``, ``size_B``, ``shared_by``), for kernels whose traffic
             depends on their sizes.
         """
-        if self.spec.transfers is not None:
-            return self.spec.transfers(self, levels, caches)
+        if self.spec.model.transfers is not None:
+            return self.spec.model.transfers(self, levels, caches)
         return self.traffic.transfers(levels, bypass=not self.allocates)
 
     def identity(self) -> str:

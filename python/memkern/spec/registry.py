@@ -218,7 +218,7 @@ def options_of(spec: KernelSpec) -> dict[str, Any]:
     own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
     for scalar in {"alpha", "beta"} - {*spec.numbers}:
         own.pop(scalar, None)
-    everywhere = {"dtype": spec.dtypes[0], **dict.fromkeys(LABELS, "")}
+    everywhere = {"dtype": spec.limits.dtypes[0], **dict.fromkeys(LABELS, "")}
     fields = {name: default for name, default, _ in (*declared(Knobs), *declared(Stop))}
     return {**own, **everywhere, **fields, **own}
 

@@ -35,7 +35,7 @@ _VALUE_S = 0.04
 
 def short(case: Case) -> Case:
     """Return the case with the few samples of one value."""
-    if case.spec.most_runs.get(case.dtype) is not None:
+    if case.spec.limits.most_runs.get(case.dtype) is not None:
         # Its arrays' values grow with every invocation.
         return case.with_(runs=min(case.stop.runs or 1, _RUNS))
     return case.with_(**_STOP)

@@ -334,7 +334,7 @@ def _on_side(cases: Sequence[Case], units: Sequence[int], turns: int) -> list[Ca
             raise InputError(f"{label} runs on {knobs.device}, where it has no neighbour: use cpu")
         if knobs.pin != "auto":
             raise InputError(f"{label} has pin {shown(knobs.pin)}: leave it out, and give units")
-        if case.spec.most_runs.get(case.dtype):
+        if case.spec.limits.most_runs.get(case.dtype):
             raise InputError(
                 f"{label} can't be a neighbour, since its values grow with every invocation: use "
                 "another kernel"

@@ -121,16 +121,16 @@ def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
     offsets = dict(zip(_memkern.entries(), _memkern.body_offsets(), strict=True))
     name, code = function_at(_memkern.__file__, offsets.get(wanted, 0))
     moved = case.transfers(("L1", "memory"), [{"level": 1, "size_B": 2**40, "shared_by": 1}])["L1"]
-    loop = main_loop(code, moved.store_B > 0 if case.spec.elementwise else None)
+    loop = main_loop(code, moved.store_B > 0 if case.spec.counts.elementwise else None)
     accessed_B = [instruction.accessed_B for instruction in loop]
     if not any(accessed_B):
         raise InputError(
             f"the machine code of {case.spec.name}, {obtained['variant']}/{obtained['isa']}, has "
             "no loop that accesses vectors"
         )
-    if not case.spec.elementwise:
+    if not case.spec.counts.elementwise:
         return Body(name, tuple(loop), _of_loop(loop, case))
-    each_B = sum(moved) / case.spec.width(case) / _value_B(case)
+    each_B = sum(moved) / case.spec.counts.width(case) / _value_B(case)
     # A vector of every stream has as many accesses as an element has loads and stores.
     vector_B = obtained.get("vector_B") or max(accessed_B)
     return Body(name, tuple(loop), sum(accessed_B) / vector_B / each_B)
@@ -138,9 +138,9 @@ def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
 
 def _of_loop(loop: Sequence[Instruction], case: Case) -> float:
     """Return the elements of a loop: each is multiplied once, or stored once if there is no sum."""
-    if case.spec.loop_width is not None:
-        return case.spec.loop_width(case)
-    if case.spec.flops:
+    if case.spec.counts.loop_width is not None:
+        return case.spec.counts.loop_width(case)
+    if case.spec.counts.flops:
         bits = [i.vector_bits or _SVE_BITS for i in loop if i.operation in ("fma", "mul")]
         return max(sum(bits) / 8 / _value_B(case), 1.0)
     return max(sum(i.accessed_B for i in loop if i.stores) / _value_B(case), 1.0)
@@ -148,7 +148,8 @@ def _of_loop(loop: Sequence[Instruction], case: Case) -> float:
 
 def _elements(case: Case) -> float:
     """Return the elements of an invocation: values of each array, nonzeros, or sites and s."""
-    return float(case.iterations * case.spec.width(case) * case.columns.get("pattern_length", 1))
+    width = case.spec.counts.width(case) * case.columns.get("pattern_length", 1)
+    return float(case.iterations * width)
 
 
 def _value_B(case: Case) -> int:
@@ -426,7 +427,7 @@ def measured_in_core(
         part = calibrated(runs[other], environment) if other in runs else None
         measured += [done] if part is None else [done, part]
         time, row_cycles = _times(case, done, cases.get(other), part)
-        vectors = case.spec.elementwise and bool(obtained["vector_B"])
+        vectors = case.spec.counts.elementwise and bool(obtained["vector_B"])
         lanes = obtained["vector_B"] // _value_B(case) if vectors else 1
         body = None
         try:

@@ -149,9 +149,9 @@ def _of_processor(names: Names) -> Iterator[Known]:
         pages = small.cut(_TLB_PAGES, 64)
         size_B = pages * mmap.PAGESIZE
         case = build("latency.chase", size_B=size_B, order="one-per-page", pages="4k", runs=20)
-        assert case.spec.accesses is not None
+        assert case.spec.counts.accesses is not None
         work = f"loads from {pages} pages"
-        yield from _of_case(case, names[TLB_MISSES], work, case.spec.accesses(case))
+        yield from _of_case(case, names[TLB_MISSES], work, case.spec.counts.accesses(case))
 
 
 def _of_case(case: Case, names: Sequence[str], work: str, true: float) -> Iterator[Known]:

@@ -41,7 +41,7 @@ from memkern.machine import caches
 from memkern.machine.declarations import declared
 from memkern.machine.remote import describe, refuse_faulty
 from memkern.shared.checking import WHOLE, Values, error, extent, fresh, positions, verdict
-from memkern.spec.case import Case, KernelSpec
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import DTYPES, WORD_DTYPES, IndexArray, Native, Traffic, Validation
 from memkern.spec.options import GPUS, PROCESSORS, RANKS, Knobs
 from memkern.spec.registry import case, find, register, shows_options_of
@@ -200,7 +200,7 @@ def amo_case(
         ("order", order, ORDERS),
         ("returns", returns, ("", "used", "unused")),
         ("sharing", sharing, SHARING),
-        ("dtype", dtype, find(kernel).dtypes),
+        ("dtype", dtype, find(kernel).limits.dtypes),
     ):
         one_of(value, what, allowed)
     knobs = Knobs(device=options.get("device", "cpu"))
@@ -573,7 +573,7 @@ def _attempts(case: Case, tally: Tally, runs: int) -> dict[str, float]:
     if not case.template_variant.startswith("cas"):
         return {}
     attempts = float(tally[:, _ATTEMPTS].sum())
-    amos = runs * case.iterations * case.spec.amos
+    amos = runs * case.iterations * case.spec.counts.amos
     return {
         "success_fraction": float(tally[:, _SUCCESSES].sum()) / max(attempts, 1.0),
         "attempts_per_amo": attempts / amos,
@@ -702,19 +702,19 @@ def _spec(pattern: str, summary: str) -> None:
             indices=("IDX",) if pattern in _INDEXED else (),
             traffic=traffic,
             iterations=lambda case: case.integers["iters"] * case.integers["workers"],
-            check=_check,
-            reference=_reference,
-            model_bytes=model_bytes,
+            checks=Checks(check=_check, reference=_reference, idempotent=False, repeatable=True),
+            model=Model(bytes_B=model_bytes),
             build=amo_case,
-            dtypes=(*WORD_DTYPES, *(("float64", "float32") if pattern in _CONSTANT else ())),
-            index_dtypes=("int64", "int32") if pattern in _INDEXED else ("",),
-            amos=amos,
-            accesses=(lambda case: case.integers["iters"]) if chases else None,
-            idempotent=False,
-            repeatable_check=True,
+            limits=Limits(
+                dtypes=(*WORD_DTYPES, *(("float64", "float32") if pattern in _CONSTANT else ())),
+                index_dtypes=("int64", "int32") if pattern in _INDEXED else ("",),
+                idle_knobs=("prefetch",),
+                idle=_idle,
+            ),
+            counts=Counts(
+                amos=amos, accesses=(lambda case: case.integers["iters"]) if chases else None
+            ),
             template_columns=("primitive", "order", "returns"),
-            idle_knobs=("prefetch",),
-            idle=_idle,
         )
     )
 

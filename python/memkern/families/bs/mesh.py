@@ -18,7 +18,7 @@ from memkern.inputs.mesh import HexMesh
 from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values, error, extent, fresh, positions, verdict
-from memkern.spec.case import Case, KernelSpec
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation, crossed
 from memkern.spec.options import GPUS, Knobs, Stop
 from memkern.spec.registry import case, find, register
@@ -243,18 +243,17 @@ def _spec(
             arrays=arrays,
             traffic=traffic,
             iterations=lambda case: case.integers[iterations],
-            check=check,
-            reference=reference,
-            model_bytes=lambda case: (
-                traffic(case).view(index=True, write_allocate=True) * case.iterations
+            checks=Checks(
+                check=check,
+                reference=reference,
+                ulps=8.0,
+                idempotent=steady_inputs is None,
+                steady_inputs=steady_inputs or {},
             ),
-            transfers=transfers,
+            model=Model(transfers=transfers),
             build=meshed,
-            index_dtypes=("int32", "int64"),
-            ulps=8.0,
-            idempotent=steady_inputs is None,
-            counts_index=True,
-            steady_inputs=steady_inputs or {},
+            limits=Limits(index_dtypes=("int32", "int64")),
+            counts=Counts(indices=True),
             part=part,
         )
     )

@@ -27,7 +27,7 @@ from memkern.inputs.lattice import GAMMA, Extents, Parity, check_extents, check_
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values, error, fresh, verdict
-from memkern.spec.case import Case, KernelSpec
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Model
 from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation
 from memkern.spec.registry import case, find, register, shows_options_of
 
@@ -367,7 +367,7 @@ def dw_case(
     ls = integer(ls, "Ls", 1, 2**20)
     for what, given, known in (
         ("layout", layout, LAYOUTS),
-        ("dtype", dtype, find(kernel).dtypes),
+        ("dtype", dtype, find(kernel).limits.dtypes),
         ("prefetch_into", prefetch_into, ("L1", "L2")),
     ):
         one_of(given, what, known)
@@ -519,7 +519,7 @@ def _transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
     """Return what a site, with the others in its vectors, moves across each boundary."""
-    updates = case.spec.width(case)
+    updates = case.spec.counts.width(case)
     return {
         level: Transfer(updates * load_B, updates * store_B)
         for level, (load_B, store_B) in model_of(case).transfers(levels, caches).items()
@@ -549,19 +549,21 @@ register(
         indices=("order", "neighbours", "permutations"),
         traffic=_traffic,
         iterations=lambda case: case.integers["sites"],
-        check=_check,
-        reference=_reference,
-        model_bytes=lambda case: _traffic(case).view(write_allocate=True) * case.integers["sites"],
+        checks=Checks(check=_check, reference=_reference, ulps=64.0),
+        model=Model(
+            bytes_B=lambda case: _traffic(case).view(write_allocate=True) * case.integers["sites"],
+            transfers=_transfers,
+            conditions=lambda case, caches: {
+                str(row["cache"]): str(row["condition"]) for row in model_of(case).levels(caches)
+            },
+            measures_ceilings=True,
+        ),
         build=dw_case,
-        flops=declared("dw.hop").flops,
-        width=lambda case: prod(layout_of(case).cuts) * case.integers["Ls"],
-        loop_width=lambda case: max(layout_of(case).numbers, 1),
-        ulps=64.0,
-        transfers=_transfers,
-        conditions=lambda case, caches: {
-            str(row["cache"]): str(row["condition"]) for row in model_of(case).levels(caches)
-        },
-        measures_ceilings=True,
+        counts=Counts(
+            flops=declared("dw.hop").flops,
+            width=lambda case: prod(layout_of(case).cuts) * case.integers["Ls"],
+            loop_width=lambda case: max(layout_of(case).numbers, 1),
+        ),
         template_columns=("layout",),
     )
 )

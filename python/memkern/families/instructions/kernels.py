@@ -23,7 +23,7 @@ from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values, error, verdict
-from memkern.spec.case import Case, KernelSpec
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
 from memkern.spec.kernel import Native, Traffic, Validation
 from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import case, find, register, shows_options_of
@@ -201,15 +201,11 @@ register(
         arrays=declared("instructions.repeat").arrays,
         traffic=lambda case: Traffic(),
         iterations=lambda case: case.integers["count"],
-        check=_check,
-        reference=_reference,
-        model_bytes=lambda case: 0.0,
+        checks=Checks(check=_check, reference=_reference, ulps=64.0),
         build=instructions_case,
-        dtypes=("float64",),
-        ulps=64.0,
+        limits=Limits(dtypes=("float64",), idle_knobs=("prefetch",)),
         template_columns=("instruction", "quantity"),
-        idle_knobs=("prefetch",),
-        accesses=lambda case: case.integers["count"],
+        counts=Counts(accesses=lambda case: case.integers["count"]),
     )
 )
 

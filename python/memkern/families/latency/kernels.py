@@ -28,7 +28,7 @@ from memkern.machine import caches
 from memkern.machine.declarations import declared
 from memkern.machine.environment import cpu_list
 from memkern.shared.checking import Values
-from memkern.spec.case import Case, KernelSpec
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
 from memkern.spec.options import GPUS, Knobs, Stop
 from memkern.spec.registry import case, find, register, shows_options_of
@@ -731,16 +731,13 @@ register(
         iterations=lambda case: (
             case.integers["steps"] * case.integers["chains"] * case.integers["workers"]
         ),
-        check=_check_chase,
-        reference=_reference_chase,
-        model_bytes=_model_bytes,
+        checks=Checks(
+            check=_check_chase, reference=_reference_chase, idempotent=False, repeatable=True
+        ),
+        model=Model(bytes_B=_model_bytes),
         build=chase_case,
-        dtypes=("uint64",),
-        index_dtypes=("int64",),
-        idempotent=False,
-        repeatable_check=True,
-        idle_knobs=("prefetch",),
-        accesses=lambda case: case.integers["steps"] * case.integers["chains"],
+        limits=Limits(dtypes=("uint64",), index_dtypes=("int64",), idle_knobs=("prefetch",)),
+        counts=Counts(accesses=lambda case: case.integers["steps"] * case.integers["chains"]),
     )
 )
 register(
@@ -753,16 +750,13 @@ register(
         indices=("order",),
         traffic=_word,
         iterations=lambda case: case.integers["steps"],
-        check=_check_loaded,
-        reference=_reference_loaded,
-        model_bytes=_model_bytes,
+        checks=Checks(
+            check=_check_loaded, reference=_reference_loaded, idempotent=False, repeatable=True
+        ),
+        model=Model(bytes_B=_model_bytes),
         build=loaded_case,
-        dtypes=("uint64",),
-        index_dtypes=("int64",),
-        idempotent=False,
-        repeatable_check=True,
-        idle_knobs=("prefetch",),
-        accesses=lambda case: case.integers["steps"],
+        limits=Limits(dtypes=("uint64",), index_dtypes=("int64",), idle_knobs=("prefetch",)),
+        counts=Counts(accesses=lambda case: case.integers["steps"]),
     )
 )
 register(
@@ -773,17 +767,19 @@ register(
         arrays=declared("latency.ping_pong").arrays,
         traffic=lambda case: Traffic(),
         iterations=lambda case: case.integers["turns"],
-        check=_check_ping_pong,
-        reference=_reference_ping_pong,
-        model_bytes=lambda case: 0.0,
+        checks=Checks(
+            check=_check_ping_pong,
+            reference=_reference_ping_pong,
+            idempotent=False,
+            repeatable=True,
+        ),
         build=ping_pong_case,
-        dtypes=("uint64",),
-        idempotent=False,
-        repeatable_check=True,
-        idle_knobs=("prefetch",),
+        limits=Limits(dtypes=("uint64",), idle_knobs=("prefetch",)),
         template_columns=("take_by",),
-        # From a write of one worker to the answer of the other one.
-        accesses=lambda case: 2 * case.integers["turns"],
+        counts=Counts(
+            # From a write of one worker to the answer of the other one.
+            accesses=lambda case: 2 * case.integers["turns"],
+        ),
     )
 )
 
@@ -797,12 +793,10 @@ register(
         arrays=declared("latency.banks").arrays,
         traffic=lambda case: Traffic(),
         iterations=lambda case: case.integers["steps"],
-        check=_check_banks,
-        reference=_reference_banks,
-        model_bytes=lambda case: 0.0,
+        checks=Checks(check=_check_banks, reference=_reference_banks),
         build=banks_case,
-        dtypes=("uint32", "uint64"),
-        accesses=lambda case: case.integers["steps"],
+        limits=Limits(dtypes=("uint32", "uint64")),
+        counts=Counts(accesses=lambda case: case.integers["steps"]),
     )
 )
 

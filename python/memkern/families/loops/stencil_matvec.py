@@ -17,7 +17,7 @@ from memkern.machine.declarations import declared
 from memkern.machine.topology import data_caches
 from memkern.shared.checking import Values, error, extent, fresh, positions, verdict
 from memkern.shared.elementwise import footprint, memory_sized, scalars, value_B
-from memkern.spec.case import Case, KernelSpec
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Model
 from memkern.spec.kernel import Native, Traffic, Transfer, Validation
 from memkern.spec.options import GPUS, PROCESSORS
 from memkern.spec.registry import find, register
@@ -274,7 +274,7 @@ def _stencil_transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
     """Return what a row moves across each boundary, by the caches that hold three rows."""
-    points = case.spec.width(case)
+    points = case.spec.counts.width(case)
     moved = _stencil_model(case).transfers(levels, caches)
     return {
         level: Transfer(points * load_B, points * store_B)
@@ -342,17 +342,17 @@ register(
         arrays=declared("loops.stencil").arrays,
         traffic=_traffic_stencil,
         iterations=lambda case: case.integers["rows"] - 2,
-        check=_check_stencil,
-        reference=_reference_stencil,
-        model_bytes=_model_stencil,
-        transfers=_stencil_transfers,
-        conditions=_stencil_conditions,
+        checks=Checks(check=_check_stencil, reference=_reference_stencil, ulps=8.0),
+        model=Model(
+            bytes_B=_model_stencil, transfers=_stencil_transfers, conditions=_stencil_conditions
+        ),
         build=stencil,
-        elementwise=True,
-        width=lambda case: case.integers["columns"] - 2,
-        flops=declared("loops.stencil").flops,
+        counts=Counts(
+            elementwise=True,
+            width=lambda case: case.integers["columns"] - 2,
+            flops=declared("loops.stencil").flops,
+        ),
         numbers=declared("loops.stencil").scalars,
-        ulps=8.0,
     )
 )
 register(
@@ -363,15 +363,15 @@ register(
         arrays=declared("loops.matvec").arrays,
         traffic=_traffic_matvec,
         iterations=lambda case: case.integers["rows"],
-        check=_check_matvec,
-        reference=_reference_matvec,
-        model_bytes=lambda case: case.traffic.view() * case.iterations,
-        transfers=_matvec_transfers,
+        checks=Checks(
+            check=_check_matvec, reference=_reference_matvec, ulps=64.0, idempotent=False
+        ),
+        model=Model(transfers=_matvec_transfers),
         build=matvec,
-        elementwise=True,
-        width=lambda case: case.integers["columns"],
-        flops=declared("loops.matvec").flops,
-        ulps=64.0,
-        idempotent=False,
+        counts=Counts(
+            elementwise=True,
+            width=lambda case: case.integers["columns"],
+            flops=declared("loops.matvec").flops,
+        ),
     )
 )

@@ -28,7 +28,7 @@ from memkern.inputs.sizes import parse_bytes
 from memkern.machine.declarations import declared
 from memkern.machine.remote import DEVICES, describe
 from memkern.shared.checking import Values
-from memkern.spec.case import Case, KernelSpec
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
 from memkern.spec.options import RANKS, Knobs
 from memkern.spec.registry import case, find, register, shows_options_of
@@ -266,18 +266,14 @@ def _spec(what: str, summary: str) -> None:
             arrays=declaration.arrays,
             traffic=traffic,
             iterations=lambda case: case.columns["origins"] * case.integers["window"],
-            check=_check,
-            reference=_reference,
-            # It is read at one end and written at the other.
-            model_bytes=lambda case: 2.0 * case.bytes_B,
+            checks=Checks(check=_check, reference=_reference, idempotent=False, repeatable=True),
+            model=Model(
+                # It is read at one end and written at the other.
+                bytes_B=lambda case: 2.0 * case.bytes_B,
+            ),
             build=message_case,
-            dtypes=("uint64",),
-            amos=declaration.amos,
-            messages=each,
-            accesses=accesses,
-            idempotent=False,
-            repeatable_check=True,
-            refuse=_refuse,
+            limits=Limits(dtypes=("uint64",), refuse=_refuse),
+            counts=Counts(amos=declaration.amos, messages=each, accesses=accesses),
         )
     )
 

@@ -20,7 +20,7 @@ from memkern.inputs import indices
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values, difference, error, extent, fresh, positions, verdict
 from memkern.shared.elementwise import length, mccalpin, scalars
-from memkern.spec.case import Case, KernelSpec, once_for_inputs
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model, once_for_inputs
 from memkern.spec.kernel import (
     INDEX_DTYPES,
     IndexArray,
@@ -227,15 +227,12 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
             indices=idx,
             traffic=traffic,
             iterations=lambda case: case.integers["elements"],
-            check=check,
-            reference=reference,
-            model_bytes=lambda case: sum(from_memory(case)),
-            transfers=transfers,
+            checks=Checks(check=check, reference=reference, ulps=4.0),
+            model=Model(bytes_B=lambda case: sum(from_memory(case)), transfers=transfers),
             build=indexed,
-            index_dtypes=INDEX_DTYPES if idx else ("",),
-            flops=declaration.flops,
+            limits=Limits(index_dtypes=INDEX_DTYPES if idx else ("",)),
+            counts=Counts(flops=declaration.flops),
             numbers=declaration.scalars,
-            ulps=4.0,
         )
     )
 

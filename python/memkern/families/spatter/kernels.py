@@ -38,7 +38,7 @@ from memkern.families.spatter import over_ranks, suites
 from memkern.inputs.patterns import Pattern, as_pattern
 from memkern.machine.declarations import declared
 from memkern.machine.remote import describe
-from memkern.spec.case import Case, KernelSpec, once_for_inputs
+from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model, once_for_inputs
 from memkern.spec.kernel import (
     BLOCK,
     INDEX_DTYPES,
@@ -538,13 +538,10 @@ def _spec(kernel: str, summary: str) -> None:
             arrays=declared(f"spatter.{kernel}").arrays,
             traffic=_traffic,
             iterations=lambda case: case.integers["count"],
-            check=check,
-            reference=_reference,
-            model_bytes=lambda case: sum(_from_memory(case)),
-            transfers=_transfers,
+            checks=Checks(check=check, reference=_reference),
+            model=Model(bytes_B=lambda case: sum(_from_memory(case)), transfers=_transfers),
             build=case,
-            index_dtypes=INDEX_DTYPES,
-            refuse=_refuse,
+            limits=Limits(index_dtypes=INDEX_DTYPES, refuse=_refuse),
         )
     )
 

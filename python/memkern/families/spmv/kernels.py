@@ -27,7 +27,7 @@ from memkern.families.spmv.model import SpmvModel
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values, fresh, positions, verdict
-from memkern.spec.case import Case, KernelSpec, Part, once_for_inputs
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model, Part, once_for_inputs
 from memkern.spec.kernel import (
     INDEX_DTYPES,
     Ceilings,
@@ -245,7 +245,7 @@ def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Na
             f"overflow {case.dtype}"
         )
     # As many roundings as there are terms, of the sum of their absolute values.
-    terms = np.maximum((np.diff(a.indptr) + 2.0) / case.spec.ulps, 1.0)
+    terms = np.maximum((np.diff(a.indptr) + 2.0) / case.spec.checks.ulps, 1.0)
     yield
     errors = np.abs(native.peek("y", look) - wanted)
     errors[np.isnan(errors)] = np.inf
@@ -419,26 +419,24 @@ def _spec(name: str, summary: str, source: str) -> None:
             indices=("starts", "columns"),
             traffic=_traffic,
             iterations=_iterations,
-            check=_check,
-            reference=_reference,
-            model_bytes=lambda case: (
-                _traffic(case).view(index=True, write_allocate=True) * _iterations(case)
-            ),
+            checks=Checks(check=_check, reference=_reference, ulps=32.0, idempotent=False),
             build=spmv_case,
-            index_dtypes=INDEX_DTYPES,
-            flops=declaration.flops,
-            width=lambda case: case.integers["nonzeros"] / _iterations(case),
-            work=None if name == "ell" else lambda case, native: native.copy_out("starts"),
-            ulps=32.0,
-            idempotent=False,
-            counts_index=True,
-            transfers=_transfers,
-            measures_ceilings=True,
-            implied_columns=_implied_columns,
+            limits=Limits(
+                index_dtypes=INDEX_DTYPES,
+                idle_knobs=("prefetch",) if name in ("ell", "csc") else (),
+            ),
+            counts=Counts(
+                flops=declaration.flops,
+                width=lambda case: case.integers["nonzeros"] / _iterations(case),
+                work=None if name == "ell" else lambda case, native: native.copy_out("starts"),
+                indices=True,
+            ),
+            model=Model(
+                transfers=_transfers, measures_ceilings=True, implied_columns=_implied_columns
+            ),
             template_columns=("result",),
             # The workers' sums of columns are added up only after the last part.
             part=None if name == "csc" else _part,
-            idle_knobs=("prefetch",) if name in ("ell", "csc") else (),
         )
     )
 

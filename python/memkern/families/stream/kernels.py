@@ -12,7 +12,7 @@ from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
 from memkern.shared.checking import extent, fresh, positions
 from memkern.shared.elementwise import Arrays, case_of, mccalpin
-from memkern.spec.case import Case, KernelSpec
+from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
 from memkern.spec.kernel import Check, Native, Traffic, Validation
 from memkern.spec.registry import case, find, register, shows_options_of
 
@@ -69,19 +69,20 @@ register(
         arrays=_DECLARED.arrays,
         traffic=lambda case: sum((find(name).traffic(case) for name in _ROTATION), start=Traffic()),
         iterations=lambda case: case.integers["elements"],
-        check=_check_rotation,
-        reference=lambda case, arrays: {
-            name: values.astype(case.dtype)
-            for name, values in _rotate(arrays, case.numbers["alpha"]).items()
-        },
-        model_bytes=lambda case: sum(find(name).model_bytes(case) for name in _ROTATION),
+        checks=Checks(
+            check=_check_rotation,
+            reference=lambda case, arrays: {
+                name: values.astype(case.dtype)
+                for name, values in _rotate(arrays, case.numbers["alpha"]).items()
+            },
+            ulps=4.0,
+            idempotent=False,
+            repeatable=True,
+        ),
         build=_rotation_case,
-        flops=_DECLARED.flops,
+        counts=Counts(flops=_DECLARED.flops),
         numbers=_DECLARED.scalars,
-        ulps=4.0,
-        idempotent=False,
-        repeatable_check=True,
-        most_runs={"float64": 200, "float32": 10},
+        limits=Limits(most_runs={"float64": 200, "float32": 10}),
     )
 )
 

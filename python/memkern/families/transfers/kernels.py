@@ -26,7 +26,7 @@ from memkern.inputs.sizes import parse_bytes
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values
-from memkern.spec.case import Case, KernelSpec
+from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model
 from memkern.spec.kernel import Check, Native, Traffic, Validation, fill_values
 from memkern.spec.options import GPUS, Knobs, Stop
 from memkern.spec.registry import case, find, register, shows_options_of
@@ -207,12 +207,13 @@ def _register(way: str, summary: str) -> None:
             arrays=declared(kernel).arrays,
             traffic=lambda case: Traffic(read=float(directions * case.integers["words"] * WORD_B)),
             iterations=lambda case: 1,
-            check=_check,
-            reference=_reference,
-            # It is read at one end and written at the other.
-            model_bytes=lambda case: 2.0 * case.bytes_B,
+            checks=Checks(check=_check, reference=_reference),
+            model=Model(
+                # It is read at one end and written at the other.
+                bytes_B=lambda case: 2.0 * case.bytes_B,
+            ),
             build=transfer_case,
-            dtypes=("uint64",),
+            limits=Limits(dtypes=("uint64",)),
             template_columns=("memory",),
         )
     )
