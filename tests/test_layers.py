@@ -54,11 +54,7 @@ def test_no_sources_include_each_other() -> None:
 
 def test_families_include_only_themselves_and_what_is_shared() -> None:
     for source in (s for s in SOURCES if s.relative_to(CPP).parts[0] == "families"):
-        own = source.parent.name
-        shared = (own, "streaming")
-        if own == "streaming" and source.name.startswith("gpu"):
-            # One table for all, with the operations of its families.
-            shared = (*shared, "stream", "bs", "loops", "raider")
+        shared = (source.parent.name, "streaming")
         for included in included_by(source):
             parts = included.split("/")
             assert parts[0] != "families" or parts[1] in shared, f"{source} includes {included}"

@@ -93,12 +93,20 @@ UPDATES = {
 }
 
 
+# Files of families that have their kernels elsewhere than in gpu-inl.hpp.
+FILES = {
+    "streaming": ["bs/gpu-inl.hpp", "loops/gpu-inl.hpp", "raider/gpu-inl.hpp"],
+    "bs": ["bs/gpu_mesh-inl.hpp"],
+    "latency": ["latency/gpu.cu"],
+}
+
+
 def source(family: str, kernels: dict[str, str]) -> str:
     """Return a program that consists of these kernels of a family."""
     uses = [f"  (void*)&grid<{kernel}>," for kernel in kernels.values()]
-    file = "gpu.cu" if family == "latency" else "gpu-inl.hpp"
+    files = FILES.get(family, [f"{family}/gpu-inl.hpp"])
     lines = [
-        f'#include "families/{family}/{file}"',
+        *(f'#include "families/{file}"' for file in files),
         "namespace memkern::gpu {",
         "void* kernels[] = {",
         *uses,

@@ -4,6 +4,8 @@ namespace memkern {
 namespace {
 
 #include "families/streaming/declare.inc"
+#define MEMKERN_INDEXED MEMKERN_DECLARE
+#define MEMKERN_CENTRAL MEMKERN_DECLARE
 constexpr Declaration kDeclared[] = {
 #include "families/raider/entries.inc"
 };

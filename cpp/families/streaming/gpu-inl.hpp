@@ -1,6 +1,5 @@
-// The streaming kernels on a GPU: STREAM (McCalpin), RaiderSTREAM (Beebe et al. 2022), the loops of
-// the ECM studies (Alappat et al. 2021) and the finite-element streaming tests BS1 to BS5 (Chalmers
-// and Warburton 2020). A thread accesses 16 bytes at a time if all arrays have the same alignment.
+// Streaming kernels on a GPU, of any family, and the macros that make entries of them. A thread
+// accesses 16 bytes at a time if all arrays have the same alignment.
 #pragma once
 
 #include "families/streaming/args.hpp"
@@ -16,10 +15,6 @@ namespace memkern::gpu {
 namespace {
 
 #include "families/streaming/operations.inc"
-#define MEMKERN_OPERATIONS
-#include "families/bs/entries.inc"
-#include "families/loops/entries.inc"
-#undef MEMKERN_OPERATIONS
 
 // Limits the unrolling of the next loop: by default the compiler unrolls more, which takes
 // registers and so leaves room for fewer threads.
@@ -32,13 +27,10 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kMapUnroll = 2;
-constexpr int kIndexedUnroll = 4;
 // Four loads of vectors per thread are in flight.
 template <int kStreams>
 inline constexpr int kReduceUnroll = 4 / kStreams;
 constexpr int kPeakUnroll = 8;
-constexpr int kStencilUnroll = 4;
-constexpr int kMatvecUnroll = 8;
 
 // Accessors, by which an operation loads and stores: single elements, or 16 bytes of them.
 template <class T>
@@ -101,25 +93,6 @@ struct Packed {
     return x;
   }
   MEMKERN_ANYWHERE static T lane(const Value& x, int l) { return x.lanes[l]; }
-};
-
-template <class T, class By>
-struct Indexed : Single<T> {
-  MEMKERN_ANYWHERE std::int64_t at(int k, std::int64_t i) const {
-    if (By::of(k) == kDirect) return i;
-    return static_cast<const typename By::I*>(this->args.index[By::of(k)])[i];
-  }
-};
-
-// Every access goes to element 0; volatile, so that none is optimised away.
-template <class T>
-struct Central : Single<T> {
-  MEMKERN_ANYWHERE T load(int k, std::int64_t) const {
-    return *static_cast<const volatile T*>(this->args.stream[k]);
-  }
-  MEMKERN_ANYWHERE void store(int k, std::int64_t, T value) const {
-    *static_cast<volatile T*>(this->args.stream[k]) = value;
-  }
 };
 
 // An operation on several values at once runs twice: the first pass only loads values, and the
@@ -420,108 +393,6 @@ struct Reduce<A, Op, 0, kUnroll> : Reducing<Reduce<A, Op, 0, kUnroll>, Op> {
   }
 };
 
-// Inner points: kUnroll rows of one column per thread.
-struct StencilArgs {
-  StreamingArgs a;
-  Range range;          // of rows, without the first
-  std::int64_t chunks;  // of columns, with as many columns as a block has threads
-};
-
-// Accessor to a point and its neighbours in registers, by the index relative to the point.
-template <class T>
-struct Around {
-  using Value = T;
-  struct {
-    std::int64_t columns = 2;
-  } args;
-  T here, left, right, above, below;
-  T* to;
-  MEMKERN_ANYWHERE T load(int, std::int64_t i) const {
-    return i == 0 ? here : i == -1 ? left : i == 1 ? right : i < 0 ? above : below;
-  }
-  MEMKERN_ANYWHERE void store(int, std::int64_t, T value) const { *to = value; }
-  MEMKERN_ANYWHERE static T add(T x, T y) { return x + y; }
-  MEMKERN_ANYWHERE static T mul(T x, T y) { return x * y; }
-};
-
-template <class T, int kUnroll>
-struct StencilGrid {
-  using Args = StencilArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
-  static constexpr int kBatch = kUnroll < 4 ? kUnroll : 4;
-  static constexpr int kMinBlocks = 1;
-
-  template <int>
-  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
-    const std::int64_t column = thread.block % g.chunks * thread.threads + thread.thread + 1;
-    if (column > g.a.columns - 2) return;
-    const std::int64_t first = g.range.begin + thread.block / g.chunks * kUnroll + 1;
-    for (int u = 0; u < kUnroll; u += kBatch) rows(g, first + u, column);
-  }
-
-  // Up to kBatch rows of the range: all loads come before the arithmetic, so that all are in
-  // flight, and each element of the column is loaded once. Instead of rows after the range, its
-  // last one is loaded again, because the compiler issues no other load before one that depends on
-  // a condition.
-  MEMKERN_ANYWHERE static void rows(const Args& g, std::int64_t row, std::int64_t column) {
-    if (row > g.range.end) return;
-    const std::int64_t stride = g.a.columns;
-    const T* from = static_cast<const T*>(g.a.stream[1]) + row * stride + column;
-    T* to = static_cast<T*>(g.a.stream[0]) + row * stride + column;
-    const std::int64_t last = g.range.end - row;
-    T middle[kBatch + 2] = {from[-stride], from[0]};
-    T left[kBatch];
-    T right[kBatch];
-    for (int u = 0; u < kBatch; ++u) {
-      const T* at = from + (u < last ? u : last) * stride;
-      left[u] = at[-1];
-      right[u] = at[1];
-      middle[u + 2] = at[stride];
-    }
-    const T alpha = static_cast<T>(g.a.alpha);
-    for (int u = 0; u < kBatch; ++u) {
-      if (row + u > g.range.end) break;
-      const Around<T> around{{},        middle[u + 1], left[u],        right[u],
-                             middle[u], middle[u + 2], to + u * stride};
-      Stencil::step(around, 0, alpha, alpha);
-    }
-  }
-};
-
-// x0 += A x2, one row per thread; loads of kUnroll columns of A are in flight.
-struct MatvecArgs {
-  StreamingArgs a;
-  Range range;
-};
-template <class T, int kUnroll>
-struct Matvec {
-  using Args = MatvecArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
-  static constexpr int kMinBlocks = 1;
-  template <int>
-  MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
-    T* y = static_cast<T*>(g.a.stream[0]);
-    const T* matrix = static_cast<const T*>(g.a.stream[1]);
-    const T* x = static_cast<const T*>(g.a.stream[2]);
-    const std::int64_t i = g.range.begin + thread.index();
-    if (i >= g.range.end) return;
-    const T* at = matrix + i;
-    T sum = y[i];
-    std::int64_t c = 0;
-    MEMKERN_UNROLL(1)
-    for (; c + kUnroll <= g.a.columns; c += kUnroll) {
-      for (int u = 0; u < kUnroll; ++u, at += g.a.rows) {
-        sum = Single<T>::mul_add(x[c + u], *at, sum);
-      }
-    }
-    MEMKERN_UNROLL(1)
-    for (; c < g.a.columns; ++c, at += g.a.rows) sum = Single<T>::mul_add(x[c], *at, sum);
-    y[i] = sum;
-  }
-};
-
 constexpr std::int64_t kVector_B = 16;
 
 // Whether all arrays have the same alignment, so that vectors of all of them can be aligned.
@@ -570,11 +441,6 @@ void map(const void* p, Range range, int threads, void* queue) {
 }
 
 template <class A, class Op, int kStreams, int kUnroll>
-void map_elements(const void* p, Range range, int threads, void* queue) {
-  map_by<A, Op, kStreams, kUnroll>(*static_cast<const StreamingArgs*>(p), range, threads, queue);
-}
-
-template <class A, class Op, int kStreams, int kUnroll>
 void reduce_by(const StreamingArgs& a, Range range, bool one_kernel, int threads, void* queue) {
   StreamingGridArgs g = grid_args<A>(a, range);
   g.one_kernel = one_kernel;
@@ -603,26 +469,19 @@ void reduce(const void* p, Range range, int threads, void* queue) {
   }
 }
 
-template <class T, int kRequested>
-void stencil(const void* p, Range range, int threads, void* queue) {
-  constexpr int kUnroll = kRequested == 0 ? kStencilUnroll : kRequested;
-  const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
-  const std::int64_t chunks = blocks_for(a.columns - 2, threads);
-  in_grids(range, std::max<std::int64_t>(kMaxBlocks / chunks, 1) * kUnroll, [&](Range part) {
-    const std::int64_t blocks = chunks * blocks_for(part.end - part.begin, kUnroll);
-    launch<StencilGrid<T, kUnroll>>({a, part, chunks}, blocks, threads, 0, queue);
-  });
-}
-
-template <class T, int kRequested>
-void matvec(const void* p, Range range, int threads, void* queue) {
-  constexpr int kUnroll = kRequested == 0 ? kMatvecUnroll : kRequested;
-  const StreamingArgs& a = *static_cast<const StreamingArgs*>(p);
-  in_grids(range, kMaxBlocks * threads, [&](Range part) {
-    launch<Matvec<T, kUnroll>>({a, part}, blocks_for(part.end - part.begin, threads), threads, 0,
-                               queue);
-  });
-}
+// clang-format off
+#define MEMKERN_MAP_BY(u, name, Op, arrays, ...)                                               \
+  {{name, "simt", "float64", "", nullptr, nullptr, u}, map<double, Op, arrays_in(arrays), u>}, \
+  {{name, "simt", "float32", "", nullptr, nullptr, u}, map<float, Op, arrays_in(arrays), u>},
+#define MEMKERN_VARIANT(variant, one, u, name, Op, arrays, ...)                                         \
+  {{name, variant, "float64", "", nullptr, nullptr, u}, reduce<double, Op, arrays_in(arrays), u, one>}, \
+  {{name, variant, "float32", "", nullptr, nullptr, u}, reduce<float, Op, arrays_in(arrays), u, one>},
+#define MEMKERN_REDUCE_BY(...) \
+  MEMKERN_VARIANT("two-kernel", false, __VA_ARGS__) MEMKERN_VARIANT("one-kernel", true, __VA_ARGS__)
+#define MEMKERN_MAP(...) MEMKERN_MAP_BY(0, __VA_ARGS__)
+#define MEMKERN_STORE MEMKERN_MAP
+#define MEMKERN_REDUCE(...) MEMKERN_REDUCE_BY(0, __VA_ARGS__)
+// clang-format on
 
 }  // namespace
 }  // namespace memkern::gpu

@@ -1,0 +1,24 @@
+// The table of RaiderSTREAM on a GPU.
+#include "families/raider/gpu-inl.hpp"
+#include "gpu/registry.hpp"
+
+namespace memkern::gpu {
+namespace {
+
+// clang-format off
+#define MEMKERN_ONE(name, Op, arrays, T, I, dtype, index, ...)                      \
+  {{name, "simt", dtype, index, nullptr, nullptr, 0, By<I, __VA_ARGS__>::kIndices}, \
+   map_elements<Indexed<T, By<I, __VA_ARGS__>>, Op, arrays_in(arrays), kIndexedUnroll>},
+#define MEMKERN_CENTRAL(name, Op, arrays, ...)                                                         \
+  {{name, "simt", "float64", "", nullptr, nullptr}, map_elements<Central<double>, Op, arrays_in(arrays), 1>}, \
+  {{name, "simt", "float32", "", nullptr, nullptr}, map_elements<Central<float>, Op, arrays_in(arrays), 1>},
+
+constexpr DeviceEntry kEntries[] = {
+#include "families/raider/entries.inc"
+};
+// clang-format on
+
+const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
+
+}  // namespace
+}  // namespace memkern::gpu
