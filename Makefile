@@ -67,7 +67,7 @@ lint: system-dev .venv/.installed .venv/.lint
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(BIN)/clang-format --dry-run --Werror $(shell find cpp tests/cpp tests/emulated -name '*.[ch]pp' -o -name '*.cu' -o -path '*/emulated/*.h' -o -path '*/hip/*.h')
+	$(BIN)/clang-format --dry-run --Werror $(shell find cpp tests/cpp tests/emulated tests/new_family -name '*.[ch]pp' -o -name '*.cu' -o -path '*/emulated/*.h' -o -path '*/hip/*.h')
 	CXX=clang++ $(CMAKE) -S . -B build/lint -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DMEMKERN_CUDA=OFF \
 	  -DCMAKE_CXX_COMPILER_LAUNCHER= -DMEMKERN_TARGETS=baseline -DMEMKERN_TESTS=ON \
 	  -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \

@@ -48,14 +48,20 @@ def test_the_diff_is_short() -> None:
     assert not re.findall(r"(?m)^-(?!--)", diff())
 
 
-def patched(folder: Path) -> Path:
-    """Return a copy of the tree in a folder, with the diff applied."""
-    for part in PARTS:
+def copied(folder: Path, *more: str) -> Path:
+    """Return a folder with a copy of the parts of the tree that the package needs, and of more."""
+    for part in (*PARTS, *more):
         if (ROOT / part).is_dir():
             ignored = shutil.ignore_patterns("__pycache__", "*.so")
             shutil.copytree(ROOT / part, folder / part, ignore=ignored)
         else:
             shutil.copy(ROOT / part, folder / part)
+    return folder
+
+
+def patched(folder: Path) -> Path:
+    """Return a copy of the tree in a folder, with the diff applied."""
+    copied(folder)
     subprocess.run(["git", "apply"], cwd=folder, input=diff(), text=True, check=True)
     return folder
 
@@ -71,29 +77,39 @@ def use(module: Path, tree: Path, *variants: str) -> None:
     )
 
 
-def test_the_diff_makes_a_kernel(tmp_path: Path) -> None:
+def linked(tree: Path, folder: Path, family: str, techniques: str, like: str) -> Path:
+    """Return the extension with the bodies of a family in a copy of the tree.
+
+    Its declarations and these techniques are compiled into a folder, with the options of the family
+    `like` in the package. All other objects are those of the package.
+    """
     cache = BUILD / "CMakeCache.txt"
     if not cache.exists():
         pytest.fail(f"{BUILD} has no build of the package: make test has it")
     known = dict(re.findall(r"(?m)^(\w+):\w+=(.*)$", cache.read_text()))
-    tree = patched(tmp_path)
     ninja = [known["CMAKE_MAKE_PROGRAM"], "-t", "commands", MODULE]
     shown = subprocess.run(ninja, cwd=BUILD, capture_output=True, text=True, check=True)
     *compile_, link = shown.stdout.splitlines()
-    # The declarations and one technique are compiled; all other objects are those of the package.
     for command in compile_:
-        changed = re.search(
-            r"CMakeFiles/memkern_(core|scalar)\.dir/cpp/families/loops/\S+\.o\b", command
+        found = re.search(
+            rf"CMakeFiles/memkern_(core|{techniques})\.dir/cpp/families/{like}/\S+\.o\b", command
         )
-        if not changed:
+        if not found:
             continue
-        (tmp_path / changed[0]).parent.mkdir(parents=True)
         command = command.replace(f"{known['CMAKE_HOME_DIRECTORY']}/cpp", f"{tree}/cpp")
-        subprocess.run(re.sub(r" -O\d", " -O0", command), shell=True, cwd=tmp_path, check=True)
-        link = link.replace(changed[0], str(tmp_path / changed[0]))
-    link = link.replace(f"-o {MODULE}", f"-o {tmp_path / MODULE}")
+        command = command.replace(f"/families/{like}/", f"/families/{family}/")
+        own = folder / found[0].replace(f"/families/{like}/", f"/families/{family}/")
+        own.parent.mkdir(parents=True)
+        subprocess.run(re.sub(r" -O\d", " -O0", command), shell=True, cwd=folder, check=True)
+        link = link.replace(found[0], str(own) if like == family else f"{found[0]} {own}")
+    link = link.replace(f"-o {MODULE}", f"-o {folder / MODULE}")
     subprocess.run(link, shell=True, cwd=BUILD, check=True)
-    use(tmp_path / MODULE, tree, "scalar")
+    return folder / MODULE
+
+
+def test_the_diff_makes_a_kernel(tmp_path: Path) -> None:
+    tree = patched(tmp_path)
+    use(linked(tree, tmp_path, "loops", "scalar", like="loops"), tree, "scalar")
 
 
 @pytest.mark.release

@@ -1,0 +1,3 @@
+"""Squares of elements."""
+
+PUBLIC = {"squares": "kernels:squares"}

@@ -1,0 +1,17 @@
+"""The verb squares."""
+
+from __future__ import annotations
+
+import argparse
+
+from memkern.cli.options import Parser, verb
+from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
+
+
+def _squares(args: argparse.Namespace) -> int:
+    return measure_kernels(args, kernels_of(args))
+
+
+@verb("squares", _squares, "squares of elements")
+def _squares_options(sub: Parser) -> None:
+    streaming_options(sub)

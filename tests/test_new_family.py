@@ -1,0 +1,52 @@
+"""A new family needs its own files, such as those of `tests/new_family`, and no edit of others."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from test_new_kernel import ROOT, copied, linked
+
+NEW = ROOT / "tests" / "new_family"
+USES = """
+import memkern as mk
+from memkern.cli import main
+from memkern.plots import figures, sections
+
+assert "squares.square" in mk.registry() and "squares" in dir(mk)
+results = mk.sweep(mk.squares(n, threads=1, variant="scalar", runs=3) for n in (10**4, 10**5))
+assert results.valid
+assert len(figures["squares-sizes"](results).axes[0].lines) == 2
+assert sections["squares"](results.to_frame()).findings
+assert main(["squares", "-n", "1000", "-t", "1", "--variant", "scalar", "--runs", "3"]) == 0
+"""
+
+
+@pytest.mark.release
+def test_a_new_family_is_its_files(tmp_path: Path) -> None:
+    tree = copied(tmp_path, "tests", "tools", "bench")
+    new = [path.relative_to(NEW) for path in NEW.rglob("*.*") if path.suffix != ".pyc"]
+    assert len(new) == 9 and not [path for path in new if (tree / path).exists()]
+    shutil.copytree(NEW, tree, dirs_exist_ok=True)
+    module = linked(tree, tmp_path, "squares", "scalar|auto|simd", like="stream")
+    shutil.copy(module, tree / "python" / "memkern")
+
+    def run(*words: str) -> None:
+        folders = ("python", "tests", "tests/families", "tests/spec")
+        path = os.pathsep.join(str(tree / folder) for folder in folders)
+        environment = {**os.environ, "PYTHONPATH": path}
+        subprocess.run([sys.executable, *words], cwd=tree, env=environment, check=True)
+
+    run("-c", USES)
+    run("-c", "from importlinter.cli import lint_imports_command as lint; lint(['--no-cache'])")
+    # Both are written by these programs, the second as one more file.
+    run("tests/test_stubs.py")
+    run("tests/test_interface.py")
+    shutil.copytree(ROOT / "tests" / "interface", tree / "tests" / "interface", dirs_exist_ok=True)
+    names = ("layers", "stubs", "interface", "kernels")
+    tests = [str(path) for name in names for path in tree.glob(f"tests/**/test_{name}.py")]
+    run("-m", "pytest", "-q", "-k", "squares or layers or stubs or interface", *tests)
