@@ -413,13 +413,6 @@ def test_every_measuring_verb_takes_the_same_options_or_the_readme_says_which() 
         assert short.get(option, f"`--{option}") in paragraph, option
 
 
-def test_the_readme_lists_the_verbs_with_sizes() -> None:
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    (text,) = re.findall(r"`--sizes LOW:HIGH:COUNT` of (.*?) sweeps sizes", readme)
-    verbs = {verb for verb, options in options_of_verbs().items() if "sizes" in options}
-    assert set(re.findall(r"`(\w+)`", text)) == verbs
-
-
 def kernel_rows() -> str:
     """Return the documented table of kernels, made from the registry."""
     rows = ["| kernel | definition | bytes | flops |", "| --- | --- | --- | --- |"]

@@ -161,9 +161,8 @@ def test_sections_of_other_records(family):
 
 
 def test_the_order_of_the_sections():
-    assert list(sections) == [
-        *("spatter", "streaming", "atomics", "spmv", "dw", "latency", "messages", "transfers")
-    ]
+    known = ("spatter", "streaming", "atomics", "spmv", "dw", "latency", "messages", "transfers")
+    assert [name for name in sections if name in known] == [*known]
 
 
 @pytest.mark.parametrize(
