@@ -25,6 +25,11 @@ import memkern as mk
 from memkern import _memkern
 
 _APART = 1.3  # exchanges within this factor are of one state
+# Columns of the records that are kept.
+_NAMES = (
+    "time_min_s time_min_ci_low_s time_min_ci_high_s time_median_s time_ci_low_s "
+    "time_ci_high_s disturbed state states shared_with placement_sd wall_s variant isa"
+)
 
 
 def cases() -> dict[str, mk.Case]:
@@ -98,23 +103,7 @@ def main() -> None:
     for run in range(args.runs):
         for name in random.sample(list(every), len(every)):
             record = every[name].measure().record
-            names = (
-                "time_min_s",
-                "time_min_ci_low_s",
-                "time_min_ci_high_s",
-                "time_median_s",
-                "time_ci_low_s",
-                "time_ci_high_s",
-                "disturbed",
-                "state",
-                "states",
-                "shared_with",
-                "placement_sd",
-                "wall_s",
-                "variant",
-                "isa",
-            )
-            rows.append({"run": run, "case": name, **{n: record[n] for n in names}})
+            rows.append({"run": run, "case": name, **{n: record[n] for n in _NAMES.split()}})
         print(f"run {run + 1}, {time.perf_counter() - begin:.0f} s", file=sys.stderr)
         if run + 1 < args.runs:
             due = begin + (run + 1) * 60 * args.minutes / args.runs

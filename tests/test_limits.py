@@ -4,6 +4,7 @@ import math
 import resource
 from pathlib import Path
 
+import checking
 import pytest
 from checking import refused
 
@@ -13,6 +14,14 @@ from memkern.limits import check_memory, memory_left, processor_quota, throttled
 MOUNTS = (
     "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"
 )
+USED = {"a/memory.current": "1200\n"}
+FIRST_VERSION = {
+    "memory/b/memory.limit_in_bytes": "9223372036854771712\n",
+    "memory/b/memory.usage_in_bytes": "1\n",
+    "memory/memory.limit_in_bytes": "8000\n",
+    "memory/memory.usage_in_bytes": "2000\n",
+    "memory/memory.stat": "total_inactive_file 500\n",
+}
 
 
 @pytest.mark.parametrize(
@@ -20,40 +29,23 @@ MOUNTS = (
     [
         ({"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:   2048 kB\n"}, 2048 * 1024),
         ({"proc/meminfo": "MemAvailable: much kB\n"}, None),
-        ({"a/memory.max": "5000\n", "a/memory.current": "1200\n"}, 3800),
-        ({"a/memory.max": "max\n", "a/memory.current": "1200\n"}, None),
-        ({"a/memory.max": "500\n", "a/memory.current": "1200\n"}, 0),
-        (
-            {
-                "a/memory.max": "5000\n",
-                "a/memory.current": "1200\n",
-                "a/memory.stat": "anon 1\ninactive_file 700\n",
-            },
-            4500,
-        ),
+        (USED | {"a/memory.max": "5000\n"}, 3800),
+        (USED | {"a/memory.max": "max\n"}, None),
+        (USED | {"a/memory.max": "500\n"}, 0),
+        (USED | {"a/memory.max": "5000\n", "a/memory.stat": "anon 1\ninactive_file 700\n"}, 4500),
         ({"memory.max": "70\n", "memory.current": "20\n"}, 50),
-        (
-            {
-                "memory/b/memory.limit_in_bytes": "9223372036854771712\n",
-                "memory/b/memory.usage_in_bytes": "1\n",
-                "memory/memory.limit_in_bytes": "8000\n",
-                "memory/memory.usage_in_bytes": "2000\n",
-                "memory/memory.stat": "total_inactive_file 500\n",
-            },
-            6500,
-        ),
+        (FIRST_VERSION, 6500),
     ],
 )
 def test_the_smallest_limit_counts_as_in_the_extension(
     tmp_path: Path, tree: dict[str, str], expected: int | None
 ) -> None:
-    tree = {"proc/self/cgroup": "4:memory:/b\n0::/a\n", "proc/self/mounts": MOUNTS} | {
+    groups = {"proc/self/cgroup": "4:memory:/b\n0::/a\n", "proc/self/mounts": MOUNTS}
+    groups |= {
         path if path.startswith("proc") else f"sys/fs/cgroup/{path}": text
         for path, text in tree.items()
     }
-    for path, text in tree.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(text)
+    checking.tree(tmp_path, groups)
     found, _ = memory_left(tmp_path)
     if expected is None:
         assert found > 2**40
@@ -96,9 +88,7 @@ def control_groups(root: Path, tree: dict[str, str]) -> None:
     )
     found = {f"sys/fs/cgroup/{path}": text for path, text in tree.items()}
     found |= {"proc/self/cgroup": "4:cpu:/b\n0::/a\n", "proc/self/mounts": mounts}
-    for path, text in found.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
+    checking.tree(root, found)
 
 
 @pytest.mark.parametrize(

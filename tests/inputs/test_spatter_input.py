@@ -381,24 +381,10 @@ def test_valid_configurations_are_read_as_they_stand(data):
     assert configs_from_options(kernel=kernel, **keywords, **named).configs == [config]
 
 
-KEYS = [
-    "name",
-    "kernel",
-    "pattern",
-    "pattern-gather",
-    "pattern-scatter",
-    "pattern-size",
-    "delta",
-    "delta-gather",
-    "delta-scatter",
-    "boundary",
-    "seed",
-    "wrap",
-    "count",
-    "local-work-size",
-    "nruns",
-    "other",
-]
+KEYS = (
+    "name kernel pattern pattern-gather pattern-scatter pattern-size delta delta-gather "
+    "delta-scatter boundary seed wrap count local-work-size nruns other"
+)
 VALUE = (
     st.recursive(
         st.none()
@@ -416,7 +402,7 @@ VALUE = (
     | KERNEL
     | st.lists(st.integers(0, 5), min_size=1, max_size=3)
 )
-HOSTILE = st.lists(st.dictionaries(st.sampled_from(KEYS), VALUE, max_size=5), max_size=3)
+HOSTILE = st.lists(st.dictionaries(st.sampled_from(KEYS.split()), VALUE, max_size=5), max_size=3)
 
 
 def read_or_refuse(text):
@@ -537,15 +523,8 @@ def test_options_without_an_effect_are_accepted_with_a_warning():
     )
     assert result.configs == [{**DEFAULTS, "local_work_size": 64}]
     assert namespace.verbosity == 0
-    for name in (
-        "--aggregate",
-        "--atomic-thread-fence",
-        "--atomic-writes",
-        "--dense-buffers",
-        "--shared-memory",
-        "--op",
-        "local-work-size",
-    ):
+    names = "--aggregate --atomic-thread-fence --atomic-writes --dense-buffers --shared-memory --op"
+    for name in (*names.split(), "local-work-size"):
         assert sum(f"{name} has no effect" in warning for warning in result.warnings) == 1
     assert len(result.warnings) == 7
 
@@ -656,36 +635,13 @@ def test_every_option_of_spatter_is_known():
     add_options(parser)
     known = {flag for action in parser._actions for flag in action.option_strings}
     short = "abcdefghjklmnoprstuvwxyz"
-    long = [
-        "aggregate",
-        "atomic-thread-fence",
-        "atomic-writes",
-        "backend",
-        "compress",
-        "delta",
-        "dense-buffers",
-        "boundary",
-        "file",
-        "pattern-gather",
-        "help",
-        "pattern-size",
-        "kernel",
-        "count",
-        "shared-memory",
-        "name",
-        "op",
-        "pattern",
-        "runs",
-        "random",
-        "omp-threads",
-        "pattern-scatter",
-        "verbosity",
-        "wrap",
-        "delta-gather",
-        "delta-scatter",
-        "local-work-size",
-    ]
-    assert known == {f"-{letter}" for letter in short} | {f"--{name}" for name in long}
+    long = (
+        "aggregate atomic-thread-fence atomic-writes backend compress delta dense-buffers "
+        "boundary file pattern-gather help pattern-size kernel count shared-memory name op "
+        "pattern runs random omp-threads pattern-scatter verbosity wrap delta-gather "
+        "delta-scatter local-work-size"
+    )
+    assert known == {f"-{letter}" for letter in short} | {f"--{name}" for name in long.split()}
     assert "usage" in parser.format_help()
 
 

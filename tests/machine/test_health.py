@@ -56,45 +56,59 @@ def findings(
     return dict(zip(subjects, found, strict=True))
 
 
+# Files of settings, and trees that several findings are about.
+CLOCK = f"{CPU}/cpu0/cpufreq"
+CORES = f"{CPU}/cpu{{}}/topology/core_cpus_list"
+HUGE = f"{KERNEL}/transparent_hugepage/enabled"
+POOL = f"{KERNEL}/hugepages/hugepages-2048kB/nr_hugepages"
+GATHERS = f"{CPU}/vulnerabilities/gather_data_sampling"
+STORES = f"{CPU}/vulnerabilities/spec_store_bypass"
+BYPASS = "Mitigation: Speculative Store Bypass disabled"
+QUOTA = "sys/fs/cgroup/job/cpu.max"
+BALLOONS = "sys/bus/virtio/drivers/virtio_balloon"
+EDAC = "sys/devices/system/edac/mc/mc0/dimm0"
+MEMORY = {"proc/meminfo": "MemTotal: 8388608 kB\n"}
+PARTITION = f"{SWAP}/dev/sda2 partition 8388604"
+CLOCKS = {
+    f"{CLOCK}/{name}_freq": f"{kHz}\n"
+    for name, kHz in {
+        "cpuinfo_max": 3700000,
+        "scaling_max": 3700000,
+        "scaling_cur": 3100000,
+    }.items()
+}
+SLOWER = {f"{CLOCK}/cpuinfo_max_freq": "3700000\n", f"{CLOCK}/scaling_max_freq": "2000000\n"}
+GOVERNORS = {
+    f"{CLOCK}/scaling_governor": "performance\n",
+    f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave\n",
+    f"{CPU}/cpu1/cpufreq/scaling_driver": "intel_pstate\n",
+}
+LIMITS = {QUOTA: "150000 100000\n", "sys/fs/cgroup/memory.max": "4000000\n"}
+LIMITED = "a memory limit of 0.004 GB and a quota of 1.5 processors for 4 units"
+KSM = {f"{KERNEL}/ksm/run": "1\n"}
+WATCHED = {f"{DAMON}/state": "on\n"}
+ACTION = f"{DAMON}/contexts/0/schemes/{{}}/action"
+PAGEOUT = WATCHED | {ACTION.format(0): "pageout\n"}
+MIGRATE = WATCHED | {ACTION.format(0): "stat\n", ACTION.format(1): "migrate_cold\n"}
+RECLAIM = {
+    "sys/module/damon_reclaim/parameters/enabled": "Y\n",
+    "proc/swaps": f"{SWAP}/dev/zram0 partition 8388604 0 -2\n",
+}
+THREE = slot() + slot(8192, "DIMM_B1") + slot(0, "DIMM_C1") + END
+COUNTED = {f"{EDAC}/dimm_location": "channel 0 slot 0\n", f"{EDAC}/size": "16384\n"}
+VIRTUAL = {TABLE: TWO_CHANNELS, "proc/cpuinfo": "flags\t: fpu hypervisor\n"}
+
+
 CASES = [
     ("processors", {}, UNKNOWN, "may use"),
     ("processors", UNITS, GOOD, "all 4"),
     ("processors", UNITS | {"proc/self/status": "Cpus_allowed_list:\t0,2\n"}, NOTE, "2 of 4"),
     ("governor", {}, UNKNOWN, "does not tell"),
-    ("governor", {f"{CPU}/cpu0/cpufreq/scaling_governor": "performance\n"}, GOOD, "performance"),
-    (
-        "governor",
-        {
-            f"{CPU}/cpu0/cpufreq/scaling_governor": "performance\n",
-            f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave\n",
-            f"{CPU}/cpu1/cpufreq/scaling_driver": "intel_pstate\n",
-        },
-        NOTE,
-        "performance, powersave (intel_pstate)",
-    ),
+    ("governor", {f"{CLOCK}/scaling_governor": "performance\n"}, GOOD, "performance"),
+    ("governor", GOVERNORS, NOTE, "performance, powersave (intel_pstate)"),
     ("frequency", {}, UNKNOWN, "limits of the clock"),
-    (
-        "frequency",
-        {
-            f"{CPU}/cpu0/cpufreq/{name}_freq": f"{kHz}\n"
-            for name, kHz in (
-                ("cpuinfo_max", 3700000),
-                ("scaling_max", 3700000),
-                ("scaling_cur", 3100000),
-            )
-        },
-        GOOD,
-        "3.70 GHz, and the fastest core has 3.10 GHz",
-    ),
-    (
-        "frequency",
-        {
-            f"{CPU}/cpu0/cpufreq/cpuinfo_max_freq": "3700000\n",
-            f"{CPU}/cpu0/cpufreq/scaling_max_freq": "2000000\n",
-        },
-        NOTE,
-        "2.00 of 3.70 GHz",
-    ),
+    ("frequency", CLOCKS, GOOD, "3.70 GHz, and the fastest core has 3.10 GHz"),
+    ("frequency", SLOWER, NOTE, "2.00 of 3.70 GHz"),
     ("turbo", {}, UNKNOWN, "nominal"),
     ("turbo", {f"{CPU}/intel_pstate/no_turbo": "1\n"}, GOOD, "off"),
     ("turbo", {f"{CPU}/intel_pstate/no_turbo": "0\n"}, NOTE, "on"),
@@ -104,192 +118,52 @@ CASES = [
     ("SMT", {f"{CPU}/smt/control": "off\n"}, GOOD, "off"),
     ("SMT", {f"{CPU}/smt/control": "notsupported\n"}, GOOD, "none"),
     ("SMT", {f"{CPU}/smt/control": "on\n"}, NOTE, "two units on a core"),
-    (
-        "SMT",
-        UNITS | {f"{CPU}/cpu{i}/topology/core_cpus_list": f"{i // 2}" for i in range(4)},
-        NOTE,
-        "4 units on 2 cores",
-    ),
-    (
-        "SMT",
-        UNITS | {f"{CPU}/cpu{i}/topology/core_cpus_list": f"{i}" for i in range(4)},
-        GOOD,
-        "none",
-    ),
+    ("SMT", UNITS | {CORES.format(i): f"{i // 2}" for i in range(4)}, NOTE, "4 units on 2 cores"),
+    ("SMT", UNITS | {CORES.format(i): f"{i}" for i in range(4)}, GOOD, "none"),
     ("transparent huge pages", {}, UNKNOWN, "does not tell"),
-    (
-        "transparent huge pages",
-        {f"{KERNEL}/transparent_hugepage/enabled": "always [madvise] never\n"},
-        GOOD,
-        "madvise",
-    ),
-    (
-        "transparent huge pages",
-        {f"{KERNEL}/transparent_hugepage/enabled": "always madvise [never]\n"},
-        NOTE,
-        "TLB",
-    ),
+    ("transparent huge pages", {HUGE: "always [madvise] never\n"}, GOOD, "madvise"),
+    ("transparent huge pages", {HUGE: "always madvise [never]\n"}, NOTE, "TLB"),
     ("huge page pools", {}, UNKNOWN, "reserved"),
-    (
-        "huge page pools",
-        {
-            f"{KERNEL}/hugepages/hugepages-2048kB/nr_hugepages": "0\n",
-            "proc/meminfo": "MemTotal: 8388608 kB\n",
-        },
-        GOOD,
-        "0 of 2048kB",
-    ),
-    (
-        "huge page pools",
-        {
-            f"{KERNEL}/hugepages/hugepages-2048kB/nr_hugepages": "3000\n",
-            "proc/meminfo": "MemTotal: 8388608 kB\n",
-        },
-        NOTE,
-        "more than half",
-    ),
+    ("huge page pools", MEMORY | {POOL: "0\n"}, GOOD, "0 of 2048kB"),
+    ("huge page pools", MEMORY | {POOL: "3000\n"}, NOTE, "more than half"),
     ("mitigations", {}, UNKNOWN, "gathers"),
-    (
-        "mitigations",
-        {f"{CPU}/vulnerabilities/gather_data_sampling": "Not affected\n"},
-        GOOD,
-        "Not affected",
-    ),
-    (
-        "mitigations",
-        {f"{CPU}/vulnerabilities/gather_data_sampling": "Unknown: Dependent on hypervisor\n"},
-        UNKNOWN,
-        "gathers",
-    ),
-    (
-        "mitigations",
-        {f"{CPU}/vulnerabilities/gather_data_sampling": "Mitigation: Microcode\n"},
-        NOTE,
-        "Mitigation: Microcode",
-    ),
-    (
-        "mitigations",
-        {
-            f"{CPU}/vulnerabilities/spec_store_bypass": (
-                "Mitigation: Speculative Store Bypass disabled\n"
-            )
-        },
-        NOTE,
-        "loads wait",
-    ),
-    (
-        "mitigations",
-        {
-            f"{CPU}/vulnerabilities/gather_data_sampling": "Vulnerable\n",
-            f"{CPU}/vulnerabilities/spec_store_bypass": (
-                "Mitigation: Speculative Store Bypass disabled via prctl\n"
-            ),
-        },
-        GOOD,
-        "Vulnerable",
-    ),
+    ("mitigations", {GATHERS: "Not affected\n"}, GOOD, "Not affected"),
+    ("mitigations", {GATHERS: "Unknown: Dependent on hypervisor\n"}, UNKNOWN, "gathers"),
+    ("mitigations", {GATHERS: "Mitigation: Microcode\n"}, NOTE, "Mitigation: Microcode"),
+    ("mitigations", {STORES: f"{BYPASS}\n"}, NOTE, "loads wait"),
+    ("mitigations", {GATHERS: "Vulnerable\n", STORES: f"{BYPASS} via prctl\n"}, GOOD, "Vulnerable"),
     ("cgroup", {}, UNKNOWN, "limits"),
     ("cgroup", CGROUP, GOOD, "no limits"),
-    (
-        "cgroup",
-        CGROUP | UNITS | {"sys/fs/cgroup/job/cpu.max": "400000 100000\n"},
-        GOOD,
-        "4 processors for 4 units",
-    ),
-    (
-        "cgroup",
-        CGROUP
-        | UNITS
-        | {"sys/fs/cgroup/job/cpu.max": "150000 100000\n", "sys/fs/cgroup/memory.max": "4000000\n"},
-        BAD,
-        "a memory limit of 0.004 GB and a quota of 1.5 processors for 4 units",
-    ),
+    ("cgroup", CGROUP | UNITS | {QUOTA: "400000 100000\n"}, GOOD, "4 processors for 4 units"),
+    ("cgroup", CGROUP | UNITS | LIMITS, BAD, LIMITED),
     ("swap", {}, UNKNOWN, "swapped"),
     ("swap", {"proc/swaps": SWAP}, GOOD, "none"),
-    ("swap", {"proc/swaps": f"{SWAP}/dev/sda2 partition 8388604 0 -2\n"}, GOOD, "nothing"),
-    ("swap", {"proc/swaps": f"{SWAP}/dev/sda2 partition 8388604 2000000 -2\n"}, NOTE, "2.05 GB"),
+    ("swap", {"proc/swaps": f"{PARTITION} 0 -2\n"}, GOOD, "nothing"),
+    ("swap", {"proc/swaps": f"{PARTITION} 2000000 -2\n"}, NOTE, "2.05 GB"),
     ("KSM", {}, UNKNOWN, "merged"),
-    ("KSM", {f"{KERNEL}/ksm/run": "0\n"}, GOOD, "off"),
-    ("KSM", {f"{KERNEL}/ksm/run": "1\n"}, NOTE, "bandwidth"),
-    (
-        "KSM",
-        {f"{KERNEL}/ksm/run": "1\n", f"{KERNEL}/ksm/pages_sharing": "77\n"},
-        NOTE,
-        "77 merged pages",
-    ),
+    ("KSM", KSM | {f"{KERNEL}/ksm/run": "0\n"}, GOOD, "off"),
+    ("KSM", KSM, NOTE, "bandwidth"),
+    ("KSM", KSM | {f"{KERNEL}/ksm/pages_sharing": "77\n"}, NOTE, "77 merged pages"),
     ("DAMON", {}, UNKNOWN, "watches"),
     ("DAMON", {f"{KERNEL}/ksm/run": "0\n"}, GOOD, "off"),
     ("DAMON", {f"{DAMON}/state": "off\n"}, GOOD, "off"),
-    ("DAMON", {f"{DAMON}/state": "on\n"}, NOTE, "no action"),
-    (
-        "DAMON",
-        {
-            f"{DAMON}/state": "on\n",
-            f"{DAMON}/contexts/0/schemes/0/action": "pageout\n",
-            "proc/swaps": SWAP,
-        },
-        NOTE,
-        "without swap",
-    ),
-    (
-        "DAMON",
-        {
-            f"{DAMON}/state": "on\n",
-            f"{DAMON}/contexts/0/schemes/0/action": "pageout\n",
-            "proc/swaps": f"{SWAP}/dev/sda2 partition 8388604 0 -2\n",
-        },
-        BAD,
-        "on (pageout)",
-    ),
-    (
-        "DAMON",
-        {
-            f"{DAMON}/state": "on\n",
-            f"{DAMON}/contexts/0/schemes/0/action": "stat\n",
-            f"{DAMON}/contexts/0/schemes/1/action": "migrate_cold\n",
-        },
-        BAD,
-        "on (migrate_cold, stat)",
-    ),
-    (
-        "DAMON",
-        {
-            "sys/module/damon_reclaim/parameters/enabled": "Y\n",
-            "proc/swaps": f"{SWAP}/dev/zram0 partition 8388604 0 -2\n",
-        },
-        BAD,
-        "pageout",
-    ),
+    ("DAMON", WATCHED, NOTE, "no action"),
+    ("DAMON", PAGEOUT | {"proc/swaps": SWAP}, NOTE, "without swap"),
+    ("DAMON", PAGEOUT | {"proc/swaps": f"{PARTITION} 0 -2\n"}, BAD, "on (pageout)"),
+    ("DAMON", MIGRATE, BAD, "on (migrate_cold, stat)"),
+    ("DAMON", RECLAIM, BAD, "pageout"),
     ("DAMON", {"sys/module/damon_lru_sort/parameters/enabled": "Y\n"}, NOTE, "marks"),
     ("balloon", {}, UNKNOWN, "hypervisor"),
-    ("balloon", {"sys/bus/virtio/drivers/virtio_balloon/bind": ""}, GOOD, "none"),
-    ("balloon", {"sys/bus/virtio/drivers/virtio_balloon/virtio0/x": ""}, UNKNOWN, "how much"),
+    ("balloon", {f"{BALLOONS}/bind": ""}, GOOD, "none"),
+    ("balloon", {f"{BALLOONS}/virtio0/x": ""}, UNKNOWN, "how much"),
     ("balloon", {"sys/module/vmw_balloon/refcnt": "0\n"}, UNKNOWN, "vmw_balloon"),
     ("memory population", {}, UNKNOWN, "which modules"),
     ("memory population", {TABLE: b"\x11\x02"}, UNKNOWN, "damaged"),
     ("memory population", {TABLE: slot(rated=2933) + END}, GOOD, "at most 23.5 GB/s"),
     ("memory population", {TABLE: TWO_CHANNELS}, NOTE, "modules for 3200 MT/s run at 2933"),
-    (
-        "memory population",
-        {TABLE: slot() + slot(8192, "DIMM_B1") + slot(0, "DIMM_C1") + END},
-        NOTE,
-        "1 empty channel, the modules differ",
-    ),
-    (
-        "memory population",
-        {
-            "sys/devices/system/edac/mc/mc0/dimm0/dimm_location": "channel 0 slot 0\n",
-            "sys/devices/system/edac/mc/mc0/dimm0/size": "16384\n",
-        },
-        UNKNOWN,
-        "1 populated channel (counted by EDAC)",
-    ),
-    (
-        "memory population",
-        {TABLE: TWO_CHANNELS, "proc/cpuinfo": "flags\t: fpu hypervisor\n"},
-        UNKNOWN,
-        "the 2 in its table are invented",
-    ),
+    ("memory population", {TABLE: THREE}, NOTE, "1 empty channel, the modules differ"),
+    ("memory population", COUNTED, UNKNOWN, "1 populated channel (counted by EDAC)"),
+    ("memory population", VIRTUAL, UNKNOWN, "the 2 in its table are invented"),
 ]
 
 
