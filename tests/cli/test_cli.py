@@ -88,27 +88,13 @@ def test_long_options_of_both_programs(capsys: pytest.CaptureFixture[str], tmp_p
 
 
 def test_spatter_file_runs_unchanged(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    one, two = "UNIFORM:8:1:NR", "UNIFORM:8:2:NR"
     configs = [
-        {"pattern": "UNIFORM:8:1:NR", "kernel": "Gather", "count": 64},
+        {"pattern": one, "kernel": "Gather", "count": 64},
         {"pattern": [0, 8, 16], "kernel": "SCATTER", "delta": 1, "count": 99, "nruns": 4},
-        {
-            "pattern-gather": "UNIFORM:8:1:NR",
-            "pattern-scatter": "UNIFORM:8:2:NR",
-            "kernel": "GS",
-            "count": 64,
-        },
-        {
-            "pattern": "UNIFORM:8:1:NR",
-            "pattern-gather": [1, 2],
-            "kernel": "MultiGather",
-            "count": 64,
-        },
-        {
-            "pattern": "UNIFORM:8:1:NR",
-            "pattern-scatter": [3, 0],
-            "kernel": "multiscatter",
-            "colour": "red",
-        },
+        {"pattern-gather": one, "pattern-scatter": two, "kernel": "GS", "count": 64},
+        {"pattern": one, "pattern-gather": [1, 2], "kernel": "MultiGather", "count": 64},
+        {"pattern": one, "pattern-scatter": [3, 0], "kernel": "multiscatter", "colour": "red"},
         {"pattern": [0, 6, 12], "kernel": "Gather", "delta": -5, "count": 64},
     ]
     suite = tmp_path / "suite.json"

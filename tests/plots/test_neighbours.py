@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from checking import once_a_kind
+from in_turns import beside_one
 from plotting import LONG, assert_legible, footnotes, hardest_first, panel_texts
 
 from memkern.plots import figures
@@ -24,25 +25,7 @@ def rows(kernels=KERNELS, turns=7, platform="Machine", factor=0.3, **more):
                 time_s = (1 + factor * max(number - 1, 0)) * 1.001 ** (
                     (turn % 3 - 1) * (number > 0)
                 )
-                found.append(
-                    {
-                        "case_id": f"{kernel}-{beside}" if beside else kernel,
-                        "environment_id": platform,
-                        "platform": f"{platform}, 2 threads",
-                        "repeat": turn,
-                        "kernel": kernel,
-                        "definition": "",
-                        "name": "",
-                        "threads": 2,
-                        "beside": beside,
-                        "time_min_s": time_s,
-                        "time_median_s": time_s,
-                        "bytes_B": 10**9,
-                        "valid": True,
-                        "disturbed": False,
-                    }
-                    | more
-                )
+                found.append(beside_one(kernel, beside, turn, time_s, platform, **more))
     return found
 
 

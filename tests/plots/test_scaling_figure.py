@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import test_neighbours
 from checking import once_a_kind, refused
+from in_turns import over_ranks
 from plotting import (
     LONG,
     assert_legible,
@@ -35,31 +36,8 @@ def rows(kernels=KERNELS, ranks=(1, 2, 4, 8), platform="Machine", loss=0.9, **mo
     for turn, (number, kernel), n in itertools.product(range(3), enumerate(kernels), ranks):
         speed = (2 * (loss - 0.02 * number)) ** math.log2(n) * 1.002 ** (turn * n)
         work = n if mode == "weak" else 1
-        found.append(
-            {
-                "case_id": f"{kernel}-{mode}-{n}",
-                "environment_id": platform,
-                "platform": f"{platform}, 1 thread" + f" a rank, {n} ranks" * (n > 1),
-                "repeat": turn,
-                "kernel": kernel,
-                "definition": "",
-                "name": "",
-                "scaling": mode,
-                "scaling_size": 8_700_000,
-                "bind": "",
-                "comm": "mpi",
-                "threads": 1,
-                "ranks": n,
-                "ranks_per_node": n,
-                "oversubscribed": False,
-                "time_min_s": work / speed,
-                "time_median_s": work / speed,
-                "bytes_B": 10**9 * work,
-                "valid": True,
-                "disturbed": False,
-            }
-            | more
-        )
+        more_bytes = {"bytes_B": 10**9 * work} | more
+        found.append(over_ranks(kernel, n, turn, work / speed, platform, **more_bytes))
     return found
 
 

@@ -8,33 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import refused
+from in_turns import over_ranks, results
 
 import memkern as mk
 from memkern.statistics import ratio_interval
-
-
-def record(ranks: int, turn: int, time_s: float, **more: Any) -> dict[str, Any]:
-    mode = more.get("scaling", "strong")
-    several = f" a rank, {ranks} ranks" * (ranks > 1)
-    return {
-        "case_id": f"abc-{mode}-{ranks}", "repeat": turn, "environment_id": "e",
-        "platform": f"Machine, 2 threads{several}", "kernel": "raider.triad",
-        "definition": "", "name": "",
-        "scaling": mode, "scaling_size": 10**6, "bind": "", "comm": "mpi", "threads": 2,
-        "ranks": ranks, "ranks_per_node": ranks, "oversubscribed": False, "time_min_s": time_s,
-        "time_median_s": time_s, "bytes_B": 10**9, "valid": True, "disturbed": False, **more,
-    }  # fmt: skip
-
-
-def results(records: list[dict[str, Any]]) -> mk.ResultSet:
-    return mk.ResultSet(records, [np.empty(0)] * len(records))
 
 
 def turns(counts: tuple[int, ...] = (1, 2, 4), **more: Any) -> list[dict[str, Any]]:
     """Return five turns of strong scaling that loses 10 % with each doubling; times drift."""
     rng = np.random.default_rng(1)
     return [
-        record(
+        over_ranks(
+            "raider.triad",
             ranks,
             turn,
             0.1 * 1.3**turn / 1.8 ** math.log2(ranks) * math.exp(0.005 * rng.standard_normal()),
@@ -71,8 +56,13 @@ def test_speed_ups_are_those_of_the_turns() -> None:
 
 def test_weak_scaling_counts_the_work_of_all_ranks() -> None:
     rows = [
-        record(
-            ranks, turn, 0.1 * 1.1 ** math.log2(ranks / 2), scaling="weak", bytes_B=ranks * 10**9
+        over_ranks(
+            "raider.triad",
+            ranks,
+            turn,
+            0.1 * 1.1 ** math.log2(ranks / 2),
+            scaling="weak",
+            bytes_B=ranks * 10**9,
         )
         for turn in range(3)
         for ranks in (2, 4, 8)
@@ -85,7 +75,11 @@ def test_weak_scaling_counts_the_work_of_all_ranks() -> None:
 
 
 def test_latencies_scale_by_their_times() -> None:
-    rows = [record(n, t, 0.1, scaling="weak", ns_per_access=80.0) for t in range(3) for n in (1, 2)]
+    rows = [
+        over_ranks("raider.triad", n, t, 0.1, scaling="weak", ns_per_access=80.0)
+        for t in range(3)
+        for n in (1, 2)
+    ]
     found = mk.efficiencies(results(rows))
     assert found["quantity"].tolist() == ["ns per access"] * 2
     assert found["value"].tolist() == pytest.approx([80.0, 80.0])
@@ -98,7 +92,7 @@ def test_cases_modes_bindings_and_threads_have_rows_of_their_own() -> None:
         {"scaling": "weak"},
         {"bind": "core"},
         {"comm": "shmem"},
-        {"threads": 1},
+        {"threads": 2},
         {"case_id": "def-strong-1", "name": "large", "scaling_size": 10**8},
         {"kernel": "raider.copy"},
     ]
@@ -106,15 +100,16 @@ def test_cases_modes_bindings_and_threads_have_rows_of_their_own() -> None:
     found = mk.efficiencies(results(rows))
     assert len(found) == 2 * len(variants)
     assert found["ranks"].tolist() == [1, 2] * len(variants)
+    size = 8_700_000
     columns = ["scaling", "bind", "comm", "threads", "size", "kernel"]
     assert found[columns].iloc[::2].to_numpy().tolist() == [
-        ["strong", "", "mpi", 2, 10**6, "raider.triad"],
-        ["weak", "", "mpi", 2, 10**6, "raider.triad"],
-        ["strong", "core", "mpi", 2, 10**6, "raider.triad"],
-        ["strong", "", "shmem", 2, 10**6, "raider.triad"],
-        ["strong", "", "mpi", 1, 10**6, "raider.triad"],
-        ["strong", "", "mpi", 2, 10**8, "raider.triad large"],
-        ["strong", "", "mpi", 2, 10**6, "raider.copy"],
+        ["strong", "", "mpi", 1, size, "raider.triad"],
+        ["weak", "", "mpi", 1, size, "raider.triad"],
+        ["strong", "core", "mpi", 1, size, "raider.triad"],
+        ["strong", "", "shmem", 1, size, "raider.triad"],
+        ["strong", "", "mpi", 2, size, "raider.triad"],
+        ["strong", "", "mpi", 1, 10**8, "raider.triad large"],
+        ["strong", "", "mpi", 1, size, "raider.copy"],
     ]
 
 

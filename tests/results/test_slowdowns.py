@@ -8,25 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import refused
+from in_turns import beside_one, results
 
 import memkern as mk
 from memkern.results.slowdowns import ENTRIES, entry, label_of
 from memkern.results.turns import with_half_width
 from memkern.statistics import ratio_interval
-
-
-def record(kernel: str, beside: str, turn: int, time_s: float, **more: Any) -> dict[str, Any]:
-    return {
-        "case_id": kernel + (f"-{beside}" if beside else ""), "repeat": turn,
-        "environment_id": "e", "platform": "Machine, 2 threads", "kernel": kernel,
-        "definition": "", "name": "", "case_columns": "", "threads": 2, "beside": beside,
-        "time_min_s": time_s, "time_median_s": time_s, "bytes_B": 10**9,
-        "bandwidth_median_GBps": 1 / time_s, "valid": True, "disturbed": False, **more,
-    }  # fmt: skip
-
-
-def results(records: list[dict[str, Any]]) -> mk.ResultSet:
-    return mk.ResultSet(records, [np.empty(0)] * len(records))
 
 
 def turns(beside: float = 1.5, number: int = 7, **more: Any) -> list[dict[str, Any]]:
@@ -36,8 +23,10 @@ def turns(beside: float = 1.5, number: int = 7, **more: Any) -> list[dict[str, A
     for turn in range(number):
         time_s = 0.1 * 1.3**turn
         noise = math.exp(0.01 * rng.standard_normal())
-        found.append(record("stream.triad", "", turn, time_s))
-        found.append(record("stream.triad", "loops.load", turn, beside * time_s * noise, **more))
+        found.append(beside_one("stream.triad", "", turn, time_s))
+        found.append(
+            beside_one("stream.triad", "loops.load", turn, beside * time_s * noise, **more)
+        )
     return found
 
 
@@ -88,13 +77,13 @@ def test_disturbed_turns_do_not_count() -> None:
 def test_every_neighbour_has_a_row_in_the_order_of_the_records() -> None:
     rows = turns()
     for turn in range(7):
-        rows.append(record("latency.chase", "", turn, 1e-3, name="far", ns_per_access=100.0))
+        rows.append(beside_one("latency.chase", "", turn, 1e-3, name="far", ns_per_access=100.0))
         for beside in ("stream.triad", "loops.load"):
             more = {"name": "far", "ns_per_access": 120.0}
-            rows.append(record("latency.chase", beside, turn, 1.2e-3, **more))
+            rows.append(beside_one("latency.chase", beside, turn, 1.2e-3, **more))
         # Neither measured together with a neighbour, nor valid.
-        rows.append(record("loops.sum", "", turn, 1.0))
-        rows.append(record("stream.triad", "loops.dot", turn, 1.0, valid=False))
+        rows.append(beside_one("loops.sum", "", turn, 1.0))
+        rows.append(beside_one("stream.triad", "loops.dot", turn, 1.0, valid=False))
     rows.append({k: v for k, v in rows[0].items() if k != "beside"})
     found = mk.slowdowns(results(rows))
     assert list(zip(found["kernel"], found["beside"], strict=True)) == [

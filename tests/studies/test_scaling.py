@@ -32,6 +32,8 @@ OPEN_MPI = Launcher(("mpirun",), launching.OPEN_MPI)
 MPICH = Launcher(("mpiexec", "-iface", "lo"), launching.MPICH)
 SLURM = Launcher(("srun", "--mpi=pmix"), launching.SLURM)
 OTHER = Launcher(("aprun",), "")
+BOUND = Launcher(("mpirun", "--bind-to", "core"), launching.OPEN_MPI)
+SRUN = "srun --mpi=pmix -n 4 --cpus-per-task=2"
 
 
 # Launchers
@@ -48,24 +50,12 @@ OTHER = Launcher(("aprun",), "")
         (MPICH, "node", "mpiexec -iface lo -n 4 -ppn 1 -bind-to none"),
         (MPICH, "socket", "mpiexec -iface lo -n 4 -map-by socket -bind-to socket"),
         (MPICH, "core", "mpiexec -iface lo -n 4 -bind-to core:2"),
-        (SLURM, "", "srun --mpi=pmix -n 4 --cpus-per-task=2"),
-        (
-            SLURM,
-            "node",
-            "srun --mpi=pmix -n 4 --cpus-per-task=2 --ntasks-per-node=1 --cpu-bind=none",
-        ),
-        (
-            SLURM,
-            "socket",
-            "srun --mpi=pmix -n 4 --cpus-per-task=2 --ntasks-per-socket=1 --cpu-bind=sockets",
-        ),
-        (SLURM, "core", "srun --mpi=pmix -n 4 --cpus-per-task=2 --cpu-bind=cores"),
+        (SLURM, "", SRUN),
+        (SLURM, "node", f"{SRUN} --ntasks-per-node=1 --cpu-bind=none"),
+        (SLURM, "socket", f"{SRUN} --ntasks-per-socket=1 --cpu-bind=sockets"),
+        (SLURM, "core", f"{SRUN} --cpu-bind=cores"),
         (OTHER, "", "aprun -n 4"),
-        (
-            Launcher(("mpirun", "--bind-to", "core"), launching.OPEN_MPI),
-            "",
-            "mpirun --bind-to core -n 4",
-        ),
+        (BOUND, "", "mpirun --bind-to core -n 4"),
     ],
 )
 def test_each_launcher_binds_by_its_own_options(
