@@ -1,8 +1,8 @@
 """The engine: it prepares cases, chooses variants, samples, judges, records and sweeps.
 
-What others use of it is here, and in its modules `calibration`, `counting` and `disturbance`.
-Models and comparisons of records lie above it; the columns of a model are added to a record in a
-step of their own.
+Other packages use the names exported here and those of the modules `calibration`, `counting` and
+`disturbance`. Models and comparisons of records are layers above it; a separate step adds the
+columns of a model to a record.
 """
 
 from memkern.engine.communication import connected, ranks, start

@@ -1,11 +1,11 @@
-"""Properties of this machine that are measured and stored until it is booted again.
+"""Properties of this machine that are measured and stored until the next boot.
 
-The first is how much times differ between placements and between runs. `memkern.calibrate` measures
-it for classes of cases (cache level and threads), and the intervals of later measurements include
-it, together with what later records show (see `memkern.engine.drift`). The second is the
-throughput of the cores, to which every measuring process contributes. The third is the verdict of
-`memkern.doctor`, which later records have. The fourth is the sizes of caches by latency (see
-`memkern.machine.caches`). The fifth is the largest bandwidths of memory that were measured.
+First, the variances of times between placements and between runs. `memkern.calibrate` measures them
+for classes of cases (cache level and threads), later records refine them (see
+`memkern.engine.drift`), and the intervals of later measurements include them. Second, the
+throughput of the cores, measured by every process. Third, the verdict of `memkern.doctor`, which
+later records contain. Fourth, the sizes of caches by latency (see `memkern.machine.caches`). Fifth,
+the largest measured memory bandwidths.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ __all__ = [
 
 SHARED, MIXED, BESIDE = "shared", "mixed states", "beside programs"
 
-# Bins of the logarithms of rates, and measurements of a boot, are fewer by far.
+# Far above the number of bins of the logarithms of rates, and of measurements in one boot.
 _MOST_BIN, _MOST_COUNT = 10**6, 10**15
 Counts = Mapping[str, Mapping[int, int]]
 
@@ -69,9 +69,9 @@ class Spread:
     Attributes
     ----------
     floor, median : Prior
-        Of the shortest times and of the medians of runs, between runs.
+        Variance between runs of the shortest times and of the medians.
     placements : Prior or None
-        Of the medians of a run's placements; None if unknown.
+        Variance between placements of a run's medians; None if unknown.
     """
 
     floor: Prior
@@ -106,8 +106,9 @@ def class_name(
 ) -> str:
     """Return the class of a case, such as ``L2, 1 thread``, or ``L2, 4 threads, mixed states``.
 
-    `caches` are as of `memkern.machine.caches.data_caches`; `host` is what the host was like, empty
-    if it was quiet, `SHARED`, `MIXED` or `BESIDE`. Cases of a GPU have no threads: ``L2, GPU``.
+    `caches` are as of `memkern.machine.caches.data_caches`; `host` is the state of the host: empty
+    if it was quiet, else `SHARED`, `MIXED` or `BESIDE`. Cases of a GPU have no threads: ``L2,
+    GPU``.
     """
     level = level_of(footprint_B, ends(caches, max(threads, 1)))
     workers = f"{threads} thread{'' if threads == 1 else 's'}" if threads else "GPU"
@@ -126,9 +127,9 @@ def _packaged() -> dict[tuple[str, ...], Prior]:
 
 
 def packaged(name: str) -> Spread:
-    """Return the variances of a class as several hosts have shown them.
+    """Return the variances of a class that were measured on several hosts.
 
-    They are those of recordings (``bench/replay_samples.py --spreads``). Beside programs of this
+    They are from recordings (``bench/replay_samples.py --spreads``). Next to programs on the same
     system, values vary as much as in mixed states.
     """
     level, threads, *host = name.split(", ")
@@ -174,12 +175,12 @@ def estimate(medians: Mapping[str, npt.ArrayLike]) -> tuple[dict[str, Prior], di
 
 
 def path() -> Path:
-    """Return where the calibration of this user and machine is stored."""
+    """Return the path of the calibration of this user and machine."""
     return folder() / "calibration.json"
 
 
 def cores_path() -> Path:
-    """Return where the throughput of this machine's cores is stored."""
+    """Return the path of the stored throughput of this machine's cores."""
     return path().with_name("cores.json")
 
 
@@ -257,7 +258,7 @@ def save_health(summary: str) -> None:
 def load_health() -> str:
     """Return the verdict since the system was booted (see `save_health`); empty if unknown.
 
-    It has its age from an hour on. In another control group, with other limits, it is unknown.
+    After an hour it includes its age. In another control group, with other limits, it is unknown.
     """
 
     def read(document: Mapping[str, Any]) -> str:
@@ -272,12 +273,12 @@ def load_health() -> str:
 
 
 def best_rates(which: str, rates: Mapping[str, float]) -> dict[str, float]:
-    """Store bandwidths, and return the largest ones of these and all since the system was booted.
+    """Store bandwidths, and return the largest values measured since the system was booted.
 
     Parameters
     ----------
     which : str
-        Of which cases.
+        Name of the group of cases.
     rates : mapping of str to float
         In any unit, by name.
     """
@@ -316,14 +317,14 @@ def load_counters() -> dict[str, float]:
 
 
 def agrees(ratio: float) -> bool:
-    """Return whether a count that is so many times the true one is right to a tenth."""
+    """Return whether a count with this ratio to the true one is accurate to 10 %."""
     return 0.9 <= ratio <= 1.1
 
 
 def load() -> Calibration | None:
     """Return the calibration of this boot, or None where there is none.
 
-    The file is read again only when another one is in its place, as every record needs it.
+    Every record needs it, so the file is read again only after it was replaced.
     """
     target = path()
     try:

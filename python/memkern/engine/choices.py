@@ -1,8 +1,8 @@
 """Rounds of trials of variants since the system was booted.
 
-A choice begins with the rounds that earlier ones of the same case had, so that it needs fewer new
-ones to tell two candidates apart, and equal commands choose alike. Only the last rounds are kept: a
-wrong choice does not stay.
+A choice starts from the rounds of earlier choices of the same case, so that it needs fewer new
+rounds to distinguish two candidates, and equal commands make the same choice. Only the last rounds
+are kept, so that a wrong choice is not permanent.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ Round = dict[str, float]
 """Logarithm of a time by the variant and instruction set, as ``simd/avx2``."""
 
 _MOST_ROUNDS = 12
-_MOST_CASES = 200  # those that were tried last
+_MOST_CASES = 200  # the most recently tried ones
 
 
 def path() -> Path:
-    """Return where the rounds of this user and machine are stored."""
+    """Return the path of the rounds of this user and machine."""
     return calibration.path().with_name("choices.json")
 
 
 def name_of(case: Case, iterations: int = 0) -> str:
-    """Return the name of the rounds of a case, or of its parts of so many iterations."""
+    """Return the name of the rounds of a case, or of its parts with this many iterations."""
     return f"{case.identity()} {iterations}" if iterations else case.identity()
 
 

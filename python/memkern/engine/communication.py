@@ -1,7 +1,8 @@
 """The ranks that measure together: one process, or those that a launcher started.
 
-All ranks run the same program. Whatever depends on time, on samples or on one machine is agreed,
-so that every rank takes the same decisions and calls the functions of `Ranks` in the same order.
+All ranks run the same program. They agree on every value that depends on time, samples or one
+machine, so that all ranks take the same decisions and call the functions of `Ranks` in the same
+order.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["Ranks", "ranks", "start", "together"]
 
 T = TypeVar("T")
-# What a rank brings to a meeting; the largest one counts.
+# Status of a rank at a synchronisation; the largest one counts.
 _GO, _OVER, _INTERRUPTED, _FAILED = 0.0, 1.0, 2.0, 3.0
 _BARRIERS = 200
-# Share of the timeout that a rank leaves to those of other hosts.
+# Share of the timeout for which a rank waits longer than ranks of other hosts.
 _ELSEWHERE = 0.3
 
 
@@ -58,17 +59,17 @@ class Ranks:
     hosts : list of str
         The host of each rank.
     names_hosts : bool
-        Whether records name them; those of a single process do so only if this is set.
+        Whether records name the hosts; set for several ranks, optional for a single process.
     processes : set of int
         The numbers of the ranks' processes on this host.
     host_units : int
         Number of processing units that these ranks may use.
     own_units : float
-        Number of those that this rank may use, a share if others may use the same ones.
+        Number of units that this rank may use; shared units count as a fraction.
     even : bool
-        Whether all ranks have as many processing units as each other.
+        Whether all ranks have the same number of processing units.
     case_id : str
-        What the identity of a case says of several ranks: a hash of their number and binding.
+        The part of a case's identity for several ranks: a hash of their number and binding.
     barrier_s : float
         Median time of a barrier, which bounds how far apart ranks leave it; 0 for one rank.
     """
@@ -89,7 +90,7 @@ class Ranks:
         self.names_hosts = size > 1
         self._process_of = dict(self.of_host((number, os.getpid())))
         self.processes = set(self._process_of.values())
-        # Set when the call that is watched has ended.
+        # Set when the watched call has ended.
         self._watched: threading.Event | None = None
         self.host_units = len(set(itertools.chain(*self.of_host(os.sched_getaffinity(0)))))
         self.barrier_s = self._measure_barrier()
@@ -107,7 +108,7 @@ class Ranks:
 
     @property
     def transport(self) -> str:
-        """What moves the data, if that is known (see `memkern.engine.transports.Connection`)."""
+        """The transport of the data, if known (see `memkern.engine.transports.Connection`)."""
         return self._transport.transport if self._transport else ""
 
     @property
@@ -117,11 +118,11 @@ class Ranks:
 
     @property
     def first_of_host(self) -> bool:
-        """Whether this rank does for its host what one process does for a whole machine."""
+        """Whether this is the first rank of its host, which does work once per host."""
         return self.hosts.index(self.hosts[self.number]) == self.number
 
     def _note_bindings(self) -> None:
-        """Set what depends on the processing units of each rank."""
+        """Set the attributes that depend on the processing units of each rank."""
         bindings = self.every(sorted(os.sched_getaffinity(0)))
         self.even = len(set(map(len, bindings))) == 1
         own = bindings[self.number]
@@ -131,11 +132,11 @@ class Ranks:
         self.case_id = hashlib.sha256(text.encode()).hexdigest()[:8] if self.size > 1 else ""
 
     def crowded(self, threads: int) -> bool:
-        """Return whether this rank or its host has fewer units than workers, so many of a rank."""
+        """Return whether this rank, with `threads` workers, or its host has too few units."""
         return threads > self.own_units or threads * len(self._process_of) > self.host_units
 
     def divide_units(self) -> None:
-        """Divide processing units that the launcher gave to several ranks among these."""
+        """Divide processing units that the launcher assigned to several ranks among these ranks."""
         own = sorted(os.sched_getaffinity(0))
         masks = self.of_host((self.number, own))
         sharing = [number for number, mask in masks if mask == own]
@@ -145,7 +146,8 @@ class Ranks:
             units = sorted(own, key=lambda unit: (cores[unit], unit))
             place, share = sharing.index(self.number), len(units) // len(sharing)
             chosen = units[place * share : (place + 1) * share] or [units[place % len(units)]]
-            # Threads of the library count, too, where the process's units are looked up.
+            # Some code looks up the units of the process, so threads of the library are bound as
+            # well.
             for thread in os.listdir("/proc/self/task"):
                 with contextlib.suppress(ProcessLookupError):
                     os.sched_setaffinity(int(thread), chosen)
@@ -166,7 +168,7 @@ class Ranks:
         return self._meet(_INTERRUPTED if self._signals else _OVER if over else _GO) == _OVER
 
     def _meet(self, status: float) -> float:
-        """Return the most serious status; raise what a rank has met with."""
+        """Return the most serious status; raise the error of a rank that failed."""
         assert self._transport is not None
         found = float(self._transport.largest(np.array([status]))[0])
         if found == _INTERRUPTED:
@@ -202,7 +204,7 @@ class Ranks:
         Parameters
         ----------
         values : array_like of float64
-            Of the same shape on all ranks; NaN where a rank does not know, which is NaN then.
+            Of the same shape on all ranks; if an element is NaN on one rank, the result is NaN.
         """
         own = np.asarray(values, dtype=np.float64)
         if self._transport is None:
@@ -216,10 +218,10 @@ class Ranks:
         return float(self.largest([seconds])[0])
 
     def watch(self, begins: bool) -> None:
-        """Begin or end to watch a call in which a library waits for all ranks.
+        """Begin or end watching a call in which a library waits for all ranks.
 
-        If it takes longer than the timeout, all ranks end. A rank that sees that others of its
-        host were stopped or killed names them; otherwise one on another host must be the cause.
+        If it takes longer than the timeout, all ranks end. A rank that finds stopped or killed
+        ranks on its host names them; otherwise the cause must be a rank on another host.
         """
         if self._watched is not None:
             self._watched.set()
@@ -231,14 +233,14 @@ class Ranks:
     def _give_up(self, ended: threading.Event) -> None:
         """End all ranks, unless a call of the library ends in time."""
         assert self._transport is not None
-        # The second rank gives up later, in case that the first is the one to be given up.
+        # The second rank gives up later, in case the first rank is the one that does not answer.
         waited_s = launcher.timeout_s() * (1 + 0.1 * min(self.number, 2))
         if ended.wait(waited_s):
             return
         gone = [number for number, process in self._process_of.items() if _is_gone(process)]
         elsewhere = [number for number in range(self.size) if number not in self._process_of]
         if not gone and elsewhere:
-            # A rank there may know which one it is.
+            # A rank on that host may know which rank it is.
             more_s = _ELSEWHERE * launcher.timeout_s()
             if ended.wait(more_s):
                 return
@@ -247,7 +249,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def waiting_for_first(self) -> Iterator[None]:
-        """Let the other ranks wait at the end of what follows, however long the first one works."""
+        """Let the other ranks wait at the end of the context, however long the first rank works."""
         yield
         if self._transport is None or self.number == 0:
             self.gate()
@@ -263,7 +265,7 @@ class Ranks:
         return not self.gate(not value)
 
     def align(self, over: bool = False) -> bool:
-        """Do as `gate` does; the ranks then go on at the same time."""
+        """Do the same as `gate`; the ranks then continue at the same time."""
         found = self.gate(over)
         if self._transport is not None:
             self._transport.barrier()
@@ -281,7 +283,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """Let all ranks end what follows in the same way: an error of one is raised by all.
+        """Let all ranks leave the context in the same way: all raise the error of one.
 
         Interrupting one rank interrupts all of them at the next `gate`; a second signal interrupts
         a rank at once.
@@ -302,7 +304,7 @@ class Ranks:
             self._together = False
 
     def _tell(self, error: BaseException) -> None:
-        """Let the other ranks, at their next meeting, raise an error of this one."""
+        """Let the other ranks raise an error of this one at their next synchronisation."""
         assert self._transport is not None
         self._failed = True
         kind = next((k for k in _KINDS if isinstance(error, k)), RuntimeError)
@@ -311,7 +313,7 @@ class Ranks:
         self._transport.every(pickle.dumps((kind, own, getattr(error, "resumable", False))))
 
     def _raise(self, told: Sequence[bytes]) -> NoReturn:
-        """Raise the error of the first rank that has told one."""
+        """Raise the error of the first rank that reported one."""
         for number, content in enumerate(told):
             if (found := pickle.loads(content)) is None:
                 continue
@@ -376,12 +378,12 @@ _KINDS: tuple[type[BaseException], ...] = (
 
 
 def start(comm: str = "auto", level: str = "multiple") -> Ranks:
-    """Begin to communicate, and return the ranks; called once, before anything is measured.
+    """Start communication, and return the ranks; called once, before anything is measured.
 
     Parameters
     ----------
     comm : str
-        ``none`` for a single process, whatever started it; ``mpi``, ``shmem``, or ``auto`` (see
+        ``none`` for a single process with any launcher; ``mpi``, ``shmem``, or ``auto`` (see
         `memkern.launcher.comm` and `memkern.engine.transports.connect`).
     level : str
         Which threads of a rank will call the library (see `memkern.engine.transports.connect`).
@@ -425,6 +427,6 @@ def connected() -> bool:
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Let all ranks end what follows in the same way (see `Ranks.together`)."""
+    """Let all ranks leave the context in the same way (see `Ranks.together`)."""
     with ranks().together():
         yield

@@ -1,6 +1,6 @@
 """The known throughput of this machine's cores, the cores of a case, and other activity.
 
-A neighbour is a case that another process runs at the same time on purpose.
+A neighbour is a case that another process runs intentionally at the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from memkern.machine import environment
 
 @functools.cache
 def cores() -> disturbance.Cores:
-    """Return the throughputs that this process and others have measured since the last boot."""
+    """Return the throughputs that all processes have measured since the last boot."""
     target = calibration.cores_path()
     known = disturbance.Cores(calibration.load_cores(target))
     at_exit(lambda: calibration.save_cores(known.counts, target))
@@ -57,14 +57,14 @@ def cores_at_work(obtained: Mapping[str, Any]) -> str:
 
 
 def exchanging_units(obtained: Mapping[str, Any]) -> str:
-    """Return the name by which the times are known in which a case's workers exchange lines."""
+    """Return the key under which the exchange times of a case's workers are stored."""
     return f"exchanges between units {','.join(sorted(obtained['pin'].split(',')))}"
 
 
 def modes_beside(obtained: Mapping[str, Any]) -> list[Mode]:
-    """Return the known modes of the lines that a case's workers exchange in a second.
+    """Return the known modes of the rate at which a case's workers exchange lines, per second.
 
-    There are none for a single worker, on a device, or for ranks, which know different ones.
+    There are none for a single worker, on a device, or for ranks, whose modes differ.
     """
     if obtained["threads"] < 2 or ranks().size > 1:
         return []
@@ -72,9 +72,9 @@ def modes_beside(obtained: Mapping[str, Any]) -> list[Mode]:
 
 
 def competitors(beside: Neighbour | None = None) -> tuple[disturbance.RunningThread, ...]:
-    """Return the threads of other processes, on the hosts of all ranks, that run now.
+    """Return the running threads of other processes on the hosts of all ranks.
 
-    Those of the ranks themselves and of the neighbour are left out.
+    Threads of the ranks and of the neighbour are left out.
     """
     return tuple(dict.fromkeys(itertools.chain(*ranks().every(_others(beside)))))
 
@@ -85,7 +85,7 @@ def _others(beside: Neighbour | None = None) -> list[disturbance.RunningThread]:
 
 
 def observe_activity() -> disturbance.Activity:
-    """Observe for a quarter of a second what else runs on this machine, or on all ranks' hosts."""
+    """Observe for 0.25 s the other activity on this machine, or on the hosts of all ranks."""
     units = len(_memkern.topology()["units"])
     own = disturbance.observe_activity(_others, environment.read_steal_s, units)
     every = ranks().every(own)

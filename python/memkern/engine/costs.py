@@ -1,7 +1,7 @@
-"""Costs and limits that results are compared with: launch times and memory bandwidths.
+"""Launch times and memory bandwidths with which results are compared.
 
-They are measured once in a process. Where samples were disturbed they are NaN, and are measured
-again by later calls, in a small part of the time.
+They are measured once in a process. If samples were disturbed they are NaN, and later calls measure
+them again, in a small share of the time.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from memkern.spec.registry import case
 _LEVELS = ("L1", MEMORY)
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
-# Share of the time that is spent on measuring again what was disturbed.
+# Share of the time that is spent on repeating disturbed measurements.
 _AGAIN_SHARE = 0.05
-# Data beyond the caches are at least this multiple of them.
+# Data in memory are at least this multiple of the caches.
 _LEAST_MULTIPLE = 1.5
-# What data in memory must exceed where nothing is known of caches.
+# Least size of data in memory where the sizes of caches are unknown.
 _UNKNOWN_CACHES_B = 2**25
 _kept: list[dict[Any, Any]] = []
 
@@ -50,7 +50,7 @@ class _DisturbedError(Exception):
 def _kept_if_undisturbed(unknown: _T) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     """Keep a function's results for the process; return `unknown` where samples were disturbed.
 
-    What was disturbed is measured again by a call after twenty times as long as that took.
+    A call repeats a disturbed measurement after twenty times the duration of the measurement.
     """
 
     def decorate(measured: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -81,7 +81,7 @@ def _kept_if_undisturbed(unknown: _T) -> Callable[[Callable[_P, _T]], Callable[_
 
 
 def forget() -> None:
-    """Let everything be measured again."""
+    """Discard all results, so that they are measured again."""
     for each in _kept:
         each.clear()
 
@@ -105,8 +105,8 @@ def _seconds(prepared: Prepared) -> npt.NDArray[np.float64]:
 @_kept_if_undisturbed(math.nan)
 def launch_cost_s(threads: int, pin: str, repetition: str) -> float:
     """Shortest time of an empty invocation, in seconds (kernel ``launch.empty``)."""
-    # On a quiet machine the samples take a part of this time, and disturbed ones shall not take
-    # long, since every record has this cost.
+    # On a quiet machine the samples take a fraction of this time. Disturbed samples must not take
+    # long, since every record contains this cost.
     empty = case(
         "launch.empty", threads=threads, pin=pin, repetition=repetition, runs=300, budget_s=0.1
     )
@@ -124,13 +124,13 @@ def device_launch_cost_s(device: str, timer: str, invocations: int = 0) -> float
 def ceilings_GBps(threads: int, pin: str, pages: str) -> Ceilings:
     """Return the memory bandwidths of loads, of a triad and of stores, by the shortest times.
 
-    They are the largest ones since the system was booted, since a moment in which others use the
-    memory is no limit of it. That of stores is such that the triad takes as long as its loads and
-    stores one after the other. They are NaN where memory is too small for data beyond the caches,
-    or these have come to hold most of the data.
+    They are the largest values since the system was booted, since a value measured while others use
+    the memory is no limit. The bandwidth of stores is chosen so that the triad takes as long as its
+    loads and stores one after the other. All are NaN if the memory is too small for data beyond the
+    caches, or if the caches now hold most of the data.
     """
     cache_B = last_level_cache_B() or _UNKNOWN_CACHES_B
-    multiple = min(4.0, memory_left()[0] / 3 / cache_B)  # of the caches, for the data of the loads
+    multiple = min(4.0, memory_left()[0] / 3 / cache_B)  # data of the loads over the caches
     if multiple < _LEAST_MULTIPLE or grown(multiple * cache_B):
         return Ceilings(math.nan, math.nan, math.nan, math.nan)
     knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages}
@@ -143,7 +143,7 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> Ceilings:
     for name, one in cases.items():
         prepared = prepare(one)
         rates[name] = one.bytes_B / float(_seconds(prepared).min()) / 1e9
-    # Ranks share the memory, each of them with a number of others.
+    # Ranks of a host share its memory.
     best = calibration.best_rates(f"{threads} {pin} {pages} {ranks().size}", rates)
     # The last one is the triad.
     triad = one.with_(variant=prepared.native.obtained()["variant"])
@@ -155,7 +155,7 @@ def ceilings_GBps(threads: int, pin: str, pages: str) -> Ceilings:
 def copy_GBps(device: str) -> float:
     """Return `gpu.copy_GBps`, NaN if the device has too little free memory for its buffers.
 
-    No other thread measures meanwhile.
+    No other thread measures at the same time.
     """
     try:
         with exclusive():
@@ -166,11 +166,11 @@ def copy_GBps(device: str) -> float:
 
 @_kept_if_undisturbed(dict.fromkeys(("read", "copy"), math.nan))
 def device_ceilings_GBps(device: str) -> dict[str, float]:
-    """Return the best medians of our own read and copy on a GPU, over variants and unrolling.
+    """Return the best medians of memkern's read and copy on a GPU, over variants and unrolling.
 
     Keys ``read`` and ``copy`` (read plus written); arrays of eight times the L2 cache.
     """
-    # Times of events are without the launch and the wait for the end.
+    # Times of events exclude the launch and the wait for the end.
     knobs: dict[str, Any] = {"device": device, "runs": 5, "invocations": 4, "timer": "events"}
     best = {"read": 0.0, "copy": 0.0}
     footprint_B = 8 * gpu.describe(device)["l2_B"]

@@ -1,4 +1,4 @@
-"""Counters of events during the samples of a case, beside the traffic that models give."""
+"""Counters of events during the samples of a case, compared with the traffic of models."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ Counts = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Counting:
-    """What is counted during the samples of a case, the same events on all ranks.
+    """The events that are counted during the samples of a case, the same on all ranks.
 
     Attributes
     ----------
     events : tuple of Event
     note : str
-        What can't be counted here though it was requested by ``auto``, and why.
+        The events of ``auto`` that can't be counted here, and why.
     counts_units : bool
-        Whether this rank has the counters of whole units, such as those of memory controllers: the
-        first rank of each host.
+        Whether this rank reads the counters of whole units, such as memory controllers: true for
+        the first rank of each host.
     """
 
     events: tuple[Event, ...] = ()
@@ -69,7 +69,7 @@ class Counting:
         return [code for event in self.events for code in self._own(event)]
 
     def by_event(self, counts: Counts) -> list[Counts]:
-        """Return the counts of each event's counters, shape (samples, counters, 3), from all.
+        """Return the counts of each event, shape (samples, counters, 3), from all counts.
 
         NaN where a counter could not be read. An event that another rank counts has no counters.
         """
@@ -79,7 +79,7 @@ class Counting:
 
 
 def _event_of(name: str) -> Event:
-    """Return the event of a name, which may be that of a quantity.
+    """Return the event with this name, or the event of the quantity with this name.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def _event_of(name: str) -> Event:
 
 
 def _lacking() -> str:
-    """Return that the table of events lacks this processor, or some of its quantities."""
+    """Return a sentence: the table of events lacks this processor, or some of its quantities."""
     if events.quantities(ROOT):
         return "the table of events has none for this processor"
     vendor, family, model = events.processor(ROOT)
@@ -109,7 +109,7 @@ def _why_not(event: Event) -> str:
 def _permitted(event: Event) -> tuple[Event, str]:
     """Return an event as it can be counted here, and why it can't, which is empty if it can.
 
-    Where the kernel's part may not be counted, that of user code is, as perf does it.
+    If counting in the kernel is not permitted, only user code is counted, as in perf.
     """
     why = _why_not(event)
     reduced = events.of_user_code(event) if why else None
@@ -117,10 +117,10 @@ def _permitted(event: Event) -> tuple[Event, str]:
 
 
 def event_here(name: str) -> tuple[Event | None, str]:
-    """Return the event of a name as it can be counted here, and why it can't.
+    """Return the event with this name as it can be counted here, and why it can't.
 
-    The reason is the end of a sentence, and empty if it can. There is no event where the system
-    does not know it.
+    The reason is the end of a sentence, and empty if it can. The event is None if the system does
+    not support it.
     """
     try:
         event = _event_of(name)
@@ -130,7 +130,7 @@ def event_here(name: str) -> tuple[Event | None, str]:
 
 
 def requested(text: str) -> Counting:
-    """Return what is counted for the option ``counters``; called by all ranks.
+    """Return the counting that the option ``counters`` requests; called by all ranks.
 
     Raises
     ------
@@ -143,7 +143,7 @@ def requested(text: str) -> Counting:
 
 
 def _agreed(own: Counting) -> Counting:
-    """Return what every rank can count, in the order of the first one."""
+    """Return the events that every rank can count, in the order of the first rank."""
     if ranks().size == 1:
         return own
     names = ranks().every([event.name for event in own.events])
@@ -173,7 +173,7 @@ def _by_name(text: str) -> Counting:
 
 
 def _of_user_code(found: Sequence[Event]) -> list[str]:
-    """Return the remark on events of which the kernel's part is not counted, if there are any."""
+    """Return the remark on events that are counted in user code only, if there are any."""
     if not (names := [event.name for event in found if event.user_only]):
         return []
     return [
@@ -183,7 +183,7 @@ def _of_user_code(found: Sequence[Event]) -> list[str]:
 
 
 def _auto() -> Counting:
-    """Return what can be counted of the traffic of each level, and of page faults and switches."""
+    """Return the countable events for the traffic of each level, page faults and switches."""
     found: list[Event] = []
     missing: dict[str, list[str]] = {}
     known = events.quantities(ROOT)
@@ -226,7 +226,7 @@ def columns(
     model_B : float
         Bytes from and to memory of an invocation, by the model.
     moved : mapping of str to Transfer
-        What an invocation moves across the boundary in front of each level, where it is known.
+        Data that an invocation moves across the boundary in front of each level, where known.
     level : str
         The smallest level that holds the case: ``L1``, ..., ``memory``.
     cases : int
@@ -290,10 +290,10 @@ def by_rank(
 
 
 def _row(event: Event, counts: Counts, invocations: int) -> dict[str, Any]:
-    """Return name, count per invocation and share of the time in which the counters ran.
+    """Return name, count per invocation and the share of the time in which the counters ran.
 
-    Counters that take turns are extrapolated to the whole time, each by its own share, of which the
-    smallest is in the row. `counts` has the shape (samples, counters, 3).
+    Multiplexed counters are extrapolated to the whole time, each by its own share; the row has the
+    smallest share. `counts` has the shape (samples, counters, 3).
     """
     value, enabled, running = np.nansum(counts, axis=0).T
     samples = np.count_nonzero(~np.isnan(counts[:, :, 1]), axis=0)
@@ -309,11 +309,11 @@ def _row(event: Event, counts: Counts, invocations: int) -> dict[str, Any]:
 def _modelled(
     case: Case, model_B: float, moved: Mapping[str, Transfer], level: str
 ) -> dict[str, float]:
-    """Return the lines of an invocation that the model moves, by quantity of the table.
+    """Return the cache lines that an invocation moves by the model, by quantity of the table.
 
-    What is not known of a boundary is that of memory, or else all bytes of the model, loads and
-    stores divided as in the kernel's definition, with write-allocates as loads. Boundaries beyond
-    the level that holds the case are not crossed.
+    For a boundary with unknown traffic, the traffic of memory is used, or else all bytes of the
+    model, divided into loads and stores as in the kernel's definition, with write-allocates as
+    loads. Boundaries beyond the level that holds the case have no traffic.
     """
     traffic = case.traffic
     every_B = traffic.view(index=True, write_allocate=True)
@@ -347,5 +347,5 @@ def _levels(
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with null for unknown numbers, as JSON has no others."""
+    """Return a row with null for unknown numbers, since JSON has no NaN."""
     return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}

@@ -1,11 +1,11 @@
 """Samples in which a worker waited for its processor, rates of the cores, and other activity.
 
-For every sample the extension measures how long workers waited for their processors, whether one
-that is not bound moved to another processing unit, the throughput of the workers' cores in loads
-and additions per cycle, and the time in which a line goes from one worker to the next
+For every sample the extension measures how long workers waited for their processors, whether an
+unbound worker moved to another processing unit, the throughput of the workers' cores in loads and
+additions per cycle, and the time for passing a line from one worker to the next
 (cpp/core/monitor.hpp, clock.hpp, exchange.hpp). Only a worker that waited or moved disturbs a
-sample: what a hypervisor or another virtual machine does is the state of the host, in which samples
-are counted.
+sample: effects of a hypervisor or another virtual machine are states of the host, whose samples
+count.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ QUIET_SHARE = 0.01
 # if its cores have at least this share of their best throughput (a thread that computes on the same
 # physical core takes a third to a half, one that polls a sixth),
 CORE_SHARE = 0.95
-# and if lines are exchanged in less than the shortest time over this share of it. A hypervisor that
-# moves the processors of a virtual machine apart makes it four times as long.
+# and if exchanging a line takes less than the shortest time divided by this share. It takes four
+# times as long after a hypervisor has moved the processors of a virtual machine apart.
 EXCHANGE_SHARE = 0.50
 # The machine is not quiet if the hypervisor gave more than this share of the time to others, or if
 # the cores are below CORE_SHARE in more than this share of the probes.
 STEAL_SHARE = 0.10
 SHARED_PROBES = 0.3
-# Samples that are needed at least to judge by the undisturbed ones alone.
+# Least number of undisturbed samples for results from these alone.
 _LEAST_SAMPLES = 5
 
 RunningThread = tuple[int, str, int]
@@ -68,14 +68,14 @@ class Cores:
     """The best rates of this machine's cores, by the cores in use.
 
     Rates are throughputs, by number and kinds of the cores, and lines exchanged per second, by the
-    units. The best is the 99th percentile of all measurements since the system was booted, because
-    a clock that is read too low makes a throughput too high.
+    units. The best rate is the 99th percentile of all measurements since the system was booted,
+    because a clock that is measured too low makes a throughput too high.
 
     Parameters
     ----------
     earlier : mapping of str to mapping of int to int, optional
-        The counts of earlier processes (see `counts`): this one may never see the best if other
-        threads share its cores from the start.
+        The counts of earlier processes (see `counts`): this process may never reach the best rate
+        if other threads share its cores from the start.
     """
 
     _WIDTH = 0.01  # of the histogram's bins, in logarithms of the throughput
@@ -137,7 +137,7 @@ def cores_at_work(workers: int, kinds: Collection[int]) -> str:
     ----------
     workers : int
     kinds : collection of int
-        Kinds of the cores that they may run on (efficiency and performance cores).
+        Kinds of cores that the workers may run on (efficiency and performance cores).
 
     Returns
     -------
@@ -155,8 +155,8 @@ def disturbed_samples(waited_share: _Floats, cpu_share: _Floats, moved: _Bools) 
     Parameters
     ----------
     waited_share : ndarray of float64, shape (n,)
-        For each sample, the largest share during which a worker waited for a processor; NaN if
-        unknown: then a worker waited whenever it had none.
+        For each sample, the largest share during which a worker waited for a processor; if NaN, a
+        worker is assumed to have waited whenever it had none.
     cpu_share : ndarray of float64, shape (n,)
         For each sample, the smallest share during which a worker had a processor; NaN if unknown.
     moved : ndarray of bool, shape (n,)
@@ -174,7 +174,7 @@ def disturbed_samples(waited_share: _Floats, cpu_share: _Floats, moved: _Bools) 
 
 
 def too_few(kept: int, taken: int) -> bool:
-    """Return whether of the samples `taken`, too few were undisturbed and `kept`."""
+    """Return whether the undisturbed samples `kept` are too few of the samples `taken`."""
     return kept < min(_LEAST_SAMPLES, taken) or 2 * kept < taken
 
 
@@ -189,8 +189,8 @@ class Activity:
     steal_share : float
         Share of the time that the hypervisor gave to others; NaN if unknown.
     shared_probes : float
-        Share of the probes of the cores in which these did less than `CORE_SHARE` of their best,
-        as beside other hardware threads of the same core; NaN if unknown.
+        Share of the probes in which the cores had less than `CORE_SHARE` of their best throughput,
+        as with busy hardware threads on the same core; NaN if unknown.
     """
 
     others: tuple[RunningThread, ...]
@@ -199,13 +199,13 @@ class Activity:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing else runs that would disturb samples."""
+        """Whether no other activity would disturb samples."""
         return not (
             self.others or self.steal_share > STEAL_SHARE or self.shared_probes > SHARED_PROBES
         )
 
     def __str__(self) -> str:
-        """Describe what else runs."""
+        """Describe the other activity."""
         found = [describe(self.others)] if self.others else []
         if self.steal_share > STEAL_SHARE:
             found.append(f"other virtual machines, for {self.steal_share:.0%} of the time")
@@ -225,12 +225,12 @@ def observe_activity(
     units: int,
     seconds: float = 0.25,
 ) -> Activity:
-    """Observe what else runs on the machine.
+    """Observe other activity on the machine.
 
     Parameters
     ----------
     running : callable
-        Returns the threads of other processes that run now.
+        Returns the running threads of other processes.
     steal_s : callable
         Returns the steal time so far in seconds, summed over all processing units.
     units : int

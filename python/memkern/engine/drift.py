@@ -1,8 +1,8 @@
 """Variance between the runs of cases that are measured again minutes or hours later.
 
-A calibration of two minutes can't show how times drift in longer periods, and other hosts do not
-show how they drift on this one. Each undisturbed record of a case that has been measured before,
-since the system was booted and with the same build, shows more of it.
+A calibration of two minutes does not include the drift of times over longer periods, and the drift
+on other hosts may differ. Therefore it is estimated from undisturbed records of cases that were
+measured before, since the system was booted and with the same build.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from memkern.statistics import Prior
 
 __all__ = ["Drift", "Repeated", "known_drift", "load", "path", "save"]
 
-# Records of a case that follow each other sooner have nearly the same drift and are not counted.
+# Records of a case in shorter succession have nearly the same drift and are not counted.
 _APART_S = 10.0
-# Degrees of freedom of a prior variance beside that of repeated records, at most. In the replay of
-# recordings (bench/replay_samples.py) intervals hold as often with 4, and are wider for the first
+# Largest degrees of freedom of a prior variance when pooled with repeated records. In the replay of
+# recordings (bench/replay_samples.py) intervals hold as often with 4, but are wider for the first
 # records of a boot.
 _PRIOR_FREEDOM = 8.0
-# A record counts as at most so many standard deviations off: one in twenty that is off by twenty
-# widened the intervals of its class to three times their width, with this limit to 1.3 times.
+# Largest deviation of a record that counts, in standard deviations: one record in twenty that was
+# off by twenty widened the intervals of its class to three times, with this limit to 1.3 times.
 _MOST_SD = 3.0
-# The cases that are kept are those that were measured last.
+# The most recently measured cases are kept.
 _MOST_CASES = 2000
 
 
@@ -51,7 +51,7 @@ class Repeated:
     squares : float
         Sum of the squared deviations from the mean.
     last_s : float
-        When the last one was measured, in seconds since 1970.
+        Time of the last measurement, in seconds since 1970.
     """
 
     name: str
@@ -154,7 +154,7 @@ class Drift:
 
 
 def path() -> Path:
-    """Return where the repeated records of this user and machine are stored."""
+    """Return the path of the repeated records of this user and machine."""
     return calibration.path().with_name("runs.json")
 
 
@@ -195,11 +195,11 @@ def _repeated(name: Any, count: Any, mean: Any, squares: Any, last_s: Any) -> Re
 
 @functools.cache
 def known_drift() -> Drift:
-    """Return the variances that this process and others have seen since the last boot."""
+    """Return the variances that all processes have measured since the last boot."""
     if small.wanted():
         return Drift()
     target = path()
     known = Drift(load(target))
-    if ranks().number == 0:  # records are those of all ranks
+    if ranks().number == 0:  # all ranks share one record
         at_exit(lambda: save(known.added, target))
     return known

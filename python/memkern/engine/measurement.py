@@ -47,7 +47,7 @@ class Measurement:
 
     @property
     def disturbed(self) -> bool:
-        """Whether too few samples were undisturbed, so that the times mean little."""
+        """Whether too few samples were undisturbed for reliable times."""
         return bool(self.record["disturbed"])
 
     @property
@@ -56,7 +56,7 @@ class Measurement:
         return float(self.record["bandwidth_GBps"])
 
     def cut_off(self) -> Measurement:
-        """Return it marked as interrupted, to be measured again when the run is resumed."""
+        """Return a copy marked as interrupted, which is measured again when the run is resumed."""
         parts = tuple(part.cut_off() for part in self.parts)
         return dataclasses.replace(self, record={**self.record, "stop": "interrupted"}, parts=parts)
 

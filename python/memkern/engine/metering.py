@@ -1,7 +1,7 @@
-"""Energy of a case: the power of the machine or GPU while invocations follow each other.
+"""Energy of a case: the power of the machine or GPU during consecutive invocations.
 
-Samples have pauses between them, in which the state of the cores is read, and the next sample is
-prepared. The energy is that of further invocations, without pauses.
+Between samples are pauses, in which the state of the cores is read and the next sample is prepared.
+Therefore the energy is measured in further invocations without pauses.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from memkern.spec.options import GPUS, RANKS
 
 __all__ = ["Energy", "columns", "measure", "why_not"]
 
-# The slowest meters need no longer, the idle power included.
+# Long enough for the slowest meters, including the idle power.
 _LONGEST_S = 5.0
-# So many seconds of invocations are started at once. Events of a GPU take up to 5 ms before each.
+# Seconds of invocations that are started at once. Events of a GPU take up to 5 ms before each
+# start.
 _STARTED_S, _STARTED_ON_GPU_S = 0.01, 0.1
 _LEAST_S = 1e-9  # of an invocation
 
@@ -39,9 +40,9 @@ class Energy:
     power_W : float
         The total; NaN if it is unknown.
     idle_W : float
-        While this process sleeps; NaN if it is unknown.
+        Power while this process sleeps; NaN if unknown.
     powers_W : mapping of str to float
-        By meter; NaN of one that could not be read.
+        By meter; NaN if the meter could not be read.
     note : str
         Why the total is unknown; empty if it is known.
     """
@@ -67,17 +68,17 @@ def why_not(prepared: Prepared) -> str:
 
 
 def measure(prepared: Prepared, seconds: float, beside: Neighbour | None = None) -> Energy:
-    """Run invocations for as long as the meters need, and return the power meanwhile.
+    """Run invocations for as long as the meters need, and return the power during this time.
 
-    They change the arrays that the kernel writes.
+    The invocations change the arrays that the kernel writes.
 
     Parameters
     ----------
     prepared : Prepared
     seconds : float
-        About those of an invocation.
+        Approximate time of an invocation.
     beside : Neighbour, optional
-        What runs at the same time on purpose.
+        Case that runs intentionally at the same time.
     """
     if note := why_not(prepared):
         return Energy(note=note)
@@ -87,7 +88,7 @@ def measure(prepared: Prepared, seconds: float, beside: Neighbour | None = None)
 
 
 def _measured(prepared: Prepared, seconds: float, beside: Neighbour | None) -> Energy:
-    """Return the power of invocations, which can be measured, with the settings requested."""
+    """Return the power of invocations, if it can be measured, with the requested settings."""
     knobs = prepared.case.knobs
     started_s = _STARTED_ON_GPU_S if knobs.place == GPUS else _STARTED_S
     invocations = math.ceil(started_s / max(seconds, _LEAST_S))
@@ -112,7 +113,7 @@ def _measured(prepared: Prepared, seconds: float, beside: Neighbour | None) -> E
         return Energy(powers_W=powers_W, note=note)
     if knobs.place == GPUS:
         return Energy(power_W, gpu.idle_W(knobs.device, knobs.clock_limit), powers_W)
-    # A neighbour needs power while this process sleeps.
+    # A neighbour consumes power while this process sleeps.
     idle_W = math.nan if beside else energy.idle_W(meters, knobs.clock_limit)
     return Energy(power_W, idle_W, powers_W)
 
@@ -124,7 +125,7 @@ def columns(case: Case, found: Energy, median_s: float) -> dict[str, Any]:
     ----------
     case : Case
     found : Energy
-        Of the case, or of that whose invocations include those of this one.
+        Energy of the case, or of the case whose invocations include it.
     median_s : float
         Median time of an invocation.
     """

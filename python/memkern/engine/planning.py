@@ -1,10 +1,11 @@
-"""For which cases a limited time suffices, and how long each of their placements may take.
+"""The cases for which a limited time suffices, and the time of each of their placements.
 
-The most telling cases come first (see `by_importance`).
+The most informative cases come first (see `by_importance`).
 
-What a placement costs is estimated by how fast this machine places two cases, and known once the
-case was placed. A case is begun only if the time suffices for `LEAST_PLACEMENTS` placements of it
-and of all that were begun before: a record of fewer shows nothing of the variance between them.
+The cost of a placement is estimated from the times of placing two cases on this machine, and known
+once the case was placed. A case is begun only if the time suffices for `LEAST_PLACEMENTS`
+placements of it and of all cases begun before: fewer placements do not show the variance between
+them.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ T = TypeVar("T")
 
 
 LEAST_PLACEMENTS = 3
-# A placement is sampled for at least this share of its part of the budget, or so many seconds.
+# A placement is sampled for at least this share of its part of the budget, or this many seconds.
 _LEAST_SAMPLED, _LEAST_SAMPLED_S = 0.5, 0.05
 _WARM_UP_S = 0.01  # before the samples of a placement
-# Share of the time that is kept for cases that take longer than it was estimated, and that which a
-# single one of many cases may take: it could take several times as long.
+# Share of the time that is reserved for cases that take longer than estimated, and the share that a
+# single one of many cases may take, since it could take several times as long.
 _RESERVE, _MOST_SHARE = 0.05, 0.1
-# Estimates by the rates are multiplied by what the placements so far took over their estimates,
-# within these limits.
+# Estimates from the rates are multiplied by the ratio of the previous placements' times to their
+# estimates, within these limits.
 _FACTORS = (0.5, 8.0)
 # Footprints of the copies by which the rates are measured, and their variant.
 _PROBES = {PROCESSORS: ((2**12, 2**25), "auto"), GPUS: ((2**12, 2**28), "simt")}
@@ -57,18 +58,18 @@ _PROBES = {PROCESSORS: ((2**12, 2**25), "auto"), GPUS: ((2**12, 2**28), "simt")}
 
 @dataclass(frozen=True)
 class Rates:
-    """How fast this machine places cases.
+    """Rates at which this machine places cases.
 
     Attributes
     ----------
     once_s : float
         Seconds of a placement of a case with little data, without samples.
     first_s : float
-        Those that its first placement takes in addition, for trials and checks.
+        Additional seconds of its first placement, for trials and checks.
     placed_Bps : float
-        Bytes of a case by the further seconds of allocating, touching and filling its memory.
+        Bytes of a case divided by the additional seconds for allocating, touching and filling them.
     validated_Bps : float
-        Bytes by the further seconds of the first placement, for trials and checks.
+        Bytes divided by the additional seconds of the first placement, for trials and checks.
     """
 
     once_s: float = 0.01
@@ -79,7 +80,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds that placements of a case take with the fewest samples: the first one, and others."""
+    """Seconds of the first and of each further placement of a case with the fewest samples."""
 
     first_s: float
     again_s: float
@@ -121,7 +122,7 @@ def _rates_of(case: Case) -> Rates:
 
 
 def _sampled_s(case: Case, by: Rates) -> float:
-    """Return the seconds in which samples of a placement are taken, if the time suffices."""
+    """Return the seconds of sampling of a placement if the time suffices."""
     if case.stop.runs is None:
         return case.stop.budget_s / case.placements
     invocations = case.stop.runs / case.placements * max(case.stop.invocations, 1)
@@ -129,7 +130,7 @@ def _sampled_s(case: Case, by: Rates) -> float:
 
 
 def _least_sampled_s(case: Case, by: Rates) -> float:
-    """Return the seconds in which samples of a placement are taken at least."""
+    """Return the least seconds of sampling of a placement."""
     sampled_s = _sampled_s(case, by)
     if case.stop.runs is not None:
         return sampled_s
@@ -137,7 +138,7 @@ def _least_sampled_s(case: Case, by: Rates) -> float:
 
 
 def cost(case: Case, by: Rates) -> Cost:
-    """Estimate what placements of a case take with the fewest samples."""
+    """Estimate the times of placements of a case with the fewest samples."""
     again_s = by.once_s + _WARM_UP_S + case.bytes_B / by.placed_Bps + _least_sampled_s(case, by)
     first_s = again_s + by.first_s + case.bytes_B / by.validated_Bps
     if case.knobs.variant == "best":
@@ -146,7 +147,7 @@ def cost(case: Case, by: Rates) -> Cost:
 
 
 def expected_s(cases: Iterable[Case]) -> float:
-    """Estimate the seconds that all placements of cases take, with all of their samples."""
+    """Estimate the seconds of all placements of cases with all of their samples."""
     total_s = 0.0
     for case in cases:
         by = _rates_of(case)
@@ -156,10 +157,10 @@ def expected_s(cases: Iterable[Case]) -> float:
 
 
 def by_importance(items: Sequence[T], case_of: Callable[[T], Case]) -> list[T]:
-    """Return items in an order of which every first part tells of all families and their ranges.
+    """Return items in an order of which every beginning covers all families and their ranges.
 
-    Families take turns by their numbers of cases, and within them kernels. Of each kernel, the
-    first and the last case come first, then those halfway between others.
+    Families alternate in proportion to their numbers of cases, and so do the kernels in a family.
+    The first and last case of each kernel come first, then the cases halfway between others.
     """
     families: dict[str, dict[str, list[T]]] = {}
     for item in items:
@@ -173,13 +174,13 @@ def by_importance(items: Sequence[T], case_of: Callable[[T], Case]) -> list[T]:
 
 
 def _in_turns(groups: Iterable[list[T]]) -> list[T]:
-    """Merge lists so that every first part has the same share of each."""
+    """Merge lists so that every beginning has the same share of each list."""
     ranked = [(rank / len(group), one) for group in groups for rank, one in enumerate(group)]
     return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
 
 
 def _halved(number: int) -> list[int]:
-    """Return the places of a sequence: both ends, the middle, the middles of both halves, ..."""
+    """Return the positions in a sequence: both ends, the middle, the middles of both halves, ..."""
     found = dict.fromkeys((0, number - 1)) if number else {}
     gaps = [(0, number - 1)]
     for low, high in gaps:
@@ -191,7 +192,7 @@ def _halved(number: int) -> list[int]:
 
 
 def planned(cases: Sequence[Case], time_s: float) -> list[Case]:
-    """Return the cases for which a time suffices as far as is known, the most telling first."""
+    """Return the cases for which a time suffices by estimate, the most informative first."""
     cases = by_importance(cases, lambda case: case)
     most_s, left_s = _most_s(cases, time_s), (1 - _RESERVE) * time_s
     needed_s = [cost(case, _rates_of(case)).least_s(_least(case)) for case in cases]
@@ -199,9 +200,9 @@ def planned(cases: Sequence[Case], time_s: float) -> list[Case]:
 
 
 def _fitting(needed_s: Sequence[float], left_s: float, most_s: float) -> list[int]:
-    """Return the places of what fits into the time that is left, the first ones first.
+    """Return the positions of the items that fit into the remaining time, in their order.
 
-    If nothing does, it is what takes least.
+    If none fits, return the position of the shortest.
     """
     found = []
     for place, seconds in enumerate(needed_s):
@@ -214,7 +215,7 @@ def _fitting(needed_s: Sequence[float], left_s: float, most_s: float) -> list[in
 
 
 def _most_s(cases: Sequence[object], time_s: float) -> float:
-    """Return the seconds that a single case may need at least."""
+    """Return the limit of the least seconds of a single case."""
     return max(_MOST_SHARE, 2 / max(len(cases), 1)) * time_s
 
 
@@ -230,8 +231,8 @@ class Plan:
     runs : sequence of CaseRun
         The cases, the most important ones first.
     end_s : float
-        When the time is over, on the clock of `time.perf_counter`; later by what it takes to know
-        the traffic of the cases, which belongs to their building.
+        End of the time, on the clock of `time.perf_counter`; it is extended by the time for
+        computing the traffic of the cases, which is part of building them.
     """
 
     def __init__(self, runs: Sequence[CaseRun], end_s: float) -> None:
@@ -241,14 +242,15 @@ class Plan:
         self._time_s = self._left_s
         self._most_s = _most_s(runs, self._time_s)
         self._weights = {id(run): _sampled_s(run.case, _rates_of(run.case)) for run in runs}
-        # Weights of all placements that may still be made.
+        # Weights of all remaining placements.
         self._weight = sum(self._weights[id(run)] * run.case.placements for run in runs)
-        # Seconds that begun cases need at least, and by estimate those for which the time suffices.
+        # Least seconds of begun cases, and estimated seconds of the cases for which the time
+        # suffices.
         self._begun_s = 0.0
         needed_s = [self._costs[id(run)].least_s(_least(run.case)) for run in runs]
         fitting = _fitting(needed_s, self._left_s, self._most_s)
         self._ahead_s = {id(runs[place]): needed_s[place] for place in fitting}
-        # Of the cases at least one is begun, unless the time is over.
+        # At least one case is begun, unless the time is over.
         self._any = id(runs[fitting[0]]) if fitting else 0
         self._estimated_s = self._took_s = 0.0
 
@@ -258,7 +260,7 @@ class Plan:
 
     @property
     def _factor(self) -> float:
-        """Time that first placements took over their estimates."""
+        """Ratio of the first placements' times to their estimates."""
         if not self._estimated_s:
             return 1.0
         return min(max(self._took_s / self._estimated_s, _FACTORS[0]), _FACTORS[1])
@@ -281,8 +283,9 @@ class Plan:
     def suffices(self, run: CaseRun) -> bool:
         """Return whether the time suffices for the next placement of a case.
 
-        It has to suffice for all that the case and the others that were begun need at least. What a
-        begun case needs at least is always placed, if estimates were too low even after the time.
+        It has to suffice for the least placements of this case and of all others that were begun.
+        The least placements of a begun case are always made, even after the time if estimates were
+        too low.
         """
         if 0 < len(run.placements) < _least(run.case):
             return True
@@ -291,7 +294,7 @@ class Plan:
         if not run.placements:
             kept_s, most_s = _RESERVE * self._time_s, self._most_s
         fits = own_s <= most_s and own_s + self._begun_s <= self._left_s - kept_s
-        # Ranks agree on the first case as well, since their clocks differ.
+        # The clocks of ranks differ, so they agree on the first case as well.
         first = id(run) == self._any and not run.placements and self._left_s > 0
         return ranks().agreed(fits or first)
 
@@ -306,7 +309,7 @@ class Plan:
         run.deadline = time.perf_counter() + takes_s + share_s
 
     def placed(self, run: CaseRun) -> None:
-        """Learn what the placement took that was just made."""
+        """Update the estimates with the time of the last placement."""
         last, one = run.placements[-1], self._costs[id(run)]
         self._weight -= self._weights[id(run)]
         least = _least(run.case)
@@ -323,7 +326,7 @@ class Plan:
         self._begun_s += (least - 1) * again_s
 
     def leave_out(self, run: CaseRun) -> int:
-        """Give up the placements beyond the least of a case, or all, and return their number."""
+        """Drop a case's placements beyond the least number, or all, and return how many."""
         left = run.case.placements - len(run.placements)
         self._weight -= left * self._weights[id(run)]
         self._ahead_s.pop(id(run), None)

@@ -1,4 +1,4 @@
-"""Prepared cases: memory placed and filled, and what runs in it."""
+"""Prepared cases: memory placed and filled, and the kernel that runs in it."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ from memkern.spec.options import GPUS, PROCESSORS, RANKS
 _TICKS_PER_SAMPLE = 1000
 # With a given number of runs, a sample is one invocation unless that is shorter than this.
 _TICKS_PER_RUN = 100
-# Samples of several ranks, which start when they leave a barrier, take at least so many barriers,
-# and those of threads without barriers at least so many times as long as the threads start apart;
-# records of shorter samples are marked.
+# Shortest samples of several ranks, which start when they leave a barrier, in times of a barrier,
+# and of threads without barriers, in differences of the threads' starts. Records of shorter samples
+# are marked.
 STARTS_PER_SAMPLE = 100
-# Threads start at most so far apart; the shortest part takes longer if a kernel has no parts.
+# Largest difference of the threads' starts; the shortest part takes longer if a kernel has no
+# parts.
 _MOST_APART_S = 2e-6
-# Launches between two synchronisations with a GPU (Chalmers and Warburton 2020), fewer where they
-# would take longer than this: a single one costs at most 5 us more.
+# Launches between two synchronisations with a GPU (Chalmers and Warburton 2020), fewer if they
+# would take longer than this time: a single launch costs at most 5 us more.
 _LAUNCHES, _MOST_LAUNCHED_S = 20, 0.02
 
 
@@ -63,16 +64,16 @@ class Prepared:
         By default the first variant and instruction set that the case permits, which
         `memkern.prepare` tries.
     deadline : float
-        On the clock of `time.perf_counter`; no trial or sample starts after it.
+        Time on the clock of `time.perf_counter` after which no trial or sample starts.
 
     Attributes
     ----------
     own : Case
-        What this rank runs: the case, or its part of one that is distributed over ranks.
+        The case that this rank runs, or its part of a case that is distributed over ranks.
     part : Part or None
-        The latter with its exchange.
+        The rank's part of a distributed case, with its exchange.
     native : object
-        The extension's.
+        The extension's prepared case.
     how : str
         How the variant was chosen: ``requested``, ``trial``, or ``default`` where ``best`` was
         requested and there were no trials.
@@ -81,13 +82,13 @@ class Prepared:
     choosing_s : float
         Seconds that the trials took.
     stages : list of str
-        The kernels that an invocation runs in turn, if these are several.
+        The kernels that an invocation runs in turn, if there are several.
     counting : Counting
         The events that are counted during the samples.
     """
 
     choosing_s = 0.0
-    _last_s = 0.0  # of an invocation of what is selected; 0 if there was none
+    _last_s = 0.0  # of the selected variant's last invocation; 0 before
 
     def __init__(
         self, case: Case, chosen: Choice | None = None, deadline: float = math.inf
@@ -110,7 +111,7 @@ class Prepared:
             self.select(chosen.variant, chosen.isa)
 
     def _placed(self, case: Case) -> _memkern.Prepared:
-        """Return the extension's case, whose arrays are in memory."""
+        """Return the extension's case with its arrays in memory."""
         knobs = case.knobs
         if self.device and knobs.threads and "workers" not in case.integers:
             raise InputError(
@@ -196,7 +197,7 @@ class Prepared:
         return Choice(*self.candidates[0], how)
 
     def run(self, invocations: int) -> float:
-        """Run one sample of `invocations` invocations, and return the slowest rank's seconds.
+        """Run a sample of `invocations` invocations, and return the slowest rank's seconds.
 
         Nothing is allocated, parsed or checked in it.
         """
@@ -222,18 +223,18 @@ class Prepared:
         """Select a variant and instruction set."""
         self.native.select(variant, isa)
         self._last_s = 0.0
-        # A faster one needs more invocations per sample.
+        # A faster variant needs more invocations per sample.
         if vars(self).get("invocations", 1) > 1:
             del self.invocations
 
     @property
     def obtained(self) -> dict[str, Any]:
-        """Threads, pinning, pages, variant and instruction set that are actually used."""
+        """Threads, pinning, pages, variant and instruction set in use."""
         return {**self.native.obtained(), "pages": self.native.pages()}
 
     @property
     def choice(self) -> Choice:
-        """The variant and instruction set that are used, and how they were chosen."""
+        """The variant and instruction set in use, and how they were chosen."""
         obtained = self.native.obtained()
         return Choice(obtained["variant"], obtained["isa"], self.how, self.loss)
 
@@ -277,9 +278,9 @@ class Prepared:
         return max(-ranks().slowest(time.perf_counter() - self.deadline), 0.0)
 
     def warm_up(self) -> int:
-        """Run samples that are not timed, until a GPU has the clocks that it has under load.
+        """Run untimed samples until a GPU has its clocks under load.
 
-        On other devices there are none. The machine has the settings that the case requests.
+        On other devices no samples are run. The machine has the settings that the case requests.
 
         Returns
         -------
@@ -298,13 +299,13 @@ class Prepared:
     def check(self) -> Check:
         """Fill the arrays, run the kernel once and compare its results with the reference."""
         validation = self.validation()
-        # Ranks that exchange values wait for each other in it.
+        # Ranks that exchange values wait for each other in the kernel.
         ranks().gate()
         self.native.run(1)
         return finish(validation, 1)
 
     def validation(self) -> Validation:
-        """Fill the arrays, and return the validation that `finish` ends after some invocations."""
+        """Fill the arrays, and return a validation; `finish` ends it after invocations."""
         validation = self._validation()
         next(validation)
         return validation
@@ -330,10 +331,10 @@ class Prepared:
         if self.case.knobs.flush or self.stages:
             return 1
         if self.case.knobs.place == GPUS:
-            self.run(1)  # with which the kernel is loaded
+            self.run(1)  # loads the kernel
             return min(max(int(_MOST_LAUNCHED_S / self.run(1)), 1), _LAUNCHES)
         ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
-        # All ranks must agree on it, and leave a barrier at times that are apart.
+        # All ranks must agree on the number, and leave a barrier at different times.
         goal = ranks().slowest(ticks * _memkern.clock_tick())
         apart_s = ranks().barrier_s
         if self.case.knobs.repetition == "free":
@@ -341,7 +342,7 @@ class Prepared:
             apart_s = max(apart_s, min(shortest_s, _MOST_APART_S))
         goal = max(goal, STARTS_PER_SAMPLE * apart_s)
         invocations = 1
-        # Where the last invocation or a small part took long enough, whole ones need not be tried.
+        # If the last invocation or a small part took long enough, no whole invocation is tried.
         if self._last_s >= 20 * goal:
             return invocations
         if self.run_range(0, -(-self.own.iterations // 128)) >= 20 * goal:
@@ -349,8 +350,8 @@ class Prepared:
         while True:
             seconds = self.run(invocations)
             if seconds < 20 * goal:
-                # A single short time may be mostly disturbance. Where ranks exchange values, the
-                # shortest one may be much shorter than any other.
+                # A single short time may be mostly disturbance. If ranks exchange values, the
+                # shortest time may be much shorter than all others.
                 times = sorted((seconds, self.run(invocations), self.run(invocations)))
                 seconds = times[1 if self.case.halo else 0]
             if seconds >= goal:
@@ -366,8 +367,8 @@ def working_threads(case: Case, threads: int) -> int:
 
 
 def warn_of_conditions(shared_units: Sequence[int]) -> None:
-    """Warn if workers share units with another memkern process, or their waits are not known."""
-    # Ranks of one host that have too few units are oversubscribed, which their records say.
+    """Warn if workers share units with another memkern process, or if their waits are unknown."""
+    # Ranks of a host with too few units are oversubscribed; their records have a column for it.
     if shared_units and ranks().size == 1:
         _warn_once(
             "another memkern process measures on the same processing units, since too few are "
@@ -401,7 +402,7 @@ def _device(case: Case) -> dict[str, Any]:
     """Return the extension's arguments for the device of a case and the number of its workers."""
     knobs = case.knobs
     if knobs.place != RANKS:
-        # A list of units is that of the threads.
+        # A list of units is the list of the threads' units.
         limited = knobs.place == PROCESSORS and ranks().size == 1 and knobs.pin.isalpha()
         threads = knobs.threads or (workers_by_quota() if limited else 0)
         return {"device": gpu.handle(knobs.device), "threads": threads}
@@ -436,7 +437,7 @@ def _exchange(part: Part | None) -> dict[str, Any]:
     if part is None or ranks().size == 1:
         return {}
     plan = part.exchange
-    # Nobody waits for a rank that fails before.
+    # No rank waits for one that fails before.
     ranks().gate()
     with launcher.waiting_for_all("prepare an exchange"):
         found = remote.exchange(

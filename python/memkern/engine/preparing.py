@@ -18,12 +18,12 @@ from memkern.spec.case import Case
 
 
 def prepare(case: Case) -> Prepared:
-    """Allocate, place and fill what a case needs, and choose its variant.
+    """Allocate, place and fill the memory of a case, and choose its variant.
 
     Raises
     ------
     InputError, MemoryError
-        Something requested is wrong or not available; nothing was written then.
+        A requested option is wrong or not available; then nothing was written.
     DeviceError
         An operation of a GPU failed.
     """
@@ -33,7 +33,7 @@ def prepare(case: Case) -> Prepared:
 def ready(case: Case, chosen: Choice | None = None, deadline: float = math.inf) -> Prepared:
     """Return a prepared case with the variant `chosen`, by default as `prepare` does it.
 
-    `deadline` and what is raised are as of `Prepared` and `prepare`.
+    See `Prepared` for `deadline`, and `prepare` for the errors.
     """
     with exclusive():
         prepared = Prepared(case, chosen, deadline)

@@ -34,9 +34,9 @@ def refuse_forked() -> None:
 
 @contextmanager
 def exclusive() -> Iterator[None]:
-    """Hold the lock that lets only one thread of this process measure at a time.
+    """Hold the lock with which only one thread of this process measures at a time.
 
-    All ranks end what follows in the same way.
+    All ranks leave the context in the same way.
     """
     global _started
     refuse_forked()
@@ -46,7 +46,7 @@ def exclusive() -> Iterator[None]:
 
 
 class _Unusable:
-    """Replacement, in a forked process, of what its parent had prepared."""
+    """Replacement, in a forked process, of a case that its parent had prepared."""
 
     def __getattr__(self, name: str) -> NoReturn:
         raise InputError(_FORKED)
@@ -68,7 +68,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def at_exit(save: Callable[[], None]) -> None:
-    """Call `save` when this process ends, but not when one does that was forked from it."""
+    """Call `save` when this process ends, but not when a process forked from it ends."""
     process = os.getpid()
     atexit.register(lambda: save() if os.getpid() == process else None)
 

@@ -1,6 +1,6 @@
-"""The record of a case: identity, what was obtained, samples, rates, traffic, and the environment.
+"""The record of a case: identity, obtained options, samples, rates, traffic and the environment.
 
-Columns that a model adds, such as those of the roofline, are added in a step of their own.
+A separate step adds the columns of models, such as the roofline.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from memkern.spec.kernel import Ceilings, Check, Transfer
 from memkern.spec.options import GPUS, PROCESSORS, RANKS
 from memkern.spec.registry import definition_of, find
 
-# An invocation shorter than this many empty ones has a time without the launch.
+# An invocation shorter than this many empty ones also gets a time without the launch.
 _SHORT_LAUNCHES = 10
-# What the columns of a roofline are before it is added, or without one.
+# Values of the roofline columns before a roofline is added, or without one.
 _NO_ROOFLINE: dict[str, Any] = {
     "machine_file": "",
     "bound": "",
@@ -61,7 +61,7 @@ def measurement_of(
     spread: Spread,
     extra: Mapping[str, Any] | None = None,
 ) -> Measurement:
-    """Return the measurement of a case, of a rotation with those of its kernels.
+    """Return the measurement of a case; for a rotation, with the measurements of its kernels.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def measurement_of(
     }
     of_caches = _cache_columns(case, last)
     kernels = obtained["stages"][: last.samples.seconds.shape[1] - 1]
-    # Of all kernels together, where an invocation runs several in turn.
+    # Record of all kernels together, if an invocation runs several in turn.
     counts = [p.samples.counts for p in taken.counted]
     rank_counts = counting.by_rank(last.counting, counts, invocations)
 
@@ -142,7 +142,7 @@ def measurement_of(
 
 
 def with_intervals(measurement: Measurement, taken: Taken, spread: Spread) -> Measurement:
-    """Return a measurement with the intervals that follow from other variances of its class."""
+    """Return a measurement with intervals from other variances of its class."""
 
     def changed(one: Measurement, column: int) -> Measurement:
         record = {**one.record, **intervals_of(taken, column, spread)}
@@ -200,7 +200,7 @@ def intervals_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
 
 
 def _launch_s(case: Case, placement: Placement) -> float:
-    """Return the shortest time of an empty invocation; NaN where it means nothing."""
+    """Return the shortest time of an empty invocation; NaN where it is not meaningful."""
     if case.bytes_B and case.knobs.place == GPUS:
         invocations = placement.samples.invocations
         return device_launch_cost_s(case.knobs.device, case.knobs.timer, invocations)
@@ -214,7 +214,7 @@ _known_identity: tuple[dict[str, Any], str] = ({}, "")
 
 
 def _identity(machine: dict[str, Any]) -> str:
-    """Return the identity of an environment, which is that of all records of a sweep."""
+    """Return the identity of an environment, which all records of a sweep share."""
     global _known_identity
     known, identity = _known_identity
     if machine is not known:
@@ -252,7 +252,7 @@ def _identity_columns(
 
 
 def _obtained_columns(case: Case, placement: Placement) -> dict[str, Any]:
-    """Return the columns of the requested and of the obtained options."""
+    """Return the columns of requested and obtained options."""
     knobs, obtained = case.knobs, placement.obtained
     return {
         "backend": {PROCESSORS: "openmp", GPUS: "cuda"}.get(knobs.place, knobs.device),
@@ -285,7 +285,7 @@ def _working(case: Case, threads: int) -> dict[str, Any]:
 
 
 def _cache_columns(case: Case, placement: Placement) -> dict[str, Any]:
-    """Return the columns of a case's size beside the last-level caches of the processor."""
+    """Return the columns of a case's size and of the processor's last-level caches."""
     if case.knobs.place != PROCESSORS or ranks().size > 1:
         return {}
     size_B = _footprint_B(case, placement)
@@ -299,7 +299,7 @@ def _cache_columns(case: Case, placement: Placement) -> dict[str, Any]:
 
 
 def _sample_columns(taken: Taken) -> dict[str, Any]:
-    """Return the columns on how samples were taken, and what disturbed them."""
+    """Return the columns on sampling and disturbances."""
     every, counted = taken.placements, taken.counted
     stops = [p.samples.stop for p in every]
     checks = [p.check for p in every]
@@ -330,7 +330,7 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
     }
 
 
-# The record of several placements has the first of these reasons that one of them has.
+# For several placements, the first of these reasons that occurs is recorded.
 _STOPS = ("interrupted", "budget", "samples", "ci", "runs")
 
 
@@ -345,7 +345,7 @@ def _rates(
     vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
     cycles = shortest * placement.samples.clock_Hz * obtained["threads"] * several
     access_s = median / case.spec.counts.accesses(case) if case.spec.counts.accesses else math.nan
-    # Several launches on a GPU overlap with what they start.
+    # Several launches on a GPU overlap with the kernels that they start.
     overlap = case.knobs.place == GPUS and placement.samples.invocations > 1
     short = shortest < _SHORT_LAUNCHES * launch_s and not overlap
     messages = {"messages_per_second": iterations / shortest * case.spec.counts.messages}
@@ -372,7 +372,7 @@ def _rates(
 
 
 def _traffic_columns(case: Case, traffic_GBps: float, median_s: float) -> dict[str, float]:
-    """Return the columns of traffic beside what is timed; none for kernels without any."""
+    """Return the columns of background traffic; none for kernels without any."""
     if math.isnan(traffic_GBps) or case.spec.counts.accesses is None:
         return {}
     return {
@@ -382,9 +382,9 @@ def _traffic_columns(case: Case, traffic_GBps: float, median_s: float) -> dict[s
 
 
 def _transfers(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, Transfer]:
-    """Return what an invocation of a case moves across the boundary in front of each level.
+    """Return the data that an invocation moves across the boundary in front of each level.
 
-    There is none where the time is one of accesses that depend on each other.
+    There are none for kernels whose time is the latency of dependent accesses.
     """
     spec = as_run.spec
     names = [*dict.fromkeys(f"L{cache['level']}" for cache in caches), MEMORY]
@@ -404,7 +404,7 @@ def _transfers(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, T
 
 
 def _transfer_columns(moved: Mapping[str, Transfer], cases: int) -> dict[str, float]:
-    """Return the columns of what some equal cases move."""
+    """Return the columns of the data that `cases` equal cases move."""
     return {
         f"{level}_{way}_B": cases * moved_B
         for level, transfer in moved.items()
@@ -421,7 +421,7 @@ def _conditions(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, 
 
 
 def _ceilings_beside(as_run: Case, threads: int) -> Ceilings | None:
-    """Return the bandwidths of all ranks together, where they are measured beside records."""
+    """Return the bandwidths of all ranks together, if they are measured for records."""
     if not as_run.spec.model.measures_ceilings:
         return None
     rates = ceilings_GBps(threads, as_run.knobs.pin, as_run.knobs.pages)
@@ -438,24 +438,24 @@ def _ceilings_beside(as_run: Case, threads: int) -> Ceilings | None:
 def _ceiling_columns(
     as_run: Case, check: Check, beside: Ceilings | None, seconds: float
 ) -> dict[str, float]:
-    """Return the columns of bandwidths beside a record, and those that follow from them."""
+    """Return the columns of bandwidths for comparison, and the columns derived from them."""
     if beside is None:
         return {}
     columns = dataclasses.asdict(beside)
     if as_run.spec.model.implied_columns is None:
         return columns
-    # The case is that of each rank, or one of all of them.
+    # Each rank has a case, or all ranks have one case together.
     own = beside.times(1 / _cases(as_run))
     return columns | as_run.spec.model.implied_columns(as_run, check.columns, own, seconds)
 
 
 def _cases(case: Case) -> int:
-    """Return how many ranks have a case of their own; 1 where it is one of all ranks."""
+    """Return the number of ranks with their own case; 1 if all ranks share one case."""
     return 1 if case.halo or case.knobs.place == RANKS else ranks().size
 
 
 def device_ceilings(device: str) -> dict[str, float]:
-    """Return the columns of a GPU's bandwidths; NaN of those for which it has too little memory."""
+    """Return the columns of a GPU's bandwidths; NaN where the GPU has too little memory."""
     try:
         best = device_ceilings_GBps(device)
     except MemoryError:
@@ -478,9 +478,9 @@ def _footprint_B(case: Case, placement: Placement) -> int:
 def _rank_columns(
     case: Case, counted: Sequence[Placement], counts: Sequence[Mapping[str, float | None]]
 ) -> dict[str, Any]:
-    """Return the columns that tell how the ranks differ; none for a single process.
+    """Return the columns on differences between the ranks; none for a single process.
 
-    `counts` are those of events, by rank; empty if none are counted.
+    `counts` are the counts of events, by rank; empty if none are counted.
     """
     if ranks().size == 1:
         return {}

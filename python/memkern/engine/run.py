@@ -32,13 +32,13 @@ from memkern.spec.case import Case
 from memkern.spec.kernel import Check, finish
 from memkern.spec.options import GPUS, PROCESSORS
 
-# Buffers of this size and more are reused for the next placement: the placement of so many pages
-# averages out, and allocating them takes longer than measuring.
+# Buffers of at least this size are reused for the next placement: effects of page placement average
+# out over so many pages, and allocating them takes longer than measuring.
 LARGE_B = 2**26
 
 
 def _of_all_ranks(check: Check) -> Check:
-    """Return a check that is valid where it is on all ranks, with the largest error.
+    """Return a check that is valid if it is valid on all ranks, with the largest error.
 
     Its columns are means over the ranks.
     """
@@ -62,7 +62,7 @@ class CaseRun:
     repeat : int
         Number of this repeat, for the record.
     beside : Neighbour, optional
-        What runs at the same time on purpose.
+        Case that runs intentionally at the same time.
     """
 
     def __init__(self, case: Case, repeat: int = 0, beside: Neighbour | None = None) -> None:
@@ -84,15 +84,15 @@ class CaseRun:
         self._energy = Energy(note="energy is not measured: sampling was interrupted")
         self._derive: Derive | None = None
         if (file := case.labels.get("machine_file", "")) or case.spec.model.measures_ceilings:
-            derive = above("roofline").step(file)  # refuses a wrong file on any device
+            derive = above("roofline").step(file)  # raises for a wrong file on any device
             self._derive = derive if case.knobs.place == PROCESSORS else None
-        # Measured before the case allocates the device's memory.
+        # Measured before the case allocates memory of the device.
         on_gpu = case.knobs.place == GPUS
         self._ceilings = device_ceilings(case.knobs.device) if on_gpu else {}
 
     @property
     def case_id(self) -> str:
-        """The case's identity, with those of several ranks and of the neighbour."""
+        """The identity of the case, including the ranks and the neighbour."""
         beside = self.beside.case_id if self.beside else ""
         return "-".join(filter(None, (self.case.identity(), ranks().case_id, beside)))
 
@@ -108,7 +108,7 @@ class CaseRun:
 
     @property
     def taken(self) -> Taken:
-        """What was taken so far; there is at least one placement."""
+        """The results so far; there is at least one placement."""
         if self._taken is None:
             self._taken = Taken(
                 self.case,
@@ -137,7 +137,7 @@ class CaseRun:
         return calibration.class_name(obtained["footprint_B"], threads, caches, host)
 
     def place(self, prepared: Prepared | None = None) -> Placement:
-        """Fill, sample and validate, in a new placement or in that of a prepared case.
+        """Fill, sample and validate, in a new placement or in the placement of `prepared`.
 
         Raises
         ------
@@ -170,7 +170,7 @@ class CaseRun:
         # Read only once, since the operating system walks the page tables for it.
         known = earlier.obtained["pages"] if earlier else None
         obtained = {**prepared.native.obtained(), "pages": known or prepared.native.pages()}
-        # What slows down a GPU is in the columns of the device.
+        # Reasons for slower clocks of a GPU are in the columns of the device.
         now = () if samples.device else competitors(self.beside)
         others = tuple(thread for thread in now if thread[:2] in {one[:2] for one in before})
         wall_s = time.perf_counter() - start
@@ -199,9 +199,9 @@ class CaseRun:
         """
         spec, check = self.case.spec, None
         if spec.checks.repeatable:
-            # Their number is found by trial runs, which the check must not count.
+            # Trial runs determine the number of invocations; the check must not include them.
             _ = prepared.invocations
-        # Where it can be, the timed invocations themselves are validated.
+        # If possible, the timed invocations themselves are validated.
         timed = validated and (spec.checks.idempotent or spec.checks.repeatable)
         validation = prepared.validation() if timed else None
         if validation is None:
@@ -221,7 +221,7 @@ class CaseRun:
         return check, samples, sampled_s
 
     def disturb(self) -> None:
-        """Mark the last placement as disturbed, by something that its samples do not show."""
+        """Mark the last placement as disturbed by a cause that is not visible in its samples."""
         last = self.placements[-1]
         samples = dataclasses.replace(last.samples, disturbed=True)
         self.placements[-1] = dataclasses.replace(last, samples=samples)
@@ -233,7 +233,7 @@ class CaseRun:
 
 
 def environment_of_ranks() -> dict[str, Any]:
-    """Return the environment of rank 0, with those of other hosts where they differ."""
+    """Return the environment of rank 0, with the environments of other hosts if they differ."""
     own = machine_environment()
     if ranks().size == 1:
         return own
@@ -305,7 +305,7 @@ def _prior_spread(name: str) -> Spread:
 
 
 def spread(name: str) -> Spread:
-    """Return the variances of a class, by the records of this boot and what was known before."""
+    """Return the variances of a class, from records of this boot and prior variances."""
     prior, drift = _prior_spread(name), known_drift()
     return Spread(
         drift.variance(f"{name}, floor", prior.floor),
@@ -315,7 +315,7 @@ def spread(name: str) -> Spread:
 
 
 def count(run: CaseRun, measurement: Measurement) -> None:
-    """Let later intervals include what an undisturbed record shows of the variance between runs."""
+    """Add an undisturbed record to the variance between runs, for later intervals."""
     record, name = measurement.record, run.class_of(measurement.environment)
     if record["disturbed"]:
         return

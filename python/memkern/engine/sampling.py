@@ -1,4 +1,4 @@
-"""Sampling of a prepared case: how many samples are taken, and which of them are used."""
+"""Sampling of a prepared case: the number of samples, and the choice of those that are used."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ CONDITIONS = (
     "memory_s",
     "exchange_least_s",
 )
-# Those that are the worse the smaller they are, of several ranks.
+# Of these, the smallest value of all ranks counts; of the others, the largest.
 _BEST_LARGE = ("cpu_share", "throughput", "clock_Hz", "exchange_least_s")
-_MORE = 5  # samples that are taken at a time beyond those that were requested
-# Disturbed ones of a fixed number are repeated within the budget, for so many times as long as the
-# first ones took and this time.
+_MORE = 5  # samples per block beyond the requested ones
+# If the number of samples is fixed, disturbed ones are repeated within the budget, for at most this
+# multiple of the time of the first samples plus this time.
 _TIMES_AGAIN, _LEAST_AGAIN_S = 20, 0.01
-_HALO_SAMPLES = 5  # in which an exchange is timed apart
+_HALO_SAMPLES = 5  # in which an exchange is timed separately
 
 _Bools = npt.NDArray[np.bool_]
 _Floats = npt.NDArray[np.float64]
@@ -56,16 +56,17 @@ class Samples:
     Attributes
     ----------
     seconds : ndarray of float64, shape (n, 1 + k)
-        Seconds per invocation, and those of each of the k kernels that it runs in turn, if it runs
-        several. Disturbed samples are left out, unless `disturbed`.
+        Seconds per invocation, followed by the seconds of each of the k kernels if an invocation
+        runs several in turn. Disturbed samples are left out, unless `disturbed`.
     by_rank : ndarray of float64, shape (ranks, n)
-        Seconds per invocation that each rank took; `seconds` are those of the slowest.
+        Seconds per invocation of each rank; `seconds` contains the slowest rank's.
     invocations : int
         Invocations in one sample.
     stop : str
-        Why sampling ended: ``runs``, ``ci``, ``samples``, ``budget`` or ``interrupted``.
+        Reason for the end of sampling: ``runs``, ``ci``, ``samples``, ``budget`` or
+        ``interrupted``.
     taken, rejected : int
-        Number of samples that were taken, and of those that were disturbed.
+        Number of samples taken, and number of disturbed samples.
     cpu_share : float
         Share of the time during which all workers had a processor, over all samples taken.
     waited_share, absent_share : float
@@ -78,8 +79,8 @@ class Samples:
     clock_Hz : float
         Median clock of the cores; NaN if unknown.
     exchange_s : ndarray of float64, shape (n, 2)
-        Times in which a line went from one worker to the next before and after each sample, the
-        shorter and the longer one; NaN if unknown.
+        Times for passing a line from one worker to the next, before and after each sample, the
+        shorter first; NaN if unknown.
     untimed : int
         Invocations before and between the samples, which warmed up a GPU or the caches.
     disturbed : bool
@@ -90,10 +91,10 @@ class Samples:
         By rank and event, value and nanoseconds enabled and running of each counter, over all
         workers of the rank, in each of the samples of `seconds` (see `Counting.by_event`).
     moved_B : ndarray of float64, shape (n,)
-        Bytes per invocation that all ranks move beside what is timed, in each of the samples of
+        Bytes per invocation of untimed background traffic of all ranks, in each of the samples of
         `seconds`; NaN for kernels without such traffic.
     device : mapping
-        The columns of a record on the state of a GPU meanwhile; empty for other devices.
+        The columns of a record on the state of a GPU during sampling; empty for other devices.
     """
 
     seconds: npt.NDArray[np.float64]
@@ -118,7 +119,7 @@ class Samples:
 
     @property
     def traffic_GBps(self) -> float:
-        """Median bandwidth of what is moved beside the timed accesses, NaN without any."""
+        """Median bandwidth of the untimed background traffic, NaN without any."""
         return statistics.median(self.moved_B / self.seconds[:, 0]) / 1e9
 
     def labels(self, modes: Sequence[Mode]) -> npt.NDArray[np.int64]:
@@ -126,7 +127,7 @@ class Samples:
         return labels_of(1 / self.exchange_s[:, ::-1], modes)
 
     def only(self, wanted: _Bools) -> Samples:
-        """Return this with some of the samples."""
+        """Return a copy with only the wanted samples."""
         return dataclasses.replace(
             self,
             seconds=self.seconds[wanted],
@@ -155,10 +156,10 @@ class Judge:
         self._exchanging = exchanging_units(obtained) if obtained["threads"] > 1 else ""
 
     def disturbed(self, conditions: _Floats, stopped: _Bools | bool = False) -> _Bools:
-        """Keep the rates of the cores, and return which samples were disturbed.
+        """Store the rates of the cores, and return which samples were disturbed.
 
-        `conditions` are the columns that the extension adds to each sample. Those that a quota had
-        to stop are not disturbed by it.
+        `conditions` are the columns that the extension adds to each sample. Samples that a quota
+        had to stop are not disturbed.
         """
         if self._accepts_all:
             return np.zeros(len(conditions), dtype=np.bool_)
@@ -175,8 +176,8 @@ class Judge:
 class Throttling:
     """Time for which a quota stopped the workers of a prepared case.
 
-    A sample that takes longer than the workers may run in a period of the quota can't be without
-    such a time, and half of those that take half as long have one.
+    A sample that takes longer than the workers may run in a period of the quota always includes a
+    stop, and so do half of the samples that take half as long.
 
     Parameters
     ----------
@@ -195,8 +196,7 @@ class Throttling:
     def stopped(self, seconds: _Floats, waited_share: _Floats, cpu_share: _Floats) -> _Bools:
         """Return which of some samples include time for which the quota had to stop a worker.
 
-        There are none if the system says that most of the time that workers waited had another
-        reason.
+        There are none if, by the system, workers waited most of the time for another reason.
         """
         long = np.nan_to_num(cpu_share, nan=1.0) * seconds > self._share_s / 2
         if not long.any():
@@ -216,7 +216,7 @@ def take_samples(prepared: Prepared, placement: int = 0, placements: int = 1) ->
     """Take samples until the undisturbed ones meet the case's stop rule.
 
     Disturbed samples are repeated, for at most the time of the budget once more. A GPU is warmed up
-    immediately before, and watched meanwhile: those during which it slowed down do not count.
+    immediately before, and monitored: samples during which it slowed down do not count.
 
     Parameters
     ----------
@@ -255,7 +255,7 @@ class _Series:
         self._invocations = prepared.invocations
         self._runs = None if stop.runs is None else part(stop.runs)
         self._rule = statistics.StopRule(
-            # A single placement may be less precise than all of them.
+            # A single placement may be less precise than all placements together.
             target=stop.ci * math.sqrt(placements),
             min_samples=20 if placements == 1 else 6,
             max_samples=max(part(stop.max_samples), 1),
@@ -272,7 +272,7 @@ class _Series:
         self._first_s = math.inf
 
     def take(self) -> str:
-        """Take samples until there are enough, and return why there are no more.
+        """Take samples until there are enough, and return the reason for the end.
 
         Raises
         ------
@@ -287,7 +287,7 @@ class _Series:
         return reason
 
     def _elapsed_s(self) -> float:
-        # Without the time in which the caches were warmed up.
+        # Excludes the time for warming up the caches.
         return time.perf_counter() - self._prepared.native.untimed()[1] - self._begin_s
 
     def _share(self, condition: str) -> float:
@@ -306,7 +306,7 @@ class _Series:
         return disturbance.too_few(int((~self._rejected).sum()), len(self._rows))
 
     def _left_s(self) -> float:
-        """Return the seconds in which further samples may start."""
+        """Return the remaining seconds in which samples may start."""
         elapsed, budget_s = self._elapsed_s(), self._rule.budget_s
         if self._runs is None:
             left: float = budget_s * (2 if self._rejected.any() else 1) - elapsed
@@ -316,7 +316,7 @@ class _Series:
 
     @property
     def _runs_s(self) -> float:
-        """Seconds for a fixed number of runs, with those in place of disturbed ones."""
+        """Seconds for a fixed number of runs, including repetitions of disturbed ones."""
         again_s = _TIMES_AGAIN * self._first_s + _LEAST_AGAIN_S
         return self._first_s + min(self._rule.budget_s, again_s)
 
@@ -379,7 +379,7 @@ class _Series:
         return "budget" if reason is None and not self._prepared.left_s else reason
 
     def samples(self, stop: str, warmed: int) -> Samples:
-        """Return the samples that are used, after so many invocations that `warmed` up a GPU."""
+        """Return the used samples; `warmed` invocations have warmed up a GPU."""
         rejected, disturbed = self._rejected, self._too_few()
         kept = ~rejected & (np.cumsum(~rejected) <= (self._runs or len(rejected)))
         if disturbed:
@@ -436,19 +436,19 @@ def sample(
     invocations : int
         Invocations per sample.
     seconds : float
-        No sample starts later, but for the first.
+        No sample except the first starts after this time.
     began : list of float, optional
         The times at which samples started are appended, on the clock of `time.perf_counter`.
     counts : ndarray of float64, shape (n, counters, 3), optional
         Gets the counts of `Prepared.counting` during each sample.
     moved_B : ndarray of float64, shape (n,), optional
-        Gets the bytes per invocation that are moved beside what is timed.
+        Gets the bytes per invocation of background traffic.
     parts : sequence of (int, int), optional
-        For each sample, begin and end of the iterations that are run once, instead of invocations.
+        For each sample, begin and end of iterations that are run once instead of invocations.
     candidates : sequence of (str, str), optional
         For each sample, the variant and instruction set that are selected before it.
     measures_cores : bool
-        Whether the cores are measured beside, which takes longer than a few short samples.
+        Whether the cores are measured too, which takes longer than a few short samples.
     """
     options: dict[str, Any] = {"warms_up": judge.warms_up, "cores": measures_cores}
     if parts:
@@ -477,15 +477,15 @@ def sample(
 
 
 def warms_up() -> bool:
-    """Return whether invocations that are not timed precede the first sample."""
+    """Return whether untimed invocations precede the first sample."""
     return not small.wanted()
 
 
 def halo_share(prepared: Prepared) -> float:
     """Return the share of an invocation that this rank spends on a blocking exchange.
 
-    It is the median over a few samples in which the parts of an invocation are timed; NaN without
-    an exchange, or if it overlaps with iterations.
+    It is the median over a few samples with separately timed parts of an invocation; NaN without an
+    exchange, or if the exchange overlaps with iterations.
     """
     if prepared.case.halo != "blocking" or prepared.part is None or ranks().size == 1:
         return math.nan

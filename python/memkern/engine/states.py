@@ -1,8 +1,9 @@
-"""States of the host: modes of the time in which a line goes from one worker to the next.
+"""States of the host: modes of the time for passing a line from one worker to the next.
 
-A hypervisor moves the processors of a virtual machine within seconds between places whose times of
-an exchange differ several times: one core, one cluster, two clusters. Caches and memory have other
-bandwidths in each. Samples of one state agree with those of the next run in it; a mixture does not.
+A hypervisor moves the processors of a virtual machine every few seconds: to one core, one cluster
+or two clusters. Exchange times differ several times between these states, and so do bandwidths of
+caches and memory. Samples of one state agree with the next run in the same state; a mixture does
+not.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ import numpy.typing as npt
 
 __all__ = ["LEAST_SAMPLES", "Mode", "labels_of", "main_mode", "modes_of", "shares_of"]
 
-# A state gives a record its value by at least so many samples, and this share of them.
+# The value of a record is from one state if it has at least this number and share of the samples.
 LEAST_SAMPLES = 10
 _LEAST_SHARE_OF_SAMPLES = 0.2
-# A mode has at least this share of the measurements, and two are separate if there are at most half
-# as many between them as in the lower one. In the recordings (bench/hosts) modes are a factor of
+# A mode has at least this share of the measurements. Two modes are separate if the density between
+# them is at most half that of the lower one. In the recordings (bench/hosts) modes are a factor of
 # 1.4 to 12 apart, and 4 to 15 % wide.
 _LEAST_SHARE, _DEPTH = 0.05, 0.5
 _SMOOTHED = 0.08  # half width of the average over logarithms
@@ -88,7 +89,7 @@ def labels_of(ranges: npt.NDArray[np.float64], modes: Sequence[Mode]) -> npt.NDA
     Parameters
     ----------
     ranges : ndarray of float64, shape (n, 2)
-        The smallest and largest value that were measured beside each sample; NaN if unknown.
+        The smallest and largest value measured before and after each sample; NaN if unknown.
     modes : sequence of Mode
     """
     labels = np.full(len(ranges), -1)

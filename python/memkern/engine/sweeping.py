@@ -31,7 +31,7 @@ from memkern.spec.case import Case
 from memkern.spec.sequences import Cases, permuted, product
 
 _BLOCK = 500  # cases of a sweep that are placed in the same rounds
-_APART = 16  # more than the records of a case: of the kernels of a rotation, and of all
+_APART = 16  # above the number of records of a case, which may be a rotation of kernels
 
 
 @together()
@@ -52,18 +52,18 @@ def sweep(
     """Measure cases, with the placements of each case spread over the run.
 
     Blocks of up to 500 cases are measured in rounds. Each round places and samples every case once,
-    in a new random order, until each has been placed as often as requested. Cases of a round reuse
-    each other's memory, which is returned to the system after it. Only one block of cases is in
+    in a new random order, until all requested placements are done. Cases of a round reuse each
+    other's memory, which is returned to the system after the round. Only one block of cases is in
     memory at a time.
 
     Parameters
     ----------
     cases : iterable of Case
-        Built as they are needed: of a sequence, such as `vary` returns, in the order of a random
-        permutation, of any other iterable the next 500 at a time.
+        Cases are built on demand: from a sequence, such as `vary` returns, in random order; from
+        any other iterable the next 500 at a time.
     repeats : int
-        How often the sequence is measured, one time after the other, with separate records; of any
-        other iterable, how often each block is.
+        How often the whole sequence is measured, with separate records; of any other iterable, how
+        often each block is measured.
     output : path, optional
         Results file: .db, .parquet, .csv or .json. During the run, results are in one SQLite file,
         to which each case is written after its last placement, or when the run is interrupted.
@@ -72,8 +72,8 @@ def sweep(
     force : bool
         Overwrite an existing `output`, unless it is resumed.
     progress : bool, optional
-        Show progress on standard error: a bar where that is a terminal or a notebook, else a line
-        every ten seconds. By default only the bar.
+        Show progress on standard error: a bar in a terminal or notebook, else a line every ten
+        seconds. By default only the bar.
     on_result : callable, optional
         Called with every `Measurement` when the last round of its block is over, in the order of
         the cases in the block.
@@ -82,13 +82,13 @@ def sweep(
     order_seed : int, optional
         Seed of the random order, which is in the record; by default a new one each time.
     on_begin : callable, optional
-        Called after the first placement of the first case, when the options are known to work.
+        Called after the first placement of the first case, which shows that the options work.
     time_s : float
         Seconds for the whole sweep, once its first cases are built; each placement gets its share
-        of what is left. Where they are too few, the most telling cases of a block come first (ends
-        of ranges before their middles; with a declared order, the first ones), each with at least
-        three placements (or all, if it has fewer) spread over the run. Others are left out, and
-        `ResultSet.left_out` is their number.
+        of what is left. If the time is too short, the most informative cases of a block come first
+        (ends of ranges before their middles; with a declared order, the first ones), each with at
+        least three placements (or all, if it has fewer) spread over the run. Others are left out,
+        and `ResultSet.left_out` is their number.
 
     Returns
     -------
@@ -129,7 +129,7 @@ def sweep(
     try:
         for block in _blocks(cases, repeats, seed, results.kept):
             results.begin(block, bar)
-            # Cases of the first block were built, which may take long.
+            # The cases of the first block have been built, which may take long.
             end = min(end, time.perf_counter() + time_s)
             try:
                 for run in _in_rounds(block.runs, generator, bar, end):
@@ -155,7 +155,7 @@ def sweep(
 
 
 class _Results:
-    """The results of a sweep: kept in memory, or in its file.
+    """The results of a sweep, in memory or in its file.
 
     `size` is the number of measurements, if it is known, `columns` are further ones of records.
     """
@@ -172,14 +172,14 @@ class _Results:
         self.sink: Sink | None = None
         self.interrupted = False
         self._done: list[Measurement] = []
-        # By the run, where it was measured completely in this block.
+        # Complete measurements of this block, by run.
         self._complete: dict[CaseRun, tuple[Measurement, Spread]] = {}
-        # Of this block, by the run: where its records come in the file.
+        # Positions of this block's records in the file, by run.
         self._places: dict[CaseRun, int] = {}
         self._seen: set[tuple[str, int]] = set()
         self._planned = self._placements = self._drawn = 0
         self._duplicates = self._finished = self._left_out = 0
-        self._briefer = 0  # kept results of a smaller budget
+        self._briefer = 0  # reused results of a smaller budget
 
     @property
     def _total(self) -> int:
@@ -212,9 +212,9 @@ class _Results:
             bar.total = self._placements + more
 
     def placed(self, run: CaseRun) -> None:
-        """Keep a case after its last placement, in case that the rest of the block is lost.
+        """Store a case after its last placement, in case the rest of the block is lost.
 
-        Its interval knows nothing yet of those of other cases.
+        Its interval does not yet use the variances of other cases.
         """
         if run.complete and not run.interrupted:
             known = spread(run.class_of(self._machine))
@@ -255,7 +255,7 @@ class _Results:
                 self._on_result(measurement)
 
     def is_over(self, end: float) -> bool:
-        """Return whether the time is over, and count what is then left out."""
+        """Return whether the time is over; if so, count the cases that are left out."""
         over = math.isfinite(end) and ranks().gate(time.perf_counter() > end)
         if over and self._size is not None:
             self._left_out += self._size - self._drawn
@@ -272,7 +272,7 @@ class _Results:
             self.sink.store.add_all(list(rows.values()), self._machine, list(rows))
 
     def close_after(self, error: BaseException) -> None:
-        """Close the file after an error, warn of what it has, and mark the error as resumable."""
+        """Close the file after an error, warn of its contents, and mark the error as resumable."""
         if self.sink is None:
             return
         self.sink.store.close()
@@ -285,7 +285,7 @@ class _Results:
             )
 
     def finish(self, time_s: float) -> ResultSet:
-        """Export the file, and return the results, with warnings of what is missing."""
+        """Export the file, and return the results, with warnings about missing cases."""
         with ranks().waiting_for_first():
             if self.sink is None:
                 results = to_result_set(self._done)
@@ -328,8 +328,8 @@ class _Results:
 class _Block:
     """Cases that are measured in the same rounds.
 
-    They were found among `drawn` pairs of case and repeat, `duplicates` of which equal an earlier
-    one; others have been measured already.
+    They come from `drawn` pairs of case and repeat, of which `duplicates` equal an earlier one and
+    others have been measured already.
     """
 
     runs: list[CaseRun]
@@ -343,10 +343,10 @@ def _blocks(
     seed: int | None,
     kept: Callable[[CaseRun], tuple[bool, bool]],
 ) -> Iterator[_Block]:
-    """Yield the cases that are still to be measured, in blocks.
+    """Yield the remaining cases in blocks.
 
     Cases of a sequence are drawn in a random order by `seed`, or in their order without one. `kept`
-    tells of a case whether it has not occurred before, and whether there are results of it.
+    returns whether a case is new, and whether it has results.
     """
     runs: list[CaseRun] = []
     drawn = duplicates = 0
@@ -385,10 +385,10 @@ def _places(size: int, repeats: int, seed: int | None) -> Iterator[tuple[int, in
 def _in_rounds(
     runs: Sequence[CaseRun], generator: random.Random | None, bar: Any, end: float
 ) -> Iterator[CaseRun]:
-    """Place every case once in each round, as often as requested; yield each when it was placed.
+    """Place every case once in each round, as often as requested; yield each after its placement.
 
-    In the first round the most telling cases come first where time is limited, unless the order is
-    declared; a case for which it does not suffice is left out (see `planning.Plan`).
+    If time is limited, the most informative cases come first in the first round, unless the order
+    is declared; cases for which it does not suffice are left out (see `planning.Plan`).
     """
     plan = None
     if math.isfinite(end):
@@ -419,7 +419,7 @@ def _in_rounds(
 
 
 def _spreads(runs: Sequence[CaseRun], machine: dict[str, Any]) -> dict[str, Spread]:
-    """Return the variances of each class of cases, of placements by these cases where possible."""
+    """Return the variances of each class; between placements from these cases if possible."""
     classes: dict[str, list[list[float]]] = {}
     for run in runs:
         if run.placements:

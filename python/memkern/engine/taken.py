@@ -1,4 +1,4 @@
-"""What was taken of a case: all that its record is made of."""
+"""Results of the placements of a case, from which its record is made."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from memkern.engine.states import Mode, main_mode, shares_of
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
 
-# A state is the only one of a record if it has at least this share of its samples.
+# A record counts as of a single state if at least this share of its samples is.
 _ONLY_SHARE = 0.95
 
 
@@ -41,9 +41,9 @@ class RankPlace:
 class Placement:
     """Results of one placement of a case.
 
-    Of the `wall_s` seconds that it took, `again_s` are those that another placement would take as
-    well, without the choice of the variant and the validation; of these, samples took `sampled_s`.
-    `obtained` is this rank's.
+    It took `wall_s` seconds, and `again_s` without the choice of the variant and the validation,
+    which another placement would not repeat; of these, samples took `sampled_s`. `obtained` is this
+    rank's.
     """
 
     samples: Samples
@@ -66,7 +66,7 @@ class Taken:
     ----------
     case : Case
     case_id : str
-        Its identity, with those of several ranks and of the neighbour.
+        The identity of the case, including the ranks and the neighbour.
     repeat : int
         Number of this repeat.
     started : str
@@ -77,7 +77,7 @@ class Taken:
     device_ceilings : mapping
         The columns of a GPU's bandwidths; empty for other devices.
     modes : sequence of Mode
-        Known modes of the lines that the workers exchange in a second.
+        Known modes of the workers' exchange rate in lines per second.
     """
 
     case: Case
@@ -95,7 +95,7 @@ class Taken:
 
     @functools.cached_property
     def _labels(self) -> list[npt.NDArray[np.int64]]:
-        """Of each placement that was not disturbed, the mode in which each sample was taken."""
+        """The mode of each sample, for each undisturbed placement."""
         return [p.samples.labels(self.modes) for p in self._clean]
 
     @functools.cached_property
@@ -107,7 +107,7 @@ class Taken:
     @functools.cached_property
     def _state(self) -> int | None:
         """The mode of the samples that count; None if all do."""
-        # A fixed number of samples is that of all.
+        # If the number of samples is fixed, all of them count.
         if self.case.stop.runs is not None or self.disturbed:
             return None
         return main_mode(self._shares, sum(map(len, self._labels)))
@@ -119,7 +119,7 @@ class Taken:
 
     @property
     def state_name(self) -> str:
-        """A name of the state of the samples that count, by which records of a case are told apart.
+        """A name for the state of the samples that count, which distinguishes records of a case.
 
         It is the power of two nearest to the nanoseconds of an exchange; empty for all states.
         """
@@ -127,7 +127,7 @@ class Taken:
 
     @property
     def states(self) -> list[dict[str, Any]]:
-        """The states of the host in which samples were taken, with the times in them."""
+        """The states of the host during the samples, with the times in each state."""
         every = [p.samples for p in self._clean]
         seconds = np.concatenate([np.empty(0), *(one.seconds[:, 0] for one in every)])
         exchange_s = np.concatenate([np.empty(0), *(one.exchange_s[:, 1] for one in every)])
@@ -152,7 +152,7 @@ class Taken:
 
     @functools.cached_property
     def quiet(self) -> bool:
-        """Whether the host was in its best state, and nothing else ran."""
+        """Whether the host was in its best state, without other activity."""
         if small.wanted():
             return True
         samples, obtained = [p.samples for p in self.placements], self.placements[-1].obtained
@@ -171,14 +171,14 @@ class Taken:
 
     @property
     def core_share(self) -> float:
-        """Throughput of the cores divided by their best since the boot; NaN if unknown."""
+        """Throughput of the cores over their best since the boot; NaN if unknown."""
         throughput = median(np.array([p.samples.throughput for p in self.counted]))
         best = cores().best(cores_at_work(self.placements[-1].obtained))
         return min(throughput / best, 1.0)
 
     @property
     def exchange_s(self) -> float:
-        """Median time in which a line went from one worker to the next; NaN if unknown."""
+        """Median time for passing a line from one worker to the next; NaN if unknown."""
         return median(np.concatenate([p.samples.exchange_s[:, 1] for p in self.counted]))
 
     def medians(self, column: int = 0) -> list[float]:
@@ -206,6 +206,6 @@ class Taken:
     @functools.cached_property
     def series(self) -> list[npt.NDArray[np.float64]]:
         """The samples of each placement that counts (see `Samples.seconds`)."""
-        # As in STREAM, the first sample of kernels that run in turn is left out.
+        # As in STREAM, the first sample is left out if kernels run in turn.
         every = [p.samples.seconds for p in self.counted]
         return [s[1:] if s.shape[1] > 1 and len(s) > 1 else s for s in every]

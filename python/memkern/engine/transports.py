@@ -20,14 +20,13 @@ __all__ = ["Connection", "Floats", "Transport", "connect"]
 
 Floats = npt.NDArray[np.float64]
 
-# Polls before the processor is offered to others, and seconds before it is left to them for a
-# while.
+# Number of polls before the processor is yielded, and seconds before the rank sleeps.
 _POLLS, _SLEEP_AFTER_S, _SLEEP_S = 2000, 0.02, 5e-5
-# After this time, a rank tells others that it waits.
+# After this time, a rank notifies others that it waits.
 _LATE_S = 1.0
 _SIZE_B = 8
 _MOST_NAMED = 8
-# Variables by which Open MPI, UCX, libfabric and MPICH are told which transport to use.
+# Variables that select the transport of Open MPI, UCX, libfabric and MPICH.
 _TRANSPORTS = (
     *(f"OMPI_MCA_{kind}" for kind in ("pml", "mtl", "btl", "osc", "spml")),
     *("UCX_TLS", "UCX_NET_DEVICES", "FI_PROVIDER"),
@@ -36,7 +35,7 @@ _TRANSPORTS = (
 
 
 class Transport(Protocol):
-    """Communication among the ranks, each function of which is called by all of them."""
+    """Communication among the ranks; all ranks call each function."""
 
     library: str
     thread_level: str
@@ -51,14 +50,14 @@ class Transport(Protocol):
         """Return the contents of all ranks."""
 
     def barrier(self) -> None:
-        """Wait for all ranks, ready to go on at once as long as they come soon."""
+        """Wait for all ranks; poll first, for short waits."""
 
     def give_up(self, missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> NoReturn:
-        """Name the ranks that do not answer, or `one_of` which does not, and end all."""
+        """Report the ranks that do not answer, or that `one_of` them does not, and end all."""
 
 
 class Connection:
-    """What transports have in common.
+    """Base class of transports.
 
     They wait by polling, so that a rank that does not answer is noticed: after the timeout, the
     first rank that answers names those that do not, and ends all.
@@ -74,9 +73,9 @@ class Connection:
         Which threads of a rank may call it: ``single``, ``funneled`` (the main one),
         ``serialized`` (one at a time) or ``multiple``.
     transport : str
-        What moves the data, as the library says, or else the variables that tell it what to use.
+        The transport of the data as the library reports it, or else the variables that select it.
     timeout_s : float
-        After so many seconds, a rank that does not answer is given up.
+        Seconds after which a rank that does not answer is given up.
     hosts : sequence of str
         By rank, once they are known.
     """
@@ -92,7 +91,7 @@ class Connection:
         self.timeout_s = launcher.timeout_s()
 
     def _wait(self, complete: Callable[[], bool], sleep_after_s: float = _SLEEP_AFTER_S) -> None:
-        """Wait for what all ranks do together, from some time on without using the processor."""
+        """Wait for a common operation of all ranks; after some time, sleep between polls."""
         for _ in range(_POLLS):
             if complete():
                 return
@@ -107,12 +106,13 @@ class Connection:
             if waited_s > _LATE_S and not late:
                 late = True
                 self._tell_late()
-            # The second rank gives up later, in case that the first is the one to be given up.
+            # The second rank gives up later, in case the first rank is the one that does not
+            # answer.
             if waited_s > self.timeout_s * (1 + 0.1 * min(self.number, 2)):
                 self.give_up(self._missing(), waited_s)
 
     def _tell_late(self) -> None:
-        """Let others know that this rank waits."""
+        """Notify others that this rank waits."""
 
     def _missing(self) -> list[int]:
         """Return the ranks that do not answer."""
@@ -188,7 +188,7 @@ class _Mpi(Connection):
         self._wait(request.Test)
 
     def _tell_late(self) -> None:
-        # The first ranks to give up.
+        # The ranks that give up first.
         others = range(min(2, self.size))
         self._told = [self._late.isend(self._meetings, k) for k in others]
 
@@ -204,7 +204,7 @@ class _Mpi(Connection):
 
 
 class _Shmem(Connection):
-    """Communication by OpenSHMEM: every rank puts what it brings into the memory of all others."""
+    """Communication by OpenSHMEM: every rank puts its content into the memory of all others."""
 
     comm = "shmem"
 
@@ -234,7 +234,7 @@ class _Shmem(Connection):
         raise SystemExit(1)  # not reached
 
     def _exchange(self, content: bytes, most_B: int) -> list[bytes]:
-        """Return the contents of all ranks, of which the longest has so many bytes."""
+        """Return the contents of all ranks; the longest has `most_B` bytes."""
         found = [b""] * self.size
         for begin in range(0, most_B, self._meetings.most_B):
             self._meetings.bring(content[begin : begin + self._meetings.most_B])
@@ -249,14 +249,14 @@ class _Shmem(Connection):
 
 
 def _copies(started: int) -> str:
-    """Return what else could be done with ranks that can't communicate."""
+    """Return advice for ranks that can't communicate."""
     return f"; --comm none measures {started} independent copies at the same time" * (started > 1)
 
 
 def requested_transport(variables: Mapping[str, str] = os.environ) -> str:
-    """Return the variables that tell a library which transport to use, as NAME=VALUE.
+    """Return the variables that select the transport of a library, as NAME=VALUE.
 
-    Open MPI and OpenSHMEM don't say which one they use.
+    Open MPI and OpenSHMEM do not report the transport in use.
     """
     found = {name: variables[name] for name in _TRANSPORTS if variables.get(name)}
     return " ".join(f"{name}={value}" for name, value in found.items())
@@ -273,7 +273,7 @@ def _by_mpi(level: str) -> _Mpi:
     started = launcher.size()
     try:
         with warnings.catch_warnings():
-            # It warns of another MPI's launcher, which is an error below.
+            # mpi4py warns of another MPI's launcher, which is an error below.
             warnings.simplefilter("ignore", RuntimeWarning)
             mpi = remote.mpi(level)
     except InputError as error:
@@ -315,8 +315,8 @@ def connect(comm: str, level: str = "multiple") -> _Mpi | _Shmem:
     Parameters
     ----------
     comm : str
-        ``mpi``; ``shmem``; or ``auto``: the latter where MPI can't be used, and the launcher is
-        one that starts OpenSHMEM's programs, too.
+        ``mpi``; ``shmem``; or ``auto``: OpenSHMEM if MPI can't be used and the launcher can start
+        OpenSHMEM programs, else MPI.
     level : str
         Which threads of a rank will call the library: ``single`` if it has no other, ``funneled``
         (the main one) or ``multiple``.
@@ -326,13 +326,13 @@ def connect(comm: str, level: str = "multiple") -> _Mpi | _Shmem:
     InputError
         The ranks can't communicate.
     """
-    launcher.timeout_s()  # wrong for both, and before a library starts
+    launcher.timeout_s()  # raises for a wrong value before a library starts
     if comm == "shmem":
         return _by_shmem(level)
     try:
         return _by_mpi(level)
     except InputError:
-        # In a process that another launcher has started, OpenSHMEM might end the program.
+        # OpenSHMEM might end a process that another launcher has started.
         if comm == "mpi" or not (launcher.starts_shmem() and remote.is_built("shmem")):
             raise
         return _by_shmem(level)

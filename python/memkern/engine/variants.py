@@ -1,7 +1,7 @@
 """Choosing a variant and instruction set by trials.
 
-Candidates are tried in turns, in random order within a round, and are judged by the ratios of their
-times within rounds: a host whose speed changes from one second to the next slows all of a round.
+Candidates are tried in rounds, each in random order, and are compared by the ratios of their times
+within rounds: a change of the host's speed affects all candidates of a round.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ Candidate: TypeAlias = tuple[str, str]
 """A variant and an instruction set."""
 
 _TRIALS_ON_DEVICE = 5
-_TRIES_ON_DEVICE = 4  # where a GPU was slowed down in all trials of a candidate
-# For each round of trials, the candidates that are kept after it and the samples of each candidate.
-# A candidate's first sample is not used: the caches still hold the data of another one.
+_TRIES_ON_DEVICE = 4  # if a GPU was slowed down in all trials of a candidate
+# For each round of trials, the number of candidates that remain and the samples of each candidate.
+# The first sample is not used, since the caches still hold another candidate's data.
 _TRIALS = ((None, 2), (4, 2), (2, 4))
 _SHORT_TRIALS = ((None, 2), (2, 1), (2, 1))  # before a few short runs
-_FEW_TRIALS = ((None, 1), (2, 1))  # where a sample takes long
-_ONE_TRIAL = ((2, 0),)  # where it takes longer still: the first sample is used
+_FEW_TRIALS = ((None, 1), (2, 1))  # if a sample takes long
+_ONE_TRIAL = ((2, 0),)  # if a sample takes very long: the first one is used
 _LAST_SAMPLES = 4  # of both of the last two candidates in each further round
 # Further rounds end when the loss by a wrong choice is at most this share of the time.
 _LOSS = 0.01
-_LEAST_ROUNDS = 3  # by which a loss is known
-# Whole invocations of all candidates are tried where that takes no longer than this (and a quarter
-# of the budget); otherwise the best instruction set of each variant is found by trying parts of an
-# invocation that move _TRIAL_PART_B.
+_LEAST_ROUNDS = 3  # that are needed to estimate a loss
+# Whole invocations of all candidates are tried if this takes no longer than _TRIAL_S (and a
+# quarter of the budget); otherwise parts of an invocation that move _TRIAL_PART_B determine the
+# best instruction set of each variant.
 _TRIAL_S = 0.25
 _TRIAL_PART_B = 2**20
-_LEAST_TRIAL_S = 2e-3  # for trials of a few short runs, which take as long as these at most
+_LEAST_TRIAL_S = 2e-3  # for trials of a few short runs, which take at most as long as the runs
 _PARTS = (2, 3)  # rounds of these, and samples of each candidate
 
 
@@ -58,7 +58,7 @@ def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate,
     candidate : tuple of str
     loss : float
         Share of the time by which another candidate may be faster, with a confidence of 95 %; NaN
-        if too few trials tell, 0 for a single candidate.
+        after too few trials, 0 for a single candidate.
     """
     if len(candidates) == 1:
         return candidates[0], 0.0
@@ -68,7 +68,7 @@ def fastest(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate,
 def _fastest_on_device(prepared: Prepared, candidates: list[Candidate]) -> tuple[Candidate, float]:
     """Return the fastest candidate on a device, by whole invocations.
 
-    The time of a part would mostly be that of its launch.
+    The time of a part would mostly be launch time.
     """
     on_gpu = prepared.case.knobs.place == GPUS
     invocations = prepared.invocations if on_gpu else 1
@@ -119,8 +119,8 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
     one_s = sample_s  # of a sample of the trials
     if one_s * len(candidates) * 4 > allowed_s:
         if prepared.stages or prepared.own.iterations == 1:
-            # Parts are unfit: one kernel would find the data of another in the caches, or there are
-            # none.
+            # Parts can't be used: there are none, or a kernel would find another kernel's data in
+            # the caches.
             first = {variant: (variant, isa) for variant, isa in reversed(candidates)}
             candidates = list(first.values())
         else:
@@ -159,7 +159,7 @@ class _Trials:
         self._name = choices.name_of(prepared.case, parts.size if parts else 0)
         self._rounds = ranks().first(choices.known_rounds(self._name))
         self._invocations = 1 if parts else prepared.invocations
-        self._order = random.Random(0)  # the same of all ranks
+        self._order = random.Random(0)  # the same on all ranks
 
     def ranked(self, candidates: list[Candidate], rounds: int, samples: int) -> list[Candidate]:
         """Try each candidate in some more rounds, and return them, the fastest first."""
@@ -180,7 +180,7 @@ class _Trials:
         return np.array(every).reshape(-1, len(names))
 
     def loss(self, candidates: Sequence[Candidate]) -> float:
-        """Return by how much of its time the first candidate may be slower than the second one."""
+        """Return the share of its time that the first candidate may lose against the second."""
         first, second = self._times(candidates).T
         gains = second - first
         if len(gains) < _LEAST_ROUNDS:
@@ -192,7 +192,7 @@ class _Trials:
     def _round(self, candidates: Sequence[Candidate], samples: int) -> choices.Round:
         """Return the logarithm of the lower quartile of each candidate's times.
 
-        Those of parts are per iteration, or per unit of the spec's `work`. The first sample does
+        Times of parts are per iteration, or per unit of the spec's `work`. The first sample does
         not count, and disturbed ones only if there are no others.
         """
         each = 1 + samples
@@ -201,12 +201,12 @@ class _Trials:
         parts = self._parts
         ranges = parts.take(len(rows)) if parts else []
         self._sample(rows, ranges, selected)
-        # After the deadline, one sample of each of the others.
+        # After the deadline, the other candidates get one sample each.
         for k in range(0, len(rows), each):
             if math.isnan(rows[k, 0]):
                 self._sample(rows[k : k + 1], ranges[k : k + 1], selected[k : k + 1])
         seconds = rows[:, 0] / [parts.work(*one) for one in ranges] if parts else rows[:, 0]
-        # Ranks whose parts differ agree on their times.
+        # The parts of ranks differ, so ranks agree on their times.
         marks = self._judge.disturbed(rows[:, 1:])
         every = ranks().largest(np.column_stack((np.nan_to_num(seconds, nan=math.inf), marks)))
         taken = every.reshape(-1, each, 2).tolist()
@@ -231,9 +231,9 @@ class _Trials:
 
 
 def _lower_quartile(taken: Iterable[Sequence[float]]) -> float:
-    """Return the lower quartile of a candidate's times, of undisturbed ones if there are any.
+    """Return the lower quartile of a candidate's times; only undisturbed ones if there are any.
 
-    Each is a time, infinite if it was not taken, and whether it was disturbed.
+    Each element is a time (infinite if it was not measured), and whether it was disturbed.
     """
     done = [(seconds, disturbed) for seconds, disturbed in taken if math.isfinite(seconds)]
     done = done[1:] or done
@@ -248,8 +248,8 @@ def _lower_quartile(taken: Iterable[Sequence[float]]) -> float:
 class _Parts:
     """Consecutive parts of an invocation, each of which moves `bytes_B`.
 
-    The first part follows the last one, so that a part is not in the caches if all parts are larger
-    than these.
+    The first part follows the last one, so that no part is in the caches if all parts together are
+    larger.
     """
 
     def __init__(self, prepared: Prepared, bytes_B: float) -> None:

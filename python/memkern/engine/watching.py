@@ -1,4 +1,4 @@
-"""Conditions of the cores of all workers, observed while nothing but them is measured."""
+"""Conditions of the cores of all workers, observed without any other measurement."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class CoreWatch:
         Seconds in which they were observed.
     """
 
-    _INVOCATIONS = 1000  # of a sample: about a millisecond
-    _SAMPLES = 256  # that are taken at once
+    _INVOCATIONS = 1000  # per sample: about a millisecond
+    _SAMPLES = 256  # per block
 
     def __init__(self) -> None:
         self.watched_s = 0.0
@@ -89,7 +89,7 @@ class CoreWatch:
 
     @property
     def states(self) -> list[ExchangeState]:
-        """The states of the host meanwhile, the most frequent one first."""
+        """The states of the host during the observation, the most frequent one first."""
         exchange_s, labels = self.column("exchange_s"), self._labels
         found = [
             ExchangeState(float(np.median(exchange_s[own])), float(own.mean()))
@@ -100,16 +100,16 @@ class CoreWatch:
 
     @property
     def dwell_s(self) -> float:
-        """Mean time in which a state lasts; NaN if it has not changed."""
+        """Mean duration of a state; NaN if it has not changed."""
         labels = self._labels[self._labels >= 0]
         changes = int((np.diff(labels) != 0).sum())
         return self.watched_s / changes if changes else math.nan
 
 
 def shared_probes(seconds: float = _PROBED_S) -> float:
-    """Return the share of the probes in which the cores did less than `disturbance.CORE_SHARE`.
+    """Return the share of the probes with a throughput below `disturbance.CORE_SHARE`.
 
-    NaN for several ranks, which would disturb each other on the cores of their host.
+    NaN for several ranks, which would disturb each other on their host.
     """
     if small.wanted() or ranks().size > 1:
         return math.nan
@@ -121,8 +121,8 @@ def shared_probes(seconds: float = _PROBED_S) -> float:
 
 
 def observe_machine() -> disturbance.Activity:
-    """Observe for half a second what else runs on this machine, and what its cores do."""
-    # Intervals need this module, whose import takes as long as the activity is observed.
+    """Observe for 0.5 s the other activity on this machine, and the state of its cores."""
+    # Intervals need this module; its import takes as long as the observation.
     loading = threading.Thread(target=importlib.import_module, args=("scipy.special",))
     loading.start()
     activity = cores.observe_activity()
