@@ -2,13 +2,13 @@
 
 Timing samples are skewed and autocorrelated, so the interval of the median assumes neither a normal
 distribution nor independence. It is a pair of order statistics whose ranks come from the binomial
-distribution; where samples are autocorrelated the ranks move outwards as if there were only
-``n / batch`` samples, where `batch` is the integrated autocorrelation time of the ranks.
+distribution; for autocorrelated samples the ranks move outwards as for only ``n / batch`` samples,
+where `batch` is the integrated autocorrelation time of the ranks.
 
 Batch means, the usual method for autocorrelated samples, fail here: the median of batch means tends
 to the mean, so on skewed samples the interval converges to the wrong value (in simulation, with
-13 % coverage instead of 95 % at 1000 samples). Autocorrelation is measured on ranks because rare
-large outliers, which timings have, hide it in the covariance of the values.
+13 % coverage instead of 95 % at 1000 samples). Autocorrelation is estimated from ranks, because
+rare large outliers, common in timings, hide it in the covariance of the values.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ __all__ = [
 
 _Floats = npt.NDArray[np.float64]
 
-# Below this many samples the autocorrelation time is too uncertain to stop on, unless it is short.
+# With fewer samples, the autocorrelation time is too uncertain for stopping, unless it is short.
 _CORRELATED_SAMPLES = 100
 # Three in four independent series of 23 samples have an estimated batch below this.
 _CORRELATED_BATCH = 1.5
 _P95_SAMPLES = 20
-# In the recordings of three hosts (bench/hosts) the shortest time is 1.1 to 1.7 % off that of all
-# samples where the median's interval alone ends sampling, and 0.8 % where so many of the lowest
-# agree as well, which takes 3 to 9 % more samples. The lowest alone leave medians 2 % off.
+# Number of shortest times that must agree before sampling stops. In the recordings of three hosts
+# (bench/hosts) the shortest time is 1.1 to 1.7 % above the shortest of all samples if the median's
+# interval alone ends sampling, and 0.8 % with this rule, which takes 3 to 9 % more samples. With
+# the shortest times alone, medians are 2 % off.
 _LOWEST = 5
 
 
@@ -67,9 +68,9 @@ class Interval:
     median : float
         The samples' median, always inside.
     level : float
-        The requested level, or that of the samples' whole range where that is less.
+        The requested level, or the level of the samples' whole range if it is less.
     batch : float
-        Consecutive samples that carry the information of one independent sample; at least 1.
+        Number of consecutive samples with the information of one independent sample; at least 1.
     autocorrelation : float
         Lag-1 autocorrelation of the samples' ranks.
     relative_half_width : float
@@ -109,8 +110,8 @@ def median_interval(samples: npt.ArrayLike, level: float = 0.95) -> Interval:
     Returns
     -------
     Interval
-        On independent samples it covers at least `level`. With fewer than six (at 95 %) independent
-        samples its `level` is smaller than requested, and it spans all samples.
+        For independent samples its coverage is at least `level`. With fewer than six (at 95 %)
+        independent samples its `level` is smaller than requested, and it spans all samples.
 
     Raises
     ------
@@ -120,9 +121,9 @@ def median_interval(samples: npt.ArrayLike, level: float = 0.95) -> Interval:
     Notes
     -----
     The integrated autocorrelation time is Geyer's initial monotone sequence estimator [1]_ over
-    ranks, raised by the share that removing the mean takes from it. For a given correlation of
-    neighbours, ranks overstate how much the count of samples below the median varies: on
-    correlated series the interval covers a little more than `level` rather than less.
+    ranks, increased by the share that is lost by removing the mean. For a given correlation of
+    neighbours, ranks overestimate the variance of the number of samples below the median: on
+    correlated series, the coverage of the interval is slightly above `level` rather than below.
 
     References
     ----------
@@ -149,8 +150,8 @@ def median_interval(samples: npt.ArrayLike, level: float = 0.95) -> Interval:
 def next_count(n: int) -> int:
     """Return the next number of samples at which to look at the interval: 10, 15, 23, 34, 51, ...
 
-    The counts are ``ceil(10 * 1.5**k)``. Testing the interval after every sample would stop when it
-    happens to be short; testing it at few, growing counts preserves its coverage.
+    The counts are ``ceil(10 * 1.5**k)``. A test after every sample would stop when the interval is
+    short by chance; tests at few, growing counts preserve its coverage.
     """
     numerator, denominator = 10, 1
     while (count := -(-numerator // denominator)) <= n:
@@ -160,16 +161,16 @@ def next_count(n: int) -> int:
 
 @dataclass(frozen=True)
 class StopRule:
-    """When a case has been measured well enough, or for long enough.
+    """Rule for the end of sampling: enough precision, samples or time.
 
     Parameters
     ----------
     target : float
         Half width of the interval of the median, relative to the median, at which to stop, if the
-        five shortest times are no further apart either.
+        relative range of the five shortest times is at most the same.
     min_samples : int
-        Fewest samples to stop on for precision. With fewer than twenty, autocorrelation is not
-        detected and there is no 95th percentile.
+        Least number of samples for stopping by precision. With fewer than twenty, autocorrelation
+        is not detected and there is no 95th percentile.
     max_samples : int
         Most samples.
     budget_s : float
@@ -255,9 +256,9 @@ def summarise(samples: npt.ArrayLike) -> dict[str, float]:
     -------
     dict of float
         ``time_min_s``, ``time_mean_s``, ``time_median_s``, ``time_p95_s`` (NaN below 20 samples),
-        ``time_max_s``, and of the interval of the median within this run
-        ``within_ci_low_s``, ``within_ci_high_s``, ``within_ci_level``, ``within_ci_relative``
-        (half width by median), ``within_ci_batch`` and ``within_ci_autocorrelation``.
+        ``time_max_s``, and for the interval of the median within this run ``within_ci_low_s``,
+        ``within_ci_high_s``, ``within_ci_level``, ``within_ci_relative`` (half width by median),
+        ``within_ci_batch`` and ``within_ci_autocorrelation``.
 
     Raises
     ------
@@ -371,8 +372,8 @@ class RunInterval:
     relative_half_width: float
 
 
-_MEDIAN = math.pi / 2  # variance of the median over that of the mean, of many normal values
-# Next runs are to lie within their intervals in at least this share of all cases.
+_MEDIAN = math.pi / 2  # variance of the median over variance of the mean, for many normal values
+# Target share of cases whose next run lies within its interval.
 RUN_LEVEL = 0.95
 
 
@@ -384,9 +385,9 @@ def next_run_interval(
     Parameters
     ----------
     values : array_like of float, shape (n,)
-        Values of this run's placements; their median is that of the run.
+        Values of this run's placements; their median is the run's value.
     runs : Prior
-        Variance between runs beyond that between a run's placements.
+        Variance between runs in addition to the variance between a run's placements.
     placements : Prior, optional
         Variance between placements of other cases of its class.
     level : float
@@ -395,10 +396,10 @@ def next_run_interval(
     Returns
     -------
     RunInterval
-        By Student's t on logarithms: twice, for this run and the next, the variance of the median
-        of placements, moderated by `placements`, plus that between runs, with
-        Satterthwaite's degrees of freedom. The former is zero of a single placement without a
-        prior.
+        By Student's t on logarithms. The variance is that of the median of placements, moderated by
+        `placements`, plus the variance between runs, both times two (for this run and the next),
+        with Satterthwaite's degrees of freedom. The first term is zero for a single placement
+        without a prior.
 
     Raises
     ------
@@ -503,7 +504,7 @@ class Ratio:
     Attributes
     ----------
     ratio : float
-        Geometric mean of the first over that of the second.
+        Geometric mean of the first over geometric mean of the second.
     low, high : float
         The interval; NaN where a side has only one value.
     level : float
@@ -583,7 +584,7 @@ def _autocorrelation(x: _Floats) -> tuple[float, float]:
     """Return the integrated autocorrelation time of the ranks, and their lag-1 autocorrelation."""
     n = len(x)
     _, group, size = np.unique(x, return_inverse=True, return_counts=True)
-    # Equal samples get their mean rank: any order among them would look like a trend.
+    # Equal samples get their mean rank, since any order among them would look like a trend.
     ranks = (np.cumsum(size) - (size - 1) / 2)[group] - (n + 1) / 2
     spectrum = np.fft.rfft(ranks, 2 * n)
     covariance = np.fft.irfft(spectrum.real**2 + spectrum.imag**2)[:n]

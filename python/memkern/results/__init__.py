@@ -1,6 +1,6 @@
-"""What follows from records alone: comparisons, verdicts, slowdowns, efficiencies, merged files.
+"""Results derived from records: comparisons, verdicts, slowdowns, efficiencies, merged files.
 
-Records and their files are those of `memkern.formats`.
+`memkern.formats` defines records and their files.
 """
 
 from memkern.formats import *  # noqa: F403

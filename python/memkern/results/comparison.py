@@ -19,12 +19,12 @@ from memkern.spec.columns import of_kind
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Columns that identify a case, besides those that a record lists in case_columns,
+# Columns that identify a case, in addition to those that a record lists in case_columns,
 _CASE = ("kernel", "definition", "name")
-# or these for records without case_columns.
+# or these columns for records without case_columns.
 _INPUTS = ("pattern", "delta", "count", "elements", "bytes_B")
-# How a case is run. An option with one value in each set, but different ones (such as pages 4k and
-# thp), is what is being compared and does not identify cases.
+# Options of running a case. An option with one value in each set, but different values (such as
+# pages 4k and thp), is the subject of the comparison and does not identify cases.
 _OPTIONS = of_kind("requested")
 
 DISTURBED, INVALID, NO_TIME, NOT_MEASURED = "disturbed", "invalid", "no time", "not measured"
@@ -49,7 +49,7 @@ class Quantity:
         return math.exp(-log_time if self.rate else log_time)
 
 
-# A case is compared by the first of these that it has on both sides.
+# A case is compared by the first of these quantities that both sides have.
 _QUANTITIES = (
     Quantity("GAMS", "GAMS", True),
     Quantity("ns per access", "ns", False),
@@ -66,20 +66,20 @@ class Compared:
     Attributes
     ----------
     name : str
-        Everything that identifies it, in one line.
+        All identifying columns in one line.
     columns : dict
-        Columns that distinguish it from the other cases of this comparison.
+        Columns that distinguish the case from the other cases of this comparison.
     work : tuple of dict
-        For each side, by `Quantity.suffix`, the units of work of one invocation.
+        Units of work of one invocation on each side, by `Quantity.suffix`.
     times : tuple of float, optional
-        Each side's logarithm of the time of a unit of work of `quantity`.
+        Logarithm of each side's time for a unit of work of `quantity`.
     estimate : Estimate, optional
-        Estimate of their difference, where its error is known.
+        Estimate of their difference, if its error is known.
     p : float
         P-value, corrected for the number of cases; NaN where there was no test.
     verdict : str
     needed : int
-        Pairs or placements that a verdict would need; 0 if there is one, or it is unknown.
+        Pairs or placements needed for a verdict; 0 if there is one, or if it is unknown.
     """
 
     name: str
@@ -133,16 +133,16 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
         - ``verdict`` on b: ``faster`` or ``slower`` than a (p of at most 0.01 and an effect above
           `least_effect`, the largest of 1 %, the interval of a side compared with itself, and that
           for the next run), ``same`` (the interval lies within 2 %), ``not enough data``, or why
-          there is none: ``other state`` (the workers exchanged lines in another time, so that the
-          host has changed), ``disturbed`` (`a`, `b` and `ratio` are as observed), ``invalid``, ``no
-          time``; ``needed``, the placements that a verdict would need (0: there is one, or it is
+          there is none: ``other state`` (the exchange time of the workers shows that the state of
+          the host has changed), ``disturbed`` (`a`, `b` and `ratio` are as observed), ``invalid``,
+          ``no time``; ``needed``, the placements needed for a verdict (0: there is one, or it is
           unknown);
-        - every rate that the records have: ``a_GBps``, ``b_GBps``, ``a_GFLOPs``, ``a_GAMS``,
+        - every rate in the records: ``a_GBps``, ``b_GBps``, ``a_GFLOPs``, ``a_GAMS``,
           ``a_ns``, and ``a_time_s``.
 
-        ``attrs["compared"]`` lists the options in which the sets differ, ``attrs["remarks"]``
-        sentences that belong to the table, ``attrs["speed"]`` is the geometric mean of b's speed
-        over a's, ``attrs["versions"]`` are those of memkern on both sides.
+        ``attrs["compared"]`` lists the options in which the sets differ, ``attrs["remarks"]`` lists
+        remarks on the table, ``attrs["speed"]`` is the geometric mean of b's speed over a's,
+        ``attrs["versions"]`` are the versions of memkern on both sides.
 
     Raises
     ------
@@ -207,7 +207,7 @@ def judge(cases: Sequence[Compared]) -> None:
 
 
 def slowdowns(frame: DataFrame) -> list[float]:
-    """Return for each row of a comparison the relative increase of time per work from a to b."""
+    """Return the relative increase of time per work from a to b for each row of a comparison."""
     rates = {quantity.name for quantity in _QUANTITIES if quantity.rate}
     return [
         (1 / ratio if quantity in rates else ratio) - 1
@@ -222,7 +222,7 @@ def table(
     remarks: Sequence[str],
     versions: tuple[str, str],
 ) -> DataFrame:
-    """Return the comparison as a table (see `compare`); `counted` names what was counted."""
+    """Return the comparison as a table (see `compare`); `counted` names the column of counts."""
     import pandas as pd
 
     rows: list[dict[str, Any]] = []
@@ -267,7 +267,7 @@ def is_disturbed(record: Mapping[str, Any]) -> bool:
 
 
 def time_s(record: Mapping[str, Any]) -> float | None:
-    """Return a record's median time, or that of its bandwidth; None if it has neither."""
+    """Return a record's median time, or the time by its bandwidth; None if it has neither."""
     seconds = _number(record, "time_median_s")
     if seconds is None:
         bandwidth, moved = _number(record, "bandwidth_median_GBps"), _number(record, "bytes_B")
@@ -276,7 +276,7 @@ def time_s(record: Mapping[str, Any]) -> float | None:
 
 
 def work_of(record: Mapping[str, Any]) -> dict[str, float]:
-    """Return the units of work of one invocation, by suffix of every quantity of a record."""
+    """Return the units of work of one invocation, by the suffix of each quantity of a record."""
     shortest, median = _number(record, "time_min_s"), _number(record, "time_median_s")
     moved = _number(record, "bytes_B")
     candidates = {
@@ -380,14 +380,14 @@ def _exchange_ns(records: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _next_run(records: Sequence[Mapping[str, Any]]) -> float:
-    """Return the half width of the interval for as many next runs, in logarithms."""
+    """Return the half width of the interval for the mean of as many next runs, in logarithms."""
     of_next = [record for record in records if _value(record, "ci_scope") == "next run"]
     widths = [width for record in of_next if (width := _number(record, "ci_relative"))]
     return math.log1p(max(widths)) / math.sqrt(len(records)) if widths else 0.0
 
 
 def _spread(records: Sequence[Mapping[str, Any]], log_work: float) -> tuple[float, float, int]:
-    """Return mean and standard deviation of the placements' log times, and how many there are."""
+    """Return mean, standard deviation and number of the placements' log times."""
     groups = []
     for record in records:
         seconds = time_s(record)

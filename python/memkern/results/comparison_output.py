@@ -52,9 +52,9 @@ def judged(frame: DataFrame) -> int:
 
 
 def false_verdicts(frame: DataFrame) -> tuple[int, int]:
-    """Return the number of cases with verdict faster or slower, and that of all with a verdict.
+    """Return the numbers of cases with verdict faster or slower, and with any verdict.
 
-    In a comparison of a side with itself, the former are false verdicts.
+    In a comparison of a side with itself, the first number counts false verdicts.
     """
     verdicts = list(frame["verdict"])
     counts = {kind: verdicts.count(kind) for kind in _VERDICTS}
@@ -199,7 +199,7 @@ def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
 def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of the text table."""
     counted = frame.columns[list(frame.columns).index("least_effect") + 1]
-    # Rates by which the rows are not compared.
+    # Rates other than the compared quantity.
     others = [
         (suffix, unit)
         for suffix, unit in _UNITS.items()

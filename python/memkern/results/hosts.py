@@ -1,4 +1,4 @@
-"""What the hosts of records were like, in a sentence."""
+"""A sentence on the state of the hosts of records."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 
 __all__ = ["APART", "host_sentence"]
 
-# Exchanges within this factor are of one state.
+# Exchange times within this factor belong to one state.
 APART = 1.3
-_LEAST = 0.01  # share of the time that is told
+_LEAST = 0.01  # share of the time that is reported
 
 
 def host_sentence(records: Iterable[Mapping[Any, Any]]) -> str:
-    """Return what the host was like where it was shared; empty if it was not.
+    """Return a sentence on the state of a shared host; empty if it was not shared.
 
     Parameters
     ----------
     records : iterable of mapping
-        Those of one host, with the columns ``state``, ``shared_with`` and ``states``.
+        Records of one host, with the columns ``state``, ``shared_with`` and ``states``.
     """
     shared = [record for record in records if record.get("state") == "shared"]
     if not shared:
@@ -34,7 +34,7 @@ def host_sentence(records: Iterable[Mapping[Any, Any]]) -> str:
 
 
 def _states(shared: list[Mapping[Any, Any]]) -> list[str]:
-    """Return what is known of the times in which workers exchange lines."""
+    """Return phrases on the workers' exchange times."""
     found = [
         (float(state["exchange_ns"]), float(state["share"]))
         for record in shared
@@ -58,7 +58,7 @@ def _states(shared: list[Mapping[Any, Any]]) -> list[str]:
 
 
 def _shares(shared: list[Mapping[Any, Any]]) -> list[str]:
-    """Return what is known of the cores and of the time on them."""
+    """Return phrases on the cores and the processor time."""
 
     def middle(column: str) -> float:
         known = [float(r[column]) for r in shared if r.get(column) is not None]

@@ -26,9 +26,9 @@ def merge(files: Iterable[str | Path]) -> ResultSet:
     Returns
     -------
     ResultSet
-        The records in the order of the files. Of records that are equal, with equal samples and in
-        the same environment, there is one. The record of a case that was interrupted is left out if
-        any file has the finished one, of whatever machine.
+        The records in the order of the files. Equal records with equal samples and the same
+        environment occur once. The record of an interrupted case is left out if any file has the
+        finished one, from any machine.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def merge(files: Iterable[str | Path]) -> ResultSet:
 
 
 def finished_cases(path: Path) -> set[tuple[str, int]]:
-    """Return case_id and repeat of the finished records of a file, which may be growing.
+    """Return case_id and repeat of the finished records of a file that may still grow.
 
     Raises
     ------
@@ -81,6 +81,6 @@ def _key(record: Record) -> tuple[str, int]:
 
 
 def _sources(files: Sequence[Path]) -> list[Path]:
-    """Return the files but for those that belong to another; a shell's pattern names both."""
+    """Return the files without those that belong to another; a shell pattern may match both."""
     parts = {part for file in files for part in files_of(file)[1:]}
     return [file for file in files if file not in parts]

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 STRONG, WEAK = "strong", "weak"
 MODES = (STRONG, WEAK)
 
-# The records of one number of ranks by turn: those of several files follow each other.
+# Records of one number of ranks, by turn; several files are appended.
 _Turns = dict[Any, list[Record]]
 
 
 def efficiencies(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
-    """Return how the speed of cases grows with the number of ranks.
+    """Return the speed-up and efficiency of cases over the number of ranks.
 
     Parameters
     ----------
@@ -40,19 +40,19 @@ def efficiencies(results: Iterable[Record], *, level: float = 0.95) -> DataFrame
         of the ranks:
 
         - ``machine``, ``kernel`` (with its name, if it has one), ``scaling`` (strong or weak),
-          ``size`` (iterations, such as elements: of all ranks in strong scaling, of each rank in
-          weak scaling), ``bind``, ``comm``, ``threads`` of each rank, ``ranks`` and
+          ``size`` (iterations, such as elements: of all ranks together in strong scaling, of each
+          rank in weak scaling), ``bind``, ``comm``, ``threads`` of each rank, ``ranks`` and
           ``ranks_per_node``;
-        - ``quantity`` (GB/s, GAMS, GFLOP/s, ns per access or s) and its ``value``, which is that of
-          all ranks together if it is a rate: the geometric mean over the turns that count;
+        - ``quantity`` (GB/s, GAMS, GFLOP/s, ns per access or s) and its ``value``, the geometric
+          mean over the turns that count; rates are of all ranks together;
         - ``speed_up`` over the fewest ranks that are not oversubscribed, and the ends ``low`` and
           ``high`` of its interval by Student's t on the logarithms of the turns' ratios;
         - ``efficiency``, ``efficiency_low`` and ``efficiency_high`` in percent: the speed-up over
-          that of the number of ranks;
+          the ratio of the numbers of ranks;
         - ``turns`` that count, those in which neither time was disturbed; if they are fewer than
           two, or fewer than half, the row is ``disturbed`` and has no interval;
-        - ``oversubscribed``: on a host there were more workers than processing units, so that the
-          row is no scaling.
+        - ``oversubscribed``: a host had more workers than processing units, so the row does
+          not show scaling.
 
     Raises
     ------

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def label_of(kernel: object, definition: object = "", name: object = "") -> str:
-    """Return what a case is called beside others: its kernel, and its name if it has one."""
+    """Return the label of a case: its kernel, and its name if it has one."""
     which = f"@{definition}" if isinstance(definition, str) and definition else ""
     return f"{kernel}{which}" + (f" {name}" if isinstance(name, str) and name else "")
 
 
 def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
-    """Return how much longer cases take beside their neighbours than alone.
+    """Return the ratios of the times of cases with a neighbour to their times alone.
 
     Parameters
     ----------
@@ -37,12 +37,12 @@ def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
         A row for each case and neighbour, in the order of the records:
 
         - ``platform``, ``threads``, ``kernel`` (with its name, if it has one) and ``beside``;
-        - ``ratio``, the geometric mean over the turns of the median time beside the neighbour over
-          that alone, and the ends ``low`` and ``high`` of its interval by Student's t on the
+        - ``ratio``, the geometric mean over the turns of the median time with the neighbour over
+          the time alone, and the ends ``low`` and ``high`` of its interval by Student's t on the
           logarithms of the turns' ratios;
         - ``turns`` that count, those in which neither time was disturbed; if they are fewer than
           two, or fewer than half, the row is ``disturbed`` and has no interval, and if there are
-          none, its ratio is that of all turns;
+          none, its ratio is over all turns;
         - ``quantity`` (GAMS, ns per access, GB/s, GFLOP/s or s) and its values ``alone`` and
           ``together``, geometric means over the same turns.
 
@@ -65,8 +65,8 @@ def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
 
 
 def _pairs(results: Iterable[Record]) -> list[list[Pair]]:
-    """Return the pairs of records alone and beside a neighbour, by case and neighbour."""
-    # Records of one machine, case and turn: those of several files pair in their order.
+    """Return the pairs of records alone and with a neighbour, by case and neighbour."""
+    # Records of one machine, case and turn; records of several files are paired in their order.
     alone: dict[Any, list[Record]] = {}
     beside: dict[Any, dict[Any, list[Record]]] = {}
     for record in results:
@@ -114,7 +114,7 @@ def _row(pairs: Sequence[Pair], level: float) -> dict[str, Any]:
     }
 
 
-# What the texts of `entry` mean.
+# Explanation of the texts of `entry`.
 ENTRIES = (
     "1.43 ±0.03: 1.43 times the time alone, and half the 95 % interval, ? if that exceeds the "
     "value; in parentheses if the interval includes 1; * if too many turns were disturbed for an "

@@ -17,21 +17,21 @@ Pair = tuple[Record, Record]
 
 
 class Turns(NamedTuple):
-    """Two records of each turn, compared by their median times.
+    """Comparison of two records of each turn by their median times.
 
     Attributes
     ----------
     ratio : float
-        The time of the second over that of the first: the geometric mean over the turns.
+        Time of the second record over the first: the geometric mean over the turns.
     low, high : float
         Its interval by Student's t on the logarithms of the turns' ratios; NaN if `disturbed`.
     number : int
-        Turns that count, those in which neither record was disturbed; if there are none, the other
-        attributes are those of all turns.
+        Number of turns in which neither record was disturbed; if it is 0, the other attributes are
+        of all turns.
     disturbed : bool
-        Whether they are fewer than two or than half of all.
+        Whether `number` is below two or below half of all turns.
     log_times : ndarray of float64, shape (2,)
-        Mean logarithms of the times in seconds of both.
+        Mean logarithms of both records' times in seconds.
     """
 
     ratio: float
@@ -43,9 +43,9 @@ class Turns(NamedTuple):
 
 
 def with_half_width(value: float, low: float, high: float, places: int) -> str:
-    """Return the text of a value and half of its interval, such as ``1.43 ±0.03``.
+    """Return the text of a value and the half width of its interval, such as ``1.43 ±0.03``.
 
-    The half is a question mark if it exceeds the value, and never shown as 0.
+    The half width is a question mark if it exceeds the value, and never shown as 0.
     """
     half = (high - low) / 2
     width = f"{max(half, 10.0**-places):.{places}f}" if half < value else "?"

@@ -1,11 +1,11 @@
 """Verdicts on many cases at once: faster, slower, same or not enough data.
 
-Every value here is the logarithm of a time, so that a difference is the logarithm of a ratio.
+All values are logarithms of times, so that a difference is the logarithm of a ratio.
 
 Timings have rare slow values, autocorrelation and drift. Pairs in random order cancel drift, and
 trimming removes rare values. Yuen's test [1]_ trims each side, not the differences: in simulation
 its rate of false verdicts stays below its level at every number of pairs used here, while a trimmed
-t test on the differences rejects twice as often as it should at levels of 1e-4, as they result from
+t test on the differences rejects twice as often as it should at levels of 1e-4, which occur after
 the correction for many cases. ``bench/compare_simulation.py`` prints both.
 
 References
@@ -54,19 +54,19 @@ _Floats = npt.NDArray[np.float64]
 FASTER, SLOWER, SAME, NOT_ENOUGH = "faster", "slower", "same", "not enough data"
 # Probability of at least one false `faster` or `slower` among all cases of a comparison.
 ALPHA = 0.01
-# Level of the printed intervals, which the verdict `same` is based on.
+# Level of the printed intervals, on which the verdict `same` is based.
 LEVEL = 0.99
 LEAST_EFFECT = 0.01
 SAME_WITHIN = 0.02
 TRIM = 0.2
 PAIRS = 30
-# Share of alpha that each of the three tests of a case spends: late tests detect most, early ones
-# save time.
+# Share of alpha of each of the three tests of a case: late tests detect most, early ones save time.
 SHARES = (0.2, 0.3, 0.5)
-# Fewest cases from which a common prior of variances is estimated, and its most degrees of freedom.
+# Least number of cases for estimating a common prior of variances, and its largest degrees of
+# freedom.
 _LEAST_CASES = 8
 _MOST_FREEDOM = 30.0
-# Samples are measured to a tenth of a percent; a smaller spread of values is chance.
+# Samples are accurate to a tenth of a percent; a smaller spread is due to chance.
 _RESOLUTION = 1e-3
 
 
@@ -100,7 +100,7 @@ class Estimate:
 
     @property
     def p(self) -> float:
-        """Two-sided p-value: probability of an effect of this size where there is none."""
+        """Two-sided p-value: probability of such an effect without a difference."""
         from scipy.special import stdtr
 
         return 2 * float(stdtr(self.freedom, -abs(self.effect) / self.error))
@@ -123,7 +123,7 @@ class Estimate:
         return SAME if inside else NOT_ENOUGH
 
     def needed(self, cases: int) -> int:
-        """Return how many pairs or values a verdict would need with the same effect and spread.
+        """Return the number of pairs or values for a verdict, with the same effect and spread.
 
         `cases` is the number of cases that are compared.
         """
@@ -187,14 +187,14 @@ def moderated(estimates: Sequence[Estimate]) -> list[Estimate]:
     """Moderate the variances of cases by those of the other cases (empirical Bayes).
 
     Variances are assumed to be draws from one scaled inverse chi-squared distribution, whose
-    degrees of freedom are estimated from how much they differ [2]_: where some cases are much
-    noisier than others these are few, and the variances hardly change. Fewer than `_LEAST_CASES`
-    estimates are returned unchanged.
+    degrees of freedom are estimated from the spread of the variances [2]_: if some cases are much
+    noisier than others, the degrees of freedom are few and the variances hardly change. Fewer than
+    `_LEAST_CASES` estimates are returned unchanged.
 
     Parameters
     ----------
     estimates : sequence of Estimate
-        Of cases that were measured in the same run.
+        Estimates of cases that were measured in the same run.
 
     Returns
     -------
@@ -250,12 +250,12 @@ def decide(estimates: Sequence[Estimate | None], p: npt.ArrayLike) -> list[str]:
 
 
 def looks_of(pairs: int) -> tuple[int, int, int]:
-    """Return the numbers of pairs at which to test, of at most `pairs`."""
+    """Return the numbers of pairs at which to test, up to `pairs`."""
     return pairs // 2, 2 * pairs // 3, pairs
 
 
 class Family:
-    """Cases whose pairs are added one by one, and which are tested at three numbers of pairs.
+    """Cases that get pairs one by one, and are tested at three numbers of pairs.
 
     Parameters
     ----------
@@ -266,7 +266,7 @@ class Family:
     Attributes
     ----------
     verdicts : list of str
-        Once a case has a verdict, it is final.
+        A verdict is final.
     estimates : list of Estimate or None
         At each case's last look.
     p : ndarray of float64, shape (cases,)
@@ -276,7 +276,7 @@ class Family:
     observed : list of list of (float, float)
         By case, the values of all its pairs, disturbed ones included.
     interrupted : bool
-        Whether pairs are missing since measuring was interrupted.
+        Whether pairs are missing because measuring was interrupted.
     """
 
     def __init__(self, cases: int, pairs: int = PAIRS) -> None:
@@ -336,7 +336,7 @@ def _trimmed(x: _Floats) -> tuple[_Floats, _Floats]:
 
 
 def _error(winsorised: _Floats, n: int) -> float:
-    """Return the standard error of a trimmed mean of `n` values from their winsorised spread."""
+    """Return the standard error of a trimmed mean of `n` values from the winsorised values."""
     kept = _kept(n)
     variance = float(np.var(winsorised, ddof=1)) * (n - 1) / (kept * (kept - 1))
     return max(math.sqrt(variance), _RESOLUTION * math.sqrt(2 / n))
