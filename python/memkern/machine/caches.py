@@ -1,6 +1,6 @@
-"""Sizes of caches: by measured latencies where they are known, else as the system reports them.
+"""Sizes of caches: from measured latencies if available, else as the system reports them.
 
-A virtual machine reports the caches of the whole processor, of which it may get a part.
+A virtual machine reports the caches of the whole processor, but may get only a part of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MULTIPLE = 4
 
 
 def path() -> Path:
-    """Return where the measured sizes of this machine's caches are stored."""
+    """Return the path of the measured sizes of this machine's caches."""
     return folder() / "caches.json"
 
 
@@ -45,7 +45,7 @@ def reported() -> list[dict[str, Any]]:
 
 
 def line_B() -> int:
-    """Return the size of a cache line, the largest where they differ; 64 where it is unknown."""
+    """Return the size of a cache line, the largest if sizes differ; 64 if unknown."""
     return max((int(cache["line_B"] or 0) for cache in reported()), default=0) or 64
 
 
@@ -55,7 +55,8 @@ def load(system: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Parameters
     ----------
     system : sequence of mapping
-        The caches by the system, as in an environment; with others, measured sizes do not count.
+        The caches by the system, as in an environment; sizes measured with other caches are
+        ignored.
 
     Returns
     -------
@@ -110,8 +111,8 @@ class Share(NamedTuple):
 def shares(caches: Sequence[Mapping[str, Any]], threads: int) -> list[Share]:
     """Return the caches that some workers share, from the innermost one.
 
-    Where a hybrid processor has several kinds of caches on a level, it is the one of which a worker
-    has least, so that what fits there fits everywhere.
+    If a hybrid processor has several kinds of caches on a level, the kind with the smallest share
+    of a worker is returned, so that data that fit there fit everywhere.
 
     Parameters
     ----------
@@ -125,9 +126,9 @@ def shares(caches: Sequence[Mapping[str, Any]], threads: int) -> list[Share]:
     known = [
         cache for cache in caches if cache.get("size_B") and cache.get("type") != "instruction"
     ]
-    # The processing units that share an L1 are those of a core. A cache that is as numerous and
-    # shared by as many units belongs to such a core alone; others are shared by as many cores as if
-    # each had the fewest units, since the environment does not tell which kind of cores it is.
+    # The processing units that share an L1 belong to one core. A cache with as many instances and
+    # units belongs to a single core. For other caches, the environment does not contain the kind of
+    # the cores, so each core is assumed to have the fewest units.
     first = [cache for cache in known if cache.get("level") == 1]
     private = [(cache.get("shared_by"), cache.get("instances")) for cache in first]
     fewest = min((int(cache.get("shared_by") or 1) for cache in first), default=1)
@@ -145,7 +146,7 @@ def shares(caches: Sequence[Mapping[str, Any]], threads: int) -> list[Share]:
 
 
 def ends(caches: Sequence[Mapping[str, Any]], threads: int) -> dict[str, float]:
-    """Return the bytes that some workers can have in all caches of each level, by its name.
+    """Return the bytes that the workers can use in all caches of each level, by level.
 
     Parameters
     ----------
@@ -172,7 +173,7 @@ def level_of(footprint_B: float, held_B: Mapping[str, float]) -> str:
 
 
 def last_level_B(environment: Mapping[str, Any]) -> int:
-    """Return the size of all last-level caches, measured where it is known, 0 if it is unknown."""
+    """Return the size of all last-level caches, measured if available; 0 if unknown."""
     found = data_caches(environment)
     last = [cache for cache in found if cache["level"] == found[-1]["level"]]
     return sum(int(cache["size_B"]) * (cache.get("instances") or 1) for cache in last)

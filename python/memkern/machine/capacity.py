@@ -1,13 +1,13 @@
-"""What the last-level caches hold for this machine, by the times of loads.
+"""Effective capacity of the last-level caches for this machine, from the times of loads.
 
-A virtual machine may get a part of the caches that it reports, and a different one at other times.
-Sizes that are to be from memory follow the largest part that is known when the first of them is
-chosen, so that cases are the same until the system is booted again.
+A virtual machine may get only a part of the caches that it reports, and this part may change. Sizes
+of data in memory follow the largest known part when the first of them is chosen, so that cases stay
+the same until the next boot.
 
-The lines of the loads are random and independent of each other, so that the share of loads that a
-cache answers is the share of the lines that it holds, whichever lines it replaces. Loads from a
-buffer of size S then take t(S), where S t(S) grows with S by the latency of a cache as long as it
-holds the buffer, and by that of memory beyond.
+The lines of the loads are random and independent, so that the hit rate of a cache is the share of
+the lines that it holds, for any replacement policy. For the time t(S) of a load from a buffer of
+size S, the slope of S t(S) is the latency of the cache while it holds the buffer, and the latency
+of memory beyond.
 """
 
 from __future__ import annotations
@@ -32,18 +32,17 @@ from memkern.machine.environment import now
 __all__ = ["Capacity", "capacity", "grown", "held_B", "measure", "save"]
 
 _MOST_S = 3.0
-# Least ratio of the latency of memory to that of the cache before it.
+# Least ratio of the latencies of memory and of the cache before it.
 _RISE = 1.75
-# Least part of the latency of memory that loads beyond the cache take.
+# Least time of loads beyond the cache, as a share of the latency of memory.
 _NEAR = 0.6
-# A cache that holds more than this part of the size that the system reports is taken for that size,
-# unless it holds as much more.
+# A measured size within this factor of the reported size counts as the reported size.
 _WHOLE = 0.8
-# Sizes of loads end at this multiple of the reported size, or at a smaller one where it is large.
+# Sizes of loads end at this multiple of the reported size, or at a smaller one if it is large.
 _REACH, _LARGE_REACH, _LARGE_B = 4, 2, 2**28
-# Part of the memory that is left, for the loads.
+# Share of the remaining memory for the loads.
 _LEFT_SHARE = 4
-# Seconds after which what the caches hold is found again.
+# Seconds after which the capacity is measured again.
 _AGAIN_S = 60.0
 
 
@@ -53,11 +52,12 @@ class Capacity(NamedTuple):
     Attributes
     ----------
     sized_B : int
-        What sizes follow: a power of two, which does not change until the next boot.
+        Capacity from which sizes are chosen: a power of two, which does not change until the next
+        boot.
     largest_B : int
-        The largest that was seen since the boot.
+        Largest capacity that was measured since the boot.
     system_B : int
-        What the system reports.
+        Size that the system reports.
     """
 
     sized_B: int
@@ -66,10 +66,10 @@ class Capacity(NamedTuple):
 
 
 def capacity() -> Capacity:
-    """Return what the last-level caches hold; zeros where it is unknown.
+    """Return the capacity of the last-level caches; zeros if unknown.
 
-    It is found at its first use after the boot. Ranks of a launcher, which must choose
-    the same sizes, and cases that are to be small have what the system reports.
+    It is measured at its first use after the boot. Ranks of a launcher, which must choose the same
+    sizes, and small cases use the reported size.
     """
     system = caches.reported()
     system_B = _system_B(system)
@@ -81,18 +81,18 @@ def capacity() -> Capacity:
 def held_B(
     sizes_B: Sequence[int], seconds: Sequence[float], memory_s: float, reported_B: int
 ) -> int | None:
-    """Return what a cache holds, by the times of loads from buffers of some sizes.
+    """Return the capacity of a cache, from the times of loads from buffers of some sizes.
 
     Parameters
     ----------
     sizes_B : sequence of int
         Bytes, in increasing order, the first one within the cache before it.
     seconds : sequence of float
-        Seconds of a load from a random line, of so many of these sizes.
+        Seconds of a load from a random line, for the first of these sizes.
     memory_s : float
         Seconds of a load from memory, NaN where it is unknown.
     reported_B : int
-        Bytes of the cache by the system, which is returned where the difference is small.
+        Bytes of the cache by the system, which are returned if the difference is small.
 
     Returns
     -------
@@ -104,11 +104,11 @@ def held_B(
         return None
     increments = np.diff(sizes * np.asarray(seconds)) / np.diff(sizes)
     least, beyond = float(increments.min()), float(increments[-1])
-    # Another cache comes after the smaller one, if those are too small that are left.
+    # Without times near the latency of memory, the end may be that of a smaller cache.
     reached = len(sizes) == len(sizes_B) if math.isnan(memory_s) else beyond >= _NEAR * memory_s
     if not (reached and 0 < _RISE * least <= beyond):
         return None
-    # It ends within the last increment that is mostly the cache's, or within the one after it.
+    # The capacity lies in the last increment with mostly the cache's latency, or in the next one.
     last = int(np.flatnonzero(increments < (least + beyond) / 2)[-1])
     within = float(increments[max(last - 1, 0)])
     parts = np.clip((beyond - increments[last : last + 2]) / (beyond - within), 0, 1)
@@ -121,7 +121,7 @@ def held_B(
 def grown(footprint_B: float) -> bool:
     """Return whether caches hold more than half of a case that was large enough for memory.
 
-    While the system reports larger caches, what they hold is found again from time to time.
+    If the system reports larger caches, the capacity is measured again from time to time.
     """
     known, system = capacity(), caches.reported()
     if not 2 * known.sized_B <= footprint_B < 2 * known.system_B:
@@ -133,14 +133,14 @@ def grown(footprint_B: float) -> bool:
 
 
 def save(sizes_B: Mapping[str, float], system: Sequence[Mapping[str, Any]]) -> bool:
-    """Store the measured sizes of caches, and return whether there are any and it was possible.
+    """Store the measured sizes of caches; return whether there are any and they could be stored.
 
     Parameters
     ----------
     sizes_B : mapping of str to float
         Bytes of an instance of each measured cache, by its name, such as ``L3``.
     system : sequence of mapping
-        The caches by the system, as in an environment: only with these, the sizes are used.
+        The caches by the system, as in an environment: the sizes are used only with these caches.
     """
     if small.wanted() or not sizes_B:
         return False
@@ -166,7 +166,7 @@ def _power_of_two(size_B: int) -> int:
 
 
 def _known(system: Sequence[Mapping[str, Any]]) -> Capacity | None:
-    """Return what was found since the boot."""
+    """Return the capacity that was stored since the boot."""
     path = caches.path()
     try:
         found = path.stat()
@@ -192,10 +192,10 @@ def _document(path: Path, written: tuple[int, int, int], boot: str) -> dict[str,
 def _found(
     system: Sequence[Mapping[str, Any]], sizes_B: Mapping[str, float], again: bool = False
 ) -> Capacity:
-    """Store what was found, and return what is known now.
+    """Store a measured capacity, and return the capacity that is now known.
 
-    What is found `again` only tells whether the caches have come to hold more: the sizes in later
-    records remain those of before.
+    A repeated measurement (`again`) only detects a larger capacity: the sizes in later records do
+    not change.
     """
     system_B, before = _system_B(system), _known(system)
     found_B = caches.last_level_B(_environment(system, sizes_B)) or system_B
@@ -213,24 +213,24 @@ def _found(
 
 @functools.lru_cache(maxsize=1)
 def _measured(system: str) -> dict[str, int]:
-    """Return what `measure` found in this process, for caches as a JSON array."""
+    """Return the result of `measure` in this process, for caches as a JSON array."""
     return measure(json.loads(system), tries=3)
 
 
 def measure(system: Sequence[Mapping[str, Any]], tries: int) -> dict[str, int]:
-    """Find what a last-level cache holds by loads, in at most 3 seconds.
+    """Measure the capacity of a last-level cache by loads, in at most 3 seconds.
 
     Parameters
     ----------
     system : sequence of mapping
         The caches by the system, as in an environment.
     tries : int
-        Times that each size is tried if there is time, as another program may use the caches.
+        Number of tries of each size if there is time, since another program may use the caches.
 
     Returns
     -------
     dict of str to int
-        Bytes by the name of the cache; empty where loads do not show where it ends.
+        Bytes by the name of the cache; empty if the loads show no end of the cache.
     """
     data = caches.data_caches(_environment(system, {}))
     if not data:

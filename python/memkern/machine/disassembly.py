@@ -28,7 +28,7 @@ _LINE = re.compile(
 _COMMENT = re.compile(r"\s*(?:(?:^|\s)# |//)")
 _JUMP = re.compile(r"j\w+|bc?(\.\w+)?|cbn?z|tbn?z")
 
-# By the first matching expression, of what an instruction between vector registers is.
+# Operation of an instruction between vector registers, by the first matching expression.
 _OPERATIONS = {
     "": r"v?mov|fmov|mov|movi|dup|v?p?xor|v?zero|eor|v?broadcast|prfm|ptrue|whilel",
     "fma": r"vf(n?m)(add|sub)|fn?m(la|ls|ad|sb)|fn?m(add|sub)",
@@ -133,15 +133,15 @@ class Instruction(NamedTuple):
 
     @property
     def gathers(self) -> bool:
-        """Whether it loads from the places that a vector has."""
+        """Whether it loads from the addresses in a vector."""
         return "gather" in self.mnemonic or re.search(r"\[x\d+, z", self.operands) is not None
 
     @property
     def operation(self) -> str:
-        """What it does to vectors: ``fma``, ``mul``, ``divide``, ``permute`` or ``add``.
+        """Operation on vectors: ``fma``, ``mul``, ``divide``, ``permute`` or ``add``.
 
-        Empty for moves and accesses to memory without arithmetic, and where it uses no vector. All
-        other instructions on vectors, such as comparisons, are called ``add``.
+        Empty for moves, for accesses to memory without arithmetic, and without vectors. All other
+        instructions on vectors, such as comparisons, are called ``add``.
         """
         if not self.is_vector or self.gathers or re.match(r"(ld|st)\w*$", self.mnemonic):
             return ""
@@ -199,7 +199,7 @@ def functions(path: str) -> dict[str, list[Instruction]]:
 def function_at(path: str, address: int) -> tuple[str, list[Instruction]]:
     """Return the name and the instructions of the function that begins at an address of a file.
 
-    Of a function that only calls another one, they are those of the latter.
+    For a function that only calls another one, the instructions of the called function.
 
     Raises
     ------
@@ -233,7 +233,7 @@ def _listings(path: str) -> list[tuple[str, int, str]]:
 def _split(text: str) -> list[tuple[str, int, str]]:
     """Return the name, address and listing of each function in a listing by objdump.
 
-    A file has a million instructions: only those of the functions that are looked at are parsed.
+    A file has a million instructions: only the requested functions are parsed.
     """
     headers = list(re.finditer(r"^([0-9a-f]+) <(.*)>:$", text, re.MULTILINE))
     ends = [*(header.start() for header in headers[1:]), len(text)]
@@ -248,7 +248,7 @@ def _instructions(text: str) -> list[Instruction]:
     """Return the instructions of a function's listing."""
     found = []
     for address, mnemonic, operands in _LINE.findall(text):
-        # Most lines have no comment, so that they are not searched for its beginning.
+        # Most lines have no comment, so lines are first tested for one.
         if "# " in operands or "//" in operands:
             operands = _COMMENT.split(operands, 1)[0]
         found.append(Instruction(int(address, 16), mnemonic, operands))
@@ -284,15 +284,14 @@ def innermost_loops(code: list[Instruction]) -> list[list[Instruction]]:
 
 
 def main_loop(code: list[Instruction], stores: bool | None = None) -> list[Instruction]:
-    """Return the innermost loop whose vectors access most bytes of memory; empty without a loop.
+    """Return the innermost loop with the most bytes of vector accesses; empty without a loop.
 
     Parameters
     ----------
     code : list of Instruction
         In the order of their addresses.
     stores : bool, optional
-        Whether it stores vectors, as far as this is known: loops that do otherwise count only if
-        there are no others.
+        Whether the loop stores vectors, if known: other loops are returned only if no loop matches.
     """
     loops = innermost_loops(code)
     alike = [loop for loop in loops if stores in (None, any(i.stores for i in loop))]

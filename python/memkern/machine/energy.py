@@ -1,8 +1,8 @@
-"""Energy that the machine uses, by the meters of the processor and of the board.
+"""Energy that the machine uses, from the meters of the processor and of the board.
 
-Meters are RAPL's zones (``/sys/class/powercap``), the energy counters of hwmon and, where there are
-none, the power sensors of hwmon, which tell the power over about the last second. `root` replaces
-``/`` to read other trees.
+Meters are RAPL's zones (``/sys/class/powercap``), the energy counters of hwmon and, if there are
+none, the power sensors of hwmon, which report the mean power of about the last second. `root`
+replaces ``/`` to read other trees.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ __all__ = [
 
 # Folder that contains sys.
 ROOT = Path("/")
-# Counters are updated about every millisecond: over a hundred times as long, their steps are small.
+# Counters are updated about every millisecond: over a time a hundred times longer, steps are small.
 _COUNTER_S = 0.1
-# Sensors may tell the mean power over the last second: the later half of this time counts.
+# Sensors may report the mean power of the last second, so only the later half of this time counts.
 _SENSOR_S = 2.0
 _IDLE_S = 0.3
-_REST_S = 0.2  # until workers that wait for their next work sleep
-# Chips of hwmon that measure processors or boards, and how the labels of those of their meters
-# begin that count in the total. The cores of amd_energy are parts of their socket. On Grace, a
-# module contains the socket named Grace (and a GPU), and that one its CPU and its I/O. Other chips
-# measure something else, such as a GPU, or the same several times, as those of power supplies do.
+_REST_S = 0.2  # until waiting workers sleep
+# Chips of hwmon that measure processors or boards, and the beginnings of the labels of meters that
+# count in the total. The cores of amd_energy are parts of their socket. On Grace, a module contains
+# the socket named Grace (and a GPU), and the socket contains its CPU and its I/O. Other chips
+# measure other parts, such as a GPU, or the same power several times, such as power supplies.
 _CHIPS = {
     "amd_energy": "Esocket",
     "amd_hsmp_hwmon": "",
@@ -63,11 +63,11 @@ class Meter:
     name : str
         Such as ``package-0`` or ``package-0 dram``; unique.
     path : str
-        File with microjoules or, of a sensor of power, microwatts.
+        File with microjoules or, for a power sensor, microwatts.
     range_uJ : int
-        Value from which the counter begins at 0 again; 0 for a sensor of power.
+        Value at which the counter wraps to 0; 0 for a power sensor.
     total : bool
-        Whether it counts in the total: others measure a part of what is measured already.
+        Whether it counts in the total: other meters measure a part of another meter's energy.
     """
 
     name: str
@@ -100,7 +100,7 @@ def meters(root: Path | None = None) -> tuple[Meter, ...]:
 
 
 def _powercap(root: Path) -> list[Meter]:
-    """Return RAPL's zones: packages, and their parts, of which memory is outside the package."""
+    """Return RAPL's zones: packages and their parts; memory is not included in the package."""
     found = []
     for folder in sorted((root / "sys/class/powercap").glob("intel-rapl:*")):
         name = read_text(folder, "name") or folder.name
@@ -112,7 +112,7 @@ def _powercap(root: Path) -> list[Meter]:
             above = read_text(folder.parent, f"{':'.join(parts[:2])}/name") or parts[1]
             found.append(Meter(f"{above} {name}", f"{folder}/energy_uj", most, name == "dram"))
         else:
-            # psys measures the packages once more.
+            # psys includes the packages.
             inside = name.startswith("package")
             found.append(Meter(name, f"{folder}/energy_uj", most, inside))
     return found
@@ -125,14 +125,14 @@ def _hwmon(root: Path) -> list[Meter]:
         chip = read_text(folder, "name") or read_text(folder, "device/name") or ""
         if chip not in _CHIPS:
             continue
-        # Drivers may have their files in the folder of the device.
+        # Some drivers have their files in the folder of the device.
         for place in (folder, folder / "device"):
             for pattern in ("energy*_input", "power*_average", "power*_input"):
                 for path in sorted(place.glob(pattern)):
                     number = path.name.partition("_")[0]
                     found.setdefault(f"{folder.name} {number}", _of_chip(chip, path, number))
     names = Counter(meter.name for meter in found.values())
-    # Several have one name where there is a chip for each socket.
+    # With a chip for each socket, several meters have the same name.
     return [
         replace(meter, name=f"{meter.name} ({which})") if names[meter.name] > 1 else meter
         for which, meter in found.items()
@@ -169,7 +169,7 @@ def why_none(root: Path | None = None) -> str:
 
 
 def read(those: Sequence[Meter]) -> Reading:
-    """Return the present values of meters."""
+    """Return the current values of meters."""
     values = tuple(read_number(Path("/"), meter.path) for meter in those)
     return Reading(time.perf_counter(), values)
 
@@ -177,8 +177,8 @@ def read(those: Sequence[Meter]) -> Reading:
 def joules(those: Sequence[Meter], readings: Sequence[Reading]) -> dict[str, float]:
     """Return the joules from the first to the last reading by meter, NaN if one lacks a value.
 
-    A counter may have begun again once between two readings. The power of a sensor is the mean of
-    the readings in the later half of the time.
+    A counter may have wrapped once between two readings. The power of a sensor is the mean of the
+    readings in the later half of the time.
     """
     begin_s, end_s = readings[0].time_s, readings[-1].time_s
     late = [reading.time_s >= (begin_s + end_s) / 2 for reading in readings]
@@ -200,8 +200,8 @@ def joules(those: Sequence[Meter], readings: Sequence[Reading]) -> dict[str, flo
 def metered(those: Sequence[Meter], work: Callable[[], object]) -> dict[str, float]:
     """Return the mean power in watts by meter while `work` is called again and again.
 
-    It is called at least once, and for as long as the meters need. NaN of a meter that could not
-    be read.
+    It is called at least once, and for as long as the meters need. NaN if a meter could not be
+    read.
     """
     sensors = any(not meter.range_uJ for meter in those)
     least_s = small.cut(_SENSOR_S if sensors else _COUNTER_S, 0.001)
@@ -223,8 +223,8 @@ def total(those: Sequence[Meter], by_meter: Mapping[str, float]) -> float:
 def idle_W(those: tuple[Meter, ...], clock_limit: int) -> float:
     """Return the power in watts by the meters while this process sleeps; NaN without any.
 
-    Measured once for each limit of the clock, which has been set. Other programs that run at that
-    time use power too.
+    Measured once for each clock limit, which the caller has set. It includes the power of other
+    programs.
     """
     if not those:
         return math.nan

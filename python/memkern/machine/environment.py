@@ -1,8 +1,8 @@
 """The environment of a measurement: machine, operating system, settings and build.
 
-`collect` reads what affects memory performance from ``/proc`` and ``/sys``. What a system does not
-tell is None: a container or an old kernel without some file must not stop a measurement. `root`
-replaces ``/`` to read snapshots of other machines.
+`collect` reads properties that affect memory performance from ``/proc`` and ``/sys``. Values that
+the system does not report are None: a missing file in a container or an old kernel must not stop a
+measurement. `root` replaces ``/`` to read snapshots of other machines.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _ARM_PARTS = {
     (0x48, 0xD01): "HiSilicon Kunpeng 920",
 }
 
-# A version 1 cgroup without a limit shows the largest page-aligned 63-bit number.
+# A version 1 cgroup without a limit has the largest page-aligned 63-bit number.
 _UNLIMITED = 1 << 60
 
 
@@ -88,7 +88,7 @@ def collect(
     -------
     dict
         Sections ``machine``, ``os``, ``settings``, ``build``, ``python`` and ``run``; sizes in
-        bytes; None for what is unknown.
+        bytes; None for unknown values.
     """
     base = Path(root)
     environment: Environment = {
@@ -107,7 +107,7 @@ def collect(
 def identity(environment: Environment) -> str:
     """Return a hash that is equal for environments without `differences`.
 
-    They also have the same measured sizes of caches.
+    Environments with equal hashes also have the same measured sizes of caches.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ def identity(environment: Environment) -> str:
     str
         16 hexadecimal digits.
     """
-    # Models use these sizes, but they differ between measurements on the same machine.
+    # Models use the measured sizes, which differ between measurements on the same machine.
     sizes_B = (environment.get("measured_caches") or {}).get("sizes_B")
     comparable = _comparable(environment) | ({"measured_caches": sizes_B} if sizes_B else {})
     text = json.dumps(comparable, sort_keys=True, default=str)
@@ -129,8 +129,8 @@ def identity(environment: Environment) -> str:
 def differences(a: Environment, b: Environment) -> list[str]:
     """List the differences of two environments that may affect a measurement.
 
-    These are in the machine, its GPUs, the kernel, the settings, the build and the version of
-    memkern, not in the load, the time and the versions of Python and its other packages.
+    The machine, its GPUs, the kernel, the settings, the build and the version of memkern are
+    compared, but not the load, the time and the versions of Python and its other packages.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def machine_label(platform: object) -> str:
 
 
 def read_steal_s(units: Collection[int] | None = None, *, root: str | Path = "/") -> float:
-    """Return the steal time: seconds in which the hypervisor ran others instead of this machine.
+    """Return the steal time: seconds that the hypervisor gave to other machines.
 
     Parameters
     ----------
@@ -199,7 +199,7 @@ def read_steal_s(units: Collection[int] | None = None, *, root: str | Path = "/"
 
 
 def units_of_core(unit: int, root: str | Path = "/") -> str | None:
-    """Return the processing units on the physical core of one, such as ``0,64``; None if unknown.
+    """Return the processing units on the core of a unit, such as ``0,64``; None if unknown.
 
     `root` is the folder that contains ``sys``.
     """
@@ -209,9 +209,9 @@ def units_of_core(unit: int, root: str | Path = "/") -> str | None:
 
 @functools.cache
 def this_machine() -> dict[str, Any]:
-    """Return the section ``machine`` of this machine's environment, which nobody may change.
+    """Return the section ``machine`` of this machine's environment; callers must not change it.
 
-    It is read once, since reading hundreds of files takes longer than many a measurement.
+    It is read once, since reading hundreds of files takes longer than many measurements.
     """
     return _machine(Path("/"))
 
@@ -304,7 +304,7 @@ def _numa_nodes(root: Path) -> list[dict[str, Any]] | None:
 
 
 def _by_topology(cpus: Iterable[int], nodes: Iterable[Mapping[str, Any]], root: Path) -> list[int]:
-    """Return units with those of a socket, NUMA node, cache and core side by side."""
+    """Return units sorted so that those of a socket, NUMA node, cache and core are adjacent."""
     node_of = {cpu: node["node"] for node in nodes for cpu in cpu_list(node["cpus"])}
 
     def place(cpu: int) -> list[int]:
@@ -408,7 +408,7 @@ def _run(root: Path) -> dict[str, Any]:
         "time": now(),
         "load": load or None,
         "memory_available_B": _parse_bytes(meminfo.get("MemAvailable")),
-        # Not a setting: pinning changes it, and records have the pinning that was obtained.
+        # Not a setting: pinning changes it, and records contain the obtained pinning.
         "cpus_allowed": _fields(read_text(root, "proc/self/status")).get("Cpus_allowed_list"),
     }
 
@@ -433,8 +433,8 @@ def _comparable(environment: Environment) -> dict[str, Any]:
 def _leaves(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, inner in value.items():
-            # The kernel's count of total memory changes by a few pages from boot to boot, and a
-            # device may be busy for a while.
+            # The kernel's total memory changes by a few pages between boots, and a device may be
+            # busy temporarily.
             if key not in ("memory_B", "unavailable"):
                 yield from _leaves(f"{name}.{key}", inner)
     elif isinstance(value, (list, tuple)):
@@ -474,7 +474,7 @@ def each_cpu(root: Path, name: str) -> str | None:
 
 
 def _fields(text: str | None) -> dict[str, str]:
-    """Parse lines of the form ``key : value``; a repeated key has its first value."""
+    """Parse lines of the form ``key : value``; for a repeated key, the first value counts."""
     fields: dict[str, str] = {}
     for line in (text or "").splitlines():
         key, colon, value = line.partition(":")

@@ -3,9 +3,9 @@
 A name is one of the kernel's own (``page-faults``, ``cycles``, ``dTLB-load-misses``), a raw code
 of the processor (``r0151``), an event of a counting unit of the kernel with terms or a name of the
 unit (``cpu/event=0x51,umask=0x1/``, ``uncore_imc/cas_count_read/``), or one of libpfm4, which is
-loaded where it is installed (``L1D:REPLACEMENT``). ``:u`` or ``:k`` after it counts what user code
-or the kernel causes. The table events.csv has the events by which the lines that move between
-caches are counted on some processors.
+loaded where it is installed (``L1D:REPLACEMENT``). The suffix ``:u`` or ``:k`` restricts the count
+to user code or the kernel. The table events.csv contains the events that count lines moved between
+caches on some processors.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ __all__ = [
     "why_no_libpfm",
 ]
 
-# The quantities of the table: lines that are loaded and stored across the boundary in front of a
-# level (see Case.transfers), and page walks.
+# Quantities of the table: lines loaded and stored across the boundary in front of a level (see
+# Case.transfers), and page walks.
 BOUNDARIES, WAYS = ("L2", "L3", "memory"), ("load", "store")
 TLB_MISSES = "tlb_misses"
 _DEVICES = "sys/bus/event_source/devices"
-# Words of an event's code, of which the formats of counting units name bits.
+# Words of an event's code; the formats of counting units refer to their bits.
 _CONFIGS = ("config", "config1", "config2")
 _TYPE_HARDWARE, _TYPE_SOFTWARE, _TYPE_CACHE, _TYPE_RAW = 0, 1, 3, 4
 
-# Of the kernel itself: name, config, meaning (linux/perf_event.h).
+# Software events of the kernel: name, config, meaning (linux/perf_event.h).
 SOFTWARE = {
     "page-faults": (2, "page faults"),
     "minor-faults": (5, "page faults without access to a disk"),
@@ -65,10 +65,10 @@ SOFTWARE = {
     "alignment-faults": (7, "unaligned accesses that the kernel handles"),
     "emulation-faults": (8, "instructions that the kernel emulates"),
 }
-# Those that the kernel itself causes: of user code alone it counts none.
+# Events that only the kernel causes: the count of user code is always 0.
 _OF_THE_KERNEL = ("context-switches", "cpu-migrations")
 _CLOCKS = ("task-clock", "cpu-clock")
-# Of the processor, by the kernel's generic names.
+# Events of the processor, by the kernel's generic names.
 HARDWARE = {
     "cycles": (0, "cycles of the core"),
     "instructions": (1, "instructions"),
@@ -86,7 +86,7 @@ _OPERATIONS = {"load": 0, "store": 1, "prefetch": 2}
 
 
 class Code(NamedTuple):
-    """An event as the extension takes it; `unit` is -1 where it is counted for each worker."""
+    """An event in the form of the extension; `unit` is -1 if each worker is counted."""
 
     name: str
     type: int
@@ -106,12 +106,12 @@ class Event:
     ----------
     name : str
     codes : tuple of Code
-        Its counters, of which the sum is the count: one, or one for each counting unit and socket.
+        Its counters, whose sum is the count: one, or one for each counting unit and socket.
     meaning : str
     scale, unit : float, str
         Each count is `scale` of `unit`, as the kernel gives it for its counting units.
     user_only : bool
-        Whether it counts what user code causes though its name requests no such thing (see
+        Whether it counts only user code although its name does not request this (see
         `of_user_code`).
     """
 
@@ -130,8 +130,8 @@ class Quantity:
     Attributes
     ----------
     name : str
-        ``L2_load``, ``L2_store`` (lines that L1 gets from L2, and that it writes to L2),
-        ``L3_load``, ``L3_store``, ``memory_load``, ``memory_store`` or ``tlb_misses``.
+        ``L2_load``, ``L2_store`` (lines that L1 loads from L2 and writes to L2), ``L3_load``,
+        ``L3_store``, ``memory_load``, ``memory_store`` or ``tlb_misses``.
     rows : tuple of dict
         Its rows of events.csv.
     """
@@ -153,7 +153,7 @@ class Quantity:
 
 
 def processor(root: Path = Path("/")) -> tuple[str, int, int]:
-    """Return vendor, family and model of the processor; '' and -1 where it does not tell."""
+    """Return vendor, family and model of the processor; '' and -1 if unknown."""
     text = read_text(root, "proc/cpuinfo") or ""
     found = {}
     for line in text.partition("\n\n")[0].splitlines():
@@ -174,7 +174,7 @@ def _table() -> tuple[dict[str, str], ...]:
 
 
 def quantities(root: Path = Path("/")) -> dict[str, Quantity]:
-    """Return the quantities of the table for this processor, by name; empty for another one."""
+    """Return the table's quantities for this processor, by name; empty for unknown processors."""
     vendor, family, model = processor(root)
     rows = [
         row
@@ -190,7 +190,7 @@ def quantities(root: Path = Path("/")) -> dict[str, Quantity]:
 
 
 def names_of(text: str) -> list[str]:
-    """Return the names in a list, whose commas within a counting unit's terms do not separate.
+    """Return the names in a list; commas within a counting unit's terms do not separate names.
 
     Raises
     ------
@@ -199,7 +199,7 @@ def names_of(text: str) -> list[str]:
     """
     if text.count("/") % 2:
         raise InputError(f"counters {shown(text)} have a '/' without a second one after the terms")
-    # Every second part is the terms of a unit.
+    # Every second part contains the terms of a unit.
     parts = text.split("/")
     parts[1::2] = [part.replace(",", "\0") for part in parts[1::2]]
     names = [name.strip().replace("\0", ",") for name in "/".join(parts).split(",")]
@@ -228,8 +228,8 @@ def find(name: str, root: Path = Path("/")) -> Event:
     plain, levels = _levels(name)
     if plain in SOFTWARE:
         config, meaning = SOFTWARE[plain]
-        # The kernel itself switches threads, on behalf of a worker. Clocks run during its code in
-        # any case, without a permission for that.
+        # The kernel switches threads on behalf of a worker. Clocks also run during kernel code,
+        # without any permission.
         user, kernel = levels or (True, plain not in _CLOCKS)
         code = Code(name, _TYPE_SOFTWARE, config, user=user, kernel=kernel)
         return Event(name, (code,), meaning)
@@ -244,7 +244,7 @@ def find(name: str, root: Path = Path("/")) -> Event:
         return Event(name, (code,), "raw code of the processor")
     if terms := re.fullmatch(r"([\w.-]+)/([^/]*)/", plain):
         event = _of_device(name, terms[1], terms[2], root)
-        # Only the counters of cores know whose code causes an event.
+        # Only counters of cores distinguish user code from the kernel.
         if levels is None and not re.match("cpu|armv8", terms[1]):
             user, kernel = True, True
         codes = (code._replace(user=user, kernel=kernel) for code in event.codes)
@@ -259,10 +259,10 @@ def find(name: str, root: Path = Path("/")) -> Event:
 
 
 def of_user_code(event: Event) -> Event | None:
-    """Return an event as user code alone causes it, which any user may count on most systems.
+    """Return an event restricted to user code, which any user may count on most systems.
 
-    None if the name itself says whose code counts, if only the kernel causes such events, or if
-    the kernel's code does not count anyway.
+    None if the name already has a restriction, if only the kernel causes such events, or if kernel
+    code is never counted.
     """
     plain, levels = _levels(event.name)
     per_worker = all(code.unit < 0 for code in event.codes)
@@ -282,7 +282,7 @@ def _levels(name: str) -> tuple[str, tuple[bool, bool] | None]:
 
 
 def _cache_config(name: str) -> int | None:
-    """Return the kernel's code of a name such as ``dTLB-load-misses``; None if it is no such."""
+    """Return the kernel's code of a name such as ``dTLB-load-misses``; None for other names."""
     found = re.fullmatch(r"(.+?)-(load|store|prefetche?)(s|-misses)", name)
     if found is None or found[1] not in _CACHES:
         return None
@@ -304,7 +304,7 @@ def _devices(root: Path) -> list[Path]:
 
 
 def _units(folder: Path) -> list[int]:
-    """Return the processing units on which a counting unit is read; none for one of each core."""
+    """Return the processing units on which a counting unit is read; none for counters of cores."""
     return sorted(cpu_list(read_text(folder, "cpumask")))
 
 
@@ -355,7 +355,7 @@ def _configs(name: str, terms: str, folder: Path) -> tuple[int, int, int]:
             configs = [a | b for a, b in zip(configs, given, strict=True)]
             continue
         layout = read_text(folder, f"format/{key}") if re.fullmatch(r"[\w.-]+", key) else None
-        # Every unit has these, even if it describes no format.
+        # Every unit has these terms, even without a description of its format.
         layout = layout or (f"{key}:0-63" if key in _CONFIGS else None)
         if layout is None:
             raise InputError(f"event {shown(name)} has {shown(key)}, which {folder.name} lacks")
@@ -374,7 +374,7 @@ def _configs(name: str, terms: str, folder: Path) -> tuple[int, int, int]:
 
 
 def _placed(value: int, ranges: str, name: str, term: str) -> int:
-    """Return a value with its bits at the places of ranges such as ``0-7,32-35``."""
+    """Return a value with its bits moved to the positions of ranges such as ``0-7,32-35``."""
     placed = taken = 0
     for part in ranges.split(","):
         low, _, high = part.partition("-")
@@ -417,14 +417,14 @@ def _libpfm() -> ctypes.CDLL | None:
 
 
 def why_no_libpfm() -> str:
-    """Return why names of libpfm4 are unknown; empty where it is installed."""
+    """Return why names of libpfm4 are unknown; empty if it is installed."""
     if _libpfm() is not None:
         return ""
     return f"{_LIBRARY} is missing: install libpfm4 for the processor's names of events"
 
 
 def _by_libpfm(name: str, root: Path) -> Event | None:
-    """Return an event by libpfm4's name, None if it or the library is unknown."""
+    """Return an event by libpfm4's name; None if the name is unknown or the library is missing."""
     library = _libpfm()
     if library is None:
         return None

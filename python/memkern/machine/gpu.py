@@ -1,7 +1,7 @@
 """The GPUs of this machine, and their clocks and energy.
 
-Devices come from the extension module ``_memkern_cuda``, which is built where there is a CUDA
-Toolkit; clocks and energy come from ``nvidia-ml-py``, where that is installed.
+Devices come from the extension module ``_memkern_cuda``, which is built if there is a CUDA Toolkit;
+clocks and energy come from ``nvidia-ml-py``, if it is installed.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ _REASONS = {
     0x0080: "power brake",
     0x0100: "display clocks",
 }
-# Those that slow a device down for a while: hardware, temperature, power brake.
+# Reasons that slow a device down temporarily: hardware, temperature, power brake.
 _SLOWS = 0x00E8
 _INTERVAL_S = 0.01  # between two readings
-# A GPU runs for this long before it is timed: its clocks rise only under load. Where it has the
-# clock that it had under load before, within this share, it runs for less.
+# A GPU runs for this time before it is timed, since its clocks rise only under load. It runs for
+# less time once its clock is within this share of an earlier clock under load.
 WARM_S = 0.2
 _LEAST_WARM_S, _SAME_CLOCK = 0.02, 0.99
 _CLOCKS_UNDER_LOAD: dict[str, float] = {}
-# Meters of GPUs are updated about ten times a second: over a shorter time their steps matter.
+# Meters of GPUs are updated about ten times per second, so a shorter time would show their steps.
 METERED_S = 1.0
-_REST_S = 0.5  # until a GPU that was used needs as much power as an idle one
+_REST_S = 0.5  # until the power of a used GPU has dropped to the idle power
 
 
 def _module() -> Any:
@@ -106,7 +106,7 @@ def describe(name: str) -> dict[str, Any]:
     max_threads (of a block), driver and runtime (versions), architectures (for which the extension
     was compiled, as CMake names them).
 
-    The device is not occupied for this: it may be busy.
+    The device is not occupied: it may be busy.
 
     Raises
     ------
@@ -157,7 +157,7 @@ def reaches(name: str, peer: str) -> bool:
     Raises
     ------
     InputError
-        One of them is not there.
+        One of them does not exist.
     """
     try:
         return bool(_module().reaches(_number(name), _number(peer)))
@@ -166,7 +166,7 @@ def reaches(name: str, peer: str) -> bool:
 
 
 def built() -> bool:
-    """Return whether this build has the CUDA module, with or without a GPU here."""
+    """Return whether this build has the CUDA module, whether or not there is a GPU."""
     try:
         _module()
     except InputError:
@@ -175,7 +175,7 @@ def built() -> bool:
 
 
 def why_no_devices() -> str:
-    """Return why there is no GPU; empty where there is one."""
+    """Return why there is no GPU; empty if there is one."""
     try:
         _module().device_count()
     except (InputError, RuntimeError) as error:
@@ -208,7 +208,7 @@ def _query(name: str, function: str, *arguments: Any) -> float:
         found = getattr(nvml, function)(device, *arguments)
     except (nvml.NVMLError, AttributeError):
         return math.nan
-    # Modes that a restart would change are a pair, of which the first counts now.
+    # NVML returns modes that a restart can change as a pair: current, pending.
     return float(found[0] if isinstance(found, (list, tuple)) else found)
 
 
@@ -234,9 +234,9 @@ _PCI = Path("/sys/bus/pci/devices")
 def settings(name: str) -> dict[str, float | None]:
     """Return the settings of a device that affect its speed; None where they are unknown.
 
-    Clocks and the limit of power as set, persistence mode and MIG (1 is on), the number of the
-    compute mode, and the largest generation and width of the PCI Express link of which the device
-    itself is capable, in whatever slot.
+    The set clocks and power limit, persistence mode and MIG (1 is on), the number of the compute
+    mode, and the largest generation and width of the PCI Express link that the device supports, in
+    any slot.
     """
     found = {
         key: _query(name, function, *arguments) * unit
@@ -249,11 +249,11 @@ def settings(name: str) -> dict[str, float | None]:
 def _capable_link(name: str) -> dict[str, float]:
     """Return the largest generation and width of a device's link, NaN where they are unknown.
 
-    NVML's maximum of a width, and that of a generation by an older NVML, is that of the device in
-    its slot, so that the system's own files come first.
+    The maximum width of NVML, and the maximum generation of an older NVML, depend on the slot of
+    the device, so the system's files have precedence.
     """
     bus = str(describe(name).get("bus", "")).lower()
-    # Both have the domain, of which the system's files have at least four digits.
+    # Both contain the domain, which has at least four digits in the system's files.
     domain, _, rest = bus.partition(":")
     folder = _PCI / f"{domain[-4:]}:{rest}"
     speed = (read_text(folder, "max_link_speed") or "").partition(" ")[0]
@@ -272,7 +272,7 @@ def _capable_link(name: str) -> dict[str, float]:
 
 
 def state(name: str) -> dict[str, Any]:
-    """Return the state of a device now; None where it is unknown.
+    """Return the current state of a device; None for unknown values.
 
     ``throttle`` (reasons for clocks below the maximum, separated by commas), the default limit of
     power, and generation and width of the PCI Express link.
@@ -290,8 +290,8 @@ def state(name: str) -> dict[str, Any]:
 
 
 def _reasons(name: str) -> float:
-    """Return the bits of `_REASONS` that hold now, NaN if they are unknown."""
-    # The second is the older name of the first.
+    """Return the bits of `_REASONS` that currently apply; NaN if unknown."""
+    # The second function is the older name of the first.
     names = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
     values = (_query(name, function) for function in names)
     return next((value for value in values if not math.isnan(value)), math.nan)
@@ -333,9 +333,9 @@ def why_no_energy(name: str) -> str:
 
 
 def warm_up(name: str, work: Callable[[], object]) -> int:
-    """Call `work` until a device has the clock that it has under load; return how often.
+    """Call `work` until a device has its clock under load; return the number of calls.
 
-    That takes `WARM_S` the first time, and where the clock is unknown.
+    It takes `WARM_S` the first time, or if the clock is unknown.
     """
     calls, spent_s = 0, 0.0
     begin_s, known = time.perf_counter(), _CLOCKS_UNDER_LOAD.get(name, math.inf)
@@ -358,7 +358,7 @@ def metered_W(name: str, work: Callable[[], object]) -> float:
             work()
             seconds = time.perf_counter() - begin_s
         used_J = energy_J(name) - begin_J
-    # A device without a counter of energy tells its power.
+    # A device without an energy counter reports its power.
     return watch.power_W(begin_s) if math.isnan(used_J) else used_J / seconds
 
 
@@ -366,7 +366,7 @@ def metered_W(name: str, work: Callable[[], object]) -> float:
 def idle_W(name: str, clock_limit: int) -> float:
     """Return the power of a device while this process does not use it; NaN if it is unknown.
 
-    Measured once for each limit of its clock, which has been set. Other programs may use it.
+    Measured once for each clock limit, which the caller has set. Other programs may use the device.
     """
     if why_no_energy(name):
         return math.nan
@@ -400,7 +400,7 @@ def _read(name: str) -> Reading:
 
 
 class Watch:
-    """Reads the state of a device in a thread, from its beginning to its end as a context manager.
+    """Context manager that reads the state of a device periodically in a thread.
 
     Parameters
     ----------
@@ -423,7 +423,7 @@ class Watch:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End it, with a last reading."""
+        """Stop, after a last reading."""
         self._end.set()
         if self._thread is not None:
             self._thread.join()
@@ -437,7 +437,7 @@ class Watch:
         self._readings.append(_read(self._name))
 
     def slowed(self, began: Sequence[float]) -> npt.NDArray[np.bool_]:
-        """Return during which samples the device ran slower than it would by itself.
+        """Return the samples during which the device was slowed down.
 
         Parameters
         ----------
@@ -448,12 +448,13 @@ class Watch:
         Returns
         -------
         ndarray of bool, shape (n,)
-            True if the first reading after its beginning, or one until its end, has a reason of
-            `_SLOWS`. A limit of power is none: within it a device runs as it always does.
+            True if the first reading after the sample's beginning, or a reading until its end, has
+            a reason of `_SLOWS`. A power limit is no such reason: it is the normal state of a
+            device.
         """
         self._read()
         bounds = np.array([*began, math.inf])
-        # Both threads add readings, each some time after it began to read.
+        # Both threads append readings, each some time after it started reading.
         readings = sorted(self._readings)
         at_s = np.array([reading.at_s for reading in readings])
         slow = np.array([bool(reading.reasons & _SLOWS) for reading in readings])
@@ -477,7 +478,7 @@ class Watch:
         ``gpu_clock_GHz`` and ``gpu_memory_clock_GHz`` (medians) and ``gpu_throttle`` (all reasons
         for clocks below the maximum, separated by commas); NaN and '' where they are unknown.
         """
-        # The first reading is that of a device that may still be idle.
+        # The device may still be idle at the first reading.
         while_it_ran = self._readings[1:]
         seen = functools.reduce(operator.or_, (r.reasons for r in while_it_ran))
         return {

@@ -1,6 +1,6 @@
 """Findings of ``memkern doctor`` about a GPU: clocks, power, throttling, link, and memory.
 
-None of them is bad for the machine as a whole, as most cases do not run on a GPU.
+None of them is bad for the machine as a whole, since most cases do not run on a GPU.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def card_findings(name: str, copy_GBps: float = math.nan) -> list[Finding]:
     name : str
         Such as ``cuda:0``.
     copy_GBps : float
-        Bandwidth of the driver's copy, which has just been measured: at rest a GPU lowers its
-        clocks and the speed of its link.
+        Bandwidth of the driver's copy, measured immediately before: an idle GPU lowers its clocks
+        and the speed of its link.
 
     Returns
     -------

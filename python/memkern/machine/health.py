@@ -1,8 +1,8 @@
-"""What the system tells about itself that makes measurements wrong, biased or unsteady.
+"""Properties that the system reports and that make measurements wrong, biased or unsteady.
 
-Every function here reads files under `root`, as `memkern.machine.environment` does, and gives a
-`Finding`. What a system does not tell is ``unknown``, never an error. `memkern.doctor` adds what it
-measures.
+Every function reads files under `root`, as in `memkern.machine.environment`, and returns a
+`Finding`. Values that the system does not report are ``unknown``, never an error. `memkern.doctor`
+adds its measurements.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class Finding:
     Attributes
     ----------
     subject : str
-        What it is about.
+        Subject of the finding.
     state : str
         ``bad``: numbers are wrong, or change while measuring; ``note``: numbers are biased, or may
-        change; ``unknown``: the system does not tell; ``good``.
+        change; ``unknown``: the system does not report it; ``good``.
     text : str
         One sentence with the value found.
     advice : str
-        One sentence that says what to do; empty for what is good.
+        One sentence with the remedy; empty for good findings.
     """
 
     subject: str
@@ -76,9 +76,9 @@ def verdict(found: Iterable[Finding]) -> str:
     Returns
     -------
     str
-        ``disturbed`` if a finding is bad, but for the comparison with earlier records, which says
-        nothing about the present state; else ``fit with reservations`` if a finding is bad or a
-        note; else ``fit``. What is unknown does not count.
+        ``disturbed`` if a finding is bad, except the comparison with earlier records, which does
+        not show the current state; else ``fit with reservations`` if a finding is bad or a note;
+        else ``fit``. Unknown findings do not count.
     """
     states = {(finding.state, finding.subject == BASELINE) for finding in found}
     if (BAD, False) in states:
@@ -93,9 +93,9 @@ def summary(found: Sequence[Finding]) -> str:
 
 
 def graded(value: float, note: float, bad: float) -> str:
-    """Return the state of a value of which small is good, with the limits above which it is not.
+    """Return the state of a value: good up to `note`, bad above `bad`, else a note.
 
-    NaN is unknown.
+    NaN is ``unknown``.
     """
     if value != value:
         return UNKNOWN
@@ -121,7 +121,7 @@ def read_counters(root: Path) -> Counters:
 
     These are the counters of ``/proc/vmstat``; ``throttled``, how often this process's control
     groups have used up their processor time; and ``busy_ticks``, the time that all processors
-    worked, in hundredths of a second (``SC_CLK_TCK``). Missing ones are not in it.
+    worked, in hundredths of a second (``SC_CLK_TCK``). Missing counters are left out.
     """
     counters: dict[str, int] = {}
     for line in (read_text(root, "proc/stat") or "").splitlines():
@@ -142,7 +142,7 @@ def read_counters(root: Path) -> Counters:
 
 
 def grown(before: Counters, after: Counters, names: Iterable[str]) -> int | None:
-    """Return by how much these counters have grown in total; None if none of them is known."""
+    """Return the total increase of these counters; None if none of them is known."""
     known = [after[name] - before[name] for name in names if name in before and name in after]
     return sum(known) if known else None
 
@@ -157,14 +157,14 @@ def findings(
     *,
     root: str | Path = "/",
 ) -> list[Finding]:
-    """Return what the system tells about itself.
+    """Return the findings from the system's files.
 
     Parameters
     ----------
     environment : dict
         As `memkern.machine.environment.collect` returns it for the same `root`.
     before, after : mapping
-        `read_counters` before and after what was measured.
+        `read_counters` before and after the measurement.
     root : path
         Folder that contains ``proc`` and ``sys``.
     """
@@ -191,7 +191,7 @@ def findings(
     ]
 
 
-# Advice where the firmware or a hypervisor does not tell something, and where containers hide it.
+# Advice for values that the firmware or a hypervisor does not report, or that containers hide.
 ASK_HOST = (
     "see the firmware's setup, or ask who runs the host of a virtual machine; otherwise compare "
     "times of this machine only"
@@ -238,7 +238,7 @@ def _governor(settings: Mapping[str, Any]) -> Finding:
 
 
 def _GHz(base: Path, name: str) -> float | None:
-    """Return the greatest value of a file of all frequency policies, which has kHz."""
+    """Return the largest value in GHz of a file (in kHz) over all frequency policies."""
     texts = (each_cpu(base, name) or "").split(", ")
     return max((int(text) / 1e6 for text in texts if text.isdecimal()), default=None)
 
@@ -354,7 +354,8 @@ def _pools(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding:
 
 
 def _mitigations(settings: Mapping[str, Any]) -> Finding:
-    """Judge those that slow down loads: gathers by microcode, loads that wait for all stores."""
+    """Judge mitigations that slow down loads: gathers by microcode, loads waiting for all
+    stores."""
     subject = "mitigations"
     gathers = settings["mitigations"]["gather_data_sampling"] or ""
     stores = settings["mitigations"]["spec_store_bypass"] or ""
@@ -462,7 +463,7 @@ def _ksm(base: Path) -> Finding:
     )
 
 
-# Actions of DAMON that take pages away, and those that move them while they are in use.
+# Actions of DAMON that remove pages, and actions that move pages in use.
 _TAKES, _MOVES = {"pageout"}, {"migrate_hot", "migrate_cold"}
 
 
@@ -491,7 +492,7 @@ def _damon(base: Path) -> Finding:
     stops += [f"echo N > /sys/module/{name}/parameters/enabled" for name in modules]
     advice = f"as root: {'; '.join(stops)}"
     found = ", ".join(sorted(actions)) or "no action"
-    # Without swap there is no place to which the memory of a measurement could go.
+    # Without swap, memory of a measurement can't be swapped out.
     swap = len((read_text(base, "proc/swaps") or "").splitlines()) > 1
     if actions & _MOVES or (swap and actions & _TAKES):
         text = f"on ({found}): it takes or moves pages that a measurement has not used for a while"
@@ -507,7 +508,7 @@ _BALLOONS = ("virtio/drivers/virtio_balloon", "vmbus/drivers/hv_balloon")
 
 def _balloon(base: Path, before: Counters, after: Counters) -> Finding:
     subject = "balloon"
-    # The counters exist even where there is no balloon: only a bound device shows one.
+    # The counters exist even without a balloon: only a bound device indicates one.
     drivers = [name.rpartition("/")[2] for name in _BALLOONS if numbered(base, f"sys/bus/{name}/*")]
     if (base / "sys/module/vmw_balloon").is_dir():
         drivers.append("vmw_balloon")
@@ -584,7 +585,7 @@ def _memory(base: Path, hypervisor: str | None) -> Finding:
 
 # Clock sources that are read through a system call and a slow device.
 _SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
-# Steps of the clock: a sample has at least 1000 of them, so that it takes longer with long steps.
+# Steps of the clock: a sample has at least 1000 steps, so longer steps make samples longer.
 _STEP_S = (200e-9, 2e-6)
 
 
@@ -594,9 +595,9 @@ def timer(tick_s: float, launch_s: float, *, root: str | Path = "/") -> Finding:
     Parameters
     ----------
     tick_s : float
-        Its smallest step in seconds.
+        Smallest step of the clock in seconds.
     launch_s : float
-        Seconds that an empty parallel region takes; NaN where its samples were disturbed.
+        Seconds of an empty parallel region; NaN if its samples were disturbed.
     root : path
         Folder that contains ``sys``.
     """

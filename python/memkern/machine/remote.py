@@ -38,9 +38,9 @@ Positions = npt.NDArray[np.int64]
 
 # By device, the library and its compiler wrapper.
 DEVICES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
-# The variable by which Open MPI's launcher passes the choice of a component for windows.
+# Variable with which Open MPI's launcher passes the choice of a component for windows.
 _OSC = "OMPI_MCA_osc"
-# The variable by which mpi4py is told for which calls to initialise MPI.
+# Variable with the thread level for which mpi4py initialises MPI.
 _THREAD_LEVEL = "MPI4PY_RC_THREAD_LEVEL"
 _WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 
@@ -81,8 +81,9 @@ def mpi(level: str) -> Any:
     ----------
     level : str
         Which threads of a rank will call it: ``single`` if it has no other, ``funneled`` (the main
-        one) or ``multiple``. The first call decides, unless mpi4py was told otherwise. Open MPI 4.1
-        takes locks, which cost up to 0.1 us for a message, unless it is ``single``.
+        one) or ``multiple``. The first call determines the level, unless mpi4py is configured
+        otherwise. Open MPI 4.1 takes locks, which cost up to 0.1 us per message, unless the level
+        is ``single``.
 
     Raises
     ------
@@ -98,7 +99,7 @@ def mpi(level: str) -> Any:
         if error.name == "mpi4py":
             raise InputError("mpi4py is not installed: pip install 'memkern[mpi]'") from None
         reason = str(error)
-    except RuntimeError as error:  # of mpi4py's wheel, which looks for a library itself
+    except RuntimeError as error:  # from mpi4py's wheel, which searches for a library itself
         reason = str(error)
     raise InputError(
         f"mpi4py can't be used ({', '.join(reason.splitlines())}): install the MPI library that it "
@@ -115,7 +116,7 @@ def is_built(name: str) -> bool:
 def extension(device: str, threads: bool = False) -> ModuleType:
     """Return the module for ``mpi`` or ``shmem``, started for one thread of each rank or several.
 
-    Both are faster for one; the first call decides.
+    Both libraries are faster with one thread; the first call determines the mode.
 
     Raises
     ------
@@ -125,7 +126,7 @@ def extension(device: str, threads: bool = False) -> ModuleType:
     library, name = None, device
     if device == "mpi":
         library = mpi("multiple" if threads else "single")
-        # Where two MPIs are beside each other, that of mpicxx has the plain name.
+        # With two MPI libraries, the module for mpicxx has the plain name.
         own = f"mpi_{library.get_vendor()[0].replace(' ', '').lower()}"
         name = own if is_built(own) else device
     try:
@@ -159,7 +160,7 @@ def _start_mpi(module: Any, library: Any) -> None:
 
 
 def describe(device: str, threads: int = 1) -> Description:
-    """Return what is known of ``mpi`` or ``shmem``.
+    """Return the description of ``mpi`` or ``shmem``.
 
     Parameters
     ----------
@@ -178,7 +179,7 @@ def describe(device: str, threads: int = 1) -> Description:
 
 
 def refuse_faulty(found: Description, *, swaps_64: bool, threads: int) -> None:
-    """Raise InputError for operations in which the library is known to end the program.
+    """Raise InputError for operations in which the library is known to crash.
 
     Parameters
     ----------
@@ -221,13 +222,13 @@ def handle(
     threads : int
         Threads of each rank that will use it.
     shift : int
-        Each rank carries out the iterations of the rank that is so many ranks ahead.
+        Each rank executes the iterations of the rank that is `shift` ranks ahead.
     barrier : callable
         Waits for all ranks; raises an exception if one has failed.
     largest : callable
-        Returns the largest of the ranks' numbers, likewise.
+        Returns the largest of the ranks' numbers; raises likewise.
     watch : callable
-        Begins (True) or ends to watch a call in which the library waits for all ranks.
+        Begins (True) or ends watching a call in which the library waits for all ranks.
 
     Raises
     ------
@@ -256,7 +257,7 @@ def exchange(
     ranks: int,
     timeout_s: float,
 ) -> Any:
-    """Return the extension's object for an exchange among all ranks, which call this together.
+    """Return the extension's object for an exchange; all ranks must call this together.
 
     Parameters
     ----------
@@ -265,14 +266,14 @@ def exchange(
     rank, ranks : int
         The number of this rank, and of all that measure together.
     timeout_s : float
-        After so many seconds without a message, a rank ends all of them.
+        Seconds without a message after which a rank ends all ranks.
 
     Raises
     ------
     InputError
         MPI can't be used, with the reason, or it has other ranks.
     ValueError
-        What a rank gives is wrong, or what one sends is not what another one receives.
+        The arguments of a rank are wrong, or do not match those of another rank.
     """
     module: Any = extension("mpi")
     if (module.rank(), module.ranks()) != (rank, ranks):

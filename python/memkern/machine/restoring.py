@@ -1,9 +1,9 @@
 """The journal of settings of the machine that a process has changed, and their restoration.
 
-A setting is a file, or the limit of the clock of a GPU, which NVML sets. This is also the program
-of the guardian, a process that restores them when the one that changed them dies, and therefore
-imports only the standard library. A journal is a file in a folder that only its
-owner can write to; it is written before anything is changed, and removed when all is restored.
+A setting is a file, or the clock limit of a GPU, which NVML sets. This module is also the program
+of the guardian, a process that restores settings after the process that changed them has died;
+therefore it imports only the standard library. A journal is a file in a folder that only its owner
+can write to; it is written before any change, and removed when all settings are restored.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 JOURNAL, LOCK = "changed.json", "lock"
-# Before the bus address of a GPU: the setting of its clock.
+# Prefix of a GPU's bus address: the setting of its clock.
 GPU = "gpu:"
 _NVML = "libnvidia-ml.so.1"
 _NO_PERMISSION = 4  # of NVML
-_DYING_S = 10.0  # most time between the closing of two files of a process that was killed
+_DYING_S = 10.0  # longest time between the closing of two files of a killed process
 
 
 class Owner(NamedTuple):
-    """A process, by its number and its start in ticks after the boot; numbers are used again."""
+    """A process, by its number and its start in ticks after the boot, since numbers are reused."""
 
     pid: int
     start: int
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """Whether the process still runs."""
         return self.start == started(self.pid)
 
 
 def started(pid: int) -> int:
-    """Return when a process was started, in ticks after the boot; -1 if there is no such."""
+    """Return the start of a process in ticks after the boot; -1 if it does not exist."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             # The name, in parentheses, may contain anything.
@@ -92,7 +92,7 @@ def write_value(path: str, offset: int | None, value: bytes) -> None:
 
 
 def _limit_clock(bus: str, limits: str) -> None:
-    """Limit the clock of the GPU at a bus address, or let it have any."""
+    """Set or remove the clock limit of the GPU at a bus address."""
     nvml = ctypes.CDLL(_NVML)
     nvml.nvmlErrorString.restype = ctypes.c_char_p
     device = ctypes.c_void_p()
@@ -119,7 +119,7 @@ def _limit_clock(bus: str, limits: str) -> None:
 
 @contextlib.contextmanager
 def locked(folder: str, seconds: float = 0.0) -> Iterator[bool]:
-    """Hold the lock of a folder if no other process keeps it so long; yields whether it is held.
+    """Try for some seconds to hold the lock of a folder; yield whether it is held.
 
     Locks of this kind are not inherited by processes that are forked.
     """
@@ -156,16 +156,16 @@ def write_journal(folder: str, owner: Owner, changes: Sequence[Any]) -> None:
 
 
 def read_journal(folder: str) -> tuple[Owner, list[tuple[str, int | None, bytes]]] | None:
-    """Return the owner of a journal and its settings; None without one, or of another boot.
+    """Return the owner of a journal and its settings; None without a journal of this boot.
 
     Raises
     ------
     ValueError
-        It can't be read, or is not complete; the message is one sentence.
+        The journal can't be read or is incomplete; the message is one sentence.
     """
     journal = os.path.join(folder, JOURNAL)
     try:
-        # Whoever can write to it could let this process write anything anywhere.
+        # Any user who can write to the journal could make this process write to any file.
         status = os.stat(journal)
         if status.st_uid != os.geteuid() or status.st_mode & 0o022:
             return None
@@ -187,8 +187,8 @@ def read_journal(folder: str) -> tuple[Owner, list[tuple[str, int | None, bytes]
 def restore(folder: str, made: int | None = None) -> list[str]:
     """Restore settings of a journal, the last change first, and return those that failed.
 
-    Only the first `made` changes were made, by default all. The caller holds the lock. The journal
-    is removed unless a setting failed. For what is raised see `read_journal`.
+    Only the first `made` changes were made; by default all were. The caller holds the lock. The
+    journal is removed unless a setting failed. For what is raised see `read_journal`.
     """
     found = read_journal(folder)
     failed = []
@@ -204,7 +204,7 @@ def restore(folder: str, made: int | None = None) -> list[str]:
 
 
 def guard(folder: str, owner: Owner) -> None:
-    """Wait until a process has died, or has closed this one's standard input, then restore."""
+    """Wait until the owner has died or closed this process's standard input, then restore."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     files = [sys.stdin.fileno()]
@@ -214,8 +214,8 @@ def guard(folder: str, owner: Owner) -> None:
     sys.stdout.flush()
     if owner.alive:
         select.select(files, [], [])
-    # A process that dies may close this one's standard input before it loses the lock. Another one
-    # that holds the lock for longer has restored them before.
+    # A dying process may close this process's standard input before it loses the lock. If another
+    # process holds the lock for longer, it has restored the settings.
     with locked(folder, _DYING_S) as held:
         found = read_journal(folder) if held else None
         if found is not None and found[0] == owner:

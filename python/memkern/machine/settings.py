@@ -1,8 +1,8 @@
-"""Settings of the machine that are changed for a measurement and restored on any exit.
+"""Settings of the machine that are changed for a measurement and always restored.
 
-The values before a change are written to a journal first. A guardian, a process of its own,
-restores them when this one is killed; where the guardian is killed as well, the next process that
-measures does so. What may be changed is in `memkern.machine.switches`.
+The values before a change are first written to a journal. A separate process, the guardian,
+restores them if this process is killed; if the guardian is killed as well, the next measuring
+process restores them. `memkern.machine.switches` defines the settings that can be changed.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Change:
     value : bytes
         The new value.
     before : bytes
-        The present one, which is restored.
+        The current value, which is restored.
     offset : int, optional
-        Where the value is in the file, such as the number of a register; without one the value is
+        Position of the value in the file, such as the number of a register; without it the value is
         the text of the file.
     read_back : bool
         Whether the setting must have exactly the new value afterwards.
@@ -60,7 +60,7 @@ class Change:
 
 
 def _place() -> Path | None:
-    """Return the folder of the journal, which may be missing; None if this user has no place."""
+    """Return the folder of the journal, which may not exist; None if this user has no folder."""
     if given := os.environ.get(FOLDER):
         return Path(given)
     base = "/run" if os.geteuid() == 0 else os.environ.get("XDG_RUNTIME_DIR", "")
@@ -68,12 +68,12 @@ def _place() -> Path | None:
 
 
 def _folder() -> str:
-    """Return the folder of the journal, which is made if it is missing.
+    """Return the folder of the journal; it is created if it does not exist.
 
     Raises
     ------
     InputError
-        Others can write to it, or it can't be made.
+        Other users can write to it, or it can't be created.
     """
     folder = _place()
     if folder is None:
@@ -94,7 +94,7 @@ def _folder() -> str:
 
 
 def recover() -> None:
-    """Restore what a process that was killed has left changed.
+    """Restore settings that a killed process has changed.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def recover() -> None:
 
 
 def _restore_killed(folder: str) -> None:
-    """Restore what a dead process has left changed; the caller holds the lock."""
+    """Restore settings that a dead process has changed; the caller holds the lock."""
     try:
         found = restoring.read_journal(folder)
         failed = restoring.restore(folder) if found is not None else []
@@ -131,25 +131,25 @@ def _restore_killed(folder: str) -> None:
 
 
 class _Guardian:
-    """The process that restores settings when this one dies; started once."""
+    """The process that restores settings if this process dies; started once."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
 
     def start(self, folder: str, owner: restoring.Owner) -> None:
-        """Start it unless it runs.
+        """Start the guardian unless it runs.
 
         Raises
         ------
         InputError
-            It does not start.
+            The guardian does not start.
         """
         process = self._process
         if process is not None and self._owner == owner.pid and process.poll() is None:
             return
         command = [sys.executable, "-I", "-S", str(Path(restoring.__file__)), folder]
-        # In a session of its own, so that what ends this process's group does not end it.
+        # In its own session, so that a signal to this process's group does not end it.
         process = subprocess.Popen(
             [*command, *map(str, owner)],
             stdin=subprocess.PIPE,
@@ -165,7 +165,7 @@ class _Guardian:
         atexit.register(self.stop)
 
     def stop(self) -> None:
-        """Let it end; nothing is left to restore."""
+        """End the guardian; no setting is left to restore."""
         if self._process is not None and self._owner == os.getpid():
             for pipe in (self._process.stdin, self._process.stdout):
                 assert pipe is not None
@@ -175,7 +175,7 @@ class _Guardian:
 
 
 _guardian = _Guardian()
-# Process that has changed settings at present; a second lock of it would end the first.
+# Process that has currently changed settings; a second lock in it would release the first.
 _changing = 0
 
 
@@ -186,7 +186,7 @@ def changed(changes: Sequence[Change]) -> Iterator[None]:
     Raises
     ------
     InputError
-        A setting can't be changed, or another process has changed some; nothing is changed then.
+        A setting can't be changed, or another process has changed settings; then none is changed.
     """
     global _changing
     if not changes:
@@ -195,7 +195,7 @@ def changed(changes: Sequence[Change]) -> Iterator[None]:
     if _changing == os.getpid():
         raise InputError("this process has changed settings of the machine already")
     folder = _folder()
-    # A guardian that restores what a killed process has changed has the lock for a moment.
+    # A guardian that restores settings of a killed process holds the lock for a moment.
     with restoring.locked(folder, _WAIT_S) as held:
         if not held:
             raise InputError(
@@ -209,18 +209,18 @@ def changed(changes: Sequence[Change]) -> Iterator[None]:
         made = 0
         try:
             for change in changes:
-                # Before it, as an interrupt may come right after it.
+                # Counted before the change, since an interrupt may follow directly after it.
                 made += 1
                 try:
                     restoring.write_value(change.path, change.offset, change.value)
                 except OSError as error:
-                    # What may not be written could not be restored, either.
+                    # A setting that may not be written could not be restored either.
                     made -= 1
                     raise _refusal(change, error) from None
                 _check(change)
             yield
         finally:
-            # A process that was forked in between leaves it to this one.
+            # A process that was forked in between leaves the restoration to this process.
             if os.getpid() == owner.pid:
                 _changing = 0
                 if failed := restoring.restore(folder, made):

@@ -1,8 +1,8 @@
 """Memory modules, channels and theoretical peak, from the firmware's table (SMBIOS) and EDAC.
 
 The table is what ``dmidecode --type 17`` prints (DMTF DSP0134, structure type 17, "Memory Device");
-only root may read it. EDAC, the kernel's driver for memory errors, shows the channels to everyone
-where it has a driver for the memory controller, but not the speed.
+only root may read it. EDAC, the kernel's subsystem for memory errors, shows the channels (not the
+speed) to all users if it has a driver for the memory controller.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Module:
     kind : str
         ``DDR4`` and the like; empty for kinds whose channels do not have 64 data bits.
     rated_MTs, configured_MTs : int
-        10^6 transfers per second for which it is made, and at which it runs; 0 if unknown.
+        Rated and actual speed in 10^6 transfers per second; 0 if unknown.
     locator, bank : str
-        The board's names of the slot and of its bank.
+        Names of the slot and its bank on the board.
     """
 
     size_B: int
@@ -50,7 +50,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Population:
-    """What the system tells about its memory modules.
+    """The memory modules as the system reports them.
 
     Attributes
     ----------
@@ -98,7 +98,7 @@ def parse(table: bytes) -> list[Module]:
     Raises
     ------
     ValueError
-        The table is truncated or not one.
+        The table is truncated or no such table.
     """
     return [
         _module(fields, texts)
@@ -108,7 +108,7 @@ def parse(table: bytes) -> list[Module]:
 
 
 def population(root: Path) -> Population | None:
-    """Return what is known of the memory modules, None if the table is damaged.
+    """Return the memory modules as far as they are known; None if the table is damaged.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
-"""Files on this machine that are valid for this user until the system is booted again.
+"""Files on this machine that are valid for this user until the next boot.
 
-They are written by processes that may have been killed, and by anybody who can write to the folder:
-what is read from them is checked, and what is damaged is removed with a warning.
+The writing process may have been killed, and other users may be able to write to the folder: all
+values are checked, and damaged files are removed with a warning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ U = TypeVar("U")
 
 _VERSION = 1
 _MOST_B = 2**24
-_LOCK_S = 1.0  # for which another process may hold the lock
+_LOCK_S = 1.0  # longest time for which another process may hold the lock
 
 
 @functools.cache
@@ -42,7 +42,7 @@ def boot_id() -> str:
 
 
 def folder() -> Path:
-    """Return the folder of these files; one that can't be made for a user without a home."""
+    """Return the folder of these files; one that can't be created for a user without a home."""
     return _folder(os.environ.get("XDG_CACHE_HOME"), os.environ.get("HOME"))
 
 
@@ -55,7 +55,7 @@ def _folder(caches: str | None, _home: str | None) -> Path:
 
 
 def heading() -> dict[str, Any]:
-    """Return the entries that each of these files has."""
+    """Return the common entries of these files."""
     return {"version": _VERSION, "boot": boot_id()}
 
 
@@ -128,14 +128,14 @@ def updated(
     read: Callable[[dict[str, Any]], T],
     change: Callable[[T | None], Mapping[str, Any]],
 ) -> bool:
-    """Store what `change` makes of a document, which no other process writes meanwhile.
+    """Replace a document by the result of `change`, while no other process writes it.
 
     Parameters
     ----------
     target, read
         As of `kept`.
     change : callable
-        Gets what `read` finds, None if there is nothing.
+        Gets the result of `read`, None without one.
 
     Returns
     -------
@@ -150,7 +150,7 @@ def updated(
 
 
 def kept(target: Path, read: Callable[[dict[str, Any]], T], unknown: U) -> T | U:
-    """Return what `read` finds in a document of this boot; `unknown` if there is no such one.
+    """Return the result of `read` for a document of this boot; `unknown` without a document.
 
     A file that is damaged is removed, with a warning.
     """

@@ -1,7 +1,7 @@
-"""What may be changed on a machine for a measurement: prefetchers, clock limit, cache ways.
+"""Settings of a machine that a measurement can change: prefetchers, clock limit, cache ways.
 
-Each function returns the changes for `memkern.machine.settings.changed`, or says in one sentence
-why this machine does not permit it.
+Each function returns the changes for `memkern.machine.settings.changed`, or raises an error with
+the reason in one sentence.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ __all__ = [
 ]
 
 _CPU = "sys/devices/system/cpu"
-# Register of the prefetchers, and the bits that switch one off each.
-# Intel: "Disclosure of Hardware Prefetcher Control on Some Intel Processors", 2014 (Nehalem to
-# Broadwell), and pepc, MiscFeatureControl.py (later ones): L2 stream, L2 adjacent line, L1 next
-# line, L1 by instruction. PerfSpect, prefetcher_defs.go: bit 5 of Sapphire, Emerald and Granite
-# Rapids is the L2's adaptive multipath prefetcher, bits 6 and 7 of Granite Rapids are those of
-# pages of the L3 and of arrays of pointers. Both programs are Intel's own.
+# Register of the prefetchers, and the bits that each switch off one prefetcher. Intel: "Disclosure
+# of Hardware Prefetcher Control on Some Intel Processors", 2014 (Nehalem to Broadwell), and pepc,
+# MiscFeatureControl.py (later ones): L2 stream, L2 adjacent line, L1 next line, L1 by instruction.
+# PerfSpect, prefetcher_defs.go: bit 5 of Sapphire, Emerald and Granite Rapids is the L2's adaptive
+# multipath prefetcher, bits 6 and 7 of Granite Rapids are the prefetchers of L3 pages and of arrays
+# of pointers. Both programs are Intel's own.
 _INTEL = 0x1A4
 _INTEL_BITS = {
     **dict.fromkeys(
@@ -43,7 +43,7 @@ _INTEL_BITS = {
 }
 # AMD: Processor Programming Reference of family 1Ah model 02h (57238), register MSRC000_0108
 # PrefetchControl, and LIKWID, sysFeatures_amd.c, for Zen 3 to Zen 5: L1 stream, L1 stride, L1
-# region, L2 stream, up/down. The other bits of Zen 5 tell how aggressively they prefetch.
+# region, L2 stream, up/down. The other bits of Zen 5 set how aggressively they prefetch.
 _AMD = 0xC0000108
 _AMD_FAMILIES, _AMD_BITS = (25, 26), 0x2F
 _REGISTER_B = 8
@@ -56,7 +56,7 @@ def _register(root: Path) -> tuple[int, int]:
     Raises
     ------
     InputError
-        None is published for it.
+        No register is published for this processor.
     """
     vendor, family, model = processor(root)
     if (vendor, family) == ("GenuineIntel", 6) and model in _INTEL_BITS:
@@ -167,7 +167,7 @@ def clock_limit(MHz: int, root: Path = Path("/")) -> list[Change]:
 def gpu_clock_limit(MHz: int, device: str) -> list[Change]:
     """Return the change that limits the clock of a GPU.
 
-    NVML does not tell a limit that was set before: afterwards there is none.
+    NVML does not report an earlier limit: afterwards there is no limit.
 
     Raises
     ------
@@ -201,8 +201,9 @@ def _last_cache(root: Path) -> tuple[Path, str, int, int]:
     folder = root / "sys/fs/resctrl"
     if read_text(folder, "schemata") is None:
         if processor(root)[0] == "" and "0x46" in (read_text(root, "proc/cpuinfo") or ""):
-            # Fujitsu, A64FX Specification, HPC Extension: registers IMP_SCCR_*, of which those of
-            # L2 are for the kernel only, and tags in the addresses of loads and stores.
+            # Fujitsu, A64FX Specification, HPC Extension: registers IMP_SCCR_*, of which the
+            # registers of L2 are for the kernel only, and tags in the addresses of loads and
+            # stores.
             raise InputError(
                 "cache ways can't be limited: Linux has no file for the sector cache of A64FX, "
                 "which takes registers that a kernel module must set and tagged addresses, as "
@@ -246,7 +247,7 @@ def cache_ways(ways: int, root: Path = Path("/")) -> list[Change]:
     ]
 
 
-# What finds whether a setting can be changed, or raises InputError.
+# Functions that raise InputError if a setting can't be changed.
 _CHANGEABLE: dict[str, Callable[[Path], object]] = {
     "prefetchers": prefetchers_off,
     "clock_limit": _clock_limits,

@@ -12,11 +12,11 @@ import struct
 from collections.abc import Callable
 from typing import TypeAlias
 
-# Leaf and subleaf to the registers eax, ebx, ecx and edx; None where there is no such leaf.
+# Leaf and subleaf to the registers eax, ebx, ecx and edx; None if there is no such leaf.
 Cpuid: TypeAlias = Callable[[int, int], "tuple[int, int, int, int] | None"]
 
 _VENDORS_OF_AMD = ("AuthenticAMD", "HygonGenuine")
-# Kinds of TLBs of Intel's that serve loads.
+# Types of Intel's TLBs that serve loads.
 _FOR_LOADS = (1, 3, 4)
 _MOST_SUBLEAVES = 32
 
@@ -24,7 +24,7 @@ _MOST_SUBLEAVES = 32
 def describe(cpuid: Cpuid) -> list[dict[str, int]]:
     """Return level and entries of the TLBs of loads from pages of 4 KiB, from the first level.
 
-    It is empty where the processor does not describe them.
+    Empty if the processor does not describe its TLBs.
     """
     head = cpuid(0, 0)
     if head is None:

@@ -14,12 +14,12 @@ from memkern.extension import _memkern
 from memkern.limits import Quota, memory_left, processor_quota
 from memkern.machine import caches, capacity, environment, gpu, remote, tlbs
 
-_LEFT_SHARE = 2  # data of a default size have at most this part of the memory that is left
+_LEFT_SHARE = 2  # default sizes use at most 1/2 of the remaining memory
 
 
 def machine_environment() -> dict[str, Any]:
     """Return the environment of this machine and build, as stored with every run's records."""
-    capacity.capacity()  # which finds what caches hold, if nothing did since the boot
+    capacity.capacity()  # measures the capacity of caches once per boot
     found = environment.collect(_memkern.build())
     found["machine"]["tlbs"] = tlbs.describe(_memkern.cpuid) or None
     if measured := caches.load(found["machine"]["caches"] or ()):
@@ -37,7 +37,7 @@ def supported_isas() -> list[str]:
 def physical_cores() -> list[list[int]]:
     """Return the processing units that this process may use, by physical core.
 
-    Cores that share caches or a NUMA node follow each other.
+    Cores that share caches or a NUMA node are adjacent.
     """
     topology = _memkern.topology()
     cores: dict[int, list[int]] = {}
@@ -57,9 +57,9 @@ def last_level_cache_B() -> int:
 
 
 def data_caches() -> list[dict[str, Any]]:
-    """Return the data caches of this machine, with measured sizes where they are known.
+    """Return the data caches of this machine, with measured sizes if available.
 
-    They are those of its environment (see `memkern.machine.caches.data_caches`).
+    See `memkern.machine.caches.data_caches`.
     """
     system = caches.reported()
     found = {"machine": {"caches": system}, "measured_caches": caches.load(system)}
@@ -69,21 +69,21 @@ def data_caches() -> list[dict[str, Any]]:
 def beyond_caches_B(parts: int = 1) -> int:
     """Return the size of data in memory: four times `last_level_cache_B`, and at least 64 MiB.
 
-    Where memory is too small for `parts` of this size, it is smaller, as of `from_memory`.
+    If memory is too small for `parts` arrays of this size, it is smaller (see `from_memory`).
     """
     return from_memory(whole_B=parts, least=2**26)
 
 
 def from_memory(unit_B: float = 1, whole_B: float = 1, least: int = 1) -> int:
-    """Return the default number of elements of arrays each of which is to lie in memory.
+    """Return the default number of elements of arrays that do not fit in the caches.
 
     Parameters
     ----------
     unit_B : float
         Bytes of an element of one array, which has four times `last_level_cache_B`.
     whole_B : float
-        Bytes of an element of all arrays. Where they would need more than half of the memory that
-        this process may allocate, the number is the next smaller power of two, with a warning.
+        Bytes of an element of all arrays. If they need more than half of the memory that this
+        process may allocate, the number is the next smaller power of two, with a warning.
     least : int
         Least number of elements, if memory suffices.
     """
@@ -109,27 +109,27 @@ def from_memory(unit_B: float = 1, whole_B: float = 1, least: int = 1) -> int:
 
 
 def workers_by_quota() -> int:
-    """Return how many workers a quota of processor time carries; 0 if it limits none."""
+    """Return the number of workers that fit in a quota of processor time; 0 without a limit."""
     quota = limiting_quota()
     return 0 if quota is None else max(int(quota.processors), 1)
 
 
 def limiting_quota() -> Quota | None:
-    """Return the quota of processor time, None if it carries all units of this process."""
+    """Return the quota of processor time; None if it does not limit this process."""
     quota = _quota(int(time.monotonic()), processor_quota)
     return quota if quota and quota.processors < len(os.sched_getaffinity(0)) else None
 
 
 @functools.lru_cache(maxsize=1)
 def _quota(_: int, read: Callable[[], Quota | None]) -> Quota | None:
-    """Return the quota of a second, since reading it takes longer than a short case."""
+    """Return the quota, read once per second, since reading it takes longer than a short case."""
     return read()
 
 
 def workers_of(device: str) -> int:
     """Return the default number of workers.
 
-    As many as processing units or as a quota of processor time carries, 1024 for each
+    The number of processing units or of workers within a quota of processor time, 1024 for each
     multiprocessor of a GPU, and 1 for each rank.
     """
     if device in remote.DEVICES:
