@@ -1,7 +1,7 @@
 """Models: parameters that explain measured times, and predictions for other sizes.
 
-A model fitted to records, from memkern or another program, is a `ModelFit`: parameters with
-standard errors and intervals, residuals, the points used, `predict`.  `LayerConditions` and
+A model fitted to records of memkern or another program is a `ModelFit`: parameters with standard
+errors and intervals, residuals, the points used, and `predict`. `LayerConditions` and
 `StencilConditions` predict traffic without records, and `Ecm` predicts times from traffic and a
 processor.
 """

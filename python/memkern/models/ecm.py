@@ -1,23 +1,23 @@
 """The ECM model (execution, cache, memory): time of a loop from its transfers between levels.
 
-The time of a loop on one core is ``T = max(T_core, f(T_L1, T_L2, ..., T_memory))``. T_core is that
-of the instructions which overlap with data transfers. The term of a level is the time of the
+The time of a loop on one core is ``T = max(T_core, f(T_L1, T_L2, ..., T_memory))``. T_core is the
+time of the instructions that overlap with data transfers. The term of a level is the time of the
 transfers across the boundary in front of it: ``L1`` between registers and L1, ``L2`` between L1 and
-L2, ``memory`` between the last cache and memory. It is the sum of the loaded and the stored bytes,
-each over its own bandwidth. Loads include those of write-allocates.
+L2, ``memory`` between the last cache and memory. It is the sum of loaded and stored bytes, each
+divided by its own bandwidth. Loads include write-allocates.
 
-The hypothesis f states which terms overlap. It is a sum over groups: the terms in a group overlap,
-so that the longest one counts, and the groups follow each other. Examples for three levels:
+The hypothesis f defines which terms overlap. It is a sum over groups: the terms in a group overlap,
+so only the longest one counts, and the groups follow each other. Examples for three levels:
 
 ``L1 + L2 + memory``
     Nothing overlaps.
 ``max(L1, L2, memory)``
     All levels overlap, as in the roofline model.
 ``L1 load + max(L1 store, L2, memory)``
-    Loads from L1 do not overlap with anything, stores to L1 and the levels behind do.
+    Loads from L1 overlap with nothing; stores to L1 and the levels behind it overlap.
 
-Several cores share the bandwidth of memory, and possibly of caches (a domain). Their time is that
-of one core over their number until it reaches the limit of a shared level.
+Several cores share the bandwidth of memory, and possibly of caches (a domain). Their time is the
+time of one core divided by their number, until it reaches the limit of a shared level.
 
 Sources: Treibig and Hager 2010; Stengel et al. 2015; Alappat et al., "ECM modeling and performance
 tuning of SpMV and Lattice QCD on A64FX", 2021.
@@ -105,7 +105,7 @@ class Overlap:
         return cls(tuple(groups))
 
     def __str__(self) -> str:
-        """Return the sum as `parse` reads it."""
+        """Return the sum in the format of `parse`."""
         return " + ".join(
             group[0] if len(group) == 1 else f"max({', '.join(group)})" for group in self.groups
         )
@@ -160,18 +160,18 @@ def hypotheses(levels: Sequence[str]) -> dict[str, Overlap]:
     Returns
     -------
     dict of str to Overlap
-        ``none``: nothing overlaps. ``full``: everything does. ``c``: as ``full``, but for loads
-        from L1, which overlap with nothing. ``d``: as ``c``, but for stores to memory as well.
-        Then all other assignments of levels to overlapping groups, with the loads and stores of L1
-        apart, named by their sums.
+        ``none``: nothing overlaps. ``full``: everything overlaps. ``c``: as ``full``, except that
+        loads from L1 overlap with nothing. ``d``: as ``c``, and stores to memory also overlap with
+        nothing. All other assignments of levels to overlapping groups, with separate loads and
+        stores of L1, follow, named by their sums.
 
     Notes
     -----
-    The letters are those by which Alappat et al. 2021 name the hypotheses that they compare. The
-    published tables that are part of this package have predictions and measurements, but not these
-    hypotheses: (c) and (d) are derived. Of all hypotheses here, (c) alone has the published
-    predictions in L1 and in L2, and within 0.3 cycles in memory. (d) is our reading of the next
-    one, which nothing in these tables confirms: in memory it is up to 2.8 cycles above them.
+    The letters are the names of the hypotheses in Alappat et al. 2021. The published tables in this
+    package have predictions and measurements, but not these hypotheses: (c) and (d) are derived. Of
+    all hypotheses here, only (c) reproduces the published predictions in L1 and L2, and within 0.3
+    cycles in memory. (d) is an interpretation that these tables do not confirm: in memory it is up
+    to 2.8 cycles above them.
     """
     first, *behind = levels
     load, store = _parts(first)
@@ -209,7 +209,7 @@ def _partitions(units: Sequence[str]) -> Iterator[tuple[tuple[str, ...], ...]]:
 
 
 def store_GBps(load_GBps: float, triad_GBps: float) -> float:
-    """Return the bandwidth of stores at which a triad has its measured bandwidth.
+    """Return the bandwidth of stores that explains the measured bandwidth of a triad.
 
     Parameters
     ----------
@@ -221,7 +221,8 @@ def store_GBps(load_GBps: float, triad_GBps: float) -> float:
     Raises
     ------
     InputError
-        The bandwidths are not positive, or the loads of the triad alone would take longer than it.
+        A bandwidth is not positive, or the loads of the triad alone would take longer than the
+        triad.
     """
     for value, what in ((load_GBps, "load_GBps"), (triad_GBps, "triad_GBps")):
         if not value > 0:
@@ -244,9 +245,9 @@ class EcmLevel:
     name : str
         ``L1``, ``L2``, ``L3``, ... or ``memory``.
     load_B, store_B : float
-        Of one core; infinite for transfers that take no time.
+        Bandwidth of one core; infinite for transfers that take no time.
     domain_load_B, domain_store_B : float
-        Of all cores of a domain together; infinite where cores do not share the boundary.
+        Bandwidth of all cores of a domain; infinite if cores do not share the boundary.
     """
 
     name: str
@@ -264,7 +265,7 @@ class EcmLevel:
                 )
 
     def longest(self, moved: Transfer) -> float:
-        """Return the cycles of the loads or of the stores of one core, whichever take longer."""
+        """Return the longer one of the cycles of loads and of stores of one core."""
         return max(moved.load_B / self.load_B, moved.store_B / self.store_B)
 
 
@@ -286,7 +287,7 @@ class Ecm:
     Raises
     ------
     InputError
-        A number is out of range, a level occurs twice, or the hypothesis is on other levels.
+        A number is out of range, a level occurs twice, or the hypothesis has other levels.
     """
 
     levels: tuple[EcmLevel, ...]
@@ -331,7 +332,8 @@ class Ecm:
         Raises
         ------
         InputError
-            A level is unknown, a transfer is missing or negative, `core` is, or all are zero.
+            A level is unknown, a transfer is missing or negative, `core` is negative, or all are
+            zero.
         """
         one_of(at, "at", self.names)
         number(core, "core", 0)
@@ -365,7 +367,7 @@ class EcmPrediction:
     core : float
         Cycles in the core that overlap with all transfers.
     limits : mapping of str to float
-        Least cycles of the unit in a domain, by level, if all its bandwidth is used.
+        Least cycles of the unit in a domain at full bandwidth, by level.
     moved_B : float
         Bytes of the unit across the boundary in front of the level that holds the data.
     """
@@ -407,7 +409,7 @@ class EcmPrediction:
         return needed if needed <= self.model.cores else None
 
     def cycles_of(self, cores: int, scaling: Scaling = "limited") -> float:
-        """Return T(n): cycles after which n cores have finished one unit more on average.
+        """Return T(n): average cycles per finished unit of n cores.
 
         Parameters
         ----------
@@ -415,13 +417,13 @@ class EcmPrediction:
             They fill one domain after the other.
         scaling : {"limited", "linear"}
             ``limited``: a core's time over n, but never below the limit of the domain. ``linear``,
-            as the paper draws it: a core's time over n up to N_s cores and constant from there on,
-            which passes the limit unless N_s cores just reach it.
+            as in the paper's figures: a core's time over n up to N_s cores and constant beyond,
+            which exceeds the limit unless N_s cores reach it exactly.
 
         Raises
         ------
         InputError
-            There are not so many cores.
+            There are fewer cores.
         """
         model = self.model
         integer(cores, "cores", 1, model.cores * model.domains)

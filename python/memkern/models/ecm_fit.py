@@ -1,10 +1,11 @@
-"""The ECM model of measured loops: constants and hypothesis from three loops, judged on the others.
+"""The ECM model fitted to measured loops: constants and hypothesis from three loops, tested on
+others.
 
 The bandwidths of each boundary are fitted to the times of `load`, `copy` and `triad` with data in
-each level, from L1 to memory, for every hypothesis on what overlaps. The hypothesis with the least
-error there is chosen, and predicts all other loops. For data in L1, T_core is the time of the
-vector loads and stores by the instruction table of a machine file, if there is one; for data
-beyond L1 it is the time of the same loop in L1.
+each level, from L1 to memory, for every hypothesis on the overlap. The hypothesis with the least
+error is chosen, and predicts all other loops. For data in L1, T_core is the time of the vector
+loads and stores by the instruction table of a machine file, if there is one; for data beyond L1 it
+is the time of the same loop in L1.
 """
 
 from __future__ import annotations
@@ -54,11 +55,11 @@ __all__ = [
 ]
 
 FITTED = ("loops.load", "loops.copy", "loops.triad")
-"""Loops to which constants are fitted, and on which the hypothesis is chosen."""
+"""Loops for fitting constants and choosing the hypothesis."""
 LIMITED = ("loops.load", "loops.triad")
-"""Loops on all cores to which the limit of a domain is fitted."""
+"""Loops on all cores for fitting the limit of a domain."""
 
-# What takes these loops longer in L1 than their bytes do.
+# Reasons why these loops take longer in L1 than their transfers.
 _LONGER_IN_L1 = {
     "loops.stencil": "unaligned loads and stores cross lines",
     "loops.matvec": "every column begins anew",
@@ -66,8 +67,8 @@ _LONGER_IN_L1 = {
 _VARIES = "varies as much from placement to placement"
 _LOADS_ALONE = "takes as long as its loads alone"
 
-# Logarithmic grid of the cycles of a byte: points on each axis, decades, and how often it is
-# narrowed around its best point.
+# Logarithmic grid of the cycles per byte: points on each axis, decades, and number of refinements
+# around the best point.
 _POINTS, _DECADES, _NARROWED = 40, 3.0, 6
 
 _Floats = npt.NDArray[np.float64]
@@ -81,11 +82,11 @@ class LoopTime:
     ----------
     kernel : str
     level : str
-        That holds its data.
+        Level that holds its data.
     transfers : mapping of str to Transfer
-        Bytes of a vector of every stream, across the boundary in front of each level.
+        Bytes of one vector of every stream across the boundary in front of each level.
     cycles : float
-        Measured cycles of such a vector.
+        Measured cycles of one vector of every stream.
     spread : float
         Relative spread from placement to placement; NaN if it is unknown.
     disturbed : bool
@@ -101,7 +102,7 @@ class LoopTime:
 
 @dataclass(frozen=True)
 class Judged:
-    """A loop beside its prediction.
+    """A loop and its prediction.
 
     Attributes
     ----------
@@ -141,14 +142,14 @@ class Judged:
 
 @dataclass(frozen=True)
 class JudgedCores:
-    """A loop from memory on several cores, beside its prediction.
+    """A loop from memory on several cores, and its prediction.
 
     Attributes
     ----------
     kernel : str
     cores : int
     cycles : float
-        Measured cycles after which they have finished one vector of every stream more.
+        Measured average cycles per finished vector of every stream.
     spread : float
         Relative spread from placement to placement; NaN if it is unknown.
     predicted : EcmPrediction
@@ -167,7 +168,7 @@ class JudgedCores:
     disturbed: bool
 
     def ratio(self, scaling: Scaling = "limited") -> float:
-        """Return measured over predicted cycles, by a form of scaling to several cores."""
+        """Return measured over predicted cycles, for a kind of scaling to several cores."""
         return self.cycles / self.predicted.cycles_of(self.cores, scaling)
 
     @property
@@ -200,17 +201,17 @@ class EcmFit:
 
     @property
     def judged(self) -> list[Judged]:
-        """The undisturbed loops to which nothing was fitted."""
+        """The undisturbed loops that were not used in the fit."""
         return [row for row in self.rows if not (row.fitted or row.loop.disturbed)]
 
     @property
     def median_error(self) -> float:
-        """Median of the relative errors of `judged`; NaN without any."""
+        """Median relative error of `judged`; NaN without any."""
         errors = [abs(row.ratio - 1) for row in self.judged]
         return float(np.median(errors)) if errors else math.nan
 
     def share_within(self, error: float) -> float:
-        """Return the share of `judged` with at most a relative error; NaN without any."""
+        """Return the share of `judged` with at most this relative error; NaN without any."""
         errors = [abs(row.ratio - 1) <= error for row in self.judged]
         return float(np.mean(errors)) if errors else math.nan
 
@@ -226,12 +227,12 @@ def fit_ecm(
     Parameters
     ----------
     loops : iterable of LoopTime
-        The fastest of several measurements of the same kernel and level counts.
+        Of several measurements of the same kernel and level, the fastest counts.
     clock_GHz : float
     overlaps : mapping of str to Overlap, optional
-        Hypotheses by name; by default all on the levels.
+        Hypotheses by name; by default all hypotheses on the levels.
     instructions : EcmLevel, optional
-        Bytes that vector loads and stores move in a cycle (`MachineFile.loads_and_stores`).
+        Bytes per cycle of vector loads and stores (`MachineFile.loads_and_stores`).
 
     Raises
     ------
@@ -337,12 +338,12 @@ def _fit_level(
         for value in centre:
             high = value if step == 0 else value * 10 ** (width / 2)
             powers = np.logspace(-width, 0, _POINTS) if value else np.zeros(1)
-            # Beyond L1, other transfers can hide a cost. In L1 every loop takes time.
+            # Beyond L1, other transfers can hide a cost; in L1, every loop takes time.
             least = [0.0] if inner or not value else []
             axes.append(np.concatenate([least, high * powers]) if value else np.array(least))
         load, store = (grid.ravel() for grid in np.meshgrid(*axes, indexing="ij"))
         squares = np.square(errors(load, store)).sum(axis=0)
-        # Of equally good costs the least, as of transfers that other ones hide.
+        # Of equally good costs, the least is used, such as for hidden transfers.
         place = int(np.argmin(np.where(np.isnan(squares), np.inf, squares)))
         best = (float(load[place]), float(store[place]))
         # A cost of zero stays possible.
@@ -352,15 +353,15 @@ def _fit_level(
 
 
 PART = " part"
-"""What follows a level in the name of a record of a smaller size in it (see `loop_times`)."""
+"""Suffix of the level in the names of records of a smaller size (see `loop_times`)."""
 
 
 def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
     """Return the loops in records of one core, and the median clock in GHz.
 
-    If a loop was measured with two sizes in a level, the smaller one named such as ``L1 part``, its
-    cycles of a vector are those by which the times differ. In L1 the begin and the end of an
-    invocation take as long as many vectors.
+    If a loop was measured with two sizes in a level, the smaller one with a name such as ``L1
+    part``, its cycles per vector are computed from the difference of the times, since in L1 the
+    start and end of an invocation take as long as many vectors.
 
     Parameters
     ----------
@@ -371,7 +372,7 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
     Raises
     ------
     InputError
-        There is no such record, or they are of several machines.
+        There is no such record, or the records are of several machines.
     """
     found: list[tuple[Mapping[str, Any], LoopTime, float]] = []
     platforms = set()
@@ -393,7 +394,8 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
             },
             per_vector,
             _number(record.get("placement_sd")),
-            # Small cases, whose times mean nothing, have too few samples to be undisturbed.
+            # Small test cases, whose times are meaningless, have too few samples to count as
+            # undisturbed.
             str(record.get("disturbed")) == "True" and not small.wanted(),
         )
         found.append((record, loop, vectors))
@@ -418,7 +420,7 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
 
 
 def marginal(loop: LoopTime, vectors: float, part: LoopTime | None, fewer: float) -> LoopTime:
-    """Return a loop with the cycles by which it takes longer than a part of it."""
+    """Return a loop with the cycles per vector from the difference to a part of it."""
     if part is None or fewer >= vectors:
         return loop
     cycles = (loop.cycles * vectors - part.cycles * fewer) / (vectors - fewer)
@@ -431,7 +433,7 @@ def marginal(loop: LoopTime, vectors: float, part: LoopTime | None, fewer: float
 
 
 def transfers_of(record: Mapping[str, Any]) -> dict[str, Transfer]:
-    """Return the bytes of an invocation across each boundary, as a record has them."""
+    """Return the bytes of an invocation across each boundary in a record."""
     found = {}
     for name, value in record.items():
         level = str(name).removesuffix("_load_B")
@@ -474,16 +476,15 @@ def level_of(record: Mapping[str, Any], levels: Sequence[str], sizes_B: Mapping[
 def domain_rates(results: ResultSet, cores: int | None = None) -> tuple[int, float, float] | None:
     """Return the number of cores, and the bandwidths of a domain's loads and triad from memory.
 
-    They are those of the records with most threads, in GB/s, with write-allocates; None if there
-    is no undisturbed one of either kernel with several threads. All domains that these cores fill
-    have equal parts.
+    They are from the records with the most threads, in GB/s, with write-allocates; None if a kernel
+    has no undisturbed record with several threads. All domains of these cores have equal shares.
 
     Parameters
     ----------
     results : ResultSet
         As of ``memkern ecm``.
     cores : int, optional
-        Cores of a domain; by default all that were measured are one.
+        Cores of a domain; by default all measured cores are one domain.
     """
     found: dict[tuple[int, str], float] = {}
     for record in results:
@@ -501,16 +502,16 @@ def domain_rates(results: ResultSet, cores: int | None = None) -> tuple[int, flo
 
 
 def judge_cores(found: EcmFit, results: ResultSet) -> tuple[JudgedCores, ...]:
-    """Judge the model on loops from memory on as many cores as were measured.
+    """Compare the model with loops from memory on all measured cores.
 
-    Their limit is fitted to the loads and the triad of as many (see `domain_rates`), all else to
-    one core.
+    The limit of the domain is fitted to the loads and the triad on these cores (see
+    `domain_rates`), all other constants to one core.
 
     Parameters
     ----------
     found : EcmFit
     results : ResultSet
-        To whose records of one core it was fitted.
+        Results with the records of one core of the fit.
 
     Returns
     -------
@@ -520,7 +521,7 @@ def judge_cores(found: EcmFit, results: ResultSet) -> tuple[JudgedCores, ...]:
     Raises
     ------
     InputError
-        The loads alone would take longer than the triad, so that both set no limit.
+        The loads alone would take longer than the triad, so that there is no limit.
     """
     rates = domain_rates(results)
     if rates is None:
@@ -551,7 +552,7 @@ def judge_cores(found: EcmFit, results: ResultSet) -> tuple[JudgedCores, ...]:
 
 
 def with_domain(model: Ecm, load_GBps: float, triad_GBps: float, cores: int, domains: int) -> Ecm:
-    """Return a model with the limits of memory as all cores of a domain measure them.
+    """Return a model with the measured limits of memory for all cores of a domain.
 
     Parameters
     ----------

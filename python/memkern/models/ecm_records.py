@@ -26,12 +26,12 @@ def predict_record(
         With the columns of transfers (``L1_load_B`` and so on), ``threads`` and ``footprint_B``.
     core : float
         T_core: cycles of an invocation in the core that overlap with all transfers, of all threads
-        together. It is at least the time of the vector loads and stores, where the file has them.
+        together. It is at least the time of the vector loads and stores, if the file has it.
 
     Raises
     ------
     InputError
-        The file has no parameters of the model, or the record no bytes of one of its levels.
+        The file has no parameters of the model, or the record has no bytes of one of its levels.
     """
     model = machine.model_of()
     moved = transfers_of(record)

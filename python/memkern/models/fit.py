@@ -57,7 +57,7 @@ class ModelFit(ABC):
     Attributes
     ----------
     parameters : mapping of str to Parameter
-        By name: first the p fitted ones in the order of `covariance`, then derived ones.
+        By name: the p fitted parameters in the order of `covariance`, then derived ones.
     covariance : ndarray of float, shape (p, p)
         Covariance of the fitted parameters.
     points : mapping of str to ndarray of float, shape (n,)

@@ -1,10 +1,10 @@
 """Traffic of the lattice-QCD hopping term and of a stencil by layer conditions.
 
 The kernel of the hopping term visits the sites with t outermost, then z, y and x, and the fifth
-dimension s innermost.  A layer condition holds if a cache keeps the spinors between their uses by
-two neighbours: those of a site (LC_x), of a row (LC_y), a plane (LC_z) or a slice (LC_t).  Of the
-eight neighbours that a site reads, 7, 5, 3 or 1 then come from further away.  LC_s holds if the
-links stay in the cache from one s to the next.
+dimension s innermost. A layer condition holds if a cache keeps the spinors of a site (LC_x), a row
+(LC_y), a plane (LC_z) or a slice (LC_t) between their uses by two neighbours. Of the eight
+neighbours that a site reads, 7, 5, 3 or 1 then come from further away. LC_s holds if the links stay
+in the cache from one s to the next.
 
 Source: Alappat et al., "ECM modeling and performance tuning of SpMV and Lattice QCD on A64FX",
 2021, section on lattice QCD.
@@ -111,10 +111,10 @@ class LayerConditions:
     write_factor : {2, 1}
         w: 2 if stores read their lines first, 1 for non-temporal stores.
     parity : {"full", "even", "odd"}
-        Sites that get a result.  One parity reads and writes fields of half the sites: links and
-        results of that parity, spinors of the other, each of which eight neighbours read as well.
-        V does not change.  There are half as many site updates between two uses, which halves LC_x
-        to LC_t.  Extents must then be multiples of twice the cuts.
+        Sites that get a result. One parity reads and writes fields of half the sites: links and
+        results of that parity, and spinors of the other parity, each of which is also read by eight
+        neighbours. V does not change. There are half as many site updates between two uses, which
+        halves LC_x to LC_t. Extents must then be multiples of twice the cuts.
     threads : int
         Workers, each with a contiguous part of the sites in the order of t, z, y and x.
     blocks : tuple of int
@@ -132,24 +132,24 @@ class LayerConditions:
     that share a cache.  The share of each core is the cache size over this number.  All threads
     are at corresponding sites of their parts at the same time and may read the same spinors, so k
     counts the different spinors that these threads read, per thread.  Without LC_t, one thread
-    reads three slices, its own and the two adjacent ones.  With parts of one slice, the adjacent
-    slices are those of other threads: n threads read n + 2 slices, or n if they are all threads.
-    With parts of two slices, the slice ahead of one thread is the slice behind the next: they read
-    2 n + 1, or 2 n.  With larger parts they read 3 n.  Parts of one or two planes share planes in
-    the same way.  The count includes that neighbours coincide if an extent is 1 or 2.
+    reads three slices, its own and the two adjacent ones. With parts of one slice, the adjacent
+    slices belong to other threads: n threads read n + 2 slices, or n if they are all threads. With
+    parts of two slices, the slice ahead of one thread is the slice behind the next: they read 2 n +
+    1, or 2 n. With larger parts they read 3 n. Parts of one or two planes share planes in the same
+    way. The count includes that neighbours coincide if an extent is 1 or 2.
 
     Under LC_t, n threads with parts of T slices read their n T slices and the two adjacent ones,
-    k = 1 + 2/(n T), or no adjacent ones if they are all threads.  Parts smaller than a slice have
-    such ends in z.  One thread has none: it reads the spinors beyond the end of a layer again at
-    once for the next layer.
+    k = 1 + 2/(n T), or no adjacent ones if they are all threads. Parts smaller than a slice have
+    such ends in z. A single thread has no such ends: it immediately reads the spinors beyond the
+    end of a layer again for the next layer.
 
     This assumes that threads progress at the same rate, within the capacity of the cache.  Threads
     that are a fraction of a layer apart are assumed to share nothing, although a cache between LC_z
     and LC_t may keep some of the data for them.
 
-    The conditions require room for two layers.  An LRU cache needs little more than one in y, z and
-    t, since a row was last used, in x, by its own sites.  With half of LC_y, LC_z or LC_t or more,
-    its traffic may be as low as if the condition held.
+    The conditions require room for two layers. In y, z and t, an LRU cache needs little more than
+    one layer, since the last use of a row, in x, is by its own sites. With at least half of the
+    size of LC_y, LC_z or LC_t, its traffic may be as low as if the condition held.
 
     Layers inside a block of B sites in some dimension are thinner, so that a smaller cache fulfils
     LC_mu.  The spinors at both ends of a block are read once more, which adds 2/B to k for each
@@ -191,9 +191,8 @@ class LayerConditions:
     def of_record(cls, record: Mapping[Any, Any], lattice: str = "") -> LayerConditions:
         """Return the conditions of a measured case.
 
-        Conditions are named after the default order of loops: LC_t is that of the outermost loop in
-        any order.  Workers that share planes are modelled as one worker with all of the shared
-        cache.
+        Conditions are named after the default order of loops: LC_t always belongs to the outermost
+        loop. Workers that share planes are modelled as one worker with the whole shared cache.
 
         Parameters
         ----------
@@ -202,7 +201,7 @@ class LayerConditions:
             ``parity``, ``threads``, and optionally ``order``, ``block`` and ``share_planes``, as in
             records.
         lattice : str
-            Lattice such as ``8x8x8x16``, instead of the record's.
+            Lattice such as ``8x8x8x16``, in place of the record's lattice.
         """
         value_B = 4 if record["dtype"] == "float32" else 8
         split = record["layout"] == "RRII"
@@ -253,7 +252,7 @@ class LayerConditions:
 
     @cached_property
     def _block(self) -> tuple[int, int, int, int]:
-        """Extents of a block; those of the partition where blocks do not change the order."""
+        """Extents of a block, or of the partition if blocks do not change the order."""
         whole = self._extents
         x, y, z, t = (min(b or n, n) for b, n in zip(self.blocks, whole, strict=True))
         return whole if (x, y, z) == whole[:3] else (x, y, z, t)
@@ -272,7 +271,7 @@ class LayerConditions:
         return sum(2 * math.ceil(whole[mu] / block[mu]) / whole[mu] for mu in ends)
 
     def _streams(self, condition: Condition, sharing: int) -> float:
-        """Return the number of different spinors that the threads read at once, per thread."""
+        """Return the number of different spinors per thread that threads read simultaneously."""
         held = max(CONDITIONS.index(condition) - 1, 0)
         group, extents = self._group(sharing), self._extents
         if self._block != extents:
@@ -292,7 +291,7 @@ class LayerConditions:
         return len(different) / group
 
     def spinors(self, condition: Condition, sharing: int = 1) -> float:
-        """Return the number of spinors that come from further away per site update.
+        """Return the number of spinors from beyond the cache per site update.
 
         Parameters
         ----------
@@ -324,7 +323,7 @@ class LayerConditions:
         return min(k, self.spinors(weaker, sharing))
 
     def footprint_B(self, sharing: int = 1) -> float:
-        """Return the footprint in bytes of a thread, with its share of data used in common.
+        """Return the footprint of a thread in bytes, including its share of common data.
 
         Results of non-temporal stores are not included, since they do not stay in caches.
 
@@ -342,8 +341,8 @@ class LayerConditions:
 
         LC_s requires the data of one site update, 180 complex numbers for each partition.  LC_mu
         requires P * 2 Ls * (the extents inside mu over their cuts, or those of a block) *
-        (72/Ls + 12 k' + 12) complex numbers, with k' that of the previous condition: 8, 7, 5, 3 for
-        x, y, z, t.
+        (72/Ls + 12 k' + 12) complex numbers, with k' of the previous condition: 8, 7, 5, 3 for x,
+        y, z, t.
 
         Parameters
         ----------
@@ -364,7 +363,7 @@ class LayerConditions:
         return found
 
     def paper_conditions(self) -> dict[str, float]:
-        """Return the conditions that the paper prints, for scalar code or vectors of 512 bits.
+        """Return the conditions printed in the paper, for scalar code or vectors of 512 bits.
 
         They are for double precision, one thread and all sites, independent of this model's
         parameters.  For vectors, the paper has LC_s = 11520 B, and factors d * 8, d * 8, 8 and 4
@@ -392,7 +391,7 @@ class LayerConditions:
     def shared_cache_B(self, cache_B: float, sharing: int = 1) -> float:
         """Return the share of a cache for one core: its size over the threads that share it.
 
-        Data that threads use in common do not enlarge this share but reduce `spinors`.
+        Data shared by threads do not enlarge this share but reduce `spinors`.
 
         Parameters
         ----------
@@ -447,7 +446,7 @@ class LayerConditions:
         return (links + _SPINOR * (k + self.write_factor)) * 2 * self.value_B
 
     def transfer(self, cache_B: float, sharing: int = 1) -> Transfer:
-        """Return the loads and stores of `site_B`; loads include those of write-allocates.
+        """Return the loads and stores of `site_B`; loads include write-allocates.
 
         Parameters
         ----------
@@ -463,14 +462,14 @@ class LayerConditions:
     def transfers(
         self, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
     ) -> dict[str, Transfer]:
-        """Return what a site update moves across the boundary in front of each level.
+        """Return the traffic of a site update across the boundary in front of each level.
 
         Parameters
         ----------
         levels : sequence of str
             Such as ``("L1", "L2", "memory")``. In front of L1, eight links and eight spinors are
             loaded into registers, and one spinor is stored. Non-temporal stores cross this boundary
-            and that of memory.
+            and the boundary of memory.
         caches : sequence of mapping
             As for the method `levels`.
 
@@ -492,7 +491,7 @@ class LayerConditions:
         return found
 
     def roofline_GFLOPs(self, bandwidth_GBps: float, cache_B: float, sharing: int = 1) -> float:
-        """Return the performance at which the bandwidth below a cache is the limit.
+        """Return the performance limit by the bandwidth below a cache.
 
         Parameters
         ----------
@@ -546,7 +545,7 @@ def _share(name: str, caches: Sequence[Mapping[str, Any]], threads: int) -> Shar
     Raises
     ------
     InputError
-        It is not among the caches.
+        The level is not among the caches.
     """
     known = {share.name: share for share in shares(caches, threads)}
     if name not in known:
@@ -557,7 +556,7 @@ def _share(name: str, caches: Sequence[Mapping[str, Any]], threads: int) -> Shar
 def held_by(
     layer_B: float, name: str, caches: Sequence[Mapping[str, Any]], threads: int = 1
 ) -> bool:
-    """Return whether half of a thread's share of a cache holds a layer between its uses.
+    """Return whether a layer fits in half of a thread's share of a cache.
 
     Parameters
     ----------
@@ -583,8 +582,8 @@ def held_by(
 class StencilConditions:
     """Traffic of a five-point stencil on rows of a grid.
 
-    A point is read by three rows. A cache that holds these between their uses fetches a row once, a
-    smaller one three times. As in the paper, they may use half of a cache.
+    A point is read by three rows. A cache that holds three rows between their uses fetches a row
+    once, a smaller cache three times. As in the paper, the rows may use half of a cache.
 
     Parameters
     ----------
@@ -629,7 +628,7 @@ class StencilConditions:
     def transfer(self, cache_B: float, sharing: int = 1) -> Transfer:
         """Return the bytes of a point that cross the boundary behind a cache.
 
-        The ends of the threads' parts are read once more.
+        The ends of the threads' parts are read one more time.
         """
         held = self.holds(cache_B, sharing)
         part = self.rows / self.threads
@@ -639,7 +638,7 @@ class StencilConditions:
     def transfers(
         self, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
     ) -> dict[str, Transfer]:
-        """Return what a point moves across the boundary in front of each level.
+        """Return the traffic of a point across the boundary in front of each level.
 
         Parameters
         ----------
@@ -676,7 +675,7 @@ def _walk(
     threads: int,
     sharing: int,
 ) -> npt.NDArray[np.int64]:
-    """Return sites, numbered with x fastest, in the order in which a shared cache sees them."""
+    """Return sites, numbered with x fastest, in the order of accesses to a shared cache."""
     at = np.indices(extents[::-1]).reshape(4, -1)[::-1]
     places, sizes = (
         dict(zip(_DIRECTIONS, at, strict=True)),

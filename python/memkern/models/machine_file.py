@@ -1,4 +1,4 @@
-"""Machine files: what models need to know of a processor, measured or published.
+"""Machine files: parameters of a processor for models, measured or published.
 
 A machine file is JSON with a versioned schema, which `memkern machine -o host.json` writes. Each
 measured quantity has an interval.
@@ -50,8 +50,8 @@ __all__ = [
 FORMAT = "memkern machine"
 VERSION = 2
 SCALAR_BITS = 64
-"""What instructions of scalar code have as their bits of vectors."""
-# Of other instruction sets the file's widest vectors, as of SVE, which has no fixed width.
+"""Vector bits of instructions in scalar code."""
+# Other instruction sets, such as SVE without a fixed width, have the file's widest vectors.
 _ISA_BITS = {"avx512": 512, "avx2": 256, "sse4": 128, "neon": 128, "baseline": 128}
 
 
@@ -69,7 +69,7 @@ class Quantity:
         return not math.isnan(self.value)
 
     def scaled(self, factor: float) -> Quantity:
-        """Return it times a positive number."""
+        """Return the quantity times a positive number."""
         return Quantity(self.value * factor, self.low * factor, self.high * factor)
 
     def __str__(self) -> str:
@@ -91,14 +91,14 @@ class Level:
     size_B : int or None
         Size of one instance; None for memory.
     shared_by : int
-        Cores that share an instance; of memory, those of a domain.
+        Cores that share an instance; for memory, the cores of a domain.
     latency_ns : Quantity
         Idle latency of a dependent load.
     in_flight : Quantity
         Loads in flight of one core.
     saturating_cores : int or None
-        Least number of the cores that share an instance which reach its bandwidth; None if all are
-        needed, or if it is unknown.
+        Least number of cores that reach the bandwidth of an instance; None if all are needed, or if
+        unknown.
     """
 
     name: str
@@ -113,7 +113,8 @@ class Level:
 class Bandwidth:
     """Bandwidth of a loop whose data are in a level.
 
-    A measured one does not count write-allocates, a published one counts what its source does.
+    Measured bandwidths do not count write-allocates, published ones count them as their source
+    does.
 
     Attributes
     ----------
@@ -125,7 +126,7 @@ class Bandwidth:
     cores : int
         Cores that move data at the same time.
     B_per_cycle, GBps : Quantity
-        Of all these cores together, per cycle of a core, and in decimal GB/s.
+        Bandwidth of all these cores together, per cycle of a core and in decimal GB/s.
     disturbed : bool
         Whether its samples were disturbed.
     """
@@ -147,9 +148,10 @@ class Tlb:
     ----------
     page_B : int
     reach_B : Quantity
-        Bytes that its pages cover: from the largest size that fits to the smallest that does not.
+        Bytes that its pages cover; interval from the largest size that fits to the smallest that
+        does not.
     cost_ns : float
-        Of a hit in it: the median over all sizes of the level, without an interval.
+        Cost of a hit: the median over all sizes of the level, without an interval.
     """
 
     page_B: int
@@ -192,8 +194,8 @@ class Instruction:
 class EcmParameters:
     """Bandwidths of the ECM model's boundaries, and the hypothesis on their overlap.
 
-    They have no intervals: what is known of their error is that of the hypothesis on the loops to
-    which they were fitted, which ``memkern ecm`` prints.
+    They have no intervals: only the error of the hypothesis on the fitted loops is known, which
+    ``memkern ecm`` prints.
 
     Attributes
     ----------
@@ -201,7 +203,7 @@ class EcmParameters:
     overlap : str
         See `memkern.models.Overlap.parse`.
     how : str
-        Where they come from.
+        Origin of the parameters.
     """
 
     levels: tuple[EcmLevel, ...]
@@ -216,13 +218,13 @@ class InCore:
     Attributes
     ----------
     body : str
-        What was compiled (see `body_of`).
+        Name of the compiled body (see `body_of`).
     level : str
         Cache that held the data.
     cycles : float
-        Of an element: a value of each array, a nonzero, or a site and s.
+        Cycles of an element: a value of each array, a nonzero, or a site and s.
     row_cycles : float
-        Of a row of a sparse matrix, beside those of its nonzeros; 0 for other kernels.
+        Cycles of a row of a sparse matrix in addition to its nonzeros; 0 for other kernels.
     """
 
     body: str
@@ -236,18 +238,18 @@ _BODY = (
     *("kernel", "variant", "isa", "dtype", "index_dtype", "unroll"),
     *("result", "C", "layout", "cut", "vector_bits"),
 )
-# Non-temporal stores and prefetch do not change what the core computes.
+# Non-temporal stores and prefetch do not change the work of the core.
 _SAME = {"nt": "simd", "nta": "simd"}
 
 
 def body_of(record: Mapping[Any, Any]) -> str:
-    """Return the name of the compiled body that a record is of."""
+    """Return the name of the compiled body of a record."""
     words = []
     for name in _BODY:
         value = record.get(name)
         if name == "variant":
             value = _SAME.get(str(value), value)
-        # Vectors over sites have the same body, whatever the dimensions that they take.
+        # Vectors over sites have the same body for all dimensions.
         if name == "cut" and value:
             value = "s" if value == "s" else "sites"
         if isinstance(value, (int, float, np.number)):
@@ -264,15 +266,15 @@ class MachineFile:
     Attributes
     ----------
     name : str
-        What reports call it.
+        Name of the machine in reports.
     model : str
         The processor's model as the operating system reports it; empty if unknown.
     source : str
-        Who measured or published it.
+        Origin of the data: measurement or publication.
     created : str
         Date and time in UTC of a measurement.
     clock_GHz : Quantity
-        Frequency of the cores while they were measured.
+        Frequency of the cores during the measurements.
     vector_bits, line_B : int
         Widest vectors, and size of a line of the last cache.
     cores, domains : int
@@ -313,9 +315,9 @@ class MachineFile:
         ]
 
     def cache_sizes_B(self, cores: int = 1) -> dict[str, float]:
-        """Return the sizes of the caches that some cores use together, by level.
+        """Return the total sizes of the caches of some cores, by level.
 
-        Cores that share a cache follow each other, and each has an equal part of the data.
+        Cores that share a cache are adjacent, and each core has an equal part of the data.
         """
         return {
             level.name: level.size_B * max(cores / level.shared_by, 1.0)
@@ -329,7 +331,7 @@ class MachineFile:
         Parameters
         ----------
         overlap : Overlap, optional
-            Another hypothesis than the file's.
+            Hypothesis in place of the file's.
 
         Raises
         ------
@@ -367,7 +369,7 @@ class MachineFile:
 
     @property
     def loads_and_stores(self) -> EcmLevel | None:
-        """Bytes that the widest vector loads and stores move in a cycle; None if unknown."""
+        """Bytes per cycle of the widest vector loads and stores; None if unknown."""
         try:
             load, store = (self.instruction(name).reciprocal_cycles for name in ("load", "store"))
         except InputError:
@@ -378,12 +380,12 @@ class MachineFile:
         return EcmLevel("instructions", vector_B / load.value, vector_B / store.value)
 
     def in_core_of(self, record: Mapping[Any, Any]) -> InCore | None:
-        """Return the measured time of the body that a record is of, None without one."""
+        """Return the measured time of a record's body; None without one."""
         wanted = body_of(record)
         return next((one for one in self.in_core if one.body == wanted), None)
 
     def with_in_core(self, measured: Iterable[InCore]) -> MachineFile:
-        """Return it with these times, which replace those of the same bodies."""
+        """Return a copy with these times, which replace times of the same bodies."""
         every = {one.body: one for one in (*self.in_core, *measured)}
         return dataclasses.replace(self, in_core=tuple(every.values()))
 
@@ -393,11 +395,11 @@ class MachineFile:
 
     @property
     def label(self) -> str:
-        """What records, figures and reports call the file: its name, and when it was measured."""
+        """Label of the file in records, figures and reports: its name and date of measurement."""
         return f"{self.name}, {self.created or 'published'}"
 
     def is_of(self, model: str) -> bool:
-        """Return whether records of this model may be of this machine: unknown models may."""
+        """Return whether records of this model may be of this machine; true if unknown."""
         return not (self.model and model) or self.model == model
 
     def describes(self, model: str) -> bool:
@@ -465,7 +467,7 @@ def load_machine(path: str | Path) -> MachineFile:
 
 
 def _check_levels(levels: Sequence[Level]) -> None:
-    """Raise InputError unless the levels are caches, of which memory is behind the last one."""
+    """Raise InputError unless the levels are caches followed by memory."""
     names = [level.name for level in levels]
     caches = [f"L{number}" for number in range(1, 10)]
     if names[-1:] != [MEMORY] or names[:-1] != [name for name in caches if name in names]:
@@ -512,7 +514,7 @@ def machine_of(path: str | Path, models: Iterable[str]) -> MachineFile:
 
 
 def _plain(value: Any) -> Any:
-    """Return plain data; numbers that JSON does not have become null."""
+    """Return plain data; numbers without a representation in JSON become null."""
     if dataclasses.is_dataclass(value):
         return {
             field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
@@ -555,7 +557,7 @@ def _read_fields(kind: Any, value: Any, where: str) -> Any:
     hints = typing.get_type_hints(kind)
     if not isinstance(value, dict):
         raise InputError(f"{where} must be an object, not {shown(value)}")
-    # Files that were written before there was a field have none of its values.
+    # Files written before a field was introduced do not contain it.
     optional = {"in_core"} - value.keys() if kind is MachineFile else set()
     for name in sorted(map(str, (value.keys() ^ hints.keys()) - optional)):
         raise InputError(
@@ -667,7 +669,7 @@ def _a64fx() -> MachineFile:
     )
 
 
-# What overlaps in the models of these two processors.
+# Overlap in the models of these two processors.
 _RRZE_OVERLAP = "max(L1 load, L1 store) + L2 + max(L3 load, L3 store) + memory"
 
 
@@ -743,7 +745,7 @@ def published(name: str) -> MachineFile:
     Raises
     ------
     InputError
-        There is none of this name.
+        There is no machine of this name.
     """
     if name not in _PUBLISHED:
         raise InputError(f"no machine {shown(name)} is published: {', '.join(PUBLISHED)}")
@@ -760,7 +762,7 @@ class Difference(NamedTuple):
     ----------
     what : str
     first, second : Quantity
-        Unknown where a file does not have it.
+        Unknown if a file does not have it.
     """
 
     what: str
@@ -774,7 +776,7 @@ class Difference(NamedTuple):
 
     @property
     def differs(self) -> bool:
-        """Whether the intervals are apart; values without intervals differ by more than 1 %."""
+        """Whether intervals are disjoint, or values without intervals differ by more than 1 %."""
         a, b = (
             (q.value, q.value) if math.isnan(q.low) else (q.low, q.high)
             for q in (self.first, self.second)
@@ -784,7 +786,7 @@ class Difference(NamedTuple):
 
 
 def differences(first: MachineFile, second: MachineFile) -> list[Difference]:
-    """Return the quantities of two machines side by side, those of either file."""
+    """Return pairs of all quantities of two machines."""
     both = [_quantities(one) for one in (first, second)]
     return [
         Difference(what, both[0].get(what, Quantity()), both[1].get(what, Quantity()))

@@ -1,9 +1,9 @@
 """Footprints at which kernels run from memory, and their bandwidths there.
 
-The kernels of a machine run from memory if their footprint is on the last plateau of bandwidth
-against size, which does not depend on the reported sizes of caches. If no kernel has a plateau, the
-threshold is four times the last-level caches; if these are unknown as well, only the largest size
-of each kernel is used. A `FromMemory` holds the threshold and the rule.
+The kernels of a machine run from memory if their footprint is on the last plateau of bandwidth over
+size, independently of the reported sizes of caches. If no kernel has a plateau, the threshold is
+four times the last-level caches; if these are unknown as well, only the largest size of each kernel
+is used. A `FromMemory` holds the threshold and the rule.
 
 A kernel has one bandwidth from memory for each kind of stores: the median over its sizes of the
 best record of each size.
@@ -31,9 +31,9 @@ _FLAT = 0.1
 _LEAST_SIZES = 3
 _LEAST_SPAN = 2.0
 _FALL = 1.25
-# A plateau that ends below this multiple of the last-level caches may be that of a cache.
+# A plateau that ends below this multiple of the last-level caches may belong to a cache.
 _REACH = 2.0
-# Largest relative difference of two values of the same quantity that do not contradict each other.
+# Largest relative difference of two consistent values of the same quantity.
 _APART = 0.1
 
 _BANDWIDTH = "bandwidth_GBps"
@@ -91,9 +91,9 @@ def plateau_B(footprint_B: npt.ArrayLike, bandwidth_GBps: npt.ArrayLike, caches_
     Returns
     -------
     float
-        Bytes from which on all bandwidths are within 10 % of their median. NaN if there are fewer
-        than three such sizes, if they span less than a factor of two or end before twice the
-        caches, or if no smaller size is faster by a quarter.
+        Least size at and beyond which all bandwidths are within 10 % of their median. NaN if there
+        are fewer than three such sizes, if they span less than a factor of two or end before twice
+        the caches, or if no smaller size is faster by a quarter.
     """
     sizes, of_size = np.unique(np.asarray(footprint_B, dtype=np.float64), return_inverse=True)
     highest = np.zeros(len(sizes))
@@ -186,9 +186,9 @@ def memory_values(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Dat
     -------
     DataFrame
         A row for each platform, operation and kind of stores, with columns platform, operation
-        (the kernel's name in one of the families that have it), stores, kernel (the one that was
-        measured), bandwidth_GBps (median over sizes of the best undisturbed record of each),
-        least_B (the smallest of these sizes) and disturbed.
+        (the kernel's name in one of its families), stores, kernel (the measured one),
+        bandwidth_GBps (median over sizes of the best undisturbed record of each), least_B (the
+        smallest of these sizes) and disturbed.
     """
     each = _by_kernel(frame, thresholds, ["platform", "operation", "stores"])
     own = each.assign(other=each["kernel"] != each["operation"]).sort_values("other", kind="stable")
@@ -199,7 +199,7 @@ def memory_values(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Dat
 def _by_kernel(
     frame: DataFrame, thresholds: Mapping[str, FromMemory], here: list[str], value: str = _BANDWIDTH
 ) -> DataFrame:
-    """Return the value of each kernel from memory in each group by the columns of `here`."""
+    """Return each kernel's value from memory in each group by the columns of `here`."""
     frame = frame[frame["kernel"].isin(_REGULAR) & in_memory(frame, thresholds)]
     operation = frame["kernel"].map(lambda name: _SAME.get(name, name))
     frame = frame.assign(operation=operation, stores=stores(frame))
@@ -222,10 +222,10 @@ def _by_kernel(
 
 
 def contradictions(frame: DataFrame) -> list[str]:
-    """Return sentences on values that should be equal and are more than 10 % apart.
+    """Return sentences on values that should be equal but differ by more than 10 %.
 
-    It compares the bandwidths from memory of one operation with one kind of stores, type and pages,
-    measured as different kernels or as the ceiling of a roofline, and the repeats of a case.
+    Compared are bandwidths from memory of the same operation, kind of stores, type and pages,
+    measured by different kernels or as the ceiling of a roofline, and the repeats of a case.
 
     Parameters
     ----------

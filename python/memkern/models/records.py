@@ -29,7 +29,7 @@ TIMES = ("time_s", "time_min_s")
 class Points(NamedTuple):
     """Bytes moved, times and footprints of n points, each of shape (n,).
 
-    `disturbed` is the number of disturbed records left out.
+    `disturbed` is the number of disturbed records that are left out.
     """
 
     bytes_B: Floats
@@ -39,7 +39,7 @@ class Points(NamedTuple):
 
 
 def with_current_names(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table in which the columns of older files have their current names."""
+    """Return a table with the current names of columns from older files."""
     for old in CURRENT_NAMES.keys() & set(frame):
         new = CURRENT_NAMES[old]
         values = frame[new].fillna(frame[old]) if new in frame else frame[old]
@@ -105,7 +105,7 @@ def points(records: Records) -> Points:
 
 
 def _texts(table: Any, name: str, rows: int) -> list[str]:
-    """Return a column as text: it may have booleans, nullable booleans or text of a CSV file."""
+    """Return a column as text; it may contain booleans, nullable booleans or text of a CSV file."""
     return [str(value) for value in table[name]] if name in table else [""] * rows
 
 
@@ -120,7 +120,7 @@ def _numbers(column: Any, name: str) -> Floats:
 
 
 def last_level_cache_B(records: Records) -> int | None:
-    """Return the total size of the last-level caches, of the machine with most, or None."""
+    """Return the total size of the last-level caches, the largest over machines, or None."""
     environments = records.environments if isinstance(records, ResultSet) else {}
     totals = [
         sum(size_B * instances for level, size_B, instances in known if level == known[-1][0])
@@ -142,7 +142,7 @@ def data_caches(
 ) -> dict[str, list[tuple[int, int, int]]]:
     """Return level, size in bytes and number of each kind of data cache, by environment.
 
-    Sizes are measured where they are known (see `memkern.machine.caches`), or all by the `system`.
+    Sizes are measured if available (see `memkern.machine.caches`), or all from the `system`.
     """
     size = "system_B" if system else "size_B"
     return {
@@ -189,7 +189,7 @@ def tlb_entries(environments: Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 def units_by_topology(environments: Mapping[str, Any]) -> dict[str, list[int]]:
-    """Return the processing units with neighbours side by side, by environment where known."""
+    """Return the processing units in topological order, by environment if known."""
     texts = {
         key: (environment.get("machine") or {}).get("units")
         for key, environment in environments.items()
@@ -198,7 +198,7 @@ def units_by_topology(environments: Mapping[str, Any]) -> dict[str, list[int]]:
 
 
 def by_topology(units: Iterable[int], order: Sequence[int]) -> list[int]:
-    """Return processing units in the order of an environment's, others behind them."""
+    """Return processing units in the order of an environment, with others at the end."""
     places = {unit: number for number, unit in enumerate(order)}
     return sorted(units, key=lambda unit: (places.get(unit, len(places)), unit))
 
@@ -216,7 +216,7 @@ def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]
         A DataFrame has its caches in ``attrs["caches"]``, and those of the system in
         ``attrs["system_caches"]``, in the form of `data_caches`.
     system : bool
-        Whether the sizes are those of the system, though others were measured.
+        Whether to use the sizes of the system even if measured sizes exist.
     """
     if isinstance(records, ResultSet):
         known = data_caches(records.environments, system)
@@ -245,7 +245,7 @@ def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]
 def device_cache_ends(frame: pd.DataFrame) -> list[tuple[str, float]]:
     """Return name and size in bytes of the L2 cache of the device on which these records ran.
 
-    The list is empty if they ran on no device, or on one of unknown cache.
+    The list is empty if they did not run on a device, or if its cache is unknown.
 
     Parameters
     ----------
@@ -309,7 +309,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-# Columns that are constant, like the kernel, in the records that one line is fitted to.
+# Columns that are constant, like the kernel, in the records of one fitted line.
 APART = (
     "platform", "definition", "backend", "device", "timer", "block_threads_requested",
     "block_shared_B", "memory", "peer", "dtype",
@@ -336,8 +336,8 @@ def groups(results: ResultSet, by: Sequence[str] = ()) -> dict[str, ResultSet]:
     results : ResultSet
         Records of memkern, or another table that `read` returned.
     by : sequence of str
-        Columns whose values make the groups. By default, these are the kernel and the columns of
-        `APART` (pages, variants, workers and so on); another program's table is one group.
+        Columns whose values define the groups; by default the kernel and the columns of `APART`
+        (pages, variants, workers and so on). Another program's table is one group.
 
     Returns
     -------
@@ -380,7 +380,7 @@ def _equal(value: Any) -> Any:
 
 
 def _name(columns: Sequence[str], values: Sequence[Any], of_kernel: Sequence[Sequence[Any]]) -> str:
-    """Return the kernel of a group and the values in which it differs from others `of_kernel`.
+    """Return the kernel of a group and the values that distinguish it from others `of_kernel`.
 
     Numbers follow the name of their column.
     """

@@ -1,10 +1,10 @@
 """The roofline model with a ceiling for every level, for records of any family.
 
-The time of an invocation is at least that of the transfers across each boundary which it crosses,
-and at least that of its floating-point operations. Transfers of different levels overlap. Ceilings
-are those of a machine file: loads by the bandwidth of loads, stores by what is left of the time of
-stores after the loads of their write-allocates. Without a machine file, records of some families
-have those of memory, measured beside them.
+The time of an invocation is at least the time of the transfers across each boundary, and at least
+the time of its floating-point operations. Transfers of different levels overlap. Ceilings come from
+a machine file: loads have the bandwidth of loads, stores the rest of the time of a store after the
+load of its write-allocate. Without a machine file, records of some families contain measured
+ceilings of memory.
 
 Source: Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", 2009.
 """
@@ -39,8 +39,8 @@ __all__ = [
 ]
 
 BESIDE = "measured beside"
-"""What records have instead of a machine file if their ceilings were measured beside them."""
-# Memory may be measured faster than its ceiling by what ceilings vary.
+"""Value in place of a machine file for ceilings that were measured with the record."""
+# Factor by which memory may be faster than its ceiling, due to the variance of ceilings.
 _MOST_FRACTION = 1.05
 
 
@@ -51,10 +51,10 @@ class Ceiling:
     Attributes
     ----------
     load_GBps, store_GBps : float
-        Of loads and of stores.
+        Bandwidths of loads and of stores.
     apart : float
-        Share of the shorter one of both that does not overlap with the longer one: 1 if loads and
-        stores follow each other, 0 if they take place at the same time.
+        Share of the shorter transfer that does not overlap with the longer one: 1 if loads and
+        stores follow each other, 0 if they are simultaneous.
     """
 
     load_GBps: float
@@ -70,11 +70,11 @@ class Ceiling:
         return moved.load_B / self.load_GBps / 1e9, moved.store_B / self.store_GBps / 1e9
 
     def times(self, number: float) -> Ceiling:
-        """Return the ceiling of several such machines, ranks or nodes together."""
+        """Return the combined ceiling of several equal machines, ranks or nodes."""
         return replace(self, load_GBps=number * self.load_GBps, store_GBps=number * self.store_GBps)
 
     def with_copy(self, moved: Transfer, seconds: float) -> Ceiling:
-        """Return the ceiling at which a copy with these transfers takes so long, or nearly so."""
+        """Return the ceiling whose copy with these transfers takes about this time."""
         load_s, store_s = self._both(moved)
         apart = (seconds - max(load_s, store_s)) / min(load_s, store_s)
         return replace(self, apart=min(max(apart, 0.0), 1.0))
@@ -89,7 +89,7 @@ class Roofline:
     seconds : float
         Least time of an invocation.
     bound : str
-        Level whose boundary takes so long, or ``core`` for floating-point operations.
+        Level with the longest time, or ``core`` for floating-point operations.
     levels_s : mapping of str to float
         Least time by level.
     """
@@ -105,17 +105,17 @@ def ceilings(machine: MachineFile, cores: int = 1) -> dict[str, Ceiling]:
     Parameters
     ----------
     machine : MachineFile
-        Its stores in caches behind L1 and in memory first read their lines, if it was measured.
-        Copies show how far loads and stores overlap; without them, they do not.
+        If measured, its stores in caches behind L1 and in memory first read their lines. Copies
+        determine the overlap of loads and stores; without copies, there is none.
     cores : int
-        They fill one instance of a cache, or one domain, after the other. Of a number that the file
-        does not have, the bandwidth is the least that follows from other numbers: more cores have
-        at least as much, and instances and domains add up, as do the cores of one at most.
+        They fill one instance of a cache, or one domain, after the other. If the file does not have
+        this number, the bandwidth is the least bound from other numbers: more cores have at least
+        as much, instances and domains add up, and so do the cores of one at most.
 
     Raises
     ------
     InputError
-        There is no core, or the file lacks the bandwidths of loads or of stores of a level.
+        `cores` is below 1, or the file lacks the bandwidth of loads or of stores of a level.
     """
     integer(cores, "cores", 1)
     found = {}
@@ -162,10 +162,10 @@ def _rate(machine: MachineFile, level: str, operation: str, cores: int) -> float
 
 
 def _rate_of(rows: Mapping[int, float], shared_by: int, cores: int) -> float:
-    """Return the bandwidth of some cores, at most, by those of other numbers of cores."""
+    """Return an upper bound of the bandwidth of some cores, from other numbers of cores."""
     if cores in rows:
         return rows[cores]
-    # Caches of one core each have equal parts of the bandwidth of more cores.
+    # Private caches have equal shares of the bandwidth of more cores.
     limits = [
         rate * (cores / count if shared_by == 1 else 1.0)
         for count, rate in rows.items()
@@ -183,7 +183,7 @@ def _rate_of(rows: Mapping[int, float], shared_by: int, cores: int) -> float:
 
 
 def _instruction_GBps(machine: MachineFile, name: str, cores: int) -> float:
-    """Return the bandwidth at which instructions move whole vectors; 0 if it is unknown."""
+    """Return the bandwidth of instructions that move whole vectors; 0 if unknown."""
     rates = [
         row.vector_bits / 8 / row.reciprocal_cycles.value
         for row in machine.instructions
@@ -218,7 +218,7 @@ def roofline(
     Parameters
     ----------
     machine : MachineFile
-        Of each node, if the record is of ranks on several.
+        Machine file of each node, if the record is of ranks on several nodes.
     record : mapping
         With the columns of transfers (``L1_load_B`` and so on), ``threads``, ``footprint_B``,
         ``time_median_s``, and for floating-point operations ``performance_GFLOPs`` and
@@ -229,7 +229,7 @@ def roofline(
     Raises
     ------
     InputError
-        The record has no transfers, or the file no bandwidths.
+        The record has no transfers, or the file has no bandwidths.
     """
     ranks = _count(record.get("ranks"))
     nodes = max(ranks // _count(record.get("ranks_per_node")), 1)
@@ -247,7 +247,7 @@ def limit(
     sizes_B: Mapping[str, float],
     peak: float = math.nan,
 ) -> Roofline:
-    """Return the limit of a record by ceilings of some levels.
+    """Return the limit of a record by the ceilings of some levels.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def limit(
     tops : mapping of str to Ceiling
         By level.
     sizes_B : mapping of str to float
-        Sizes of the caches that may hold its data; without any, they come from memory.
+        Sizes of the caches that may hold its data; without any, data come from memory.
     peak : float
         GFLOP/s at most; NaN for no such limit.
 
@@ -286,7 +286,7 @@ def limit(
 
 
 def step(machine_file: str = "") -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """Return the step that adds its roofline to a record after it was measured.
+    """Return the function that adds the roofline columns to a measured record.
 
     Parameters
     ----------
@@ -296,7 +296,7 @@ def step(machine_file: str = "") -> Callable[[Mapping[str, Any]], dict[str, Any]
     Returns
     -------
     callable
-        Record to columns; none where nothing that has a ceiling is known to be moved.
+        Record to columns; none without known transfers across a boundary with a ceiling.
 
     Raises
     ------
@@ -319,7 +319,7 @@ def _added_columns(machine: MachineFile | None, record: Mapping[str, Any]) -> di
         memory = {MEMORY: Ceiling(load_GBps, record["store_GBps"])}
         return roofline_columns(record, limit(record, memory, {}), BESIDE)
     except InputError as error:
-        # Its traffic is not known, or nothing crosses a boundary that has a ceiling.
+        # The traffic is unknown, or there is none across a boundary with a ceiling.
         if machine is not None:
             warnings.warn(f"no roofline by {machine.label}: {error}", stacklevel=2)
         return {}
@@ -334,7 +334,7 @@ def roofline_columns(record: Mapping[str, Any], found: Roofline, source: str) ->
         As for `roofline`.
     found : Roofline
     source : str
-        Of the ceilings: what the machine file is called, or `BESIDE`.
+        Source of the ceilings: the label of the machine file, or `BESIDE`.
     """
     return {
         "machine_file": source,
@@ -347,13 +347,13 @@ def roofline_columns(record: Mapping[str, Any], found: Roofline, source: str) ->
 
 
 def _fraction(found: Roofline, seconds: float) -> float:
-    """Return the least time over a measured one; NaN where memory was faster than its ceiling."""
+    """Return the least time over a measured one; NaN if memory was faster than its ceiling."""
     fraction = found.seconds / seconds
     return math.nan if found.bound == MEMORY and fraction > _MOST_FRACTION else fraction
 
 
 def _count(value: Any) -> int:
-    """Return a number of ranks; 1 where it is unknown, as in older records."""
+    """Return a number of ranks; 1 if unknown, as in older records."""
     return int(value) if value and value == value else 1
 
 

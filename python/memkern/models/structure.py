@@ -1,4 +1,4 @@
-"""Levels of a memory hierarchy found by measuring: capacities, reaches of TLBs, sizes of lines."""
+"""Measured structure of a memory hierarchy: capacities, reaches of TLBs, sizes of lines."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from memkern.errors import InputError
 
 __all__ = ["Plateau", "line_size", "plateaus", "tlb_levels"]
 
-# Values of a plateau differ by at most this factor, medians of neighbouring ones by more than the
-# second.
+# Values of a plateau differ by at most the first factor, medians of adjacent plateaus by more than
+# the second.
 _SPREAD, _STEP = 1.15, 1.3
 _LEAST_POINTS = 3
-# What is added to costs of translation before they are compared, in cycles: costs near zero differ
-# by large factors that mean nothing.
+# Cycles added to costs of translation before comparing them, since costs near zero differ by large,
+# meaningless factors.
 _FLOOR_CYCLES = 2.0
 # A hit in a second level costs 5 to 10 cycles, a walk of the page table in caches 20 or more.
 _MOST_TLB_CYCLES = 16.0
 _MOST_TLB_LEVELS = 2
-# A second access in another line takes longer by more than this share of that at the largest
-# distance, and by more than so many cycles.
+# A second access in another line takes longer by more than this share of the excess at the largest
+# distance, and by more than this number of cycles.
 _MISS_SHARE, _MISS_CYCLES = 0.05, 2.0
 
 
@@ -47,10 +47,10 @@ class Plateau:
 def plateaus(sizes_B: npt.ArrayLike, values: npt.ArrayLike) -> list[Plateau]:
     """Return the plateaus of a curve over sizes.
 
-    The longest run of points within 15 % of each other is a plateau, then the longest of those that
-    are left, down to three points; neighbours whose medians differ by less than 30 % are one.
-    Where one plateau ends and the next begins lies the capacity of a level, or what the machine
-    gives of it: a virtual machine may have a part of a shared cache.
+    The longest run of points within 15 % of each other is a plateau, then the longest run of the
+    remaining points, down to three points; adjacent plateaus whose medians differ by less than 30 %
+    are merged. The capacity of a level lies between the end of one plateau and the beginning of the
+    next; a virtual machine may have only a part of a shared cache.
 
     Parameters
     ----------
@@ -97,20 +97,20 @@ def plateaus(sizes_B: npt.ArrayLike, values: npt.ArrayLike) -> list[Plateau]:
 
 
 def tlb_levels(sizes_B: npt.ArrayLike, costs_ns: npt.ArrayLike, cycle_ns: float) -> list[Plateau]:
-    """Return the levels of TLBs that the cost of translation over the size of the pages shows.
+    """Return the levels of TLBs from the cost of translation over the size of the pages.
 
-    A level is one of the first two plateaus of the cost, see `plateaus`; it reaches as far as the
-    cost stays below the next step. Costs are compared after two cycles were added to each. A
-    plateau of more than 16 cycles is a walk of the page table, whose levels are those of the
-    caches that hold it.
+    A level is one of the first two plateaus of the cost (see `plateaus`); its reach ends where the
+    cost rises to the next step. Two cycles are added to each cost before the comparison. A plateau
+    of more than 16 cycles is a walk of the page table, whose steps are due to the caches that hold
+    the table.
 
     Parameters
     ----------
     sizes_B : array_like of float, shape (n,)
         Different total sizes in bytes of the pages in use.
     costs_ns : array_like of float, shape (n,)
-        Time of a load in so many pages less that of a load in as many lines side by side, in ns.
-        Negative values count as zero.
+        Time of a load from these pages minus the time from the same number of adjacent lines, in
+        ns. Negative values count as zero.
     cycle_ns : float
         Time of a cycle of the core in ns.
 
@@ -140,27 +140,27 @@ def tlb_levels(sizes_B: npt.ArrayLike, costs_ns: npt.ArrayLike, cycle_ns: float)
 
 
 def line_size(distances_B: npt.ArrayLike, longer_ns: npt.ArrayLike, cycle_ns: float) -> float:
-    """Return the size of a cache line that pairs of accesses show.
+    """Return the size of a cache line from pairs of accesses.
 
-    The first access of each pair misses. A line is as large as the smallest distance from which on
-    the second access takes longer than at the smallest one: by two cycles, and by 5 % of what it
-    takes longer at the largest one. A line that a prefetcher loads into L1 in time is taken for a
-    part of the one before. A line that it loads into L2 is not, unless a miss takes twenty times as
-    long: pairs in a buffer that L2 holds show lines best.
+    The first access of each pair misses. The line size is the least distance at and beyond which
+    the second access takes longer than at the smallest distance: by two cycles, and by 5 % of the
+    excess at the largest distance. A line that a prefetcher loads into L1 in time counts as part of
+    the previous line. A line that it loads into L2 does not, unless a miss takes twenty times as
+    long: pairs in a buffer that fits in L2 are most accurate.
 
     Parameters
     ----------
     distances_B : array_like of float, shape (n,)
         Distances in bytes, ascending powers of two.
     longer_ns : array_like of float, shape (n,)
-        By how much the second access takes longer than at the smallest distance, in ns.
+        Time of the second access minus its time at the smallest distance, in ns.
     cycle_ns : float
         Time of a cycle of the core in ns.
 
     Returns
     -------
     float
-        In bytes, NaN if the largest distance takes no longer.
+        Line size in bytes; NaN if the largest distance takes no longer.
 
     Raises
     ------
@@ -186,7 +186,7 @@ def line_size(distances_B: npt.ArrayLike, longer_ns: npt.ArrayLike, cycle_ns: fl
 def _longest(
     values: npt.NDArray[np.float64], free: npt.NDArray[np.bool_]
 ) -> tuple[int, int] | None:
-    """Return begin and end of the longest run of free points that are close to each other."""
+    """Return begin and end of the longest run of unused points that are close to each other."""
     best: tuple[int, int] | None = None
     for begin in range(len(values)):
         low = high = values[begin]

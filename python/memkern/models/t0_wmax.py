@@ -3,10 +3,10 @@
 T0 is the time of an invocation that moves no data, Wmax the asymptotic bandwidth. The slope
 ``1 / Wmax`` is fitted, so Wmax's interval is the inverse of the slope's.
 
-The noise of timings grows with the time, so the largest sizes determine an unweighted fit: its T0
-is a small difference of large numbers. With weights ``1 / T**2`` all sizes have equal influence.
-These weights use the fitted times: with measured times, one that is too short by chance would have
-a larger weight, which biases the line downwards and invalidates the intervals.
+The noise of timings is proportional to the time, so the largest sizes determine an unweighted fit:
+its T0 is a small difference of large numbers. With weights ``1 / T**2`` all sizes have equal
+influence. These weights use the fitted times: with measured times, a time that is too short by
+chance would have a larger weight, which biases the line downwards and invalidates the intervals.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from memkern.models.records import Records, cache_ends, last_level_cache_B, poin
 from memkern.statistics import student_quantile
 
 _LEAST_POINTS = 3
-# Fewest sizes on each side of a change-point: a line through fewer fits the noise.
+# Least number of sizes on each side of a change-point: a line through fewer fits the noise.
 _LEAST_SIDE = 5
 # Least reduction of the sum of squares by two lines instead of one, in units of their variance. The
 # best split of 10 to 400 sizes of one regime exceeds it by chance in one of a hundred cases.
 _BEND = 20.0
 _MOST_ITERATIONS = 1000
 _MOST_HALVINGS = 60  # after which a step is smaller than rounding errors
-# Largest median deviation of the points from a line that describes them.
+# Largest median deviation of the points from a valid line.
 _FAR = 0.1
-# Largest deviation of a point at which a line holds.
+# Largest deviation of a point for which the line is valid.
 _HOLDS = 1 / 3
-# Fewest sizes in the caches, or beyond them, for a separate fit.
+# Least number of sizes in the caches, or beyond them, for a separate fit.
 _LEAST_HELD = 4
-# Relative change of the fitted times at which the iteration of the weights ends.
+# Relative change of the fitted times that ends the iteration of the weights.
 _SETTLED = 1e-10
 
 _UNWEIGHTED = (
@@ -63,7 +63,7 @@ class T0WmaxFit(ModelFit):
     left_out : int
         Number of points left out as cache-resident.
     left_out_B : float
-        Largest size left out; 0 if no size was to be left out.
+        Largest size to leave out; 0 if none was to be left out.
     """
 
     weighting: str
@@ -150,8 +150,8 @@ class T0WmaxFit(ModelFit):
     def b_fraction_ci(self, fraction: float) -> tuple[float, float]:
         """Return the interval of `b_fraction`, by Fieller's theorem.
 
-        It contains every ratio of T0 to the slope that the data do not reject. Like T0's, its lower
-        end may be negative; both ends are infinite if the slope may be zero.
+        It contains every ratio of T0 to the slope that the data do not reject. Its lower end may be
+        negative, like T0's; both ends are infinite if the slope may be zero.
 
         Parameters
         ----------
@@ -258,7 +258,7 @@ def fit_t0_wmax(
         ``"caches"``, points whose memory (``footprint_B`` if there is such a column, else
         ``bytes_B``) is no larger than the last-level caches together; ``"changepoint"``, points
         before the size at which two lines fit best, if two fit significantly better than one. If
-        times bend at several sizes, that is the sharpest bend and not always the last.
+        the slope changes at several sizes, the sharpest change is used, not always the last.
     caches_B : float, optional
         Total size of the last-level caches, if the records do not have it.
     footprint_B : (float, float)
@@ -278,7 +278,7 @@ def fit_t0_wmax(
     Notes
     -----
     The weighted fit is iterated until the weights converge. It solves the likelihood equations of
-    gamma-distributed times; a step is halved while it would increase their deviance or make a
+    gamma-distributed times; a step is halved as long as it increases their deviance or makes a
     fitted time negative.
 
     References
@@ -377,27 +377,27 @@ class Side(NamedTuple):
 def fit_both_sides(records: Records, **options: Any) -> list[Side]:
     """Fit the sizes in the caches and those in memory separately.
 
-    One line fits neither if the last cache is large: in the caches the line starts at T0, in memory
-    its slope is that of memory and it starts below zero, by the time saved for the data that the
-    caches still hold. So T0 is that of the first side and Wmax that of the last one.
+    If the last cache is large, one line fits neither: in the caches the line starts at T0; in
+    memory it has the slope of memory and starts below zero, by the time saved for data still in the
+    caches. So T0 comes from the first side and Wmax from the last one.
 
     Parameters
     ----------
     records : ResultSet, DataFrame or mapping
         As for `fit_t0_wmax`, of one group that `groups` returns.
     **options
-        ``weighting``, ``level`` and ``caches_B`` of `fit_t0_wmax`; by default the last cache is
-        that of `cache_ends`.
+        ``weighting``, ``level`` and ``caches_B`` of `fit_t0_wmax`; by default the last cache comes
+        from `cache_ends`.
 
     Returns
     -------
     list of Side
         Fits of the sizes up to half the last cache and of those beyond it, each with four sizes or
-        more. Where the plateau of the bandwidth from memory begins at a smaller size (see
+        more. If the plateau of the bandwidth from memory begins at a smaller size (see
         `memkern.models.memory.plateau_B`), since a virtual machine has only a part of the cache,
-        sizes beyond are those of the plateau, and the cache counts as a quarter of its beginning.
-        Fewer sizes beyond it are in no fit; if there are fewer in the caches, or the caches are
-        unknown, one fit is of all sizes.
+        the sizes of the plateau are fitted instead, and the size of the cache is taken as a quarter
+        of its beginning. With fewer sizes beyond the cache, these are not fitted; with fewer sizes
+        in the caches, or unknown caches, all sizes are fitted together.
 
     Raises
     ------
@@ -428,7 +428,7 @@ def fit_both_sides(records: Records, **options: Any) -> list[Side]:
 
 
 def predict_sum(parts: Iterable[tuple[T0WmaxFit, npt.ArrayLike]]) -> Prediction:
-    """Return time and bandwidth of kernels that run one after the other, as in a CG iteration.
+    """Return time and bandwidth of kernels that run in sequence, as in a CG iteration.
 
     Parameters
     ----------
@@ -476,8 +476,8 @@ def strong_scaling_efficiency(
     Returns
     -------
     ndarray of float
-        The time for all bytes on one device over `parts` times the time for a part of them, with
-        the shape of `parts`. It is an upper bound, since communication is not included.
+        The time for all bytes on one device over `parts` times the time for one part, with the
+        shape of `parts`. It is an upper bound, since communication is not included.
 
     Raises
     ------
@@ -533,7 +533,7 @@ def _deviance(y: Floats, fitted: Floats) -> float:
 def _hc3(x: Floats, rows: Floats, residuals: Floats) -> Floats:
     """Return the variances of the times as HC3 estimates them."""
     rest = 1 - (rows[0] + rows[1] * x)
-    # A point that alone determines the line has no residual to estimate its variance from.
+    # A point that alone determines the line has no residual for estimating its variance.
     alone = rest < 1e-9
     return np.where(alone, np.inf, (residuals / np.where(alone, 1, rest)) ** 2)
 
