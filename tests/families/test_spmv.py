@@ -713,22 +713,13 @@ def test_wrong_words_of_the_verb_are_refused_in_one_line(
     assert match in refused_words(capsys, "spmv", *words, "--runs", "1")
 
 
-@pytest.mark.parametrize(
-    "text, match",
-    [
-        ("", "empty"),
-        ("%%MatrixMarket matrix coordinate real general\n2 2 1\n3 1 1\n", "Row index"),
-        ("%%MatrixMarket matrix coordinate real general\n2 2 0\n", "no nonzeros"),
-    ],
-)
-def test_malformed_files_are_refused_in_one_line(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, match: str
+def test_a_file_without_nonzeros_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     path = tmp_path / "bad.mtx"
-    path.write_text(text)
+    path.write_text("%%MatrixMarket matrix coordinate real general\n2 2 0\n")
     sentence = refused_words(capsys, "spmv", str(path), "--runs", "1")
-    assert "bad.mtx" in sentence
-    assert match in sentence
+    assert "bad.mtx" in sentence and "no nonzeros" in sentence
 
 
 def test_a_product_without_memory_for_its_validation_is_refused(
