@@ -360,6 +360,10 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
       throw InputError("timer 'graph' times the kernels of '" + request.kernel +
                        "' only together: use host or events");
     }
+    if (request.block_threads < 0 || request.block_threads > device_.max_threads()) {
+      throw InputError("block_threads must be from 1 to " + std::to_string(device_.max_threads()) +
+                       ", not " + std::to_string(request.block_threads));
+    }
     const auto isa_of = [&](const DeviceEntry&) { return device_.isa(); };
     const auto step_of = [&](const DeviceEntry& e, const void* args) {
       const int threads = request.block_threads == 0 ? e.threads : request.block_threads;

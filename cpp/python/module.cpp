@@ -113,10 +113,6 @@ struct Parsed : Request {
     py::object capsule;
     parse("device", capsule);
     if (!capsule.is_none()) device = device_of(capsule);
-    if (device != nullptr && (block_threads < 0 || block_threads > device->max_threads())) {
-      throw InputError("block_threads must be from 1 to " + std::to_string(device->max_threads()) +
-                       ", not " + std::to_string(block_threads));
-    }
     if (d.contains("exchange")) {
       std::pair<py::object, std::string> given;
       parse("exchange", given);
