@@ -354,8 +354,7 @@ def _pools(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding:
 
 
 def _mitigations(settings: Mapping[str, Any]) -> Finding:
-    """Judge mitigations that slow down loads: gathers by microcode, loads waiting for all
-    stores."""
+    """Judge mitigations that slow down loads: slow gathers, loads waiting for all stores."""
     subject = "mitigations"
     gathers = settings["mitigations"]["gather_data_sampling"] or ""
     stores = settings["mitigations"]["spec_store_bypass"] or ""
