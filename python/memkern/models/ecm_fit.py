@@ -1,5 +1,4 @@
-"""The ECM model fitted to measured loops: constants and hypothesis from three loops, tested on
-others.
+"""The ECM model fitted to three measured loops, and tested on the other loops.
 
 The bandwidths of each boundary are fitted to the times of `load`, `copy` and `triad` with data in
 each level, from L1 to memory, for every hypothesis on the overlap. The hypothesis with the least
