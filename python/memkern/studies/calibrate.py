@@ -22,29 +22,29 @@ from memkern.progress import announce
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 
-# Runs of each case, and the fewest where time is short or the host changes its state.
+# Runs of each case, and the least number if time is short or the host changes its state.
 _LEAST_RUNS, _FEWEST_RUNS = 4, 2
 _PLACEMENTS = 3
 _BUDGET_S = 0.1  # of a placement's samples
-_LEAST_BUDGET = 0.1  # share of it where time is short
+_LEAST_BUDGET = 0.1  # share of the budget if time is short
 
 
 def calibrate(
     *, seconds: float = 120.0, progress: Callable[[float], object] | None = None
 ) -> Calibration:
-    """Measure and store how much times vary between placements and between runs.
+    """Measure and store the variance of times between placements and between runs.
 
     The cases are copies and gathers in each cache and in memory, with one worker and with all. A
-    run places each case three times in a row; runs are repeated until the time is over. Where it is
-    too short for four runs of all cases, samples take less time, and the least telling cases are
-    left out.
+    run places each case three times in a row; runs are repeated until the time is over. If it is
+    too short for four runs of all cases, samples take less time, and the least informative cases
+    are left out.
 
     Parameters
     ----------
     seconds : float
         Seconds to measure.
     progress : callable, optional
-        Called with the share of the time that is over, from 0 to 1.
+        Called with the elapsed share of the time, from 0 to 1.
 
     Returns
     -------
@@ -91,9 +91,9 @@ def calibrate(
 
 
 def _fitting(cases: list[Case], seconds: float) -> list[Case]:
-    """Return the most telling cases for which the time suffices for the least runs, at least one.
+    """Return the most informative cases that fit in the time with the least runs; at least one.
 
-    If it does not for all of them, samples take less of it.
+    If not all of them fit, samples take less time.
     """
     least_s = _LEAST_RUNS * expected_s(cases)
     if least_s > seconds:
@@ -112,7 +112,7 @@ def _fitting(cases: list[Case], seconds: float) -> list[Case]:
 def _complete(
     medians: Mapping[str, Mapping[int, list[list[float]]]],
 ) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the medians of each class, of as many runs of all cases that have enough of them."""
+    """Return the medians of each class, with equally many runs of all cases with enough runs."""
     found = {}
     for name, by_case in medians.items():
         for least in (_LEAST_RUNS, _FEWEST_RUNS):

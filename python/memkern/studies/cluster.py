@@ -1,12 +1,12 @@
-"""Sweeps over many machines: the tasks of a job array measure one part of the cases each.
+"""Sweeps over many machines: each task of a job array measures one part of the cases.
 
-submitit submits the tasks to Slurm, or starts them on this machine, one after the other. Beside the
-output ``x.parquet`` there is the folder ``x.parquet.tasks``, which all machines must share. In it
+submitit submits the tasks to Slurm, or starts them on this machine, one after the other. Next to
+the output ``x.parquet`` is the folder ``x.parquet.tasks``, which all machines must share:
 
-- ``K-of-N.<machine>.db`` has the results of part K; another kind of machine that continues this
-  part writes a file of its own,
-- ``K-of-N.json`` says what was requested and which error occurred, if any, when the task has ended,
-- ``jobs`` has submitit's files and the logs.
+- ``K-of-N.<machine>.db`` has the results of part K; a different machine type that continues this
+  part writes a separate file,
+- ``K-of-N.json`` has the request and, after the end of the task, the error if one occurred, -
+``jobs`` has submitit's files and the logs.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from memkern.spec.sequences import Part
 
 __all__ = ["EXECUTORS", "Array", "Task"]
 
-_COUNT_S = 10.0  # between two looks at the tasks' results
+_COUNT_S = 10.0  # between two checks of the tasks' results
 _YEAR_MIN = 365 * 24 * 60
 
 
 @dataclass(frozen=True)
 class Task:
-    """What one job of an array does; submitit pickles it.
+    """The work of one job of an array; submitit pickles it.
 
     Parameters
     ----------
@@ -53,12 +53,12 @@ class Task:
     folder : Path
         Folder of all tasks.
     request : str
-        Hash of what is to be measured.
+        Hash of the cases and options.
     finished : frozenset of (str, int)
-        case_id and repeat of what earlier tasks have measured.
+        case_id and repeat of the results of earlier tasks.
     work : callable
-        Gets the task, measures the cases that are `left` and writes to `output`. Returns whether it
-        was not interrupted.
+        Gets the task, measures the remaining cases (see `left`) and writes to `output`. Returns
+        False if it was interrupted.
     """
 
     part: Part
@@ -69,11 +69,11 @@ class Task:
 
     @property
     def output(self) -> Path:
-        """Its results file on this kind of machine."""
+        """The results file of the task on this machine type."""
         return self.folder / f"{self.part}.{identity(machine_environment())}.db"
 
     def left(self, cases: Sequence[Case], repeats: int) -> Sequence[Case]:
-        """Return the cases of its part that are not finished."""
+        """Return the unfinished cases of the task's part."""
         own = self.part.select(cases)
         if not self.finished:
             return own  # not built
@@ -81,9 +81,9 @@ class Task:
         return [case for case, key in keys if not key <= self.finished]
 
     def run(self) -> None:
-        """Measure, and write how the task has ended.
+        """Measure, and write the outcome of the task.
 
-        SIGTERM, by which a scheduler ends a job, interrupts as Ctrl-C does.
+        SIGTERM, which a scheduler sends to end a job, has the effect of Ctrl-C.
         """
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         error: str | None = "it was interrupted, by a signal or its time limit"
@@ -105,7 +105,7 @@ class _Executor:
     Parameters
     ----------
     folder : Path
-        Of submitit's files.
+        Folder of submitit's files.
     options : mapping
         Options of sbatch.
 
@@ -118,7 +118,7 @@ class _Executor:
     name: str
     job_class: str
     at_once: int | None = None  # most jobs at a time
-    poll_s: float  # between two looks at the jobs
+    poll_s: float  # between two checks of the jobs
 
     def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
         try:
@@ -138,7 +138,7 @@ class _Executor:
         """
         executor, utils = self._made(), self._submitit.core.utils
         try:
-            with contextlib.redirect_stderr(io.StringIO()):  # which repeats the error
+            with contextlib.redirect_stderr(io.StringIO()):  # it repeats the error
                 jobs: list[Any] = executor.map_array(Task.run, tasks)
         except (utils.FailedJobError, utils.FailedSubmissionError) as error:
             lines = [line.removeprefix("sbatch: error: ") for line in str(error).splitlines()]
@@ -157,7 +157,7 @@ class _Executor:
         raise NotImplementedError
 
     def interrupt(self, jobs: Collection[Any]) -> None:
-        """End jobs, or say how to, after Ctrl-C."""
+        """End jobs after Ctrl-C, or print how to end them."""
         raise NotImplementedError
 
     def _made(self) -> Any:
@@ -200,7 +200,7 @@ class _Slurm(_Executor):
         command = ["squeue", "--me", "--noheader", "--array", "--format=%i"]
         found = subprocess.run(command, capture_output=True, text=True)
         known = set(found.stdout.split())
-        # While Slurm does not answer, they count as alive.
+        # If Slurm does not answer, jobs count as alive.
         return [job for job in jobs if found.returncode or job.job_id in known]
 
     def interrupt(self, jobs: Collection[Any]) -> None:
@@ -215,7 +215,7 @@ class _Slurm(_Executor):
 class _Local(_Executor):
     name = "local"
     job_class = "LocalJob"
-    at_once = 1  # several would measure against each other
+    at_once = 1  # several would disturb each other
     poll_s = 0.2
 
     def __init__(self, folder: Path, options: Mapping[str, str]) -> None:
@@ -268,7 +268,7 @@ class Array:
     parts : int
         Number of tasks.
     request : str
-        Hash of what is to be measured.
+        Hash of the cases and options.
     work : callable
         See `Task`.
     executor : str
@@ -306,12 +306,12 @@ class Array:
         self._jobs: dict[Part, Any] = {}
 
     def run(self, measurements: int, progress: bool) -> ResultSet:
-        """Measure what is missing, and write the results of all tasks to the output.
+        """Measure the missing parts, and write the results of all tasks to the output.
 
         Parameters
         ----------
         measurements : int
-            How many there are in all parts, for the progress.
+            Number of measurements in all parts, for the progress.
         progress : bool
             Whether to show it.
 
@@ -319,8 +319,8 @@ class Array:
         ------
         InputError
             The results can't be continued or written, the scheduler refuses the jobs, or a task has
-            failed. Each of these is named in a warning, with its log; what was measured is in the
-            folder.
+            failed. Each failed task is named in a warning, with its log; finished measurements are
+            in the folder.
         """
         self._begin()
         before = self._count()
@@ -335,7 +335,7 @@ class Array:
         return self._merge()
 
     def submit(self) -> list[str]:
-        """Submit what is missing, and return the jobs' identifiers.
+        """Submit the missing parts, and return the identifiers of the jobs.
 
         Raises
         ------
@@ -394,7 +394,7 @@ class Array:
         return jobs
 
     def _wait(self, jobs: Collection[Any], bar: Any, before: int) -> None:
-        """Wait until jobs have ended, and show how many measurements were finished since."""
+        """Wait until jobs have ended, and show the number of measurements finished since then."""
         counted = time.monotonic()
         try:
             while self._executor.alive(jobs):
@@ -428,7 +428,7 @@ class Array:
         return sorted(path for path in self.folder.glob("*.db") if path.stat().st_size)
 
     def _sources(self) -> list[Path]:
-        """Return the files that have results, with the output if it is to be continued."""
+        """Return the files with results, including the output if it is continued."""
         kept = [self.output] if self._resume and self.output.exists() else []
         return [*kept, *self._results()]
 
@@ -441,7 +441,8 @@ class Array:
 
     def _errors(self) -> dict[Part, str | None]:
         """Return the errors of the parts whose task has ended, None for those that succeeded."""
-        # The folder is listed because a network file system may remember that a file was missing.
+        # The folder is listed first, because a network file system may cache that a file was
+        # missing.
         ended = set(self.folder.glob("*.json"))
         found = {}
         for part in self._parts:

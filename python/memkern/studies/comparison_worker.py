@@ -2,8 +2,8 @@
 
 It reads requests from its standard input and answers on its standard output, each in one line of
 JSON. Its first line describes its build and the number of cases. ``{"measure": 3}`` requests the
-record of case 3 and ``{"sample": 3}`` one value, ``{"seconds": 1.2e-6}``, or null where it was
-disturbed. The answer ``{"error": "..."}`` is why a case can't be measured.
+record of case 3 and ``{"sample": 3}`` one value, ``{"seconds": 1.2e-6}``, or null if it was
+disturbed. The answer ``{"error": "..."}`` has the reason why a case can't be measured.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from memkern.studies.workers import Answer, run_worker
 # Stop rule of one placement: many pairs and placements are more informative than many samples.
 _STOP: dict[str, Any] = {"runs": None, "ci": 0.005, "budget_s": 0.01, "max_samples": 100}
 _RUNS = 5
-_PLACEMENTS = 5  # of one value, unless _VALUE_S are over before
+_PLACEMENTS = 5  # per value, unless _VALUE_S end earlier
 _VALUE_S = 0.04
 
 
 def short(case: Case) -> Case:
     """Return the case with the few samples of one value."""
     if case.spec.limits.most_runs.get(case.dtype) is not None:
-        # Its arrays' values grow with every invocation.
+        # Values of its arrays grow with every invocation.
         return case.with_(runs=min(case.stop.runs or 1, _RUNS))
     return case.with_(**_STOP)
 
@@ -52,7 +52,7 @@ def seconds_of(case: Case) -> tuple[float, bool]:
 def value_of(case: Case) -> dict[str, float | None]:
     """Return the median of a case's times in a few placements.
 
-    ``seconds`` is that of undisturbed ones, None without any, ``observed`` that of all.
+    ``seconds`` is the median of undisturbed placements, None without any, ``observed`` of all.
     """
     start = time.perf_counter()
     values: list[float] = []

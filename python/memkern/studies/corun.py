@@ -1,4 +1,4 @@
-"""Cases measured alone and beside neighbours, which other processes run on other units."""
+"""Cases measured alone and with neighbours, which other processes run on other units."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ from memkern.studies.workers import WorkerProcess
 Sides: TypeAlias = tuple[Sequence[int], Sequence[int]]
 """Processing units of the measured case, and of its neighbour."""
 
-# What is measured by default: loads and a triad in sequence, loads from every line, atomic
-# operations in random order, dependent loads.
+# Default cases: contiguous loads and triad, loads from every line, atomic operations in random
+# order, dependent loads.
 KERNELS = ("loops.load", "stream.triad", "spatter.gather", "amo.rand", "latency.chase")
 QUICK_KERNELS = ("loops.load", "stream.triad", "latency.chase")
 TURNS = 7
@@ -64,13 +64,13 @@ def halves(cores: Sequence[Sequence[int]]) -> Sides:
     Parameters
     ----------
     cores : sequence of sequence of int
-        Processing units by physical core; cores that share a cache or node follow each other.
+        Processing units by physical core; cores that share a cache or node are adjacent.
 
     Returns
     -------
     Sides
-        The units of every second core, and those of the others; the last of an odd number of cores
-        is left out. One unit of each core comes first, so that few workers share no core.
+        The units of every second core, and of the others; the last of an odd number of cores is
+        left out. One unit of each core comes first, so that few workers do not share cores.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def read_units(text: str) -> Sides:
     Raises
     ------
     InputError
-        It is no such text.
+        The text is malformed.
     """
     part = "[0-9]{1,5}(-[0-9]{1,5})?"
     if not re.fullmatch(f"{part}(,{part})*:{part}(,{part})*", text):
@@ -115,7 +115,7 @@ def sides(units: Sides | None = None) -> Sides:
     Raises
     ------
     InputError
-        A side has no unit, one is not usable here, or stands twice.
+        A side has no unit, or a unit is not usable here or occurs twice.
     """
     if units is None:
         return halves(physical_cores())
@@ -142,10 +142,10 @@ def build(kernel: str, units: int, **options: Any) -> Case:
     kernel : str
         See `memkern.case`.
     units : int
-        Processing units of the side: as many workers, unless the kernel or `options` have another
-        number.
+        Processing units of the side: the default number of workers.
     **options
-        Of the kernel. Without those of sizes, the kernels in `KERNELS` have data in memory.
+        Options of the kernel. Without options of sizes, the kernels in `KERNELS` have data in
+        memory.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def _from_memory(kernel: str, options: Mapping[str, Any]) -> dict[str, Any]:
         "loops.load": {"footprint_B": size_B},
         "stream.triad": {"footprint_B": size_B},
         "spatter.gather": {"pattern": f"UNIFORM:8:{stride}:NR", "count": lines // 8},
-        # As many accesses as there are lines.
+        # One access for each line.
         "amo.rand": {"memsize": size_B, "iters": -(-lines // int(options["threads"]))},
     }
     return sized.get(kernel, {})
@@ -221,23 +221,24 @@ def corun(
     progress: bool | None = None,
     on_turn: Callable[[Sequence[Measurement]], None] | None = None,
 ) -> ResultSet:
-    """Measure cases alone and beside neighbours, which other processes run on other units.
+    """Measure cases alone and with neighbours, which other processes run on other units.
 
-    In each turn, every case is placed in memory anew and measured in this placement alone and
-    beside each neighbour, all in random order. `memkern.slowdowns` returns how much longer a case
-    takes beside each.
+    In each turn, every case gets a new placement in memory and is measured in it alone and with
+    each neighbour, all in random order. `memkern.slowdowns` returns the slowdown of a case by each
+    neighbour.
 
     Parameters
     ----------
     cases : sequence of Case, optional
-        Their kernels or names must differ. By default loads and a triad in sequence, loads from
-        every line, atomic operations in random order and dependent loads, all from memory. The
-        turns share the budget of a case, and use the variant that is fastest alone.
+        Their kernels or names must differ. By default contiguous loads and triad, loads from every
+        line, atomic operations in random order and dependent loads, all from memory. The turns
+        share the budget of a case, and use the variant that is fastest without neighbours.
     neighbours : sequence of Case, optional
         By default `cases`.
     units : pair of sequences of int, optional
-        Processing units of the measured case and of the neighbour; by default those of every second
-        core, and those of the others. A case without a number of threads has as many as its side.
+        Processing units of the measured case and of the neighbour; by default the units of every
+        second core, and of the others. A case without a number of threads has one on each unit of
+        its side.
     turns : int
         At least 2.
     seed : int
@@ -245,7 +246,7 @@ def corun(
     output, resume, force, progress
         As of `memkern.sweep`; each turn is written to the file at its end.
     on_turn : callable, optional
-        Called with the measurements of each turn: of every case alone, then beside each neighbour.
+        Called with the measurements of each turn: of every case alone, then with each neighbour.
 
     Returns
     -------
@@ -360,7 +361,7 @@ def _choice(case: Case) -> Choice:
 
 @contextlib.contextmanager
 def _started(cases: Sequence[Case], choices: Sequence[Choice]) -> Iterator[list[_Process]]:
-    """Start a process for each neighbour, and end them after the block."""
+    """Start a process for each neighbour, and end all after the context."""
     with contextlib.ExitStack() as stack:
         processes = [stack.enter_context(contextlib.closing(_Process(case))) for case in cases]
         # They start at the same time.
@@ -378,7 +379,7 @@ def _measure(
     generator: random.Random,
     progress: Callable[[], object],
 ) -> None:
-    """Measure a case alone and beside each neighbour, in one placement and in random order."""
+    """Measure a case alone and with each neighbour, in one placement and in random order."""
     prepared = ready(runs[0].case, choice)
     pairs = list(zip(runs, (None, *processes), strict=True))
     for run, process in generator.sample(pairs, len(pairs)):

@@ -39,7 +39,7 @@ def _known(seconds: float) -> float | None:
 
 
 def describe() -> dict[str, Any]:
-    """Return what ``memkern info`` shows: machine, caches, instruction sets, launch cost.
+    """Return the contents of ``memkern info``: machine, caches, instruction sets, launch cost.
 
     Times whose samples were disturbed are None.
     """

@@ -1,4 +1,4 @@
-"""A check of this machine: what makes measurements wrong, biased or unsteady, and what to do."""
+"""A check of this machine for causes of wrong, biased or unsteady measurements, with remedies."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ _ROOT = Path("/")
 
 @dataclass(frozen=True)
 class _Plan:
-    """How long a check takes: it ends after `total_s`, and watches the cores for `watch_s`.
+    """Times of a check: it ends after `total_s`, and observes the cores for `watch_s`.
 
     Each of the `rounds` places every case once and samples it for `sample_s`. Building and
-    validating cases of at most `most_B`, and chases of at most `most_chase_B`, leaves time for it.
+    validating cases of at most `most_B`, and chases of at most `most_chase_B`, leaves enough time.
     """
 
     total_s: float
@@ -76,7 +76,7 @@ class _Plan:
 _WHOLE = _Plan(23.5, 10.0, 5, 0.5, 2**31, 2**29)
 _QUICK = _Plan(4.4, 2.0, 3, 0.06, 2**28, 2**27)
 
-# Share of the time for the cores in the first round that is left to them if all is slow.
+# Share of the time for the cores in the first round that remains if everything is slow.
 _LEAST_WATCH = 0.3
 
 _LEAST_B = 2**20
@@ -89,15 +89,15 @@ class Health:
     Attributes
     ----------
     verdict : str
-        ``disturbed`` if a finding is bad, but for the comparison with a baseline; else ``fit with
+        ``disturbed`` if a finding is bad, except the comparison with a baseline; else ``fit with
         reservations`` if a finding is bad or a note; else ``fit``.
     findings : tuple of Finding
-        Bad ones first, then notes, what is unknown, and what is good. Each has ``subject``,
-        ``state``, ``text`` and ``advice``.
+        First bad ones, then notes, unknown and good ones. Each has ``subject``, ``state``, ``text``
+        and ``advice``.
     results : ResultSet
         Records of loads, a triad and dependent loads from memory.
     seconds : float
-        Time that it took.
+        Duration of the check.
     """
 
     verdict: str
@@ -107,7 +107,7 @@ class Health:
 
     @property
     def summary(self) -> str:
-        """The verdict with the subjects of the bad findings, as later records have it."""
+        """The verdict with the subjects of the bad findings, as in later records."""
         return health.summary(self.findings)
 
     @property
@@ -125,7 +125,7 @@ class Health:
         lines = [self.verdict]
         width = max((len(finding.subject) for finding in self.findings), default=0)
         for state in STATES:
-            # Subjects whose text tells nothing more, by what to do about them.
+            # Subjects of findings whose text has no further information, by advice.
             names: dict[str, list[str]] = {}
             for finding in (finding for finding in self.findings if finding.state == state):
                 if finding.state in (BAD, NOTE) or finding.subject in MEASURED:
@@ -161,16 +161,17 @@ def doctor(
     """Check this machine: settings of the system, other activity, cores, and memory.
 
     Loads, a triad and dependent loads are placed in memory several times, and in between the cores
-    of all workers are watched. Neither root nor hardware counters are needed; what the system does
-    not tell is ``unknown``. The verdict is stored until the system is booted again, and later
+    of all workers are observed. Neither root nor hardware counters are needed; values that the
+    system does not report are ``unknown``. The verdict is stored until the next boot, and later
     records have it in their column ``doctor``.
 
     Parameters
     ----------
     quick : bool
-        Take about 4 s instead of at most 24 s; caches above 64 MiB are then not exceeded by far.
+        Take about 4 s instead of at most 24 s; data are then not much larger than caches above 64
+        MiB.
     baseline : path, optional
-        Results of an earlier check of this machine, to compare with as `memkern.compare` does.
+        Results of an earlier check of this machine, for a comparison by `memkern.compare`.
     progress : callable, optional
         Called with the share of the time that is over, from 0 to 1.
 
@@ -259,7 +260,7 @@ def _check_machine(path: Any, earlier: ResultSet, machine: Mapping[str, Any]) ->
 
 
 def _known(earlier: ResultSet, runs: Mapping[str, CaseRun]) -> int:
-    """Return how many cases of this check are among the records."""
+    """Return the number of cases of this check in the records."""
     wanted = [{"kernel": run.case.spec.kernel, **run.case.columns} for run in runs.values()]
     return sum(
         any(all(record.get(name) == value for name, value in case.items()) for record in earlier)
@@ -268,7 +269,7 @@ def _known(earlier: ResultSet, runs: Mapping[str, CaseRun]) -> int:
 
 
 def _check_cases(path: Any, earlier: ResultSet, runs: Mapping[str, CaseRun]) -> None:
-    """Raise InputError if no case of this check is among the records."""
+    """Raise InputError if no case of this check is in the records."""
     if not _known(earlier, runs):
         raise InputError(
             f"{path} has no case of this check: a baseline is a file that memkern doctor -o wrote "
@@ -282,14 +283,15 @@ def _check_cases(path: Any, earlier: ResultSet, runs: Mapping[str, CaseRun]) -> 
 def _build(
     plan: _Plan, earlier: ResultSet | None
 ) -> tuple[dict[str, CaseRun], dict[str, str], bool]:
-    """Return the cases by kernel, and why those that can't be built are missing.
+    """Return the cases by kernel, and the reasons for cases that can't be built.
 
-    Sizes are those of the earlier records, if there are any, or the largest for which there is
-    memory. The last value is whether there is too little memory for the earlier ones.
+    Sizes are from the earlier records, if there are any, or the largest that fit in memory. The
+    last value is whether the earlier sizes do not fit in memory.
     """
     left_B, _ = memory_left()
     beyond_B = beyond_caches_B()
-    # By halves, so that a baseline has the same sizes. Caches may have held more in its boot.
+    # Sizes are halved, so that a baseline has the same sizes. In its boot, the capacity of caches
+    # may have been larger.
     size_B = min(beyond_B, plan.most_B) if earlier is None else plan.most_B
     too_large = most = 0
     found = None
@@ -306,7 +308,7 @@ def _build(
 
 
 def _cases(plan: _Plan, size_B: int, chase_B: int) -> tuple[dict[str, CaseRun], dict[str, str]]:
-    """Return the cases of these sizes by kernel, and why those that can't be built are missing."""
+    """Return the cases of these sizes by kernel, and the reasons for cases that can't be built."""
     how: dict[str, Any] = {"placements": plan.rounds, "budget_s": plan.sample_s * plan.rounds}
     inputs: dict[str, dict[str, Any]] = {
         LOAD: {"footprint_B": size_B},
@@ -323,7 +325,7 @@ def _cases(plan: _Plan, size_B: int, chase_B: int) -> tuple[dict[str, CaseRun], 
 
 @contextlib.contextmanager
 def _refusal(refused: dict[str, str], kernel: str) -> Iterator[None]:
-    """Keep the message of a case that this machine can't measure."""
+    """Store the message of a case that this machine can't measure."""
     try:
         yield
     except (InputError, MemoryError) as error:
@@ -338,18 +340,19 @@ def _measure(
     watch: CoreWatch,
     tell: Callable[[], None],
 ) -> None:
-    """Place all cases and watch the cores in turns, until `end` at the latest."""
+    """Alternate between placing all cases and observing the cores, until `end` at the latest."""
     watch_s = small.cut(plan.watch_s, 0.05)
     each_s, longest_s = watch_s / plan.rounds, 0.0
     try:
         for number in range(plan.rounds):
             if number:
                 _memkern.release_memory(LARGE_B)
-            # That every case is placed once is worth more than to watch the cores for long.
+            # One placement of every case is more important than a long observation of the cores.
             left_to_watch_s = each_s * (plan.rounds - number) if number else _LEAST_WATCH * each_s
             for place, (kernel, run) in enumerate(runs.items()):
                 with _refusal(refused, kernel):
-                    # One part more is for filling and checks, which no deadline ends.
+                    # One additional part is for filling and checks, which the deadline does not
+                    # limit.
                     parts = 1 if run.placements else len(runs) - place + 1
                     _place(run, end - left_to_watch_s, longest_s, parts)
                 longest_s = max([longest_s, *(placed.wall_s for placed in run.placements[:1])])
@@ -363,8 +366,8 @@ def _measure(
 def _place(run: CaseRun, deadline: float, first_s: float, parts: int) -> None:
     """Place and sample a case, unless that would take longer than until the deadline.
 
-    `first_s` is what the first placements of other cases took. Trials and samples of this one end
-    after the first of so many equal parts of the time until the deadline.
+    `first_s` is the time of the first placements of other cases. Trials and samples of this case
+    end after the first of `parts` equal parts of the time until the deadline.
     """
     needed_s = first_s
     if run.placements:
@@ -381,7 +384,7 @@ def _place(run: CaseRun, deadline: float, first_s: float, parts: int) -> None:
 
 
 class _System:
-    """Settings and counters of the system, and other programs, from now on."""
+    """Settings and counters of the system, and other programs, since the creation of the object."""
 
     def __init__(self) -> None:
         self._launch_s = launch_cost_s(0, "none", "fork")
@@ -390,7 +393,7 @@ class _System:
         self._begin, self._own_s = time.perf_counter(), time.process_time()
 
     def findings(self, machine: dict[str, Any]) -> list[Finding]:
-        """Return the findings on the time since then."""
+        """Return the findings on this time."""
         elapsed_s = time.perf_counter() - self._begin
         own_s, stolen_s = time.process_time() - self._own_s, read_steal_s() - self._stolen_s
         after = health.read_counters(_ROOT)

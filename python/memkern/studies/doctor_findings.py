@@ -1,4 +1,4 @@
-"""Findings of the doctor: what its samples and records show, and what to do about it."""
+"""Findings of the doctor from its samples and records, with advice."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ _CLOCK = (0.05, 0.15)  # 5th to 95th percentile of the clock, relative to its me
 _SPREAD = 0.05  # standard deviation of the logarithms of the placements' medians
 # Triads reach 70 to 90 % of the peak of all channels if enough cores run.
 _LEAST_OF_PEAK = 0.5
-# Processors with many cores have less bandwidth for each than those published in 2020.
+# Processors with many cores have less bandwidth per core than those published in 2020.
 _LEAST_OF_PUBLISHED = 0.5
-# These ran so many threads on each core for their published bandwidths, the others one.
+# Threads per core for the published bandwidths of these platforms; others had one.
 _THREADS_OF_A_CORE = {"KNL": 4, "TX2": 4}
 # Memory of the same socket takes about 100 ns, without huge pages up to about 150 ns.
 _MOST_LATENCY_NS = 200.0
@@ -133,7 +133,7 @@ def _clock(GHz: _Floats, virtual: bool) -> Finding:
             f"otherwise {advice}"
         )
     elif state == BAD:
-        # Its clock is the host's affair.
+        # The host controls the clock of a virtual machine.
         state = NOTE
     return Finding("clock", state, text, "" if state == GOOD else advice)
 
@@ -160,7 +160,7 @@ def _exchange(watch: CoreWatch) -> Finding:
 
 
 def next_runs(machine: Mapping[str, Any], shared: bool) -> Finding:
-    """Return the finding on how well the shortest times of next runs will agree.
+    """Return the finding on the expected agreement of the shortest times of next runs.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def next_runs(machine: Mapping[str, Any], shared: bool) -> Finding:
 
 
 def run_queue_delays(known: bool) -> Finding:
-    """Return the finding on whether the system tells how long threads wait for a processor."""
+    """Return the finding on whether the system reports how long threads wait for processors."""
     subject = "run-queue delay"
     if known:
         return Finding(subject, GOOD, "the system tells how long threads wait for a processor")
@@ -200,13 +200,13 @@ def other_programs(activity: Activity, processors: float) -> Finding:
     Parameters
     ----------
     activity : Activity
-        What ran when the check began.
+        Other activity at the beginning of the check.
     processors : float
         Processors that other programs used on average; NaN if unknown.
     """
     state = graded(processors, *_OTHERS)
     if activity.others:
-        # What ended soon is no reason to call all numbers wrong.
+        # A program that ended soon does not make all numbers wrong.
         state = NOTE if state == GOOD else BAD
     words = []
     if activity.others:
@@ -239,7 +239,7 @@ def _value(record: Mapping[str, Any]) -> str:
 
 
 def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Finding:
-    """Return the finding on a case: right, undisturbed, and how much placements differ."""
+    """Return the finding on a case: validity, disturbances and the spread of placements."""
     subject = SUBJECTS[kernel]
     if measurement is None:
         if not refusal:
@@ -289,7 +289,7 @@ def share_of_peak(
     Parameters
     ----------
     records : sequence of mapping
-        Those of load and triad count, with reads of written lines.
+        Records of load and triad count, including reads of written lines.
     machine : mapping
         The environment.
     memory : Population, optional
@@ -324,12 +324,12 @@ def share_of_peak(
 def bandwidth_of_a_core(
     records: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]
 ) -> list[Finding]:
-    """Return the finding on the triad's bandwidth of a core beside the published platforms.
+    """Return the finding on the triad's bandwidth per core compared with published platforms.
 
     Parameters
     ----------
     records : sequence of mapping
-        That of the triad counts.
+        The record of the triad counts.
     machine : mapping
         The environment.
 
@@ -379,7 +379,7 @@ def cache_sizes(machine: Mapping[str, Any]) -> Finding:
     if not found:
         text = "the times of loads do not show whether caches have the sizes that the system says"
         return Finding(subject, UNKNOWN, text, "measure them with memkern latency structure")
-    # Hybrid processors have two kinds of caches of a level, of which one size is measured.
+    # Hybrid processors have two kinds of caches of a level; only one size is measured.
     confirmed = {cache["level"] for cache in found if cache["size_B"] == cache["system_B"]}
     wrong = [cache for cache in found if cache["level"] not in confirmed]
     if not wrong:

@@ -1,4 +1,4 @@
-"""Measurement of all loops in each level, in turns, as the ECM model needs them."""
+"""Measurement of all loops in each level, in turns, for the ECM model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ROUNDS = 5
 _SECONDS = 240.0
 _BRIEF_S, _LONG_S = 0.15, 0.75
 _VALUE_B = 8
-# Columns of the stencil, least rows of the matrix, and its columns where they fit.
+# Columns of the stencil, least rows of the matrix, and its columns if they fit.
 _COLUMNS, _ROWS, _MATRIX = 258, 512, 192
 # A loop without data has no transfers to predict.
 _WITHOUT_DATA = ("loops.peakflops",)
@@ -37,7 +37,7 @@ class MeasuredLoops:
     ----------
     results : ResultSet
     missing : tuple of str
-        What could not be measured, and why.
+        Cases that could not be measured, with the reasons.
     """
 
     results: ResultSet
@@ -58,8 +58,8 @@ def measure_loops(
 ) -> MeasuredLoops:
     """Measure loops on one core with data in each level, and from memory on all cores.
 
-    All cases are placed in turns, in random order, five times, so that those to which constants are
-    fitted meet the same conditions as the others.
+    All cases are placed in turns, in random order, five times, so that cases for the fit and other
+    cases have the same conditions.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def measure_loops(
     levels : int, optional
         Number of levels, from L1 on; by default all, with memory.
     seconds : float
-        Most seconds that it takes.
+        Longest duration.
     progress : callable, optional
         Called with the share of the work that is done, from 0 to 1.
 

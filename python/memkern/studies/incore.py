@@ -1,9 +1,9 @@
 """Cycles of compiled bodies in the core: measured in L1, and predicted by static analysis.
 
 The main loop of a body is found in the machine code of the extension, and given to llvm-mca and
-OSACA, which are separate programs and optional. Predictors differ from measurements by tens of
-percent, so that the measured time is what models use. What of it overlaps with data transfers
-follows from the instructions of the loop and their throughput in a machine file.
+OSACA, which are separate programs and optional. Predictions differ from measurements by tens of
+percent, so models use the measured time. Its part that overlaps with data transfers follows from
+the instructions of the loop and their throughput in a machine file.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _LATTICE, _LS = (2, 2, 2, 2), 8
 _OSACA_S = 20.0  # most seconds of OSACA for a loop
 # Bytes of a nonzero and its index.
 _NONZERO_B = 12
-# Bits that a vector of SVE counts as in machine code, where its length is unknown.
+# Assumed bits of an SVE vector in machine code, whose length is unknown.
 _SVE_BITS = 128
 
 
@@ -95,7 +95,7 @@ class Body:
 
 
 def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
-    """Return the main loop of what a case runs.
+    """Return the main loop of the body that a case runs.
 
     Parameters
     ----------
@@ -131,7 +131,7 @@ def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
     if not case.spec.counts.elementwise:
         return Body(name, tuple(loop), _of_loop(loop, case))
     each_B = sum(moved) / case.spec.counts.width(case) / _value_B(case)
-    # A vector of every stream has as many accesses as an element has loads and stores.
+    # The accesses of a vector of every stream equal the loads and stores of an element.
     vector_B = obtained.get("vector_B") or max(accessed_B)
     return Body(name, tuple(loop), sum(accessed_B) / vector_B / each_B)
 
@@ -170,7 +170,7 @@ def _version(program: str) -> tuple[int, ...]:
 
 
 def assembly(loop: Sequence[Instruction]) -> str:
-    """Return a loop as text for an assembler, with jumps to a label at its begin."""
+    """Return a loop as text for an assembler, with jumps to a label at its beginning."""
     lines = ["begin:"]
     for instruction in loop:
         operands = instruction.operands.strip()
@@ -187,7 +187,7 @@ def mca_cycles(body: Body, cpu: str = "native") -> float:
     ----------
     body : Body
     cpu : str
-        Processor's name as the program knows it.
+        Name of the processor in llvm-mca.
 
     Returns
     -------
@@ -217,14 +217,14 @@ def osaca() -> str | None:
 def osaca_cycles(body: Body, arch: str) -> float:
     """Return the cycles of a unit of work as OSACA predicts them.
 
-    They are the longer ones of the throughput, the busiest port of the iteration, and of the
-    dependencies from one iteration to the next.
+    The maximum of the throughput (the busiest port of the iteration) and of the dependencies from
+    one iteration to the next.
 
     Parameters
     ----------
     body : Body
     arch : str
-        Microarchitecture as the program names it, such as ``ZEN4`` or ``ICX``; empty for none.
+        Name of the microarchitecture in OSACA, such as ``ZEN4`` or ``ICX``; empty for none.
 
     Returns
     -------
@@ -264,10 +264,10 @@ def _of_osaca(text: str) -> float | None:
 
 
 def terms(body: Body | None, machine: MachineFile | None) -> dict[str, float]:
-    """Return the cycles of a unit's arithmetic, loads and stores if each is alone.
+    """Return the separate cycles of a unit's arithmetic, loads and stores.
 
-    They are sums of reciprocal throughputs in the table of instructions of a machine file, so that
-    instructions of one kind are taken to share their ports.
+    They are sums of reciprocal throughputs in the table of instructions of a machine file, so
+    instructions of one kind are assumed to share their ports.
 
     Parameters
     ----------
@@ -278,9 +278,9 @@ def terms(body: Body | None, machine: MachineFile | None) -> dict[str, float]:
     -------
     dict of str to float
         ``arithmetic_cycles``, which overlap with data transfers (T_OL), ``load_cycles``,
-        ``store_cycles``, and ``transfer_cycles``, which do not (T_nOL): those of loads and stores
-        by the file's hypothesis on L1, without which they overlap. NaN without a body or a file, or
-        where it lacks an instruction.
+        ``store_cycles``, and ``transfer_cycles``, which do not (T_nOL): cycles of loads and stores
+        by the file's hypothesis on L1; without a hypothesis they overlap. NaN without a body or a
+        file, or if the file lacks an instruction.
     """
     names = ("arithmetic_cycles", "load_cycles", "store_cycles", "transfer_cycles")
     if body is None or machine is None:
@@ -323,7 +323,7 @@ class MeasuredInCore:
     bodies : tuple of InCore
         Undisturbed times, for a machine file.
     missing : tuple of str
-        What could not be measured or predicted, and why.
+        Bodies that could not be measured or predicted, with the reasons.
     """
 
     rows: list[dict[str, Any]]
@@ -366,8 +366,9 @@ def measured_in_core(
 ) -> MeasuredInCore:
     """Measure compiled bodies in L1 on one core, and predict them by llvm-mca and OSACA.
 
-    Each body repeats without barriers on data of two sizes: cycles are those by which the times
-    differ, so that the begin of an invocation does not count. The domain wall has one size, in L2.
+    Each body repeats without barriers on data of two sizes: cycles are computed from the difference
+    of the times, so that the start of an invocation does not count. The domain wall has one size,
+    in L2.
 
     Parameters
     ----------
@@ -376,15 +377,15 @@ def measured_in_core(
     variants, isas : sequence of str
         Variants ``scalar``, ``auto`` and ``simd``, and instruction sets.
     unrolls : sequence of int
-        0 for the kernel's own. Of all combinations, those that are compiled are measured.
+        0 for the kernel's default. All compiled combinations are measured.
     machine : MachineFile, optional
-        Whose instructions tell arithmetic from loads and stores.
+        Machine file whose instructions separate arithmetic from loads and stores.
     seconds : float
         Most seconds that it takes.
     cpu : str
-        Processor's name as llvm-mca knows it.
+        Name of the processor in llvm-mca.
     arch : str
-        Microarchitecture as OSACA knows it; empty for no prediction by it.
+        Name of the microarchitecture in OSACA; empty for no prediction.
     progress : callable, optional
         Called with the share of the work that is done, from 0 to 1.
 
@@ -393,10 +394,10 @@ def measured_in_core(
     MeasuredInCore
         Rows have ``kernel``, ``layout`` (of the domain wall), ``variant``, ``isa``, ``unroll``,
         ``level``, ``in_core_unit`` (``vector``: one of every stream; ``element``: of the pattern, a
-        nonzero, or a site and s), ``units`` (in an iteration of the main loop). Of a unit:
-        ``in_core_cycles`` as measured, ``llvm_mca_cycles``, ``osaca_cycles`` (NaN where there is no
-        prediction), and those of `terms`; ``in_core_row_cycles`` of a matrix's row beside its
-        nonzeros. ``spread`` and ``disturbed``.
+        nonzero, or a site and s), ``units`` (in an iteration of the main loop), and per unit:
+        ``in_core_cycles`` as measured, ``llvm_mca_cycles``, ``osaca_cycles`` (NaN without a
+        prediction), and the columns of `terms`; ``in_core_row_cycles`` of a matrix's row in
+        addition to its nonzeros; ``spread`` and ``disturbed``.
 
     Raises
     ------
@@ -480,7 +481,7 @@ def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
 def _cases(
     bodies: Iterable[tuple[str, str, str, int]], levels: Sequence[CacheLevel]
 ) -> tuple[dict[_Key, Case], list[str]]:
-    """Return the cases of each body, and why there are none of some."""
+    """Return the cases of each body, and the reasons for missing ones."""
     cores = [group[0] for group in physical_cores()]
     cases: dict[_Key, Case] = {}
     missing = []
@@ -509,7 +510,7 @@ def _cases(
 def _compiled(
     bodies: Iterable[tuple[str, str, str, int]],
 ) -> Iterator[tuple[str, str, str, int]]:
-    """Yield the bodies that are compiled, and those of kernels of which none is."""
+    """Yield the compiled bodies, and all bodies of kernels without a compiled one."""
     wanted = list(bodies)
     entries = {(entry[0], entry[1], entry[2], entry[5]) for entry in _memkern.entries()}
     entries |= {(kernel, variant, "best", unroll) for kernel, variant, _, unroll in entries}
@@ -518,7 +519,7 @@ def _compiled(
 
 
 def _sizes(kernel: str, variant: str, level: CacheLevel) -> Iterator[tuple[Any, ...]]:
-    """Yield layouts of a kernel, which are empty but for the domain wall, each with its sizes."""
+    """Yield layouts of a kernel (empty except for the domain wall), each with its sizes."""
     every_B = (level.used_B(1), level.part_B())
     if kernel == "dw.hop":
         for layout in ("lexicographic",) if variant == "scalar" else ("RRII", "RIRI"):
@@ -549,14 +550,14 @@ def _times(
     """Return the time of an element, and the cycles of a matrix's row; NaN for other kernels."""
     whole = _time_of(case, done)
     if other is None or part is None:
-        # Without the second size, the begin of an invocation counts, and models do not take it.
+        # Without the second size, the start of an invocation counts, so models do not use the time.
         return replace(whole, disturbed=whole.disturbed or other is not None), math.nan
     second = _time_of(other, part)
     counts = _elements(case), _elements(other)
     if "nonzeros" not in case.columns:
         return marginal(whole, counts[0], second, counts[1]), math.nan
-    # Cycles of a nonzero with its share of a row: rows of two lengths tell these apart. Small cases
-    # may have one length only.
+    # Cycles of a nonzero include its share of a row: rows of two lengths separate both. Small test
+    # cases may have one length only.
     shares = [one.columns["rows"] / one.columns["nonzeros"] for one in (case, other)]
     apart = shares[1] - shares[0]
     row_cycles = max((second.cycles - whole.cycles) / apart, 0.0) if apart else 0.0
@@ -579,6 +580,7 @@ def _time_of(case: Case, done: Measurement) -> LoopTime:
         {},
         record["time_min_s"] * record["clock_GHz"] * 1e9 / _elements(case),
         float(record["placement_sd"]),
-        # Small cases, whose times mean nothing, have too few samples to be undisturbed.
+        # Small test cases, whose times are meaningless, have too few samples to count as
+        # undisturbed.
         bool(record["disturbed"]) and not small.wanted(),
     )

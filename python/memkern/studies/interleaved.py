@@ -3,7 +3,7 @@
 All cases are measured in rounds, one pair of each case per round, so that the pairs of a case are
 spread over the whole run. Each side of each round is a new process, and every value has new
 placements in memory, so that the comparison includes the variance between runs. A fixed pair of
-placements may differ by several percent even where the sides do not.
+placements may differ by several percent even if the sides do not.
 
 The order within a pair is random, in blocks of two pairs: each side is first in one of them.
 """
@@ -49,7 +49,7 @@ _SIDES = ("A", "B")
 
 
 class Side(Protocol):
-    """The interface of what measures one side in one round."""
+    """Interface of an object that measures one side in one round."""
 
     def request(self, verb: str, case: int, /) -> dict[str, Any]:
         """Return the answer to a request of `memkern.studies.comparison_worker`."""
@@ -101,10 +101,10 @@ def compare_runs(
     a, b : mapping, optional
         Knobs of each side, which replace those of the file, such as ``{"variant": "simd"}``.
     a_python, b_python : str, optional
-        Interpreters, where the sides are different builds of memkern; by default this one.
+        Interpreters, if the sides are different builds of memkern; by default this one.
     pairs : int
-        Most pairs of a case, at least 30. A case is tested after half, two thirds and all of them,
-        and not measured further once it has a verdict.
+        Most pairs of a case, at least 30. A case is tested after half, two thirds and all of them;
+        measuring stops once it has a verdict.
     seed : int
         Of the random order.
     progress : bool, optional
@@ -116,7 +116,7 @@ def compare_runs(
     -------
     DataFrame
         As `memkern.compare` returns it, with ``pairs`` instead of ``placements``: pairs in which
-        neither side was disturbed. ``ratio`` is that of the 20 % trimmed means of the logarithms,
+        neither side was disturbed. ``ratio`` is from the 20 % trimmed means of the logarithms,
         ``p`` by Yuen's test of pairs, corrected for the number of tests and cases. A case that
         can't be measured on a side has the verdict ``not measured``, and a sentence in
         ``attrs["remarks"]``.
@@ -221,14 +221,14 @@ def measure_pairs(
     tried : list of int
         Pairs of each case, disturbed ones included; at most twice as many as a case may have.
     errors : dict
-        By case, why it could not be measured further.
+        By case, the reason why it could not be measured further.
     """
     tried = [0] * len(cases)
     leads = [0] * len(cases)
     errors: dict[int, str] = {}
 
     def pair(case: int, two: tuple[Side, Side]) -> None:
-        """Measure one pair; the side that is first changes within each block of two."""
+        """Measure one pair; the order of the sides alternates within each block of two."""
         leads[case] = 1 - leads[case] if tried[case] % 2 else rng.randrange(2)
         tried[case] += 1
         values, disturbed = [math.nan, math.nan], False

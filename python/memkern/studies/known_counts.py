@@ -1,4 +1,4 @@
-"""Counts of work of which the true count is known: whether an event counts what its name says.
+"""Counts of work with a known true count, which show whether events count as named.
 
 Events of the system are checked by work of this thread, the lines that cross the boundary in front
 of a level by loops through arrays that only this level holds, and page walks by loads from more
@@ -31,10 +31,10 @@ from memkern.spec.registry import case as build
 
 __all__ = ["Known", "check"]
 
-# Events by what they are to count: a quantity of the table or an event of the system.
+# Events by the quantity of the table, or event of the system, that they should count.
 Names = Mapping[str, Sequence[str]]
-# Loops, and the directions in which they move known lines: whether a line is loaded of which all is
-# stored depends on the processor.
+# Loops, and the directions in which they move a known number of lines: whether a completely written
+# line is loaded depends on the processor.
 _LOOPS = {"loops.load": ("load",), "loops.copy": ("store",), "loops.update": WAYS}
 _TLB_PAGES = 2**16
 _PAGES, _SLEEPS, _MOVES, _SPIN_NS = 4096, 40, 20, 20_000_000
@@ -42,13 +42,13 @@ _PAGES, _SLEEPS, _MOVES, _SPIN_NS = 4096, 40, 20, 20_000_000
 
 @dataclass(frozen=True)
 class Known:
-    """An event, and its count of work of which the true count is known.
+    """An event, and its count of work with a known true count.
 
     Attributes
     ----------
     event, work : str
     true, count : float
-        NaN where it could not be counted.
+        NaN if it could not be counted.
     """
 
     event: str
@@ -63,7 +63,7 @@ class Known:
 
     @property
     def agrees(self) -> bool:
-        """Whether the count is right to a tenth."""
+        """Whether the count is accurate to 10 %."""
         return calibration.agrees(self.ratio)
 
 
@@ -89,7 +89,7 @@ def _move() -> float:
             os.sched_setaffinity(0, {allowed[k % 2]})
     finally:
         os.sched_setaffinity(0, allowed)
-    # The first one moves only a thread that was elsewhere.
+    # The first call only moves a thread that was on another unit.
     return _MOVES - 0.5
 
 
@@ -110,7 +110,7 @@ _WORK: dict[str, tuple[str, Callable[[], float]]] = {
 
 
 def _of_system(names: Names) -> Iterator[Known]:
-    """Yield the counts of events that are to count what the system does."""
+    """Yield the counts of events of the system."""
     for quantity, (work, run) in _WORK.items():
         for name in names.get(quantity, ()):
             event, _ = counting.event_here(name)
@@ -125,19 +125,19 @@ def _of_system(names: Names) -> Iterator[Known]:
 
 
 def _by_system() -> list[str]:
-    """Return the events of the system of which this thread can do known work."""
+    """Return the events of the system that this thread can cause a known number of times."""
     movable = len(os.sched_getaffinity(0)) > 1
     return [name for name in _WORK if movable or name != "cpu-migrations"]
 
 
 def _of_processor(names: Names) -> Iterator[Known]:
-    """Yield the counts of events that are to count quantities of the table."""
+    """Yield the counts of events for quantities of the table."""
     caches = data_caches(machine_environment())
     sizes = {f"L{c['level']}": max(c["size_B"], c["system_B"]) for c in caches}
     last_B = max(sizes.values(), default=2**25)
     in_front = {"L2": sizes.get("L1", 2**15), "L3": sizes.get("L2", 2**20), "memory": last_B}
     for boundary, below_B in in_front.items():
-        # Four times the caches that must not hold them, and within the next one.
+        # Four times the caches that must not hold the arrays, and within the next cache.
         size_B = small.cut(4 * below_B, 2**16)
         for kernel, ways in _LOOPS.items():
             counted = [name for way in ways for name in names.get(f"{boundary}_{way}", ())]
@@ -155,7 +155,7 @@ def _of_processor(names: Names) -> Iterator[Known]:
 
 
 def _of_case(case: Case, names: Sequence[str], work: str, true: float) -> Iterator[Known]:
-    """Yield the counts of events, each of which is to count so much in an invocation."""
+    """Yield the counts of events whose true count in an invocation is `true`."""
     record = measure(case.with_(counters=",".join(names))).record
     for row in json.loads(record["counter_rows"]):
         count = math.nan if row["count"] is None else row["count"]
@@ -163,7 +163,7 @@ def _of_case(case: Case, names: Sequence[str], work: str, true: float) -> Iterat
 
 
 def _every() -> Names:
-    """Return the events of which the true count is known and that can be counted here."""
+    """Return the events with a known true count that can be counted here."""
     names = [*_by_system(), *events.quantities(counting.ROOT)]
     found = {name: [name] for name in names if not counting.event_here(name)[1]}
     if not found:
@@ -176,7 +176,7 @@ def _every() -> Names:
 
 
 def _named(text: str) -> Names:
-    """Return the events of pairs such as ``L2_load=r0151``, by what they are to count."""
+    """Return the events of pairs such as ``L2_load=r0151``, by the name of the quantity."""
     quantities = [*_by_system(), *(f"{b}_{way}" for b in BOUNDARIES for way in WAYS), TLB_MISSES]
     found: dict[str, list[str]] = {}
     for pair in events.names_of(text):
@@ -192,13 +192,13 @@ def _named(text: str) -> Names:
 
 
 def check(text: str = "") -> list[Known]:
-    """Count work of which the count is known, and store the ratios until the next boot.
+    """Count work with a known count, and store the ratios until the next boot.
 
     Parameters
     ----------
     text : str
-        Events and what each is to count, such as ``L2_load=r0151``, with commas in between; by
-        default all that this program knows and that can be counted here.
+        Events with the quantity that each should count, such as ``L2_load=r0151``, separated by
+        commas; by default all known events that can be counted here.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def check(text: str = "") -> list[Known]:
     if not small.wanted():
         ratios: dict[str, float] = {}
         for known in found:
-            # Of several kinds of work, that of which the count is farthest from the true one.
+            # Of several kinds of work, the one with the largest error of the count counts.
             if _off(known.ratio) >= _off(ratios.get(known.event, 1.0)):
                 ratios[known.event] = known.ratio
         calibration.save_counters({**calibration.load_counters(), **ratios})
@@ -218,5 +218,5 @@ def check(text: str = "") -> list[Known]:
 
 
 def _off(ratio: float) -> float:
-    """Return how far a ratio is from 1, NaN if it is unknown."""
+    """Return the deviation of a ratio from 1; NaN if unknown."""
     return math.inf if ratio <= 0 else abs(math.log(ratio))

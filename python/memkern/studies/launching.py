@@ -19,7 +19,7 @@ from memkern.errors import InputError
 __all__ = ["Launcher", "find_launcher", "run"]
 
 OPEN_MPI, MPICH, SLURM = "Open MPI", "MPICH", "Slurm"
-# Words in what launchers print with --version, by their kind.
+# Words in the output of launchers for --version, by kind.
 _VERSIONS = {"Open MPI": OPEN_MPI, "OpenRTE": OPEN_MPI, "HYDRA": MPICH, "slurm": SLURM}
 _USUAL = {"mpi": ("mpirun", "srun"), "shmem": ("oshrun", "srun")}
 _VERSION_S, _END_S = 30.0, 10.0
@@ -47,7 +47,7 @@ class Launcher:
         Parameters
         ----------
         ranks, threads : int
-            The number of ranks, and that of the workers of each.
+            The number of ranks, and of the workers of each.
         bind : str
             ``node``: one rank on each node; ``socket``: one on each socket; ``core``: each on as
             many cores as it has workers; empty: ranks are not bound.
@@ -55,7 +55,7 @@ class Launcher:
         Raises
         ------
         InputError
-            The options by which this launcher binds are not known.
+            The binding options of this launcher are unknown.
         """
         return [*self.words, "-n", str(ranks), *self._binding(threads, bind)]
 
@@ -90,20 +90,20 @@ class Launcher:
         return []
 
     def failure(self, code: int, output: str) -> str:
-        """Return in one sentence why a launched program failed.
+        """Return one sentence on why a launched program failed.
 
         Parameters
         ----------
         code : int
             Exit code.
         output : str
-            What the launcher and the program printed.
+            Output of the launcher and the program.
         """
         lines = [re.sub(r"^[-=]{4,}$|^= +", "", line.strip()) for line in output.splitlines()]
         own = [line for line in lines if line.startswith("memkern: ")]
         if own:
             return own[-1].removeprefix("memkern: ")
-        # The reason is the first paragraph; below it, launchers explain what else could be wrong.
+        # The reason is the first paragraph; below it, launchers explain other possible errors.
         paragraphs = itertools.groupby(lines, key=bool)
         first = next((" ".join(some) for filled, some in paragraphs if filled), "")
         if len(first) > _MOST_CHARACTERS:
@@ -113,7 +113,7 @@ class Launcher:
 
 
 def find_launcher(command: str | None = None, comm: str = "mpi") -> Launcher:
-    """Return a launcher and find out its kind.
+    """Return a launcher with its kind.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def find_launcher(command: str | None = None, comm: str = "mpi") -> Launcher:
     Raises
     ------
     InputError
-        There is none, or it can't be run.
+        There is no launcher, or it can't be run.
     """
     if command is None:
         command = next(filter(shutil.which, _USUAL[comm]), None)
@@ -159,8 +159,8 @@ def run(command: Sequence[str], timeout_s: float | None = None) -> tuple[int, st
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                # A process that has initialised MPI has more variables, of which `os.environ` does
-                # not know, and with which mpirun fails.
+                # A process that has initialised MPI has additional variables, which are not in
+                # `os.environ` and make mpirun fail.
                 env=os.environ,
             )
         except OSError as error:
@@ -178,7 +178,7 @@ def run(command: Sequence[str], timeout_s: float | None = None) -> tuple[int, st
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a launcher, which ends its ranks if it has the time."""
+    """End a launcher, with enough time to end its ranks."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_END_S)

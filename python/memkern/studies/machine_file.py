@@ -48,9 +48,9 @@ _SECONDS = 150.0
 # Seconds of samples of each case in all rounds.
 _BRIEF_S, _LONG_S = 0.06, 0.3
 _CHAINS = (1, 8, 12, 16, 24, 32)
-# Cores that have this share of the bandwidth of all saturate a level.
+# Cores with this share of the bandwidth of all cores saturate a level.
 _SATURATED = 0.95
-# Bytes in memory of a case, unless the caches of its cores need more to be exceeded by far.
+# Footprint of a case in memory, unless the caches of its cores require a larger one.
 _MEMORY_B = 2**31
 _CHASE_B = 2**29
 _BEYOND = 4
@@ -59,7 +59,7 @@ _LEAST_PAGES = 16
 _PER_OCTAVE = 3
 _INSTRUCTIONS = "instructions.repeat"
 _STRIDES = ("0", "1", "2", "random")
-_INVOCATIONS = 500  # between which a barrier is measured
+_INVOCATIONS = 500  # in a sample of a barrier
 
 # Kernel of an operation and of its form with non-temporal stores.
 _OPERATIONS = {"load": "loops.load", "store": "loops.init", "copy": "loops.copy"}
@@ -67,7 +67,7 @@ _ORDINARY, _NONTEMPORAL = "ordinary", "non-temporal"
 
 
 class _Key(NamedTuple):
-    """What a case is measured for, and the values that distinguish it."""
+    """Purpose of a case, and the values that distinguish it."""
 
     what: str
     values: tuple[Any, ...]
@@ -93,7 +93,7 @@ class MeasuredMachine:
     machine : MachineFile
     results : ResultSet
     missing : tuple of str
-        What this machine could not measure, and why.
+        Quantities that this machine could not measure, with the reasons.
     """
 
     machine: MachineFile
@@ -104,17 +104,17 @@ class MeasuredMachine:
 def measure_machine(
     *, seconds: float = _SECONDS, progress: Callable[[float], object] | None = None
 ) -> MeasuredMachine:
-    """Measure what models need to know of this machine.
+    """Measure the parameters of this machine for models.
 
-    All cases are placed in turns, in random order, three times. Bandwidths are those of loads,
-    stores and copies in each cache and in memory, by one core and by more, up to all; latencies
-    those of chases in buffers of the same sizes. Instructions have the widths of all instruction
+    All cases are placed in turns, in random order, three times. Bandwidths are of loads, stores and
+    copies in each cache and in memory, by one core and more, up to all; latencies are of chases in
+    buffers of the same sizes. Instructions are measured at the vector widths of all instruction
     sets of this processor.
 
     Parameters
     ----------
     seconds : float
-        Most seconds that it takes; cases for which the time is too short are left out.
+        Longest duration; cases for which the time is too short are left out.
     progress : callable, optional
         Called with the share of the work that is done, from 0 to 1.
 
@@ -159,15 +159,15 @@ def measure_machine(
 
 
 class CacheLevel(NamedTuple):
-    """A level with the bytes in it that cases use.
+    """A level with the footprints of its cases.
 
     Attributes
     ----------
     name : str
     size_B : int or None
-        Of an instance of a cache.
+        Size of an instance of a cache.
     shared_by : int
-        Cores that share an instance; of memory, those of a NUMA domain.
+        Cores that share an instance; for memory, the cores of a NUMA domain.
     smaller : CacheLevel or None
         The next smaller cache.
     """
@@ -182,8 +182,8 @@ class CacheLevel(NamedTuple):
 
         It is three quarters of L1, and beyond it the geometric mean of the sizes of a cache and of
         the next smaller one, at most half of the cache: a virtual machine may have only a part of a
-        large shared cache. In memory it is four times all caches, or `memory_B` where that is less
-        and four times the caches of these cores are not more.
+        large shared cache. In memory it is four times all caches, or `memory_B` if this is less but
+        at least four times the caches of these cores.
         """
         if self.size_B is None:
             held_B = self.smaller._of_cores(cores) if self.smaller else 0
@@ -194,11 +194,11 @@ class CacheLevel(NamedTuple):
         return min(size_B // 2, math.isqrt(size_B * self.smaller._of_cores(cores)))
 
     def part_B(self, cores: int = 1) -> int:
-        """Return a third of `used_B`, the smaller one of two sizes in L1."""
+        """Return a third of `used_B`, the smaller of two sizes in L1."""
         return self.used_B(cores) // 3
 
     def _of_cores(self, cores: int) -> int:
-        """Return the size of the instances of cores that follow each other, by their share."""
+        """Return the size of the instances of adjacent cores, in proportion to their number."""
         return (self.size_B or 0) * max(cores, self.shared_by) // self.shared_by
 
 
@@ -220,7 +220,7 @@ def levels_of(environment: Mapping[str, Any], cores: Sequence[int]) -> list[Cach
 
 
 def domains_of(machine: Mapping[str, Any], cores: Sequence[int]) -> int:
-    """Return the number of NUMA nodes with any of these cores; 1 where it is unknown.
+    """Return the number of NUMA nodes of these cores; 1 if unknown.
 
     Parameters
     ----------
@@ -313,7 +313,7 @@ def _bandwidths(levels: Sequence[CacheLevel], cores: Sequence[int]) -> dict[_Key
         for count, (operation, kernel) in itertools.product(
             sorted({*core_counts(level.shared_by), len(cores)}), _OPERATIONS.items()
         ):
-            # Of a part of the cores that share a level, the loads show how many saturate it.
+            # With a part of the cores that share a level, loads show the number that saturates it.
             if count not in (1, level.shared_by, len(cores)) and operation != "load":
                 continue
             for stores in ("",) if operation == "load" else (_ORDINARY, _NONTEMPORAL):
@@ -334,7 +334,7 @@ def _bandwidths(levels: Sequence[CacheLevel], cores: Sequence[int]) -> dict[_Key
 
 
 def _latencies(levels: Sequence[CacheLevel]) -> tuple[dict[_Key, Case], dict[_Key, str]]:
-    """Return chases in each level, and why memory is too small for the others."""
+    """Return chases in each level, and the reasons for those that do not fit in memory."""
     cases, too_large = {}, {}
     for level, chains in itertools.product(levels, _CHAINS):
         key = _Key("latency", (level.name, chains))
@@ -351,7 +351,7 @@ def _latencies(levels: Sequence[CacheLevel]) -> tuple[dict[_Key, Case], dict[_Ke
 
 
 def _pages() -> dict[_Key, Case]:
-    """Return chases through lines side by side, and through as many lines of different pages."""
+    """Return chases through adjacent lines, and through as many lines in different pages."""
     most = min(_MOST_PAGES, memory_left()[0] // 8 // mmap.PAGESIZE)
     count = round(math.log2(most / _LEAST_PAGES) * _PER_OCTAVE) + 1
     small_pages = {"pages": "4k" if mmap.PAGESIZE == 2**12 else "default"}
@@ -414,7 +414,7 @@ def _machine(
 
 
 def clock(values_GHz: Iterable[float]) -> Quantity:
-    """Return the median clock of records, with the range of its middle 95 %."""
+    """Return the median clock of records, with the range of the middle 95 %."""
     known = np.array([value for value in values_GHz if value == value])
     if not len(known):
         return Quantity()
@@ -451,7 +451,7 @@ def _bandwidth_rows(done: _Done) -> list[Bandwidth]:
         amount, time = record["bytes_B"], time_of(record)
         disturbed = bool(record["disturbed"])
         if (part := done.get(_Key("part", key.values))) is not None:
-            # In L1 the begin and the end of an invocation take as long as many bytes.
+            # In L1 the start and end of an invocation take as long as many bytes.
             amount -= part.record["bytes_B"]
             time = _difference(time, time_of(part.record))
             disturbed = disturbed or bool(part.record["disturbed"])
@@ -503,9 +503,9 @@ def _level(level: CacheLevel, done: _Done, bandwidths: Sequence[Bandwidth]) -> L
 
 
 def _tlbs(done: _Done) -> list[Tlb]:
-    """Return the levels of TLBs, by what lines in pages of their own cost more than others.
+    """Return the levels of TLBs, from the additional cost of lines in separate pages.
 
-    Shortest times count, since all that runs beside a chase takes entries of the TLBs.
+    Shortest times count, since any other activity during a chase takes entries of the TLBs.
     """
 
     def shortest_ns(record: Mapping[str, Any]) -> float:

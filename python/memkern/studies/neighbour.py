@@ -1,9 +1,9 @@
-"""The process that runs a case beside those that another process measures.
+"""The process that runs a case while another process measures others.
 
-It reads a pickled case and how its variant was chosen from its standard input, prepares the case
-and answers ``{}``. After a first request it invokes the kernel again and again until the second,
-and so on. It answers the first, ``{}``, after some invocations, and the second with the number of
-those since, and the largest share of this time in which a worker waited for a processor:
+It reads a pickled case and the choice of its variant from its standard input, prepares the case and
+answers ``{}``. From the first request to the second, it invokes the kernel repeatedly, and so on.
+It answers the first request, ``{}``, after some invocations, and the second with the number of
+invocations since then and the largest share of this time in which a worker waited for a processor:
 ``{"invocations": 40, "waited_share": 0.001}``. It ends with its standard input, even if the other
 process was killed.
 """
@@ -22,7 +22,7 @@ from memkern.engine import ready
 from memkern.extension import _memkern
 from memkern.studies.workers import Answer, run_worker
 
-# Seconds of invocations between two looks at the standard input.
+# Seconds of invocations between two checks of the standard input.
 _AT_ONCE_S = 0.02
 
 
@@ -37,8 +37,8 @@ def serve(requests: IO[bytes], answer: Answer) -> None:
         prepared.run(at_once)
         begin, before, invocations = time.perf_counter(), absent_s(threads), 0
         answer()
-        # The next request waits for this answer, so that it is not in the buffer. At least once,
-        # since it may come before this process has a processor again.
+        # The next request waits for this answer, so it is not in the buffer. At least one
+        # invocation, since the request may arrive before this process has a processor again.
         while True:
             prepared.run(at_once)
             invocations += at_once
@@ -52,10 +52,10 @@ def serve(requests: IO[bytes], answer: Answer) -> None:
 
 
 def absent_s(threads: int) -> dict[str, float]:
-    """Return for each thread of this process how long it has waited for a processor.
+    """Return the time that each thread of this process has waited for a processor.
 
-    If the system does not tell, one value: the mean time without one of so many threads that never
-    sleep, which is only meaningful as a difference.
+    If the system does not report it, return one value: the mean time without a processor of
+    `threads` threads that never sleep, of which only differences are meaningful.
     """
     if not _memkern.run_queue_delays_known():
         return {"": time.perf_counter() - time.process_time() / threads}
@@ -66,7 +66,7 @@ def absent_s(threads: int) -> dict[str, float]:
 
 def main() -> int:
     """Serve on standard input and output."""
-    # Ctrl-C is sent to this process as well, but only the other one decides when both end.
+    # Ctrl-C is sent to both processes, but only the other one decides when both end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     return run_worker(serve)
 

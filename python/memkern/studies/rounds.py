@@ -1,4 +1,4 @@
-"""Many short cases placed in turns, so that all meet the same conditions of the machine."""
+"""Many short cases placed in turns, so that all have the same conditions of the machine."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class Placed(Generic[Key]):
-    """What `place_in_rounds` placed.
+    """Result of `place_in_rounds`.
 
     Attributes
     ----------
     runs : dict of CaseRun
-        By key, those that were placed.
+        The cases that were placed, by key.
     refused : dict of str
-        Why the others could not be measured.
+        Reasons why the others could not be measured, by key.
     interrupted : bool
     """
 
@@ -47,11 +47,11 @@ def place_in_rounds(
     Parameters
     ----------
     cases : mapping
-        By any key.
+        Cases by any key.
     rounds : int
         Placements of each case.
     seconds : float
-        Most time that it takes: a case for which the rest is too short is left out of a round.
+        Longest duration: a case that does not fit in the remaining time is left out of a round.
     progress : callable, optional
         Called with the share of the work that is done, from 0 to 1.
 
@@ -62,7 +62,7 @@ def place_in_rounds(
     Raises
     ------
     KeyboardInterrupt
-        Before any case was placed.
+        Interrupted before any case was placed.
     """
     end = time.perf_counter() + seconds
     begin = time.perf_counter()

@@ -31,16 +31,16 @@ from memkern.spec.options import Knobs, Stop, declared
 from memkern.spec.registry import definition_of
 from memkern.studies.launching import Launcher, find_launcher, run
 
-# What is measured by default: the three triads and the two sizes of Beebe et al. 2022.
+# Default cases: the three triads and the two sizes of Beebe et al. 2022.
 KERNELS = ("raider.triad", "raider.gather_triad", "raider.scatter_triad")
 ELEMENTS = (8_700_000, 22_000_000)
 RANKS = (1, 2, 4)
 TURNS = 5
-# How the ranks of a launch communicate.
+# Communication of the ranks of a launch.
 COMMS = ("mpi", "shmem")
 # The options that strong scaling divides over the ranks, and others that exclude them.
 _SIZES = ("elements", "count", "iters")
-# The size that all ranks share already if the arrays are distributed over them.
+# Option of the size of all ranks together, for arrays distributed over the ranks.
 _WHOLE = "count"
 _REPLACING = ("footprint_B",)
 
@@ -63,7 +63,7 @@ class _Launch:
         return f"{case.identity()}-{self.mode}-{self.ranks}{bind}{comm}"
 
     def refuse_too_small(self) -> None:
-        """Raise InputError if a rank would get nothing of a case."""
+        """Raise InputError if a rank would get no part of a case."""
         for case in self.cases if self.mode == STRONG else ():
             size = _size(case)
             if size and case.columns[size] < self.ranks:
@@ -73,11 +73,11 @@ class _Launch:
                 )
 
     def requests(self) -> list[dict[str, Any]]:
-        """Return the options by which each rank builds its cases, named by their places."""
+        """Return the options with which each rank builds its cases, named by their positions."""
         found = []
         for place, case in enumerate(self.cases):
             request = {"kernel": case.spec.kernel, **(case.request or {}), "name": str(place)}
-            # A default size depends on the machine, of which ranks may have another one.
+            # A default size depends on the machine, and ranks may run on another machine.
             if size := _size(case):
                 parts = self.ranks if self.mode == STRONG and not _is_distributed(case) else 1
                 request |= dict.fromkeys(_REPLACING) | {size: -(-case.columns[size] // parts)}
@@ -110,8 +110,8 @@ def scaling(
     Parameters
     ----------
     case : Case or sequence of Case
-        Built by `memkern.case` or a function of a family, of words and numbers. The turns share the
-        budget of a case.
+        Built by `memkern.case` or a function of a family from words and numbers. The turns share
+        the budget of a case.
     ranks : int or sequence of int
         Numbers of ranks.
     threads : int or sequence of int, optional
@@ -119,25 +119,25 @@ def scaling(
     mode : str
         ``strong``: the ranks share the elements, instances or iterations of the case, which must
         have one of these sizes; the shares are rounded up. A case that is distributed over ranks
-        (`halo`, or a gather on device ``mpi``) is shared as it is. ``weak``: each rank has the
-        whole case.
+        (`halo`, or a gather on device ``mpi``) is already shared. ``weak``: each rank has the whole
+        case.
     bind : str
         ``node``: one rank on each node; ``socket``: one on each socket; ``core``: each on as many
-        cores as it has workers; empty: the launcher binds none, and the ranks of a host share its
+        cores as it has workers; empty: ranks are not bound, and the ranks of a host share its
         units.
     comm : str
         How the ranks communicate: ``mpi`` or ``shmem``.
     launcher : str, optional
         Command that starts ranks, with ``-n`` and their number: ``srun``, ``mpirun.mpich``,
-        ``mpirun --oversubscribe``; by default ``mpirun`` (``oshrun`` for OpenSHMEM), or ``srun``
-        where there is none.
+        ``mpirun --oversubscribe``; by default ``mpirun`` (``oshrun`` for OpenSHMEM), or ``srun`` if
+        there is none.
     turns : int
         At least 3.
     seed : int
         Of the random order.
     output, resume, force, progress
         As of `memkern.sweep`; each launch is written to the file at its end. The launched processes
-        read and write a folder beside the file, which all hosts must share with this one.
+        read and write a folder next to the file, which must be shared by all hosts.
 
     Returns
     -------
@@ -220,7 +220,7 @@ def _counts(given: int | Sequence[int], name: str) -> list[int]:
 
 
 def _checked(cases: Sequence[Case], mode: str) -> Sequence[Case]:
-    """Return cases that have different names, and that other processes can build."""
+    """Return the cases, after checking that names differ and other processes can build them."""
     if not cases:
         raise InputError("scaling needs at least one case")
     seen: dict[str, str] = {}
@@ -255,7 +255,7 @@ def _size(case: Case) -> str:
 
 
 def _is_distributed(case: Case) -> bool:
-    """Return whether the size of a case is that of all ranks together."""
+    """Return whether the size of a case is the size of all ranks together."""
     return bool(case.halo) or (case.knobs.place == OVER_RANKS and _size(case) == _WHOLE)
 
 
@@ -286,9 +286,9 @@ def _sweep_file(requests: Sequence[Mapping[str, Any]]) -> str:
     for request in requests:
         lines.append("[[case]]")
         for name, value in request.items():
-            # A list would be one of values, each for a case.
+            # A list would declare several cases.
             one = [list(value)] if isinstance(value, (list, tuple)) else value
-            # These values are written in TOML as in JSON.
+            # TOML and JSON have the same form of these values.
             lines.append(f"{name} = {json.dumps(one, ensure_ascii=False)}")
     return "\n".join(lines) + "\n"
 
@@ -312,7 +312,7 @@ def _measured(launch: _Launch, turn: int, start: Launcher, folder: Path | None) 
 
 
 def _record(record: Record, launch: _Launch, turn: int) -> Record:
-    """Return a record of a launch as one of the whole run."""
+    """Return a record of a launch with the columns of the whole run."""
     case = launch.cases[int(record["name"])]
     part = record["kernel"] != case.spec.kernel
     return in_order(

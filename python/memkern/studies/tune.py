@@ -1,4 +1,4 @@
-"""Search of the fastest options of a case."""
+"""Search for the fastest options of a case."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def tune(
 ) -> tuple[Case, ResultSet]:
     """Search the knobs of a case, one after another, within a time budget.
 
-    The variant and instruction set, where they are ``best``, are searched first, then each knob
-    with the best values so far. Values are tried in turns (see `search`).
+    The variant and instruction set, if they are ``best``, are searched first, then each knob with
+    the best values so far. Values are tried in turns (see `search`).
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ def tune(
     best : Case
         The case with the best knobs found.
     search : ResultSet
-        Every trial, in order; column ``tune_step`` names what was varied. The last record is
-        the best case, measured once more.
+        Every trial, in order; column ``tune_step`` names the varied option. The last record is of
+        the best case, measured again.
 
     Raises
     ------
@@ -104,21 +104,21 @@ def search(
 ) -> tuple[Case, ResultSet]:
     """Vary one option after another, with the best values so far for the others.
 
-    The values of an option are tried in turns, in random order within a round, and judged by their
-    shortest times in the same rounds; medians decide between equals.
+    The values of an option are tried in rounds, each in random order, and compared by their
+    shortest times in the same rounds; medians decide between equal ones.
 
     Parameters
     ----------
     build : callable
-        Options by keyword to case. Choices for which it or the measurement raises `InputError` or
-        `MemoryError` are not available here and are left out.
+        Options by keyword to case. Choices for which `build` or the measurement raises `InputError`
+        or `MemoryError` are not available here and are left out.
     chosen : mapping
         Initial values of the options.
     steps : mapping
-        By the name of a step, the values of options that are tried in it.
+        The values of options that a step tries, by the name of the step.
     budget_s : float
-        Seconds for the search, with the last measurement, which has its own budget if that is less
-        than a quarter of it.
+        Seconds for the search including the last measurement, which has its own budget if that is
+        less than a quarter of these seconds.
     extra : callable, optional
         Options to further columns of the record.
     progress : callable, optional
@@ -173,7 +173,7 @@ def search(
         for number in range(_ROUNDS):
             found = one_round(name, number, tried)
             if number and len(found) < len(tried):
-                break  # the time is over
+                break  # time is over
             tried = [one for place, one in enumerate(tried) if place in found]
             rounds.append({new: found[place] for new, place in enumerate(sorted(found))})
         if tried:
@@ -197,7 +197,7 @@ def search(
 
 
 def _fastest(rounds: Sequence[_Round]) -> int:
-    """Return the number of the fastest choice, by its times in rounds that all choices were in."""
+    """Return the index of the fastest choice, by the times in rounds with all choices."""
     times = np.array([[one[place] for place in sorted(one)] for one in rounds])
     shortest, median = times.mean(axis=0).T
     equal = shortest <= shortest.min() + _EQUAL

@@ -17,7 +17,7 @@ from memkern.formats.values import dumps
 
 __all__ = ["Answer", "WorkerProcess", "run_worker"]
 
-# Writes an answer, given its entries by keyword.
+# Writes an answer with the entries given by keyword.
 Answer = Callable[..., None]
 
 
@@ -58,11 +58,11 @@ class WorkerProcess:
 
     @property
     def process(self) -> int:
-        """Its number."""
+        """Number of the process."""
         return self._process.pid
 
     def send(self, content: bytes) -> None:
-        """Write to its standard input; if it has ended, `answer` tells why."""
+        """Write to its standard input; if the process has ended, `answer` raises the reason."""
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.write(content)
@@ -80,7 +80,7 @@ class WorkerProcess:
         return self.answer()
 
     def answer(self) -> dict[str, Any]:
-        """Return its next answer.
+        """Return the next answer of the process.
 
         Raises
         ------
