@@ -70,7 +70,7 @@ class Database:
         self._process = os.getpid()
         self._file = _file_at(path)
         self._written: set[str] = set()  # environments in the file
-        self._kinds: dict[str, str] = {}  # of the columns, as of the version of the file
+        self._kinds: dict[str, str] = {}  # of the columns, for the current version of the file
         self._version = -1
 
     @property
@@ -113,7 +113,7 @@ class Database:
             If it exists or can't be written.
         """
         with writing(path):
-            # Not by SQLite, which would follow a link that appeared in between.
+            # SQLite would follow a link that appeared in between.
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         try:
             return cls.existing(path, begin=True)
@@ -199,7 +199,7 @@ class Database:
         replace : bool
             Whether a record replaces earlier ones with the same ``case_id`` and ``repeat``.
         places : sequence of int
-            Numbers by which records are ordered; by default they come at the end.
+            Numbers that define the order of records; by default they are appended.
 
         Raises
         ------
@@ -266,7 +266,7 @@ class Database:
         return [place for (place,) in rows]
 
     def contents(self) -> Contents:
-        """Return all that is in the file."""
+        """Return the contents of the file."""
         rows = self._select("ORDER BY record", ())
         return Contents(
             [record for record, _ in rows], [samples for _, samples in rows], self.environments()
@@ -292,7 +292,7 @@ class Database:
 
     def first_time(self, case_id: str, repeat: int) -> bool:
         """Return whether this is the first call with a case's repeat on this connection."""
-        # A temporary table, which SQLite keeps in a file of its own, so that millions fit.
+        # A temporary table is stored in a separate file, so that millions of rows fit.
         with writing(self.path), contextlib.closing(self.connection.cursor()) as cursor:
             cursor.execute(
                 "CREATE TEMP TABLE IF NOT EXISTS seen "
@@ -331,7 +331,7 @@ class Database:
                 yield cursor
                 cursor.execute("COMMIT")
             except BaseException:
-                # SQLite has already rolled back where the disk was full.
+                # SQLite has already rolled back if the disk was full.
                 if self.connection.in_transaction:
                     cursor.execute("ROLLBACK")
                 raise
@@ -399,7 +399,7 @@ def save(contents: Contents, path: Path) -> None:
                 zip(contents.records, contents.samples, strict=True), contents.environments
             )
         with writing(path):
-            # SQLite would apply a journal that a crash left beside the old file to the new one.
+            # SQLite would apply the journal of a crash of the old file to the new file.
             path.with_name(path.name + "-journal").unlink(missing_ok=True)
             rename(written, path)
     except InputError as error:

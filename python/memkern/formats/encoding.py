@@ -1,6 +1,6 @@
 """Encoders and decoders of results as Parquet, CSV and JSON.
 
-Every format stores the columns' kinds with the values, so that loading restores what was saved.
+Every format stores the columns' kinds with the values, so that loading restores the saved values.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def read_parquet(
     ----------
     path : Path
     what : str
-        What the file should be, for errors.
+        Expected content of the file, for errors.
     value_B : int
         Bytes of memory per value.
     columns : list of str, optional
@@ -206,13 +206,13 @@ def read_parquet(
     Raises
     ------
     InputError
-        The file is missing, is something else or needs too much memory.
+        The file is missing, has another format or needs too much memory.
     """
     _, pq = need_pyarrow()
     content = read(path)
     with parsing(path, what):
         file = pq.ParquetFile(io.BytesIO(content))
-    # The size of the file says little: repeated values are compressed.
+    # The size of the file is no bound: repeated values are compressed.
     values = file.metadata.num_rows * len(columns or file.schema.names)
     check_memory(value_B * values, str(path))
     with parsing(path, what):
@@ -340,7 +340,7 @@ def known_suffix(path: str | Path) -> Path:
     Raises
     ------
     InputError
-        If it is not.
+        If the suffix is unknown.
     """
     named = Path(path)
     if named.suffix not in _SUFFIXES:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MANY = 1000
-"""Records of a run of which more stay in the file until they are used."""
+"""Number of records above which results stay in the file until they are used."""
 
 
 @dataclass(eq=False, repr=False)
@@ -65,7 +65,7 @@ class ResultSet:
     Raises
     ------
     InputError
-        If the number of arrays of samples is not that of records, or a column mixes text and
+        If the numbers of arrays of samples and of records differ, or a column mixes text and
         numbers.
     """
 
@@ -90,9 +90,9 @@ class ResultSet:
 
     @classmethod
     def of_file(cls, path: Path) -> ResultSet:
-        """Return the contents of a .db file, which are read into memory when they are needed.
+        """Return the contents of a .db file, which are read into memory on demand.
 
-        Until then the file stays open, so that it may be removed or overwritten.
+        Until then the file stays open, so it may be removed or overwritten.
 
         Parameters
         ----------
@@ -101,8 +101,8 @@ class ResultSet:
         Raises
         ------
         InputError
-            It can't be read. If something is added to the file before its contents are read, that
-            raises this error.
+            The file can't be read. If it is extended before its contents are read, reading raises
+            this error.
         """
         source = database.Database.existing(path)
         results = cls(environments=source.environments())
@@ -132,7 +132,7 @@ class ResultSet:
             return vars(self)[name]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what is pickled and copied: everything, in memory."""
+        """Return the state for pickling and copying: all contents, in memory."""
         _ = self.records
         return vars(self)
 
@@ -245,7 +245,7 @@ class ResultSet:
         return frame
 
     def save(self, path: str | Path) -> None:
-        """Write all to a file in the format of its suffix: .parquet, .csv, .json or .db.
+        """Write the results to a file in the format of its suffix: .parquet, .csv, .json or .db.
 
         See Also
         --------
@@ -320,7 +320,7 @@ def need_columns(known: Container[str], *names: str) -> None:
     Raises
     ------
     InputError
-        One is missing.
+        A column is missing.
     """
     if missing := [repr(name) for name in names if name not in known]:
         several = "s" * (len(missing) > 1)
@@ -333,13 +333,13 @@ def load(path: str | Path) -> ResultSet:
     Parameters
     ----------
     path : path
-        The file with the records. The samples beside it are read as well. A ``.db`` may be read
-        while a run writes it.
+        The file with the records. Its file of samples is read as well. A ``.db`` may be read while
+        a run writes it.
 
     Returns
     -------
     ResultSet
-        Equal to what was saved.
+        Equal to the saved results.
 
     Raises
     ------
@@ -358,5 +358,5 @@ def load(path: str | Path) -> ResultSet:
 
 
 def working_file(path: Path) -> Path:
-    """Return the file that has the results until they are exported to this path."""
+    """Return the file that contains the results until they are exported to this path."""
     return path.with_name(path.name + ".db")

@@ -1,7 +1,7 @@
-"""What readers of results may rely on, checked once when a file is loaded.
+"""Guarantees for readers of results, checked once when a file is loaded.
 
-Anything may be missing. What is there has the types and ranges that memkern writes, whatever a
-damaged disk, another program or an older version has made of the file.
+Any value may be missing. All other values have the types and ranges that memkern writes, even if a
+damaged disk, another program or an older version has changed the file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ __all__ = ["check"]
 
 
 class _Each:
-    """A mapping of any names, whose values are there and have one schema."""
+    """A mapping of any names, whose values are not missing and have one schema."""
 
     def __init__(self, schema: Any) -> None:
         self.schema = schema
 
 
 class _Text:
-    """A text of a form."""
+    """A text that matches a pattern."""
 
     def __init__(self, form: str) -> None:
         self.form = re.compile(form)
@@ -60,7 +60,7 @@ def check(contents: Contents) -> None:
     Raises
     ------
     TypeError, ValueError
-        Something has another type, or is out of its range; the message names it.
+        A value has another type, or is out of its range; the message names it.
     """
     for environment in contents.environments.values():
         _fits(environment, _ENVIRONMENT, "environment")
@@ -78,7 +78,7 @@ def _possible(column: Column, value: str | float) -> bool:
     """Return whether a value of a declared column can be one of memkern's."""
     if isinstance(value, str):
         return column.type == "text"
-    # Numbers without a unit may be as small as the kernel's scalars are, errors of any magnitude.
+    # Numbers without a unit may be as small as the kernel's scalars; errors may have any magnitude.
     too_small = 0 < abs(value) < LEAST and column.unit
     too_large = MOST < abs(value) < math.inf and column.name != "error_max"
     return not (too_small or too_large)

@@ -63,7 +63,7 @@ class Store:
             return cls(Database.new(target), drop_if_empty=True)
         if not resume:
             raise _exists(target)
-        with writing(target):  # otherwise it would fail after the first case
+        with writing(target):  # otherwise writing would fail after the first case
             os.close(os.open(target, os.O_WRONLY))
         store = cls(Database.existing(target, begin=True))
         try:
@@ -163,7 +163,7 @@ class Store:
         Raises
         ------
         InputError
-            If another file replaced it; the records are then in a file beside it.
+            If another file replaced it; the records are then in a new file in the same folder.
         """
         lost = self._database
         if lost.is_in_place:
@@ -198,7 +198,7 @@ class Store:
         return self._database.first_time(str(case_id), int(repeat))
 
     def result_set(self) -> ResultSet:
-        """Return the contents of the file; many are only read when they are used."""
+        """Return the contents of the file; if there are many, they are read on demand."""
         if self._database.count > MANY:
             return ResultSet.of_file(self._database.path)
         return ResultSet(*self._database.contents())
@@ -278,7 +278,7 @@ def check_output(path: str | Path, force: bool = False) -> Path:
     Raises
     ------
     InputError
-        If the suffix is another, the file or one that belongs to it exists and `force` is not set,
+        If the suffix is unknown, the file or one that belongs to it exists and `force` is not set,
         or it can't be written.
     """
     target = writable(known_suffix(path))
@@ -318,7 +318,7 @@ def open_output(
     Raises
     ------
     InputError
-        If the suffix is another, a file exists and neither `resume` nor `force` is set, it can't be
+        If the suffix is unknown, a file exists and neither `resume` nor `force` is set, it can't be
         written, or it has results of another machine or build.
     """
     target = check_output(path, force=True)

@@ -18,7 +18,7 @@ from memkern.machine.environment import Environment
 from memkern.spec.columns import COLUMNS, CURRENT_NAMES
 
 SCHEMA_VERSION = 1
-# What a file of results is called in errors.
+# Name of a file of results in errors.
 RESULT = "a memkern result"
 
 Record = dict[str, Any]
@@ -53,7 +53,7 @@ def plain_record(record: Mapping[str, Any]) -> Record:
 
     Notes
     -----
-    Bytes of file names that are not UTF-8, which Python has as surrogates, become escapes.
+    Bytes of file names that are not UTF-8, which Python stores as surrogates, become escapes.
     """
     return {name: _plain(name, value) for name, value in record.items()}
 
@@ -144,8 +144,8 @@ def _as_declared(name: str, kind: str) -> str:
 def restored_record(values: Mapping[str, Any], kinds: Mapping[str, str]) -> Record:
     """Return a record with all columns, each value converted to its column's kind.
 
-    Columns have their current names. In a file to which a later version has added records, a
-    column has both names, and each record one of the values.
+    Columns have their current names. In a file extended by a later version, a column has both
+    names, and each record has a value for one of them.
     """
     found = {name: restored(values.get(name), kind) for name, kind in kinds.items()}
     for old in CURRENT_NAMES.keys() & kinds.keys():

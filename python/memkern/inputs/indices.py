@@ -155,8 +155,8 @@ def chase(n: int, seed: int = 0) -> npt.NDArray[np.int64]:
         If `n` is not positive or too large for memory, or `seed` is negative.
     """
     order = np.arange(_length(n, 1), dtype=np.int64)
-    # Single cycles and orders that begin with 0 correspond one to one, so that a uniformly random
-    # order gives a uniformly random cycle.
+    # Single cycles correspond one to one to orders that begin with 0, so a uniformly random order
+    # gives a uniformly random cycle.
     _generator(seed).shuffle(order[1:])
     return order
 
@@ -183,14 +183,14 @@ def central(n: int) -> npt.NDArray[np.int64]:
 
 
 def zipf(n: int, exponent: float, seed: int = 0) -> npt.NDArray[np.int64]:
-    """Draw elements by Zipf's law: that of rank r with a probability proportional to r**-exponent.
+    """Draw elements by Zipf's law: rank r has a probability proportional to r**-exponent.
 
     Parameters
     ----------
     n : int
         Number of elements, and of draws.
     exponent : float
-        At least 0, where all elements are equally likely.
+        At least 0; with 0 all elements are equally likely.
     seed : int
         At least 0.
 
@@ -211,7 +211,8 @@ def zipf(n: int, exponent: float, seed: int = 0) -> npt.NDArray[np.int64]:
     cumulative = np.cumsum(np.arange(1, n + 1, dtype=np.float64) ** -exponent)
     cumulative /= cumulative[-1]
     # With sorted uniform variates the binary searches access the array in order and rarely miss
-    # the cache.  Partial sums of exponential variates over their total are such variates.
+    # the cache. Partial sums of exponential variates, divided by their total, are sorted uniform
+    # variates.
     sums = np.cumsum(generator.standard_exponential(n + 1))
     ranks = np.searchsorted(cumulative, sums[:-1] / sums[-1])
     draws: npt.NDArray[np.int64] = elements[ranks]
@@ -394,7 +395,8 @@ def _read_npy(path: Path) -> npt.NDArray[np.generic]:
     files.read(path, 1)
     with files.parsing(path, "a NumPy array"):
         try:
-            # Mapped: np.load allocates the array before it finds that the file is too short.
+            # Mapped, since np.load otherwise allocates the array before it detects that the file is
+            # too short.
             array = np.lib.format.open_memmap(path, mode="r")
         except (tokenize.TokenError, MemoryError):  # NumPy's errors for some damaged headers
             raise ValueError("its header is damaged") from None

@@ -140,14 +140,14 @@ def _by_appearance(ids: npt.NDArray[np.int64], global_nodes: int) -> npt.NDArray
 def rows_of(
     ids: npt.ArrayLike, global_nodes: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the transpose of Z in compressed rows: the local nodes that each global node gathers.
+    """Return the transpose of Z in compressed rows: the local nodes of each global node.
 
     All values are 1 and are not stored.
 
     Parameters
     ----------
     ids : array_like of int, shape (N_L,)
-        The global id of each local node; one that is negative masks the node.
+        The global id of each local node; a negative id masks the node.
     global_nodes : int
         N_G, from 1 to 2**40.
 

@@ -1,4 +1,4 @@
-"""Index patterns: the elements that one gather or scatter accesses, relative to its base.
+"""Index patterns: the elements that a gather or scatter accesses, relative to its base.
 
 A pattern is a short list of offsets in values (not bytes).  A kernel applies it at bases that
 advance by a delta.  Patterns come from the generators `uniform`, `ms1`, `laplacian` and `random`,

@@ -1,6 +1,6 @@
 """Sparse matrices: from generators, files, SciPy, NumPy or triplets, in compressed rows.
 
-The generators cover what makes sparse matrix-vector products fast or slow: stencils and lattices
+The generators cover causes of fast and slow sparse matrix-vector products: stencils and lattices
 whose neighbouring rows read the same vector elements (benign), quantum chains and random columns
 that are spread over the whole vector (unfriendly to caches), graphs and constraints whose rows
 differ in length (imbalanced), and dense blocks, whose traffic is almost only the matrix itself.
@@ -141,7 +141,7 @@ MatrixLike: TypeAlias = (
 """Types that `build` accepts."""
 
 
-# Arguments that must be less than the number of rows or sites, also where MEMKERN_SMALL cuts them.
+# Arguments that must be less than the number of rows or sites, also if MEMKERN_SMALL limits them.
 _BOUNDED_BY_SIZE = ("up", "particles", "bandwidth", "nonzeros_per_row")
 
 
@@ -194,7 +194,7 @@ def build(matrix: MatrixLike, seed: int = 0, *, rcm: bool = False) -> tuple[str,
     Raises
     ------
     InputError
-        If it is none of these, or numbers are wrong.
+        If the matrix is of none of these forms, or numbers are wrong.
 
     Examples
     --------

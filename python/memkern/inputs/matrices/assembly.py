@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 CSR: TypeAlias = "csr_array[np.float64, tuple[int, int]]"
-"""What every generator and reader returns: sorted columns, no duplicates, float64 values."""
+"""Result of all generators and readers: sorted columns, no duplicates, float64 values."""
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -62,7 +62,7 @@ def check_size(rows: int, columns: int, nonzeros: int, more_B: int = 0) -> None:
     rows, columns, nonzeros : int
         Of the matrix.
     more_B : int
-        Further bytes that are needed while it is made.
+        Additional bytes that are needed during its assembly.
 
     Raises
     ------
@@ -163,7 +163,7 @@ def wrap(
     rows, columns : int
         Its shape.
     starts : numpy.ndarray of int32 or int64, shape (rows + 1,)
-        Where each row begins.
+        Start of each row.
     indices : numpy.ndarray of the same type, shape (nonzeros,)
         Columns, ascending and distinct within a row.
     data : numpy.ndarray of float64, shape (nonzeros,)
@@ -183,7 +183,7 @@ def wrap(
 
 
 def distinct_columns(draws: Floats, choices: Integers) -> Integers:
-    """Draw distinct columns, every set of them as likely as any other.
+    """Draw distinct columns; all sets of columns are equally likely.
 
     Floyd's algorithm draws the s-th column (counted from 0) of p among the first
     ``choices - p + s + 1`` ones, and takes the last of these in its place if it was drawn before.

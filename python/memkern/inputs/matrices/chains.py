@@ -2,8 +2,8 @@
 
 A state is a binary number with one bit for each site, site 0 being the lowest bit, and states are
 numbered in ascending order.  The number of a state is the sum of C(p, j) over its set bits, where p
-is the position of the j-th of them (counted from 1): the combinatorial number system.  It needs no
-table of states, neither from numbers to states nor back.
+is the position of the j-th of them (counted from 1): the combinatorial number system. It needs no
+table of states in either direction.
 
 The matrices are unfriendly to caches: their rows differ in length, and the distance of their
 columns from the diagonal about doubles from bond to bond.
@@ -57,10 +57,10 @@ def _states(ranks: Integers, sites: int, ups: int, choose: Integers) -> tuple[_B
 
 
 def _hops(ranks: Integers, sites: int, ups: int, periodic: bool) -> tuple[Integers, _Bools]:
-    """Return the states that are reached if an up changes places with a neighbouring down.
+    """Return the states after exchanging an up with a neighbouring down.
 
-    Both results have shape (k, 2 bonds + 1): the numbers of the states, ascending among those that
-    are reached, with the state itself in the middle; and whether they are reached.
+    Both results have shape (k, 2 bonds + 1): the numbers of the states, ascending among the
+    reachable ones, with the state itself in the middle; and whether they are reachable.
     """
     choose = _binomials(sites, ups)
     up, below = _states(ranks, sites, ups, choose)

@@ -57,7 +57,7 @@ def _neighbours(
     steps: Integers,
     periodic: Sequence[bool] = (False,) * 3,
 ) -> tuple[Integers, npt.NDArray[np.bool_]]:
-    """Return the sites that are reached by steps, and whether they are on the lattice.
+    """Return the sites after steps, and whether they are on the lattice.
 
     `sites` has shape (k,), `shape` is (nx, ny, nz), `steps` has shape (w, 3) or (k, w, 3), and
     both results have shape (k, w).
@@ -321,8 +321,8 @@ def graphene(nx: int, ny: int, neighbours: int = 3, disorder: float = 1.0, seed:
     return assemble(rows, rows, nonzeros, parts())
 
 
-# Hopping along x, y and z leads to the same orbital and to the one here, for each of the four: the
-# columns of the off-diagonal entries of Dirac's matrices.
+# Hopping along x, y and z from each of the four orbitals leads to the same orbital and to the one
+# in this table: the columns of the off-diagonal entries of Dirac's matrices.
 _PARTNERS = np.array([[3, 2, 1, 0], [3, 2, 1, 0], [2, 3, 0, 1]])
 
 
@@ -368,7 +368,7 @@ def topological_insulator(nx: int, ny: int, nz: int, disorder: float = 0.0, seed
     disorder, seed = number(disorder, "disorder", 0), integer(seed, "seed")
     rows = 4 * nx * ny * nz
     nonzeros = 13 * rows - 16 * nx * ny
-    # The step of each entry of a row, and its orbital by that of the row.
+    # The step of each entry of a row, and its orbital by the orbital of the row.
     around = [step for step in _STAR if any(step)]
     steps = np.array([(0, 0, 0), *around, *around])
     own = np.tile(np.arange(4), (1 + len(around), 1))

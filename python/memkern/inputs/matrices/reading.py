@@ -1,9 +1,8 @@
-"""Matrices from files, from SciPy, from NumPy and from triplets, checked before they are used.
+"""Matrices from files, SciPy, NumPy and triplets, checked before they are used.
 
-SciPy's reader of Matrix Market files is fast but does not check its input: it skips whatever
-follows a number (``1.5.2``, Fortran's ``1.0D+2``), writes past the end of a symmetric array that
-is not square and reads past the end of a text that contains a zero byte.  Therefore every line is
-checked before it gets a text.
+SciPy's reader of Matrix Market files is fast but does not check its input: it skips text after a
+number (``1.5.2``, Fortran's ``1.0D+2``), writes past the end of a symmetric array that is not
+square, and reads past the end of a text with a zero byte. Therefore every line is checked first.
 """
 
 from __future__ import annotations
@@ -59,13 +58,13 @@ _LONGEST_LINE_B = 1024
 _TAR_B = 512  # of its header
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PLUS = re.compile(rb"(?<=[ \t\n])\+")
-# Compressed files by their first bytes: what reads them, and the largest compression ratio.
+# Compressed files by their first bytes: module for reading, and the largest compression ratio.
 _COMPRESSED: dict[bytes, tuple[Any, int]] = {
     b"\x1f\x8b": (gzip.open, 1032),
     b"BZh": (bz2.open, 2**15),
     b"\xfd7zXZ\x00": (lzma.open, 2**13),
 }
-# First bytes of other formats, and what converts them.
+# First bytes of other formats, and functions that convert them.
 _OTHERS = {
     b"MATLAB 5.0": ("a MATLAB file", "scipy.io.loadmat reads it, and scipy.io.mmwrite writes .mtx"),
     b"\x89HDF\r\n": ("an HDF5 or MATLAB 7.3 file", "h5py reads it, scipy.io.mmwrite writes .mtx"),
@@ -91,16 +90,16 @@ def read(path: str | os.PathLike[str]) -> CSR:
     Parameters
     ----------
     path : str or path-like
-        A text, one compressed by gzip, bzip2 or xz, or a tar archive with one, as those of the
-        SuiteSparse collection, where the matrix has the name of its folder.  Coordinates or an
+        A text, a text compressed by gzip, bzip2 or xz, or a tar archive with a text, as in the
+        SuiteSparse collection, where the matrix has the name of its folder. Coordinates or an
         array; real, integer, complex or without values, which are then one; general, symmetric,
         skew-symmetric or Hermitian.
 
     Returns
     -------
     scipy.sparse.csr_array of float64, shape (rows, columns)
-        Values of the same entry are added up.  Zeros among coordinates are kept, those of an array
-        are not.
+        Values of the same entry are added up. Zeros among coordinates are kept, zeros of an array
+        are dropped.
 
     Raises
     ------
@@ -124,7 +123,7 @@ def read(path: str | os.PathLike[str]) -> CSR:
         matrix: Any = mmread(stream)
     if header.layout == "array":
         return from_array(matrix, str(source))
-    # mmread returns the entries of the file first, then those that its symmetry adds.
+    # mmread returns the entries of the file first, then entries added by symmetry.
     row, column = matrix.row[: header.entries], matrix.col[: header.entries]
     if header.symmetry != "general" and (row < column).any() and (row > column).any():
         raise InputError(
@@ -140,7 +139,7 @@ def read(path: str | os.PathLike[str]) -> CSR:
 
 
 def _read_checked(source: Path) -> tuple[bytes, _Header]:
-    """Return the text of a file, every line of which was checked, and its header."""
+    """Return the text of a file, after checking every line, and its header."""
     with files.opened(source) as file, _text(source, file) as (text, most_B):
         content = text.read(_HEAD_B).removeprefix(_BYTE_ORDER_MARK)
         whole = len(content) < _HEAD_B - len(_BYTE_ORDER_MARK)
@@ -164,7 +163,7 @@ def _read_checked(source: Path) -> tuple[bytes, _Header]:
 
 @contextlib.contextmanager
 def _text(source: Path, file: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
-    """Return the text of an open file, read as it is needed, and its most bytes; 0 if unknown."""
+    """Return the text of an open file, read on demand, and its largest size; 0 if unknown."""
     status = os.fstat(file.fileno())
     size_B = status.st_size if stat.S_ISREG(status.st_mode) else 0
     begin = _peeked(file)
@@ -198,7 +197,7 @@ def _is_tar(begin: bytes) -> bool:
 
 
 def _matrix_within(source: Path, archive: tarfile.TarFile) -> tarfile.TarInfo:
-    """Return the only matrix of an archive, or that with the name of its folder."""
+    """Return the only matrix of an archive, or the one with the name of its folder."""
     found = [one for one in archive if one.isfile() and one.name.lower().endswith(".mtx")]
     named = [one for one in found if Path(one.name).stem == Path(one.name).parent.name]
     if len(found) == 1 or len(named) == 1:
@@ -236,7 +235,7 @@ def _check_size(source: Path, header: _Header) -> None:
 
 
 def _read_rest(source: Path, text: BinaryIO, head: bytes, header: _Header) -> bytes:
-    """Return a whole text whose head was read; refuse one that is longer than its sizes allow."""
+    """Return a whole text after its head was read; refuse a text too long for its sizes."""
     parts, size, most = [head], len(head), len(head) + _LONGEST_LINE_B * header.entries
     while part := text.read(_HEAD_B):
         size += len(part)
@@ -245,7 +244,7 @@ def _read_rest(source: Path, text: BinaryIO, head: bytes, header: _Header) -> by
                 f"{source} must have as many entries as its sizes say, {header.entries}, and its "
                 f"text is longer than {most} bytes"
             )
-        # Joining the parts needs the same size again, besides the parts that are in memory.
+        # Joining needs the same size again, in addition to the parts in memory.
         check_memory(size, str(source))
         parts.append(part)
     if not parts[-1].endswith(b"\n"):
@@ -302,7 +301,7 @@ def _header(source: Path, content: bytes) -> _Header:
 
 
 def _name_format(source: Path, content: bytes) -> None:
-    """Raise InputError if a file is of a known other format, with what converts it."""
+    """Raise InputError if a file has another known format, with advice for converting it."""
     for first, (what, converts) in _OTHERS.items():
         if content.startswith(first):
             raise InputError(f"{source} is {what}, not a Matrix Market file: {converts}")
@@ -337,7 +336,7 @@ def _check_body(source: Path, content: bytes, header: _Header) -> None:
                 f"line {_line_number(content, at)} of {source} must be {_entry(header)}, not "
                 f"{_quoted(content, at)}{cure}"
             )
-    # A blank line is matched from the newline before it: the first one is that of the sizes.
+    # A blank line is matched with the preceding newline; the first newline ends the line of sizes.
     found = content.count(b"\n", header.end + 1)
     found -= sum(1 for _ in _BLANK.finditer(content, header.end))
     if found != header.entries:
@@ -373,7 +372,7 @@ def _available_threads() -> Iterator[None]:
     """Limit SciPy's reader to the processors that this process may use."""
     try:
         reader: Any = importlib.import_module("scipy.io._fast_matrix_market")
-    except ImportError:  # it is private to SciPy, and may be removed
+    except ImportError:  # private to SciPy, may be removed
         yield
         return
     before = reader.PARALLELISM
@@ -395,7 +394,7 @@ def from_triplets(
     Parameters
     ----------
     rows, columns : array_like of int, shape (n,)
-        Where the entries are, counted from 0.
+        Positions of the entries, counted from 0.
     values : array_like of float, shape (n,), optional
         Their values; 1 by default.
     shape : tuple of two int, optional

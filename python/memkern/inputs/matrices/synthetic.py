@@ -105,9 +105,9 @@ def banded_random(rows: int, bandwidth: int, nonzeros_per_row: int, seed: int = 
     """Make a square matrix with random columns in a band, the diagonal always among them.
 
     Benign if the band's part of the vector fits a cache, unfriendly to caches if not.  Row i draws
-    from the columns ``max(0, i - b)`` to ``min(rows - 1, i + b)``; where these are fewer than p,
-    near the first and the last row, it has all of them.  It has ``p rows`` nonzeros if
-    ``p <= b + 1``, else the sum of ``min(p, columns in the band)`` over the rows.
+    from the columns ``max(0, i - b)`` to ``min(rows - 1, i + b)``; if these are fewer than p, near
+    the first and the last row, all of them are used. It has ``p rows`` nonzeros if ``p <= b + 1``,
+    else the sum of ``min(p, columns in the band)`` over the rows.
 
     Parameters
     ----------
@@ -168,7 +168,7 @@ def rmat(
     c: float = 0.19,
     seed: int = 0,
 ) -> CSR:
-    """Make a random graph whose degrees follow a power law, by the recursive method R-MAT.
+    """Make a random graph with degrees of a power law, by the recursive method R-MAT.
 
     Imbalanced and unfriendly to caches.  Each of the ``edge_factor 2**scale`` edges falls into the
     upper left, upper right, lower left or lower right quarter of the matrix with probability a, b,
@@ -190,8 +190,8 @@ def rmat(
     Returns
     -------
     scipy.sparse.csr_array of float64, shape (2**scale, 2**scale)
-        Not symmetric, with loops and empty rows.  Vertices keep their numbers, which Graph500
-        shuffles: the first rows are the fullest.
+        Not symmetric, with loops and empty rows. Unlike in Graph500, vertices are not shuffled: the
+        first rows are the fullest.
 
     Raises
     ------
@@ -210,7 +210,7 @@ def rmat(
     generator = np.random.default_rng(seed)
 
     def parts(prefix: int, depth: int, count: int) -> Iterator[Block]:
-        # The rows whose first `depth` bits are `prefix`, split in two while they have many edges.
+        # The rows whose first `depth` bits are `prefix`, bisected as long as they have many edges.
         if depth < scale and count > _EDGES_AT_ONCE:
             upper = int(generator.binomial(count, quarters[0] + quarters[1]))
             yield from parts(2 * prefix, depth + 1, upper)
@@ -323,7 +323,7 @@ def _constraints(seed: int, m: int, per_row: int, points: int) -> CSR:
 
 
 def _beside(left: Iterator[Block], right: CSR) -> Iterator[Block]:
-    """Yield the rows of a square matrix and, to the right of them, those of another matrix."""
+    """Yield the rows of a square matrix, each extended on the right by a row of another matrix."""
     row = 0
     for lengths, columns, values in left:
         end = row + len(lengths)
