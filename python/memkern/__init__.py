@@ -20,8 +20,8 @@ from typing import Any
 from memkern.errors import DeviceError as DeviceError
 from memkern.errors import InputError as InputError
 
-# libgomp reads this when it is loaded. Threads sleep after waiting for about a quarter of a
-# millisecond: on a shared processor, longer spinning would delay the thread that they wait for.
+# libgomp reads this when it is loaded. Threads sleep after waiting for about 0.25 ms: on a shared
+# processor, longer spinning would delay the thread for which they wait.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 

@@ -1,4 +1,4 @@
-"""The command ``memkern``, which ends with exit code 130 whenever Ctrl-C comes."""
+"""The command ``memkern``, which ends with exit code 130 after Ctrl-C at any time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-# As `memkern.cli.INTERRUPTED`, whose import takes too long here.
+# Equal to `memkern.cli.INTERRUPTED`, whose import takes too long here.
 _INTERRUPTED = 130
 
 
@@ -20,9 +20,9 @@ def _end(number: int, frame: FrameType | None) -> NoReturn:
 def main() -> int:
     """Run the command line and return its exit code.
 
-    While modules are imported nothing was measured or written, and Ctrl-C ends the process at once.
+    During imports nothing was measured or written yet, so Ctrl-C ends the process at once.
     """
-    # A shell lets commands in the background ignore it.
+    # Shells make background commands ignore it.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
         signal.signal(signal.SIGINT, _end)
@@ -32,11 +32,11 @@ def main() -> int:
         if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return cli.main()
-    except KeyboardInterrupt:  # before or after the verb, which catches its own
+    except KeyboardInterrupt:  # outside of the verb, which has its own handler
         _end(signal.SIGINT, None)
     finally:
         if interruptible:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # what is left saves what was found
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the remaining work saves results
 
 
 if __name__ == "__main__":

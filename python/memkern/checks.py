@@ -40,7 +40,7 @@ INT64_MAX = 2**63 - 1
 """The largest index."""
 
 LEAST, MOST = 1e-30, 1e30
-"""Magnitudes of numbers, other than zero, of which a few have finite products and logarithms."""
+"""Allowed magnitudes of nonzero numbers, so that products of a few of them are finite."""
 
 
 class _Shortener(reprlib.Repr):
@@ -105,7 +105,7 @@ def integer(value: object, what: str, low: int = 0, high: int = INT64_MAX) -> in
 
 
 def moderate(value: float) -> bool:
-    """Return whether the magnitude of a number is one from `LEAST` to `MOST`."""
+    """Return whether the magnitude of a number is from `LEAST` to `MOST`."""
     return LEAST <= abs(value) <= MOST
 
 
@@ -155,7 +155,7 @@ def one_of(value: object, what: str, allowed: Collection[str]) -> None:
     what : str
         The name that an error message uses for the value.
     allowed : collection of str
-        An empty word is allowed, but not named, where it stands for a default.
+        An empty word, which means a default, is allowed but not listed in the message.
 
     Raises
     ------
@@ -170,9 +170,9 @@ _MOST_LISTED = 14
 
 
 def meant(value: object, known: Iterable[str], cutoff: float = 0.7) -> str:
-    """Return the end of a message: up to three known names that are like a value or contain it.
+    """Return the end of a message: up to three known names that resemble or contain a value.
 
-    It is empty if there are none. `cutoff` is the least likeness, from 0 to 1.
+    It is empty if there are none. `cutoff` is the least similarity, from 0 to 1.
     """
     names = {name.lower(): name for name in known}
     text = str(value)[:100].lower()
@@ -189,14 +189,14 @@ def unknown(value: object, what: str, known: Iterable[str]) -> InputError:
     ----------
     value : object
     what : str
-        What it names.
+        Kind of the named object.
     known : iterable of str
         An empty name is not listed.
 
     Returns
     -------
     InputError
-        With all known names if they are few, and with those that are like it.
+        With all known names if they are few, and with similar names.
     """
     names = [*dict.fromkeys(filter(None, known))]
     near = meant(value, names)
@@ -229,7 +229,7 @@ def read_integer(text: str, what: str) -> int:
     Raises
     ------
     InputError
-        If the text is anything else, or longer than an int64 can be.
+        If the text is not an integer, or has more digits than an int64.
     """
     if not re.fullmatch(r" *-?[0-9]+ *", text):
         raise InputError(f"{what} must be an integer, not {shown(text)}")
@@ -239,12 +239,12 @@ def read_integer(text: str, what: str) -> int:
 
 
 def refuse_masked(values: object, what: str) -> None:
-    """Refuse a masked array, whose mask would be ignored, if it masks anything.
+    """Refuse a masked array with masked elements, since the mask would be ignored.
 
     Raises
     ------
     InputError
-        It does.
+        An element is masked.
     """
     if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         raise InputError(f"{what} has masked values: fill them, or leave them out")
@@ -256,7 +256,7 @@ def printable(text: str) -> str:
 
 
 def in_digits(text: str) -> str:
-    """Return a whole number such as ``1e6`` in digits, and any other text as it is."""
+    """Return a whole number such as ``1e6`` in digits, and any other text unchanged."""
     if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{1,2}", text):
         value = Decimal(text)
         if value == int(value):
@@ -293,10 +293,9 @@ def read_number(text: str, what: str) -> float:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FromFields:
-    """A dataclass that is pickled and copied as its fields.
+    """A dataclass that is pickled and copied by its fields.
 
-    The copy checks its fields again and rebuilds what is derived from them, such as read-only
-    arrays.
+    The copy checks its fields again and rebuilds derived data, such as read-only arrays.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Modules that others use without an import: the families, and what lies above its users.
+"""Imports by name: modules of families, and of layers above the caller.
 
 No code names a family: every family's folder in `memkern/families` has modules with fixed names.
 """
@@ -64,12 +64,12 @@ def _families() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules([folder]) if m.ispkg)
 
 
-# What lower layers call, by what it does for them.
+# Modules that lower layers use, by purpose.
 _ABOVE = {"engine": "engine", "roofline": "models.roofline"}
 
 
 def above(what: str) -> Any:
-    """Import a module of a higher layer that this one offers to its users.
+    """Import a module of a higher layer.
 
     Parameters
     ----------

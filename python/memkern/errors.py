@@ -2,7 +2,7 @@
 
 
 class InputError(ValueError):
-    """Wrong input: the message is one sentence that names the culprit and what would be right."""
+    """Wrong input: the message is one sentence with the culprit and the correct form."""
 
 
 class DeviceError(RuntimeError):

@@ -1,4 +1,4 @@
-"""The compiled extension `_memkern`, loaded such that this process keeps its processing units."""
+"""The compiled extension `_memkern`, loaded so that this process keeps its processing units."""
 
 from __future__ import annotations
 

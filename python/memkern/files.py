@@ -1,4 +1,4 @@
-"""Read and write whole files, with an error of one sentence where that fails."""
+"""Read and write whole files; errors are one sentence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "writing",
 ]
 
-# Limit of what is read from a pipe or device, whose size is unknown before its end.
+# Limit for reading from a pipe or device, whose size is unknown.
 _MOST_STREAMED_B = 2**27
 
 
@@ -62,7 +62,7 @@ def publish(files: Mapping[Path, bytes]) -> None:
                 rename(written, path)
     finally:
         for written in temporaries.values():
-            with contextlib.suppress(OSError):  # of a file system that can't be written at all
+            with contextlib.suppress(OSError):  # for a read-only file system
                 written.unlink()
 
 
@@ -72,7 +72,7 @@ def writable(path: str | Path) -> Path:
     Raises
     ------
     InputError
-        If its folder is missing, or something other than a regular file is there.
+        If its folder is missing, or the path is not a regular file.
     """
     target = Path(path)
     try:
@@ -122,11 +122,11 @@ def temporary(path: Path) -> Path:
 
 
 def rename(written: Path, path: Path) -> None:
-    """Rename a written file, so that the renaming survives a power failure."""
+    """Rename a written file durably: the new name survives a power failure."""
     os.replace(written, path)
     try:
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError:  # one that may be written, but not read
+    except OSError:  # a folder that may be written, but not read
         return
     try:
         _sync(folder)
@@ -135,17 +135,17 @@ def rename(written: Path, path: Path) -> None:
 
 
 def _sync(number: int) -> None:
-    """Wait until an open file or folder is on the disk, where the file system offers that."""
+    """Wait until an open file or folder is on the disk, if the file system supports it."""
     try:
         os.fsync(number)
     except OSError as error:
-        # CIFS and some in user space refuse it for folders, others for all files.
+        # CIFS and some file systems in user space refuse it for folders, others for all files.
         if error.errno not in (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF):
             raise
 
 
 def read(path: Path, size: int = -1, most_B: float = math.inf) -> bytes:
-    """Return a file's first `size` bytes, or all of them, which may be at most `most_B`.
+    """Return a file's first `size` bytes, or all bytes if these are at most `most_B`.
 
     Raises
     ------
@@ -223,7 +223,7 @@ def parsing(path: Path, what: str) -> Iterator[None]:
         raise InputError(f"{path} can't be read as {what}: {_reason_at(path, error)}") from error
 
 
-# What parts of SQLite's messages mean.
+# Meanings of parts of SQLite's messages.
 _SQLITE_REASONS = {
     "is full": "the disk is full",
     "is locked": "another program is using it",

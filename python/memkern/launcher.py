@@ -1,4 +1,4 @@
-"""What a launcher such as ``mpirun`` or ``srun`` tells the processes that it starts."""
+"""Environment variables that a launcher such as ``mpirun`` or ``srun`` sets for its processes."""
 
 from __future__ import annotations
 
@@ -26,28 +26,28 @@ __all__ = [
     "waiting_for_all",
 ]
 
-# How processes that were started together communicate.
+# Communication of processes that were started together.
 CHOICES = ("auto", "none", "mpi", "shmem")
-# What a launcher can bind each of them to.
+# Objects to which a launcher can bind each process.
 BINDINGS = ("node", "socket", "core")
-# Environment variable that decides where no option does, also for processes that are started by
-# this one.
+# Environment variable that applies without an option, also to processes started by this one.
 COMM = "MEMKERN_COMM"
-# Environment variable for the seconds after which a rank that does not answer is given up.
+# Environment variable for the seconds after which a rank without an answer is given up.
 TIMEOUT = "MEMKERN_RANK_TIMEOUT_S"
 _TIMEOUT_S = 120.0
 _LEAST_TIMEOUT_S, _MOST_TIMEOUT_S = 1e-3, 1e9
-# MPICH's launcher does not pass on what a rank has just written when it ends all.
+# MPICH's launcher loses the last output of a rank that ends all ranks.
 _READ_S = 0.3
 
-# Variables with the number of a process and with that of all processes, by launcher.
+# Variables with the number of a process and the number of all processes, by launcher.
 _VARIABLES = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),  # Open MPI's mpirun and oshrun
     ("PMI_RANK", "PMI_SIZE"),  # MPICH, Intel MPI, srun --mpi=pmi2
     ("PALS_RANKID", "PALS_SIZE"),  # Cray PALS
     ("FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
     ("MPT_MPI_RANK", "MPT_MPI_SIZE"),  # HPE MPT
-    # Of the step, because a batch script has the job's number of tasks, but is one process.
+    # Variable of the step, because a batch script has the job's number of tasks, but is one
+    # process.
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
 
@@ -67,28 +67,28 @@ def number(variables: Mapping[str, str] = os.environ) -> int:
 
 
 def size(variables: Mapping[str, str] = os.environ) -> int:
-    """Return how many processes were started together, 1 without a launcher."""
+    """Return the number of processes that were started together; 1 without a launcher."""
     return _found(variables)[1]
 
 
 def starts_shmem(variables: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this process may be one of OpenSHMEM: Open MPI's oshrun is its mpirun."""
+    """Return whether this process may use OpenSHMEM: Open MPI's oshrun equals its mpirun."""
     return "OMPI_COMM_WORLD_SIZE" in variables
 
 
 def comm(requested: str = "auto", variables: Mapping[str, str] = os.environ) -> str:
-    """Return how this process communicates with those started together with it.
+    """Return the communication with processes that were started together with this one.
 
     Parameters
     ----------
     requested : str
-        One of `CHOICES`; ``auto``: ``none`` unless a launcher started several processes, which
-        then communicate by what they find.
+        One of `CHOICES`; ``auto``: ``none`` unless a launcher started several processes, which then
+        use the available library.
 
     Raises
     ------
     InputError
-        It, or the environment variable, is something else.
+        `requested` or the environment variable has another value.
     """
     one_of(requested, "comm", CHOICES)
     if requested == "auto":
@@ -112,7 +112,7 @@ def timeout_s() -> float:
 
 
 def tell_end(why: str) -> None:
-    """Tell why all ranks end for one that does not answer, before they are ended."""
+    """Print why all ranks end because of one that does not answer, before ending them."""
     print(
         f"memkern: {why}: all ranks end ({TIMEOUT} sets after how long)",
         file=sys.__stderr__,
@@ -123,14 +123,14 @@ def tell_end(why: str) -> None:
 
 @contextlib.contextmanager
 def waiting_for_all(do: str) -> Iterator[None]:
-    """End this process if a library waits too long for all ranks in what follows.
+    """End this process if a library waits too long for all ranks within the context.
 
     A launcher then ends the other ranks. The library must let other threads of Python run.
 
     Parameters
     ----------
     do : str
-        What the ranks do together, for the message.
+        Common action of the ranks, for the message.
     """
     ended, most_s = threading.Event(), timeout_s()
 

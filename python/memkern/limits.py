@@ -38,7 +38,7 @@ def memory_left(root: Path = Path("/")) -> tuple[float, str]:
     Returns
     -------
     available_B : float
-        The smallest of MemAvailable, RLIMIT_AS and the control groups' limits, minus what is used;
+        The smallest of MemAvailable, RLIMIT_AS and the control groups' limits, minus the usage;
         infinite if none is known.
     source : str
         Name of the smallest limit.
@@ -66,14 +66,14 @@ def memory_left(root: Path = Path("/")) -> tuple[float, str]:
 
 
 def check_memory(size_B: float, what: str) -> None:
-    """Raise InputError if an allocation needs more memory than there is.
+    """Raise InputError if an allocation needs more memory than is left.
 
     Parameters
     ----------
     size_B : float
         Bytes that will be allocated.
     what : str
-        What needs them, as the subject of the message.
+        User of the memory, as the subject of the message.
 
     Raises
     ------
@@ -91,16 +91,16 @@ def check_memory(size_B: float, what: str) -> None:
 
 
 class Quota(NamedTuple):
-    """Processors that control groups let a process use, and the period in which they do."""
+    """Processors that control groups allow a process to use, and the period of the quota."""
 
     processors: float
     period_s: float
 
 
 def processor_quota(root: Path = Path("/")) -> Quota | None:
-    """Return what this process's control groups let it use; None without a quota.
+    """Return the processor quota of this process's control groups; None without one.
 
-    It is the smallest quota over its period of a group and its parents, of either version.
+    It is the smallest ratio of quota to period of a group and its parents, of either version.
     """
     found: list[Quota] = []
     for folder in cgroup_folders(root, "cpu"):
@@ -131,7 +131,7 @@ def throttled_s(root: Path = Path("/")) -> float:
 def cgroup_folders(root: Path, controller: str = "") -> Iterator[Path]:
     """Yield the folders of this process's control groups, each followed by its parents.
 
-    Of version 1, where groups differ between controllers, they are those of one or of all.
+    In version 1, where groups differ between controllers, they are of one controller or of all.
     """
     yield from _folders(root, control_groups(root), controller)
 

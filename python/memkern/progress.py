@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar on a terminal or in a notebook, else a line now and then.
+"""Progress on standard error: a bar on a terminal or in a notebook, else a line every ten seconds.
 
 Commands also announce how long they will take.
 """
@@ -15,14 +15,14 @@ from typing import Any
 from memkern import small
 
 _SILENCE_S = 10.0  # between two lines
-# Less is not announced, more is announced in minutes.
+# Shorter times are not announced; longer times are announced in minutes.
 _TOLD_FROM_S, _IN_MINUTES_FROM_S = 3.0, 300.0
 _announces = False
 
 
 @contextlib.contextmanager
 def announcing(wanted: bool) -> Iterator[None]:
-    """Let `announce` print until the end of the context, if `wanted`."""
+    """Enable `announce` until the end of the context, if `wanted`."""
     global _announces
     before, _announces = _announces, wanted and not small.wanted()
     try:
@@ -32,12 +32,12 @@ def announcing(wanted: bool) -> Iterator[None]:
 
 
 def announced(seconds: float) -> bool:
-    """Return whether so long a time is announced."""
+    """Return whether a time is long enough to be announced."""
     return _announces and seconds >= _TOLD_FROM_S
 
 
 def announce(what: str, seconds: float) -> None:
-    """Print what will be done and about how long it takes, in a command that is not quiet."""
+    """Print the next action and its approximate time, in a command that is not quiet."""
     if announced(seconds):
         minutes = seconds >= _IN_MINUTES_FROM_S
         time = f"{seconds / 60:.0f} minutes" if minutes else f"{seconds:.0f} s"
@@ -45,16 +45,16 @@ def announce(what: str, seconds: float) -> None:
 
 
 class Lines:
-    """Counts like tqdm, but prints plain lines: one every ten seconds and one at the end.
+    """Counter like tqdm that prints plain lines: one every ten seconds and one at the end.
 
     Parameters
     ----------
     total : int, optional
         Final count, for the time left.
     unit : str
-        What is counted, in the plural.
+        Counted items, in the plural.
     time_s : float
-        Most seconds that it will take.
+        Longest duration.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Lines:
             passed = now - self._start
             left = ""
             if passed >= self._time_s:
-                # How many will be left out is unknown.
+                # The number of items that will be left out is unknown.
                 left = ", longer than expected"
             elif self.total is not None and self.n:
                 left_s = passed / self.n * (self.total - self.n)

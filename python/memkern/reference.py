@@ -89,7 +89,7 @@ def _primitive(benchmark: str) -> str:
 
 
 def _loop(kernel: str) -> str:
-    """Return memkern's name of a loop; the three rows of the stencil have one name."""
+    """Return memkern's name of a loop; the three rows of the stencil share a name."""
     return "loops.stencil" if kernel.startswith("2d5pt") else f"loops.{kernel}"
 
 

@@ -1,7 +1,7 @@
 """Small cases, so that tests can run every command and example of the documentation as written.
 
-Where the environment variable ``MEMKERN_SMALL`` is set, sizes, samples and times are limited so
-that a case takes milliseconds. Records hold the sizes that were measured; their times mean nothing.
+If the environment variable ``MEMKERN_SMALL`` is set, sizes, samples and times are limited so that a
+case takes milliseconds. Records contain the measured sizes; their times are meaningless.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ VARIABLE = "MEMKERN_SMALL"
 
 
 def wanted() -> bool:
-    """Return whether cases are to be small."""
+    """Return whether small cases are requested."""
     return bool(os.environ.get(VARIABLE))
 
 
 def cut(value: T, most: T) -> T:
-    """Return `value`, limited to `most` where cases are to be small."""
+    """Return `value`, limited to `most` if small cases are requested."""
     return min(value, most) if wanted() else value

@@ -1,1 +1,1 @@
-"""Kernels, cases, options and the columns of records, without anything that measures."""
+"""Kernels, cases, options and the columns of records, without code that measures."""

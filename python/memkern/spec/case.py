@@ -33,7 +33,7 @@ from memkern.spec.kernel import (
 from memkern.spec.options import GPUS, LABELS, PLACEMENTS, Knobs, Stop
 
 HALOS = ("blocking", "overlap")
-"""When the ranks of a distributed case exchange values (see `Case.halo`)."""
+"""Times of the exchange among ranks of a distributed case (see `Case.halo`)."""
 
 Result = TypeVar("Result")
 
@@ -43,7 +43,7 @@ _SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
 
 @dataclass(frozen=True)
 class Part:
-    """What one rank computes of a case that is distributed over all of them.
+    """One rank's part of a case that is distributed over all ranks.
 
     Parameters
     ----------
@@ -52,9 +52,9 @@ class Part:
         place during those that do not depend on it.
     exchange : Exchange
     check : callable
-        (native) to `Validation`, which compares this rank's results with those of the whole.
+        (native) to `Validation`, which compares this rank's results with the whole case.
     dependent : float
-        Share of the iterations that need values of other ranks, or whose results these need.
+        Share of the iterations that need values of other ranks, or whose results other ranks need.
     """
 
     case: Case
@@ -200,9 +200,9 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class KernelSpec:
-    """Declaration of a kernel: everything that does not depend on how it is run.
+    """Declaration of a kernel: all properties that do not depend on options.
 
-    It is compared by identity and pickled as its name, by which another process finds its own.
+    It is compared by identity and pickled as its name, with which another process finds its spec.
 
     Parameters
     ----------
@@ -274,13 +274,13 @@ class Case(FromFields):
         the case's dtype, such as those of a matrix.
     dtype, index_dtype : str
     template_variant : str
-        Which of the kernel's operations to run, such as ``add/relaxed/unused``.
+        The operation of the kernel to run, such as ``add/relaxed/unused``.
     knobs : Knobs
     stop : Stop
     columns : mapping
         The record's columns about the inputs (pattern, delta, count and so on).
     labels : mapping
-        Words that are no part of its identity, some of `LABELS`.
+        Words that are not part of its identity, some of `LABELS`.
     request : mapping, optional
         The options by which `memkern.case` built it, if all of them are words and numbers, so that
         a sweep file can have them. They are no part of its identity.
@@ -358,10 +358,10 @@ class Case(FromFields):
 
     @property
     def halo(self) -> str:
-        """When the ranks over which the case is distributed exchange values.
+        """Time of the exchange of values among ranks if the case is distributed.
 
-        ``blocking``: while nothing is computed; ``overlap``: during the iterations that do not
-        depend on them; empty if each rank has a case of its own.
+        ``blocking``: without simultaneous computation; ``overlap``: during the iterations that do
+        not depend on the values; empty if each rank has its own case.
         """
         return str(self.columns.get("halo", ""))
 
@@ -410,9 +410,9 @@ class Case(FromFields):
         return self.traffic.transfers(levels, bypass=not self.allocates)
 
     def identity(self) -> str:
-        """Hash of what is measured: kernel, inputs and options.
+        """Hash of kernel, inputs and options.
 
-        Labels do not count, nor does how long to look: budget, width and placements.
+        Labels and the options of the duration (budget, width and placements) are not included.
         """
         return self._identity
 
@@ -459,16 +459,16 @@ class Case(FromFields):
 
     @property
     def line_B(self) -> int:
-        """Bytes that memory transfers at least: a line of this processor, a sector of a GPU."""
+        """Least transfer of memory in bytes: a line of this processor, a sector of a GPU."""
         from memkern.machine import caches
 
         return _SECTOR_B if self.knobs.place == GPUS else caches.line_B()
 
     def filled(self, lines: float, partial: float) -> float:
-        """Return how many lines stores read first, of those that they write whole or in part.
+        """Return the number of lines that stores read first, of all lines that they write.
 
-        Of a processor all of them, unless stores are non-temporal (see `allocates`); of a GPU those
-        that are written in `partial`.
+        On a processor these are all lines, unless stores are non-temporal (see `allocates`); on a
+        GPU the `partial` ones.
         """
         if self.knobs.place == GPUS:
             return partial
@@ -528,9 +528,9 @@ def does_nothing(option: str, kernels: str, reasons: Iterable[str] = ()) -> Inpu
 
 
 def once_for_inputs(function: Callable[[Case], Result]) -> Callable[[Case], Result]:
-    """Return a function that keeps its result with the case and its copies with other options.
+    """Return a function that caches its result for the case and its copies with other options.
 
-    It must not depend on options, but for the place where the case runs (see `Knobs.place`).
+    The result must not depend on options, except the device (see `Knobs.place`).
     """
     name = f"{function.__module__}.{function.__qualname__}"
 

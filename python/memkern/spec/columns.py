@@ -41,7 +41,7 @@ class Column:
     unit : str
         Such as ``GB/s``; empty for none.
     meaning : str
-        One line for people.
+        Description in one line.
     since : int
         First schema version of result files that has the column.
     formerly : str
@@ -99,6 +99,6 @@ def of_kind(*kinds: str) -> tuple[str, ...]:
 
 
 def in_order(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with the declared columns in table order, and others after them."""
+    """Return a record with the declared columns in table order, followed by others."""
     known: Iterable[str] = (name for name in COLUMNS if name in record)
     return {name: record[name] for name in (*known, *(n for n in record if n not in COLUMNS))}

@@ -1,4 +1,4 @@
-"""What declarations of kernels consist of: traffic, exchanges and validation."""
+"""Parts of the declarations of kernels: traffic, exchanges and validation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Indices = npt.NDArray[np.signedinteger[Any]]
 DTYPES = ("float64", "float32")
 WORD_DTYPES = ("uint64", "uint32")
 INDEX_DTYPES = ("int64", "int32")
-# Least time of a store after its write-allocate, as a share of that of a load.
+# Least time of a store after its write-allocate, as a share of the time of a load.
 _LEAST_SHARE = 0.01
 
 
@@ -26,9 +26,9 @@ class Transfer(NamedTuple):
     store_B: float
 
     def stores_GBps(self, load_GBps: float, seconds: float) -> float:
-        """Return the bandwidth of stores, by the time that is left after the loads.
+        """Return the bandwidth of stores from the time that remains after the loads.
 
-        Stores that nearly hide behind loads have a hundredth of their cost.
+        Stores that loads almost hide count with a hundredth of the cost of loads.
         """
         rest_s = seconds - self.load_B / load_GBps / 1e9
         return self.store_B / max(rest_s, _LEAST_SHARE * self.store_B / load_GBps / 1e9) / 1e9
@@ -37,17 +37,17 @@ class Transfer(NamedTuple):
 def crossed(
     levels: Sequence[str], inner: Transfer, outer: Transfer, bypass: bool = False
 ) -> dict[str, Transfer]:
-    """Return what crosses the boundary in front of each level.
+    """Return the traffic across the boundary in front of each level.
 
     Parameters
     ----------
     levels : sequence of str
-        From the innermost cache to memory, such as ``("L1", "L2", "memory")``. In front of L1 are
-        the registers, in front of memory is the last cache.
+        From the innermost cache to memory, such as ``("L1", "L2", "memory")``. The registers are in
+        front of L1, the last cache is in front of memory.
     inner : Transfer
-        Between registers and L1.
+        Traffic between registers and L1.
     outer : Transfer
-        Across each other boundary, of lines that cross each of them once.
+        Traffic across each other boundary, if lines cross each of them once.
     bypass : bool
         Whether stores are non-temporal: they cross the boundaries of L1 and of memory only.
     """
@@ -95,9 +95,9 @@ class Traffic:
         )
 
     def transfers(self, levels: Sequence[str], bypass: bool = False) -> dict[str, Transfer]:
-        """Return what crosses the boundary in front of each level if data are used once.
+        """Return the traffic across the boundary in front of each level if data are used once.
 
-        `levels` and `bypass` are those of `crossed`.
+        See `crossed` for `levels` and `bypass`.
         """
         reads = self.read + self.index
         outer = Transfer(reads + self.write_allocate, self.write)
@@ -108,7 +108,7 @@ class Traffic:
 class Ceilings:
     """Largest bandwidths of memory since the system was booted: of loads, a triad, stores alone.
 
-    `ceiling_share` is that of loads as measured beside the record, over the largest one.
+    `ceiling_share` is the bandwidth of loads measured with the record, over the largest one.
     """
 
     load_GBps: float
@@ -117,14 +117,14 @@ class Ceilings:
     ceiling_share: float = 1.0
 
     def times(self, factor: float) -> Ceilings:
-        """Return so many times the bandwidths."""
+        """Return the bandwidths times a factor."""
         load, triad, store = self.load_GBps, self.triad_GBps, self.store_GBps
         return Ceilings(factor * load, factor * triad, factor * store, self.ceiling_share)
 
 
 @dataclass(frozen=True)
 class Check:
-    """Outcome of a validation: how it was done and the largest relative error found.
+    """Outcome of a validation: the method and the largest relative error.
 
     `columns` are further columns of the record, such as counts from the kernel.
     """
@@ -136,11 +136,11 @@ class Check:
 
 
 Validation = Generator[None, int, Check]
-"""Fills the arrays, yields while the kernel runs, is sent how often it ran, returns the outcome."""
+"""Fills the arrays, yields while the kernel runs, gets the number of runs, returns the outcome."""
 
 
 def finish(validation: Validation, invocations: int) -> Check:
-    """Return the outcome of a validation that has filled the arrays, after so many invocations."""
+    """Return the outcome of a validation that has filled the arrays, after `invocations`."""
     try:
         validation.send(invocations)
     except StopIteration as end:
@@ -189,27 +189,27 @@ class Native(Protocol):
         ...
 
     def obtained(self) -> dict[str, Any]:
-        """Return threads, pinning, variant and so on as actually used, without the page size."""
+        """Return the obtained threads, pinning, variant and so on, without the page size."""
         ...
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """What a rank sends to others and receives from them in every invocation.
+    """Elements that a rank sends to others and receives from them in every invocation.
 
     Parameters
     ----------
     array : str
         The array whose elements are sent and received.
     neighbours : sequence of (int, ndarray of int64, int)
-        Ranks with the positions of the elements that are sent to each, and the number of those
-        that come from it.
+        Ranks with the positions of the elements sent to each, and the number of elements received
+        from it.
     to, of : ndarray of int64, shape (n,)
-        Positions of the array, and the received element that each of them gets, numbered in the
-        order of the neighbours.
+        Positions in the array, and the number of the received element for each, in the order of the
+        neighbours.
     adds : bool
-        Whether received elements, which are results of the kernel, are added to the array's.
-        Otherwise they replace these, and the kernel reads them.
+        Whether received elements are results of the kernel, and are added to the array's elements.
+        Otherwise they replace these and are inputs of the kernel.
     """
 
     array: str
@@ -220,13 +220,13 @@ class Exchange:
 
 
 BLOCK = 2**16
-"""Elements that are looked at at a time, so that what they compute stays in the caches."""
+"""Elements per block, so that temporary arrays stay in the caches."""
 
 
 def fill_values(positions: IndexArray, array: Mapping[str, Any]) -> npt.NDArray[np.float64]:
-    """Return the values that arrays are filled with: integers below 2**23.
+    """Return the fill values of arrays: integers below 2**23.
 
-    `fill_value` in cpp/core/device_memory.hpp is the same.
+    Equal to `fill_value` in cpp/core/device_memory.hpp.
 
     Parameters
     ----------

@@ -30,12 +30,12 @@ __all__ = [
     "declared",
 ]
 
-# What a case runs on: a processor, a GPU, or the memory of all ranks.
+# Devices of a case: a processor, a GPU, or the memory of all ranks.
 PROCESSORS, GPUS, RANKS = "processors", "GPUs", "MPI and OpenSHMEM"
 EVERYWHERE = (PROCESSORS, GPUS, RANKS)
 
 LABELS = ("name", "suite", "machine_file")
-"""What does not change a measurement: names, and the machine file with the record's roofline."""
+"""Labels, which do not change a measurement: names, and the machine file of the roofline."""
 
 PLACEMENTS = 5
 """Placements of a case's memory, by default."""
@@ -43,7 +43,7 @@ PLACEMENTS = 5
 
 @dataclass(frozen=True)
 class Option:
-    """Declaration of an option besides its name, type and default.
+    """Declaration of an option, in addition to its name, type and default.
 
     Parameters
     ----------
@@ -52,15 +52,15 @@ class Option:
     where : tuple of str
         Devices that have the option: some of `EVERYWHERE`.
     choices : tuple of str
-        Allowed values, where it is one of a few words.
+        Allowed values, if it is one of a few words.
     least, most : int, optional
-        Range, where it is an integer.
+        Range, if it is an integer.
     least_given : int
-        Least value that the command line accepts, where a smaller one means a default.
+        Least value that the command line accepts, if a smaller one means a default.
     below : float, optional
-        Exclusive upper bound, where it is a positive number.
+        Exclusive upper bound, if it is a positive number.
     several : bool
-        Whether the command line accepts a list, of which every combination is measured.
+        Whether the command line accepts a list; all combinations are measured.
     metavar : str
         Placeholder of its value in help texts.
     flag, short : str
@@ -76,8 +76,8 @@ class Option:
     native : bool
         Whether the extension has an argument of this name.
     late : bool
-        Whether a case's identity has it only where it is not the default, so that identities are
-        those of the versions before this option.
+        Whether a case's identity contains it only if it is not the default, so that identities do
+        not differ from versions before this option.
     """
 
     help: str
@@ -407,7 +407,7 @@ class Knobs:
     )
 
     def __post_init__(self) -> None:
-        """Check what can be checked without the machine."""
+        """Check all values that can be checked without the machine."""
         if self.device == "cuda":
             object.__setattr__(self, "device", "cuda:0")
         if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}|mpi|shmem", str(self.device)):
@@ -426,13 +426,13 @@ class Knobs:
 
     @property
     def place(self) -> str:
-        """What the device is: one of `EVERYWHERE`."""
+        """Kind of the device: one of `EVERYWHERE`."""
         return {"cpu": PROCESSORS, "mpi": RANKS, "shmem": RANKS}.get(self.device, GPUS)
 
     @property
     def requested(self) -> dict[str, Any]:
         """The options as requested, without those that only other devices have."""
-        # Identities of cases on processors and GPUs are as old as these rules.
+        # Identities of cases on processors and GPUs depend on these rules.
         here = {self.place, PROCESSORS} if self.place == GPUS else {self.place}
         return {
             name: getattr(self, name)

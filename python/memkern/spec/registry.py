@@ -41,7 +41,7 @@ class Suite:
 
 
 def register(spec: KernelSpec) -> KernelSpec:
-    """Add a spec to the registry that tests, CLI and documentation read."""
+    """Add a spec to the registry of tests, command line and documentation."""
     _registry[spec.name] = spec
     return spec
 
@@ -79,7 +79,7 @@ def suite(name: object) -> Suite:
 
 
 def find(name: str) -> KernelSpec:
-    """Return the spec of a name that a case, a record or a pickle has.
+    """Return the spec of a name in a case, a record or a pickle.
 
     Raises
     ------
@@ -97,12 +97,12 @@ def find(name: str) -> KernelSpec:
 
 
 def _by_name(spec: KernelSpec) -> tuple[Callable[[str], KernelSpec], tuple[str]]:
-    """Return what a spec is pickled as.
+    """Return the pickled form of a spec.
 
     Raises
     ------
     InputError
-        It is not registered by its name.
+        The spec is not registered by its name.
     """
     if _registry.get(spec.name) is not spec:
         raise InputError(
@@ -116,7 +116,7 @@ copyreg.pickle(KernelSpec, _by_name)
 
 
 def definition_of(spec: KernelSpec) -> str:
-    """Return ``paper`` or ``release`` where the definitions of a kernel differ, else empty."""
+    """Return ``paper`` or ``release`` if the definitions of a kernel differ, else empty."""
     _, at, definition = spec.name.partition("@")
     return definition if at else "paper" if f"{spec.name}@release" in _registry else ""
 
@@ -167,16 +167,16 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
 
 
 def _is_plain(value: object) -> bool:
-    """Return whether a sweep file can have a value."""
+    """Return whether a sweep file can contain a value."""
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
     return value is None or isinstance(value, (str, bool, int, float))
 
 
 def shows_options_of(*kernels: str) -> Callable[[F], F]:
-    """Add kernels' options to the signature of a function that passes its own on to their builders.
+    """Add kernels' options to the signature of a function that passes options to their builders.
 
-    Editors and notebooks complete them; `inspect.signature` has them with types and defaults.
+    Editors and notebooks complete them; `inspect.signature` returns them with types and defaults.
     """
 
     def show(function: F) -> F:

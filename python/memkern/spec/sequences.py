@@ -1,6 +1,6 @@
 """Sequences of cases that are declared by the values of their options and built on access.
 
-A list of a million cases would take time and memory before the first is measured.
+A list of a million cases would take time and memory before the first measurement.
 """
 
 from __future__ import annotations
@@ -114,9 +114,9 @@ class Part(NamedTuple):
     def select(self, cases: Sequence[Case]) -> Cases:
         """Declare the cases of this part; every case is in one of the parts.
 
-        Of as many cases that follow each other as there are parts, each part has one at random:
-        neighbours mostly differ in one option and take about as long, and no part has all cases
-        with one value of an option. The choice depends only on the number of cases.
+        From each group of consecutive cases, as many as there are parts, each part gets a random
+        one: neighbours mostly differ in one option and take about the same time, and no part has
+        all cases with one value of an option. The choice depends only on the number of cases.
         """
 
         def place(block: int) -> int:
@@ -128,7 +128,7 @@ class Part(NamedTuple):
 
 
 def sample(cases: Sequence[Case], most: int) -> list[Case]:
-    """Return all cases or, of more than `most`, a random sample that has some of every part."""
+    """Return all cases or, if more than `most`, a random sample with some of every part."""
     if len(cases) <= most:
         return list(cases)
     parts = cases.parts if isinstance(cases, Cases) else ()
