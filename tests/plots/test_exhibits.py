@@ -8,7 +8,8 @@ from checking import refused
 from plotting import common_columns, curve_labels, frame, line
 
 from memkern.plots import figures, tables
-from memkern.plots.exhibits import Axis, count_scale, curve_figure, log_scale, table
+from memkern.plots.drawing import counted_axis
+from memkern.plots.exhibits import Axis, curve_figure, log_scale, table
 from memkern.plots.frames import Records
 from memkern.plots.selection import select
 
@@ -42,7 +43,7 @@ def exhibits(monkeypatch):
 
     @curve_figure(
         "new",
-        x=Axis("threads", "Workers", count_scale),
+        x=Axis("threads", "Workers", counted_axis),
         y=Axis("rate_GAMS", "Rate (GAMS)", log_scale),
         by="order",
         records="`amo` kernels",

@@ -2,7 +2,7 @@
 
 A declaration is a decorator over the function that selects what is shown. The exhibit's function,
 its documentation, its entry in the lists and the sentence for records that lack what it needs
-follow from it. What every kind of exhibit has in common is said here once.
+follow from it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from memkern.errors import InputError
 from memkern.plots.drawing import (
     bytes_axis,
     cache_regions,
-    counted_axis,
     counts_axis,
     curves,
     finish,
     machine_panels,
     named,
-    threads_axis,
 )
 from memkern.plots.registry import register, tables
 from memkern.plots.selection import cache_ends, device_cache_ends
@@ -41,8 +39,6 @@ _FIGURE = "matplotlib.figure.Figure"
 _PANELS = "A panel for each machine, 6.9 in wide, 3.35 in with one panel."
 Selection: TypeAlias = "tuple[DataFrame, list[str]]"
 """Records to show, and sentences on those left out."""
-
-_NO_RECORD = "There is no such record"
 
 
 # ------------------------------------------------------------------------------- documentation
@@ -77,8 +73,9 @@ def documented(
     head, *sections = re.split(r"\n\n(?=\w[\w ]*\n-+\n)", text)
     options = "".join(s.split("\n", 2)[2] + "\n" for s in sections if s.startswith("Parameters"))
     rest = [section for section in sections if not section.startswith("Parameters")]
-    kind = f"{'DataFrame, ResultSet or None' if optional else 'DataFrame or ResultSet'}"
-    raised = f"{lack[:1].upper()}{lack[1:] or _NO_RECORD}, or the records lack a needed column."
+    kind = "DataFrame, ResultSet or None" if optional else "DataFrame or ResultSet"
+    lack = lack or "there is no such record"
+    raised = f"{lack[0].upper()}{lack[1:]}, or the records lack a needed column."
     about = f"{records}." if records[:1].isupper() else f"Own records of {records}."
     given = f"records : {kind}\n{_indented(about)}\n{options}"
     parts = [
@@ -172,27 +169,12 @@ def byte_scale(ax: Axes, values: Any) -> None:
     bytes_axis(ax.xaxis, 5)
 
 
-def count_scale(ax: Axes, values: Any) -> None:
-    """Make the x axis one of counts such as workers, with ticks at those that occur."""
-    counted_axis(ax, values)
-
-
-def thread_scale(ax: Axes, values: Any) -> None:
-    """Make the x axis one of integer numbers of threads."""
-    threads_axis(ax, values.max())
-
-
 def log_scale(ax: Axes, values: Any) -> None:
     """Make the y axis logarithmic, with room beside all values and at least a factor of five."""
     low = values.min() / 1.25
     ax.set_yscale("log")
     ax.set_ylim(low, max(values.max() * 1.25, 5 * low))
     counts_axis(ax.yaxis, 12)
-
-
-def from_zero(ax: Axes, values: Any) -> None:
-    """Let the y axis begin at zero."""
-    ax.set_ylim(0, 1.08 * values.max())
 
 
 def _of_machine(rows: DataFrame, several: bool) -> str:
@@ -209,12 +191,10 @@ def curve_figure(
     records: str,
     lack: str = "",
     measure: str = "",
-    within: str = "",
     caches: bool = False,
     marks: Callable[[Axes, DataFrame], None] | None = None,
     title: Callable[[DataFrame, bool], str] = _of_machine,
     legend: int = 4,
-    height_in: float = 2.5,
 ) -> Callable[[Callable[P, Selection]], Callable[P, Figure]]:
     """Register a figure of curves of the records that a function selects.
 
@@ -231,8 +211,6 @@ def curve_figure(
         As of `documented`. If no record is selected, an error says what lacks.
     measure : str
         The command that measures what lacks.
-    within : str
-        A column of which each value has a panel of its own within a machine's.
     caches : bool
         Whether the sizes of the caches are marked along x.
     marks : callable
@@ -241,8 +219,6 @@ def curve_figure(
         Returns the title of a panel, given its records and whether there are several machines.
     legend : int
         Most columns of the legend.
-    height_in : float
-        Height of a panel in inches.
     """
 
     def enter(select: Callable[P, Selection]) -> Callable[P, Figure]:
@@ -252,7 +228,7 @@ def curve_figure(
             if frame.empty:
                 raise InputError(f"{lack}: `{measure}` does so")
             names = list(dict.fromkeys(frame[by]))
-            fig, cells = machine_panels(frame, height_in, within, sort=True)
+            fig, cells = machine_panels(frame, 2.5)
             for ax, rows in cells:
                 curves(ax, rows, by, names, x.column, y.column)
                 if marks is not None:
@@ -266,8 +242,7 @@ def curve_figure(
                 ax.set_title(title(rows, several), pad=11.0 if caches else 4.0)
             return finish(fig, legend, notes, frame)
 
-        returns = _PANELS.replace("machine", f"machine and {within}" if within else "machine")
-        returns += " The caches are marked if a ResultSet describes them." * caches
+        returns = _PANELS + " The caches are marked if a ResultSet describes them." * caches
         draw.__doc__ = documented(select, _FIGURE, returns, records=records, lack=lack)
         return figure(name)(draw)
 

@@ -38,7 +38,6 @@ from memkern.plots.exhibits import (
     Axis,
     Selection,
     byte_scale,
-    count_scale,
     curve_figure,
     drawn,
     log_scale,
@@ -249,7 +248,7 @@ def _ideal(ax: Axes, rows: DataFrame) -> None:
 
 @curve_figure(
     "amo-sharing",
-    x=Axis("threads", "Workers", count_scale),
+    x=Axis("threads", "Workers", counted_axis),
     y=Axis(RATE, _RATE_LABEL, log_scale),
     by="line",
     records="`amo.central` with two numbers of workers or more, with private words and different "

@@ -54,7 +54,6 @@ from memkern.plots.exhibits import (
     Axis,
     Selection,
     byte_scale,
-    count_scale,
     curve_figure,
     drawn,
     log_scale,
@@ -150,7 +149,7 @@ def _as_chains(ax: Axes, rows: DataFrame) -> None:
 
 @curve_figure(
     "latency-chains",
-    x=Axis("chains", "Independent chains", count_scale),
+    x=Axis("chains", "Independent chains", counted_axis),
     y=Axis("in_flight", "Loads in flight", log_scale),
     by="size",
     records="`latency.chase` with one worker, with one chain and with two or more in a buffer of "
