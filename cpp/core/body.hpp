@@ -17,8 +17,8 @@ using Body = void (*)(const void* args, Range range, int worker);
 // Combines the partial results of `workers` workers; run by one of them after all bodies.
 using Finish = void (*)(const void* args, int workers);
 
-// Always inlined: a function that is called from the region of a target, but not inlined there, is
-// compiled for the baseline, and the linker keeps the first copy that it finds.
+// Always inlined: a function that is called from the region of a target without being inlined is
+// compiled for the baseline, and the linker keeps the first copy.
 #define MEMKERN_INLINE inline __attribute__((always_inline))
 // Whether the compiler is CUDA's or HIP's.
 #if defined(__CUDACC__) || defined(__HIPCC__)
@@ -30,12 +30,12 @@ using Finish = void (*)(const void* args, int workers);
 #else
 #define MEMKERN_ANYWHERE MEMKERN_INLINE
 #endif
-// Whether it compiles for a GPU now, not for the host.
+// Whether the current compilation is for a GPU, not for the host.
 #if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
 #define MEMKERN_ON_DEVICE
 #endif
-// Prevents unrolling of the next loop on a GPU. Where each operation waits for memory, unrolling
-// gains nothing, but takes registers and so leaves room for fewer threads.
+// Prevents unrolling of the next loop on a GPU. If each operation waits for memory, unrolling has
+// no benefit, but needs registers and so reduces the number of threads.
 #ifdef MEMKERN_ON_DEVICE
 #define MEMKERN_ROLLED _Pragma("unroll 1")
 #else

@@ -71,9 +71,9 @@ void* reserve(void* at, std::int64_t bytes) {
 }
 
 // Addresses for small buffers: a range of one MiB, aligned to its size. The L1 cache of AMD's Zen
-// finds a line by eight bits, a hash of bits 12 to 27 of its address, and keeps only one of two
-// lines that lie at the same place in their pages and have the same hash (Lipp et al., Take A Way,
-// AsiaCCS 2020). Within the range all pages have different ones.
+// looks up a line by eight bits, a hash of bits 12 to 27 of its address, and keeps only one of two
+// lines with the same page offset and the same hash (Lipp et al., Take A Way, AsiaCCS 2020). Within
+// the range all pages have different hashes.
 class SmallAddresses {
  public:
   static SmallAddresses& instance() {
@@ -135,7 +135,7 @@ void apply_numa(void* data, std::int64_t bytes, const NumaPolicy& policy) {
   }
 }
 
-// Unused buffers, for reuse by later cases. Guarded by the lock of the Python module: one case is
+// Unused buffers, for reuse by later cases. Protected by the lock of the Python module: one case is
 // prepared or measured at a time.
 std::vector<std::pair<std::string, std::unique_ptr<Buffer>>>& pool() {
   static std::vector<std::pair<std::string, std::unique_ptr<Buffer>>> buffers;
@@ -231,8 +231,8 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) : device_(placeme
                       " was refused: " + std::strerror(error));
   }
   try {
-    // No huge page may form where 4k is required. The advice may be unknown to the kernel: the
-    // obtained pages are read back later.
+    // No huge page may form if 4k is required. The kernel may not know this advice, so the obtained
+    // page size is read back later.
     if (placement.pages == Pages::Base4k)
       madvise(data_, static_cast<std::size_t>(capacity_), MADV_NOHUGEPAGE);
     if (may_be_huge_) madvise(data_, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
@@ -334,7 +334,7 @@ void Arena::commit() {
     if (!slot.pooled) continue;
     slot.key = placement_.key() + "/" + team_.memory_key() + "/" + std::to_string(slot.rows);
     if (placement_.device == nullptr) {
-      // Every case gets the kind of pages and addresses that it would get as the first.
+      // Every case gets the same kind of pages and addresses as a first case.
       if (is_small(slot.bytes, placement_.pages)) slot.key += "/small";
       if (may_be_huge(slot.bytes, placement_.pages)) slot.key += "/huge";
     }
@@ -366,7 +366,7 @@ void Arena::commit() {
     };
     MemoryLimit limit = left();
     const std::int64_t headroom = checked_add(wanted, kReserve_B, "the memory of this case");
-    // Idle buffers take at most half as much memory as they leave to others.
+    // Idle buffers use at most half as much memory as remains free.
     if (pooled_B() > 0 && (headroom > limit.available_B || pooled_B() > limit.available_B / 2)) {
       release_pool();
       limit = left();

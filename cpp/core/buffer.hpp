@@ -37,8 +37,8 @@ struct Placement {
   std::string key() const;
 };
 
-// One mapping with inaccessible pages on both sides, so that an overrun faults and the kernel does
-// not merge the mapping with a neighbour in smaps; or an allocation on a device.
+// One mapping with inaccessible pages on both sides, so that an overrun faults and smaps does not
+// merge the mapping with a neighbour; or an allocation on a device.
 class Buffer {
  public:
   Buffer(std::int64_t bytes, const Placement& placement);
@@ -87,8 +87,8 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   // With `rows` > 1, row r belongs to worker r. A single row is divided among all workers, in equal
-  // parts or in parts that begin at boundaries_B[w]. Memory that is not `pooled` is neither taken
-  // from the pool nor returned to it. Returns the number of the slot.
+  // parts or in parts that begin at boundaries_B[w]. Memory without `pooled` neither comes from the
+  // pool nor returns to it. Returns the number of the slot.
   std::size_t request(std::int64_t bytes, std::int64_t rows,
                       std::vector<std::int64_t> boundaries_B = {}, bool pooled = true);
   // Allocates and first-touches all requests; throws MemoryError, before touching any page, if they

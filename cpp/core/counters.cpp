@@ -28,7 +28,7 @@ class SystemEvents : public EventSource {
     attr.config2 = event.config2;
     attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
     const bool of_unit = event.unit >= 0;
-    // Counters of whole units do not know who caused an event.
+    // Counters of whole units do not distinguish the causes of events.
     attr.exclude_user = !of_unit && !event.user ? 1 : 0;
     attr.exclude_kernel = !of_unit && !event.kernel ? 1 : 0;
     attr.exclude_hv = attr.exclude_kernel;

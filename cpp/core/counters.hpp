@@ -1,5 +1,5 @@
-// Counters of events during samples: those of the processor and of the operating system, as the
-// kernel's perf_event_open counts them.
+// Counters of events of the processor and of the operating system during samples, by the kernel's
+// perf_event_open.
 #pragma once
 
 #include <cstddef>
@@ -21,23 +21,23 @@ struct EventCode {
   std::uint64_t config = 0;
   std::uint64_t config1 = 0;
   std::uint64_t config2 = 0;
-  // Processing unit of which everything is counted, such as the traffic of its socket's memory
-  // controllers; -1: what each worker causes is counted.
+  // Processing unit whose events are all counted, such as the traffic of its socket's memory
+  // controllers; -1: the events of each worker are counted.
   int unit = -1;
-  // Whether what user code causes counts, and what the kernel does; for a worker only.
+  // Whether events of user code and of the kernel count; for a worker only.
   bool user = true;
   bool kernel = false;
 };
 
-// Value of a counter, and the time during which it was requested and during which it really
-// counted: less if the processor has too few counters and they take turns.
+// Value of a counter, and the times during which it was enabled and during which it counted; the
+// latter is shorter if the processor has too few counters and multiplexes them.
 struct Count {
   std::uint64_t value = 0;
   std::uint64_t enabled_ns = 0;
   std::uint64_t running_ns = 0;
 };
 
-// Where counts come from: the kernel, or a test.
+// Source of counts: the kernel, or a test.
 class EventSource {
  public:
   virtual ~EventSource() = default;
@@ -53,7 +53,7 @@ class EventSource {
 EventSource& event_source();
 void replace_event_source(EventSource* source);
 
-// Why an event can't be counted here, as the end of a sentence; empty if it can.
+// The reason why an event can't be counted here, as the end of a sentence; empty if it can.
 std::string why_not_counted(const EventCode& event);
 
 // The counters of a team during a series of samples. The caller holds a Team::Session during their
@@ -80,7 +80,8 @@ class Counters {
     Count before;
     Count after;
   };
-  // Of one worker, those of whole units belong to the first one. In cache lines of its own.
+  // Counters of one worker, in separate cache lines; counters of whole units belong to the first
+  // worker.
   struct alignas(128) Worker {
     std::vector<Counter> counters;
   };

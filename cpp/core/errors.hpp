@@ -1,4 +1,4 @@
-// How a request can fail: wrong input, not enough memory, or a device that does not work.
+// Errors of a request: wrong input, not enough memory, or a failed device.
 #pragma once
 
 #include <stdexcept>

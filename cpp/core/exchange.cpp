@@ -16,7 +16,7 @@ namespace memkern {
 namespace {
 
 constexpr int kRounds = 6;
-// Transfers of each of both workers in a round, so that reading the clock takes a small part of it.
+// Transfers per worker in a round: enough that reading the clock takes a small part of it.
 constexpr std::int64_t kTransfers = 4;
 constexpr int kMaxSpins = 10000;
 
@@ -29,10 +29,10 @@ double exchange(std::atomic<std::int64_t>& token, std::int64_t side) {
   double shortest_s = std::numeric_limits<double>::infinity();
   double begin_s = 0.0;
   std::int64_t turn = side;
-  // In the first round the workers arrive.
+  // The first round synchronises the workers.
   for (int round = 0; round <= kRounds; ++round) {
     for (std::int64_t transfer = 0; transfer < kTransfers; ++transfer, turn += 2) {
-      // A worker whose neighbour has no processor yields its own in the end.
+      // A worker whose neighbour has no processor finally yields its own.
       for (int spins = 0; token.load(std::memory_order_acquire) != turn; ++spins) {
         if (spins > kMaxSpins) sched_yield();
       }

@@ -1,4 +1,4 @@
-// How long a line takes from one worker of a team to the next.
+// Time for passing a cache line from one worker of a team to the next.
 #pragma once
 
 #include <vector>
@@ -7,13 +7,13 @@
 
 namespace memkern {
 
-// Seconds in which a line goes from each worker to the next one: the shortest of a few rounds in
-// which both write it in turn. Pairs without a common worker exchange at the same time. The caller
+// Seconds for passing a line from each worker to the next: the shortest of a few rounds in which
+// both write it alternately. Pairs without a common worker exchange at the same time. The caller
 // holds a Team::Session.
 std::vector<double> exchange_times(const Team& team);
 
-// The longest of exchange_times: in one of many neighbours another core, socket or node begins. NaN
-// for a single worker, or where workers share processing units.
+// The longest of exchange_times, since one of many neighbours is on another core, socket or node.
+// NaN for a single worker, or where workers share processing units.
 double measure_exchange(const Team& team);
 
 }  // namespace memkern

@@ -19,7 +19,7 @@ std::int64_t read_number(const std::string& path) {
   return file >> value ? value : -1;
 }
 
-// The value behind `key` in files of "key value" or "key: value kB" lines; -1 where absent.
+// The value after `key` in files of "key value" or "key: value kB" lines; -1 if absent.
 std::int64_t read_keyed(const std::string& path, const std::string& key) {
   std::ifstream file(path);
   std::string line;

@@ -16,7 +16,7 @@ struct MemoryLimit {
 // (v1 and v2), minus their usage. `root` is prepended to every path, for tests.
 MemoryLimit memory_limit(const std::string& root = "");
 
-// Replaces the available memory by that of a machine that tests describe, if there is less.
+// Limits the available memory to that of a machine described by tests.
 void describe_memory(std::optional<std::int64_t> available_B);
 
 }  // namespace memkern

@@ -22,8 +22,8 @@ std::vector<RunningThread> running_threads(const std::string& root = "");
 // Reserves a processing unit for this process, among all memkern processes, during its lifetime.
 class UnitReservation {
  public:
-  // Null if another process holds the unit. Where the system has no such sockets, nothing is known
-  // of others, and every unit is given.
+  // Null if another process holds the unit. On systems without abstract sockets, other processes
+  // are unknown and every unit can be reserved.
   static std::shared_ptr<UnitReservation> reserve(int unit);
   ~UnitReservation();
   UnitReservation(const UnitReservation&) = delete;
@@ -36,13 +36,13 @@ class UnitReservation {
 
 struct ChosenUnits {
   std::vector<int> units;
-  // Those of them that another memkern process has reserved.
+  // The units that another memkern process has reserved.
   std::vector<int> reserved_elsewhere;
   std::vector<std::shared_ptr<UnitReservation>> reservations;
 };
-// One unit per worker, those with the fewest running threads of `others` first. As long as there
-// are others, avoids units of a core that is already used, and units that another memkern process
-// has reserved. Workers share units only if there are more workers than units.
+// One unit per worker, first those with the fewest running threads of `others`. As long as
+// possible, avoids units of a used core and units that another memkern process has reserved.
+// Workers share units only if there are more workers than units.
 ChosenUnits least_busy_units(int workers, const std::vector<RunningThread>& others);
 
 }  // namespace memkern

@@ -21,16 +21,16 @@
 namespace memkern {
 namespace {
 
-// A line of each four, so that prefetchers of pairs of lines have no effect.
+// Every fourth line, so that prefetchers of pairs of lines have no effect.
 struct alignas(256) Place {
   Place* next = nullptr;
 };
 constexpr std::size_t kPlaces = 16;
-// One page, so that none but the first load may wait for a translation.
+// One page, so that only the first load may wait for a translation.
 struct alignas(4096) Page {
   std::array<Place, kPlaces> places;
 };
-// No distance occurs twice in a row, which prefetchers would foresee.
+// No distance occurs twice in a row, since prefetchers would predict it.
 constexpr std::array<std::size_t, kPlaces> kOrder = {0, 9, 3,  13, 6,  1, 11, 15,
                                                      4, 8, 14, 2,  10, 5, 12, 7};
 constexpr int kTries = 2;
@@ -48,17 +48,17 @@ void flush([[maybe_unused]] Page& page) {
 }
 
 constexpr std::int64_t kLine_B = 64;  // no cache line is shorter
-// After so many loads of each line, caches hold what they can of them.
+// Loads of each line after which the caches are in a steady state.
 constexpr std::int64_t kLoadsOfLine = 2;
-// Short enough to be interrupted by nothing in one of the tries.
+// Short enough that one of the tries is not interrupted.
 constexpr int kLoadTries = 8;
 constexpr std::int64_t kLoads = 1 << 13;
-// So many sizes whose loads take almost as long as those from memory are enough.
+// Number of sizes with loads almost as slow as from memory that end the measurement.
 constexpr int kBeyond = 2;
 constexpr double kAlmost = 0.85;
 
-// Random lines of a buffer. None depends on those before it, so that the share of loads that a
-// cache answers is the share of the lines that it holds, whichever lines it replaces.
+// Random lines of a buffer. They are independent, so that the hit rate of a cache is the share of
+// the lines that it holds, for any replacement policy.
 class RandomLines {
  public:
   RandomLines(const std::byte* data, std::int64_t size_B)
@@ -104,7 +104,7 @@ std::pair<std::vector<double>, double> measure_loads(const std::vector<std::int6
   if (sizes_B.front() < kLine_B || !std::is_sorted(sizes_B.begin(), sizes_B.end())) {
     throw InputError("sizes_B must increase, from a line of " + std::to_string(kLine_B) + " B on");
   }
-  // Of several, as one may be measured while others use the memory.
+  // The shortest of several, since others may use the memory during one.
   for (int k = 0; k < kLoadTries; ++k) memory_s = std::min(memory_s, measure_memory());
   const Buffer buffer(sizes_B.back(), {});
   const double end_s = now() + most_s;

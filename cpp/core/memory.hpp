@@ -1,4 +1,4 @@
-// Latencies of memory and of caches, as the calling thread sees them now.
+// Current latencies of memory and of caches for the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace memkern {
 double measure_memory();
 
 // Seconds of a load from a random line, for each of some increasing numbers of bytes: of dependent
-// loads, the shortest of several tries. It ends after two sizes whose loads take almost as long as
-// those from memory, and before one that would take it beyond `most_s` or for which the system has
-// no memory. The memory is freed at the end. The second value is the shortest of measure_memory().
+// loads, the shortest of several tries. The measurement ends after two sizes whose loads take
+// almost as long as from memory, and before a size that would exceed `most_s` or the available
+// memory. The memory is freed at the end. The second value is the shortest of measure_memory().
 std::pair<std::vector<double>, double> measure_loads(const std::vector<std::int64_t>& sizes_B,
                                                      double most_s);
 

@@ -25,10 +25,10 @@ namespace {
 constexpr double kUnknown = Conditions::kUnknown;
 // Per worker: reading its counters takes one to two microseconds.
 constexpr double kReadInterval_s = 80e-6;
-// Shorter losses are ignored, as the two clocks are not read at the same moment. A switch to
+// Shorter losses are ignored, because the two clocks are not read simultaneously. A switch to
 // another thread takes longer.
 constexpr double kMinLost_s = 2e-6;
-// Time between two measurements of the cores, as a multiple of the time that one takes.
+// Time between two measurements of the cores, as a multiple of the time of one.
 constexpr double kCoreInterval = 50.0;
 
 double seconds(clockid_t clock) {
@@ -38,7 +38,7 @@ double seconds(clockid_t clock) {
 }
 
 // The run-queue delay and the switches of a thread, by its open schedstat. A kernel that does not
-// count them has zeros there, whereas a thread that runs was switched to at least once.
+// count them reports zeros, although a running thread was switched to at least once.
 bool read_schedstat(int file, double& delay_s, long& switches) {
   char text[96];
   if (file < 0) return false;
@@ -108,8 +108,8 @@ Monitor::Shares Monitor::shares(const Worker& before, const Worker& after) {
     return std::clamp(lost_s < kMinLost_s ? 0.0 : lost_s / wall_s, 0.0, 1.0);
   };
   if (after.file < 0) {
-    // A worker that only waited for something was not kept from running. If it was both, which part
-    // of the time it waited is unknown: all of it counts, so that no disturbed sample is used.
+    // A worker that only slept was not delayed. If it slept and was preempted, the share of waiting
+    // is unknown: the whole time counts, so that no disturbed sample is used.
     const bool only_waited = after.waits != before.waits && after.preemptions == before.preemptions;
     return {1.0 - share(only_waited ? 0.0 : unused_s), kUnknown, kUnknown};
   }
@@ -135,7 +135,7 @@ void Monitor::read_workers() {
       }
     }
   }
-  // Of several workers the worst one counts, of those that are known.
+  // The worst known value of the workers counts.
   const auto worse = [](double a, double b, bool smaller) {
     if (std::isnan(a) || std::isnan(b)) return std::isnan(a) ? b : a;
     return smaller ? std::min(a, b) : std::max(a, b);

@@ -20,23 +20,23 @@ struct Conditions {
   // clock of the cores.
   double throughput = kUnknown;
   double clock_Hz = kUnknown;
-  // Times before and after the sample in which a line went from one worker to the next (see
-  // measure_exchange), the longer and the shorter one.
+  // The longer and the shorter time for passing a line from one worker to the next (see
+  // measure_exchange), before and after the sample.
   double exchange_s = kUnknown;
   double exchange_least_s = kUnknown;
   // 1 if a worker that is not bound to a processing unit moved to another one, else 0.
   double moved = kUnknown;
   // Largest shares of time, over the workers, during which one waited for a processor, and during
   // which a processor that it had was taken away (by a hypervisor, or by interrupts). The former is
-  // unknown without run-queue delays, the latter of workers that slept.
+  // unknown without run-queue delays, the latter for workers that slept.
   double waited_share = kUnknown;
   double absent_share = kUnknown;
   // Longest latency of memory before and after the sample (see measure_memory).
   double memory_s = kUnknown;
 };
 
-// Whether the system tells how long each thread waits for a processor. Otherwise time without CPU
-// time is the only sign of such waits. `root` is prepended to /proc, for tests.
+// Whether the system reports the time that each thread waits for a processor. Otherwise time
+// without CPU time is the only indication. `root` is prepended to /proc, for tests.
 bool run_queue_delays_known(const std::string& root = "");
 
 // Monitors the workers of a team during a series of samples. The system counts the time that each
@@ -45,16 +45,16 @@ bool run_queue_delays_known(const std::string& root = "");
 // keep the cost small; all samples of an interval share the result.
 class Monitor {
  public:
-  // The caller holds a Team::Session during the lifetime of the monitor. `root` is that of
+  // The caller holds a Team::Session during the lifetime of the monitor. `root` is as for
   // run_queue_delays_known. Without `cores`, which takes most of the time, only workers are read.
   explicit Monitor(const Team& team, const std::string& root = "", bool cores = true);
   ~Monitor();
   Monitor(const Monitor&) = delete;
   Monitor& operator=(const Monitor&) = delete;
 
-  // Begins a series; what happened before does not count.
+  // Begins a series; earlier events do not count.
   void start();
-  // What happened since the last sample does not count. To be called before the first one.
+  // Events since the last sample do not count. To be called before the first one.
   void skip() { read_workers(); }
   // To be called after each sample. Its conditions are written by finish() at the latest.
   void sample_ended(Conditions& conditions);
@@ -70,7 +70,7 @@ class Monitor {
     double cpu_s = 0.0;
     double delay_s = 0.0;
     long switches = 0;
-    // Without schedstat: how often it waited for something, and lost its processor.
+    // Without schedstat: numbers of voluntary and involuntary context switches.
     long waits = 0;
     long preemptions = 0;
   };
@@ -83,7 +83,7 @@ class Monitor {
   };
   static Shares shares(const Worker& before, const Worker& after);
 
-  // Sets the conditions of all samples since it was called before.
+  // Sets the conditions of all samples since the last call.
   void read_workers();
   void measure_cores(bool count);
   static void read(Worker& worker);
@@ -91,7 +91,7 @@ class Monitor {
   const Team& team_;
   std::vector<Worker> workers_;
   std::vector<Worker> before_;
-  // Whether workers read what only they can: the unit on which they run, and their own waits.
+  // Whether workers must read values themselves: their unit and their own waits.
   bool asks_workers_;
   bool measures_cores_;
   // Samples since the counters were read, and since the cores were measured.

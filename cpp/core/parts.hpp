@@ -1,4 +1,4 @@
-// How the workers divide a range among themselves.
+// Division of a range among the workers.
 #pragma once
 
 #include <algorithm>

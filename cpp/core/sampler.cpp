@@ -49,7 +49,7 @@ class SpinBarrier {
     asm volatile("yield");
 #endif
   }
-  // 128 bytes, as prefetchers may fetch cache lines in pairs.
+  // 128 bytes, because prefetchers may fetch cache lines in pairs.
   alignas(128) std::atomic<int> arrived_{0};
   alignas(128) std::atomic<int> round_{0};
   int workers_;
@@ -206,7 +206,7 @@ double Sampler::sample_free(const Step& step, std::int64_t invocations) {
   {
     const int worker = omp_get_thread_num();
     const int team = omp_get_num_threads();
-    // Computed here, as an invocation may take less time than this.
+    // Computed here, because it may take longer than an invocation.
     const Range part = part_of(step, team, worker);
     if (counters_ != nullptr) counters_->begin(worker);
 #pragma omp barrier

@@ -18,16 +18,16 @@ double now();
 // Smallest observed step of that clock, in seconds.
 double clock_tick();
 
-// How invocations follow each other within a sample.
+// Succession of invocations within a sample.
 enum class Repetition {
   Fork,     // one parallel region each: the time includes fork and join
   Barrier,  // one region, OpenMP's barrier between invocations
   Spin,     // one region, a barrier at which workers spin between invocations
-  Free      // one region, no barrier: only if no worker reads what another one writes
+  Free      // one region, no barrier: only if no worker reads data of another one
 };
 Repetition parse_repetition(const std::string& text);
 
-// How the iterations of an invocation are distributed to the workers.
+// Distribution of the iterations of an invocation to the workers.
 struct Schedule {
   enum class Kind { Static, Dynamic };
   Kind kind = Kind::Static;

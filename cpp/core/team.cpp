@@ -17,7 +17,7 @@ namespace {
 // An OpenMP runtime that fails to create a thread ends the process: absurd requests are refused.
 constexpr int kMaxThreadsPerUnit = 8;
 
-// The processors on which the calling thread may run; none if the system does not tell.
+// The processors on which the calling thread may run; none if unknown.
 Mask binding() {
   Mask mask{};
   if (sched_getaffinity(0, sizeof mask, mask.data()) != 0) return {};
@@ -36,7 +36,7 @@ Mask only(int processor) {
   return mask;
 }
 
-// The binding of workers that are not pinned: that of the process at the start.
+// The binding of unpinned workers: the initial binding of the process.
 const Mask& initial_binding() {
   static const Mask mask = binding();
   return mask;

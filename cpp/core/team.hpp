@@ -1,4 +1,4 @@
-// The workers of a measurement: how many, and where each one runs.
+// The workers of a measurement: their number and binding.
 #pragma once
 
 #include <sched.h>
@@ -28,7 +28,7 @@ class Team {
   // Units that the workers are bound to, as read back from the system; "none" if not bound.
   const std::string& pin_obtained() const { return pin_obtained_; }
   bool bound() const { return !units_.empty(); }
-  // Units that another memkern process reserved, but that were needed.
+  // Units that were needed although another memkern process reserved them.
   const std::vector<int>& shared_units() const { return shared_units_; }
   // Teams with equal keys can reuse each other's memory: their workers touch it on the same nodes.
   const std::string& memory_key() const { return memory_key_; }

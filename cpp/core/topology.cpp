@@ -30,7 +30,7 @@ Description& description() {
   return current;
 }
 
-// The model of the processors by the system, empty if it does not tell.
+// The model of the processors by the system, empty if unknown.
 std::string processor_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -41,7 +41,7 @@ std::string processor_model() {
   return "";
 }
 
-// The variables by which hwloc is told of another topology than what it would find.
+// The variables that make hwloc use another topology than the detected one.
 std::string replaced_by() {
   for (const char* name :
        {"HWLOC_XMLFILE", "HWLOC_SYNTHETIC", "HWLOC_FSROOT", "HWLOC_CPUID_PATH"}) {
@@ -51,9 +51,9 @@ std::string replaced_by() {
   return "";
 }
 
-// Refuses a topology that a variable names unless it is that of this machine, whose processors
+// Refuses a topology from a variable unless it is the topology of this machine, whose processors
 // `given` this process may use. Launchers export one in HWLOC_XMLFILE, so that their processes need
-// not look for it.
+// not detect it.
 void check_is_of_this_machine(hwloc_topology_t handle, hwloc_const_bitmap_t given) {
   if (replaced_by().empty()) return;
   const hwloc_obj_t package = hwloc_get_obj_by_type(handle, HWLOC_OBJ_PACKAGE, 0);
@@ -98,10 +98,10 @@ Topology::Topology(const MachineDescription* described) {
     throw InputError("hwloc refused the described topology '" + described->topology + "'");
   }
   if (described == nullptr) {
-    // Also one that a variable names is this machine's; otherwise nothing would be bound.
+    // A topology from a variable is also this machine's; otherwise binding would be disabled.
     hwloc_topology_set_flags(handle, HWLOC_TOPOLOGY_FLAG_IS_THISSYSTEM);
   }
-  setenv("HWLOC_HIDE_ERRORS", "2", 0);  // what it prints of faults of a system's tables
+  setenv("HWLOC_HIDE_ERRORS", "2", 0);  // messages about faults in a system's tables
   if (hwloc_topology_load(handle) != 0) {
     if (described == nullptr && !replaced_by().empty()) {
       throw InputError("hwloc could not read the topology of " + replaced_by() + ": unset it");
@@ -109,7 +109,7 @@ Topology::Topology(const MachineDescription* described) {
     throw std::runtime_error("hwloc could not read this machine's topology");
   }
   if (described == nullptr) {
-    // Only the units that taskset or a batch system has left to this process.
+    // Only the units that taskset or a batch system allows this process.
     std::array<cpu_set_t, 16> mask{};
     const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> given(hwloc_bitmap_alloc(),
                                                                               &hwloc_bitmap_free);

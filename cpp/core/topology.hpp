@@ -1,4 +1,4 @@
-// The machine as hwloc sees it: processing units, caches, NUMA nodes.
+// The machine by hwloc: processing units, caches, NUMA nodes.
 #pragma once
 
 #include <hwloc.h>
@@ -19,7 +19,7 @@ struct Cache {
   int shared_by;  // processing units that share one instance
 };
 
-// A machine that tests describe, so that what depends on the machine is tested on any other.
+// A machine described by tests, so that machine-dependent code is tested on any machine.
 struct MachineDescription {
   std::string topology;                   // hwloc's synthetic format: "pack:2 core:4 pu:2"
   int line_B = 64;                        // of all caches
@@ -30,10 +30,9 @@ struct MachineDescription {
 
 class Topology {
  public:
-  // This machine, or the one that is described. A later description ends the life of the earlier
-  // one.
+  // This machine, or the described one. A later description destroys the earlier one.
   static const Topology& instance();
-  // This machine even while another one is described.
+  // This machine, even if another one is described.
   static const Topology& of_this_machine();
   static const std::optional<MachineDescription>& described();
   // Throws InputError if hwloc refuses the topology.
