@@ -15,14 +15,14 @@
 namespace memkern {
 
 // Starts the iterations of `range` in blocks of `threads` threads on a queue of the device, without
-// waiting for them. Without a queue, only the code is loaded that it would start.
+// waiting for them. Without a queue, only loads their code.
 using Launch = void (*)(const void* args, Range range, int threads, void* queue);
 
 struct DeviceEntry : Entry {
   Launch launch = nullptr;
   int threads = 0;  // default threads per block
-  // Makes what a launch with these arguments needs and what does not depend on values; called
-  // before a sample, unless it is null.
+  // Prepares a launch with these arguments, independently of values; called before a sample, unless
+  // it is null.
   Launch prepare = nullptr;
 };
 
@@ -41,8 +41,8 @@ struct DeviceStep {
 // were built before.
 enum class Timer { Host, Events, Graph };
 
-// A sequence of steps that is ready to be sampled, with what a device keeps from sample to sample.
-// The arguments of the steps remain the same as long as it exists.
+// A sequence of steps that is ready to be sampled, with the state that a device keeps between
+// samples. The arguments of the steps remain the same as long as it exists.
 class Sequence {
  public:
   virtual ~Sequence() = default;
@@ -55,7 +55,7 @@ class Device : public DeviceMemory {
  public:
   virtual const std::string& isa() const = 0;  // such as "sm_90"
   virtual int units() const = 0;               // multiprocessors, or ranks
-  // Processes that have the device together and call its functions in the same order.
+  // Number of processes that share the device and call its functions in the same order.
   virtual int ranks() const { return 1; }
   virtual int max_threads() const = 0;  // per block
   virtual const std::vector<DeviceEntry>& entries() const = 0;
@@ -71,7 +71,7 @@ class Device : public DeviceMemory {
   virtual void flush(std::byte* written, std::byte* read, std::int64_t bytes) = 0;
 };
 
-// Calls the device's `sample` each time, for devices that keep nothing.
+// Calls the device's `sample` each time, for devices without such state.
 class PlainSequence : public Sequence {
  public:
   PlainSequence(Device& device, std::vector<DeviceStep> steps, Timer timer)

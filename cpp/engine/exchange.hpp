@@ -1,4 +1,4 @@
-// Interface of what ranks exchange in every invocation of a case, implemented by a backend.
+// Interface of the exchange among ranks in every invocation of a case, implemented by a backend.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,7 @@ class Exchange {
   // They must live as long as the exchange is used. Throws InputError if a position is outside.
   virtual void bind(const char* dtype, const std::byte* from, std::int64_t from_elements,
                     std::byte* to, std::int64_t to_elements) = 0;
-  // Whether received elements are added to those of the array, in place of which they are stored
-  // otherwise.
+  // Whether received elements are added to the array's elements; otherwise they replace them.
   virtual bool adds() const = 0;
   virtual std::int64_t packed() const = 0;
   virtual std::int64_t unpacked() const = 0;

@@ -52,18 +52,19 @@ class Prepared {
     Sampling(Prepared& prepared, std::int64_t invocations, double end,
              std::vector<EventCode> events = {}, bool probes = true, bool warms_up = true,
              bool cores = true);
-    // Sets the seconds per invocation and, unless `per_step` is empty, those of each kernel of an
+    // Sets the seconds per invocation and, unless `per_step` is empty, of each kernel of an
     // invocation. `conditions` are NaN on a device and without probes; otherwise they are written
-    // by finish() at the latest, and must live until then. `start`, if there is one, is called
-    // right before the sample is timed; if it returns false, there is no sample, and the result is
-    // false. Sets the first of `counts`, one for each event, and `moved_B`, if given, to the bytes
-    // per invocation that Problem::moved_B() counts. With `part`, the sample is one run of these
+    // by finish() at the latest, and must live until then. `start`, if given, is called immediately
+    // before the sample is timed; if it returns false, there is no sample, and the result is false.
+    // Sets the first of `counts`, one for each event, and `moved_B`, if given, to the bytes per
+    // invocation that Problem::moved_B() counts. With `part`, the sample is one run of these
     // iterations, without times of steps, counts and bytes.
     bool sample(double& seconds, std::span<double> per_step, Conditions& conditions,
                 const std::function<bool()>& start = {}, std::span<Count> counts = {},
                 std::optional<Range> part = {}, double* moved_B = nullptr);
     void finish();
-    // When sampling ends: what is not timed takes no longer than was left, and moves it by as much.
+    // End of sampling: untimed invocations take at most the remaining time, and postpone it by
+    // their duration.
     double end() const { return end_; }
 
    private:

@@ -14,14 +14,14 @@
 namespace memkern {
 namespace {
 
-// Rows of different workers share no page, so that each lies on its worker's node and no cache line
-// is written by two workers.
+// Rows of different workers share no page, so that each row is on its worker's node and no cache
+// line is written by two workers.
 constexpr std::int64_t kRowAlign_B = 4096;
 constexpr std::int64_t kMaxOffset_B = std::int64_t{1} << 20;
 // Indices that are copied to a device at once.
 constexpr std::int64_t kPiece = std::int64_t{1} << 20;
-// Elements on a device are read and written together with those between them, if these are at most
-// so many bytes: copying them takes less time than starting another copy.
+// Elements on a device are copied together with the bytes between them up to this number: copying
+// them takes less time than starting another copy.
 constexpr std::int64_t kMaxGap_B = std::int64_t{1} << 16;
 constexpr std::int64_t kMaxSpan_B = std::int64_t{1} << 26;
 
@@ -207,7 +207,7 @@ Array Problem::request(const std::string& name, DType type, std::int64_t columns
   const std::int64_t row_B = checked_mul(checked_add(columns, tail, what), size, what);
   a.offset_B = ++requests_ * offset_B_;
   const std::int64_t reach_B = checked_add(row_B, a.offset_B, what);
-  // Every row has its own offset, otherwise it would end in the first page of the next row. Rows on
+  // Every row has its own offset; otherwise it would end in the first page of the next row. Rows on
   // a device are contiguous, because there are too many workers for that.
   const bool apart = rows > 1 && device() == nullptr;
   const std::int64_t stride_B = apart ? round_up(reach_B, kRowAlign_B) : row_B;

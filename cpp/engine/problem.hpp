@@ -107,14 +107,14 @@ class Problem {
   virtual std::string index_dtype() const { return ""; }
   // Partition of the static schedule; of both parts, one after the other, if inputs split them.
   virtual Boundaries boundaries() const { return {}; }
-  // Results of the preparation for the record, such as the time of a conversion.
+  // Columns of the record from the preparation, such as the time of a conversion.
   virtual std::map<std::string, double> facts() const { return {}; }
-  // Bytes that its bodies have moved so far beside what is timed, of which there are more the
-  // longer a sample takes; NaN if there are none.
+  // Bytes of untimed background traffic of its bodies so far, in proportion to the time of samples;
+  // NaN without any.
   virtual double moved_B() const { return std::nan(""); }
   // Whether this entry can run on these inputs.
   virtual bool runs(const RegisteredEntry&) const { return true; }
-  // Whether its workers wait for each other: each has to run its own part at the same time.
+  // Whether its workers wait for each other, so that all must run simultaneously.
   virtual bool needs_every_worker() const { return false; }
   // Whether it has to be finished between two invocations.
   virtual bool needs_finish() const { return false; }
@@ -151,11 +151,11 @@ class Problem {
             std::span<const double> values);
 
  protected:
-  // Every array that the kernel declares is added in the constructor, before commit(), and no
-  // other: otherwise these throw InputError.
+  // The constructor adds exactly the arrays that the kernel declares, before commit(); otherwise
+  // these functions throw InputError.
   void add_array(const std::string& name, DType type, std::int64_t columns, bool per_worker,
                  const Boundaries& boundaries = {});
-  // An array in other memory than those of the case.
+  // An array in other memory than the case's arrays.
   void add_array_in(DeviceMemory& memory, const std::string& name, DType type,
                     std::int64_t columns);
   void commit();
@@ -251,7 +251,7 @@ using Factory = std::unique_ptr<Problem> (*)(const std::string& kernel, const st
                                              const std::string& index_dtype, const Inputs& inputs,
                                              const Team& team, const Placement& placement);
 
-// The factory of a family, or an InputError that names the families there are.
+// The factory of a family. Throws an InputError that names the known families.
 Factory find_family(const std::string& family);
 
 class FamilyRegistrar {

@@ -28,7 +28,7 @@ struct IsaName {
 };
 
 // Widest first. The static target of a portable build runs on every machine of the architecture, so
-// it is called `baseline`, whatever its name in Highway.
+// it is called `baseline` instead of its name in Highway.
 constexpr IsaName kIsaNames[] = {
 #if HWY_ARCH_X86
     {HWY_AVX3, "avx512", 64},
@@ -93,7 +93,7 @@ std::vector<std::string> supported_isas() {
     return std::any_of(entries().begin(), entries().end(),
                        [&](const RegisteredEntry& e) { return e.isa == name; });
   };
-  // The widest one comes first. A described one may be of another architecture.
+  // The widest one comes first. A described machine may have another architecture.
   const auto& described = Topology::described();
   const auto* widest = std::begin(kIsaNames);
   if (described && described->widest_isa) {

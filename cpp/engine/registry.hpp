@@ -10,8 +10,8 @@
 
 namespace memkern {
 
-// One body as it was compiled. Tables of entries are constant data: a table built by code inside
-// a target's region would run that target's instructions at load time.
+// One compiled body. Tables of entries are constant data: a table built by code inside a target's
+// region would run that target's instructions at load time.
 struct Entry {
   const char* kernel;
   const char* variant;

@@ -1,4 +1,4 @@
-// What is requested of a case, with the names that Python uses.
+// The request of a case, with the names that Python uses.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ struct Request {
   std::string repetition = "fork";
   int unroll = 0;
   bool flush = false;
-  // What all last-level caches hold of this process's data; 0: as much as the system reports.
+  // Capacity of all last-level caches for this process; 0: as reported by the system.
   std::int64_t caches_B = 0;
   std::int64_t seed = 0;
   Device* device = nullptr;
   Timer timer = Timer::Host;
   int block_threads = 0;
   int block_shared_B = 0;  // further shared memory of each block
-  // What ranks exchange in every invocation, if anything, and the array that has it.
+  // The exchange among ranks in every invocation, if any, and its array.
   std::shared_ptr<Exchange> exchange;
   std::string exchanged;
 };

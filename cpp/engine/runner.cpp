@@ -118,18 +118,17 @@ class RunnerOf : public Runner {
 };
 
 class HostRunner : public RunnerOf<Step> {
-  // A core that was idle needs 2 ms. While others use the caches, these adapt to them, and to a
-  // kernel again within a tenth of that time: at most 6 ms in private caches, 20 ms in a shared
-  // one.
+  // An idle core needs 2 ms. While other programs use the caches, these adapt to them, and again to
+  // a kernel within a tenth of that time: at most 6 ms in private caches, 20 ms in a shared one.
   static constexpr double kWarmShare = 0.25;
   static constexpr double kPrivateWarm_s = 0.006;
   static constexpr double kSharedWarm_s = 0.02;
-  // It ends earlier after so many parts of this length whose invocations take as long as those
-  // before, to this share.
+  // The warm-up ends earlier after this number of parts of this length whose times per invocation
+  // agree with the earlier ones within this share.
   static constexpr int kSteady = 3;
   static constexpr double kPart_s = 1e-4;
   static constexpr double kFaster = 0.98;
-  // Of arrays larger than so many last caches, nothing is found there.
+  // Of arrays larger than this multiple of the last cache, no data remain in it.
   static constexpr std::int64_t kWarmCaches = 2;
 
  public:
@@ -201,7 +200,7 @@ class HostRunner : public RunnerOf<Step> {
     if (flusher_) flusher_->flush();
   }
   std::int64_t warm_up(double idle_s, double most_s) override {
-    // Ranks that exchange values have not met yet: another one may have failed.
+    // Ranks that exchange values are not synchronised yet: another rank may have failed.
     if (flusher_ || exchange_) return 0;
     double begin_s = now();
     const double end_s = begin_s + std::min({kWarmShare * idle_s, warm_s_, most_s});
@@ -242,7 +241,7 @@ class HostRunner : public RunnerOf<Step> {
   static std::int64_t caches_B(const Request& request) {
     return request.caches_B > 0 ? request.caches_B : Topology::instance().last_level_cache_B();
   }
-  // The longest time for which data of this size are used before the first sample.
+  // The longest warm-up before the first sample for data of this size.
   double warm_s(std::int64_t footprint_B, std::int64_t caches_B) const {
     const Topology& machine = Topology::instance();
     if (footprint_B > kWarmCaches * caches_B) return 0.0;
@@ -295,8 +294,8 @@ class HostRunner : public RunnerOf<Step> {
 
   // The steps of an invocation with an exchange. Elements that are added are results of the kernel
   // on other ranks: the exchange follows the first part of its iterations. Elements that replace
-  // others are read by the kernel: the exchange precedes the second part. If the iterations are
-  // split, the other part of them is carried out before this rank waits for its neighbours.
+  // others are inputs of the kernel: the exchange precedes the second part. If the iterations are
+  // split, the other part is executed before this rank waits for its neighbours.
   void set_sequence() {
     const Step& kernel = selected().front();
     const std::int64_t split = split_.value_or(kernel.count);
@@ -378,7 +377,7 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
     for (std::size_t k = 0; k < 2; ++k) flush_arena_[k].content.clear();
   }
 
-  // What the device can't run is refused here, not in a sample.
+  // Steps that the device can't run are refused here, not in a sample.
   bool select(const std::string& variant, const std::string& isa) override {
     if (!RunnerOf::select(variant, isa)) return false;
     sequence();
@@ -405,8 +404,8 @@ class DeviceRunner : public RunnerOf<DeviceStep> {
   }
 
  private:
-  // Kept for every candidate, since trials alternate between them and a sequence keeps what it has
-  // built: the first replay of a graph takes longer than the others.
+  // Stored for every candidate, since trials alternate between them and a sequence keeps its
+  // graphs: the first replay of a graph takes longer than later ones.
   Sequence& sequence() {
     std::unique_ptr<Sequence>& kept = sequences_[&selected()];
     if (kept == nullptr) kept = device_.prepare(selected(), timer_);

@@ -18,7 +18,7 @@
 
 namespace memkern {
 
-// What a case actually runs with.
+// Obtained options of a case.
 struct Obtained {
   std::string variant;
   std::string isa;
@@ -42,10 +42,9 @@ class Runner {
                         Counters* counters) = 0;
   virtual double run_range(Range range) = 0;
   virtual void flush() = 0;
-  // Runs invocations that are not timed until cores and caches are as they are for all that follow,
-  // for at most `most_s`, and returns how many. The last samples ended `idle_s` ago. There are none
-  // on a device, if the caches are flushed or hold none of the data, or if ranks exchange values in
-  // an invocation.
+  // Runs untimed invocations until cores and caches are in a steady state, for at most `most_s`,
+  // and returns their number. The last samples ended `idle_s` ago. There are none on a device, if
+  // the caches are flushed or hold none of the data, or if ranks exchange values in an invocation.
   virtual std::int64_t warm_up(double /*idle_s*/, double /*most_s*/) { return 0; }
   // Binds the workers during its lifetime, and monitors them if `probes`, with their `cores`.
   struct Watch {
@@ -60,8 +59,8 @@ class Runner {
   virtual Obtained obtained() const = 0;
 };
 
-// A runner on the requested device, if any, else on the team. Throws InputError if the case cannot
-// be run as requested.
+// A runner on the requested device if there is one, else on the team. Throws InputError if the case
+// cannot be run as requested.
 std::unique_ptr<Runner> make_runner(const Team& team, const Problem& problem,
                                     const Request& request);
 
