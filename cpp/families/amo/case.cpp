@@ -65,8 +65,8 @@ class AmoProblem : public Problem {
   const void* args() const override { return &args_; }
   std::int64_t count() const override { return count_; }
   std::string index_dtype() const override { return index_dtype_; }
-  // With shared words, the word depends on the number of the iteration within its worker's part,
-  // which the variant "coalesced" does not have.
+  // With shared words, the word depends on the index of the iteration in its worker's part; the
+  // variant "coalesced" has no such index.
   bool runs(const RegisteredEntry& entry) const override {
     return !args_.shared || std::string(entry.variant) != "coalesced";
   }

@@ -90,7 +90,7 @@ void body(const void* p, Range range, int worker) {
   MEMKERN_ENTRY(__VA_ARGS__, P, __ATOMIC_RELAXED, false, primitive "/relaxed/unused")              \
   MEMKERN_ENTRY(__VA_ARGS__, P, __ATOMIC_ACQ_REL, false, primitive "/acq_rel/unused")              \
   MEMKERN_ENTRY(__VA_ARGS__, P, __ATOMIC_SEQ_CST, false, primitive "/seq_cst/unused")
-// All primitives that have an operand that does not change an index.
+// All primitives with an operand that does not change an index.
 #define MEMKERN_EVERY(X, ...)                                                                     \
   X("add", Add, __VA_ARGS__) X("and", And, __VA_ARGS__) X("or", Or, __VA_ARGS__)                  \
   X("xor", Xor, __VA_ARGS__) X("min", Min, __VA_ARGS__) X("max", Max, __VA_ARGS__)                \

@@ -18,8 +18,8 @@ enum class Scope { Device, System };  // of the threads that agree on the order 
 
 constexpr int kThreads = 256;
 
-// The operations. Without a GPU, one thread runs at a time, so that they need not be atomic, and
-// each thread is a warp.
+// The operations. Without a GPU, one thread runs at a time, so they need not be atomic, and each
+// thread is a warp.
 
 #ifdef __CUDACC__
 
@@ -188,7 +188,7 @@ MEMKERN_ANYWHERE Lanes lanes_at(int lane, std::int64_t word) {
   const unsigned below = mask & ((1U << lane) - 1);
   return {mask, count_of(mask), count_of(below)};
 }
-// The value of the first of them.
+// The value of the first of these lanes.
 template <class T>
 MEMKERN_ANYWHERE T of_first(const Lanes& lanes, T v) {
   return from_lane(lanes.mask, v, first_of(lanes.mask));
@@ -240,7 +240,7 @@ MEMKERN_ANYWHERE void work(const AmoGridArgs& g, const AmoArgs& a, const Thread&
   if (worker >= a.workers) return;
   const Range part = part_of(g, worker);
   std::uint64_t* tally = a.tally + worker * a.tally_stride;
-  // The same for both assignments. Counted before the loop, to save registers during it.
+  // The same for both assignments. Counted before the loop, which saves registers in it.
   tally[kIterations] += static_cast<std::uint64_t>(part.end - part.begin);
   if constexpr (kAssignment == Assignment::Blocked) {
     Pattern::run(words, a, part, static_cast<int>(worker));

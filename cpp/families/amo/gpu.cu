@@ -22,7 +22,7 @@ namespace {
   X("device", Blocked, Device, primitive, P, "acq_rel", AcqRel, __VA_ARGS__)                        \
   X("device", Blocked, Device, primitive, P, "seq_cst", SeqCst, __VA_ARGS__)
 
-// All primitives that have an operand that does not change an index.
+// All primitives with an operand that does not change an index.
 #define MEMKERN_EVERY(X, ...)                                                                     \
   MEMKERN_ORDERS(X, "add", Add, __VA_ARGS__)                                                      \
   X("device", Blocked, Device, "and", And, "relaxed", Relaxed, __VA_ARGS__)                         \

@@ -1,4 +1,4 @@
-// CircusTent's access patterns (Williams et al. 2020), as templates over the class that carries out
+// CircusTent's access patterns (Williams et al. 2020), as templates over the class that executes
 // the atomic operations: by threads of the processor or of a GPU. C++17, as CUDA sources include
 // it.
 #pragma once
@@ -70,8 +70,8 @@ struct Chase {  // start = AMO(IDX[start])
   }
 };
 
-// AMO(VAL[0]). If there are several hot words, a worker updates them in turn if they are shared,
-// else always the same one.
+// AMO(VAL[0]). With several hot words, a worker updates them in turn if they are shared, else
+// always the same one.
 struct Central {
   template <class C>
   MEMKERN_ANYWHERE static void run(C& c, const AmoArgs& args, Range r, int worker) {
@@ -124,8 +124,7 @@ struct ScatterGather {  // src = AMO(IDX[i]); dest = AMO(IDX[i+1]); then as abov
 
 }  // namespace amo
 
-// Plain is a relaxed load and a relaxed store: the cost of the same accesses if they are not
-// atomic.
+// Plain is a relaxed load and a relaxed store: the cost of the same accesses without atomicity.
 enum class Primitive { Add, And, Or, Xor, Min, Max, Exchange, Cas, CasRetry, Plain };
 
 // A carrier for words V of VAL and W of IDX. The values that operations return are used if the
@@ -234,7 +233,7 @@ class Words {
       ++attempts_;
       if (done) {
         ++successes_;
-        // Zero for IDX, and wherever a word is replaced by itself.
+        // Zero for IDX, and if a word is replaced by itself.
         applied_ += static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(expected);
       }
       if (done || kPrimitive == Primitive::Cas) return old;

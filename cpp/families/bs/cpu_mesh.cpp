@@ -210,7 +210,7 @@ void gather_scatter(const void* p, Range range, int) {
     for (; r < stop; ++r) {
       const std::int64_t end = starts[r + 1];
       if (HWY_LIKELY(end == begin + 1)) {
-        // Read and written nevertheless, as in the definition.
+        // Read and written anyway, as in the definition.
         T* node = local + column[begin];
         const T sum = *node;
         do_not_optimize(node);

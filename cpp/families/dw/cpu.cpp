@@ -92,7 +92,7 @@ constexpr int power(int direction, int h) {
 }
 constexpr int conjugate(int power_of_i) { return (4 - power_of_i) % 4; }
 
-// What one direction reads, for one vector of s.
+// Inputs of one direction, for one vector of s.
 template <class T>
 struct Reach {
   const T* psi;
@@ -103,7 +103,7 @@ struct Reach {
 };
 
 // Prefetches one of `kParts` parts of a later spinor. Prefetches are spread over the computation,
-// because all at once would exceed the loads that can be in flight.
+// because all at once would exceed the possible loads in flight.
 template <int kParts, std::int64_t kElements, class T>
 MEMKERN_INLINE void prefetch(const Reach<T>& at, int part) {
   if (at.ahead == nullptr) return;

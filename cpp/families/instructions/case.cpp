@@ -1,4 +1,4 @@
-// What the loops over single instructions need: constants, and a line for each store.
+// Inputs of the loops over single instructions: constants, and a line for each store.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -39,7 +39,7 @@ class InstructionsProblem : public Problem {
         const auto value = static_cast<double>(chain + 1);
         starts.push_back(lane % 2 == 0 ? value : -value);
         const std::int64_t k = chain * InstructionArgs::kLanes + lane;
-        // Multiples of an odd number visit all places of a power of two.
+        // Multiples of an odd number visit all positions of a power of two.
         index.push_back(random ? (197 * k + 89) % InstructionArgs::kTable : lane * stride);
       }
     }
@@ -63,7 +63,7 @@ class InstructionsProblem : public Problem {
   std::int64_t count() const override { return count_; }
 
  private:
-  // Copy that begins at a line, so that no vector is part of two.
+  // Copy that begins at a line, so that no vector spans two lines.
   template <class T>
   T* own_lines(std::vector<T> values) {
     constexpr auto kPerLine = kLine_B / static_cast<std::int64_t>(sizeof(T));

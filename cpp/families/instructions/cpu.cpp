@@ -1,5 +1,5 @@
-// Single instructions on values in registers and in L1, repeated: independent ones, whose time is
-// the reciprocal throughput, and ones that wait for each other, whose time is the latency.
+// Repeated single instructions on values in registers and in L1: independent ones, whose time is
+// the reciprocal throughput, and dependent ones, whose time is the latency.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/instructions/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -17,9 +17,9 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr std::int64_t kLanes = InstructionArgs::kLanes;
 
-// Vectors cannot be elements of arrays on all targets, so that chains are written out. There are as
-// many as half to three quarters of the registers: more than the latency of an instruction times
-// the instructions that begin in a cycle.
+// Vectors cannot be elements of arrays on all targets, so chains are written out. Their number is
+// half to three quarters of the registers: more than the latency of an instruction times the
+// instructions issued per cycle.
 // NOLINTBEGIN(cppcoreguidelines-macro-usage)
 #undef MEMKERN_EACH
 #undef MEMKERN_EACH_12
@@ -45,7 +45,7 @@ namespace whole {
 #undef MEMKERN_TAG
 }  // namespace whole
 
-// Vectors of 128 bits, for which x86-64 has no target of its own.
+// Vectors of 128 bits, for which x86-64 has no separate target.
 #undef MEMKERN_NARROW
 #define MEMKERN_NARROW (MEMKERN_SIMD && HWY_ARCH_X86_64 && HWY_TARGET == HWY_AVX2)
 #if MEMKERN_NARROW

@@ -1,4 +1,4 @@
-// What the bodies of the latency kernels work on.
+// Arguments of the latency kernels.
 #pragma once
 
 #include <atomic>
@@ -7,7 +7,7 @@
 
 namespace memkern {
 
-// Where a chain of loads is.
+// Position of a chain of loads.
 struct Chain {
   const std::byte* line = nullptr;
 };
@@ -15,14 +15,14 @@ struct Chain {
 // A ring of lines: the first word of each is the address of the next one.
 struct ChaseArgs {
   static constexpr std::int64_t kMaxChains = 32;
-  // The columns of `ends` behind the last chain's: accesses so far.
+  // Column of `ends` after the last chain's: accesses so far.
   static constexpr std::int64_t kAccesses = kMaxChains;
   static constexpr std::int64_t kColumns = kMaxChains + 1;
   const std::byte* ring = nullptr;
-  // Where each chain of each worker is, kMaxChains per worker. It stays there from invocation to
-  // invocation, so that the loads of one depend on those of the one before.
+  // Current position of each chain of each worker, kMaxChains per worker. It is kept between
+  // invocations, so that the loads of one depend on the loads of the previous one.
   Chain* chains = nullptr;
-  // Bytes from the begin of the ring to where each chain is, and accesses so far; one row per
+  // Position of each chain in bytes from the start of the ring, and accesses so far; one row per
   // worker.
   std::uint64_t* ends = nullptr;
   std::int64_t ends_stride = 0;
@@ -38,13 +38,13 @@ struct BanksArgs {
   // The most threads of a block.
   static constexpr std::int64_t kColumns = 1024;
   std::int64_t stride = 1;
-  // The word at which each thread's chain has ended, one row per worker.
+  // The last word of each thread's chain, one row per worker.
   std::uint64_t* ends = nullptr;
   std::int64_t ends_stride = 0;
   std::int64_t workers = 0;
 };
 
-// Worker 0 chases, the others move lines until it is done.
+// Worker 0 chases, the others move lines until it has finished.
 struct LoadedArgs {
   // Lines that a generator moves between two pauses.
   static constexpr int kGroup = 8;
@@ -64,23 +64,22 @@ struct LoadedArgs {
   std::int64_t line_B = 0;
   std::int64_t loads = 0;  // of the lines of a group; the others are stored
   std::int64_t pause = 0;  // dependent multiplications after each group
-  // Bytes from the begin of source and target to the next group, two numbers per worker.
+  // Bytes from the start of source and target to the next group, two numbers per worker.
   std::int64_t* places = nullptr;
   std::uint64_t* tally = nullptr;
   std::int64_t tally_stride = 0;
-  std::atomic<bool>* finished = nullptr;  // whether worker 0 is
+  std::atomic<bool>* finished = nullptr;  // whether worker 0 has finished
 };
 
-// Two workers write numbers in turn, each after it has seen the other's.
+// Two workers write numbers in turn, each after reading the other's.
 struct PingPongArgs {
   std::int64_t turns = 0;  // of each worker in an invocation
   // The words that worker 0 and worker 1 write: one for both, or two in different lines.
   std::uint64_t* words[2] = {nullptr, nullptr};
-  // The number that each worker waits for next, as far apart as the longest lines, of 256 bytes.
+  // The next number that each worker waits for, in separate lines of up to 256 bytes.
   std::uint64_t* next = nullptr;
   static constexpr std::int64_t kNextStride = 32;
-  // Columns of `tally`, one row per worker: turns so far, and numbers that were not the expected
-  // ones.
+  // Columns of `tally`, one row per worker: turns so far, and unexpected numbers.
   static constexpr int kTurns = 0;
   static constexpr int kWrong = 1;
   static constexpr int kColumns = 2;

@@ -1,6 +1,5 @@
-// What a case of latency needs before its bodies may run: a ring through the lines of a buffer, the
-// rows that traffic moves, the words that two workers exchange, the ends of chains in shared
-// memory.
+// Prepares cases of latency: a ring through the lines of a buffer, the rows of the traffic, the
+// words that two workers exchange, and the ends of chains in shared memory.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -29,7 +28,7 @@ std::int64_t line_of(const Inputs& inputs) {
   return line_B;
 }
 
-// The ring is no array that a caller can write: chains follow the addresses in it.
+// The ring is not an array that a caller can write, because chains follow the addresses in it.
 class ChaseProblem : public Problem {
  public:
   ChaseProblem(const std::string& kernel, const Inputs& inputs, const Team& team,
@@ -71,7 +70,7 @@ class ChaseProblem : public Problem {
   // After commit().
   void link() {
     std::byte* ring = indices("ring");
-    // On a device, the ring is written there as a whole; its addresses are those of the device.
+    // On a device, the whole ring is written there; it contains addresses of the device.
     std::vector<std::byte> copy;
     if (device() != nullptr) copy.resize(static_cast<std::size_t>(ring_B()));
     std::byte* written = device() == nullptr ? ring : copy.data();
@@ -235,11 +234,11 @@ class PingPongProblem : public Problem {
     const std::int64_t lines = inputs.integer("lines", 1);
     if (lines > 2) throw InputError("lines must be 1 or 2, not " + std::to_string(lines));
     args_.turns = inputs.integer("turns", 1);
-    // Prefetchers that fetch pairs of lines leave the next but one alone.
+    // Prefetchers of pairs of lines do not fetch the line after the next.
     const std::int64_t apart = 4 * line_B / kWord_B;
     add_array("tally", DType::U64, PingPongArgs::kColumns, true);
-    // Worker 0 touches all of a page that no other pair has used: where a line lies, and which core
-    // touched it first, matters to its time.
+    // Worker 0 touches all of a page that no other pair has used: the time depends on the position
+    // of a line and on the core that touched it first.
     add_indices("words", {nullptr, 2 * apart}, DType::I64, 0, 2 * apart, {0, 2 * apart, 2 * apart},
                 0, false);
     commit();

@@ -1,5 +1,5 @@
-// Loads that depend on each other, alone and beside traffic, and a line that two workers write in
-// turn. Only the traffic has vectors: nothing else has a wider form.
+// Dependent loads, alone and with background traffic, and a line that two workers write in turn.
+// Only the traffic is vectorised.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/latency/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -23,8 +23,8 @@ MEMKERN_INLINE const std::byte* next_of(const std::byte* line) {
   return *reinterpret_cast<const std::byte* const*>(line);
 }
 
-// All chains go `steps` lines further. They are written out one by one, so that each has a register
-// where there are enough.
+// Advances all chains by `steps` lines. They are written out one by one, so that each has a
+// register if there are enough.
 template <std::size_t... kChain>
 MEMKERN_INLINE void follow(Chain* chains, std::int64_t steps, std::index_sequence<kChain...>) {
   const std::byte* at[] = {chains[kChain].line...};
@@ -58,7 +58,7 @@ void chase(const void* p, Range range, int worker) {
 // line, which is not counted.
 #if MEMKERN_SIMD
 struct Lines {
-  // No wider than 64 bytes, of which every line is a multiple.
+  // At most 64 bytes, of which every line is a multiple.
   using Tag = hn::CappedTag<std::uint64_t, 8>;
   using Words = hn::Vec<Tag>;
   MEMKERN_INLINE static Words zero() { return hn::Zero(Tag()); }
@@ -94,7 +94,7 @@ struct Lines {
 };
 #endif
 
-// Groups of loaded and stored lines, each followed by a pause, until worker 0 is done.
+// Groups of loaded and stored lines, each followed by a pause, until worker 0 has finished.
 MEMKERN_INLINE void generate(const LoadedArgs& args, int worker) {
   const std::byte* source = args.source + worker * args.row_stride_B;
   std::byte* target = args.target + worker * args.row_stride_B;
@@ -108,7 +108,7 @@ MEMKERN_INLINE void generate(const LoadedArgs& args, int worker) {
   const auto loads = static_cast<std::uint64_t>(args.loads);
   const std::uint64_t stores = LoadedArgs::kGroup - loads;
   std::uint64_t groups = 0;
-  // Lines stored so far are the word of the next ones, so that their contents show which they are.
+  // The number of lines stored so far is the word of the next ones, which identifies them.
   std::uint64_t stored = tally[LoadedArgs::kStored];
   std::uint64_t delay = 1;
   auto sum = Lines::zero();
@@ -119,7 +119,7 @@ MEMKERN_INLINE void generate(const LoadedArgs& args, int worker) {
     for (std::int64_t b = 0; b < store_B; b += Lines::step_B()) {
       Lines::store(target + to + b, stored);
     }
-    // A group that would not fit begins at the front.
+    // A group that would not fit starts at the beginning.
     from = from + 2 * load_B > row_B ? 0 : from + load_B;
     to = to + 2 * store_B > row_B ? 0 : to + store_B;
     ++groups;
@@ -157,7 +157,7 @@ void loaded_again(const void* p, int) {
 
 #if !MEMKERN_SIMD && !MEMKERN_AUTO && HWY_TARGET == HWY_STATIC_TARGET
 // Worker 0 writes odd numbers, worker 1 even ones. In one line both write the same word; a
-// compare-and-swap of it takes the line for writing at once, a load takes it for reading first.
+// compare-and-swap acquires the line for writing at once, a load acquires it for reading first.
 template <bool kSwap>
 void ping_pong(const void* p, Range, int worker) {
   const PingPongArgs& args = *static_cast<const PingPongArgs*>(p);

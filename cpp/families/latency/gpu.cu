@@ -1,5 +1,5 @@
-// Loads that depend on each other on a GPU: of each worker's only thread, from memory; of all
-// threads of a block, from shared memory.
+// Dependent loads on a GPU: of each worker's only thread, from memory; of all threads of a block,
+// from shared memory.
 #include "families/latency/args.hpp"
 
 #include <type_traits>
@@ -58,7 +58,7 @@ struct BanksGridArgs {
   std::int64_t accesses;  // of each thread
 };
 
-// A word in shared memory is the distance of the next one from the begin, in bytes.
+// A word in shared memory is the offset of the next word in bytes.
 template <class Word>
 struct Banks {
   using Args = BanksGridArgs;

@@ -1,4 +1,4 @@
-// Messages from one rank to another, as templates over the class that carries them.
+// Messages from one rank to another, as templates over the class that transfers them.
 #pragma once
 
 #include <cstddef>
@@ -16,16 +16,16 @@ struct MessageEnd {
 // Slots and places have the size of a message. Each rank's part of `slots` has one slot more than a
 // window has messages, its part of `places` has as many.
 struct MessageArgs {
-  std::byte* slots = nullptr;     // what is sent; the old values of fetch-and-adds
-  std::byte* places = nullptr;    // where it arrives
-  std::uint64_t* sent = nullptr;  // by rank, the messages that it has started
+  std::byte* slots = nullptr;     // sent data; the old values of fetch-and-adds
+  std::byte* places = nullptr;    // received data
+  std::uint64_t* sent = nullptr;  // by rank, messages started so far
   std::int64_t size_B = 0;
   std::int64_t window = 0;  // messages that are started before the first one is complete
   std::int64_t ranks = 0;
   const MessageEnd* ends = nullptr;  // by rank
 };
 
-// A carrier C has these functions, by the slot of a rank's part and the place of the other's:
+// A carrier C has these functions of a slot of one rank's part and a place of the other's:
 //   start_put(slot, place)        from the own slot to the peer's place
 //   start_get(slot, place)        from the peer's slot to the own place
 //   start_fetch_add(slot, place)  adds 1 to the peer's place, and stores its old value to the slot
@@ -38,11 +38,11 @@ struct MessageArgs {
 namespace messages {
 
 // Calls fn(slot, place) for the messages from the one with the number `first`. A place never gets
-// the contents of the same slot twice in a row, so that a message that is lost can be seen.
+// the contents of the same slot twice in a row, so that a lost message is detected.
 template <class Fn>
 void for_each(const MessageArgs& args, std::uint64_t first, std::int64_t count, const Fn& fn) {
   const auto window = static_cast<std::uint64_t>(args.window);
-  // Divisions take a considerable part of the time of a single message on this node.
+  // Divisions take a considerable part of the time of a single message within a node.
   const bool single = window == 1;
   std::uint64_t slot = single ? first % 2 : first % (window + 1);
   std::uint64_t place = single ? 0 : first % window;

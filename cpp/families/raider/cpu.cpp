@@ -1,6 +1,6 @@
 // RaiderSTREAM (Beebe et al. 2022): STREAM's operations on elements that are accessed by index
 // arrays. The index array of an operand is a template parameter of the accessor, so that the
-// operations are those of regular streaming.
+// operations are the same as in regular streaming.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "families/raider/cpu.cpp"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -89,8 +89,7 @@ void indexed(const void* p, Range range, int) {
 }
 
 #if !MEMKERN_SIMD && !MEMKERN_AUTO
-// Every access goes to element 0 and none may be optimised away, so that there is no vector
-// variant.
+// Every access is to element 0 and must not be optimised away, so there is no vector variant.
 template <class T, class Op>
 void central(const void* p, Range range, int) {
   const StreamingArgs args = *static_cast<const StreamingArgs*>(p);

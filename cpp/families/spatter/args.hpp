@@ -34,12 +34,12 @@ struct SpatterArgs {
   const std::int64_t* line_index = nullptr;
   std::int64_t lines = 0;
 
-  // Lists of indices that the shared memory of a block holds on every GPU.
+  // Largest lists of indices that fit in the shared memory of a block on every GPU.
   static constexpr std::int64_t kMaxLists_B = std::int64_t{48} * 1024;
 
   // Whether a thread of a GPU moves elements of several instances at a time: with one delta, one
   // row of the dense buffer, and lists of indices, of `index_B` bytes each, that fit a block.
-  // Otherwise it moves one element, and there is nothing to unroll.
+  // Otherwise it moves one element, without unrolling.
   bool unrolls(std::int64_t index_B) const {
     const int lists = (gather_index != nullptr ? 1 : 0) + (scatter_index != nullptr ? 1 : 0);
     return wrap == 1 && gather_walk.cycle == 1 && scatter_walk.cycle == 1 &&

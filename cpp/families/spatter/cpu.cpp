@@ -20,7 +20,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using Op = SpatterOp;
 
-// Where one instance loads and stores.
+// Positions of the loads and stores of one instance.
 template <class T>
 struct Places {
   const T* HWY_RESTRICT from;

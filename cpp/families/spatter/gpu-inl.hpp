@@ -24,8 +24,8 @@ struct SpatterGridArgs {
   Range range;
 };
 
-// Whether a value is one certain NaN, which no array contains. The compiler cannot know the result,
-// so that it cannot remove the load of the value.
+// Whether a value is a specific NaN, which no array contains. The compiler does not know the
+// result, so it cannot remove the load of the value.
 MEMKERN_ANYWHERE bool is_rare(double value) {
   std::uint64_t bits = 0;
   memcpy(&bits, &value, sizeof bits);

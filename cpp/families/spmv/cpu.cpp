@@ -192,7 +192,7 @@ MEMKERN_INLINE void block(const Matrix<T, I>& m, T* y, std::int64_t rows, std::i
     lanes_at_once<T, I, kAdd, 1>(m, y + r, first + r, step, width);
   }
 #else
-  // In pieces small enough for the compiler to keep the sums in registers.
+  // In blocks that are small enough for the compiler to keep the sums in registers.
   constexpr std::int64_t kPiece = MEMKERN_AUTO ? 16 : 8;
   for (; r + kPiece <= rows; r += kPiece) {
     T sum[kPiece] = {};

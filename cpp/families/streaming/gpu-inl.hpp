@@ -16,8 +16,8 @@ namespace {
 
 #include "families/streaming/operations.inc"
 
-// Limits the unrolling of the next loop: by default the compiler unrolls more, which takes
-// registers and so leaves room for fewer threads.
+// Limits the unrolling of the next loop: by default the compiler unrolls more, which needs
+// registers and so reduces the number of threads.
 #ifdef MEMKERN_ON_DEVICE
 #define MEMKERN_PRAGMA(text) _Pragma(#text)
 #define MEMKERN_UNROLL(most) MEMKERN_PRAGMA(unroll(most))
@@ -268,8 +268,8 @@ struct Combine {
   }
 };
 
-// Whether this is the last of `blocks` blocks to call it. That one sees what the others have
-// written, and resets the count for the next invocation.
+// Whether this is the last of `blocks` blocks to call it. The last block sees all writes of the
+// others, and resets the count for the next invocation.
 MEMKERN_ANYWHERE bool is_last_block(unsigned* count, std::int64_t blocks) {
   const bool last = count_in_order(count) + 1 == blocks;
   if (last) *count = 0;

@@ -1,5 +1,5 @@
-// What a transfer needs before its bodies may run: a source and a target for each direction, in the
-// memories between which data move.
+// Prepares transfers: a source and a target for each direction, in the memories between which data
+// move.
 #include <string>
 
 #include "core/device_memory.hpp"

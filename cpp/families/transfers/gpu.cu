@@ -1,6 +1,6 @@
 // Transfers between a host and a GPU, and between two GPUs: copies by the runtime, and pages of
-// managed memory that move when they are read, or before. They end on the queue of the device or
-// before the launch returns, so that the host can time them.
+// managed memory that move when they are read, or before. They complete in the queue of the device
+// or before the launch returns, so that the host can time them.
 #include <map>
 
 #include "families/transfers/args.hpp"
@@ -128,7 +128,7 @@ void start(const void* p, Range, int threads, void* queue) {
   }
 }
 
-// Moves managed memory to where it is before a transfer.
+// Moves managed memory to its location before a transfer.
 template <Way kWay>
 void move_back(const void* p, Range, int, void* queue) {
   const auto& a = *static_cast<const TransfersArgs*>(p);
