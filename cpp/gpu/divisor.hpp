@@ -1,4 +1,5 @@
-// Division by a number that is known before a kernel starts: a device has no instruction for it.
+// Division by a number that is known before a kernel starts, since devices have no instruction for
+// division.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@ class Divisor {
   explicit Divisor(std::int64_t value)
       : value_(static_cast<std::uint64_t>(value)), reciprocal_(~std::uint64_t{0} / value_) {}
 
-  // The quotient, rounded down, of a number from 0 on.
+  // The quotient of a non-negative number, rounded down.
   MEMKERN_ANYWHERE std::int64_t quotient(std::int64_t number) const {
     const auto n = static_cast<std::uint64_t>(number);
     // At most 1 too small, because the reciprocal is less than 2 units too small.

@@ -1,5 +1,5 @@
-// How kernels for a GPU are written: as types with phases, which every thread of a block runs in
-// order, with a barrier in between. On a device, all threads run a phase at the same time; compiled
+// Framework of kernels for a GPU: types with phases, which every thread of a block runs in order,
+// with a barrier in between. On a device, all threads run a phase at the same time; compiled
 // without CUDA, the same code runs one thread after the other, block by block, each in any order.
 #pragma once
 
@@ -28,8 +28,8 @@ struct Thread {
   MEMKERN_ANYWHERE std::int64_t total() const { return blocks * threads; }
 };
 
-// Whether a call succeeded. The runtime keeps the error of one that did not until it is read,
-// which the next launch does, so that it is cleared here; every call's result goes through this.
+// Whether a call succeeded. The runtime keeps an error until it is read, and the next launch would
+// read it, so it is cleared here; every call's result is passed to this function.
 inline bool succeeded(cudaError_t status) {
   if (status != cudaSuccess) cudaGetLastError();
   return status == cudaSuccess;
@@ -47,7 +47,7 @@ inline void check(cudaError_t status, const char* what) {
 //   run<phase>(args, thread, locals, shared)
 // where `shared` is the shared memory of the block, whose size is set by launch(). After a phase
 // all threads of the block wait for each other, unless K has
-//   After<phase>         what happens instead: JoinWarp, or AllThreads as elsewhere
+//   After<phase>         the operation after the phase: JoinWarp, or AllThreads as elsewhere
 // and K may have
 //   kMinBlocks           1 if it needs many registers, so that all its loads are issued at once
 //   Warps                std::true_type if it calls functions of the lanes of a warp (gpu/warp.hpp)
@@ -123,9 +123,9 @@ inline std::size_t& further_shared_B() {
 // Shared memory of a block that every device provides by default.
 inline constexpr std::int64_t kMaxShared_B = std::int64_t{48} * 1024;
 
-// Refuses blocks with more shared memory than the device in use lets one have, and lets those of a
-// kernel have more than by default: as much as the device does, because later cases may need less,
-// but this setting of the kernel also holds for those that were prepared before.
+// Refuses blocks with more shared memory than the current device allows, and raises the limit of a
+// kernel to the limit of the device: later cases may need less, but the limit of the kernel also
+// applies to cases prepared earlier.
 template <class Kernel>
 void request_shared(Kernel* kernel, std::size_t shared_B) {
   int device = 0;
@@ -156,9 +156,9 @@ __device__ __forceinline__ void phases(const typename K::Args& args, const Threa
   }
 }
 
-// Where K::kMinBlocks is 1, a thread may have as many registers as a block of kMaxThreads leaves
-// it. Otherwise ptxas prefers as few as let several such blocks run at a time, and for that moves
-// loads behind the first use of a loaded value.
+// If K::kMinBlocks is 1, a thread may have as many registers as a block of kMaxThreads allows.
+// Otherwise ptxas uses fewer registers so that several such blocks run at a time, and therefore
+// moves loads behind the first use of a loaded value.
 template <class K, class = void>
 inline constexpr int kMinBlocks = 0;
 template <class K>
@@ -199,7 +199,7 @@ std::int64_t resident_blocks(int threads, std::size_t shared_B) {
     std::size_t shared_B = 0;
     std::int64_t blocks = 0;
   };
-  // Of the last call, as asking the runtime takes about as long as a launch.
+  // Result of the last call, since the query takes about as long as a launch.
   static Known known;
   shared_B += further_shared_B();
   int device = 0;
@@ -225,7 +225,8 @@ std::int64_t resident_blocks(int, std::size_t) {
   return emulated::kResidentBlocks;
 }
 
-// A phase and what follows it, with type-erased arguments, because there are hundreds of kernels.
+// A phase and its following operation, with type-erased arguments, because there are hundreds of
+// kernels.
 struct Phase {
   void (*run)(const void* args, const Thread& thread, void* locals, unsigned char* shared);
   void (*after)(const Thread& first, void* locals);  // for each warp

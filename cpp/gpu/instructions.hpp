@@ -19,8 +19,7 @@ MEMKERN_ANYWHERE std::int64_t nanoseconds() {
   return now;
 }
 
-// Adds 1 and returns the value before. What was written before is seen by whoever gets a later
-// value.
+// Adds 1 and returns the old value. Earlier writes are visible to a thread that gets a later value.
 MEMKERN_ANYWHERE unsigned count_in_order(unsigned* count) {
 #if defined(__CUDA_ARCH__)
   unsigned before = 0;

@@ -1,6 +1,6 @@
-// Replaces CUDA's header where HIP's compiler builds the kernels: each call has an equal one, but
-// for those at the end (see CONTRIBUTING.md). Warps of 32 lanes are halves of the wavefronts of 64
-// lanes that some devices have.
+// Replaces CUDA's header for HIP's compiler: each call has an equivalent, except those at the end
+// (see CONTRIBUTING.md). Warps of 32 lanes are halves of the wavefronts of 64 lanes that some
+// devices have.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -83,7 +83,7 @@ hipError_t cudaFuncSetAttribute(Kernel* kernel, hipFuncAttribute attribute, int 
 // The first launch of a graph uploads it.
 inline hipError_t cudaGraphUpload(hipGraphExec_t, hipStream_t) { return hipSuccess; }
 
-// Functions of the lanes of a warp. The lanes of a wavefront run in lock step, so that those of the
+// Functions of the lanes of a warp. The lanes of a wavefront run in lock step, so the lanes of the
 // mask need not wait for each other.
 namespace memkern::hip {
 __device__ inline unsigned half_of(unsigned long long wavefront) {
