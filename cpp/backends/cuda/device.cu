@@ -64,7 +64,7 @@ void with_fill(const std::string& type, const F& f) {
   if (type == "uint32") f(Fill<std::uint32_t>{});
 }
 
-// Reads memory that is not written; `to` is written only for a value that no memory contains.
+// Reads memory without writing: `to` is written only for a value that no memory contains.
 struct ReadArgs {
   const std::uint64_t* from;
   std::uint64_t* to;
@@ -83,8 +83,8 @@ struct Read {
   }
 };
 
-// Keeps the device busy for a while, so that the launches that follow are queued before the first
-// of them starts. Bounded, because a full queue waits for the device.
+// Keeps the device busy for a limited time, so that the following launches are queued before the
+// first of them starts. Limited, because a full queue waits for the device.
 struct Delay {
   using Args = std::int64_t;  // nanoseconds
   using Locals = Nothing;
@@ -100,7 +100,7 @@ struct Delay {
   }
 };
 
-// Queues it in front of so many launches and events.
+// Queues it before this number of launches and events.
 void delay(cudaStream_t queue, std::int64_t launches) {
   constexpr std::int64_t kQueueing_ns = 10'000;
   constexpr std::int64_t kMaxDelay_ns = 5'000'000;
@@ -112,7 +112,8 @@ double now_s() {
   return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
-// Whether there was enough memory. Throws DeviceError if an allocation failed for another reason.
+// Returns whether there was enough memory. Throws DeviceError if an allocation failed for another
+// reason.
 bool allocated(cudaError_t status) {
   if (status != cudaErrorMemoryAllocation) check(status, "allocating memory");
   return succeeded(status);
@@ -127,7 +128,7 @@ class Event {
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
   void record(cudaStream_t queue) { check(cudaEventRecord(event_, queue), "recording an event"); }
-  // Seconds from another event to this one, both of which have happened.
+  // Seconds from another event to this one; both must have completed.
   double seconds_since(const Event& from) const {
     float milliseconds = 0.0F;
     check(cudaEventElapsedTime(&milliseconds, from.event_, event_), "reading an event");
@@ -138,7 +139,7 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
-// The launches that `start` makes, captured to be launched at once, and uploaded to the device.
+// The launches by `start`, captured as one graph and uploaded to the device.
 class Graph {
  public:
   template <class Start>
@@ -169,7 +170,7 @@ class Graph {
   cudaGraphExec_t ready_ = nullptr;
 };
 
-// Steps on a device, whose kernels are loaded here, not while they are timed or captured.
+// Steps on a device. Their kernels are loaded here, not during timing or capture.
 class Steps : public Sequence {
  public:
   Steps(int device, cudaStream_t queue, std::vector<DeviceStep> steps)
@@ -319,7 +320,7 @@ class ByGraph : public Steps {
   std::map<std::int64_t, std::unique_ptr<Graph>> graphs_;
 };
 
-// Memory of the host that a device copies from and to.
+// Memory of the host for copies of a device.
 class HostMemory : public DeviceMemory {
  public:
   HostMemory(std::string name, int device) : name_(std::move(name)), device_(device) {}
@@ -384,7 +385,7 @@ class HostMemory : public DeviceMemory {
   int device_;
 };
 
-// Occupies its device (which takes memory there, and may fail) only when that is used.
+// Occupies its device (which needs device memory, and may fail) only at the first use.
 class CudaDevice : public Device {
  public:
   explicit CudaDevice(int number)

@@ -11,8 +11,8 @@ namespace memkern::cuda {
 
 // Number of devices; throws DeviceError with the reason if there is none.
 int device_count();
-// Created by the first call; later calls return the same object. Occupies the device only when it
-// is used.
+// Created by the first call; later calls return the same object. The device is occupied at its
+// first use.
 Device& device(int number);
 
 struct Description {

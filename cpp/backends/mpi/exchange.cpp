@@ -18,7 +18,7 @@ namespace memkern::mpi {
 namespace {
 
 constexpr int kTag = 20;
-// Polls, before the processor is offered to others and the time is looked at.
+// Polls before the processor is yielded and the time is checked.
 constexpr int kPolls = 500;
 
 std::string outside(const char* what, std::int64_t value, std::int64_t bound) {
@@ -258,9 +258,9 @@ void PackedExchange::give_up() {
            << (k < receives_.size() ? receives_[k].rank : sends_[k - receives_.size()].rank);
     }
     told << ": all ranks end (MEMKERN_RANK_TIMEOUT_S sets after how long)\n";
-    // In one piece, as others write as well.
+    // In one piece, because other processes write as well.
     std::cerr << told.str();
-    // MPICH's launcher does not pass on what has just been written.
+    // MPICH's launcher loses the last output.
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     break;
   }

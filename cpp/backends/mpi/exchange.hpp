@@ -12,33 +12,33 @@
 
 namespace memkern::mpi {
 
-// Another rank, or this one: the positions of the elements that are sent to it, and the number of
-// those that come from it.
+// Another rank, or this one, with the positions of the elements sent to it and the number of
+// elements received from it.
 struct Neighbour {
   int rank = 0;
   std::vector<std::int64_t> sent;
   std::int64_t received = 0;
 };
 
-// What a rank sends and receives. Received elements are numbered in the order of the neighbours:
-// for each k, the array's element to[k] gets the received element with the number of[k], or is
-// increased by it.
+// Elements that a rank sends and receives. Received elements are numbered in the order of the
+// neighbours: for each k, the array's element to[k] gets the received element with the number
+// of[k], or is increased by it.
 struct Plan {
   std::vector<Neighbour> neighbours;
   std::vector<std::int64_t> to;
   std::vector<std::int64_t> of;
   bool adds = false;
-  // After so long without a message, a rank ends all of them.
+  // Seconds without a message after which a rank ends all ranks.
   double timeout_s = 120.0;
-  // Whether MPI_Ineighbor_alltoallv moves the elements, instead of a message for each neighbour.
+  // Whether MPI_Ineighbor_alltoallv moves the elements instead of one message for each neighbour.
   bool collective = false;
 };
 
 // Messages are received in the array itself if their elements are stored there one after the other.
 class PackedExchange : public Exchange {
  public:
-  // Together with all ranks. Throws InputError, on all of them, if the plan of one is wrong or what
-  // one sends is not what another one receives.
+  // Called by all ranks together. Throws InputError on all of them if the plan of one is wrong or
+  // does not match another plan.
   explicit PackedExchange(const Plan& plan);
   ~PackedExchange() override;
   PackedExchange(const PackedExchange&) = delete;
@@ -62,8 +62,8 @@ class PackedExchange : public Exchange {
     std::int64_t count;
   };
 
-  // Adds a plan's messages and positions; returns in one sentence what is wrong with it, if
-  // anything.
+  // Adds a plan's messages and positions; returns the error of the plan in one sentence, or an
+  // empty string.
   std::string add(const Plan& plan);
   void make_graph();
   void add_targets(const Plan& plan);
@@ -94,7 +94,7 @@ class PackedExchange : public Exchange {
   MPI_Datatype word_ = MPI_DATATYPE_NULL;
   std::byte* received_at_ = nullptr;
 
-  // Messages as the collective takes them.
+  // Messages in the form of the collective.
   struct Blocks {
     Blocks() = default;
     explicit Blocks(const std::vector<Message>& messages);

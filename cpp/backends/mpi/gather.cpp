@@ -18,7 +18,7 @@
 namespace memkern::mpi {
 namespace {
 
-// Elements of the own row of the dense buffer, and of the part of the sparse array of their owner.
+// Elements of the rank's row of the dense buffer, and of their owner's part of the sparse array.
 struct Elements {
   std::vector<std::int64_t> dense;
   std::vector<std::int64_t> sparse;
@@ -49,7 +49,7 @@ void copy_own(const Elements& own, std::byte* dense, std::byte* sparse, bool gat
   }
 }
 
-// A datatype of the elements with these numbers.
+// A datatype for the elements with these numbers.
 class Places {
  public:
   Places(const std::vector<std::int64_t>& numbers, MPI_Datatype element, std::int64_t size_B) {
@@ -114,7 +114,7 @@ class Indexed {
   std::vector<Transfer> transfers_;
 };
 
-// Sends each rank its list, and returns the lists that the others have sent, by rank.
+// Sends each rank its list, and returns the lists received from the others, by rank.
 std::vector<std::vector<std::int64_t>> exchanged(
     const std::vector<std::vector<std::int64_t>>& lists) {
   const std::size_t ranks = lists.size();
@@ -199,7 +199,7 @@ class Packed {
   std::unique_ptr<PackedExchange> exchange_;
 };
 
-// As before, by one collective of a rank with those with which it exchanges elements.
+// The same with one neighbourhood collective.
 template <class L, class T>
 class Collective : public Packed<L, T> {
  public:

@@ -68,7 +68,7 @@ bool Library::threads() {
 
 Library::Memory Library::allocate(std::int64_t bytes) {
   Memory memory{MPI_WIN_NULL, nullptr, 0};
-  // MPICH 4.0 mistakes the place of other ranks' parts on a node if they are not aligned.
+  // MPICH 4.0 computes wrong addresses of other ranks' parts on a node if they are not aligned.
   bytes = round_up(bytes, ranks::kAlign_B) + ranks::kAlign_B;
   MPI_Comm_set_errhandler(state().comm, MPI_ERRORS_RETURN);
   const int failed = MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, state().comm,
@@ -79,8 +79,8 @@ Library::Memory Library::allocate(std::int64_t bytes) {
   }
   MPI_Win_lock_all(MPI_MODE_NOCHECK, memory.window);
   state().windows.push_back(memory.window);
-  // Open MPI 4.1 lets windows begin 8 bytes after a page. A lead that is not the same on all ranks
-  // would be needed for each of them.
+  // In Open MPI 4.1, windows begin 8 bytes after a page. A lead that differs between ranks would
+  // have to be known for each of them.
   const auto lead =
       static_cast<double>(-reinterpret_cast<std::uintptr_t>(memory.own) % ranks::kAlign_B);
   if (largest(lead) == -largest(-lead)) memory.lead = static_cast<MPI_Aint>(lead);

@@ -1,5 +1,5 @@
-// MPI's one-sided operations with passive targets. A window is in one epoch for all ranks during
-// its lifetime.
+// MPI's one-sided operations with passive targets. One access epoch for all ranks spans the
+// lifetime of a window.
 #pragma once
 
 // The bindings for C++ were removed from the standard.
@@ -44,9 +44,9 @@ struct Library {
     return kNumbers || (std::is_integral_v<V> && primitive != Primitive::Plain);
   }
 
-  // Uses the processes of a communicator from now on; MPI has been initialised by the caller.
+  // Sets the communicator whose processes are used; the caller has initialised MPI.
   static void start(MPI_Comm processes);
-  // A copy of that communicator.
+  // A copy of the communicator.
   static MPI_Comm processes();
   static void finish();
   static std::string version();
@@ -67,14 +67,14 @@ struct Library {
   static void get(const Place& from, void* to, std::int64_t bytes);
   static void put(const Place& to, const void* from, std::int64_t bytes);
 
-  // Two-sided messages of at most 2^30 bytes. All that are started are complete after wait().
+  // Two-sided messages of at most 2^30 bytes. All started messages are complete after wait().
   static void send(int to, const void* from, std::int64_t bytes);
   static void receive(int from, void* to, std::int64_t bytes);
   static void start_send(int to, const void* from, std::int64_t bytes);
   static void start_receive(int from, void* to, std::int64_t bytes);
   static void wait();
 
-  // Adds the entries that only this library has.
+  // Adds the entries that only this library supports.
   static void add_entries(std::vector<DeviceEntry>& all);
 
   class Context;

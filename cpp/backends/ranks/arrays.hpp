@@ -13,7 +13,7 @@
 
 namespace memkern::ranks {
 
-// Where something lies: in a library's memory, on a rank, at a byte of its part.
+// A location: a library's memory, a rank, and a byte in the rank's part.
 template <class Memory>
 struct Place {
   const Memory* memory;
@@ -21,10 +21,10 @@ struct Place {
   std::int64_t at;
 };
 
-// The arrays of all ranks. Their addresses are those of no memory: they consist of the array's
-// number and of a byte in it. Parts are of equal length, but for the last one, which is longer if
-// the length of the array is not a multiple of the number of ranks. All ranks call all functions
-// but `place_of` and `release` in the same order.
+// The arrays of all ranks. Their addresses do not refer to memory: they consist of the array's
+// number and a byte offset. Parts have equal length, except the last one, which is longer if the
+// length of the array is not a multiple of the number of ranks. All ranks call all functions except
+// `place_of` and `release` in the same order.
 template <class L>
 class Arrays {
  public:
@@ -32,7 +32,7 @@ class Arrays {
 
   // Uninitialised; throws MemoryError.
   std::byte* allocate(std::int64_t bytes) {
-    // The library waits forever for a rank that does not come, or that dies or is stopped in it.
+    // The library waits forever for a rank that does not call it, or that dies or is stopped in it.
     L::barrier();
     const Watched watched;
     free_released();
@@ -41,7 +41,7 @@ class Arrays {
     const Memory memory = L::allocate(std::max(bytes - others * share, share));
     const auto reciprocal = static_cast<std::uint64_t>((Wide{1} << 64) / static_cast<Wide>(share));
     arrays_.push_back({memory, share, reciprocal, others, true, false});
-    // It is never dereferenced.
+    // Never dereferenced.
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
     return reinterpret_cast<std::byte*>(arrays_.size() << kNumberShift);
   }
@@ -53,7 +53,7 @@ class Arrays {
     const Array& a = arrays_[number_of(address)];
     const auto byte = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(address) & kByte);
     // The quotient of a division, or 1 less: a division would take a considerable part of the time
-    // of an operation on this node.
+    // of an operation within a node.
     auto rank = static_cast<std::int64_t>(static_cast<Wide>(byte) * a.reciprocal >> 64);
     if ((rank + 1) * a.share <= byte) ++rank;
     if (rank > a.last_rank) rank = a.last_rank;
@@ -107,7 +107,7 @@ class Arrays {
     return (reinterpret_cast<std::uintptr_t>(address) >> kNumberShift) - 1;
   }
 
-  // When a rank releases an array depends on its interpreter, so that the ranks agree here.
+  // The time of a release depends on each rank's interpreter, so the ranks agree here.
   void free_released() {
     for (Array& a : arrays_) {
       if (!a.allocated || L::largest(a.released ? 0.0 : 1.0) > 0.0) continue;
@@ -116,8 +116,8 @@ class Arrays {
     }
   }
 
-  // Calls fn(place, first, count) for each rank's part of `bytes` bytes: `count` bytes of them,
-  // from the one with the number `first`.
+  // Calls fn(place, first, count) for each rank's part of `bytes` bytes: `count` bytes from number
+  // `first` on.
   template <class Fn>
   void for_parts(const std::byte* address, std::int64_t bytes, const Fn& fn) const {
     const std::int64_t share = arrays_[number_of(address)].share;
@@ -130,8 +130,8 @@ class Arrays {
     }
   }
 
-  // Calls fn(memory, first, count) for this rank's part, when no rank reads any more, and returns
-  // when all ranks have done so.
+  // Calls fn(memory, first, count) for this rank's part after all ranks have finished reading, and
+  // returns when all ranks have done so.
   template <class Fn>
   void change(const std::byte* address, std::int64_t bytes, const Fn& fn) const {
     L::barrier();

@@ -29,7 +29,7 @@ class RanksDevice : public Device {
   int max_threads() const override { return 1; }
   const std::vector<DeviceEntry>& entries() const override { return table<L>(); }
 
-  // Of all ranks together, as far as the one with the least memory lets the parts grow.
+  // Memory of all ranks together, limited by the rank with the least memory.
   std::int64_t free_B() const override {
     const auto own = static_cast<double>(memory_limit().available_B) / L::ranks_on_node();
     return static_cast<std::int64_t>(-L::largest(-own)) * L::ranks();
@@ -66,7 +66,7 @@ class RanksDevice : public Device {
     for (std::int64_t k = 0; k < invocations; ++k) {
       for (std::size_t s = 0; s < steps.size(); ++s) {
         steps[s].launch(steps[s].args, steps[s].range, steps[s].threads, &settings_);
-        // The clock takes a considerable part of the time of a message on this node.
+        // Reading the clock takes a considerable part of the time of a message within a node.
         if (per_step == nullptr) continue;
         const double end = now_s();
         per_step[s] += end - last;
@@ -93,7 +93,8 @@ class RanksDevice : public Device {
   std::string isa_ = L::kStandard;
 };
 
-// The device with these settings. Never destroyed: buffers are released until the process ends.
+// The device with these settings. Never destroyed, since buffers are released until the process
+// ends.
 template <class L>
 Device& device(const Settings& settings) {
   using Key = std::tuple<std::int64_t, bool, int>;

@@ -1,5 +1,5 @@
 // Gather and scatter between a sparse array over all ranks and a dense buffer of each rank. Here
-// each element is moved by an operation of its own; a library may have other methods.
+// one operation moves each element; a library may have other methods.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace memkern::ranks {
 
 // The elements that a rank moves, in the order of its instances: their positions in the sparse
-// array and in the own row of the dense buffer. There are none if this row is not on this rank.
+// array and in the rank's row of the dense buffer. There are none if this row is not on this rank.
 struct Moves {
   std::byte* dense = nullptr;
   std::vector<std::int64_t> sparse_at;
@@ -72,15 +72,15 @@ Moves moves_of(const SpatterArgs& args, SpatterOp op, Range range) {
   return moves;
 }
 
-// Elements T, which are copied as words of their size, by indices I. A method has a Plan, which is
-// made of the sparse array, its operation and this rank's moves by all ranks together, and moves
-// them by run(settings).
+// Elements T, which are copied as words of their size, by indices I. A method has a Plan, which all
+// ranks construct together from the sparse array, its operation and this rank's moves;
+// run(settings) executes the moves.
 template <class L, template <class, class> class Method, class T, class I, SpatterOp kOp>
 struct Gather {
   using Plan = Method<L, T>;
 
   static Latest<Plan>& latest() {
-    // Never destroyed, since a library ends before that.
+    // Never destroyed, since the library ends earlier.
     static auto* only = new Latest<Plan>;
     return *only;
   }
@@ -100,7 +100,7 @@ struct Gather {
   }
 };
 
-// Loads or stores each element by an operation of its own, an own one directly.
+// Loads or stores each element by a separate operation; elements of this rank directly.
 template <class L, class T>
 class Single {
  public:

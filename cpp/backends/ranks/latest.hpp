@@ -1,4 +1,4 @@
-// What is made before a sample, kept until it is made for something else.
+// Cache of the last object prepared for a sample.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace memkern::ranks {
 template <class Plan>
 class Latest {
  public:
-  // For the case with this array, at whose address no other case has one, and a range of it.
+  // The key is the case's array, whose address is unique among cases, and a range of it.
   template <class Make>
   void update(const void* array, Range range, const Make& make) {
     if (get(array, range) != nullptr) return;
@@ -19,7 +19,7 @@ class Latest {
     array_ = array;
     range_ = range;
   }
-  // Null if it was made for another one.
+  // Null if the object has another key.
   Plan* get(const void* array, Range range) const {
     const bool same = array_ == array && range_.begin == range.begin && range_.end == range.end;
     return same ? plan_.get() : nullptr;

@@ -1,4 +1,4 @@
-// What a library of one-sided operations has to provide.
+// Interface of a library of one-sided operations.
 #pragma once
 
 #include <concepts>
@@ -10,17 +10,17 @@
 
 namespace memkern::ranks {
 
-// Memory of each rank begins with a page: copies of some KiB are half as fast where it begins 8 or
-// 16 bytes later, as libraries let it.
+// Memory of each rank begins with a page: copies of some KiB are half as fast if it begins 8 or 16
+// bytes later, as it does in libraries.
 constexpr std::int64_t kAlign_B = 4096;
 
-// The operations of one worker. Those that are started are complete, and `value` and `old` can be
-// used again, after the next `complete` for their rank or `complete_all`; the others are complete
-// when they return.
+// The operations of one worker. Started operations are complete, and `value` and `old` can be
+// reused, after the next `complete` for their rank or `complete_all`; the others are complete when
+// they return.
 template <class C, class Memory, class Place>
 concept OperationsOfWorker = requires(C context, const Memory& memory, const Place& place,
                                       const std::uint64_t& value, std::uint64_t& old) {
-  // Whether it shall be one that no other thread uses.
+  // Whether no other thread may use the context.
   C(true);
   // A plain and an atomic load.
   { context.template get<std::uint64_t>(place) } -> std::same_as<std::uint64_t>;
@@ -29,7 +29,7 @@ concept OperationsOfWorker = requires(C context, const Memory& memory, const Pla
   { context.template fetch<Primitive::Add>(place, value) } -> std::same_as<std::uint64_t>;
   // Stores the last value if the word is the first one; returns the old value.
   { context.swap(place, value, value) } -> std::same_as<std::uint64_t>;
-  // As fetch, without the old value and with it.
+  // Same as fetch, without and with the old value.
   context.template start_update<Primitive::Add>(place, value);
   context.template start_fetch<Primitive::Add>(place, value, old);
   context.complete(place);
@@ -41,11 +41,11 @@ concept Library = requires(const typename L::Memory& memory, const typename L::P
                            void* to, const void* from, std::int64_t bytes, double value) {
   requires OperationsOfWorker<typename L::Context, typename L::Memory, typename L::Place>;
   { L::kName } -> std::convertible_to<std::string>;
-  // The standard and its version, where other devices have an instruction set.
+  // The standard and its version, in place of an instruction set.
   { L::kStandard } -> std::convertible_to<std::string>;
-  // Whether operations of a worker on a word take effect in the order in which they are started.
+  // Whether a worker's operations on a word take effect in the order of their start.
   { L::kOrdered } -> std::convertible_to<bool>;
-  // Whether it has a primitive for a type; if true, one that returns the old value.
+  // Whether it has a primitive for a type; with `true`, one that returns the old value.
   { L::template has<Primitive::Add, std::uint64_t>(true) } -> std::same_as<bool>;
 
   // Name and version; may be called before the library is started.
@@ -62,8 +62,8 @@ concept Library = requires(const typename L::Memory& memory, const typename L::P
   // Uninitialised; throws MemoryError.
   { L::allocate(bytes) } -> std::same_as<typename L::Memory>;
   L::free(memory);
-  // Waits for all ranks (see meeting.hpp). What ranks have stored in their own parts is visible to
-  // all then.
+  // Waits for all ranks (see meeting.hpp). Then stores of ranks to their own parts are visible to
+  // all.
   L::barrier();
   { L::largest(value) } -> std::same_as<double>;
   // To be called at the end.

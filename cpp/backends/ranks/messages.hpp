@@ -16,8 +16,8 @@
 
 namespace memkern::ranks {
 
-// This rank's part in the messages of a range: finding it takes a considerable part of the time of
-// a message on this node. The parts of an array are the own one, and the peer's.
+// This rank's part in the messages of a range: computing it takes a considerable part of the time
+// of a message within a node. The parts of an array are this rank's and the peer's.
 template <class L>
 class MessagePlan {
  public:
@@ -73,12 +73,12 @@ class MessagePlan {
   Parts places_;
 };
 
-// Besides what `Operations` needs, an L::Context has
+// In addition to the requirements of `Operations`, an L::Context has
 //   start_put(p, from, bytes), start_get(p, to, bytes)
-// which are complete after the next `complete`, as those that it starts for words, and
+// which are complete after the next `complete`, like started operations on words, and
 //   load_bytes(p, to, bytes)
 // which is complete when it returns. A library with two-sided messages (L::kTwoSided) has functions
-// for own memory and another rank:
+// for this rank's memory and another rank:
 //   start_send(to, from, bytes), start_receive(from, to, bytes), wait()
 //   send(to, from, bytes), receive(from, to, bytes)
 template <class L>
@@ -135,7 +135,7 @@ void MessagePlan<L>::run(const Settings& settings) const {
 template <class L, class Pattern>
 struct Messages {
   static Latest<MessagePlan<L>>& latest() {
-    // Never destroyed, since a library ends before that.
+    // Never destroyed, since the library ends earlier.
     static auto* only = new Latest<MessagePlan<L>>;
     return *only;
   }

@@ -1,4 +1,4 @@
-// How a device's operations are completed, and which rank carries out which iterations.
+// Completion of a device's operations, and assignment of iterations to ranks.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace memkern::ranks {
 struct Settings {
   std::int64_t flush_every = 1;  // updates in a batch
   bool private_contexts = false;
-  int shift = 0;  // each rank carries out the iterations of the rank that is so many ranks ahead
+  int shift = 0;  // each rank executes the iterations of the rank `shift` ranks ahead
 };
 
 }  // namespace memkern::ranks

@@ -19,7 +19,7 @@
 
 namespace memkern::ranks {
 
-// Adds this invocation's sums to a worker's row of tallies, which is on any rank.
+// Adds this invocation's sums to a worker's row of tallies, which may be on any rank.
 template <class L, class Carrier>
 void add_tally(const Carrier& words, const AmoArgs& args, std::int64_t worker,
                std::int64_t iterations) {
@@ -51,8 +51,8 @@ void launch(const void* p, Range range, int, void* queue) {
   }
 }
 
-// Adds the entries of a kernel for words V of VAL and W of IDX, as far as L::has<primitive, V>(f)
-// is true: whether the library has a primitive, if `f` one that returns the old value.
+// Adds the entries of a kernel for words V of VAL and W of IDX if L::has<primitive, V>(f) is true:
+// the library has the primitive; with `f`, one that returns the old value.
 template <class L, class Pattern, class V, class W>
 class Rows {
  public:
@@ -83,7 +83,7 @@ class Rows {
     constexpr bool kUpdates = L::template has<kPrimitive, V>(false) && !kSwaps && !kChase;
     if constexpr (kConstant || kPrimitive != Primitive::Exchange) {
       if constexpr (kFetches) push(used, launch<L, Pattern, V, W, kPrimitive, true>);
-      // Other patterns fetch indices, and values that they apply to others.
+      // Other patterns fetch indices, and values that they apply to other words.
       if constexpr (kUpdates && (kFetches || kConstant)) {
         push(unused, launch<L, Pattern, V, W, kPrimitive, false>);
       }

@@ -12,7 +12,7 @@
 
 namespace memkern::ranks {
 
-// The operations of `Words`, by those of a library.
+// The operations of `Words` for a library.
 template <Library L, Primitive primitive>
 class Operations {
  public:
@@ -24,7 +24,7 @@ class Operations {
   template <class T>
   T get(const T* at) const {
     const auto p = arrays_->place_of(at);
-    // A program reads what is its own by an ordinary load.
+    // A program reads its own words by an ordinary load.
     if (p.rank == L::rank()) return *reinterpret_cast<const T*>(L::own(*p.memory) + p.at);
     return context_->template get<T>(p);
   }
@@ -42,7 +42,7 @@ class Operations {
     expected = context_->swap(arrays_->place_of(at), wanted, now);
     return expected == wanted;
   }
-  // For updates that are completed later.
+  // Access for updates that are completed later.
   typename L::Context& context() const { return *context_; }
   auto place_of(const void* at) const { return arrays_->place_of(at); }
 
@@ -51,8 +51,8 @@ class Operations {
   const Arrays<L>* arrays_;
 };
 
-// Completes updates of VAL in batches, unless they are compare-and-swaps, each of which needs the
-// old value. All other operations are complete before the next one begins.
+// Completes updates of VAL in batches, except compare-and-swaps, which need the old value. All
+// other operations are complete before the next one begins.
 template <Library L, Primitive primitive, class V, class W, bool kUsed>
 class RemoteWords : public Words<Operations<L, primitive>, V, W, kUsed> {
   using Base = Words<Operations<L, primitive>, V, W, kUsed>;
@@ -98,7 +98,8 @@ class RemoteWords : public Words<Operations<L, primitive>, V, W, kUsed> {
   }
 
  private:
-  // MPICH 4.0 takes minima of words as signed numbers; this one is larger than any index in both.
+  // MPICH 4.0 computes minima of words as signed numbers; this value exceeds any index, signed or
+  // unsigned.
   static constexpr std::uint64_t kNeutral = primitive == Primitive::Min ? static_cast<W>(~W{0}) >> 1
                                                                         : neutral_of(primitive);
 

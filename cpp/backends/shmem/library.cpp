@@ -27,7 +27,7 @@ void Library::start(bool threads) {
   if (state().started) return;
   state().started = true;
   shmem_init_thread(threads ? SHMEM_THREAD_MULTIPLE : SHMEM_THREAD_SINGLE, &state().thread_level);
-  // By rank, the first rank on its node; each rank stores its own to all others.
+  // By rank, the first rank on its node; each rank stores its entry on all others.
   auto* nodes = static_cast<int*>(shmem_malloc(static_cast<std::size_t>(ranks()) * sizeof(int)));
   int first = 0;
   while (first != rank() && shmem_ptr(nodes, first) == nullptr) ++first;

@@ -36,7 +36,7 @@ struct Library {
     constexpr bool kBits =
         primitive == Primitive::And || primitive == Primitive::Or || primitive == Primitive::Xor;
 #if defined(OSHMEM_MAJOR_VERSION) && OSHMEM_MAJOR_VERSION < 5
-    // Open MPI 4.1 has mistakes: fetch_and, fetch_or and fetch_xor use another operand, and a
+    // Errors in Open MPI 4.1: fetch_and, fetch_or and fetch_xor use a wrong operand, and a
     // compare-and-swap writes 8 bytes to a variable of sizeof(V) on its stack.
     if ((kBits && fetched) || (kSwaps && sizeof(V) == 4)) return false;
 #endif
@@ -44,7 +44,7 @@ struct Library {
            (std::is_integral_v<V> && (kSwaps || kBits || primitive == Primitive::Add));
   }
 
-  // Initialises the library, for one thread or several, unless it is already.
+  // Initialises the library, for one thread or several, unless it is initialised.
   static void start(bool threads);
   static void finish();
   // Ends all processes.
@@ -156,7 +156,7 @@ class Library::Context {
   void load_bytes(const Place& p, std::byte* to, std::int64_t bytes) const {
     shmem_ctx_getmem(context(), to, p.memory->own + p.at, static_cast<std::size_t>(bytes), p.rank);
   }
-  // Operations that return a value are complete already.
+  // Operations that return a value are already complete.
   void complete() const {
     if (pending_) shmem_ctx_quiet(context());
     pending_ = false;

@@ -8,14 +8,14 @@
 #include "backends/shmem/library.hpp"
 #include "core/errors.hpp"
 
-// Of Open MPI, where what a network does not write to memory itself arrives only in this function
-// and in operations that wait for other processes.
+// Function of Open MPI. Data that the network hardware does not write itself arrive only in this
+// function and in operations that wait for other processes.
 extern "C" [[gnu::weak]] void opal_progress();
 
 namespace memkern::shmem {
 namespace {
 
-// Memory for the contents of all processes, as far as each can bring at least a little.
+// Memory for the contents of all processes, with at least some bytes for each.
 constexpr std::int64_t kAll_B = std::int64_t{1} << 20;
 constexpr std::int64_t kLeast_B = 512;
 constexpr std::int64_t kMost_B = std::int64_t{1} << 16;
@@ -46,7 +46,7 @@ void Meetings::bring(std::string_view content) {
   for (int rank = 0; rank < Library::ranks(); ++rank) {
     shmem_putmem(slot(number_ + 1, Library::rank()), own_.data(), own_.size(), rank);
   }
-  // Before those that tell that the meeting has begun.
+  // Before the flags that signal the start of the meeting.
   shmem_fence();
 }
 

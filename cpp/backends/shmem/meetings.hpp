@@ -1,5 +1,5 @@
 // Meetings of all processes, each of which puts a content into the memory of all others. The caller
-// waits for them, and can tell which processes do not come.
+// waits for completion, and can query the missing processes.
 #pragma once
 
 #include <cstddef>
@@ -15,32 +15,32 @@ class Meetings {
   // Called by all processes together, as `begin` is. Throws MemoryError. Its memory is never freed.
   Meetings();
 
-  // Most bytes that a process can bring to a meeting, the same for all.
+  // Largest content of a process in bytes, the same for all.
   std::int64_t most_B() const { return most_B_; }
-  // Puts what this process brings to the next meeting; throws InputError if it is too long.
+  // Puts this process's content for the next meeting; throws InputError if it is too long.
   void bring(std::string_view content);
   // Begins the next meeting.
   void begin();
   // Whether all processes have begun this meeting.
   bool complete();
-  // The processes that have not.
+  // The processes that have not begun it.
   std::vector<int> missing() const;
-  // What each process has brought to this meeting, which is complete, if all have brought
-  // something.
+  // The contents of all processes in this meeting, which is complete; every process must have put
+  // one.
   std::vector<std::string> contents() const;
 
  private:
-  // What a process has brought to a meeting: the number of bytes, and these.
+  // Content of a process in a meeting: the number of bytes, and the bytes.
   std::byte* slot(long meeting, int rank) const;
 
   std::int64_t most_B_;
   std::int64_t slot_B_;
-  // A process writes to the slots of the next meeting while others still read those of this one,
-  // but to the slots of the one after next only when all have begun the next.
+  // A process may write to the slots of the next meeting while others still read this meeting's
+  // slots. It writes to the slots of the meeting after the next only when all have begun the next.
   std::byte* slots_;
   long* begun_;  // the number of meetings that each process has begun
   long number_ = 0;
-  int complete_ = 0;  // the processes that have begun this meeting, up to the first that has not
+  int complete_ = 0;  // processes that have begun this meeting, up to the first that has not
   std::vector<std::byte> own_;
 };
 
