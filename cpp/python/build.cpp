@@ -1,4 +1,4 @@
-// Apart from the module, so that another commit does not compile the module again.
+// A separate file, so that a new commit does not recompile the module.
 #include "python/build.hpp"
 
 namespace memkern {

@@ -1,4 +1,4 @@
-// How the extension was built.
+// Properties of the build of the extension.
 #pragma once
 
 namespace memkern {

@@ -1,4 +1,4 @@
-// What the modules of devices have in common.
+// Common code of the modules of devices.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -23,7 +23,7 @@ inline std::vector<EntryRow> rows_of(const std::vector<DeviceEntry>& entries) {
   return all;
 }
 
-// The form in which _memkern takes a device.
+// The form in which _memkern accepts a device.
 inline pybind11::capsule capsule_of(Device& device) {
   return pybind11::capsule(&device, "memkern.Device");
 }

@@ -1,4 +1,4 @@
-// The form in which an exchange goes from the module of its backend to _memkern.
+// The form in which a backend's module passes an exchange to _memkern.
 #pragma once
 
 #include <pybind11/pybind11.h>

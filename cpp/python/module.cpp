@@ -194,7 +194,7 @@ using StepTuple =
 
 // Replaces the kernel's counters by steps; without steps the kernel counts again.
 void step_events(const std::vector<StepTuple>& steps) {
-  // Kept, because counters that are open refer to their source.
+  // Not destroyed, because open counters refer to their source.
   static std::vector<std::unique_ptr<SteppedEvents>> sources;
   if (steps.empty()) {
     replace_event_source(nullptr);
@@ -252,15 +252,14 @@ class Case {
   // that ends later than `deadline_s` seconds from now. Columns: seconds per invocation; if there
   // are more than ten columns, the seconds of each kernel of an invocation; the nine fields of
   // Conditions, NaN on a device. After a signal, the rows of finished samples are valid and the
-  // others unchanged. With `start`, which is called right before each sample is timed, that decides
-  // instead of the deadline and of signals: after the first sample for which it returns false or
-  // raises an exception, there are no more. `events` are counted during the samples, and written
-  // to `counts`, shape (samples, events, 3): value, nanoseconds enabled and running, summed over
-  // the workers. `moved_B`, shape (samples,), gets the bytes per invocation that are moved beside
-  // what is timed, NaN for kernels without any. With `parts`, a range of iterations for each row,
-  // each sample is one run of its part instead. With `candidates`, that of each row is selected
-  // before its sample. Without `probes`, conditions are NaN. See Prepared::Sampling for `warms_up`
-  // and `cores`.
+  // others unchanged. With `start`, which is called immediately before each sample is timed, its
+  // result replaces the deadline and signals: sampling ends when it returns false or raises an
+  // exception. `events` are counted during the samples, and written to `counts`, shape (samples,
+  // events, 3): value, nanoseconds enabled and running, summed over the workers. `moved_B`, shape
+  // (samples,), gets the bytes per invocation of untimed background traffic, NaN for kernels
+  // without any. With `parts`, a range of iterations for each row, each sample is one run of its
+  // part instead. With `candidates`, the candidate of each row is selected before its sample.
+  // Without `probes`, conditions are NaN. See Prepared::Sampling for `warms_up` and `cores`.
   std::int64_t sample(py::array_t<double, py::array::c_style>& out, std::int64_t invocations,
                       double deadline_s, const py::object& start,
                       const std::vector<EventTuple>& events,
@@ -620,7 +619,7 @@ PYBIND11_MODULE(_memkern, m) {
   });
 
   m.def("body_offsets", [] {
-    // Where each entry's body begins in the file of this module, in the order of entries().
+    // Offset of each entry's body in the file of this module, in the order of entries().
     std::vector<std::uintptr_t> all;
     for (const RegisteredEntry& e : registered_entries()) {
       Dl_info found{};

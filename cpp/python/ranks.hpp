@@ -1,4 +1,4 @@
-// What the modules of one-sided libraries have in common.
+// Common code of the modules of one-sided libraries.
 #pragma once
 
 #include <pybind11/gil.h>
@@ -15,7 +15,7 @@
 
 namespace memkern {
 
-// Lets the ranks wait for each other by functions of Python.
+// Synchronises the ranks by functions of Python.
 inline void meet_by(const pybind11::object& barrier, const pybind11::object& largest,
                     const pybind11::object& watch) {
   namespace py = pybind11;
@@ -45,7 +45,7 @@ inline void meet_by(const pybind11::object& barrier, const pybind11::object& lar
   };
 }
 
-// Defines all functions of the module of library L but `start`, which has to be called first.
+// Defines all functions of the module of library L except `start`, which has to be called first.
 template <ranks::Library L>
 void define_ranks(pybind11::module_& m) {
   namespace py = pybind11;
