@@ -396,7 +396,7 @@ def next_run_interval(
     Returns
     -------
     RunInterval
-        By Student's t on logarithms. The variance is that of the median of placements, moderated by
+        By Student's t on logarithms. It uses the variance of the median of placements, moderated by
         `placements`, plus the variance between runs, both times two (for this run and the next),
         with Satterthwaite's degrees of freedom. The first term is zero for a single placement
         without a prior.

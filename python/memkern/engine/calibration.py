@@ -156,8 +156,8 @@ def estimate(medians: Mapping[str, npt.ArrayLike]) -> tuple[dict[str, Prior], di
     Returns
     -------
     placements, runs : dict of Prior
-        Variances of logarithms. The variance between runs is that of the runs' means minus the part
-        that the variance between placements explains, but at least zero.
+        Variances of logarithms. The variance between runs is the variance of the runs' means minus
+        the part explained by the variance between placements, but at least zero.
     """
     between_placements: dict[str, Prior] = {}
     between_runs: dict[str, Prior] = {}
@@ -209,7 +209,7 @@ def save(calibration: Calibration) -> Path:
 
 
 def save_cores(counts: Counts, target: Path) -> None:
-    """Add a process's counts to those in the file; do nothing where it can't be written.
+    """Add a process's counts to the file; do nothing if it can't be written.
 
     Parameters
     ----------

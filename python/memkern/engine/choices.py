@@ -52,7 +52,7 @@ def _rounds(document: Mapping[str, Any]) -> dict[str, list[Round]]:
 
 @functools.cache
 def _known() -> tuple[dict[str, list[Round]], dict[str, list[Round]]]:
-    """Return the rounds of earlier processes, and those of this one."""
+    """Return the rounds of earlier processes, and of this one."""
     added: dict[str, list[Round]] = {}
     if small.wanted():
         return {}, added

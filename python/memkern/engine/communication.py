@@ -179,27 +179,27 @@ class Ranks:
         return found
 
     def first(self, value: T) -> T:
-        """Return the value of rank 0; see `gate` for what is raised."""
+        """Return the value of rank 0; see `gate` for the errors."""
         return self.every(value if self.number == 0 else None)[0]  # type: ignore[return-value]
 
     def every(self, value: T) -> list[T]:
-        """Return the values of all ranks, by rank; see `gate` for what is raised."""
+        """Return the values of all ranks, by rank; see `gate` for the errors."""
         if self._transport is None:
             return [value]
         self.gate()
         return [pickle.loads(one) for one in self._transport.every(pickle.dumps(value))]
 
     def of_host(self, value: T) -> list[T]:
-        """Return the values of the ranks on this host; see `gate` for what is raised."""
+        """Return the values of the ranks on this host; see `gate` for the errors."""
         return self._here(self.every(value))
 
     def _here(self, values: Sequence[T]) -> list[T]:
-        """Return those of the values of all ranks that belong to this host."""
+        """Return the values of this host's ranks from the values of all ranks."""
         own = self.hosts[self.number]
         return [v for v, host in zip(values, self.hosts, strict=True) if host == own]
 
     def largest(self, values: npt.ArrayLike) -> Floats:
-        """Return the element-wise maximum over the ranks; see `gate` for what is raised.
+        """Return the element-wise maximum over the ranks; see `gate` for the errors.
 
         Parameters
         ----------

@@ -36,7 +36,7 @@ AUTO = "auto"
 # Folder that contains proc and sys.
 ROOT = Path("/")
 _TRAFFIC = tuple(f"{name}_{way}" for name in BOUNDARIES for way in WAYS)
-# Counted with `AUTO` wherever the system permits it.
+# Counted with `AUTO` if the system permits it.
 _ALWAYS = ("page-faults", "context-switches", "cpu-migrations")
 
 Counts = npt.NDArray[np.float64]
@@ -157,7 +157,7 @@ def _agreed(own: Counting) -> Counting:
 
 
 def _by_name(text: str) -> Counting:
-    """Return the counters of a list of names; see `requested` for what is raised."""
+    """Return the counters of a list of names; see `requested` for the errors."""
     found = []
     names = events.names_of(text)
     if AUTO in names:
@@ -230,7 +230,7 @@ def columns(
     level : str
         The smallest level that holds the case: ``L1``, ..., ``memory``.
     cases : int
-        How many ranks have such a case of their own.
+        Number of ranks with their own case.
     """
     if not counting.events:
         return {"counters_note": counting.note} if counting.note else {}
@@ -276,7 +276,7 @@ def by_rank(
 ) -> list[dict[str, float | None]]:
     """Return the count of each event in an invocation, by rank, None if it is unknown.
 
-    Events of whole units are those of the rank that has their counters. For the parameters see
+    Counts of whole units come from the rank that reads their counters. For the parameters see
     `columns`.
     """
     if not counting.events:

@@ -159,7 +159,7 @@ def path() -> Path:
 
 
 def save(added: Mapping[str, Repeated], target: Path) -> None:
-    """Store the cases of a process beside those in the file; do nothing where it can't be written.
+    """Add the cases of a process to the file; do nothing if it can't be written.
 
     Parameters
     ----------

@@ -433,7 +433,7 @@ def _part_of(case: Case, number: int, size: int) -> Part:
 
 
 def _exchange(part: Part | None) -> dict[str, Any]:
-    """Return the extension's argument for what ranks exchange; none for a single rank."""
+    """Return the extension's argument for the exchange among ranks; none for a single rank."""
     if part is None or ranks().size == 1:
         return {}
     plan = part.exchange

@@ -50,7 +50,7 @@ _NO_ROOFLINE: dict[str, Any] = {
 }
 
 Derive = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""Returns columns that follow from those of a record."""
+"""Returns columns derived from the columns of a record."""
 
 
 def measurement_of(
@@ -69,7 +69,7 @@ def measurement_of(
     machine : dict
         The environment.
     derive : callable, optional
-        Returns further columns that follow from those of a record.
+        Returns additional columns derived from the columns of a record.
     spread : Spread
         Variances of this case's class.
     extra : mapping, optional

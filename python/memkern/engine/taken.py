@@ -60,7 +60,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Taken:
-    """What was taken of a case: all that its record is made of.
+    """Results of the placements of a case, from which its record is made.
 
     Parameters
     ----------

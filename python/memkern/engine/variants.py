@@ -130,8 +130,8 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
                 best.setdefault(candidate[0], candidate)
             candidates = list(best.values())
             if sample_s * len(candidates) * 4 > allowed_s:
-                # The modified lines that a part as large as the caches writes back are those of the
-                # part before it, of the same candidate.
+                # A part as large as the caches writes back the modified lines of the previous part,
+                # which belongs to the same candidate.
                 parts = _Parts(prepared, last_level_cache_B())
                 one_s *= parts.size / prepared.own.iterations
                 trials = _Trials(prepared, parts)

@@ -157,7 +157,7 @@ class ResultSet:
         )
 
     def __add__(self, other: ResultSet) -> ResultSet:
-        """Return the records of both, those of `self` first."""
+        """Return the records of both, starting with `self`."""
         if not isinstance(other, ResultSet):
             return NotImplemented
         return ResultSet(
@@ -315,7 +315,7 @@ class ResultSet:
 
 
 def need_columns(known: Container[str], *names: str) -> None:
-    """Refuse a record or a table without some columns, such as those of an older version.
+    """Refuse a record or a table without some columns, such as one of an older version.
 
     Raises
     ------

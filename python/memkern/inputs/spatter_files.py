@@ -6,8 +6,8 @@ The meaning of every key and option is Spatter 2's, defaults included, with thes
 - without a boundary (or with 0) indices are unchanged.  Spatter then takes them modulo an implicit
   boundary, which only affects patterns that span more than 32 GB divided by the number of
   configurations;
-- of version 0, ``runs`` is ``nruns``, and keys that change what is measured are errors;
-- input that Spatter silently ignores or leaves undefined (unknown and repeated keys, numbers with
+- in version 0, ``runs`` means ``nruns``, and keys that change the measurement are errors; - input
+that Spatter silently ignores or leaves undefined (unknown and repeated keys, numbers with
   trailing letters, patterns that the kernel does not use) gives a warning or an error.
 
 Configurations are numbered from 0, as in Spatter's output.
@@ -84,8 +84,7 @@ class SpatterFile:
     on_gpu : bool
         Whether the backend is ``cuda``.
     block_shared : int or None
-        Shared memory in bytes that each block on a GPU has besides what it needs; None if it was
-        not given.
+        Additional shared memory of each block on a GPU in bytes; None if it was not given.
     """
 
     configs: list[Config]
@@ -111,7 +110,7 @@ _SIZES = {"wrap": (1, 1), "count": (1024, 1), "nruns": (10, 1)}
 _OPTIONAL = {"pattern-size": 1, "boundary": 0, "seed": 0, "local-work-size": 0}
 _KEYS = {"name", "kernel", *_PATTERNS, *_DELTAS, *_SIZES, *_OPTIONAL}
 _DEFAULT_DELTA = 8
-# Keys of Spatter 0 that change what is measured; another key of it, runs, is nruns.
+# Keys of Spatter 0 that change the measurement; its key runs means nruns.
 _OF_VERSION_0 = {
     "stride", "morton", "hilbert", "roblock", "op", "random", "vector-len", "index-len",
     "block-len", "generic-len", "source-len", "target-len", "shared-memory", "aggregate",

@@ -118,10 +118,10 @@ def shares(caches: Sequence[Mapping[str, Any]], threads: int) -> list[Share]:
     ----------
     caches : sequence of mapping
         ``level``, ``size_B``, and optionally ``type``, ``shared_by`` and ``instances``, as in an
-        environment. Instruction caches and those of unknown size are left out.
+        environment. Instruction caches and caches of unknown size are left out.
     threads : int
-        Workers. They are on cores of their own unless there are more workers than cores (known by
-        the ``instances`` of L1), and as many of them as possible share a cache.
+        Workers. Each has its own core unless there are more workers than cores (known by the
+        ``instances`` of L1), and as many of them as possible share a cache.
     """
     known = [
         cache for cache in caches if cache.get("size_B") and cache.get("type") != "instruction"

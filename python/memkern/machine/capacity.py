@@ -104,7 +104,7 @@ def held_B(
         return None
     increments = np.diff(sizes * np.asarray(seconds)) / np.diff(sizes)
     least, beyond = float(increments.min()), float(increments[-1])
-    # Without times near the latency of memory, the end may be that of a smaller cache.
+    # Without times near the latency of memory, the end may belong to a smaller cache.
     reached = len(sizes) == len(sizes_B) if math.isnan(memory_s) else beyond >= _NEAR * memory_s
     if not (reached and 0 < _RISE * least <= beyond):
         return None

@@ -12,7 +12,7 @@ from memkern.errors import InputError
 def template_variants(kernel: str, isa: str = "best", variant: str = "best") -> set[str]:
     """Return a kernel's template variants for this machine's instruction sets, or for `isa`.
 
-    They are those of all variants, or of one.
+    Template variants of all variants are returned, or of one.
     """
     from memkern.extension import _memkern
 
@@ -75,7 +75,7 @@ def declared(kernel: str) -> Declaration:
     Raises
     ------
     InputError
-        It declares no such kernel.
+        The kernel is unknown.
     """
     known = _declarations()
     if kernel not in known:

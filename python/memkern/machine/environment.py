@@ -304,7 +304,7 @@ def _numa_nodes(root: Path) -> list[dict[str, Any]] | None:
 
 
 def _by_topology(cpus: Iterable[int], nodes: Iterable[Mapping[str, Any]], root: Path) -> list[int]:
-    """Return units sorted so that those of a socket, NUMA node, cache and core are adjacent."""
+    """Return units sorted so that units of a socket, NUMA node, cache and core are adjacent."""
     node_of = {cpu: node["node"] for node in nodes for cpu in cpu_list(node["cpus"])}
 
     def place(cpu: int) -> list[int]:

@@ -233,7 +233,7 @@ def handle(
     Raises
     ------
     InputError
-        The library can't be used, or lacks what is requested.
+        The library can't be used, or does not support the request.
     """
     module: Any = extension(device)
     if threads > 1 and not module.threads():
@@ -273,7 +273,7 @@ def exchange(
     InputError
         MPI can't be used, with the reason, or it has other ranks.
     ValueError
-        The arguments of a rank are wrong, or do not match those of another rank.
+        The arguments of a rank are wrong, or do not match another rank's.
     """
     module: Any = extension("mpi")
     if (module.rank(), module.ranks()) != (rank, ranks):

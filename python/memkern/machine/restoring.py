@@ -188,7 +188,7 @@ def restore(folder: str, made: int | None = None) -> list[str]:
     """Restore settings of a journal, the last change first, and return those that failed.
 
     Only the first `made` changes were made; by default all were. The caller holds the lock. The
-    journal is removed unless a setting failed. For what is raised see `read_journal`.
+    journal is removed unless a setting failed. See `read_journal` for the errors.
     """
     found = read_journal(folder)
     failed = []

@@ -98,7 +98,7 @@ def parse(table: bytes) -> list[Module]:
     Raises
     ------
     ValueError
-        The table is truncated or no such table.
+        The table is truncated or has another format.
     """
     return [
         _module(fields, texts)

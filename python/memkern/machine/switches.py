@@ -228,7 +228,7 @@ def cache_ways(ways: int, root: Path = Path("/")) -> list[Change]:
     Raises
     ------
     InputError
-        The system can't divide the cache, or not into so many ways.
+        The system can't divide the cache, or has too few ways.
     """
     folder, line, least, most = _last_cache(root)
     if not least <= ways <= most:

@@ -567,7 +567,7 @@ def held_by(
     caches : sequence of mapping
         As for `LayerConditions.levels`.
     threads : int
-        Workers, each on a core of its own as far as there are cores.
+        Workers, each on its own core if there are enough cores.
 
     Raises
     ------

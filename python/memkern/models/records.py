@@ -213,7 +213,7 @@ def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]
     Parameters
     ----------
     records : ResultSet or DataFrame
-        A DataFrame has its caches in ``attrs["caches"]``, and those of the system in
+        A DataFrame has its caches in ``attrs["caches"]``, and the caches of the system in
         ``attrs["system_caches"]``, in the form of `data_caches`.
     system : bool
         Whether to use the sizes of the system even if measured sizes exist.

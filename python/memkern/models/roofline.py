@@ -224,7 +224,7 @@ def roofline(
         ``time_median_s``, and for floating-point operations ``performance_GFLOPs`` and
         ``time_min_s``.
     sizes_B : mapping of str to float, optional
-        Sizes of the caches of all threads; by default those of the machine file.
+        Sizes of the caches of all threads; by default the sizes in the machine file.
 
     Raises
     ------
@@ -258,7 +258,7 @@ def limit(
     sizes_B : mapping of str to float
         Sizes of the caches that may hold its data; without any, data come from memory.
     peak : float
-        GFLOP/s at most; NaN for no such limit.
+        Largest GFLOP/s; NaN for no limit.
 
     Raises
     ------
@@ -291,7 +291,7 @@ def step(machine_file: str = "") -> Callable[[Mapping[str, Any]], dict[str, Any]
     Parameters
     ----------
     machine_file : str
-        As for `load_machine`; by default the bandwidths measured beside each record are used.
+        As for `load_machine`; by default the bandwidths measured with each record are used.
 
     Returns
     -------

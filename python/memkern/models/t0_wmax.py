@@ -250,7 +250,7 @@ def fit_t0_wmax(
         proportion to the time. ``"none"`` gives all points the same weight, as Chalmers and
         Warburton [1]_ do, with a covariance robust against unequal variances (HC3 [2]_). A few
         large sizes determine this fit: the interval of its T0 is unreliable, and with 20 sizes and
-        2 % noise that of its Wmax has a coverage of 0.83 instead of 0.95.
+        2 % noise the interval of its Wmax has a coverage of 0.83 instead of 0.95.
     level : float
         Confidence level of the intervals.
     leave_out_B : float or str, optional

@@ -127,7 +127,7 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
         - ``quantity`` (GAMS, ns per access, GB/s, GFLOP/s or s) and its values ``a`` and ``b``,
           geometric means over the placements' medians; ``ratio``, which is b over a, and the ends
           ``low`` and ``high`` of its 99 % interval by Welch's t on logarithms, whose variances are
-          moderated by those of the other cases if there are at least 8 cases;
+          moderated by the other cases' variances if there are at least 8 cases;
         - ``p``, corrected by Holm for the number of cases, ``least_effect`` (relative) and
           ``placements`` (the fewer of both sides);
         - ``verdict`` on b: ``faster`` or ``slower`` than a (p of at most 0.01 and an effect above

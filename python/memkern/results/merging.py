@@ -1,4 +1,4 @@
-"""Join the results of several files, such as those of the nodes of a cluster."""
+"""Join the results of several files, such as from the nodes of a cluster."""
 
 from __future__ import annotations
 

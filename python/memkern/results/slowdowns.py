@@ -1,4 +1,4 @@
-"""Slowdowns of cases beside neighbours, from records of `memkern.corun`."""
+"""Slowdowns of cases by neighbours, from records of `memkern.corun`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
     Raises
     ------
     InputError
-        There is no case alone and beside a neighbour in one turn, or `level` is out of range.
+        No case was measured alone and with a neighbour in one turn, or `level` is out of range.
     """
     from pandas import DataFrame
 

@@ -184,7 +184,7 @@ def welch(a: tuple[float, float, int], b: tuple[float, float, int]) -> Estimate:
 
 
 def moderated(estimates: Sequence[Estimate]) -> list[Estimate]:
-    """Moderate the variances of cases by those of the other cases (empirical Bayes).
+    """Moderate the variances of cases by the variances of other cases (empirical Bayes).
 
     Variances are assumed to be draws from one scaled inverse chi-squared distribution, whose
     degrees of freedom are estimated from the spread of the variances [2]_: if some cases are much

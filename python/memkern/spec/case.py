@@ -271,7 +271,7 @@ class Case(FromFields):
     spec : KernelSpec
     integers, numbers, indices, data : mapping
         The inputs by name: integers, scalars, 1-d arrays of indices, and 1-d arrays of values in
-        the case's dtype, such as those of a matrix.
+        the case's dtype, such as the values of a matrix.
     dtype, index_dtype : str
     template_variant : str
         The operation of the kernel to run, such as ``add/relaxed/unused``.
@@ -507,7 +507,7 @@ class Case(FromFields):
         return changed
 
     def prepare(self) -> Any:
-        """Allocate, place and fill what the case needs; see `memkern.prepare`."""
+        """Allocate, place and fill the memory of the case; see `memkern.prepare`."""
         return above("engine").prepare(self)
 
     def measure(self, **options: Any) -> Any:

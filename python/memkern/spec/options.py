@@ -163,17 +163,17 @@ class Knobs:
     device : str
         ``cpu``, ``cuda:N`` (``cuda`` is the first one), or the memory of all ranks by one-sided
         operations: ``mpi`` or ``shmem``. A device has no option that is declared for others. A GPU
-        has `threads` only where a case is built for a number of workers, and `unroll` is the
-        number of vectors or instances of each of its threads; of ranks, `threads` are those of
-        each.
+        has `threads` only where a case is built for a number of workers, and `unroll` is the number
+        of vectors or instances of each of its threads; with ranks, `threads` is the number per
+        rank.
     timer : str
         On a GPU: ``host`` (launches between two synchronisations), ``events`` (in the stream), or
         ``graph`` (all launches of a sample submitted as one graph).
     block_threads : int
         On a GPU: threads per block; 0 for the kernel's own choice.
     block_shared : int
-        On a GPU: bytes of shared memory of each block besides what the kernel needs, which limit
-        how many blocks run at a time.
+        On a GPU: additional bytes of shared memory of each block, which limit the number of blocks
+        that run at a time.
     blocks : int
         On a GPU: blocks of a reduction; 0 for as many as run at a time. Chalmers and Warburton 2020
         use 512.
@@ -191,8 +191,8 @@ class Knobs:
     cache_ways : int
         Ways of the last cache that programs may fill, restored in the same way; 0 for all.
     counters : str
-        Events to count during the samples, with commas in between, or ``auto``: the traffic of
-        each level of the memory, as far as it can be counted here.
+        Events to count during the samples, with commas in between, or ``auto``: the traffic of each
+        level of the memory, if it can be counted here.
     """
 
     threads: int = _option(
@@ -473,9 +473,10 @@ class Stop:
     invocations : int
         Invocations per sample; 0 for as many as the clock's resolution requires.
     placements : int
-        How often memory is allocated and workers are placed anew (buffers of 64 MiB and more are
-        reused, since the placement of so many pages averages out); samples and budget are divided
-        among the placements. 0 for 5, or for 1 where `runs` is given or the case runs on a GPU.
+        Number of placements, each with new allocations and bindings of workers (buffers of 64 MiB
+        and more are reused, since effects of page placement average out); samples and budget are
+        divided among the placements. 0 for 5, or for 1 where `runs` is given or the case runs on a
+        GPU.
     """
 
     runs: int | None = _option(None, "exactly N samples", least=1, most=10**7, metavar="N")

@@ -41,7 +41,7 @@ def read_sweep(path: str | Path, changes: Mapping[str, Any]) -> tuple[Cases, int
     ----------
     path : path
     changes : mapping
-        Options that replace those of the file.
+        Options that replace options of the file.
 
     Returns
     -------

@@ -102,7 +102,7 @@ def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
     case : Case
     obtained : mapping
         Variant and instruction set that run (``variant`` and ``isa``), and the bytes of its vectors
-        (``vector_B``), by default those of the loop's longest accesses.
+        (``vector_B``), by default the bytes of the loop's longest accesses.
 
     Raises
     ------

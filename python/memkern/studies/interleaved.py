@@ -99,7 +99,7 @@ def compare_runs(
     sweep : path
         See `memkern.spec.sweepfile`; its numbers of samples and repeats are ignored.
     a, b : mapping, optional
-        Knobs of each side, which replace those of the file, such as ``{"variant": "simd"}``.
+        Knobs of each side, which replace the file's, such as ``{"variant": "simd"}``.
     a_python, b_python : str, optional
         Interpreters, if the sides are different builds of memkern; by default this one.
     pairs : int

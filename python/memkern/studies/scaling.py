@@ -115,7 +115,8 @@ def scaling(
     ranks : int or sequence of int
         Numbers of ranks.
     threads : int or sequence of int, optional
-        Workers of each rank, each with every number of ranks; by default those of the case, or one.
+        Workers of each rank, each with every number of ranks; by default the number of the case, or
+        one.
     mode : str
         ``strong``: the ranks share the elements, instances or iterations of the case, which must
         have one of these sizes; the shares are rounded up. A case that is distributed over ranks

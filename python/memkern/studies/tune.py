@@ -56,7 +56,7 @@ def tune(
     budget_s : float
         Seconds for the search; knobs that have not been tried by then keep their values.
     knobs : mapping, optional
-        Values to try by knob; by default those of `usual_knobs`.
+        Values to try by knob; by default the values of `usual_knobs`.
     progress : callable, optional
         Called with the share of trials done, from 0 to 1.
 

@@ -90,8 +90,8 @@ def reorder(matrix: CSR, order: str = "rcm") -> tuple[CSR, Integers]:
         As `build` and the generators return it; others are converted first.
     order : {"rcm"}
         Reverse Cuthill-McKee: neighbours in the graph of the matrix get numbers close to each
-        other, which brings its entries towards the diagonal.  The graph has an edge wherever the
-        matrix or its transpose has an entry.
+        other, which brings its entries towards the diagonal. The graph has an edge for each entry
+        of the matrix or its transpose.
 
     Returns
     -------
