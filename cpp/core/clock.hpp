@@ -6,7 +6,7 @@ namespace memkern {
 // Result of a short measurement on the core of the calling thread.
 struct CoreState {
   // Cycles per second, from a chain of dependent instructions of known latency: not the nominal
-  // frequency or that of the time-stamp counter. 0 where no such instruction is known.
+  // frequency or the frequency of the time-stamp counter. 0 if no such instruction is known.
   double clock_Hz = 0.0;
   // Vector loads with additions, in L1, per clock cycle; per second where the clock is unknown.
   // Another thread on the same physical core reduces this throughput, but does not slow down a

@@ -33,7 +33,7 @@ class DeviceMemory {
   virtual void fill(const char* dtype, std::byte* data, std::int64_t rows, std::int64_t columns,
                     std::uint32_t salt) = 0;
   // Memory that this device copies from and to: "pageable", "pinned" or "managed" memory of the
-  // host, or that of another device by its name. Throws InputError if there is none.
+  // host, or the memory of another device by its name. Throws InputError if there is none.
   virtual DeviceMemory& other(const std::string& memory) {
     throw InputError(name() + " copies nothing from or to " + memory + " memory");
   }

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-// -1 where there is no such file or no number in it ("max" in cgroup v2).
+// -1 if the file does not exist or contains no number ("max" in cgroup v2).
 std::int64_t read_number(const std::string& path) {
   std::ifstream file(path);
   std::int64_t value = -1;

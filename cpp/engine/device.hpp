@@ -33,7 +33,7 @@ struct DeviceStep {
   Range range{};
   int threads = 0;
   Launch prepare = nullptr;
-  int shared_B = 0;  // shared memory of each block besides what the kernel needs
+  int shared_B = 0;  // additional shared memory of each block
 };
 
 // How a sample is timed. Host: wall-clock time between two synchronisations. Events: time between

@@ -24,7 +24,7 @@ struct Entry {
   const char* template_variant = "";  // template variant of the kernel, such as "add/relaxed/used"
 };
 
-// Properties of a kernel that are the same for all its entries, declared beside its operation or
+// Properties of a kernel that are the same for all its entries, declared next to its operation or
 // its case.
 struct Declaration {
   const char* kernel;

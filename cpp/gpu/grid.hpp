@@ -113,8 +113,8 @@ struct AfterPhase<K, kPhase, std::void_t<typename K::template After<kPhase>>> {
   using Type = typename K::template After<kPhase>;
 };
 
-// Shared memory of each block that is launched besides what its kernel needs: it limits how many
-// blocks run at a time.
+// Additional shared memory of each launched block: it limits the number of blocks that run at a
+// time.
 inline std::size_t& further_shared_B() {
   static std::size_t bytes = 0;
   return bytes;

@@ -26,7 +26,7 @@ struct Description {
   int units;
   int max_threads;  // of a block
   int driver;       // 1000 times the major version, plus 10 times the minor one
-  int runtime;      // likewise
+  int runtime;      // in the same form
 };
 // Without occupying the device.
 Description describe(int number);

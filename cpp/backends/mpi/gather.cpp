@@ -187,7 +187,7 @@ class Packed {
   }
 
  private:
-  // The positions are those of elements of the arrays.
+  // The positions count elements of the arrays.
   static std::int64_t beyond(const std::vector<std::int64_t>& positions) {
     return positions.empty() ? 0 : *std::max_element(positions.begin(), positions.end()) + 1;
   }
