@@ -171,7 +171,7 @@ def test_wrong_environments_are_named(
         ("time_min_s", 5e-324, "time_min_s of record 1 is 5e-324"),
         ("bandwidth_GBps", 1e300, r"bandwidth_GBps of record 1 is 1e\+300"),
         ("dtype", "x", "data type 'x' not understood"),
-        ("threads", "x", "invalid literal for int"),
+        ("threads", "x", "'x' does not fit the column threads of integer"),
     ],
 )
 def test_impossible_values_are_named(

@@ -9,7 +9,7 @@ import importlib
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -244,18 +244,25 @@ def _parse_record(row: Mapping[str, Any], kinds: Mapping[str, str]) -> Record:
     """Restore a record from JSON values or CSV text."""
     if row.keys() != kinds.keys():
         raise ValueError(f"a record lacks or adds {min(row.keys() ^ kinds.keys())}")
-    return {name: _parsed(row[name], kind) for name, kind in kinds.items()}
+    return {name: _parsed(name, row[name], kind) for name, kind in kinds.items()}
 
 
-def _parsed(value: Any, kind: str) -> Any:
-    if isinstance(value, str) and kind != "text":
-        if kind == "bool":
-            value = {"True": True, "False": False}[value]
-        else:
-            value = int(value) if kind == "integer" else float(value)
-    if column_kinds([{kind: value}], {kind: kind}) != {kind: kind}:
-        raise ValueError(f"{value!r} does not fit a column of {kind}")
-    return restored(value, kind)
+# How the text of a column is read; "null" and "nan" have none but NaN.
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "bool": {"True": True, "False": False}.__getitem__,
+    "integer": int,
+    "text": str,
+}
+
+
+def _parsed(name: str, given: Any, kind: str) -> Any:
+    try:
+        value = _READ.get(kind, float)(given) if isinstance(given, str) else given
+        if column_kinds([{kind: value}], {kind: kind}) == {kind: kind}:
+            return restored(value, kind)
+    except (KeyError, ValueError):
+        pass
+    raise ValueError(f"{given!r} does not fit the column {name} of {kind}")
 
 
 def _split(times: npt.ArrayLike, index: npt.ArrayLike, records: int) -> list[Samples]:
