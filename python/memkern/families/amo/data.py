@@ -1,8 +1,8 @@
 """Records of atomic operations that figures draw and findings compare.
 
 If a case has several records (pages, pinning, repeats), the one with the highest rate is used.
-Records of another type, memory order or index pattern than most of their machine are left out,
-since they can't be compared.
+Each machine's most frequent type, memory order and index pattern are used; records with others
+can't be compared and are left out.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
     Returns
     -------
     frame : DataFrame
-        Records that share words as CircusTent does, of one type and memory order; of each pattern
-        those of one stride and index pattern; of each primitive those that use the returned value,
-        or those that do not.
+        Records that share words as CircusTent does, with one type and memory order, one stride and
+        index pattern for each pattern, and, for each primitive, either with or without use of the
+        returned value.
     notes : list of str
         The number of records left out.
 
@@ -165,8 +165,8 @@ def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:
     Returns
     -------
     DataFrame
-        The rows of these primitives that have a plain counterpart, with the columns price and, of
-        the counterpart, lost_fraction; disturbed if either record is.
+        The rows of these primitives that have a plain counterpart, with the columns price and
+        lost_fraction (of the counterpart); disturbed if either record is.
     """
     here = ["machine", "threads", "row"]
     unguarded = frame[frame["primitive"] == "plain"][[*here, RATE, "disturbed", "lost_fraction"]]
@@ -231,12 +231,12 @@ def chases(frame: DataFrame, threads: float = 0) -> DataFrame:
 
 
 def limits(records: Records, measure: str = "") -> DataFrame:
-    """Return the records of atomics over ranks with the rate that fetch-and-adds allow.
+    """Return the records of atomics over ranks with the upper limit from fetch-and-adds.
 
-    A worker's time for an operation is at least the mean time of a fetch-and-add of
-    `messages.fetch_add` with a window of as many as are completed together: to the own rank, to
-    the same node and to another node, by the shares of operations that go there. Without a
-    fetch-and-add to the own rank, operations on own words count as taking no time.
+    A worker's time for an operation is at least the mean time of a fetch-and-add, measured by
+    `messages.fetch_add` with a window equal to the number of operations completed together. The
+    mean over the own rank, the same node and another node is weighted by their shares of the
+    operations. Without a fetch-and-add to the own rank, operations on own words take no time.
 
     Parameters
     ----------
@@ -248,15 +248,14 @@ def limits(records: Records, measure: str = "") -> DataFrame:
     Returns
     -------
     DataFrame
-        As of `atomics`, with the columns limit_GAMS (of all workers) and share (of the limit that
-        the rate reaches). Records without such a limit are left out: those without fetch-and-adds
-        over all of their distances, and those of patterns of several operations, of which only
-        some are completed together.
+        As of `atomics`, with the columns limit_GAMS (of all workers) and share (rate over limit).
+        Records without a limit are left out: those without fetch-and-adds over all of their
+        distances, and patterns in which only some of several operations are completed together.
 
     Raises
     ------
     InputError
-        No record has a limit, or records without a needed column.
+        No record has a limit, or a required column is missing.
     """
     frame, _ = atomics(records, "")
     names = ("ranks", "remote_share", "node_share", "flush_every")

@@ -1,7 +1,7 @@
 """Figures and tables of atomic memory operations, and their section of a report.
 
-Rates are those of all workers together in 1e9 operations per second (GAMS), by the shortest time.
-After CircusTent, whose published results are beside own ones in a table.
+Rates are the totals of all workers in 1e9 operations per second (GAMS), by the shortest time. After
+CircusTent, whose published results are listed next to own ones in a table.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def rates(
 
 
 def _with_outcome(row: Mapping[Any, Any]) -> str:
-    """Return a rate, followed by the share of failed or lost operations if there are any."""
+    """Return a rate, followed by the share of failed or lost operations if any."""
     text = three_figures(row[RATE])
     if row["success_fraction"] < 0.995:
         text += f" ({percent(row['success_fraction'])} succeed)"
@@ -120,7 +120,7 @@ def price(
 ) -> Figure:
     """Price of atomicity: the rate of plain loads and stores over that of atomic operations.
 
-    Beside each pattern is the share of the plain updates that got lost, if any did.
+    The share of lost plain updates, if any, is written next to each pattern.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def price(
 
 
 def _losses(ax: Axes, names: Sequence[str], rows: DataFrame) -> None:
-    """Write beside each row the share of plain updates that got lost."""
+    """Write the share of lost plain updates next to each row."""
     lost = rows.drop_duplicates("row").set_index("row")["lost_fraction"]
     lost = lost[lost > 0]
     how: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": GREY, "annotation_clip": False}
@@ -179,7 +179,7 @@ def _losses(ax: Axes, names: Sequence[str], rows: DataFrame) -> None:
 
 
 def _against_workers(ax: Axes, frame: DataFrame, label: str) -> None:
-    """Give a panel axes of workers and rates, both logarithmic."""
+    """Set logarithmic axes of workers and rates in a panel."""
     ax.set_yscale("log")
     counted_axis(ax, frame["threads"])
     ax.set(xlabel="Workers", ylabel=label)
@@ -291,7 +291,7 @@ def sharing(records: Records = None, primitive: str = "add") -> Selection:
 def latency(
     records: Records = None, primitives: str | Sequence[str] = "", threads: float = 0
 ) -> Selection:
-    """Time of an operation in a chain of dependent ones against the size of the index array.
+    """Time of an operation in a chain of dependent operations against the size of the index array.
 
     Parameters
     ----------
@@ -376,7 +376,7 @@ def circustent_table(records: Records = None) -> Selection:
     lack="no record has a limit",
 )
 def limits_table(records: Records = None) -> Selection:
-    """Rates of atomic operations over ranks beside those that fetch-and-adds allow."""
+    """Rates of atomic operations over ranks and their upper limits from fetch-and-adds."""
     return limits(records, _MEASURE_LIMITS), []
 
 

@@ -25,7 +25,7 @@ from memkern.plots.sentences import disturbed_mark, marked_value, with_names
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Patterns from uncontended to fully contended, in the words of a sentence.
+# Patterns from uncontended to fully contended, with their wording in a sentence.
 _CONTRASTED = {"rand": "at random places", "central": "at one word for all"}
 
 
@@ -102,7 +102,7 @@ def _on_price(rows: DataFrame) -> list[str]:
 
 
 def _on_sharing(mine: DataFrame) -> list[str]:
-    """Return the sentences on the cost of words in one line, and of one word for all."""
+    """Return the sentences on the cost of sharing a line, and of sharing one word."""
     rows = shared_lines(mine[mine["primitive"] == "add"])
     rows = rows[rows["threads"] > 1]
     if rows.empty:
@@ -126,7 +126,7 @@ def _on_sharing(mine: DataFrame) -> list[str]:
 
 
 def _on_latency(mine: DataFrame) -> list[str]:
-    """Return the sentence on the time of dependent operations in little and in much memory."""
+    """Return the sentence on the time of dependent operations in small and large arrays."""
     rows = chases(mine)
     parts = []
     for name in ("add", "cas", "plain"):
@@ -141,7 +141,7 @@ def _on_latency(mine: DataFrame) -> list[str]:
 
 
 def _on_limits(rows: DataFrame) -> list[str]:
-    """Return the sentence on the rates over ranks beside those that fetch-and-adds allow."""
+    """Return the sentence on rates over ranks and their upper limits from fetch-and-adds."""
     if rows.empty:
         return []
     least, most = rows.sort_values("share").iloc[[0, -1]].to_dict("records")

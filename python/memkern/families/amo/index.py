@@ -1,4 +1,4 @@
-"""IDX: the indices of a case, by the rule by which they are drawn."""
+"""The index array IDX of a case, drawn by one of `RULES`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RULES = ("random", "circustent")
 def _random_places(
     places: int, n: int, workers: int, private: bool, rng: np.random.Generator
 ) -> IndexArray:
-    """Return n random places; if `private`, each worker's from a range that only it has."""
+    """Return n random places; if `private`, each worker's from its own range."""
     if not private:
         return rng.integers(0, places, n)
     if places < workers:
@@ -70,7 +70,7 @@ def drawn(
 
 @functools.lru_cache(maxsize=4)
 def drawn_over_ranks(pattern: str, layout: Layout, seed: int) -> IndexArray:
-    """Return IDX of all ranks, with the targets of a layout: one element more than iterations."""
+    """Return IDX of all ranks for a layout's targets: one element more than iterations."""
     count = layout.ranks * layout.iterations
     check_memory(64 * count, f"an index array of {count} iterations")
     rng = np.random.default_rng(seed)

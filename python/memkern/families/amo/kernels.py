@@ -1,21 +1,22 @@
 """Atomic memory operations in CircusTent's eight patterns.
 
 Workers own consecutive ranges of iterations. VAL holds the values, IDX indices into VAL (in the
-pointer chase, into IDX itself); both are unsigned words of one width. An operation on IDX has an
-operand that leaves the index unchanged. An operation on VAL has the operand 1 (15 at strides; of
-``max`` 2^22, which half of the words begin below, since 1 would change hardly any), or, as the last
-one of scatter, gather and sg, the value that the operation before it has read.
+pointer chase, into IDX itself); both are unsigned words of the same width. The operand of an
+operation on IDX leaves the index unchanged. The operand of an operation on VAL is 1; in strided
+patterns it is 15; of ``max`` it is 2^22, since half of the initial values are below this and hardly
+any below 1. In the last operation of scatter, gather and sg it is the value read just before.
 
 The primitives are ``add``, ``and``, ``or``, ``xor``, ``min``, ``max``, ``exchange``, ``cas``,
-``cas-retry`` and ``plain``. A ``cas`` is one attempt to replace the value that a relaxed load has
-just found: by itself where a word is only read, by its sum with the operand in rand, stride1,
-striden and central, by the value read before in the last operation of the others. ``cas-retry``
-repeats it until it succeeds. ``plain`` is a relaxed load and a relaxed store, whose updates may be
-lost; the difference is the cost of atomicity. Minima, maxima and floating-point sums are loops of
-compare-and-swap, since processors of this kind have no instruction for them.
+``cas-retry`` and ``plain``. A ``cas`` is one attempt to replace a value that was just read by a
+relaxed load. The new value is the same value where a word is only read, the sum with the operand
+in rand, stride1, striden and central, and the value read just before in the last operation of the
+other patterns. ``cas-retry`` repeats the attempt until it succeeds. ``plain`` is a relaxed load and
+a relaxed store, whose updates may be lost; the difference is the cost of atomicity. Minima, maxima
+and floating-point sums are loops of compare-and-swap, since processors of this kind have no
+instruction for them.
 
 CircusTent's own CAS kernels of rand, strides and central pass the target itself as the expected
-value, so that their rates are not comparable with these.
+value, so that their rates are not comparable with the rates of these kernels.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ _INDEXED = ("rand", "ptrchase", "scatter", "gather", "sg")
 _STRIDED = ("stride1", "striden")
 # Patterns whose operations all have the same operand, so that results have a closed form.
 _CONSTANT = ("rand", *_STRIDED, "central")
-# A GPU has thousands of times as many workers; operations on other ranks take microseconds.
+# A GPU has thousands of times more workers; operations on other ranks take microseconds.
 _ITERS = {PROCESSORS: 2**18, GPUS: 2**8, RANKS: 2**12}
 # Most iterations of one worker, and most steps of pointer chases, that a check simulates.
 _SIMULATED_ITERATIONS = 2**12
@@ -77,7 +78,7 @@ _SIMULATED_STEPS = 2**22
 _APPLIED, _RETURNED, _ATTEMPTS, _SUCCESSES, _END, _ITERATIONS = range(6)
 _TALLIES = 6
 
-# Primitives by which one operation changes a word as much as several, or two (xor) not at all.
+# Primitives that have the same result for one operation as for several, or (xor) cancel in pairs.
 _ONCE: dict[str, Callable[[Values, Any], Values]] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
@@ -99,7 +100,7 @@ def exists(
 ) -> bool:
     """Return whether a pattern has a primitive in a memory order, for a type.
 
-    Over ranks, the library decides which primitives it has for a type (see `over_ranks.refuse`).
+    Over ranks, the primitives for a type depend on the library (see `over_ranks.refuse`).
     """
     if pattern not in _CONSTANT and (primitive == "exchange" or dtype in DTYPES):
         return False
@@ -154,36 +155,36 @@ def amo_case(
         Iterations of each worker; by default 2**18, 2**8 on a GPU, and 2**12 on ``mpi`` and
         ``shmem``.
     words, memsize : int
-        Length of VAL, or of its part on each rank, in words or bytes; by default as many words as
-        are accessed, and as many as there are iterations if indices are random.
+        Length of VAL, or of its part on each rank, in words or bytes; by default the number of
+        accessed words, or with random indices the number of iterations.
     stride : int
         Distance, in words, between consecutive iterations of striden.
     sharing : str
         ``original`` as in CircusTent; ``private``: each worker has separate words; ``shared``: all
         workers access the same words.
     padding : int
-        Distance, in bytes, between words that are used, 0 for adjacent ones: with 64 and more,
-        workers share no lines.
+        Distance, in bytes, between used words, 0 if they are adjacent; with at least 64, workers
+        share no lines.
     hot : int
-        Words that central accesses: 1, or with private sharing as many as there are workers.
+        Words that central accesses: 1, or with private sharing the number of workers.
     indices : str or array_like of int
-        How IDX is drawn. ``random``: uniformly among the words that are used, in the pointer chase
-        as one cycle through all (Sattolo's). ``circustent``: by its rule, which leaves out the
-        last word, and whose chase soon enters a short cycle. Or IDX itself, one element more than
-        there are iterations of all workers.
+        Rule by which IDX is drawn. ``random``: uniformly among the used words, or in the pointer
+        chase as one cycle through all (Sattolo's). ``circustent``: CircusTent's rule, which omits
+        the last word, and whose chase soon enters a short cycle. Or IDX itself, with one element
+        more than the number of iterations of all workers.
     targets : str
-        On ``mpi`` and ``shmem``, which ranks' words are accessed: ``random``, ``ring``, ``share``
-        or ``one`` (see `memkern.families.amo.over_ranks`); by default ``random``, and ``ring`` for
-        patterns without indices.
+        On ``mpi`` and ``shmem``, the ranks whose words are accessed: ``random``, ``ring``,
+        ``share`` or ``one`` (see `memkern.families.amo.over_ranks`); by default ``random``, and
+        ``ring`` for patterns without indices.
     remote : float
-        Percentage of the indices that lead to words of other ranks, for the targets ``share``.
+        Percentage of the indices that refer to words of other ranks, for the targets ``share``.
     dtype : str
         ``uint64`` or ``uint32``; in rand, stride1, striden and central also ``float64`` or
         ``float32``, for add and plain, on ``mpi`` for add, min, max and exchange, on ``shmem`` for
         exchange.
     threads : int
-        Workers; 0 takes one for each processing unit, on a GPU 1024 for each multiprocessor. On
-        ``mpi`` and ``shmem`` those of each rank, by default 1.
+        Workers; 0 for one on each processing unit, or on a GPU 1024 on each multiprocessor. On
+        ``mpi`` and ``shmem`` the workers of each rank, by default 1.
     seed : int
         Of the indices and of the values.
     **options
@@ -257,7 +258,7 @@ def amo_case(
     if pattern not in _INDEXED and not (isinstance(indices, str) and indices == "random"):
         raise InputError(f"amo.{pattern} has no indices")
     if knobs.place == RANKS:
-        # Words that one rank after the other accesses are in the parts of different ranks.
+        # Words that consecutive ranks access are in the parts of different ranks.
         step = max(step, 8 // size) if pattern == "central" else step
         layout = Layout(ranks, threads, iters, 0, step, targets, (remote or 0) / 100)
         needed = step * over_ranks.accessed(pattern, layout, hot)
@@ -369,7 +370,7 @@ def _build_indices(
 def _places(
     n: Mapping[str, int], pattern: str, worker: IndexArray, within: IndexArray
 ) -> IndexArray:
-    """Return the words that iterations `within` the own ones of workers access without an index."""
+    """Return the words accessed without an index by iterations `within` each worker's range."""
     if pattern == "central":
         return (worker + n["shared"] * within) % n["hot"] * n["stride"]
     return (within if n["shared"] else worker * n["iters"] + within) * n["stride"]
@@ -398,7 +399,7 @@ def _after(case: Case, before: Values, hits: Values) -> Values:
     else:
         after = old + n * o
         if _bits(case) == 32 and floats and operand == 1:
-            # Sums of ones stop growing where the next one is rounded off.
+            # In float32, adding 1 no longer changes a sum of 2^24.
             after = np.minimum(after, 2.0**24)
     return after if floats else after & np.uint64(2 ** _bits(case) - 1)
 
@@ -514,10 +515,10 @@ def _check_first(case: Case, native: Native) -> float:
 
 
 def _walks(idx: IndexArray, workers: int, steps: int) -> list[tuple[int, int]]:
-    """Return the end of each worker's walk and the sum of the places that it visits.
+    """Return the end of each worker's walk and the sum of the visited places.
 
-    Each worker has a share of the `steps` iterations, the first workers one more if it does not
-    divide evenly, and starts at the first of its share.
+    The `steps` iterations are divided among the workers, of which the first ones get one more if
+    the division leaves a remainder. A worker starts at the first iteration of its share.
     """
     shares = [steps // workers + (w < steps % workers) for w in range(workers)]
     successor = idx.tolist()
@@ -536,7 +537,7 @@ def _check_chase(case: Case, native: Native) -> Validation:
     idx, n, workers = case.indices["IDX"], case.iterations, case.integers["workers"]
     before = native.digest("IDX")
     wanted = (int(idx.sum()) % 2**64, int(np.bitwise_xor.reduce(idx)))
-    # A walk along a whole cycle ends where it started, a walk along a part does not.
+    # Walk along a part of the cycle: a walk along all of it would end at its start.
     part = min(-(-n // 2), _SIMULATED_STEPS)
     _reset(native)
     native.run_range(0, part)
@@ -563,7 +564,7 @@ def _check_chase(case: Case, native: Native) -> Validation:
 
 
 def _miscounted(case: Case, columns: Mapping[str, float]) -> bool:
-    """Return whether the number of compare-and-swaps contradicts that of operations."""
+    """Return whether the number of compare-and-swaps contradicts the number of operations."""
     per_amo = columns.get("attempts_per_amo", 1.0)
     return per_amo < 1 or (per_amo > 1 and not case.template_variant.startswith("cas-retry"))
 
@@ -613,7 +614,7 @@ def _check(case: Case, native: Native) -> Validation:
         if exact:
             worst = max(worst, error(got, wanted))
         else:
-            # Whatever updates were lost, a word grows by at most the operands of its iterations.
+            # Even if updates were lost, a word grows by at most the operands of its iterations.
             least = got.astype(np.float64) - old
             most = hits * float(case.integers["operand"])
             worst = max(worst, _wrong(bool(((least < 0) | (least > most)).any())))
@@ -659,7 +660,7 @@ def _hits_at(case: Case, look: IndexArray) -> IndexArray:
 
 
 def _idle(case: Case) -> dict[str, str]:
-    """Return that of batches, if updates are completed one by one."""
+    """Return why batches have no effect, if updates are completed one by one."""
     if case.knobs.place != RANKS:
         return {}
     primitive, _, returns = case.template_variant.split("/")
@@ -764,8 +765,8 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         for n in counts
     ]
     most_B = min(2 * cache_B, memory_B // 16)
-    # As many as VAL has lines, up to a number that is quickly checked: with fewer, the caches would
-    # hold all lines that the invocations access.
+    # One access per line of VAL, up to a number that is quickly checked: with fewer, the caches
+    # would hold all accessed lines.
     line_B = caches.line_B()
     accesses = min(most_B // line_B, 2**22)
     cases += [

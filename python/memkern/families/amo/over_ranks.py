@@ -1,14 +1,14 @@
-"""Atomics on words that are distributed over ranks: which rank's words an iteration accesses.
+"""Atomics on words that are distributed over ranks: the rank whose words an iteration accesses.
 
 Each rank has an equal part of VAL and of IDX, and the iterations whose indices are in its part of
-IDX. By the targets
+IDX. The targets are
 
-- ``random`` indices lead to the words of all ranks;
-- ``ring`` each rank carries out the next rank's iterations, all of whose words are on that rank,
-  as in CircusTent;
-- ``share`` a given share of the indices leads to words of other ranks, the others to words of the
-  rank itself;
-- ``one`` all words of VAL that are accessed are on the first rank.
+- ``random``: indices refer to words of all ranks;
+- ``ring``: each rank carries out the next rank's iterations, whose words are all on that rank, as
+  in CircusTent;
+- ``share``: a given share of the indices refers to words of other ranks, the rest to words of the
+  own rank;
+- ``one``: all accessed words of VAL are on the first rank.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ PRIMITIVES = {
 }
 """The primitives of a library's standard, for unsigned words and for floating-point numbers."""
 
-# Patterns whose targets indices decide, apart from the chase, and their default.
+# Patterns whose targets depend on indices, except the chase.
 _DRAWN = ("rand", "scatter", "gather", "sg")
-# Those whose updates follow operations that return a value.
+# Patterns whose updates follow operations that return a value.
 _READING = ("scatter", "gather", "sg")
 _PART_B = 8
-# Most steps of a chase of which the share of remote ones is counted.
+# Maximum number of steps of a chase in which remote accesses are counted.
 _COUNTED_STEPS = 2**16
 
 
@@ -55,11 +55,11 @@ class Layout:
     words : int
         Words of VAL of each rank.
     step : int
-        Words from one that is accessed to the next.
+        Distance between consecutive accessed words, in words.
     targets : str
         One of `TARGETS`.
     share : float
-        For the targets ``share``, that of indices of words on other ranks.
+        For the targets ``share``, the share of indices of words on other ranks.
     """
 
     ranks: int
@@ -77,7 +77,7 @@ class Layout:
 
     @property
     def shift(self) -> int:
-        """How many ranks ahead the one is whose iterations a rank carries out."""
+        """Distance, in ranks, to the rank whose iterations a rank carries out."""
         return int(self.targets == "ring")
 
 
@@ -87,7 +87,7 @@ def targets_of(pattern: str, targets: str, remote: float | None) -> str:
     Raises
     ------
     InputError
-        The pattern does not have them.
+        The pattern does not support these targets.
     """
     known = TARGETS
     if pattern not in _DRAWN:
@@ -109,7 +109,7 @@ def targets_of(pattern: str, targets: str, remote: float | None) -> str:
 def refuse(
     device: str, *, primitive: str, order: str, dtype: str, sharing: str, drawn: object
 ) -> None:
-    """Raise InputError for what a library does not have."""
+    """Raise InputError for operations or options that a library does not support."""
     library = _LIBRARY[device]
     known = PRIMITIVES[device][np.dtype(dtype).kind]
     if primitive not in known:
@@ -134,7 +134,7 @@ def one_by_one(device: str, pattern: str, primitive: str, returns: str) -> str:
 
 
 def accessed(pattern: str, layout: Layout, hot: int) -> int:
-    """Return how many words of a rank the pattern accesses, if they are not drawn."""
+    """Return the number of words of a rank that the pattern accesses, if they are not drawn."""
     if pattern == "central":
         return hot if layout.targets == "one" else layout.workers
     if layout.targets == "one" and pattern not in ("rand", "sg"):
@@ -153,7 +153,7 @@ def check_parts(layout: Layout, word_B: int) -> None:
 
 
 def targeted_ranks(layout: Layout, rng: np.random.Generator) -> IndexArray:
-    """Return the rank to whose words each index of all ranks leads, and that of one index more."""
+    """Return the rank that owns the target of each index of all ranks, and of one more index."""
     count = layout.ranks * layout.iterations + 1
     own = np.minimum(np.arange(count) // layout.iterations, layout.ranks - 1)
     if layout.targets == "random":
@@ -175,7 +175,7 @@ def remote_shares(
     words: Callable[[IndexArray], IndexArray],
     nodes: Sequence[int],
 ) -> tuple[float, float]:
-    """Return the shares of atomic operations on words of another rank, and of one on its node.
+    """Return the shares of atomic operations on other ranks, and on other ranks of the same node.
 
     Parameters
     ----------
@@ -184,7 +184,7 @@ def remote_shares(
     idx : ndarray of int64
         IDX of all ranks, empty if the pattern has none.
     words : callable
-        Iterations to the words that they access without an index.
+        Maps iterations to the words that they access without an index.
     nodes : sequence of int
         By rank, the first rank on its node.
 
@@ -206,7 +206,7 @@ def remote_shares(
 def _accesses(
     pattern: str, layout: Layout, idx: IndexArray, words: Callable[[IndexArray], IndexArray]
 ) -> Iterator[tuple[IndexArray, IndexArray]]:
-    """Yield the ranks that carry out operations, and those that own the words."""
+    """Yield the ranks that carry out operations, and the ranks that own the words."""
     if pattern == "ptrchase":
         yield from _steps_of_chase(layout, idx)
         return
@@ -227,7 +227,7 @@ def _accesses(
 
 
 def _steps_of_chase(layout: Layout, idx: IndexArray) -> Iterator[tuple[IndexArray, IndexArray]]:
-    """Yield the ranks that carry out a step, and those in whose part of IDX it is, first steps."""
+    """Yield, for the first steps, the ranks that carry them out and the owners of their words."""
     worker = np.arange(layout.ranks * layout.workers)
     rank = (worker // layout.workers - layout.shift) % layout.ranks
     at = worker * layout.iters

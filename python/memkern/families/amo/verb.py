@@ -73,7 +73,7 @@ def _requested(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def _owners() -> dict[str, list[str]]:
-    """Return, by option, the kernels that take it, for options that not all take."""
+    """Return the kernels that accept each option, for options that not all kernels accept."""
     # A pointer chase accesses its indices and no other words.
     arrays = [f"amo.{pattern}" for pattern in amo.PATTERNS if pattern != "ptrchase"]
     kernels = {f"amo.{pattern}": registry.find(f"amo.{pattern}") for pattern in amo.PATTERNS}
@@ -92,7 +92,7 @@ def _amo(args: argparse.Namespace) -> int:
     knobs = knobs_of(args)
     knobs.pop("threads", None)
     if knobs.pop("flush_every", None) is not None:
-        # Set where it has an effect, which depends on pattern and primitive.
+        # Set for each case, since its effect depends on pattern and primitive.
         args.flush_every = each(args.flush_every)
     if knobs.pop("index_dtype", None) is not None:
         raise InputError("--index-dtype is not for amo: indices are as wide as the words")
@@ -104,7 +104,7 @@ def _amo(args: argparse.Namespace) -> int:
     patterns = [f"amo.{pattern}" for pattern in dict.fromkeys(pattern for pattern, _ in requested)]
     owners = _owners()
     if args.bench is not None:
-        # CircusTent requires both for all benchmarks, and uses each only where it has an effect.
+        # CircusTent requires both for all benchmarks, even where they have no effect.
         for name in sorted({"memsize", "stride"} & {*options}):
             if not {*owners[name]} & {*patterns}:
                 warn(f"{', '.join(patterns)} takes no --{name}: {options.pop(name)} is not used")
