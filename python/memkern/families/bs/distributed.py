@@ -1,9 +1,9 @@
 """A mesh whose elements are distributed over ranks, which share the nodes between their elements.
 
-A rank has contiguous elements, with all their local nodes, and the distinct nodes of these. The
-first rank that has a distinct node owns it. As in gather-scatter libraries (ogs, gslib), a gather
-adds the sums of other ranks to those of the owner (BS6), a scatter sends the owner's value to the
-others (BS7), and both together let all ranks that share a node add each other's sums (BS8).
+A rank has contiguous elements with all their local nodes, and the corresponding distinct nodes. The
+first rank that has a distinct node owns it. As in gather-scatter libraries (ogs, gslib), in a
+gather the owner adds the sums of other ranks to its own sum (BS6), in a scatter it sends its value
+to the others (BS7), and in both together all ranks that share a node add each other's sums (BS8).
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from memkern.spec.kernel import Exchange, IndexArray, Native, Validation, fill_v
 
 __all__ = ["part"]
 
-# Of the values by which distributed cases are checked: no array is filled with them.
+# Salt of the values for checks of distributed cases; no array is filled with these values.
 _SALT = 0x5EED
 
 
 @dataclass(frozen=True)
 class _Mesh:
-    """A mesh as one rank sees it.
+    """A distributed mesh with the part of one rank.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def _nodes_per_element(case: Case) -> int:
 def _local(
     case: Case, mesh: _Mesh, nodes: int, indices: Mapping[str, IndexArray], split: int
 ) -> Case:
-    """Return a rank's case with so many distinct nodes, divided if ranks exchange during a part.
+    """Return a rank's case with this number of distinct nodes, split if the exchange overlaps.
 
     Kernels need at least one local and one distinct node.
     """
@@ -115,7 +115,7 @@ def _local(
 
 
 def _gather(case: Case, mesh: _Mesh) -> Part:
-    """Return a part of BS6. Nodes of other ranks come first, by their owners."""
+    """Return a rank's part of BS6. Nodes of other ranks come first, ordered by owner."""
     foreign = mesh.mine[mesh.owner[mesh.mine] != mesh.rank]
     foreign = foreign[np.argsort(mesh.owner[foreign], kind="stable")]
     owned = mesh.mine[mesh.owner[mesh.mine] == mesh.rank]
@@ -149,7 +149,7 @@ def _gather(case: Case, mesh: _Mesh) -> Part:
 
 
 def _scatter(case: Case, mesh: _Mesh) -> Part:
-    """Return a part of BS7. Nodes of other ranks come last, by their owners.
+    """Return a rank's part of BS7. Nodes of other ranks come last, ordered by owner.
 
     With ``overlap``, elements without such nodes come first.
     """
@@ -192,7 +192,7 @@ def _scatter(case: Case, mesh: _Mesh) -> Part:
 
 
 def _both(case: Case, mesh: _Mesh) -> Part:
-    """Return a part of BS8. Nodes that ranks share come first."""
+    """Return a rank's part of BS8. Nodes that ranks share come first."""
     sharers = np.zeros(case.integers["global_nodes"], dtype=np.int64)
     for theirs in mesh.nodes:
         sharers[theirs] += 1

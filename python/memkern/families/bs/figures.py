@@ -1,12 +1,12 @@
 """Figures and table of the finite-element streaming tests: time as T0 + B / Wmax.
 
-After Chalmers and Warburton 2020, whose four GPUs are beside the own platforms in the table.
+After Chalmers and Warburton 2020, whose four GPUs are listed next to own platforms in the table.
 
 Their GPUs have small caches, and one line fits all sizes. A processor with a large last-level cache
-needs two lines: for sizes in the cache, which starts at T0, and for larger sizes, whose slope is
-that of memory. One line through both fits neither, and the second one starts below zero, by the
-time saved for the data that the cache still holds. So if the caches are known, T0 is fitted to the
-sizes that fit in them and Wmax to the larger sizes.
+needs two lines: one for sizes in the cache, which starts at T0, and one for larger sizes, whose
+slope is determined by memory. One line fits neither range, and the second line starts below zero,
+since the cache still holds part of the data. So if the caches are known, T0 is fitted to the sizes
+that fit in them and Wmax to the larger sizes.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ _MEASURE_MESH = "memkern bs 6..8 --degree 1..7 --elements 4,8,12,16,20,24 -o mes
 
 
 class Fitted(NamedTuple):
-    """The fits of one test: one of all sizes, or of those in the caches and of those beyond."""
+    """The fits of one test: one for all sizes, or one for sizes in the caches and one beyond."""
 
     platform: str
     kernel: str
     rows: DataFrame
     fits: tuple[T0WmaxFit, ...]
     in_caches: bool
-    """Whether the only fit is of sizes in the caches, so that Wmax is theirs."""
+    """Whether the only fit is for sizes in the caches, so that Wmax is the caches' bandwidth."""
 
     def t0(self, name: str = "T0") -> str:
         """Return T0 of the smallest sizes with its interval, or its upper bound."""
@@ -95,10 +95,10 @@ class Fitted(NamedTuple):
 def own_tests(
     records: Records, kernels: Sequence[str], measure: str = ""
 ) -> tuple[DataFrame, list[str]]:
-    """Return the records of some tests under one setting, the best of each size and degree.
+    """Return the records of some tests with one setting, the best for each size and degree.
 
-    Of several values of another column in `memkern.models.records.APART`, a test's value with most
-    sizes is chosen.
+    If a test has several values in another column of `memkern.models.records.APART`, the value with
+    most sizes is chosen.
     """
     meshes = [kernel for kernel in kernels if kernel in MESH]
     frame, notes = select(
@@ -110,7 +110,7 @@ def own_tests(
     )
     if "degree" not in frame:
         frame = frame.assign(degree=math.nan)
-    # T0 depends on the way in which invocations follow each other.
+    # T0 depends on how invocations are repeated.
     frame, left = prevailing(
         as_defined(frame, "paper"), (*SETTING, "repetition"), count=("kernel", "degree", "bytes_B")
     )
@@ -127,8 +127,8 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
     frame : DataFrame
         As `own_tests` returns it.
     leave_out : str or float
-        Sizes that one fit of all sizes leaves out, as in `memkern.models.fit_t0_wmax`:
-        ``"caches"``, ``"changepoint"``, a number of bytes or ``"none"``. By default the fits of
+        Sizes excluded from a single fit, as in `memkern.models.fit_t0_wmax`: ``"caches"``,
+        ``"changepoint"``, a number of bytes or ``"none"``. By default the fits of
         `memkern.models.fit_both_sides`.
 
     Returns
@@ -183,7 +183,7 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
     Parameters
     ----------
     leave_out : str or float
-        Points that one fit of all sizes leaves out because they fit in the caches: ``caches``,
+        Points excluded from a single fit because they fit in the caches: ``caches``,
         ``changepoint``, a number of bytes or ``none``. By default, if the caches are known, T0 is
         fitted to the sizes in the caches and Wmax to the larger sizes.
 
@@ -216,7 +216,7 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
 
 
 def _draw_fit(ax: Axes, one: Fitted, look: Look) -> None:
-    """Draw points, those left out pale, and each fit with the size that reaches 80 % of Wmax."""
+    """Draw points (excluded ones pale) and each fit with the size that reaches 80 % of Wmax."""
     shown = one.used | one.rows["disturbed"]
     points = look._replace(linestyle="none", markersize=3.2)
     curve(ax, one.rows[shown], "bytes_B", BANDWIDTH, points, named(one.platform))
@@ -227,7 +227,7 @@ def _draw_fit(ax: Axes, one: Fitted, look: Look) -> None:
 
 
 def draw_line(ax: Axes, fit: T0WmaxFit, colour: str, label: str = "_fit") -> None:
-    """Draw a fit where it holds, and the point at which it reaches 80 % of Wmax."""
+    """Draw a fit in its range of validity, and the point at which it reaches 80 % of Wmax."""
     import numpy as np
 
     order = np.argsort(fit.points["bytes_B"])

@@ -75,7 +75,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return the tests BS0 to BS8 from the caches to memory."""
     most_B = min(4 * cache_B, memory_B // 2)
     brief: dict[str, Any] = {"budget_s": 0.03 if quick else 0.12}
-    # Enough sizes on both sides of the caches for a fit of each.
+    # Enough sizes within and beyond the caches for separate fits.
     beyond = sizes(min(2 * cache_B, most_B), min(8 * cache_B, memory_B // 2), 5)
     lengths = [*sizes(2**16, cache_B // 2, 7), *beyond]
     cases = [

@@ -1,6 +1,6 @@
 """The finite-element streaming tests on a mesh: BS6 (gather), BS7 (scatter) and BS8 (both).
 
-The mesh is a box of hexahedra, stored as an unstructured one: Z^T by row starts and columns, Z by
+The mesh is a box of hexahedra, stored as an unstructured mesh: Z^T by row starts and columns, Z by
 the global id of every local node.
 """
 
@@ -66,12 +66,12 @@ def meshed(
     masked : str
         ``none``, or ``boundary`` to leave out the nodes on the surface of the box.
     numbering : str
-        Of the unique nodes: ``elements``, in the order in which elements reach them, as in the
-        released code, or ``lexicographic``.
+        Numbering of the unique nodes: ``elements``, in the order of their first occurrence in the
+        elements, as in the released code, or ``lexicographic``.
     halo : str, optional
-        One mesh of all ranks, among which the elements are distributed, in place of one of each:
-        values of shared nodes are exchanged in each invocation, ``blocking``, while nothing is
-        computed, or to ``overlap`` with what does not depend on them (see `distributed`).
+        Distribute the elements of one mesh over all ranks instead of giving each rank its own mesh.
+        Each invocation exchanges the values of shared nodes: ``blocking``, while nothing is
+        computed, or ``overlap``, with computation that does not depend on them (see `distributed`).
     dtype, index_dtype : str
         Of the values and of the indices (32 bits in the paper's code).
     **options
@@ -184,7 +184,7 @@ def _reference_both(case: Case, arrays: Mapping[str, Values]) -> dict[str, Value
 
 
 def _filled_B(case: Case) -> float:
-    """Return the bytes of the sectors that a GPU reads since masked nodes leave them in part."""
+    """Return the bytes of the sectors that a GPU reads because masked nodes are not written."""
     if case.knobs.place != GPUS or "ids" not in case.indices:
         return 0.0
     per_sector = case.line_B // np.dtype(case.dtype).itemsize
@@ -204,14 +204,14 @@ def _spec(
     *,
     steady_inputs: Mapping[str, float] | None = None,
 ) -> None:
-    """Register a kernel whose bytes are those of its arrays, each once, and of its indices."""
+    """Register a kernel that moves each of its arrays once, and its indices."""
     nodes = {"xl": "local_nodes", "xg": "global_nodes"}
     arrays = declared(name).arrays
     roles = {array.name: array.role for array in arrays}
 
     def traffic(case: Case) -> Traffic:
         size = np.dtype(case.dtype).itemsize
-        # An iteration has its share of the bytes of whole arrays.
+        # Bytes of whole arrays, divided equally among the iterations.
         share = {key: case.integers[nodes[key]] * size / case.integers[iterations] for key in roles}
         index = sum(len(values) for values in case.indices.values())
         new = [key for key, role in roles.items() if role == "write"]
@@ -227,7 +227,7 @@ def _spec(
     def transfers(
         case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
     ) -> dict[str, Transfer]:
-        """Count each local node's value in front of L1, and arrays once in front of the rest."""
+        """Count each local node's value between registers and L1, and arrays once beyond L1."""
         moved = traffic(case)
         size = np.dtype(case.dtype).itemsize
         local = case.integers["local_nodes"] * size / case.integers[iterations]
@@ -279,7 +279,7 @@ _spec(
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Return BS6 to BS8 at degree 7 over sizes, and at lower degrees at the largest."""
+    """Return BS6 to BS8 at degree 7 for several sizes, and at lower degrees for the largest."""
     if quick:
         return []
 
@@ -287,7 +287,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         """Return the elements along an axis of a mesh with `footprint_B` of values and indices."""
         return max(2, int(np.cbrt(footprint_B / (20 * (degree + 1) ** 3)) + 0.5))
 
-    # Enough sizes on both sides of the caches for a fit of each.
+    # Enough sizes within and beyond the caches for separate fits.
     # The indices of all meshes are held at the same time: together at most a quarter of the memory.
     most_B = min(3.5 * cache_B, memory_B / 32)
     inside = sizes(cache_B // 64, cache_B // 2, 4)
