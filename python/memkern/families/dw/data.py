@@ -1,8 +1,8 @@
 """Records of the domain-wall kernel that figures draw and findings compare.
 
 If a case has several records (prefetch, order, blocks, pages, repeats), the one with the highest
-performance is used. Records of another type or parity than most of their machine are left out,
-since they can't be compared.
+performance is used. Each machine's most frequent type and parity are used; records with others
+can't be compared and are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ OPTIONS = tuple(
     for stores in ("ordinary", "non-temporal")
     for prefetch in ("", ", prefetch", ", prefetch into L1")
 )
-# Energy of RIRI over that of RRII on A64FX in percent, "almost 20 %" (Alappat et al. 2021).
+# Additional energy of RIRI against RRII on A64FX in percent, "almost 20 %" (Alappat et al. 2021).
 PUBLISHED_ENERGY = 20.0
 CONDITIONS = {"all": "all", **{name: f"LC_{name}" for name in "tzyxs"}, "none": "none"}
 
@@ -46,19 +46,19 @@ _EXTENTS = ["Lx", "Ly", "Lz", "Lt"]
 # multiplications, into 30 of which additions are fused), then seven sums of spinors of 24 numbers.
 # Unfused, these are FLOPS.
 _INSTRUCTIONS = 8 * (12 + 2 * 36) + 7 * 24
-# The same for interleaved complex numbers: products of two; additions, of which those in half of
-# the directions are of a number times i or -i.
+# The same for interleaved complex numbers: products of two numbers; additions, and how many of
+# them, in half of the directions, add a number times i or -i.
 _PRODUCTS = 8 * 2 * 9
 _ADDITIONS, _TURNED = 8 * 6 + 7 * 12, 4 * (6 + 6)
-# Without instructions for complex numbers: to a row of each product belongs an addition of its two
-# parts. The six numbers that a link is multiplied with are exchanged in pairs, and the parts of the
+# Without instructions for complex numbers, each row of a product needs an addition of its two
+# parts, the six numbers that a link is multiplied by are exchanged in pairs, and the parts of the
 # nine numbers of a link are duplicated unless all lanes share them.
 _JOINED = 8 * 2 * 3
 _EXCHANGED, _DUPLICATED = 8 * 6, 8 * 9 * 2
 
 
 def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
-    """Return the valid records of the hopping term, of one setting per machine, and notes.
+    """Return the valid records of the hopping term with one setting per machine, and notes.
 
     Parameters
     ----------
@@ -73,8 +73,8 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         The columns of the records and machine (the platform without its thread count), Lx to Lt,
         sites, others (all extents but Lx), place (the lattice with Ls), kind (layout and cut),
         form (kind and width of vectors), option (stores and prefetch), site_B (see `site_B`), held
-        (whether the last cache holds all that is read). The roofline is infinite where nothing
-        comes from memory and nothing else limits it.
+        (whether the last cache holds all data that are read). The roofline is infinite if nothing
+        comes from memory and there is no other limit.
     notes : list of str
         Sentences on the records left out.
 
@@ -101,7 +101,7 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     frame[_EXTENTS] = extents.astype(float)
     kind = (frame["layout"] + " " + frame["cut"]).str.strip()
     bits = frame["vector_bits"].where(frame["layout"] != "lexicographic")
-    # Non-temporal stores write the results to memory even if the cache holds all that is read.
+    # Non-temporal stores write the results to memory even if the caches hold all read data.
     result_B = np.where(frame["dtype"] == "float32", 96, 192)
     moved_B = site_B(frame)
     unlimited = frame[ROOFLINE].isna() & (moved_B == 0)
@@ -123,13 +123,13 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
 def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] | None:
     """Return T_core of records, in cycles of an invocation by one core; None without a file.
 
-    It is the measured time in a cache where the file has that of the record's body. Otherwise it is
-    the time of the arithmetic instructions if additions are fused with the products of links
-    and spinors, and take as long as multiply-adds. Interleaved complex numbers (RIRI) take
-    instructions for complex numbers where the file has them (``fcmla`` and ``fcadd``), otherwise
-    permutations, which are issued beside the arithmetic and are as slow as the file's ``permute``.
-    NaN if the file does not know an instruction. Permutations between sites and the latency of
-    dependent instructions are not counted.
+    If the file has the time of the record's loop body in a cache, T_core is this measured time.
+    Otherwise it is the time of the arithmetic instructions, where additions are fused with the
+    products of links and spinors and take as long as multiply-adds. Interleaved complex numbers
+    (RIRI) use instructions for complex numbers if the file has them (``fcmla`` and ``fcadd``),
+    otherwise permutations, which are issued in parallel with the arithmetic and are as slow as the
+    file's ``permute``. NaN if the file lacks an instruction. Permutations between sites and the
+    latency of dependent instructions are not counted.
     """
     if source is None:
         return None
@@ -207,7 +207,7 @@ def _options(frame: DataFrame) -> list[str]:
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:
-    """Return kinds or forms in the order of a legend: layouts, s before other cuts, wide first."""
+    """Return kinds or forms in the order of a legend: by layout, cut (s first), then width."""
 
     def place(kind: str) -> tuple[int, bool, str, int]:
         name, _, bits = kind.partition(", ")
@@ -227,12 +227,12 @@ def of_lattices(frame: DataFrame, prefixes: Sequence[str]) -> tuple[DataFrame, l
         As of `hops`.
     prefixes : sequence of str
         Prefixes of lattices such as ``8x8x8x8``; by default those with at least half
-        as many layouts and options as the one with most.
+        as many layouts and options as the lattice with most.
 
     Raises
     ------
     InputError
-        No record is of any of these.
+        No record has any of these lattices.
     """
     if prefixes:
         kept = frame[frame["lattice"].str.startswith(tuple(prefixes))]
@@ -264,7 +264,7 @@ def by_form(frame: DataFrame, threads: float = 0) -> DataFrame:
     -------
     DataFrame
         The smallest lattices first. The column held is true if the caches hold the lattice in at
-        least one of the forms, distances if several prefetch distances were measured.
+        least one of the forms; distances is true if several prefetch distances were measured.
 
     Raises
     ------
@@ -289,8 +289,7 @@ def over_workers(frame: DataFrame, lattice: str = "") -> DataFrame:
     frame : DataFrame
         As of `hops`.
     lattice : str
-        Prefix of the lattice; by default the one with most numbers of workers, of these
-        the largest.
+        Prefix of the lattice; by default the largest of those with most numbers of workers.
     """
     frame = frame[frame["lattice"].str.startswith(lattice)]
     return longest_scan(frame, "place", "threads", "sites", value=VALUE)
@@ -304,7 +303,7 @@ def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> Data
     frame : DataFrame
         As of `hops`.
     others : str
-        Ly, Lz and Lt, such as ``8x8x16``; by default those with most Lx, of these the largest.
+        Ly, Lz and Lt, such as ``8x8x16``; by default the largest of those with most Lx.
     threads : int
         Number of workers; by default the most of each machine with two Lx.
 
@@ -324,7 +323,7 @@ def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> Data
 
 
 def energies(frame: DataFrame) -> DataFrame:
-    """Return speed and energy of RIRI against RRII, each in its fastest record with energy.
+    """Return speed and energy of RIRI against RRII, by the fastest record of each with energy.
 
     Parameters
     ----------
@@ -369,7 +368,7 @@ def last_cache(rows: DataFrame) -> tuple[int, int] | None:
 def holding(
     row: Mapping[Any, Any], cache: tuple[int, int], ends: tuple[int, int]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the conditions that a cache fulfils from one Lx to another, and the last Lx of each.
+    """Yield each layer condition that a cache fulfils in a range of Lx, and its largest Lx.
 
     Parameters
     ----------

@@ -1,8 +1,9 @@
 """Figures and the table of the domain-wall kernel, and its section of a report.
 
-Performance counts 1320 operations per site and s, by the shortest time. The roofline is that of the
-record, by the bytes that layer conditions predict: of memory, measured with as many workers, or of
-every level by its machine file. After Alappat et al. 2021.
+Performance counts 1320 operations per site and s, by the shortest time. The roofline is taken from
+the record and uses the bytes predicted by layer conditions. It is limited by the memory bandwidth
+measured with the same number of workers, or by all levels of a machine file. After Alappat et al.
+2021.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ _MEASURE_EXTENT = (
 )
 _LABEL = "Performance (GFLOP/s)"
 _CACHE_MIB = 32.0
-# Most sites of all simulations of a line, which take about a third of a second.
+# Maximum number of sites in all simulations of a line, which take about a third of a second.
 _MOST_SITES = 30_000
 
 
@@ -106,7 +107,7 @@ def by_layouts(
     ----------
     lattices : str or sequence of str
         Prefixes of lattices such as ``8x8x8x8``, with commas between; by default
-        those with at least half as many layouts and options as the one with most.
+        those with at least half as many layouts and options as the lattice with most.
     threads : int
         Number of workers; by default the most of each machine.
     machine : str
@@ -183,8 +184,7 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
     Parameters
     ----------
     lattice : str
-        Prefix of the lattice; by default the one with most numbers of workers, of these
-        the largest.
+        Prefix of the lattice; by default the largest of those with most numbers of workers.
     machine : str
         Machine file, by which the ECM model is drawn.
     """
@@ -223,7 +223,7 @@ def against_extent(
     Parameters
     ----------
     others : str
-        Ly, Lz and Lt, such as ``8x8x16``; by default those with most Lx, of these the largest.
+        Ly, Lz and Lt, such as ``8x8x16``; by default the largest of those with most Lx.
     threads : int
         Number of workers; by default the most of each machine with two Lx.
     machine : str
@@ -284,15 +284,15 @@ def traffic(
     Parameters
     ----------
     lattice : str
-        Lattice, whose Lx varies in one panel and which workers share in the other; by default one
-        that is a little larger than the cache.
+        Lattice whose Lx varies in one panel, and which workers share in the other; by default a
+        lattice slightly larger than the cache.
     ls : int
         Ls.
     cuts : str or sequence of str
         Parts of x, y, z and t whose sites share a vector, with commas between: ``1x1x1x1`` where
         vectors hold several s, ``1x2x2x2`` for RRII and 512 bits.
     cache_MiB : float
-        Size of the cache; by default that of the machine's last cache, or 32 MiB if unknown.
+        Size of the cache; by default the machine's last-level cache, or 32 MiB if unknown.
     """
     known = None if records is None else last_cache(frame_of(records))
     cache_B = cache_MiB * 2**20 or (known[0] if known else _CACHE_MIB * 2**20)
@@ -375,7 +375,7 @@ def _compared(
     """
     predicted = [model.site_B(cache_B, model.threads) for model in models.values()]
     ax.plot(list(models), predicted, **look._replace(marker="")._asdict())
-    # The first number and its doublings go before 1.5 times these.
+    # The first number and its doublings are simulated first, then 1.5 times these.
     first = min(models)
     halved = {n: n // first / 2 ** ((n // first).bit_length() - 1) for n in models}
     places = [n for part in (1, 1.5) for n in models if n % first == 0 and halved[n] == part]
@@ -400,7 +400,7 @@ def _simulated(model: LayerConditions, cache_B: float) -> float:
 
 
 def _levels(ax: Axes, ls: int) -> None:
-    """Write the layer conditions at the right, at the height of the traffic under each."""
+    """Write each layer condition to the right of the panel, at the height of its traffic."""
     for name, k in (("t", 1), ("z", 3), ("y", 5), ("x", 7)):
         site_B = 16 * (72 / ls + 12 * (k + 2))
         if site_B <= ax.get_ylim()[1]:
@@ -425,7 +425,7 @@ def _levels(ax: Axes, ls: int) -> None:
 def by_energy(records: Records = None) -> Figure:
     """Speed and energy of the domain-wall kernel as RIRI against RRII.
 
-    Each layout is that of its fastest record with energy.
+    Each layout is represented by its fastest record with energy.
 
     References
     ----------

@@ -81,9 +81,9 @@ def _gains(places: Sequence[DataFrame], column: str, low: str, high: str) -> lis
     places : sequence of DataFrame
         Records of one lattice each.
     column : {"stores", "prefetches"}
-        What differs within a pair of records.
+        Column in which the records of a pair differ.
     low, high : str
-        The gain is that of `high` over `low`.
+        Values of the column; the gain of `high` over `low` is returned.
     """
     parts = []
     other = "stores" if column == "prefetches" else "prefetches"

@@ -1,8 +1,8 @@
 """The hopping term of the domain-wall operator on a four-dimensional lattice.
 
 ``dw.hop`` applies `memkern.lattice.hop` to fields in a layout for SIMD vectors.  A vector holds the
-same component of several sites, one from each of the equal parts into which a lattice is cut, or of
-several s, which share their links.  The real and imaginary parts of its complex numbers are
+same component for several sites, one from each of the equal parts into which a lattice is cut, or
+for several s, which share their links.  The real and imaginary parts of its complex numbers are
 interleaved (RIRI) or in separate vectors (RRII); ``lexicographic`` has no vectors.
 
 Links are stored for both directions: U_mu(n), then U_mu(n - mu) conjugated and transposed.  A site
@@ -44,7 +44,7 @@ _LINKS = 8 * 9  # complex numbers of a site
 _SPINOR = 12
 _WHOLE_SITES = 2**12
 _SAMPLES = 400
-_HELD_B = 2**18  # that the L2 of most processors holds
+_HELD_B = 2**18  # fits in the L2 of most processors
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Layout:
         return _sites(self.local, parity)
 
     def places(self, sites: IndexArray) -> tuple[IndexArray, IndexArray]:
-        """Return the number of each site within its part and parity, and the number of the part.
+        """Return the index of each site within its part and parity, and the index of the part.
 
         Parameters
         ----------
@@ -154,8 +154,8 @@ class Layout:
         Returns
         -------
         neighbours : ndarray of int64, shape (sites, 8)
-            For each direction, forward and then backward, twice the site, plus one where it lies
-            in another part.
+            For each direction, forward and then backward, twice the index of the neighbour, plus
+            one if it is in another part.
         permutations : ndarray of int64, shape (8, reals)
             For each direction, the real number of a vector from which each one is taken.
         """
@@ -199,7 +199,7 @@ def _of_parity(parity: str, sites: IndexArray) -> IndexArray:
 
 
 def layout_of(case: Case) -> Layout:
-    """Return how the fields of a case are laid out."""
+    """Return the layout of a case's fields."""
     n = case.integers
     return Layout(
         extents=(n["Lx"], n["Ly"], n["Lz"], n["Lt"]),
@@ -213,7 +213,7 @@ def layout_of(case: Case) -> Layout:
 
 
 def widths(isa: str = "best") -> list[int]:
-    """Return the widths of vectors, in bits, that are built and run here, widest first."""
+    """Return the vector widths, in bits, that are built and supported here, widest first."""
     from memkern.machine.declarations import template_variants
 
     found = {name.split("/")[2] for name in template_variants("dw.hop", isa) if "/" in name}
@@ -263,7 +263,7 @@ def _choose_layout(
 
 
 def _ahead(layout: Layout, real_B: int) -> int:
-    """Return how many sites ahead to prefetch."""
+    """Return the prefetch distance in sites."""
     from memkern.machine.topology import last_level_cache_B
 
     footprint_B = layout.sites * _visit_B(layout, real_B)
@@ -273,15 +273,15 @@ def _ahead(layout: Layout, real_B: int) -> int:
 def _prefetched(layout: Layout, visits: IndexArray, real_B: int) -> int:
     """Return the directions whose neighbours L2 no longer holds, as bits of a number.
 
-    They are those in which, of most sites, no other reader of the neighbour was visited within
-    the last `_HELD_B` of spinors, results and links.
+    In these directions, for most sites, no other reader of the neighbour was visited within the
+    last `_HELD_B` of spinors, results and links.
     """
     place = np.empty(len(visits), dtype=np.int64)
     place[visits] = np.arange(len(visits))
     now = np.random.default_rng(0).integers(0, len(visits), _SAMPLES)
     sites = layout.coordinates(layout.parity)[visits[now]]
     steps = np.concatenate([np.eye(4, dtype=np.int64), -np.eye(4, dtype=np.int64)])
-    # Of each site, direction and reader of the neighbour there.
+    # For each site and direction, all sites that read the neighbour in this direction.
     readers = (sites[:, None, None] + steps[:, None] - steps) % np.array(layout.local)
     ago = now[:, None, None] - place[layout.places(readers)[0]]
     ago = np.where(ago > 0, ago, len(visits)).min(axis=2)
@@ -295,7 +295,7 @@ def _visit_B(layout: Layout, real_B: int) -> int:
 
 
 def _visits(layout: Layout, order: str, block: Sequence[int]) -> IndexArray:
-    """Return the sites of a part in the order in which they are worked on."""
+    """Return the sites of a part in the order in which they are processed."""
     at = dict(zip("xyzt", layout.coordinates(layout.parity).T, strict=True))
     size = dict(zip("xyzt", block, strict=True))
     inner = [at[d] % size[d] if size[d] else at[d] for d in order]
@@ -332,10 +332,10 @@ def dw_case(
     layout : str
         ``RRII``, ``RIRI`` or ``lexicographic``.
     cut : str
-        What the complex numbers of a vector are: several s (``s``), or sites of as many parts, for
-        which the dimensions in a word such as ``tz`` or ``x`` are halved in turn. ``auto`` is ``s``
-        if their number divides Ls, else ``tzyx`` as in Grid, or the lexicographic layout if the
-        extents can't be cut like that.
+        Source of the complex numbers of a vector: several s (``s``), or one site from each part
+        that results from halving the dimensions in a word such as ``tz`` or ``x`` in turn. ``auto``
+        is ``s`` if the numbers per vector divide Ls, else ``tzyx`` as in Grid, or the lexicographic
+        layout if the extents can't be halved so often.
     vector : int
         Bits of a vector: 128, 256 or 512; 0 for the widest here.
     parity : str
@@ -343,15 +343,15 @@ def dw_case(
     order : str
         Dimensions from the outermost loop to the innermost one.
     block : sequence of int
-        Sites of a block in x, y, z and t, which is finished before the next one; 0 for all.
+        Block size in x, y, z and t, in sites; 0 for the whole extent. Blocks are processed in turn.
     share_planes : bool
-        Whether all workers share each slice of the outermost loop instead of working on separate
-        slices.  If they do not divide a slice evenly, they share as many sites as it has, rounded
-        up, wherever slices end.
+        Whether all workers share each slice of the outermost loop instead of processing separate
+        slices.  If a slice can't be divided evenly, they share its number of sites, rounded up,
+        regardless of the ends of slices.
     prefetch_into : str
         ``L2`` or ``L1``; the knob ``prefetch`` is the number of sites ahead, by default 3 if the
-        fields are larger than the last-level caches, and 0 if not, where it costs more than it
-        gains. Spinors that were read within the last 256 KiB are in L2 and not prefetched.
+        fields are larger than the last-level caches, else 0, since prefetching then costs more than
+        it gains. Spinors that were read within the last 256 KiB are in L2 and not prefetched.
     dtype : str
         ``float64`` or ``float32``, of real and imaginary parts.
     **options
@@ -360,7 +360,7 @@ def dw_case(
     Raises
     ------
     InputError
-        Something is out of range, or the lattice can't be cut so.
+        Something is out of range, or the lattice can't be cut as requested.
     """
     extents = check_extents([small.cut(n, 4) for n in check_extents(lattice)])
     which = check_parity(parity, extents)
@@ -518,7 +518,7 @@ def model_of(case: Case) -> LayerConditions:
 def _transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
-    """Return what a site, with the others in its vectors, moves across each boundary."""
+    """Return the data that a site and the others in its vectors move across each boundary."""
     updates = case.spec.counts.width(case)
     return {
         level: Transfer(updates * load_B, updates * store_B)
@@ -527,7 +527,7 @@ def _transfers(
 
 
 def _traffic(case: Case) -> Traffic:
-    """Count links, spinors and results once, of a site and the others in its vectors."""
+    """Count links, spinors and results of a site and the others in its vectors once."""
     size = float(np.dtype(case.dtype).itemsize)
     layout = layout_of(case)
     parts = prod(layout.cuts)
@@ -613,7 +613,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     ]
     workers = len(os.sched_getaffinity(0))
     counts = [2**k for k in range(workers.bit_length()) if 2**k < workers]
-    # Three more at most: for each number of workers the bandwidth is measured first.
+    # At most three more: for each number of workers the bandwidth is measured first.
     counts = counts[:: max(-(-len(counts) // 3), 1)]
     cases += [
         dw((large,) * 4, layout=layout, cut="s", threads=n, **nt_ahead)
@@ -621,7 +621,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         for n in counts
         if fits(*(large,) * 4)
     ]
-    # Lx from half of what a cache holds to eight times as much.
+    # Lx from half the size that fits in the caches to eight times as much.
     edge = max(4 * round((unit / 2 / _SITE_B) ** 0.25 / 4), 8)
     cases += [
         dw((lx, edge, edge, 2 * edge), layout=layout, cut=cut, variant="simd", **brief)

@@ -62,7 +62,7 @@ def hop(
     Raises
     ------
     InputError, MemoryError
-        If shapes or types are wrong, the lattice can't be cut so, or memory does not suffice.
+        Shapes or types are wrong, the lattice can't be cut as requested, or memory is insufficient.
     """
     extents, ls = check_fields(links, psi)
     if links.dtype != psi.dtype:
@@ -74,7 +74,7 @@ def hop(
     options = {"layout": layout, "parity": parity, "dtype": dtype, **options}
     prepared = prepare(case(extents, ls=ls, **options))
     native, where = prepared.native, layout_of(prepared.case)
-    # The conjugate is gamma_5 D gamma_5, and gamma_5 changes signs of two spins.
+    # The conjugate is gamma_5 D gamma_5, and gamma_5 changes the signs of two spins.
     turn = np.diag(GAMMA5 if dagger else np.eye(4)).real.astype(dtype)[:, None]
     matrices = np.empty(native.arrays()["links"]["columns"], dtype)
     for slab, sites in _slabs(where, parity):
@@ -138,7 +138,7 @@ def _axes(sites: IndexArray) -> tuple[IndexArray, ...]:
 
 
 def _slabs(where: Layout, parity: str) -> Iterator[tuple[tuple[IndexArray, ...], IndexArray]]:
-    """Yield the sites of a parity, one t after the other, as indices and as coordinates."""
+    """Yield the sites of a parity for each t in turn, as indices and as coordinates."""
     x, y, z, t = where.extents
     for k in range(t):
         sites = np.indices((1, z, y, x)).reshape(4, -1)[::-1].T

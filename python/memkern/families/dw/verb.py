@@ -32,7 +32,7 @@ def _dw(args: argparse.Namespace) -> int:
         refuse(args, "in the lexicographic layout, which has no vectors", cut=None, vector=None)
     if not any(each(args.prefetch or 0)):
         refuse(args, "without a distance, --prefetch", prefetch_into=None)
-    # Which planes workers share depends on their number.
+    # The planes that workers share depend on the number of workers.
     listed = {"lattice": args.lattice, "ls": args.ls, "parity": args.parity}
     if args.share_planes:
         knobs.pop("threads", None)
@@ -62,10 +62,10 @@ def _row(number: int, record: dict[str, Any]) -> str:
     from memkern.families.dw.data import site_B
 
     fraction = record["roofline_min_fraction"]
-    # Where the caches are known.
+    # Unknown if the caches are unknown.
     moved_B = site_B(record) if "memory_load_B" in record else None
     moved = "" if moved_B is None else f"{moved_B:.0f}"
-    # The roofline is unknown where the measurement of its bandwidths was disturbed.
+    # The roofline is unknown if the measurement of its bandwidths was disturbed.
     share = "in cache" if moved_B == 0 else ""
     if fraction == fraction:
         share = f"{100 * fraction:.0f}%"
