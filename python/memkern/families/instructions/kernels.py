@@ -1,13 +1,13 @@
 """Single instructions, repeated: their reciprocal throughput and their latency.
 
 ``instructions.repeat`` executes an instruction on values in registers and in L1.  For the
-reciprocal throughput there are 12 or 24 independent chains of it, for the latency one; in both,
-``cycles_per_access`` is the time per instruction.  Vectors are as wide as those of the instruction
-set (`isa`); the variant ``scalar`` has single doubles.
+reciprocal throughput there are 12 or 24 independent chains of it, for the latency one chain; in
+both cases ``cycles_per_access`` is the time per instruction.  Vectors have the width of the
+instruction set (`isa`); the variant ``scalar`` uses single doubles.
 
-An ``ordered add`` is the sum of a vector's lanes one after the other, from L1 where no instruction
-does so.  The latency of a store is that of a store and a load of the same place.  ``gather with
-index load`` loads a vector of indices before each gather.
+An ``ordered add`` sums a vector's lanes one after the other, from L1 if there is no instruction for
+this.  The latency of a store includes a load of the same place.  ``gather with index load`` loads a
+vector of indices before each gather.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STRIDES = ("0", "1", "2", "random")
 # As in cpp/families/instructions/args.hpp.
 _LANES, _CHAINS, _TABLE, _MOST_STRIDE = 32, 24, 512, 8
 _VALUES = _CHAINS * _LANES
-# Instructions of an invocation: whole rounds of 12 and of 24.
+# Instructions of an invocation: a multiple of 12 and 24.
 _COUNT = 24 * 1000
 _UNROLL = 12
 
@@ -64,9 +64,9 @@ def instructions_case(
     quantity : str
         ``throughput`` or ``latency``.
     index_stride : int or str
-        Of gathers: distance of their indices, 0 to 8, or ``random``.
+        Distance between the indices of a gather, 0 to 8, or ``random``.
     vector : int
-        Bits of a vector: 128 where the instruction set has longer ones as well; 0 for its longest.
+        Bits of a vector: 128 if the instruction set also has longer vectors; 0 for the longest.
     count : int
         Instructions of an invocation, rounded up to a multiple of 24.
     name, suite : str
@@ -119,27 +119,27 @@ def instructions_case(
 
 
 def available(variant: str, isa: str = "best") -> list[str]:
-    """Return the instructions and quantities that a variant has here, as template variants."""
+    """Return a variant's instructions and quantities on this processor, as template variants."""
     from memkern.machine.declarations import template_variants
 
     return sorted(template_variants("instructions.repeat", isa, variant))
 
 
 def _starts() -> Values:
-    """Return the values that the chains begin with, shape (chains, lanes)."""
+    """Return the initial values of the chains, shape (chains, lanes)."""
     signs = np.where(np.arange(_LANES) % 2 == 0, 1.0, -1.0)
     return np.arange(1.0, _CHAINS + 1)[:, None] * signs
 
 
 def _index(case: Case) -> Values:
-    """Return the places that are gathered, shape (chains, lanes)."""
+    """Return the indices of the gathered values, shape (chains, lanes)."""
     if case.integers["random"]:
         return ((197 * np.arange(_VALUES) + 89) % _TABLE).reshape(_CHAINS, _LANES)
     return np.tile(np.arange(_LANES) * case.integers["stride"], (_CHAINS, 1))
 
 
 def expected(case: Case, chains: int, lanes: int) -> Values:
-    """Return the values after an invocation, for one that ran so many chains of so many lanes.
+    """Return the values after an invocation with the given numbers of chains and lanes.
 
     Returns
     -------
@@ -189,7 +189,7 @@ def _check(case: Case, native: Native) -> Validation:
 
 
 def _reference(case: Case, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Values]:
-    """How many chains and lanes there are depends on the code that runs."""
+    """Return nothing, since the numbers of chains and lanes depend on the code that runs."""
     return {}
 
 

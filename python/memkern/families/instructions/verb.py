@@ -39,7 +39,7 @@ def _instructions(args: argparse.Namespace) -> int:
         "quantities": args.quantity,
         "isas": None if args.isa is None else each(args.isa),
     }
-    # Each instruction set has cases of its own.
+    # Each instruction set has separate cases.
     args.isa = None
     chosen = {name: each(words) for name, words in lists.items() if words is not None}
     cases = instruction_cases(**{"budget_s": 0.1, **knobs, **chosen})

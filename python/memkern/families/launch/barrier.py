@@ -1,7 +1,7 @@
 """Cost of a team's barrier: work without memory accesses, with and without a barrier after it.
 
-After figure 3 of Alappat et al. 2021. OpenMP's runtime reads its wait policy once, when a process
-starts, so that each kind of barrier is measured in a separate process.
+After figure 3 of Alappat et al. 2021. OpenMP's runtime reads its wait policy only at the start of a
+process, so that each kind of barrier is measured in a separate process.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def barrier_cost(
     Parameters
     ----------
     threads : sequence of int, optional
-        Team sizes; by default 1 to as many as there are processing units.
+        Team sizes; by default 1 to the number of processing units.
     kinds : sequence of str
-        ``omp-passive`` and ``omp-active``, OpenMP's own under either wait policy, and ``spin``.
+        ``omp-passive`` and ``omp-active``, OpenMP's barrier with these wait policies, and ``spin``.
     runs : int
-        Runs of each; the records hold their median and range.
+        Number of runs; the records contain the median and range over them.
     pin : str
         As in `memkern.Knobs`.
 
@@ -50,8 +50,8 @@ def barrier_cost(
     -------
     ResultSet
         One record for each kind and team size, kernel ``launch.barrier``: ``barrier_s``, the
-        median over the runs of a barrier's seconds, ``barrier_low_s`` and ``barrier_high_s``, the
-        least and the greatest, and ``clock_GHz``. Where the work's own noise exceeds a cheap
+        median time of a barrier over the runs, ``barrier_low_s`` and ``barrier_high_s``, the
+        minimum and the maximum, and ``clock_GHz``. If the noise of the work exceeds the cost of the
         barrier, the difference may be negative. A record is disturbed, or not valid, if the
         measurement with or without the barrier is.
 

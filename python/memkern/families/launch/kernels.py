@@ -1,4 +1,4 @@
-"""The empty kernel, whose time is that of a launch, and work without memory accesses."""
+"""The empty kernel, which measures the time of a launch, and work without memory accesses."""
 
 from __future__ import annotations
 

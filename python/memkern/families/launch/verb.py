@@ -40,7 +40,7 @@ def _barrier(args: argparse.Namespace) -> int:
 
 
 def _barrier_cells(record: dict[str, Any]) -> str:
-    """Return the columns of times, or a bound where the noise of the work exceeds the barrier."""
+    """Return the columns of times, or an upper bound if the noise exceeds the barrier's cost."""
     middle, low, high = (1e9 * record[f"barrier_{end}s"] for end in ("", "low_", "high_"))
     if middle <= 0:
         return f"below {high:.1f}" if high > 0 else "below the noise of the work"
