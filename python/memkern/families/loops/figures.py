@@ -1,7 +1,7 @@
 """Figures and table of the loop kernels: cycles per vector, and the matrix-vector product.
 
-After Alappat et al. 2021, whose predictions and measurements on an A64FX are beside the own ones
-in the table.
+After Alappat et al. 2021, whose predictions and measurements on an A64FX are listed next to own
+ones in the table.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MEASURE_MATVEC = (
     "memkern loops -k matvec --variant simd,nta --sizes 1MiB:1GiB:12 -o matvec.parquet"
 )
 _LEVELS = {"L1": "l1", "L2": "l2", MEMORY: "mem"}
-# Statement of the stencil in the published table by the level that holds three of its rows.
+# Row of the stencil in the published table, by the level that holds three rows of the array.
 _STENCILS = {
     "": "5-point stencil, LC satisfied",
     "L1": "5-point stencil, LC satisfied",
@@ -60,9 +60,9 @@ _STENCILS = {
 def _own_cycles(
     records: Records, kernels: Sequence[str], measure: str = ""
 ) -> tuple[DataFrame, list[str]]:
-    """Return the records with cycles under one setting, the fewest of each size and unrolling.
+    """Return the records of one setting with the fewest cycles for each size and unrolling.
 
-    The stencil counts as several loops, by the level that holds its rows.
+    The stencil counts as several loops, one for each level that holds its rows.
     """
     frame, notes = select(
         records,
@@ -94,16 +94,16 @@ def cycles(
 ) -> Figure:
     """Core cycles for one vector of every stream against the memory used, by unrolling.
 
-    Below the line of the fewest cycles, the unrolling with the fewest in each level is named. The
-    size from which a cache no longer holds three rows of a stencil is marked.
+    The unrolling with the fewest cycles in each level is named below the line of the fewest cycles.
+    The smallest sizes at which a cache no longer holds three rows of a stencil are marked.
 
     Parameters
     ----------
     kernels : str or sequence of str
         Names of kernels or families, with commas between.
     machine : str
-        Machine file, by which the ECM model is drawn. Beyond L1, its time in the core is that of
-        the fewest cycles measured in L1.
+        Machine file, by which the ECM model is drawn. Beyond L1, its time in the core is the lowest
+        time measured in L1.
 
     References
     ----------
@@ -205,7 +205,7 @@ def _name_unrolling(ax: Axes, lowest: DataFrame, ends: Sequence[tuple[str, float
 
 
 def _held(frame: DataFrame) -> Series:
-    """Return the level that holds a stencil's rows, of records whose size was chosen for one."""
+    """Return the level that holds a stencil's rows if the size was chosen for a level, else ''."""
     chosen = words(frame["layer_condition"])
     if "conditions" not in frame:
         return chosen
@@ -221,7 +221,7 @@ def _holder(conditions: object) -> str:
 
 
 def _mark_rows(ax: Axes, rows: DataFrame) -> None:
-    """Mark the sizes from which a smaller cache no longer holds three rows of a stencil."""
+    """Mark the smallest sizes at which a cache no longer holds three rows of a stencil."""
     if "conditions" not in rows:
         return
     held = {
@@ -257,8 +257,9 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
     Parameters
     ----------
     memory_GBps : float
-        Memory bandwidth for the two limits drawn, of 8 and of 24 bytes. By default the highest of
-        the platform's streaming kernels from memory; without such a record, no limit is drawn.
+        Memory bandwidth for the two limits drawn, of 8 and of 24 bytes. By default the highest
+        bandwidth of the platform's streaming kernels from memory; without such a record, no limit
+        is drawn.
 
     References
     ----------

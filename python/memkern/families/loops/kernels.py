@@ -1,6 +1,6 @@
 """The loop kernels of Alappat et al. 2021, with `update` and `nstream`.
 
-Those over rows and columns are in `stencil_matvec`.
+The loops over rows and columns are in `stencil_matvec`.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from memkern.models.layer_conditions import StencilConditions
 
 LOOPS = "Alappat et al., ECM modeling and performance tuning of SpMV and lattice QCD, 2021"
-# Levels that may hold three rows of the stencil between their uses.
+# Levels that may hold three rows of the stencil until they are reused.
 HOLDERS = ("L1", "L2", "L3", "memory")
 _COLUMNS = 192  # of the matrix, as in the paper
 
@@ -68,10 +68,10 @@ def stencil(
         Points of the grid (by default each array is four times the last-level caches) or bytes of
         both arrays, instead of `rows` and `columns`; the inner dimension is then twice the outer.
     layer_condition : str
-        Cache that is to hold three rows of a worker, ``L1``, ``L2`` (they exceed L1) or ``L3``, or
-        ``memory`` if they are to exceed all caches: the columns follow from the caches of this
-        machine (see `rows_held`), the rows from `elements` or `footprint_B`. Models derive from
-        sizes and caches which ones hold the rows.
+        The smallest cache that should hold three rows of a worker, ``L1``, ``L2`` or ``L3``, or
+        ``memory`` if three rows should exceed all caches. The columns follow from the caches of
+        this machine (see `rows_held`), the rows from `elements` or `footprint_B`. Models determine
+        from sizes and caches which cache holds the rows.
     dtype, alpha, **options
         As for `memkern.shared.elementwise.case_of`; alpha is a quarter by default.
 
@@ -115,7 +115,7 @@ def stencil(
 
 
 def _worker_caches_B(workers: int) -> dict[str, int]:
-    """Return the bytes of each cache of this machine that one of some workers has, by its name."""
+    """Return one worker's share of each cache of this machine in bytes, by the cache's name."""
     return {share.name: share.size_B // share.workers for share in shares(data_caches(), workers)}
 
 
@@ -133,12 +133,12 @@ def rows_held(holder: str, caches_B: Mapping[str, int], dtype: str = "float64") 
     Returns
     -------
     int
-        Three rows take up half of that cache, or twice the largest one for ``memory``.
+        Three rows take up half of the cache, or for ``memory`` twice the largest cache.
 
     Raises
     ------
     InputError
-        There is no such cache, or it is no larger than the one before.
+        There is no such cache, or half of it is no larger than a smaller cache.
     """
     if holder not in HOLDERS or (holder != "memory" and holder not in caches_B):
         known = ", ".join([*caches_B, "memory"])
@@ -201,7 +201,7 @@ def _five_points(case: Case, i: Values, at: Any) -> Values:
 
 
 def _inner(case: Case, i: Values) -> Values:
-    """Return whether each of these points is in the interior."""
+    """Return whether each point is in the interior."""
     row, column = np.divmod(i, case.integers["columns"])
     last_row, last_column = case.integers["rows"] - 1, case.integers["columns"] - 1
     return np.asarray((row > 0) & (row < last_row) & (column > 0) & (column < last_column))
@@ -236,13 +236,13 @@ def _traffic_stencil(case: Case) -> Traffic:
 
 
 def _filled_B(case: Case) -> float:
-    """Return the bytes of the sectors that a GPU reads since only a part of them is interior."""
+    """Return the bytes of the sectors that a GPU reads because they are only partly interior."""
     if case.knobs.place != GPUS:
         return 0.0
     columns, per_sector = case.integers["columns"], case.line_B // value_B(case.dtype)
     begins = columns * np.arange(1, case.integers["rows"] - 1) + 1
     bounds = np.concatenate([begins, begins + columns - 2])
-    # Rows that follow each other may end and begin in one sector.
+    # Consecutive rows may end and begin in one sector.
     partial = np.unique(bounds[bounds % per_sector != 0] // per_sector)
     return case.line_B * case.filled(0.0, len(partial))
 
@@ -273,7 +273,7 @@ def _stencil_model(case: Case) -> StencilConditions:
 def _stencil_transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
-    """Return what a row moves across each boundary, by the caches that hold three rows."""
+    """Return the data that a row moves across each boundary, by the caches that hold three rows."""
     points = case.spec.counts.width(case)
     moved = _stencil_model(case).transfers(levels, caches)
     return {
@@ -294,7 +294,7 @@ def _stencil_conditions(case: Case, caches: Sequence[Mapping[str, Any]]) -> dict
 def _matvec_transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
-    """Return what a row moves across each boundary: y for every column, unless a cache holds it."""
+    """Return the data that a row moves across each boundary: y once per column unless cached."""
     from memkern.models.layer_conditions import held_by
 
     size, columns = float(value_B(case.dtype)), case.integers["columns"]

@@ -28,7 +28,7 @@ def _loops(args: argparse.Namespace) -> int:
 
 
 def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the options of stencils whose rows the requested levels are to hold."""
+    """Return the options of stencils for the levels that should hold their rows."""
     if args.kernel not in (None, "stencil"):
         raise InputError("--layer-condition is the stencil's: use it with --kernel stencil")
     size = {} if args.elements is None else {"elements": args.elements}
