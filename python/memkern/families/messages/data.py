@@ -43,9 +43,9 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     frame : DataFrame
         The columns of the records and machine, library, operation, message_s (seconds of an origin
         for a message, by the shortest time), latency_us (the same in microseconds for a window of
-        1, else NaN), million_per_s and series (the name of a curve). Of each machine and distance
-        those of one number of origins, the fastest of each size and window; sorted by operation
-        and distance.
+        1, else NaN), million_per_s and series (the name of a curve). For each machine and distance
+        one number of origins is used, and the fastest record of each size and window; sorted by
+        operation and distance.
     notes : list of str
         Sentences on the records left out.
 
@@ -77,7 +77,7 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
 
 
 def _places(column: Series[Any]) -> Series[Any]:
-    """Return the places of operations, distances or libraries in their order."""
+    """Return the rank of each operation, distance or library for sorting."""
     order = [*_OPERATIONS, *_DISTANCES, *_LIBRARIES.values()]
     return column.map(order.index)
 
@@ -85,7 +85,7 @@ def _places(column: Series[Any]) -> Series[Any]:
 def fits(frame: DataFrame) -> tuple[Fits, list[str]]:
     """Fit the time of a message of each operation and distance, with a window of 1.
 
-    `frame` is as of `messages`, and the fits are by the values of `FITTED`.
+    `frame` is as of `messages`; the names of the fits are the columns in `FITTED`.
     """
     rows = frame[(frame["window"] == 1) & (frame["operation"] != "fetch_add")]
     points = rows[[*FITTED, "size_B", "message_s", "valid", "disturbed"]]

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def against_size(records: Records = None) -> Figure:
     """Latency, rate and bandwidth of messages between ranks against their size.
 
-    Latency is that of messages of which each is complete before the next one; rate and bandwidth
-    are those of all origins together, with the window that makes them highest.
+    Latency is measured with messages that are each complete before the next one starts; rate and
+    bandwidth are totals of all origins with the window that gives the highest values.
     """
     frame, notes = messages(records, MEASURE)
     machines = list(frame.groupby("machine", sort=False))

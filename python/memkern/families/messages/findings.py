@@ -49,7 +49,7 @@ def _on_machine(mine: DataFrame) -> list[str]:
 
 
 def _each(rows: DataFrame, by: str, lowest: bool, column: str, unit: str) -> list[str]:
-    """Return the value of each operation's record with the lowest or highest of a column."""
+    """Return `column` of each operation's record with the lowest or highest `by`, as text."""
     order = rows.sort_values(by, ascending=lowest, kind="stable")
     chosen = {row["operation"]: row for row in order[::-1].to_dict("records")}
     return [

@@ -1,15 +1,15 @@
 """Messages between ranks: the latency, rate and bandwidth that limit remote kernels.
 
-An invocation is one window: each origin starts so many messages, one after the other, and waits
-until all of them are complete, that is, have arrived.  With a window of 1 the time is the latency.
+An invocation is one window: each origin starts this number of messages, one after the other, and
+waits until all of them have arrived.  With a window of 1 the time is the latency.
 
-- ``put`` stores a message to the target's memory, ``get`` loads one from there, ``fetch_add`` adds
-  1 to one of its words and returns the old value: by one-sided operations, without the target's
-  help;
-- ``send`` sends a message, which the target receives, and then sends one back: two-sided, by MPI.
-  An invocation is a window of messages and as many back, so that the latency is half of its time.
+- ``put`` stores a message to the target's memory, ``get`` loads one from there, and ``fetch_add``
+  adds 1 to a word there and returns the old value.  These operations are one-sided: the target
+  takes no part.
+- ``send`` is two-sided, by MPI: the target receives a window of messages and then sends as many
+  back, so that the latency is half the time of an invocation.
 
-Each origin has a target of its own.
+Each origin has a separate target.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def operation(kernel: str) -> str:
 
 
 def most_window(kernel: str, device: str) -> int:
-    """Return how many messages can be started before the first one is complete."""
+    """Return the maximum number of messages in flight."""
     # A fetch-and-add of OpenSHMEM 1.4 returns when it is complete.
     return 1 if (kernel, device) == ("messages.fetch_add", "shmem") else _MOST_WINDOW
 
@@ -81,12 +81,12 @@ def message_case(
     size_B : float or str
         Size of a message, such as ``64KiB``: a multiple of 8 bytes up to 1 GiB, for fetch_add 8.
     window : int
-        Messages that an origin starts before it waits for the first one; 1 for fetch_add on
-        ``shmem``, which waits for each.
+        Messages that an origin starts before it waits for their completion; 1 for fetch_add on
+        ``shmem``, which waits for each message.
     pairs : str
-        Which ranks exchange messages: ``node``, neighbours on the same node; ``other``, each rank
+        Ranks that exchange messages: ``node``, neighbours on the same node; ``other``, each rank
         with its counterpart on another node; or origins and targets, such as ``0-1,2-3``. By
-        default ``node`` where there are such pairs, else ``other``.
+        default ``node`` if there are such pairs, else ``other``.
     dtype : str
         ``uint64``, the words of a message.
     name, suite : str
@@ -147,13 +147,13 @@ def message_case(
 
 
 def _last(modulus: int, count: int) -> IndexArray:
-    """Return the last of so many messages by the remainder of its number, -1 if there is none."""
+    """Return the last of `count` messages for each remainder of its number, -1 if there is none."""
     last = count - 1 - (count - 1 - np.arange(modulus)) % modulus
     return np.maximum(last, -1)
 
 
 def _roles(case: Case) -> dict[int, tuple[int, bool]]:
-    """Return, by rank, its peer and whether it is the origin; a rank with itself is."""
+    """Return each rank's peer and whether it is the origin, as a rank paired with itself is."""
     both = case.indices["pairs"].reshape(-1, 2).tolist()
     return {b: (a, False) for a, b in both} | {a: (b, True) for a, b in both}
 
@@ -174,7 +174,7 @@ def _arrives(case: Case, rank: int) -> int | None:
 
 
 def _check(case: Case, native: Native) -> Validation:
-    """Compare every word of this rank's part with what has arrived there."""
+    """Compare every word of this rank's part with the value that should have arrived there."""
     rank, window = describe(case.knobs.device).rank, case.integers["window"]
     words = case.integers["size_B"] // WORD_B
     native.fill(outputs=True)
@@ -228,7 +228,7 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
         peer = _arrives(case, rank)
         if peer is None:
             continue
-        # The sender counts, who is the origin of a get as well.
+        # Messages are counted by the rank that starts them, for a get the receiver.
         of = rank if operation(case.spec.name) == "get" else peer
         for number in range(int(by_rank[of]), int(by_rank[of]) + window):
             slot, place = number % (window + 1), number % window

@@ -1,7 +1,7 @@
 """Time of an exchange between neighbours, from the times of single messages.
 
-A rank receives a message of each neighbour, one after the other, each in the time ``T0 + B / Wmax``
-of an MPI send over this distance. Packing and unpacking are left out.
+A rank receives one message from each neighbour, one after the other, each in the time
+``T0 + B / Wmax`` of an MPI send over this distance. Packing and unpacking are not included.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ def halo_time(
     ----------
     halo : mapping of str to (float, float)
         By distance (``same node`` or ``other node``), the number of neighbours of a rank, and the
-        bytes that it receives of all of them.
+        bytes that it receives from all of them.
     records : DataFrame or ResultSet
-        Of messages over MPI: sends one at a time, in several sizes, over each of these distances.
+        Records of MPI sends with a window of 1, in several sizes, over each of these distances.
     machine : str
-        The machine of the records; needed if they are of several.
+        Machine whose records are used; required if the records are from several machines.
 
     Returns
     -------
@@ -37,14 +37,14 @@ def halo_time(
     Raises
     ------
     InputError
-        There are no such records over one of the distances, or they are of several machines.
+        There are no such records for one of the distances, or they are from several machines.
 
     Notes
     -----
-    The messages of the records are sent from buffers that are in the caches, between ranks that
-    wait for each other. An exchange within a kernel takes longer where its values are in memory, by
-    the time that packs them, and by the time for which one rank waits for another: six times as
-    long in a sparse product from memory, where the exchange is 2 % of the time.
+    The messages of the records are sent from buffers in the caches, between ranks that wait for
+    each other. An exchange within a kernel takes longer if its values are in memory, because of
+    packing, and because ranks wait for each other: six times as long in a sparse product from
+    memory, in which the exchange takes 2 % of the time.
     """
     frame, _ = messages(records, MEASURE)
     machines = list(dict.fromkeys(frame["machine"]))

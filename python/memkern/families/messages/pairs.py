@@ -1,4 +1,4 @@
-"""Which ranks exchange messages: pairs of an origin and a target, a rank in one pair at most."""
+"""Pairs of an origin and a target that exchange messages; a rank is in at most one pair."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NEIGHBOURS = ("node", "other")
 """Words for pairs: neighbours on the same node; each rank with its counterpart on another node."""
 
 DISTANCES = ("same rank", "same node", "other node")
-"""Where the two ends of a message are."""
+"""Relative location of a message's origin and target."""
 
 
 def neighbours(word: str, nodes: Sequence[int]) -> list[Pair]:
-    """Return the pairs that one of `NEIGHBOURS` stands for, which may be none.
+    """Return the pairs denoted by one of `NEIGHBOURS`; there may be none.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def neighbours(word: str, nodes: Sequence[int]) -> list[Pair]:
 
 
 def every(nodes: Sequence[int]) -> list[Pair]:
-    """Return all pairs of two ranks."""
+    """Return all pairs of different ranks."""
     return [(a, b) for a in range(len(nodes)) for b in range(a + 1, len(nodes))]
 
 
@@ -50,15 +50,15 @@ def parse(text: str, nodes: Sequence[int]) -> tuple[str, list[Pair]]:
     Parameters
     ----------
     text : str
-        One of `NEIGHBOURS`, a list such as ``0-1,2-3``, or empty for the first of `NEIGHBOURS` for
-        which there are ranks.
+        One of `NEIGHBOURS`, a list such as ``0-1,2-3``, or empty for the first of `NEIGHBOURS` that
+        denotes any pairs.
     nodes : sequence of int
         By rank, the number of its node.
 
     Raises
     ------
     InputError
-        It is something else, there are no such ranks, or a rank is in two pairs.
+        The text has another form, there are no such ranks, or a rank is in two pairs.
     """
     if not text or text in NEIGHBOURS:
         for word in (text,) if text else NEIGHBOURS:
@@ -87,12 +87,12 @@ def parse(text: str, nodes: Sequence[int]) -> tuple[str, list[Pair]]:
 
 
 def distance(pairs: Sequence[Pair], nodes: Sequence[int]) -> str:
-    """Return which of `DISTANCES` the pairs have.
+    """Return the common distance of the pairs, one of `DISTANCES`.
 
     Raises
     ------
     InputError
-        They have several, so that their times would be mixed.
+        The distances of the pairs differ, so that their times would be mixed.
     """
     found = {
         DISTANCES[0] if a == b else DISTANCES[1 if nodes[a] == nodes[b] else 2] for a, b in pairs

@@ -21,7 +21,7 @@ from memkern.spec.sequences import joined, product
 
 _SIZES = tuple(WORD_B * 4**power for power in range(10))
 _WINDOWS = (1, 64)
-# Larger windows than one are measured up to this number of bytes in flight.
+# Windows larger than 1 are measured up to this number of bytes in flight.
 _MOST_B = 2**21
 
 _HEADER = (

@@ -1,11 +1,11 @@
 """Transfers between a host and a GPU, and between two GPUs.
 
-Memory of the host is ``pageable`` (ordinary memory), ``pinned`` (which the system never moves, so
-that a device reads and writes it by itself) or ``managed`` (whose pages move to whoever accesses
-them). Pageable and pinned memory are copied; a copy from or to pageable memory returns when that
-memory may be used again, so that in ``both`` such copies follow each other. Managed memory moves
-page by page while the other end reads the first word of each page (variant ``touch``), or as a
-whole before that (``prefetch``).
+Memory of the host is ``pageable`` (ordinary memory), ``pinned`` (locked in physical memory, so that
+a device can read and write it directly) or ``managed`` (whose pages migrate to the accessing
+device). Pageable and pinned memory are copied; a copy from or to pageable memory returns only when
+the memory may be reused, so that the two copies of ``both`` are sequential. Managed memory migrates
+page by page while the other side reads the first word of each page (variant ``touch``), or is
+prefetched as a whole before this read (``prefetch``).
 Between devices, data move directly (``direct``) or through memory of the host (``staged``).
 
 An invocation is a single transfer that the host waits for.
@@ -38,7 +38,7 @@ WAYS = {
     "between": "target[:] on another GPU = source[:] on a GPU",
 }
 MEMORIES = ("pageable", "pinned", "managed")
-# By memory, the first is the default.
+# Variants by kind of memory; the first is the default.
 VARIANTS = {
     "pageable": ("copy",),
     "pinned": ("copy",),
@@ -78,10 +78,10 @@ def transfer_case(
     size_B : float or str
         Bytes that move in each direction, such as ``64MiB``: a multiple of 8.
     memory : str
-        Of the host: one of `MEMORIES` (pinned); of transfers between devices, none.
+        Memory of the host, one of `MEMORIES` (pinned); not for transfers between devices.
     peer : str
-        Of transfers between devices: the other one, such as ``cuda:1`` (which is the default, or
-        ``cuda:0`` if the case's device is that).
+        Second device of a transfer between devices, such as ``cuda:1`` (the default, or ``cuda:0``
+        if the case's device is ``cuda:1``).
     dtype : str
         ``uint64``, the words that move.
     name, suite : str
@@ -118,7 +118,7 @@ def transfer_case(
         memory = memory or "pinned"
         one_of(memory, "memory", MEMORIES)
         integers["memory"] = MEMORIES.index(memory)
-        # A check copies what has arrived.
+        # A check copies the data that have arrived.
         check_memory(4 * int(size), f"a transfer of {size_B} bytes")
     return Case(
         find(kernel),
@@ -133,7 +133,7 @@ def transfer_case(
 
 
 def _refuse(options: Mapping[str, Any]) -> None:
-    """Refuse options that would time something else than single transfers."""
+    """Refuse options that would time anything but single transfers."""
     if options.get("timer", "host") != "host":
         raise InputError(
             f"timer {options['timer']!r} does not time transfers, for which the host waits: use "
@@ -167,13 +167,13 @@ def _targets(case: Case) -> list[tuple[str, str]]:
 
 
 def _places(case: Case, first: int, end: int) -> Values:
-    """Return the positions of the source whose words arrive at these ones of the target."""
+    """Return the source positions of the words at positions `first` to `end` of the target."""
     step = _PAGE_B // WORD_B if case.template_variant == "managed" else 1
     return np.arange(first, end) * step
 
 
 def _check(case: Case, native: Native) -> Validation:
-    """Compare every word at the targets with the one of its source."""
+    """Compare every word of the targets with the corresponding word of the source."""
     native.fill(outputs=True)
     yield
     arrays = native.arrays()
@@ -238,7 +238,7 @@ def transfers(way: str, **options: Any) -> Case:
 
 
 def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Return transfers in both directions by every memory of the host, over sizes."""
+    """Return transfers in both directions with each kind of host memory, for several sizes."""
     lengths = [8 * 64**k for k in range(5)] if quick else [8 * 4**k for k in range(13)]
     return [
         transfers(way, size_B=size, memory=memory, variant=variant, device=device, budget_s=0.03)

@@ -36,7 +36,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
 
 
 def _kernels(args: argparse.Namespace) -> list[str]:
-    """Return the names of what to measure: between devices only where there are two."""
+    """Return the transfers to measure; between devices only if there are two."""
     from memkern.machine import gpu
 
     if args.kernel is not None:
@@ -46,7 +46,7 @@ def _kernels(args: argparse.Namespace) -> list[str]:
 
 
 def _direct(device: str, peer: str = "", **_: Any) -> bool:
-    """Return whether data can go directly from a GPU to another."""
+    """Return whether data can move directly from one GPU to another."""
     from memkern.machine import gpu
 
     case = registry.case("transfers.between", device=device, peer=peer)
@@ -54,7 +54,7 @@ def _direct(device: str, peer: str = "", **_: Any) -> bool:
 
 
 def _transfers(args: argparse.Namespace) -> int:
-    variants, args.variant = args.variant, None  # not every memory has each
+    variants, args.variant = args.variant, None  # the variants differ between kinds of memory
     knobs = {"device": "cuda", **knobs_of(args)}
     sizes: Sequence[int] = _SIZES if args.sizes is None else parse_sizes(args.sizes, WORD_B)
     parts = []
