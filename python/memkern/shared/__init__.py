@@ -1,1 +1,1 @@
-"""What several families of kernels share."""
+"""Code shared by several families of kernels."""

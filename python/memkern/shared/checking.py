@@ -1,4 +1,4 @@
-"""Shared parts of the families' checks: which elements are compared, and the errors allowed."""
+"""Shared parts of the families' checks: the compared elements and the allowed errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memkern.spec.kernel import Check, IndexArray, Native, fill_values
 
 Values = npt.NDArray[Any]
 
-# Largest number of elements of which all are checked.
+# Up to this number, all elements are checked.
 WHOLE = 2**20
 _SAMPLES = 4_000
 # A GPU may have hundreds of thousands of workers.
@@ -20,7 +20,7 @@ _MOST_PARTS = 4096
 
 
 def positions(n: int, native: Native) -> IndexArray:
-    """Return which of `n` elements to check: all, or boundaries of parts and a random sample."""
+    """Return the elements to check: all `n`, or boundaries of parts and a random sample."""
     if n <= WHOLE:
         return np.arange(n)
     rng = np.random.default_rng(0)

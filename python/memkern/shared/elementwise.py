@@ -1,8 +1,8 @@
-"""Streaming kernels of which each iteration processes one element of every array.
+"""Streaming kernels in which each iteration processes one element of every array.
 
-Sums are accurate: blocks are summed in the type of the values by several accumulators, the sums of
-blocks are added in double, those of workers in order. With a static schedule and a fixed number of
-workers the result is reproducible.
+Sums are accurate: several accumulators sum each block in the type of the values, the sums of blocks
+are added in double precision, and the sums of workers are added in order. With a static schedule
+and a fixed number of workers the result is reproducible.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Values = npt.NDArray[Any]
 Arrays = Mapping[str, Values]
 
 _WINDOW = 4_096
-# Squares of a product with a scalar are summed in float32 without an overflow.
+# With scalars up to this, sums of squared products in float32 do not overflow.
 _MOST_SCALAR = 1e9
-# Number of parts whose sums must add up to that of the whole; odd, so that they differ from the
+# Number of parts whose sums must add up to the total; odd, so that the parts differ from the
 # workers' shares.
 _PARTS = 13
 RESULT = "result"
@@ -51,8 +51,8 @@ def regular(
 ) -> None:
     """Register a kernel whose arrays, flops and scalars the extension declares.
 
-    `operation` maps the arrays' values, alpha and beta to the values of those written; `combine`
-    joins partial results of a reduction. `build` makes its cases, `case_of` by default.
+    `operation` maps the arrays' values, alpha and beta to the values of the written arrays;
+    `combine` combines partial results of a reduction. `build`, by default `case_of`, makes cases.
     """
     declaration = declared(name)
     arrays = [array for array in declaration.arrays if array.name != RESULT]
@@ -100,7 +100,7 @@ def regular(
         got = native.peek(RESULT, np.zeros(1, dtype=np.int64))
         if total is not None:
             return error(got, np.atleast_1d(total))
-        # The results of parts combine to that of the whole; those of short windows are computed.
+        # Combined results of parts are compared with the total, short windows with `operation`.
         assert combine is not None
         n = case.iterations
         zero = np.zeros(1, dtype=np.int64)
@@ -133,7 +133,7 @@ def regular(
                 # An accumulator sums a thousand values, and squares of integers are rounded down
                 # more often than up.
                 ulps=4.0 if combine is None else 128.0,
-                # Invocations that update an array or add to a running sum differ in their results.
+                # If a kernel updates an array or a running sum, the results of invocations differ.
                 idempotent=combine is None and all(a.role != "update" for a in arrays),
             ),
             build=build or case_of,
@@ -220,7 +220,7 @@ def footprint(footprint_B: float) -> float:
 
 
 def value_B(dtype: str) -> int:
-    """Return the bytes of a value; of unknown types, which the case refuses, 8."""
+    """Return the bytes of a value; 8 for unknown types, which the case refuses later."""
     return 4 if dtype == "float32" else 8
 
 
@@ -232,7 +232,7 @@ def _cut(elements: int) -> int:
 def memory_sized(dtype: str, device: str = "cpu", element_B: float = 0) -> int:
     """Return STREAM's length: each array four times the last-level caches, at least a million.
 
-    An element of all arrays has `element_B`, of which memory may hold fewer.
+    It is shorter if memory can't hold all arrays, which together need `element_B` per element.
     """
     from memkern.machine.caches import MULTIPLE
     from memkern.machine.topology import from_memory
@@ -243,7 +243,7 @@ def memory_sized(dtype: str, device: str = "cpu", element_B: float = 0) -> int:
 
 
 def _arithmetic_sized(dtype: str, device: str) -> int:
-    """Return iterations without arrays that take much longer than their launch.
+    """Return a number of iterations without arrays that takes much longer than a launch.
 
     On a GPU, 65536 for each thread of multiprocessors with 2048 threads: about a millisecond.
     """
@@ -264,7 +264,7 @@ def _of_gpu(device: str) -> dict[str, Any]:
 
 
 def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
-    """Return the kernel's scalars: those given, and defaults for the others."""
+    """Return the kernel's scalars: the given values, and defaults for the others."""
     found = dict(spec.numbers)
     for key, value in given.items():
         if value is None:
@@ -276,7 +276,7 @@ def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
 
 
 def dot(x: Values, y: Values) -> Any:
-    """Return x . y by NumPy's pairwise sum: errors of ``@`` of 3000 roundings were observed."""
+    """Return x . y by NumPy's pairwise sum, since ``@`` was observed to err by 3000 roundings."""
     return np.sum(x * y)
 
 

@@ -1,9 +1,9 @@
 """Records of streaming kernels that figures draw, and the memory level of each.
 
 If a case has several records (variants, page policies, repeats), the best one is used. Variants
-with non-temporal stores are separate cases, since they move other bytes. Records of another
-backend, type or thread count than most of their platform are left out, since a line through both
-would show neither.
+with non-temporal stores are separate cases, since they move a different number of bytes. Each
+platform's most frequent backend, type and thread count are used; records with others are left out,
+since one line through both would be meaningless.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 FAMILIES = {"stream": "STREAM", "bs": "BS", "loops": "Loops", "raider": "RaiderSTREAM"}
 BARRIER = "launch.barrier"
 MEMORY = "memory"
-# Share of a cache that data can fill beside the stack and the code.
+# Share of a cache that is available to data; the rest is for the stack and the code.
 _FILLED = 0.75
 
 
@@ -34,8 +34,8 @@ def short(kernel: str) -> str:
 def as_defined(frame: DataFrame, definition: str, pattern: str = "") -> DataFrame:
     """Return the records that follow one definition and one index pattern.
 
-    Records without a definition or an index pattern are returned as well, and so are the central
-    kernels under any pattern, since their index is constant.
+    Records without a definition or an index pattern are also returned, and the central kernels with
+    any pattern, since their index is constant.
     """
     for column, wanted in (("definition", definition), ("index_pattern", pattern)):
         if wanted and column in frame:
@@ -53,9 +53,10 @@ def is_nt(frame: DataFrame) -> Series:
 def levels(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Series:
     """Return the memory level of each record's data: 'L1', 'L2', ..., 'memory', or '' in between.
 
-    Data are in a cache if they fill at most three quarters of it and at least twice the cache
-    before it. They are in memory from the thresholds on, which `memkern.models.memory.from_memory`
-    returns. Where the caches are unknown, the smallest size of a kernel counts as in L1.
+    Data are in a cache if they fill at most three quarters of it and are at least twice as large as
+    the next smaller cache. They are in memory at or above the thresholds returned by
+    `memkern.models.memory.from_memory`. If the caches are unknown, the smallest size of a kernel
+    counts as in L1.
     """
     from pandas import Series
 

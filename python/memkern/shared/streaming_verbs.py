@@ -16,14 +16,14 @@ from memkern.inputs.sizes import parse_sizes
 from memkern.spec import registry
 from memkern.spec.sequences import joined, product
 
-# Options of the kernels besides the length of their arrays.
+# Options of the kernels other than the length of their arrays.
 _OPTIONS = (
     "alpha", "beta", "pattern", "allow_repeats", "definition", "index_dtype", "rows", "columns"
 )  # fmt: skip
 
 
 def streaming_options(sub: argparse.ArgumentParser) -> None:
-    """Add the options of the verb of a family whose kernels take a length."""
+    """Add the options of the verb of a family whose kernels have a length."""
     sub.add_argument("-k", "--kernel", metavar="NAME,...", help="(all of them)")
     sub.add_argument(
         "-n",
@@ -77,14 +77,14 @@ def measure_kernels(
 
 
 def lengths(sizes: str | None, elements: int | None) -> dict[str, list[int]]:
-    """Return the option of the arrays' length, if one was given, with its values."""
+    """Return the given option for the length of arrays with its values, if any."""
     if sizes is not None:
         return {"footprint_B": parse_sizes(sizes)}
     return {} if elements is None else {"elements": [elements]}
 
 
 def owners(names: Collection[str]) -> dict[str, list[str]]:
-    """Return, by option, the kernels that take it in the families of the named kernels."""
+    """Return the kernels that accept each option, in the families of the named kernels."""
     families = dict.fromkeys(name.partition(".")[0] for name in names)
     specs = {name: spec for each in families for name, spec in registry.of_family(each).items()}
     family = [name for name in specs if "@" not in name]

@@ -1,6 +1,6 @@
 """Figures and table of streaming through index arrays, regular and irregular.
 
-After Beebe et al. 2022, whose two clusters are drawn beside the own platforms.
+After Beebe et al. 2022, whose two clusters are drawn next to own platforms.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _COLUMNS = ("elements", "definition", "dtype", "threads")
 _TRIADS = ("raider.triad", "raider.gather_triad", "raider.scatter_triad")
 _MEASURE = "memkern raider -o raider.parquet"
 _MEASURE_RANKS = "memkern scaling -o scaling.parquet"
-# Most bars of a group beside which there is room for their values.
+# Maximum number of bars in a group with room for their values.
 _MOST_VALUES = 4
 
 
 @cache
 def published() -> DataFrame:
-    """Return the published bandwidths, in the form of `_own`."""
+    """Return the published bandwidths in the same form as `_own`."""
     from memkern import reference
 
     return reference.load("raider2022").assign(own=False, disturbed=False)
@@ -60,7 +60,7 @@ def _own(
 ) -> tuple[DataFrame, list[str]]:
     """Return the own records of one definition and one index pattern.
 
-    `measure` is the command that a note names where there are none.
+    `measure` is the command named in the note if there are no records.
     """
     frame, notes = select(records, ["raider"], _COLUMNS)
     some = len(frame) > 0
@@ -86,8 +86,8 @@ def by_kernel(
 ) -> Figure:
     """Bandwidth of regular, gather, scatter and central kernels, own and on two clusters.
 
-    Own records are those of the array length and thread count with which most kernels were
-    measured; of several, the largest.
+    Own records have the array length and thread count with which most kernels were measured; of
+    several, the largest is used.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ def by_kernel(
         _bars(ax, points, names, platforms[["platform", "own"]])
         ax.set_title(title)
         ax.set_ylabel("Bandwidth (GB/s)")
-    # The central kernels, whose data stay in one cache line, have their own scale.
+    # The central kernels have a separate scale, since their data stay in one cache line.
     compared = [ax for ax, access in zip(axes, accesses, strict=True) if access != "central_"]
     top = max(ax.get_ylim()[1] for ax in compared)
     for ax in compared:
@@ -227,7 +227,7 @@ def _title(triad: str) -> str:
 
 
 def _bandwidth_axes(axes: Sequence[Axes], values: Sequence[float]) -> None:
-    """Give panels of bandwidths the same logarithmic axis, on which all values are."""
+    """Set the same logarithmic bandwidth axis in all panels, with room for all values."""
     for ax in axes:
         ax.set_yscale("log", base=2)
         ax.set_ylim(min(values) / 1.25, max(values) * 1.25)

@@ -4,7 +4,7 @@ Gather reads by index, scatter writes by index, sg does both, and in central all
 element 0. The paper indexes one operand of add and triad, the 2024 release both (``@release``).
 
 If an index array has duplicates, several iterations store to one element. The check then requires
-the value of the last of them with one worker, and of any of them with several.
+the value of the last of these with one worker, and of any of these with several workers.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def _index_of(case: Case, place: str, i: IndexArray) -> IndexArray:
     return case.indices[place][i] if place in case.indices else i
 
 
-# The kernels of a run share their index arrays. Files are read anew: they may have changed.
+# The kernels of a run share their index arrays. Files are read again, since they may have changed.
 _cached_indices = functools.lru_cache(maxsize=4)(indices.build)
 
 
@@ -114,7 +114,7 @@ def indexed(
 
 
 def _lines(n: int, per_line: int, index: IndexArray | None) -> tuple[int, int]:
-    """Return how many lines of an array of `n` elements are accessed, and how many in part."""
+    """Return the numbers of accessed and of partly accessed lines of an array of `n` elements."""
     lines = (n - 1) // per_line + 1
     if index is None:
         return lines, 0
@@ -133,7 +133,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
 
     `places` maps each array to the index array through which it is accessed (``IDX1``, ``i`` for
     none, ``0`` for element 0 always); the first array is written, and `operation` computes its
-    values from those of the others and the scalar.
+    values from the other arrays and the scalar.
     """
     declaration = declared(f"raider.{name}")
     written, *read = (array.name for array in declaration.arrays)
@@ -160,7 +160,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
         return case.line_B * case.filled(lines, partial)
 
     def from_memory(case: Case) -> Transfer:
-        """Count accessed lines once, and those that stores read first once more."""
+        """Count accessed lines once, and lines that are read before stores once more."""
         loads = sum(lines_of(case)[key][0] for key in read)
         index_B = case.traffic.index * case.iterations
         return Transfer(
@@ -238,7 +238,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
 
 
 def _iterations(case: Case, native: Native, place: str) -> IndexArray:
-    """Return the iterations to check: all that store to a sample of the elements."""
+    """Return the iterations to check: all that store to sampled elements."""
     n = case.iterations
     some = positions(n, native)
     if place not in case.indices or len(some) == n:
@@ -293,7 +293,7 @@ def raider(
     elements : int
         Length of each array.
     definition : str
-        ``paper`` or ``release``, of add and triad with indices.
+        Definition of add and triad with indices, ``paper`` or ``release``.
     **options
         As `memkern.families.raider.kernels.indexed` and
         `memkern.shared.elementwise.case_of` take them.

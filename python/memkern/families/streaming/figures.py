@@ -1,7 +1,7 @@
 """Figures of all streaming kernels, and their section of a report.
 
-Figures of a single family are in its own module. `memkern.shared.streaming_records` documents which
-of several records of a case is drawn.
+Figures of a single family are in the family's module. `memkern.shared.streaming_records` documents
+which of several records of a case is drawn.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
     """Bandwidth of streaming kernels against the memory they use, from L1 to memory.
 
     A panel for each platform and family. If sizes were measured with both non-temporal and ordinary
-    stores, each kind has a line; if each size was measured with one of them, as the best variant
-    of a kernel, one line joins all sizes.
+    stores, each kind of stores has a line; if each size was measured with only one kind, in the
+    best variant of the kernel, one line connects all sizes.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
 
 
 def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
-    """Draw a line per kernel, two where ordinary and non-temporal stores had the same sizes."""
+    """Draw a line per kernel, or two if both kinds of stores were measured at the same sizes."""
     for number, kernel in enumerate(kernels):
         of_kernel = rows[rows["kernel"] == kernel]
         nontemporal, ordinary = of_kernel[of_kernel["nt"]], of_kernel[~of_kernel["nt"]]
@@ -165,16 +165,16 @@ def saturation(
 ) -> Figure:
     """Bandwidth of streaming kernels against the number of threads, beside ideal scaling.
 
-    A panel for each kernel, at the size that was measured with most thread counts; of several, the
-    largest.
+    A panel for each kernel, at the size that was measured with most thread counts; of several such
+    sizes, the largest.
 
     Parameters
     ----------
     kernels : str or sequence of str
         Names of kernels or families, with commas between; by default all.
     machine : str
-        Machine file, by which the ECM model is drawn: a core's time over the number of cores, never
-        below the limit of a domain, and as the paper draws it, constant from N_s cores on.
+        Machine file, by which the ECM model is drawn in two forms: a core's time over the number of
+        cores, at least the limit of a domain; and as in the paper, constant from N_s cores on.
     """
     import numpy as np
 
@@ -198,7 +198,7 @@ def saturation(
     fig, axes = panels(len(names), 4, 1.45)
     for ax, kernel in zip(axes, names, strict=True):
         of_kernel = frame[frame["kernel"] == kernel]
-        # Many points, since the line of ideal scaling is curved if only one axis is logarithmic.
+        # Many points, since the line of ideal scaling is curved if one axis is logarithmic.
         threads = np.geomspace(1, of_kernel["threads"].max(), 60)
         for number, name in enumerate(machines):
             mine = of_kernel[of_kernel["machine"] == name]
@@ -224,7 +224,7 @@ def saturation(
     return finish(fig, 2 if source is None else 4, [*notes, *machine_note(source)], frame)
 
 
-# The forms of scaling to several cores, with their labels and dashes.
+# Models of scaling to several cores, with their labels and dashes.
 _FORMS: tuple[tuple[Scaling, str, Any], ...] = (
     ("limited", ECM, ECM_DASHES),
     ("linear", LINEAR, ":"),
@@ -234,7 +234,7 @@ _FORMS: tuple[tuple[Scaling, str, Any], ...] = (
 def _scaled(ax: Axes, rows: DataFrame, source: MachineFile) -> float:
     """Draw the ECM model of one kernel over the threads, with N_s, and return its highest value.
 
-    Ordinary stores come first. It is that of the record with most threads.
+    The model of the record with most threads is drawn for each kind of stores, ordinary ones first.
     """
     most, last = 0.0, rows["threads"].max()
     drawn = rows.sort_values(["nt", "threads"]).drop_duplicates("nt", keep="last")

@@ -90,7 +90,7 @@ def _on_memory(values: DataFrame, threshold: FromMemory) -> list[str]:
 
 
 def _where(threshold: FromMemory, least_B: float) -> str:
-    """Return the sizes that are in memory, and the reason."""
+    """Return as text the sizes that count as in memory, and the reason."""
     if threshold.how == "largest":
         return f"At the largest size ({in_bytes(least_B)})"
     reasons = {
@@ -165,7 +165,7 @@ def _on_indices(mine: DataFrame, values: DataFrame) -> list[str]:
     if regular is None or not irregular:
         return []
     if regular["level"] == MEMORY:
-        # The same value of a triad from memory as in other sentences.
+        # The same value of the triad from memory as in the other sentences.
         regular = {**regular, **_by_stores(values, "stream.triad")[regular["stores"]]}
         place = "from memory"
     else:
