@@ -1,3 +1,3 @@
-"""Latency of loads, alone, in parallel and beside traffic, and between two cores."""
+"""Latency of loads, alone, in parallel and under load, and between two cores."""
 
 PUBLIC = {"latency": "kernels:latency"}

@@ -27,7 +27,7 @@ PAIRS = ("pairs", "pairs-across")
 DIFFERS = "differs"
 _UNKNOWN = "unknown"
 _LEAST_DISTANCES = 3
-# A line that came with the other one of its pair takes less than this share of a line that did not.
+# Times in `pairs` below this share of those in `pairs-across` show that lines are fetched in pairs.
 _FETCHED = 0.5
 _MOST_HISTOGRAMS = 6
 CHASE, LOADED, PING_PONG = "latency.chase", "latency.loaded", "latency.ping_pong"
@@ -37,20 +37,20 @@ TRIAD, GATHER = "stream.triad", "spatter.gather"
 # Names of the cases of `memkern.families.latency.kernels.numa_cases`.
 NODES = r"^units of node (\d+), memory of node (\d+)$"
 _TWO_UNITS = r"^(\d+),(\d+)$"
-# Pages whose entries in TLBs the processor tells.
+# Size of the pages for which the processor reports the number of TLB entries.
 _PAGE_B = 2**12
 # Lines of a group of traffic (see `memkern.families.latency.kernels`).
 _GROUP = 8
 _WARP = 32  # lanes, and banks of shared memory
-# Traffic that does not multiply the latency by this has not saturated the memory.
+# Traffic that increases the latency by less than this factor has not saturated the memory.
 _SATURATED = 2.0
-# What tells one chain beside traffic from another.
+# Columns that identify a chain under load.
 _CHAIN = ("size_B", "order", "pages_requested")
-# More loads in flight than chains, by this factor, were not served by the same cache.
+# If loads in flight exceed the chains by this factor, a different cache served them.
 _MOST_IN_FLIGHT = 1.25
-# By what a cache's size may miss the sizes between which the latency rises.
+# Factor by which a cache's size may be outside the range of sizes in which the latency rises.
 _TOLERANCE = 4 / 3
-# A last cache is measured if buffers exceed the system's size of it by this factor.
+# The last-level cache is measured if buffers exceed the size reported by the system by this factor.
 _REACH = 2.0
 
 MEASURE = "memkern latency -o latency.parquet"
@@ -69,9 +69,9 @@ def chases(
 ) -> tuple[DataFrame, list[str]]:
     """Return the chases by one worker, with their order in the column kind, and notes.
 
-    On GPUs the kind has the variant as well: `simt` loads by way of L1, `l2` past it.
+    On GPUs the kind includes the variant: `simt` loads through L1, `l2` bypasses it.
 
-    `columns` are required beside those that every figure of chases reads.
+    `columns` are required in addition to the columns that every figure of chases reads.
     """
     frame, notes = select(
         records,
@@ -98,7 +98,7 @@ def chases(
 def beside_atomics(records: Records) -> tuple[DataFrame, list[str]]:
     """Return chases of loads and of atomic operations by one worker on processors and GPUs.
 
-    The column kind has the machine, and what is chased: loads in random order, or the primitive.
+    The column kind contains the machine and either "loads", in random order, or the primitive.
     """
     from pandas import concat
 
@@ -130,8 +130,8 @@ def beside_atomics(records: Records) -> tuple[DataFrame, list[str]]:
 def banks(records: Records) -> tuple[DataFrame, list[str]]:
     """Return loads from shared memory, with the column kind (words and warps), and notes.
 
-    The column ways has the lanes of a warp that meet in a bank, by the arithmetic of 32 banks of 4
-    bytes; cycles has the time of a load in cycles of the clock that was read while kernels ran.
+    The column ways is the number of lanes of a warp that access the same bank, computed for 32
+    banks of 4 bytes; cycles is the time of a load in cycles of the clock measured during kernels.
     """
     numbers, texts = ("stride", "block_threads", "threads"), ("dtype",)
     frame, notes = select(records, [BANKS], [*numbers, *texts], measure=MEASURE_BANKS, value=NS)
@@ -152,7 +152,7 @@ def banks(records: Records) -> tuple[DataFrame, list[str]]:
 
 
 def _ways(stride: int, double: bool) -> int:
-    """Return how often a bank is accessed for one load of a warp."""
+    """Return the number of accesses to a bank for one load of a warp."""
     if stride == 0:
         return 1
     # Words of 8 bytes take two banks each, and half of the lanes at a time.
@@ -160,7 +160,7 @@ def _ways(stride: int, double: bool) -> int:
 
 
 def several_chains(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return chases of sizes with one and with several chains, with the latency of one."""
+    """Return chases of sizes measured with one and several chains, and the latency of one chain."""
     frame, notes = chases(records, MEASURE_CHAINS)
     case = ["machine", "kind", "size_B"]
     frame = ranked(frame, NS, lowest=True).drop_duplicates([*case, "chains"])
@@ -176,10 +176,10 @@ def several_chains(records: Records) -> tuple[DataFrame, list[str]]:
 
 
 def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return chases with the column in_flight, of sizes with one and with several chains."""
+    """Return chases of sizes measured with one and several chains, with the column in_flight."""
     frame, notes = several_chains(records)
     frame = frame.assign(in_flight=frame["single"] / frame[NS])
-    # Chains that ask more often keep more lines in a cache that other cores use as well.
+    # More frequent accesses keep more lines in a cache that is shared with other cores.
     elsewhere = (frame["in_flight"] > _MOST_IN_FLIGHT * frame["chains"]) & ~frame["unsure"]
     if elsewhere.any():
         notes = [
@@ -224,7 +224,7 @@ def saturation(idle_ns: float, most_ns: float, threads: int) -> str:
 def exchanges(records: Records) -> tuple[DataFrame, list[str]]:
     """Return exchanges of lines by two pinned workers, in the columns first and second, and notes.
 
-    The first one is the worker that touched the lines first.
+    The column first is the unit of the worker that touched the lines first.
     """
     columns = ("pin", "lines", "take_by")
     frame, notes = select(records, [PING_PONG], columns, measure=MEASURE_CORES, value=NS)
@@ -239,7 +239,7 @@ def exchanges(records: Records) -> tuple[DataFrame, list[str]]:
 def node_pairs(records: Records) -> tuple[DataFrame, list[str]]:
     """Return chases and triads between NUMA nodes, in the columns units and memory, and notes.
 
-    Of several records of a kernel and a pair of nodes it is the best one.
+    If a kernel and a pair of nodes have several records, the best one is used.
     """
     from pandas import concat
 
@@ -280,11 +280,11 @@ def cycle_ns(rows: DataFrame) -> float:
 
 
 def translation(rows: DataFrame) -> DataFrame:
-    """Return what lines in pages of their own cost more than as many lines side by side.
+    """Return the additional cost of lines in separate pages over as many adjacent lines.
 
-    The rows are those of one machine from `structure_chases`, of which huge pages do not count. The
-    columns are size_B (of all pages, ascending), pages and cost_ns: the difference of the shortest
-    times, since all that runs beside the chase takes entries of the TLBs.
+    The rows are from `structure_chases` and one machine; huge pages are ignored. The columns are
+    size_B (of all pages, ascending), pages and cost_ns: the difference of the shortest times, since
+    other code on the core also uses TLB entries.
     """
     huge = rows["pages"].astype(str).str.contains("thp|hugetlb")
     rows = rows[(rows["order"] == "random") | ~huge]
@@ -304,24 +304,24 @@ def tlbs(rows: DataFrame) -> list[Plateau]:
 
 
 def pairs(rows: DataFrame) -> DataFrame:
-    """Return by how much the second access of a pair takes longer than one 8 bytes away, in ns.
+    """Return the additional time in ns of a pair's second access over one 8 bytes away.
 
-    The rows are those of one machine from `structure_chases`. The columns are size_B and distance_B
-    (both ascending), pairs and pairs-across, which every distance has.
+    The rows are from `structure_chases` and one machine. The columns are size_B and distance_B
+    (both ascending), pairs and pairs-across; distances without one of the latter two are left out.
     """
     rows = rows[rows["order"].isin(PAIRS)]
     case = ["size_B", "distance_B"]
     rows = ranked(rows, NS, lowest=True).drop_duplicates(["order", *case])
-    # Medians, since beyond L2 few of the shortest samples hit a cache that others use as well.
+    # Medians, since beyond L2 the shortest samples are the few that hit a shared cache.
     times = rows.pivot(index=case, columns="order", values=NS)
     times = times.reindex(columns=list(PAIRS)).dropna().reset_index()
     nearest = times.groupby("size_B")["pairs"].transform("first")
-    # The mean of two accesses rises by half of what the second one takes longer.
+    # The mean of two accesses rises by half of the second access's additional time.
     return times.assign(**{order: 2 * (times[order] - nearest) for order in PAIRS})
 
 
 def line_B(times: DataFrame, cycle: float) -> float:
-    """Return the size of a line that `pairs` in the smallest buffer show, NaN if they show none."""
+    """Return the line size according to `pairs` in the smallest buffer, NaN if not found."""
     mine = times[times["size_B"] == times["size_B"].min()]
     if len(mine) < _LEAST_DISTANCES:
         return math.nan
@@ -361,11 +361,11 @@ def _row(
 
 
 def measured_caches(records: Records) -> dict[str, int]:
-    """Return the sizes of caches that latencies show, by name, such as ``L3``.
+    """Return the sizes of caches determined from latencies, by name, such as ``L3``.
 
-    A size of the system's that lies where the latency rises is confirmed. Where it rises last, and
-    beyond all other caches, is the size of the last cache, of which a virtual machine may have a
-    part, provided that larger buffers exceed the system's size by far.
+    A size reported by the system is confirmed if the latency rises there. The last rise beyond all
+    other caches is the size of the last-level cache, of which a virtual machine may have only a
+    part, provided that the largest buffers far exceed the size reported by the system.
 
     Parameters
     ----------
@@ -391,13 +391,13 @@ def measured_caches(records: Records) -> dict[str, int]:
     plateau, after = rises[-1]
     beyond = plateau.end_B > others_B and after.end_B >= _REACH * known[-1][1]
     if last not in found and beyond:
-        # The middle of the sizes between which it lies, on the scale on which they are spaced.
+        # The geometric mean of the bounds of the size, since sizes are logarithmically spaced.
         found[last] = round(math.sqrt(plateau.end_B * after.begin_B))
     return found
 
 
 def _levels(rows: DataFrame) -> list[Plateau]:
-    """Return the plateaus of the latency over sizes, of one machine's rows."""
+    """Return the plateaus of the latency over sizes for one machine's rows."""
     rows = rows[rows["order"] == "random"]
     rows = ranked(rows, NS, lowest=True).drop_duplicates("size_B")
     return plateaus(rows["size_B"], rows[NS])
@@ -408,7 +408,7 @@ def _includes(size_B: float, fits_B: float, exceeds_B: float) -> bool:
 
 
 def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
-    """Return the levels that the latency over sizes shows, beside the caches of the system."""
+    """Return the levels determined from latency over sizes, with the caches of the system."""
     found, known = _levels(rows), cache_ends(rows, system=True)
     table = []
     for number, (plateau, following) in enumerate(itertools.pairwise(found)):
@@ -429,7 +429,7 @@ def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
 
 
 def _tlb_rows(rows: DataFrame) -> list[dict[str, Any]]:
-    """Return the levels of TLBs, and what a load costs whose page is in none of them."""
+    """Return the levels of TLBs, and the cost of a load whose page is in none of them."""
     costs, levels = translation(rows), tlbs(rows)
     known = rows.attrs.get("tlbs", {})
     here = [known[key] for key in dict.fromkeys(rows.get("environment_id", ())) if key in known]
@@ -464,7 +464,7 @@ def _tlb_rows(rows: DataFrame) -> list[dict[str, Any]]:
 
 
 def _line_rows(rows: DataFrame) -> list[dict[str, Any]]:
-    """Return the size of a line beside that of the system, and whether lines come in pairs."""
+    """Return the measured and the reported line size, and whether lines are fetched in pairs."""
     times = pairs(rows)
     if times.empty:
         return []
@@ -484,7 +484,7 @@ def _line_rows(rows: DataFrame) -> list[dict[str, Any]]:
             fits_B=found_B,
         )
     ]
-    # What a miss fetches into L2 is seen beyond L2.
+    # Lines that a miss also fetches into L2 are visible only in buffers larger than L2.
     beside = times[(times["distance_B"] == found_B) & (times["size_B"] > least)]
     for row in beside[beside["size_B"] == most].to_dict("records"):
         within, across = (float(row[order]) for order in PAIRS)
@@ -494,9 +494,9 @@ def _line_rows(rows: DataFrame) -> list[dict[str, Any]]:
 
 
 def gathers(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return gathers by one worker with their lines per second, the largest of each stride.
+    """Return gathers by one worker with their lines per second, the highest for each stride.
 
-    The column stride_B has the distance of uniform patterns, and is NaN for random ones.
+    The column stride_B is the distance of uniform patterns, and NaN for random ones.
     """
     frame, notes = select(
         records,
@@ -527,9 +527,9 @@ def gathers(records: Records) -> tuple[DataFrame, list[str]]:
 
 
 def chains_and_gathers(records: Records) -> tuple[DataFrame, DataFrame, list[str]]:
-    """Return chains in the largest buffer and gathers, of machines that have both, and notes.
+    """Return chains in the largest buffer and gathers for machines with both, and notes.
 
-    The column rate of both has million lines per second.
+    The column rate of both is in million lines per second.
     """
     chains, notes = several_chains(records)
     chains = chains[chains["order"] == "random"]
@@ -550,7 +550,7 @@ def chains_and_gathers(records: Records) -> tuple[DataFrame, DataFrame, list[str
 def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
     """Return chases with the times of an access in each sample, in ns, in the column samples.
 
-    `sizes` are those of the buffers, such as ``16KiB,1MiB``; by default up to six of all.
+    `sizes` are sizes of buffers, such as ``16KiB,1MiB``; by default up to six of all sizes.
     """
     frame, notes = chases(with_samples(records), MEASURE, ["time_median_s"])
     frame = typed(frame, ["time_median_s"])

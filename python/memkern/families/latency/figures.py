@@ -1,4 +1,4 @@
-"""Figures and findings of latency: over sizes, in parallel, beside traffic, between cores."""
+"""Figures and tables of latency: over sizes, in parallel, under load, between cores."""
 
 from __future__ import annotations
 
@@ -84,14 +84,14 @@ _BOUND = (
     "Once further chains load no more lines, their rate bounds random gathers; hardware "
     "prefetchers foresee strides and load further lines."
 )
-# Twice as many chains whose rate grows by more than this have not reached the bound.
+# If doubling the chains increases the rate by more than this factor, the bound is not reached.
 _STILL_GROWS = 1.15
 # Distance of a title from axes with names of regions above them.
 _ABOVE_REGIONS = 11.0
 
 
 def _title(ax: Axes, machine: object, several: bool, title: str = "", *, pad: float = 4.0) -> None:
-    """Write a panel's machine, if there are several, and its title."""
+    """Write the title of a panel, with its machine if there are several."""
     lines = [named(machine, 20 if title else 32)] * several + [title] * bool(title)
     ax.set_title("\n".join(lines), pad=pad)
 
@@ -108,7 +108,7 @@ def _title(ax: Axes, machine: object, several: bool, title: str = "", *, pad: fl
     legend=2,
 )
 def over_sizes(records: Records = None) -> Selection:
-    """Time of a load that waits for the one before against the size of the buffer."""
+    """Time of a load that waits for the previous load against the size of the buffer."""
     frame, notes = chases(records, MEASURE)
     frame = frame[frame["chains"] == 1]
     frame = frame[frame.groupby(["machine", "kind"])["size_B"].transform("nunique") > 1]
@@ -142,7 +142,7 @@ def processors_and_gpus(records: Records = None) -> Figure:
 
 
 def _as_chains(ax: Axes, rows: DataFrame) -> None:
-    """Draw the loads in flight if no chain waits for another one."""
+    """Draw the number of loads in flight if chains do not wait for each other."""
     most = rows["chains"].max()
     ax.plot([1, most], [1, most], color=GREY, linewidth=0.8, label="as many as chains")
 
@@ -161,11 +161,11 @@ def _as_chains(ax: Axes, rows: DataFrame) -> None:
 def in_parallel(records: Records = None) -> Selection:
     """Concurrent loads of a core against its number of independent chains.
 
-    The latency of a single chain divided by the time from one load to the next of all chains.
+    The latency of a single chain divided by the mean time between consecutive loads of all chains.
 
     References
     ----------
-    Little's law: what is in flight is latency times rate.
+    Little's law: the number of loads in flight is latency times rate.
     """
     frame, notes = concurrency(records)
     frame = frame.sort_values("size_B", kind="stable")
@@ -353,12 +353,12 @@ def structure(records: Records = None) -> DataFrame:
 
     Notes
     -----
-    Caches and TLBs agree if the system's size lies between fits_B and exceeds_B, or misses them by
-    less than a third. TLBs are found in the shortest times, since all that runs beside the chase
-    takes entries of them, and the rest in medians. Lines side by side are in a 64th of the pages:
-    where these exceed a TLB as well, the cost of translation is too low. Adjacent lines beyond L2
-    take less than distant ones also if prefetchers foresee some of them or memory has their row
-    open. See `memkern.models.structure`.
+    Caches and TLBs agree if the system's size is between fits_B and exceeds_B, or outside of this
+    range by less than a third. TLBs are derived from the shortest times, since other code on the
+    core also uses TLB entries, and the rest from medians. The adjacent lines used for comparison
+    need a 64th of the pages; if these pages also exceed a TLB, the cost of translation is
+    underestimated. Adjacent lines beyond L2 also take less time than distant ones if prefetchers
+    predict some of them or their row is open in memory. See `memkern.models.structure`.
     """
     from pandas import DataFrame
 
@@ -423,7 +423,7 @@ def _draw_translation(ax: Axes, rows: DataFrame) -> None:
 
 
 def _draw_pairs(ax: Axes, rows: DataFrame) -> None:
-    """Draw the time of a second access over its distance, with the size of a line."""
+    """Draw the time of a second access against its distance, with the size of a line."""
     times, size_B = pairs(rows), line_B(pairs(rows), cycle_ns(rows))
     # Across blocks that are smaller than a line, some pairs are in one line.
     curves = [
@@ -438,7 +438,7 @@ def _draw_pairs(ax: Axes, rows: DataFrame) -> None:
     ax.set_xscale("log", base=2)
     log2_axis(ax.xaxis)
     _cost_axis(ax)
-    # The first access in another line is drawn right of the mark.
+    # The first access to another line is drawn to the right of the mark.
     known = size_B == size_B
     ends = [("same line", size_B / math.sqrt(2))] if known else []
     cache_regions(ax, ends, f"other lines of {in_bytes(size_B)}")
@@ -446,7 +446,7 @@ def _draw_pairs(ax: Axes, rows: DataFrame) -> None:
 
 
 def _cost_axis(ax: Axes) -> None:
-    """Make the y axis one for costs of nothing and of hundreds of nanoseconds."""
+    """Scale the y axis for costs from zero to hundreds of nanoseconds."""
     low, high = ax.dataLim.intervaly
     ax.set_yscale("symlog", linthresh=1, linscale=0.4)
     ax.set_ylim(min(-0.5, 2 * low), max(2 * high, 4))
@@ -519,7 +519,7 @@ def beside_gather(records: Records = None) -> Figure:
 
     References
     ----------
-    Little's law: k lines in flight, each for the latency, are k / latency lines per second.
+    Little's law: k lines in flight correspond to k / latency lines per second.
     """
     from pandas import concat
 
@@ -546,7 +546,7 @@ def beside_gather(records: Records = None) -> Figure:
 
 
 def _draw_chains(ax: Axes, rows: DataFrame) -> None:
-    """Draw the lines per second of chains, beside those of chains that do not slow each other."""
+    """Draw the lines per second of chains, and their limit if chains do not slow each other."""
     curve(ax, rows, "chains", "rate", marked_look(0), "chains of random loads")
     counts = sorted(rows["chains"])
     alone = rows.loc[rows["chains"] == 1, "rate"].iloc[0]
@@ -556,7 +556,7 @@ def _draw_chains(ax: Axes, rows: DataFrame) -> None:
 
 
 def _draw_strides(ax: Axes, rows: DataFrame) -> None:
-    """Draw the lines per second of gathers over their stride, of random ones as a line."""
+    """Draw the lines per second of gathers against their stride, and of random ones as a line."""
     strided = rows[rows["stride_B"].notna()]
     curve(ax, strided, "stride_B", "rate", marked_look(1), "strided gather")
     ax.set_xscale("log", base=2)

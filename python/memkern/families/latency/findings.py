@@ -22,15 +22,15 @@ from memkern.plots.sentences import with_names
 
 
 def _differences(records: Records) -> list[dict[str, Any]]:
-    """Return the rows of the table latency-structure where the system says something else."""
+    """Return the rows of the table latency-structure that disagree with the system."""
     try:
         return [row for row in structure_rows(records) if row["agrees"] == DIFFERS]
-    except InputError:  # from another study, without what the table needs
+    except InputError:  # from another study, without the columns of the table
         return []
 
 
 def _gathers_beside_bound(records: Records) -> dict[object, str]:
-    """Return machines with a sentence on the bound of random gathers, and their share of it."""
+    """Return by machine the sentence on the bound of random gathers and the share reached."""
     try:
         chains, loads, _ = chains_and_gathers(records)
     except InputError:  # either is not measured

@@ -1,12 +1,12 @@
-"""Latency: loads that each wait for the one before, alone, in parallel, and beside traffic.
+"""Latency: loads that each wait for the previous load, alone, in parallel, and under load.
 
-``latency.chase`` follows one or more independent chains of addresses through the lines of a buffer:
-one cycle through all lines, on which all chains begin equally far apart, so that together they
-access every line equally often.  ``latency.loaded`` is one such chain while the other workers load
-and store lines of buffers of their own.  In ``latency.ping_pong`` two workers take turns to write
-a word and wait for the other's.  In ``latency.banks`` the lanes of a GPU's warp follow chains
-through shared memory that are some words apart: lanes whose words lie in the same bank wait for
-each other.
+``latency.chase`` follows one or more independent chains of addresses through the lines of a buffer.
+All chains are on one cycle through all lines, with equal distances between their starts, so that
+together they access every line equally often.  ``latency.loaded`` is one chain while the other
+workers load and store lines of separate buffers.  In ``latency.ping_pong`` two workers alternately
+write a word and wait for the other worker's word.  In ``latency.banks`` the lanes of a GPU's warp
+follow chains through shared memory at a given distance in words: accesses to the same bank are
+serialized.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _ACCESSES = _MOST_CHAINS
 _ENDS = _MOST_CHAINS + 1
 _LOADED, _STORED, _SUM, _FROM, _TO = range(5)
 _TALLIES = 5
-# Dependent loads of an invocation: so many that its begin and end are negligible, and no more than
-# take some milliseconds. The next invocation goes on where one has ended.
+# Dependent loads of an invocation: enough for its begin and end to be negligible, and few enough to
+# take only some milliseconds. The next invocation continues where the previous one ended.
 _LEAST_STEPS, _MOST_STEPS = 2**12, 2**16
 _LOADED_STEPS = 2**14
 _TURNS = 2**12
@@ -55,18 +55,18 @@ _WORD_B = 8
 _BANK_WORDS, _BANK_HOP, MOST_STRIDE = 4096, 33, 64
 _WARP = 32
 _BANK_STEPS = 2**14
-# The L1 caches of GPUs are at most so large. They are empty at each launch, so that a chase through
-# them goes round so often that the first round is negligible.
+# Largest L1 cache of a GPU. L1 is empty at each launch, so that chases through such buffers make
+# enough rounds for the first one to be negligible.
 MOST_GPU_L1_B = 2**18
 _LEAST_GPU_STEPS, _GPU_ROUNDS = 2**14, 64
 _GPU_LINE_B = 128  # of the caches of all GPUs since 2010
-# Each pair has a part of the buffer of this size to itself, so that prefetches for one do not
-# serve another, and no pair spans two pages.
+# Each pair is in a separate part of the buffer of this size, so that prefetches for one pair do not
+# serve another pair, and no pair spans two pages.
 _PAIR_B = 2**12
 _FARTHEST_B = _PAIR_B // 4
-# Pairs in such a buffer have 2048 lines or 4096, which L2 holds but L1 does not.
+# Pairs in a buffer of this size have 2048 or 4096 lines, which fit in L2 but not in L1.
 _FEW_PAIRS_B = 2**23
-# Memory of a chain over its size: an order has a number for each line, of which there are copies.
+# Memory of a chain over its size: the order has a number for each line, and is copied.
 _CHAIN_PARTS = 1.5
 # Many times more than the TLBs of any processor.
 _MOST_PAGES = 2**17
@@ -82,16 +82,16 @@ def line_order(
     ----------
     order : str
         ``random``: all lines in random order.  ``in-page``: pages in random order, and in each page
-        all lines in random order, so that few accesses miss the TLB.  ``sequential``: ascending, as
-        hardware prefetches lines.  ``one-per-page``: pages in random order, one line of each, so
-        that accesses miss the TLB although few lines are in use.  ``pairs``: of every 4 KiB, in
+        all lines in random order, so that few accesses miss the TLB.  ``sequential``: ascending, so
+        that the hardware can prefetch.  ``one-per-page``: pages in random order, one line of each,
+        so that accesses miss the TLB although few lines are in use.  ``pairs``: for every 4 KiB, in
         random order, two lines `distance_B` apart, either of them first, in the same aligned block
-        of twice the distance.  ``pairs-across``: the same in two such blocks.
+        of twice the distance.  ``pairs-across``: the same across the boundary of two blocks.
     size_B, line_B : int
-        Of the buffer and of a line, in bytes.
+        Size of the buffer and of a line, in bytes.
     seed : int
     distance_B : int, optional
-        Of pairs: a power of two, at least `line_B` and at most 1024.
+        Distance of the lines of a pair: a power of two, at least `line_B` and at most 1024.
 
     Returns
     -------
@@ -101,13 +101,13 @@ def line_order(
     Raises
     ------
     InputError
-        The order is unknown, the buffer is smaller than a line, or than a page where pages matter,
-        or the distance is out of range.
+        The order is unknown, the buffer is smaller than a line, or than a page if the order uses
+        pages, or the distance is out of range.
 
     Notes
     -----
-    A random order of all lines, closed to a ring, is a uniformly random cycle, as Sattolo's
-    algorithm draws it (Information Processing Letters 22, 1986).
+    A random order of all lines, closed to a ring, is a uniformly random cycle, as drawn by
+    Sattolo's algorithm (Information Processing Letters 22, 1986).
     """
     if order not in ORDERS:
         raise InputError(f"order {shown(order)} is not one of {', '.join(ORDERS)}")
@@ -129,8 +129,8 @@ def line_order(
         raise InputError(f"order {order} needs a buffer of at least {part_B} bytes, not {size_B}")
     first = rng.permutation(parts)[:, None] * per_part
     if order == "one-per-page":
-        # All places in a page are used equally often: lines in few sets of the caches would miss
-        # them earlier than as many lines of any other order.
+        # All places in a page are used equally often: lines concentrated in few cache sets would
+        # cause earlier misses than the same number of lines in any other order.
         return (first + rng.permutation(parts)[:, None] % per_part).ravel()
     if order in PAIRS:
         within = _pairs(rng, parts, per_part, _apart(distance_B, line_B), order != "pairs")
@@ -153,10 +153,10 @@ def _apart(distance_B: int | None, line_B: int) -> int:
 def _pairs(
     rng: np.random.Generator, parts: int, per_part: int, apart: int, across: bool
 ) -> IndexArray:
-    """Return for each part the places of two lines in it, shape (parts, 2)."""
+    """Return the positions of two lines in each part, shape (parts, 2)."""
     block = rng.integers(0, per_part // (2 * apart) - across, parts)
     lower = (2 * block + across) * apart + rng.integers(0, apart, parts)
-    # Either is first, since prefetchers learn a direction.
+    # The order within a pair is random, since prefetchers learn a direction.
     return rng.permuted(np.stack([lower, lower + apart], axis=1), axis=1)
 
 
@@ -170,7 +170,7 @@ def _ring(
 ) -> tuple[dict[str, int], IndexArray, dict[str, Any]]:
     """Return the integers, the order and the columns of a case with a chain through lines.
 
-    By default it is as long as memory suffices for so many `parts` of its size.
+    By default the chain is limited so that `parts` times its size fits in memory.
     """
     from memkern.machine import topology
 
@@ -242,17 +242,17 @@ def chase_case(
     line_B : int, optional
         Bytes from a line to the next; by default the size of a line of the caches, of pairs 8.
     steps : int, optional
-        Loads of each chain in an invocation, which goes on where the last one has ended; by
-        default as many as access every line once, at least 4096 and at most 65536. On a GPU, whose
-        L1 is empty at each launch, 64 times as many as there are lines, at least 16384, if these
-        are at most 256 KiB.
+        Loads of each chain in an invocation, which continues where the previous one ended; by
+        default enough to access every line once, at least 4096 and at most 65536. On a GPU, whose
+        L1 is empty at each launch, 64 times the number of lines, at least 16384, for buffers of at
+        most 256 KiB.
     distance_B : int, optional
         Bytes between the two lines of a pair (see `line_order`).
     threads : int
-        Workers, which all follow the same cycle; 0 takes one for each processing unit. On a GPU
-        each is the only thread of a block, and variant ``l2`` leaves out L1.
+        Workers, which all follow the same cycle; 0 for one on each processing unit. On a GPU each
+        worker is the only thread of a block, and variant ``l2`` bypasses L1.
     seed : int
-        Of the order.
+        Seed of the order.
     name, suite : str
         Labels of the record.
     **options
@@ -293,7 +293,7 @@ def chase_case(
 def _of_gpu(
     device: str, size_B: float | str | None, line_B: int | None
 ) -> tuple[float | str | None, int | None]:
-    """Return the sizes of a buffer and a line, by default those that suit a GPU's caches."""
+    """Return the sizes of a buffer and a line, by default derived from a GPU's caches."""
     from memkern.machine import gpu
 
     if size_B is None:
@@ -323,18 +323,18 @@ def loaded_case(
     ----------
     kernel : str
     loads : int
-        Of every 8 lines that a generator moves, how many it loads, 0 to 8; the others are written
-        by non-temporal stores. On processors other than x86 these may be plain stores, of which
-        the traffic does not count the lines that the cache first reads.
+        Number of loads, 0 to 8, among every 8 lines that a generator moves; the others are written
+        by non-temporal stores. On processors other than x86 these may be ordinary stores; then the
+        counted traffic does not include the write-allocate reads.
     pause : int
-        Dependent multiplications of a generator after every 8 lines; more make less traffic.
+        Dependent multiplications of a generator after every 8 lines; more of them reduce traffic.
     size_B, order, line_B, steps, seed, name, suite, **options
-        Of the chain, as in `chase_case`.
+        Options of the chain, as in `chase_case`.
     traffic_B : float or str, optional
-        Size of the two buffers of each generator; by default together four times the last-level
-        caches.
+        Size of the two buffers of each generator; by default the buffers of all generators together
+        have four times the size of the last-level caches.
     threads : int
-        Workers, the first of which follows the chain; 0 takes one for each processing unit.
+        Workers, the first of which follows the chain; 0 for one on each processing unit.
 
     Raises
     ------
@@ -400,13 +400,14 @@ def ping_pong_case(
     ----------
     kernel : str
     lines : int
-        1: both workers write the same word; 2: each writes a word in a line that only the other one
-        reads.
+        1: both workers write the same word; 2: each writes a word in a separate line, which only
+        the other worker reads.
     take_by : str
-        How a worker waits for the other's word and takes the line: ``load``, then a store, which
-        asks for the line twice; or ``swap``, a compare-and-swap, which asks once (of one line).
+        Method by which a worker waits for the other's word and acquires the line: ``load``,
+        followed by a store, which requests the line twice; or ``swap``, a compare-and-swap, which
+        requests it once (only with one line).
     line_B : int, optional
-        Size of a line; by default that of the caches.
+        Size of a line; by default the line size of the caches.
     turns : int
         Turns of each worker in an invocation.
     name, suite : str
@@ -458,11 +459,11 @@ def banks_case(
     ----------
     kernel : str
     stride : int
-        Words from a lane of a warp to the next, 0 (the same word) to 64. Banks are 4 bytes wide:
-        with words of 32 bits and 32 banks, as many lanes meet in one as the greatest common divisor
-        of stride and 32.
+        Distance between consecutive lanes of a warp in words, 0 (the same word) to 64. Banks are 4
+        bytes wide: with words of 32 bits and 32 banks, the number of lanes that access the same
+        bank is the greatest common divisor of stride and 32.
     steps : int
-        Loads of each thread in an invocation, each of which waits for the one before.
+        Loads of each thread in an invocation, each of which waits for the previous load.
     threads : int
         Blocks. Each has one warp, or the threads of `block_threads`.
     dtype : str
@@ -522,7 +523,7 @@ def _case(
 
 
 def _ends(native: Native) -> npt.NDArray[np.uint64]:
-    """Return where the chains are and how often they were followed, a row for each worker."""
+    """Return the positions of the chains and the number of accesses, a row for each worker."""
     return native.copy_out("ends").reshape(-1, _ENDS)
 
 
@@ -532,7 +533,7 @@ def _walked(
     after: npt.NDArray[np.uint64],
     runs: int,
 ) -> bool:
-    """Whether all chains went the requested number of steps along the cycle."""
+    """Return whether all chains advanced by the requested number of steps along the cycle."""
     n, order = case.integers, case.indices["order"]
     began, ended = (rows[:, : n["chains"]].astype(np.int64) for rows in (before, after))
     on_cycle = np.flatnonzero(np.isin(order, began // n["line_B"]))
@@ -570,7 +571,7 @@ def _line_sums(lines: int, words: int, salt: int) -> npt.NDArray[np.uint64]:
 
 
 def _tallies(native: Native) -> npt.NDArray[np.uint64]:
-    """Return what the generators of traffic have counted, a row for each."""
+    """Return the tallies of the traffic generators, a row for each generator."""
     return native.copy_out("tally").reshape(-1, _TALLIES)[1:]
 
 
@@ -601,7 +602,7 @@ def _generated(
     lines: int,
     line_sums: npt.NDArray[np.uint64],
 ) -> bool:
-    """Whether a generator's sums and places are those of as many lines as it says."""
+    """Return whether a generator's sums and positions match its counts of lines."""
     if loads:
         groups_of_row = lines // loads
         begin, count = int(old[_FROM]) // loads, int(new[_LOADED] - old[_LOADED]) // loads
@@ -628,7 +629,7 @@ def _stored(
     filled: npt.NDArray[np.uint64],
     new: npt.NDArray[np.uint64],
 ) -> bool:
-    """Whether a generator's target has all that was stored since it was filled, and no more."""
+    """Return whether a generator's target contains exactly the lines stored since it was filled."""
     stores = GROUP - case.integers["loads"]
     if not stores:
         return True
@@ -637,7 +638,7 @@ def _stored(
     done = int(new[_STORED] - filled[_STORED]) // stores
     end = int(new[_TO]) // stores
     salt = {"salt": int(native.arrays()["target"]["salt"])}
-    # In parts, as the sums of lines.
+    # In parts, as in `_line_sums`.
     for first in range(0, lines, 2**16):
         line = np.arange(first, min(first + 2**16, lines))
         at = line[:, None] * words + np.arange(words)
@@ -684,7 +685,7 @@ def _reference_banks(case: Case, arrays: Mapping[str, Values]) -> dict[str, Valu
 
 
 def _begin(case: Case) -> IndexArray:
-    """Return the places at which the chains begin, shape (workers, chains)."""
+    """Return the starting positions of the chains, shape (workers, chains)."""
     n, length = case.integers, len(case.indices["order"])
     every = n["workers"] * n["chains"]
     # As the extension computes them.
@@ -702,7 +703,7 @@ def _reference_chase(case: Case, arrays: Mapping[str, Values]) -> dict[str, Valu
 
 
 def _reference_loaded(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
-    """How much traffic there is depends on time: only the chain has a result of its own."""
+    """Return nothing, since the amount of traffic depends on time."""
     return {}
 
 
@@ -777,7 +778,7 @@ register(
         limits=Limits(dtypes=("uint64",), idle_knobs=("prefetch",)),
         template_columns=("take_by",),
         counts=Counts(
-            # From a write of one worker to the answer of the other one.
+            # An access is the time from one worker's write to the other worker's answer.
             accesses=lambda case: 2 * case.integers["turns"],
         ),
     )
@@ -803,7 +804,7 @@ register(
 
 @shows_options_of("latency.chase")
 def latency(size_B: float | str | None = None, **options: Any) -> Case:
-    """Case of a chase: loads that each wait for the one before.
+    """Case of a chase: loads that each wait for the previous load.
 
     Parameters
     ----------
@@ -826,9 +827,9 @@ def numa_cases(
     Parameters
     ----------
     nodes : sequence of mapping
-        As in an environment: ``node``, ``cpus`` (such as ``0-3,8``, empty for a node that has
-        memory alone) and ``memory_B`` (0 for a node that has units alone, None if unknown). Without
-        any, all units are those of node 0, and touch their memory first.
+        As in an environment: ``node``, ``cpus`` (such as ``0-3,8``, empty for a node with only
+        memory) and ``memory_B`` (0 for a node with only units, None if unknown). Without nodes, all
+        units belong to node 0, and memory is placed by first touch.
     units : collection of int
         Processing units that may be used.
     memories : collection of int, optional
@@ -873,12 +874,12 @@ def numa_cases(
 
 
 def octaves(low_B: int, high_B: int, each: int) -> list[int]:
-    """Return sizes from the lowest to the highest, so many in each octave."""
+    """Return sizes from `low_B` to `high_B`, `each` per octave."""
     return sizes(low_B, high_B, round(each * np.log2(high_B / low_B)) + 1)
 
 
 def structure_cases(cache_B: int, line_B: int, memory_B: float, **options: Any) -> list[Case]:
-    """Return the chases that show capacities of caches, reaches of TLBs, and lines.
+    """Return the chases that determine capacities of caches, reaches of TLBs, and line sizes.
 
     Parameters
     ----------
@@ -892,15 +893,15 @@ def structure_cases(cache_B: int, line_B: int, memory_B: float, **options: Any) 
     Returns
     -------
     list of Case
-        Lines in random order, four sizes per octave from 1 KiB to four times the caches; as many
-        lines in pages of their own, 16 to 131072; pairs 8 to 1024 bytes apart, as many as L2 holds
-        but not L1, and in the largest buffer.
+        Lines in random order, four sizes per octave from 1 KiB to four times the caches; the same
+        numbers of lines in separate pages, 16 to 131072; pairs 8 to 1024 bytes apart, in a buffer
+        whose lines fit in L2 but not in L1, and in the largest buffer.
     """
     largest = int(min(max(4 * cache_B, 2**26), memory_B / 8))
     dense = octaves(2**10, largest, 4)
     most = min(_MOST_PAGES, memory_B / 8 / mmap.PAGESIZE)
     counts = [n for n in dict.fromkeys(size // line_B for size in dense) if 16 <= n <= most]
-    # Pages of another size than 4 KiB are only known by the name of the default.
+    # Pages of other sizes than 4 KiB can only be requested as the default.
     small_pages = {"pages": "4k" if mmap.PAGESIZE == 2**12 else "default"}
     distances = [2**power for power in range(3, _FARTHEST_B.bit_length())]
     return [
@@ -930,7 +931,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
 
 
 def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Return chases on a GPU from 4 KiB to four times its cache, and conflicts of banks."""
+    """Return chases on a GPU from 4 KiB to four times its cache, and bank conflicts."""
     brief: dict[str, Any] = {"budget_s": 0.05, "invocations": 1, "device": device}
     lengths = octaves(2**12, min(4 * cache_B, memory_B // 4), 1 if quick else 2)
     variants = ("simt",) if quick else ("simt", "l2")

@@ -1,4 +1,4 @@
-"""The verb latency: chases over sizes, beside traffic, and words exchanged by pairs of cores."""
+"""The verb latency: chases over sizes and under load, and words exchanged by pairs of cores."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ LOADS = (8, 7, 6, 5, 4, 0)
 STRIDES = tuple(range(1, 33))
 PAUSES = (0, 8, 16, 32, 64, 128, 256, 512)
 _SMALLEST_B = 2**12
-# All pairs of units together take about so long, but each of them at least the shorter time.
+# Approximate time for all pairs of units together, and minimum time for each pair.
 _ALL_PAIRS_S, _LEAST_PAIR_S = 600.0, 0.05
 _PER_OCTAVE = 4
 
@@ -120,32 +120,32 @@ def _sizes(device: str) -> list[int]:
 
 
 def _pairs() -> list[str]:
-    """Return all pairs of processing units in both orders, one where cases are to be small."""
+    """Return all pairs of processing units in both orders, or one pair if cases should be small."""
     units = sorted(os.sched_getaffinity(0))
     if len(units) < 2:
         raise InputError("latency cores needs two processing units, and this process may use one")
-    # Either unit may be the one that touches the line first.
+    # Both orders, since the first unit touches the line first.
     pairs = [f"{a},{b}" for a, b in itertools.permutations(units, 2)]
     return pairs[: small.cut(len(pairs), 1)]
 
 
-# Kernel, header, row and the columns that it shows.
+# Header, row function and shown columns of each kernel's table.
 _TABLES: dict[str, tuple[str, Callable[[int, dict[str, Any]], str], tuple[str, ...]]] = {
     "chase": (_HEADER, _row, ("size_B", "lines", "order", "chains", "threads", "pages")),
     "loaded": (_LOADED_HEADER, _loaded_row, ("loads", "pause", "threads")),
     "ping_pong": (_CORES_HEADER, _cores_row, ("pin", "lines")),
     "banks": (_BANKS_HEADER, _banks_row, ("stride", "dtype", "block_threads", "threads")),
 }
-# What each study measures: a kernel, and values of options that were not given, on a device.
+# Kernel of each study, and the values of options that were not given, by device.
 _STUDIES: dict[str, tuple[str, Callable[[str], dict[str, Sequence[Any]]]]] = {
     "sizes": ("chase", lambda device: {"size_B": _sizes(device)}),
     "loaded": ("loaded", lambda _: {"loads": LOADS, "pause": PAUSES}),
     "cores": ("ping_pong", lambda _: {"pin": _pairs(), "lines": (1, 2)}),
     "banks": ("banks", lambda _: {"stride": STRIDES}),
 }
-# Studies with many cases of their own choice have at most so much time.
+# Studies that choose many cases themselves, and their maximum time in seconds.
 _LIMITED, _MOST_S = ("sizes", "loaded"), 40.0
-# Seconds of samples of each size: the values of most are precise much earlier.
+# Seconds of samples of each size; most values are precise much earlier.
 _SIZE_S = 0.2
 # Options of these kernels, by their names in Python.
 _OPTIONS = {
@@ -202,7 +202,7 @@ def _latency(args: argparse.Namespace) -> int:
 
 
 def _saturation(results: ResultSet) -> str:
-    """Return the remark on traffic that has not doubled the latency without it, if so."""
+    """Return the remark that traffic has not doubled the idle latency; empty if it has."""
     from memkern.families.latency.data import saturation
 
     alone = [r["ns_per_access"] for r in results if r["kernel"] == "latency.chase"]
@@ -214,12 +214,12 @@ def _saturation(results: ResultSet) -> str:
 
 
 def _chosen(knobs: Mapping[str, Any]) -> bool:
-    """Return whether the time of a case, or the number of its samples, was requested."""
+    """Return whether the time of a case or the number of its samples was requested."""
     return bool({"budget_s", "runs"} & knobs.keys())
 
 
 def _shorten(knobs: dict[str, Any], cases: int, quiet: bool) -> None:
-    """Give so many cases less time than the usual one, unless a time was requested."""
+    """Reduce the time of each case if there are many, unless a time was requested."""
     usual_s = Stop().budget_s
     budget_s = min(usual_s, max(_ALL_PAIRS_S / cases, _LEAST_PAIR_S))
     if budget_s < usual_s and not _chosen(knobs):
@@ -233,14 +233,14 @@ def _shorten(knobs: dict[str, Any], cases: int, quiet: bool) -> None:
 
 
 def _refuse_options(args: argparse.Namespace, *more: str, but: Collection[str] = ()) -> None:
-    """Refuse options of kernels, and some more, in a study that chooses them."""
+    """Refuse options of kernels, and those in `more`, in a study that chooses them."""
     every = given(args, *(name for names in _OPTIONS.values() for name in names), *more)
     for name in every.keys() - {*but}:
         raise InputError(f"latency {args.study} chooses {name}: leave it out")
 
 
 def _structure(args: argparse.Namespace) -> int:
-    """Measure what shows caches, TLBs and lines, and print them beside what the system says."""
+    """Measure caches, TLBs and lines, and print them next to the values reported by the system."""
     from memkern.cli.analysis import table_text
     from memkern.families.latency.data import measured_caches
     from memkern.machine import caches, capacity, topology
@@ -248,7 +248,7 @@ def _structure(args: argparse.Namespace) -> int:
     from memkern.plots.drawing import in_bytes
 
     _refuse_options(args, "pages")
-    # Short enough for so many cases, and not ended earlier: the shortest of many samples counts.
+    # Short because of the many cases; no early stop, since the shortest of many samples counts.
     knobs = knobs_of(args)
     options = {"budget_s": 0.25, "ci": 1e-3, **knobs}
     system = topology.machine_environment()["machine"]["caches"] or ()
@@ -293,7 +293,7 @@ def _numa(args: argparse.Namespace) -> int:
 
 
 def _node_matrix(results: ResultSet, kernel: str, column: str, what: str) -> str:
-    """Return a result by the node of the units and by that of the memory."""
+    """Return the matrix of a result by the node of the units and the node of the memory."""
     from memkern.families.latency.data import NODES
 
     shown = [record for record in results if record["kernel"] == kernel]
@@ -327,7 +327,7 @@ def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
 
 
 def _cell(record: dict[str, Any], column: str) -> str:
-    """Return a result for a table, in parentheses if it is not to be relied on."""
+    """Return a result for a table, in parentheses if it is unreliable."""
     text = f"{record[column]:.1f}"
     return f"({text})" if marks(record) else text
 
@@ -354,7 +354,7 @@ def _square(
     ]
 
 
-# Studies whose cases are no product of options.
+# Studies whose cases are not a product of options.
 _OWN_CASES: dict[str, Callable[[argparse.Namespace], int]] = {
     "structure": _structure,
     "numa": _numa,
