@@ -77,7 +77,7 @@ def own_records(records: Records, columns: Iterable[str] = ()) -> tuple[DataFram
     records : DataFrame, ResultSet or None
         Own records.
     columns : iterable of str
-        Required columns beside those of every figure.
+        Required columns in addition to those of every figure.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def own_records(records: Records, columns: Iterable[str] = ()) -> tuple[DataFram
 
 
 def prefetcher_pairs(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return bandwidths without prefetchers, or against their expectation, over those with them.
+    """Return ratios of bandwidth without prefetching (off, or random order) and with prefetching.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def prefetcher_pairs(records: Records) -> tuple[DataFrame, list[str]]:
     Returns
     -------
     pairs : DataFrame
-        Columns platform, kernel, way (``switched``: prefetchers off over as they are, ``order``:
+        Columns platform, kernel, way (``switched``: prefetchers off over the default, ``order``:
         instances of a pattern in random order over ascending order), stride, ratio, disturbed.
     notes : list of str
         Sentences on the records left out.
@@ -240,7 +240,7 @@ def relative(platform: Bandwidths) -> dict[str, float]:
 def same_cases(
     frame: DataFrame, column: str, ignore: Sequence[str] = ()
 ) -> tuple[DataFrame, DataFrame]:
-    """Return the bandwidth of the same cases under each value of one column.
+    """Return the bandwidth of the same cases for each value of one column.
 
     Parameters
     ----------
@@ -254,10 +254,10 @@ def same_cases(
     Returns
     -------
     table : DataFrame
-        One row per case, one column for each value of `column`: the highest bandwidth, of an
+        One row per case, one column for each value of `column`: the highest bandwidth, from an
         undisturbed record if there is one.
     cases : DataFrame
-        The first record of each case, with the same index; disturbed if any record of it is.
+        The first record of each case, with the same index; disturbed if any of its records is.
     """
     keys = [key for key in _CASE if key in frame and key not in (column, *ignore)]
     keys += ["stride"] * ("pattern" in ignore)

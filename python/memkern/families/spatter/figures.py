@@ -1,6 +1,6 @@
 """Figures, tables and report section of the gather/scatter family.
 
-After Lavin et al., MEMSYS 2020, whose published platforms are drawn beside the own records.
+After Lavin et al., MEMSYS 2020, whose published platforms are drawn next to own records.
 `memkern.families.spatter.data` documents which of several records of a case is drawn.
 """
 
@@ -174,10 +174,10 @@ _WAYS = {"switched": "prefetchers off over on", "order": "random over ascending 
     optional=True,
 )
 def without_prefetchers(records: Records = None) -> Figure:
-    """Bandwidth without hardware prefetchers over that with them, against stride.
+    """Ratio of bandwidths without and with hardware prefetchers, against stride.
 
-    Where prefetchers can't be switched (``--prefetchers default,off``), instances of the pattern
-    in random order against ascending order show what they gain by the order.
+    If prefetchers can't be switched (``--prefetchers default,off``), instances of the pattern in
+    random order are compared with ascending order, which shows the gain by prefetching.
 
     References
     ----------
@@ -228,7 +228,7 @@ def simd_against_scalar(records: Records = None) -> Figure:
     """Improvement of vectorised variants over scalar code against stride, as a ratio.
 
     Only own records are drawn: the published data have no scalar runs. A pair of records differs
-    only in the variant; of several pairs of a stride (page policies, thread counts), the one with
+    only in the variant; if a stride has several pairs (page policies, thread counts), the pair with
     the highest bandwidth is drawn.
 
     References
@@ -292,7 +292,7 @@ def page_policies(records: Records = None) -> Figure:
 def _spread(
     positions: NDArray[float64], widths: NDArray[float64], low: float, high: float
 ) -> NDArray[float64]:
-    """Return the centres of labels, moved as little as possible so that none overlap.
+    """Return the centres of labels, moved by the smallest distances at which none overlap.
 
     The least-squares solution that keeps the order is an isotonic regression: labels that would
     overlap are pooled around their mean.
@@ -325,8 +325,8 @@ def _spread(
 def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELECTED) -> Figure:
     """Bandwidth of application patterns against stride-1 bandwidth, all platforms.
 
-    Both axes in GB/s and logarithmic; gathers are drawn against the stride-1 gather of the
-    platform, scatters against its stride-1 scatter. Grey diagonals are constant fractions of it.
+    Both axes are in GB/s and logarithmic; gathers are drawn against the stride-1 gather of the
+    platform, scatters against its stride-1 scatter. Grey diagonals mark constant ratios.
 
     Parameters
     ----------
@@ -415,7 +415,7 @@ def _shares(ax: Axes, points: DataFrame) -> float:
 
 
 def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
-    """Draw one set of markers per pattern, the own ones larger, with an edge and on top."""
+    """Draw one set of markers per pattern; markers of own records are larger, edged and on top."""
     for number, pattern in enumerate(patterns):
         look = other_look(number)
         rows = points[points["case"] == pattern]
@@ -550,7 +550,7 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
 
 
 def _in_no_mean(records: Records) -> list[str]:
-    """Return notes on the records of other kernels, and of patterns of no application."""
+    """Return notes on records of other kernels, and of patterns not from an application."""
     if records is None:
         return []
     frame = frame_of(records)
@@ -656,7 +656,7 @@ def report_section(records: DataFrame) -> Section | None:
     Returns
     -------
     Section or None
-        None where no record is a gather or a scatter.
+        None if no record is a gather or a scatter.
 
     Raises
     ------
@@ -670,7 +670,7 @@ def report_section(records: DataFrame) -> Section | None:
         return None
     # An error for missing columns is raised here, since section_of would turn it into a remark.
     kinds = set(own_records(frame, ("variant", "pages"))[0]["kind"])
-    # Few have these pairs, which need root or a request.
+    # These pairs are rare, since they require root or an explicit request.
     left_out = without_prefetchers if prefetcher_pairs(frame)[0].empty else None
     exhibits = [
         each[:3] for each in _EXHIBITS if each[3] in (None, *kinds) and each[1] is not left_out

@@ -54,7 +54,7 @@ def findings(records: DataFrame) -> list[str]:
             *_on_strides(table[platform], disturbed, float(lines_B(mine).max())),
             *_on_rank(points[points["kind"] == kind], platform, list(others)),
             *_on_patterns(table[platform], disturbed),
-            # A disturbed record decides no comparison.
+            # Disturbed records are not compared.
             *_on_variants(mine[~mine["disturbed"]]),
             *_on_pages(mine[~mine["disturbed"]]),
         ]

@@ -2,9 +2,9 @@
 
 Instance ``n`` of ``count`` moves ``L = len(pattern)`` values between a sparse array at
 ``base(n)`` and a dense buffer that is private to each worker. With one delta
-``base(n) = delta * n``; a list of deltas is applied cyclically. If bases get negative, all are
-shifted by the same offset. The dense buffer holds ``L * wrap`` values, instance ``n`` uses its
-row ``n mod wrap``.
+``base(n) = delta * n``; a list of deltas is applied cyclically. If bases are negative, all are
+shifted by the same offset. The dense buffer holds ``L * wrap`` values; instance ``n`` uses row
+``n mod wrap``.
 
 ======================  ==========================================
 gather                  ``dense[:] = sparse[base + i[:]]``
@@ -14,8 +14,8 @@ multigather             ``dense[:] = sparse[base + i1[i2[:]]]``
 multiscatter            ``sparse[base + j1[j2[:]]] = dense[:]``
 ======================  ==========================================
 
-Where scatters overlap, the result of one worker is that of the instances in order; with several
-workers, each location has the last value that one of them wrote there.
+Where scatters overlap, one worker writes the instances in order; with several workers, each
+location contains the last value written by any one of them.
 
 On ``mpi`` and ``shmem`` the sparse array is distributed over all ranks; see
 `memkern.families.spatter.over_ranks`.
@@ -58,18 +58,18 @@ from memkern.spec.registry import case as any_case
 SOURCE = "Lavin et al., Evaluating Gather and Scatter Performance on CPUs and GPUs, MEMSYS 2020"
 KERNELS = ("gather", "scatter", "gs", "multigather", "multiscatter")
 
-# Largest number of moved elements of which all are checked.
+# Up to this number of moved elements, all are checked.
 _WHOLE = 2**18
 _SAMPLES = 4_000
 _WINDOWS = 24
-# Largest number of accesses that are all looked at for those to some places.
+# Maximum number of accesses that are all searched for accesses to the checked places.
 _ACCESSES = 2**28
 _LOWEST = 2**20
-# Distinct integers are marked in their range, unless it is larger than so many times their number.
+# Distinct integers are marked in an array, unless it exceeds this multiple of their number.
 _SPARSE = 64
 # Largest memory of a case of the report; the paper's largest cases need 2 GB.
 _REPORT_MEMORY_B = 3 * 10**9
-# Smaller numbers have sums and products within 64 bits.
+# Sums and products of numbers below this fit in 64 bits.
 _FAR = 2**60
 _UNWRITTEN = -1.0  # never a fill value
 
@@ -122,10 +122,10 @@ def _length(case: Case) -> int:
 
 
 def _blocks(side: _Side, n: IndexArray) -> Iterator[tuple[IndexArray, int, IndexArray]]:
-    """Yield the accesses of instances `n` in blocks that stay in the caches.
+    """Yield the accesses of instances `n` in blocks that fit in the caches.
 
-    Each is some instances, the first of their elements and the positions of these in the sparse
-    array, shape (instances, elements).
+    Each block consists of instances, the index of the first element, and the positions of their
+    elements in the sparse array, shape (instances, elements).
     """
     length = len(side.index)
     each = max(1, BLOCK // length)
@@ -137,16 +137,16 @@ def _blocks(side: _Side, n: IndexArray) -> Iterator[tuple[IndexArray, int, Index
 
 
 def _lines(case: Case, side: _Side, partial: bool = False) -> float:
-    """Return the distinct lines that all instances access, extrapolated from the first ones.
+    """Return the number of distinct accessed lines, extrapolated from the first instances.
 
-    Every window of instances adds as many lines as the one before it, provided that a window is
-    longer than the distance over which instances overlap. With `partial`, only lines count of which
-    some elements are not accessed.
+    Every window of instances adds the same number of lines, provided that a window is longer than
+    the distance over which instances overlap. With `partial`, only lines with elements that are not
+    accessed are counted.
     """
     per_line = case.line_B // _value_B(case)
 
     def distinct(instances: int, size: int) -> IndexArray:
-        """Return which positions are accessed, of lines or elements of a `size`."""
+        """Return the accessed positions in units of `size` elements."""
         n, reach = np.arange(instances), side.size // size + 1
         if reach > _SPARSE * instances * len(side.index):
             return np.unique(side.places(n) // size)
@@ -173,7 +173,7 @@ def _lines(case: Case, side: _Side, partial: bool = False) -> float:
 
 
 class _Lines(NamedTuple):
-    """Distinct lines that an invocation loads, that it stores, and that it stores only in part."""
+    """Numbers of distinct lines that an invocation loads, stores, and stores only in part."""
 
     loaded: float
     stored: float
@@ -191,7 +191,7 @@ def _lines_of(case: Case) -> _Lines:
 
 
 def _filled_B(case: Case) -> float:
-    """Return the bytes of the lines that stores read before they write them."""
+    """Return the bytes of the lines that are read before stores write them."""
     lines = _lines_of(case)
     return case.line_B * case.filled(lines.stored, lines.partial)
 
@@ -214,7 +214,7 @@ def _traffic(case: Case) -> Traffic:
 
 
 def _from_memory(case: Case) -> Transfer:
-    """Count whole lines once, and those once more that a store reads first, of an invocation."""
+    """Count the lines of an invocation once, and lines that are read before stores once more."""
     lines = _lines_of(case)
     return Transfer(case.line_B * lines.loaded + _filled_B(case), case.line_B * lines.stored)
 
@@ -222,7 +222,7 @@ def _from_memory(case: Case) -> Transfer:
 def _transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
-    """Count indices and the dense buffer, which stay in L1, and lines once in front of the rest."""
+    """Count indices and values between registers and L1, and whole lines once beyond L1."""
     moved_B = float(_length(case) * _value_B(case))
     inner = Transfer(moved_B + case.traffic.index, moved_B)
     outer = Transfer(*(each_B / case.iterations for each_B in _from_memory(case)))
@@ -265,7 +265,7 @@ def _relative_error(got: Values, wanted: Values) -> float:
 
 
 def _last_instances(case: Case, workers: int) -> list[IndexArray]:
-    """Return the instances that write each worker's dense rows last (static schedules)."""
+    """Return the last instances that write each worker's dense rows (static schedules)."""
     count, wrap, chunk = case.integers["count"], case.integers["wrap"], case.knobs.chunk
     decisive = []
     for worker in range(workers):
@@ -305,7 +305,7 @@ def _check_dense(case: Case, native: Native, side: _Side, workers: int) -> float
         untouched = np.ones(wrap, dtype=np.bool_)
         untouched[n % wrap] = False
         _, last = np.unique((n % wrap)[::-1], return_index=True)
-        n = n[::-1][last]  # of several instances in a row, the last one
+        n = n[::-1][last]  # the last instance of each row
         for some, begin, places in _blocks(side, n):
             at = (worker * wrap + some % wrap)[:, None] * length + begin
             at = at + elements[: places.shape[1]]
@@ -327,7 +327,7 @@ def _nearest_instance(
     row: int,
     source: Mapping[str, Any],
 ) -> float:
-    """Return the error against the closest of all instances that may have filled this row."""
+    """Return the smallest error over all instances that may have filled this row."""
     wrap, count, length = case.integers["wrap"], case.integers["count"], len(got)
     best = _relative_error(got, fresh)
     block = max(1, _WHOLE // length)
@@ -349,13 +349,13 @@ def _check_gather(case: Case, native: Native) -> Validation:
     error = _check_dense(case, native, side, workers)
     if _rows_hold_all(case, workers):
         return Check(error == 0.0, error, "whole")
-    # Rows only hold the last instances; single ones check others.
+    # Rows hold only the last instances; others are checked by running single instances.
     rng = np.random.default_rng(0)
     wrap, length = case.integers["wrap"], _length(case)
     source = native.arrays()[side.array]
     begins = rng.integers(0, side.count, min(_WINDOWS, max(1, _WHOLE // length)))
     wanted = fill_values(side.places(begins), source)
-    # A single instance goes to worker 0, or under a dynamic schedule to any.
+    # Worker 0 runs a single instance, or any worker with a dynamic schedule.
     candidates = np.arange(workers if case.knobs.schedule == "dynamic" else 1)
     rows = (candidates[:, None] * wrap * length + np.arange(length)).ravel()
     for begin, values in zip(begins.tolist(), wanted, strict=True):
@@ -367,7 +367,7 @@ def _check_gather(case: Case, native: Native) -> Validation:
 
 
 def _rows_hold_all(case: Case, workers: int) -> bool:
-    """Return whether the dense rows still hold every instance: no later one overwrote it."""
+    """Return whether the dense rows still hold every instance, without overwriting."""
     count, wrap = case.integers["count"], case.integers["wrap"]
     if case.knobs.schedule == "dynamic" or count > wrap * workers:
         return False
@@ -387,7 +387,7 @@ def _check_scatter(case: Case, native: Native) -> Validation:
 
 
 def _written_values(case: Case, native: Native, n: IndexArray, element: IndexArray) -> Values:
-    """Return what instance `n` writes with its element."""
+    """Return the values that instances `n` write with the given elements."""
     arrays = native.arrays()
     gather = _gather_side(case)
     if gather is not None:
@@ -425,13 +425,13 @@ def _check_scatter_whole(case: Case, native: Native, side: _Side, workers: int) 
 def _check_scatter_sampled(case: Case, native: Native, side: _Side, workers: int) -> Validation:
     rng = np.random.default_rng(0)
     length = len(side.index)
-    # All accesses are looked at, or only those of a few places.
+    # All accesses are searched if there are few, else only those to sampled places are computed.
     accesses = side.count * length
-    of_place = length * side.cycle  # of the accesses to one, at most
+    of_place = length * side.cycle  # maximum number of accesses to one place
     if accesses <= _ACCESSES:
         of_place = accesses // int(_lines_of(case).stored)
     samples = max(64, min(_SAMPLES, _WHOLE // max(of_place, 1)))
-    # Half are places that instances write, among them those at partition boundaries; half are any.
+    # Half are places that instances write, including partition boundaries; half are random.
     boundaries = np.array([side.count * w // workers for w in range(workers)])
     near = np.clip(boundaries[:, None] + np.arange(-2, 3)[None, :], 0, side.count - 1).ravel()
     n = np.concatenate([near, rng.integers(0, side.count, samples // 2)])
@@ -450,7 +450,7 @@ def _check_scatter_sampled(case: Case, native: Native, side: _Side, workers: int
 
     which, n, element = _writers(case, side, place, workers)
     value = _written_values(case, native, n, element)
-    wrong = np.abs(got - _UNWRITTEN)  # holds where no instance writes
+    wrong = np.abs(got - _UNWRITTEN)  # the error at places where no instance writes
     touched = np.unique(which)
     several = False
     if workers == 1:
@@ -476,7 +476,7 @@ def _writers(
     if side.count * len(side.index) <= _ACCESSES:
         return _accesses(side, place, np.arange(side.count))
     if side.period != 0:
-        # base(n) + index[element] = place, solved for n in each phase of the walk.
+        # Solve base(n) + index[element] = place for n in each phase of the cycle of deltas.
         parts = []
         from_base = place[:, None, None] - side.origin - side.prefix[None, :, None]
         block = max(1, _WHOLE // from_base.size)
@@ -488,8 +488,8 @@ def _writers(
             good = (rounds >= 0) & (n < side.count)
             parts.append((which[good], n[good], begin + element[good]))
         return _joined(parts)
-    # The bases return to the same few places, whose final value is the last one of some worker:
-    # workers with contiguous ranges end at the ends of those, others near the end of all.
+    # The bases repeat with every cycle, so that the final value of a place is one worker's last
+    # write: at the end of its range with contiguous ranges, otherwise near the last instance.
     ranges = workers if case.knobs.schedule == "static" and case.knobs.chunk == 0 else 1
     many = max(side.cycle, _WHOLE // (len(side.index) * ranges))
     ends = [side.count * (w + 1) // ranges + 1 for w in range(ranges)]
@@ -501,7 +501,7 @@ def _accesses(
     side: _Side, place: IndexArray, n: IndexArray
 ) -> tuple[IndexArray, IndexArray, IndexArray]:
     """Return index of place, instance and element of all accesses of instances `n` to places."""
-    # Most are ruled out by the lowest bits of the place.
+    # The lowest bits of the position exclude most accesses.
     lowest = np.zeros(_LOWEST, dtype=np.bool_)
     lowest[place % _LOWEST] = True
     found = []
@@ -572,18 +572,18 @@ def case(
         ``gather``, ``scatter``, ``gs``, ``multigather`` or ``multiscatter``, also with the prefix
         ``spatter.``.
     pattern, pattern_gather, pattern_scatter : Pattern, str or array_like of int
-        Indices in elements, 1-d. gather and scatter take `pattern`; gs takes the two others, of
-        equal length; multi-kernels take `pattern` as the outer list and `pattern_gather` or
-        `pattern_scatter` as the inner one, which points into it.
+        Indices in elements, one-dimensional. gather and scatter take `pattern`; gs takes the two
+        others, of equal length; multi-kernels take `pattern` as the outer list and `pattern_gather`
+        or `pattern_scatter` as the inner list, which contains indices into the outer one.
     delta, delta_gather, delta_scatter : int or sequence of int, optional
-        Elements from one base to the next; a list is applied cyclically. The default is what
-        the pattern implies (``UNIFORM:8:4:NR``), else 8. gs takes the two others, each with
-        `delta` as its default.
+        Distance between consecutive bases in elements; a list is applied cyclically. By default the
+        delta implied by the pattern (``UNIFORM:8:4:NR``), else 8. gs takes the two others, each
+        with `delta` as its default.
     count : int
         Instances.
     wrap : int
-        Rows of the dense buffer; gs has none. On ``mpi`` and ``shmem`` there are as many as a rank
-        has instances, and one more.
+        Rows of the dense buffer; gs has none. On ``mpi`` and ``shmem`` the number of a rank's
+        instances plus one.
     dtype, index_dtype : str
         ``float64`` or ``float32``; ``int64`` or ``int32``.
     name, suite, count_rule : str
@@ -678,7 +678,7 @@ def case(
 
 
 def _over_ranks(case: Case) -> Case:
-    """Return a case with the share of remote elements, if ranks can carry it out."""
+    """Return a case with the share of remote elements; refuse it if ranks can't run it."""
     side = _gather_side(case) or _scatter_side(case)
     assert side is not None
     ranks = case.integers["workers"]
@@ -811,7 +811,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         for variant in ("scalar", "auto", "simd")
     ]
     cases += [from_config(config, pages="4k", **brief) for config in strides]
-    # With published counts, unless they move too many bytes or need too much memory.
+    # Published counts, unless they move too many bytes or need too much memory.
     most_moved_B = 2e8 if quick else 1e11
     small = {c["name"]: c for c in suites.apps(footprint_B=footprint)}
     for config in suites.apps(count_rule="paper"):

@@ -1,13 +1,13 @@
-"""Gather and scatter over ranks: a sparse array that is distributed over all of them.
+"""Gather and scatter over ranks with a distributed sparse array.
 
 Each rank has an equal part of the sparse array, an equal part of the instances, and a dense buffer
-with rows for all of these. The variants are the methods by which elements of other ranks are moved:
+with a row for each of its instances. The variants are methods to move elements of other ranks:
 
-- ``single`` one get or put for each element;
-- ``indexed`` one get or put for each rank, of a datatype of all its elements (MPI);
-- ``packed`` the owner packs elements for each rank, or a rank for each owner, into persistent
-  messages (MPI);
-- ``neighbor`` as ``packed``, but by the neighbourhood collective ``MPI_Ineighbor_alltoallv``.
+- ``single``: one get or put for each element;
+- ``indexed``: one get or put for each rank, with a datatype of all its elements (MPI);
+- ``packed``: the owner packs elements for each rank (gather), or each rank packs elements for their
+  owners (scatter), into persistent messages (MPI);
+- ``neighbor``: as ``packed``, but with the neighbourhood collective ``MPI_Ineighbor_alltoallv``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PART_B = 8
 
 
 def refuse(device: str, kernel: str, variant: str, *, threads: int) -> None:
-    """Raise InputError for what a library, or gather and scatter over ranks, do not have."""
+    """Raise InputError for options that a library or the kernels over ranks do not support."""
     if kernel not in _KERNELS:
         raise InputError(f"{kernel} has one sparse array too many for {device}: use gather")
     if variant != "best" and variant not in METHODS[device]:
@@ -45,7 +45,7 @@ def refuse(device: str, kernel: str, variant: str, *, threads: int) -> None:
 
 
 def refuse_batches(device: str, variant: str, flush_every: int) -> None:
-    """Raise InputError for batches of a method that may move all elements at once."""
+    """Raise InputError for batches with a method that may move all elements at once."""
     if flush_every > 1 and len(METHODS[device]) > 1 and variant != "single":
         raise InputError(
             f"flush_every is for variant single, since others move all elements at once: give "
@@ -54,15 +54,15 @@ def refuse_batches(device: str, variant: str, flush_every: int) -> None:
 
 
 def rows(wrap: int, count: int, ranks: int, row_B: int) -> int:
-    """Return the rows of the dense buffer of each rank, which has one for each of its instances.
+    """Return the rows of the dense buffer of each rank, at least its number of instances plus one.
 
-    It has at least one more, so that the rows of the same instance differ between ranks, and with
-    them the values of a scatter.
+    The additional row has the effect that ranks use different rows for the same instance, and thus
+    scatter different values.
 
     Parameters
     ----------
     wrap : int
-        Rows that were given, 1 by default.
+        Requested number of rows, 1 by default.
     count : int
         Instances of all ranks.
     ranks, row_B : int
@@ -71,7 +71,7 @@ def rows(wrap: int, count: int, ranks: int, row_B: int) -> int:
     Raises
     ------
     InputError
-        Other rows were given.
+        Another number of rows was requested.
     """
     needed = -(-count // ranks) + 1
     needed += needed * row_B % _PART_B > 0
@@ -98,7 +98,7 @@ def check_size(elements: int, ranks: int) -> None:
     Parameters
     ----------
     elements : int
-        Of each rank.
+        Number of elements of each rank.
     ranks : int
     """
     check_memory(40 * elements * ranks, f"the places of {elements * ranks} elements")
@@ -110,7 +110,7 @@ def check_size(elements: int, ranks: int) -> None:
 
 
 def remote_share(places: IndexArray, size: int, ranks: int, value_B: int) -> float:
-    """Return the share of elements that another rank owns than the one that moves them.
+    """Return the share of elements that are owned by another rank than the one that moves them.
 
     Parameters
     ----------

@@ -60,7 +60,7 @@ def _spokes(patterns: Sequence[str]) -> dict[str, float]:
 
 
 def radius(ratio: Any) -> Any:
-    """Return the distance from the centre: octaves above the floor, clipped to the scale."""
+    """Return the distance from the centre: octaves above the lowest ratio, clipped to the scale."""
     import numpy as np
 
     return np.log2(np.clip(ratio, FLOOR, CAP) / FLOOR)
@@ -151,7 +151,7 @@ def _draw_key(ax: Any, spokes: Mapping[str, float]) -> None:
 def _small_print(
     platform: Mapping[tuple[str, str], float], ratio: Mapping[str, float]
 ) -> list[str]:
-    """Return lines with the stride-1 bandwidths and the values outside the scale."""
+    """Return text lines with the stride-1 bandwidths and the values outside the scale."""
     base = {
         word: rounded(platform[kernel, STRIDE_1]) if (kernel, STRIDE_1) in platform else "-"
         for kernel, word in KERNELS.items()
@@ -176,7 +176,7 @@ def _radars(records: Records, kind: str) -> Figure:
     small = {platform: _small_print(values[platform], ratio) for platform, ratio in ratios.items()}
     small[""] = [*_KEY, "● gather, ▲ scatter"]
 
-    # Placed explicitly, in inches: the layout engine ignores the names around a radar.
+    # Explicit positions in inches, since the layout engine ignores the names around a radar.
     columns = 4 if len(small) > 6 else 3
     rows = -(-len(small) // columns)
     across = DOUBLE_IN / columns

@@ -50,8 +50,8 @@ def footprint_count(pattern: Pattern, delta: int, footprint_B: float) -> int:
     """Return the count with which a case's sparse array fills a given memory.
 
     The sparse array has ``maximum index + |delta| (count - 1) + 1`` values of 8 bytes.  With a
-    delta of 0 it does not grow; then the count is such that the values moved, ``length * count``,
-    would fill the memory.
+    delta of 0 its size does not depend on the count; then the count is chosen so that the moved
+    values, ``length * count``, would fill the memory.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def footprint_count(pattern: Pattern, delta: int, footprint_B: float) -> int:
     Raises
     ------
     InputError
-        If the pattern alone does not fit, or `footprint_B` is not a positive number.
+        If the pattern alone exceeds the memory, or `footprint_B` is not a positive number.
     """
     is_number = isinstance(footprint_B, numbers.Real) and not isinstance(footprint_B, bool)
     if not is_number or not 0 < footprint_B <= INT64_MAX:  # NaN fails both comparisons
@@ -126,7 +126,7 @@ def ustride(
     Parameters
     ----------
     kind : {"cpu", "gpu"}
-        8 or 256 indices; the delta is length times stride, so that nothing is reused.
+        8 or 256 indices; the delta is length times stride, so that no element is reused.
     count_rule : {"footprint", "paper"}
         ``footprint`` fills `footprint_B` with the sparse array; with 2 GB these are the counts of
         Spatter's own CPU suite.  ``paper`` takes the published counts, which are the same on all
@@ -173,16 +173,17 @@ def apps(
         An application (pennant, lulesh, nekbone, amg) or a pattern (such as PENNANT-G3), in any
         case; all 34 patterns if not given.
     kind : {"cpu", "gpu"}
-        On GPUs 16 consecutive instances are merged: 256 indices, and 16 times the delta.  The
-        published runs of LULESH-G1, G3 and G6 and NEKBONE-G1 and G2 had other deltas there, of 1,
-        4, 1, 1 and 5 instead of 8, which ``paper`` takes as well.
+        On GPUs 16 consecutive instances are merged: 256 indices, and 16 times the delta.  In the
+        published GPU runs of LULESH-G1, G3 and G6 and NEKBONE-G1 and G2 the deltas were 1, 4, 1, 1
+        and 5 instead of 8; ``paper`` uses these as well.
     count_rule : {"footprint", "paper"}
-        ``footprint`` fills `footprint_B` with the sparse array (for LULESH-S3, whose delta is 0,
-        moves that many bytes).  ``paper`` takes the published counts, which are the same, as
-        are the deltas, on all six CPU platforms.  PENNANT's are ``250 000 000 / (delta + 1)``,
-        rounded down, so that the sparse array takes 1 to 2 GB and the large deltas leave a few
-        hundred gathers that move kilobytes in microseconds.  The other applications' are those
-        of their traces, 72 270 to 1 454 647, with sparse arrays of 3 KB to 63 MB.
+        ``footprint`` fills `footprint_B` with the sparse array (for LULESH-S3, whose delta is 0, it
+        moves this number of bytes).  ``paper`` uses the published counts; these and the deltas are
+        the same on all six CPU platforms.  PENNANT's counts are ``250 000 000 / (delta + 1)``,
+        rounded down, so that the sparse array takes 1 to 2 GB and the largest deltas allow only a
+        few hundred gathers, which move kilobytes in microseconds.  The counts of the other
+        applications are from their traces, 72 270 to 1 454 647, with sparse arrays of 3 KB to
+        63 MB.
     footprint_B : float
         Bytes, used by ``footprint``.
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def _op(text: str) -> int | str:
-    """Convert ``-o``: a number is Spatter's option, anything else our results file."""
+    """Convert ``-o``: a number is Spatter's option, any other value the file of our results."""
     return count(0)(text) if re.fullmatch("[+-]?[0-9]+", text) else text
 
 
 def _reassign_short_options(args: argparse.Namespace) -> None:
-    """Move values of Spatter's short options that only our options can have to those."""
+    """Assign values that Spatter's short options can't have to our options of the same letter."""
     if isinstance(args.op, str):
         if args.output is not None:
             raise InputError(f"-o {shown(args.op)} and --output are the same: give one of them")
