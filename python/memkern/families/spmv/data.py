@@ -1,8 +1,8 @@
 """Records of sparse matrix-vector products that figures draw and findings compare.
 
 If a case has several records (accumulators, balance, prefetch, pages, repeats), the one with the
-highest performance is used. Records of another type or result (y = A x or y = y + A x) than most of
-their machine are left out, since they can't be compared.
+highest performance is used. Each machine's most frequent type and result (y = A x or y = y + A x)
+are used; records with others can't be compared and are left out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _SETTING = ("backend", "dtype", "index_dtype", "result")
 
 
 def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
-    """Return the valid records of sparse products, of one setting per machine, and notes.
+    """Return the valid records of sparse products with one setting per machine, and notes.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     frame : DataFrame
         The columns of the records and machine (the platform without its thread count), label (of
         the matrix), format, kind (format and C), variety (kind and accumulators or sigma) and
-        conversion (time to convert over that of a product). Numbers are floats.
+        conversion (time of the conversion over time of a product). Numbers are floats.
     notes : list of str
         Sentences on the records left out.
 
@@ -130,14 +130,14 @@ def of_formats(frame: DataFrame, formats: Sequence[str], measure: str) -> DataFr
     frame : DataFrame
         As of `products`.
     formats : sequence of str
-        Names in upper or lower case; ``sell`` stands for all C and ``sell-8`` for one.
+        Names in upper or lower case; ``sell`` selects all C and ``sell-8`` only C = 8.
     measure : str
         Command that measures other formats.
 
     Raises
     ------
     InputError
-        A format is unknown, or no record is in any of these.
+        A format is unknown, or no record has any of these formats.
     """
     wanted = [each.lower() for each in formats]
     known = {*FORMATS, *(f"sell-{chunk}" for chunk in range(1, 129))}
@@ -171,7 +171,7 @@ def of_matrices(
     Raises
     ------
     InputError
-        No record is of any of these.
+        No record has any of these matrices.
     """
     if not prefixes:
         narrow = tall_and_skinny(frame)
@@ -187,14 +187,14 @@ def of_matrices(
 
 
 def tall_and_skinny(frame: DataFrame) -> Series:
-    """Return whether each record is of a tall and skinny matrix, for figures over row length."""
+    """Return whether each record has a tall and skinny matrix, for figures over row length."""
     return frame["label"].str.startswith("tsm:")
 
 
 def held(frame: DataFrame) -> Series:
     """Return whether matrix and vectors of each record fit in the last-level caches.
 
-    False where the caches are unknown.
+    False if the caches are unknown.
     """
     from pandas import Series
 
@@ -207,7 +207,7 @@ def held(frame: DataFrame) -> Series:
 
 
 def row_lengths(frame: DataFrame, threads: float = 0) -> DataFrame:
-    """Return tall and skinny matrices of two row lengths or more, the largest of each.
+    """Return tall and skinny matrices of two or more row lengths, the largest for each length.
 
     Parameters
     ----------
@@ -241,8 +241,8 @@ def saturation(frame: DataFrame, matrix: str = "") -> DataFrame:
     frame : DataFrame
         As of `products`.
     matrix : str
-        Prefix of its label; by default HPCG's if there is one. Of several, the one with
-        most numbers of workers is returned, and of these the largest.
+        Prefix of its label; by default HPCG's if there is one. Of several matrices, the largest of
+        those with most numbers of workers is returned.
     """
     frame = frame[frame["label"].str.startswith(matrix)]
     frame = frame.assign(hpcg=frame["label"].str.startswith("hpcg"))
@@ -263,7 +263,7 @@ def by_matrix(frame: DataFrame, threads: float = 0) -> DataFrame:
     -------
     DataFrame
         The smallest matrices first. The column held is true if the matrix fits in the caches in at
-        least one of the formats, blocks if it was measured with several sigma.
+        least one of the formats; blocks is true if it was measured with several sigma.
 
     Raises
     ------
@@ -283,7 +283,7 @@ def by_matrix(frame: DataFrame, threads: float = 0) -> DataFrame:
 
 
 def fill_in(frame: DataFrame) -> DataFrame:
-    """Return beta by matrix, C and sigma, for matrices with two values of sigma or more.
+    """Return beta by matrix, C and sigma, for matrices with two or more values of sigma.
 
     Beta is a property of the matrix, so that the records of one machine suffice.
     """
@@ -296,10 +296,10 @@ def fill_in(frame: DataFrame) -> DataFrame:
 def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] | None:
     """Return T_core of records, in cycles of a product by one core; None without a machine file.
 
-    It is the measured time in a cache where the file has that of the record's body. Otherwise it is
-    that of rows in CRS and of columns of chunks in SELL (see `memkern.families.spmv.model`), of
-    mean length, by the instructions of the file at the record's width of vectors; NaN for other
-    formats and missing instructions.
+    If the file has the time of the record's loop body in a cache, T_core is this measured time.
+    Otherwise it is the time of all rows in CRS, or all columns of chunks in SELL, with mean length
+    (see `memkern.families.spmv.model`), from the file's instructions for the record's vector width;
+    NaN for other formats and missing instructions.
     """
     if source is None:
         return None
@@ -340,7 +340,7 @@ def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] 
 
 
 def _indirect_load(source: MachineFile, bits: int) -> float:
-    """Return the cycles of loading indices and the values at these; NaN if they are unknown."""
+    """Return the cycles to load indices and the indexed values; NaN if they are unknown."""
     if bits == SCALAR_BITS:
         return 2 * source.instruction("load", bits).reciprocal_cycles.value
     gathers = [
@@ -354,6 +354,6 @@ def _indirect_load(source: MachineFile, bits: int) -> float:
 
 
 def implied(rows: DataFrame) -> Series:
-    """Return the implied alpha, missing where memory bandwidth was not the limit."""
+    """Return the implied alpha, NaN if memory bandwidth was not the limit."""
     alpha = rows["alpha_implied"]
     return alpha.where((alpha >= 0) & ~held(rows), math.nan)

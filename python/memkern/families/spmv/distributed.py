@@ -1,8 +1,8 @@
 """A matrix whose rows are distributed over ranks, each with its part of both vectors.
 
-A rank has contiguous rows. Its x consists of its own elements, which for a square matrix are those
-of its rows, and of the halo: the elements of other ranks that its rows multiply, in their order.
-Own elements that other ranks multiply are sent to these before each product.
+A rank has contiguous rows. Its x consists of its own elements, which for a square matrix correspond
+to its rows, followed by the halo: the elements of other ranks that its rows multiply, in ascending
+order. Own elements that other ranks multiply are sent to these ranks for each product.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ __all__ = ["Share", "share_of"]
 
 @dataclass(frozen=True)
 class Share:
-    """What a rank has of a distributed matrix.
+    """A rank's part of a distributed matrix.
 
     Parameters
     ----------
     case : Case
-        The rank's rows, with the columns of its x. A rank without nonzeros has one more row, with
-        a zero in the first column, because kernels need a nonzero.
+        The rank's rows, whose columns are indices into its x. A rank without nonzeros has one
+        additional row, with a zero in the first column, because kernels need a nonzero.
     exchange : Exchange
     rows : ndarray of int64, shape (n,)
-        The matrix's row of each row of `case`, but for an additional one.
+        The matrix's row of each row of `case`, except the additional one.
     own : range
-        The elements of the vector that are this rank's.
+        The elements of the vector that belong to this rank.
     halo : ndarray of int64, shape (h,)
         The elements of other ranks that follow them.
     dependent : float
@@ -57,7 +57,7 @@ def boundaries(starts: Indices, ranks: int, balance: str) -> IndexArray:
     starts : ndarray of int, shape (rows + 1,)
     ranks : int
     balance : str
-        Ranks get equal numbers of ``rows``, or as nearly as possible of nonzeros (``nnz``).
+        Ranks get equal numbers of ``rows``, or nearly equal numbers of nonzeros (``nnz``).
     """
     rows = len(starts) - 1
     if balance == "rows":
@@ -81,10 +81,10 @@ def _rows_in_order(
 
 
 def share_of(case: Case, rank: int, ranks: int) -> Share:
-    """Return what a rank has of a case's matrix.
+    """Return a rank's part of a case's matrix.
 
     With ``overlap``, rows without elements of the halo come first, in their order, and the integer
-    ``split_at`` of the case is their number; in SELL, that of their whole chunks.
+    ``split_at`` of the case is their number; in SELL it is the number of their whole chunks.
     """
     n = case.integers
     starts = np.asarray(case.indices["starts"], dtype=np.int64)

@@ -1,8 +1,9 @@
 """Figures and tables of sparse matrix-vector products, and their section of a report.
 
-Performance counts two operations per nonzero, by the shortest time. The roofline is that of the
-record: of memory, measured with as many workers, or of every level by its machine file, if each
-element of x is loaded once. After Alappat et al. 2021, who print no numbers to compare with.
+Performance counts two operations per nonzero, by the shortest time. The roofline is taken from the
+record and assumes that each element of x is loaded once. It is limited by the memory bandwidth
+measured with the same number of workers, or by all levels of a machine file. After Alappat et al.
+2021, who print no numbers for comparison.
 """
 
 from __future__ import annotations
@@ -136,8 +137,8 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
     Parameters
     ----------
     matrix : str
-        Prefix of the matrix's label; by default ``hpcg`` if there is one. Of several
-        matrices the one with most numbers of workers is drawn, of these the largest.
+        Prefix of the matrix's label; by default ``hpcg`` if there is one. Of several matrices, the
+        largest of those with most numbers of workers is drawn.
     machine : str
         Machine file, by which the ECM model of each format is drawn.
     """
@@ -175,9 +176,9 @@ def by_matrices(
     threads: float = 0,
     matrices: str | Sequence[str] = "",
 ) -> Figure:
-    """Sparse products by matrix and format, beside the roofline.
+    """Sparse products by matrix and format, with the roofline.
 
-    Of several sigma, accumulators and ways to balance, the fastest is drawn.
+    Of several sigma, accumulators and methods of balancing, the fastest is drawn.
 
     Parameters
     ----------
@@ -210,7 +211,7 @@ def by_matrices(
 
 
 def _shortened(labels: Iterable[str]) -> dict[str, str]:
-    """Return a short name of each label, no two the same."""
+    """Return a unique short name for each label."""
     names: dict[str, str] = {}
     for label in labels:
         name = plain(label, _LETTERS)
@@ -220,7 +221,7 @@ def _shortened(labels: Iterable[str]) -> dict[str, str]:
 
 
 def _with_block(row: Mapping[Any, Any]) -> str:
-    """Return performance and, if several sigma were measured, the fastest one."""
+    """Return performance and, if several sigma were measured, the fastest sigma."""
     text = three_figures(row[VALUE])
     if row["format"] == "sell" and row["blocks"]:
         text += f" (σ {'all' if row['sigma'] >= row['rows'] else three_figures(row['sigma'])})"

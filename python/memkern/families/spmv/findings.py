@@ -24,7 +24,7 @@ from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, sp
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Least gain of beta by sorting that is reported.
+# Smallest gain of beta by sorting that is reported.
 _GAIN = 1.05
 
 
@@ -58,7 +58,7 @@ def _share(row: Mapping[Any, Any]) -> str:
 
 
 def _of_roofline(row: Mapping[Any, Any]) -> str:
-    """Return the share of the roofline; nothing where that was disturbed, and is unknown."""
+    """Return the share of the roofline; empty if the roofline is unknown due to disturbance."""
     return f", {_share(row)} of the roofline" if row[ROOFLINE] == row[ROOFLINE] else ""
 
 
@@ -90,7 +90,7 @@ def _on_memory(rows: DataFrame) -> list[str]:
 
 
 def _on_caches(rows: DataFrame) -> list[str]:
-    """Return the sentence on the fastest format in the caches over the roofline of memory."""
+    """Return the sentence on the fastest format in the caches against the memory roofline."""
     rows = rows[rows["held"]]
     if rows.empty:
         return []
@@ -142,7 +142,7 @@ def _on_lengths(mine: DataFrame) -> list[str]:
 
 
 def _on_fill_in(mine: DataFrame) -> list[str]:
-    """Return the sentence on the largest gain of beta by sorting, and the performance there."""
+    """Return the sentence on the largest gain of beta by sorting, and its performance."""
     rows = fill_in(mine)
     if rows.empty:
         return []

@@ -1,13 +1,13 @@
-"""Sparse matrix-vector products: y = A x and y = y + A x by rows, in chunks of rows, by columns.
+"""Sparse matrix-vector products: y = A x and y = y + A x by rows, chunks of rows or columns.
 
 ``spmv.crs`` uses compressed rows. ``spmv.sell`` is SELL-C-sigma: rows sorted by length within
 blocks of sigma, C of them side by side in a chunk as wide as its longest row. ``spmv.ell`` is
 ELLPACK, one chunk of all rows, and ``spmv.csc`` uses compressed columns, which every worker adds
 to a private y; both are baselines.
 
-A case works in the order of its chunks: row i of y is row ``order[i]`` of A, and if columns are
-moved like rows, so is x. Padding of rows is zero and multiplies an additional element of x, past
-the last.
+A case uses the order of its chunks: row i of y is row ``order[i]`` of A, and if columns are moved
+like rows, x has the same order. Padding of rows is zero and multiplies an additional element of x
+after the last one.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ FORMATS = ("crs", "sell", "ell", "csc")
 BALANCES = ("rows", "nnz")
 MVE = (1, 2, 3, 4, 6, 8)
 _MOST_CHUNK = 128
-# Bytes for a nonzero beside the matrix: a case's format, and the validation of its product.
+# Bytes per nonzero in addition to the matrix: a case's format, and the validation of its product.
 _MEASURED_B = 46
-# Largest number of rows of which all are checked.
+# Up to this number of rows, all are checked.
 _WHOLE_ROWS = 2**18
 
 
@@ -84,8 +84,8 @@ def spmv_case(
     kernel : str
         Such as ``spmv.sell``.
     matrix : str, path, sparse array, ndarray or tuple
-        What `memkern.matrices.build` takes: a generator such as ``hpcg:64``, a Matrix Market file,
-        a SciPy sparse array, a two-dimensional array, or triplets.
+        Input of `memkern.matrices.build`: a generator such as ``hpcg:64``, a Matrix Market file, a
+        SciPy sparse array, a two-dimensional array, or triplets.
     accumulate : bool
         True for y = y + A x, False for y = A x.
     C, sigma : int
@@ -99,17 +99,16 @@ def spmv_case(
         Accumulators of a row in ``spmv.crs`` (modulo variable expansion): 1, 2, 3, 4, 6, 8, 0 for
         the kernel's own choice, ``auto`` by the mean length of rows.
     halo : str, optional
-        One product of all ranks, among which the rows are distributed, in place of one of each:
-        elements of x that rows of other ranks need are sent to these in each invocation,
-        ``blocking``, before the product, or to ``overlap`` with the rows that need none, which
-        come first then. Not for ``spmv.csc``.
+        Distribute the rows of one product over all ranks instead of giving each rank its own
+        product. Each invocation exchanges the elements of x that rows of other ranks need:
+        ``blocking``, before the product, or ``overlap``, during the rows that need no remote
+        elements, which then come first. Not for ``spmv.csc``.
     dtype, index_dtype : str
-        Of the values and of the indices.
+        Types of the values and of the indices.
     **options
-        Fields of `memkern.Knobs`, of which ``prefetch`` is the distance in nonzeros of
-        x's software prefetch (of ``spmv.crs`` and ``spmv.sell``), and of `memkern.Stop`, and the
-        labels `name` and `suite`.
-        Variant ``nta`` of these two loads values and indices with a non-temporal prefetch hint.
+        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`. In
+        ``spmv.crs`` and ``spmv.sell``, ``prefetch`` is the distance of the software prefetch of x
+        in nonzeros, and variant ``nta`` loads values and indices with a non-temporal prefetch hint.
 
     Raises
     ------
@@ -139,7 +138,7 @@ def spmv_case(
         raise InputError(
             "columns are moved like rows only in spmv.sell of square matrices without halo"
         )
-    # `mve` is the name that `unroll` has here.
+    # `unroll` is named `mve` here.
     unroll = options.pop("unroll", 0)
     if format == "crs":
         unroll = _accumulators(mve or unroll, a.nnz / rows)
@@ -188,7 +187,7 @@ def _sigma(sigma: int, chunk: int, rows: int) -> int:
 
 
 def _accumulators(mve: int | str, length: float) -> int:
-    """Return the number of accumulators; auto is the most that a mean row fills twice."""
+    """Return the number of accumulators; auto is the largest that a mean row fills twice."""
     if mve == "auto":
         return max(u for u in MVE if u == 1 or 2 * u <= length)
     if isinstance(mve, str) or mve not in (0, *MVE):
@@ -235,7 +234,7 @@ def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Na
     look = positions(n, native) if n > _WHOLE_ROWS else np.arange(n)
     a = a[order[look]].astype(np.float64)
     before = fresh(native, "y", look) if case.template_variant == "add" else np.zeros(len(look))
-    with np.errstate(over="ignore", invalid="ignore"):  # they are refused below
+    with np.errstate(over="ignore", invalid="ignore"):  # overflows are refused below
         a.data[:] = a.data.astype(case.dtype)
         wanted = before + a @ x
         size = np.abs(before) + abs(a) @ np.abs(x)
@@ -244,7 +243,7 @@ def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Na
             f"the values of the matrix {case.columns['matrix']} are so large that its products "
             f"overflow {case.dtype}"
         )
-    # As many roundings as there are terms, of the sum of their absolute values.
+    # The error bound is one rounding per term, relative to the sum of the terms' absolute values.
     terms = np.maximum((np.diff(a.indptr) + 2.0) / case.spec.checks.ulps, 1.0)
     yield
     errors = np.abs(native.peek("y", look) - wanted)
@@ -261,7 +260,7 @@ def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Na
     return verdict(case, worst, "whole" if len(look) == n else "sampled", **columns_found)
 
 
-# Of the values of x by which distributed products are checked: no array is filled with them.
+# Salt of the values of x for checks of distributed products; no array is filled with these values.
 _SALT = 0x5EED
 
 
@@ -273,8 +272,8 @@ def _part(case: Case, rank: int, ranks: int) -> Part:
     def check(native: Native) -> Validation:
         """Compare with the product of the whole matrix and vector.
 
-        The vector is a new one and the halo is NaN before, so that neither a lost value nor one of
-        an earlier invocation goes unnoticed.
+        The vector has new values and the halo is NaN before the product, so that lost values and
+        values from an earlier invocation are detected.
         """
         whole = fill_values(np.arange(case.integers["columns"]), {"salt": _SALT})
         x = np.ones(native.arrays()["x"]["columns"], dtype=case.dtype)
@@ -283,7 +282,7 @@ def _part(case: Case, rank: int, ranks: int) -> Part:
         native.fill(outputs=True)
         native.copy_in("x", x)
         rows = as_csr(case)[share.rows]
-        # A rank without nonzeros has one more row.
+        # A rank without nonzeros has one additional row.
         shape = share.case.integers["rows"], case.integers["columns"]
         starts = np.pad(rows.indptr, (0, shape[0] - len(share.rows)), mode="edge")
         rows = csr_array((rows.data, rows.indices, starts), shape=shape)
@@ -294,7 +293,7 @@ def _part(case: Case, rank: int, ranks: int) -> Part:
 
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
-    """Return y in the order of the chunks, which is computed independently."""
+    """Return y in the order of the chunks; the order is computed independently."""
     a = as_csr(case)
     n, sigma = case.integers["rows"], case.integers["sigma"]
     lengths = np.diff(a.indptr)
@@ -340,7 +339,7 @@ def _traffic(case: Case) -> Traffic:
 
 
 def format_of(name: str) -> str:
-    """Return a format by its name, or by ``csr``, which others call ``crs``.
+    """Return a format by its name; ``csr``, its more common name, is accepted for ``crs``.
 
     Raises
     ------
@@ -370,7 +369,7 @@ def stored_entries(case: Case) -> int:
 def _transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
-    """Return what a row or chunk moves: x for each entry into registers, else once (alpha)."""
+    """Return the data that a row or chunk moves: x per entry from L1, else once (best alpha)."""
     n, size = case.integers, np.dtype(case.dtype).itemsize
     entries = stored_entries(case)
     padding_B = (entries - n["nonzeros"]) * (size + np.dtype(case.index_dtype).itemsize)
@@ -400,7 +399,7 @@ def model_of(case: Case, beta: float) -> SpmvModel:
 def _implied_columns(
     case: Case, found: Mapping[str, float], ceilings: Ceilings, seconds: float
 ) -> dict[str, float]:
-    """Return the best alpha, and that which the measured time implies at the bandwidth of loads."""
+    """Return the best alpha, and the alpha implied by the time and the bandwidth of loads."""
     model = model_of(case, found["beta"])
     return {
         "alpha": model.best_alpha,
@@ -435,7 +434,7 @@ def _spec(name: str, summary: str, source: str) -> None:
                 transfers=_transfers, measures_ceilings=True, implied_columns=_implied_columns
             ),
             template_columns=("result",),
-            # The workers' sums of columns are added up only after the last part.
+            # The workers' private y are added up only after the last part.
             part=None if name == "csc" else _part,
         )
     )
@@ -462,13 +461,13 @@ def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
     return case(f"spmv.{format_of(format)}", matrix=matrix, **options)
 
 
-# Bytes of a nonzero with its index, in the types that the report measures.
+# Bytes of a nonzero with its index, in the types used in the report.
 _NONZERO_B = 12
 _ROW_LENGTHS = (4, 8, 16, 64)
 
 
 def _products(matrix: str, forms: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Case]:
-    """Return cases of one matrix, which is built once and is in memory once."""
+    """Return cases of one matrix, which is built and stored only once."""
     from memkern.inputs import matrices
 
     label, a = matrices.build(matrix)
@@ -477,8 +476,8 @@ def _products(matrix: str, forms: Iterable[tuple[str, Mapping[str, Any]]]) -> li
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
-    """Return a matrix of each kind, larger than the caches, and options that matter for each."""
-    # All matrices together take 16 units, and the one in use is in memory four times.
+    """Return matrices of each kind, larger than the caches, with the options relevant for each."""
+    # All matrices together take 16 units, and the matrix in use is in memory four times.
     unit = min(cache_B, memory_B // 64, 2**28)
     brief: dict[str, Any] = {"budget_s": 0.05}
     forms: list[tuple[str, dict[str, Any]]]
@@ -488,7 +487,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     forms.append(("sell", {"C": 16, **brief}))
     workers = len(os.sched_getaffinity(0))
     counts = sorted({*(2**k for k in range(workers.bit_length())), workers})
-    # Five at most: for each number of workers the bandwidth is measured first.
+    # At most five: for each number of workers the bandwidth is measured first.
     counts = sorted({counts[round(i * (len(counts) - 1) / 4)] for i in range(5)})
 
     def edge(size: float) -> int:

@@ -2,7 +2,7 @@
 
 A nonzero moves its value and its index, its share of x and its share of the bytes of a row.
 ``alpha`` is the number of elements of x read from memory per nonzero: columns / nonzeros if each
-element is read once, 1 if every nonzero reads its own.
+element is read once, 1 if every nonzero reads its element from memory.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ class SpmvModel:
     value_B, index_B : int
         Size of a value and of an index.
     beta : float
-        Nonzeros over stored entries, which include padding (1 without).
+        Nonzeros over stored entries, which include padding; 1 without padding.
     accumulate : bool
         True for y = y + A x, which reads and writes y; False for y = A x, which writes it.
     write_allocate : bool
-        Whether the stores of y = A x read their lines first.
+        Whether lines are read before the stores of y = A x write them.
     pointers : int, optional
-        Number of starts of rows or chunks that are read; as many as rows by default.
+        Number of pointers to rows or chunks that are read; by default the number of rows.
     """
 
     rows: int
@@ -55,7 +55,7 @@ class SpmvModel:
 
     @property
     def best_alpha(self) -> float:
-        """Loads of x from memory for each nonzero, if every element is read once."""
+        """Loads of x from memory per nonzero if every element is read once."""
         return self.columns / self.nonzeros
 
     @property
@@ -109,8 +109,8 @@ def crs_row_cycles(
 ) -> float:
     """Return the cycles in the core of a CRS row.
 
-    A row takes ceil(nonzeros / lanes) steps of a vector, then the sum of the lanes. Steps of one
-    accumulator wait for each other, and rows are assumed not to overlap.
+    A row takes ceil(nonzeros / lanes) vector steps, followed by the sum of the lanes. Steps with
+    the same accumulator are dependent, and rows are assumed not to overlap.
 
     Parameters
     ----------
@@ -121,9 +121,9 @@ def crs_row_cycles(
     fma_latency, reduction : float
         Latencies of a multiply-add and of the sum of a vector's lanes, in cycles.
     step : float
-        Cycles of a step's instructions if none waits: loads, a gather and a multiply-add.
+        Throughput cycles of a step's instructions: loads, a gather and a multiply-add.
     accumulators : int
-        Vectors that are summed independently, and then added (a latency for each).
+        Number of independent sums, which are added at the end (one latency for each addition).
 
     Raises
     ------
@@ -140,7 +140,7 @@ def crs_row_cycles(
 def sell_column_cycles(chunk: int, lanes: int, fma_latency: float, step: float) -> float:
     """Return the cycles in the core of one column of a SELL chunk.
 
-    Its chunk / lanes vectors are independent of each other, but wait for the column before.
+    Its chunk / lanes vectors are independent of each other, but depend on the previous column.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Sparse matrix-vector products of the caller's matrices and vectors: multiply, convert, measure.
 
-A `Product` is a matrix in a format, placed where its workers read it, that can be multiplied many
-times and whose arrays can be read. `multiply` makes one and uses it once; `measure` times only the
-kernel on prepared vectors and compares the result with the machine's roofline.
+A `Product` is a matrix in a format, in memory that is local to its workers, for repeated products
+and for access to its arrays. `multiply` creates a product and uses it once; `measure` times only
+the kernel on prepared vectors and compares the result with the machine's roofline.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Product:
             raise InputError("a product has no accumulate: it adds to y where there is one")
         self._prepared: Prepared | None = None
         if a.nnz == 0:
-            # There is nothing to convert, but options are checked as always.
+            # There is nothing to convert, but options are still checked.
             case(([0], [0], [1.0], self.shape), **options)
             return
         self._prepared = prepare(case(a, accumulate=True, **options))
@@ -81,12 +81,12 @@ class Product:
 
     @property
     def columns(self) -> npt.NDArray[Any]:
-        """Columns of the stored values (rows in CSC); those of padding are one past the last."""
+        """Columns of the stored values (rows in CSC); padding has the index after the last one."""
         return self._converted.native.copy_out("columns")
 
     @property
     def starts(self) -> npt.NDArray[Any]:
-        """Start of each row, chunk or column among the stored values, and the end of the last."""
+        """Index of each row's, chunk's or column's first stored value, and the end of the last."""
         return self._converted.native.copy_out("starts")
 
     @property
@@ -98,7 +98,7 @@ class Product:
 
     @property
     def order(self) -> npt.NDArray[np.int64]:
-        """Row of the matrix of each row of the product, shape (rows,)."""
+        """The matrix's row for each row of the product, shape (rows,)."""
         _ = self._converted
         return self._order if self._before is None else self._before[self._order]
 
@@ -139,7 +139,7 @@ class Product:
         begin = time.perf_counter()
         native = self._converted.native
         arrays = native.arrays()
-        # Padding multiplies an element of x that stays zero; rows of padding are not read back.
+        # Padding multiplies an element of x that remains zero; padding rows are not read back.
         to_x = np.zeros(arrays["x"]["columns"], self._dtype)
         to_y = np.zeros(arrays["y"]["columns"], self._dtype)
         in_columns = ours if self._before is None else ours[self._before]
@@ -184,12 +184,12 @@ def convert(matrix: Any, *, rcm: bool = False, **options: Any) -> Product:
     rcm : bool
         Reorder rows and columns of a square matrix by reverse Cuthill-McKee first.
     **options
-        ``format`` (``sell``) and what `memkern.families.spmv.kernels.spmv_case` takes.
+        ``format`` (``sell``) and the options of `memkern.families.spmv.kernels.spmv_case`.
 
     Raises
     ------
     InputError, MemoryError
-        Something is out of range, or does not fit.
+        Something is out of range, or memory is insufficient.
     """
     return Product(matrix, rcm=rcm, **options)
 
@@ -212,10 +212,11 @@ def measure(matrix: Any, *, rcm: bool = False, **options: Any) -> Measurement:
     Returns
     -------
     Measurement
-        With ``roofline_GFLOPs`` for the best alpha and the fill-in as converted, at the bandwidths
-        of loads and stores of memory on this machine, or of all levels by the option
-        ``machine_file``; ``roofline_min_fraction`` by the shortest time; ``alpha``, the best one,
-        and ``alpha_implied`` by the shortest time at the bandwidth of loads; ``convert_s``.
+        With ``roofline_GFLOPs`` for the best alpha and the fill-in of the converted matrix, from
+        the bandwidths of loads and stores of this machine's memory, or of all levels with the
+        option ``machine_file``; ``roofline_min_fraction`` by the shortest time; ``alpha``, the best
+        one, and ``alpha_implied``, from the shortest time and the bandwidth of loads;
+        ``convert_s``.
     """
     from memkern.inputs import matrices
 
@@ -232,8 +233,8 @@ def tune(
 ) -> tuple[Case, ResultSet]:
     """Search format, C, sigma, moved columns, accumulators, balance, reordering and prefetch.
 
-    One option after another is varied, each time from the best case so far; options not yet tried
-    when the time budget is spent keep their defaults.
+    One option after another is varied, starting from the best case so far; options that are not
+    reached within the time budget keep their defaults.
 
     Parameters
     ----------
@@ -266,7 +267,7 @@ def tune(
     rows = plain.shape[0]
     square = rows == plain.shape[1]
     steps: dict[str, list[dict[str, Any]]] = {
-        # Without sorting, padding may cancel the gain of chunks.
+        # Without sorting, padding may cancel the gain by chunks.
         "format": [{"format": "crs"}, {"format": "sell"}, {"format": "sell", "sigma": rows}],
         "C": [{"C": c} for c in (4, 8, 16, 32, 64)],
         "sigma": [{"sigma": s} for s in (1, 128, 1024, 4096, rows)],

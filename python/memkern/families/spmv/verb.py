@@ -1,4 +1,4 @@
-"""The verb spmv: performance of sparse matrix-vector products by format, and their limit."""
+"""The verb spmv: performance of sparse matrix-vector products by format, and the roofline."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _spmv(args: argparse.Namespace) -> int:
             raise InputError(
                 f"--{option.replace('_', '-')} is for the format {owner}, which --format leaves out"
             )
-    # --mve is the name that --unroll has here.
+    # --unroll is named --mve here.
     knobs.pop("unroll", None)
     listed = {name: getattr(args, name) for name in ("C", "sigma", "mve", "balance", "halo")}
     listed["mve"], args.unroll = listed["mve"] or args.unroll, None
