@@ -133,9 +133,9 @@ def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
 def in_rows(frame: DataFrame) -> DataFrame:
     """Return one record for each machine, number of workers, pattern, size and primitive.
 
-    If a pattern was measured at several sizes, these are the smallest and, if it is at least four
-    times as large, the largest. The column row is the name of the pattern, with the size if there
-    are two. Rows are in CircusTent's order, the smaller size first.
+    If a pattern was measured at several sizes, the smallest size is returned and, if it is at least
+    four times as large, the largest. The column row is the name of the pattern, with the size if
+    there are two. Rows are in CircusTent's order, the smaller size first.
     """
     here = ["machine", "threads", "pattern"]
     sizes = frame.groupby(here)["size_B"]
@@ -181,8 +181,8 @@ def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:
 def shared_lines(frame: DataFrame) -> DataFrame:
     """Return the records of `central` that show the cost of sharing cache lines.
 
-    The column line is the label in a legend. Rows are in its order: private words from the widest
-    to the narrowest gap, then one word for all.
+    The column line is the label in a legend. Rows are in the order of the legend: private words
+    from the widest to the narrowest gap, then one word for all workers.
     """
     frame = frame[frame["pattern"] == "central"]
     frame, _ = prevailing(
@@ -243,7 +243,7 @@ def limits(records: Records, measure: str = "") -> DataFrame:
     records : DataFrame, ResultSet or None
         Own records of `amo` kernels on ``mpi`` or ``shmem``, and of ``messages.fetch_add``.
     measure : str
-        Command that measures the latter. If it is empty, none is no error.
+        Command that measures the latter. If it is empty, missing records are no error.
 
     Returns
     -------

@@ -118,7 +118,7 @@ def _with_outcome(row: Mapping[Any, Any]) -> str:
 def price(
     records: Records = None, primitives: str | Sequence[str] = "add,cas", threads: float = 0
 ) -> Figure:
-    """Price of atomicity: the rate of plain loads and stores over that of atomic operations.
+    """Price of atomicity: the rate of plain loads and stores over the rate of atomic operations.
 
     The share of lost plain updates, if any, is written next to each pattern.
 
@@ -342,7 +342,7 @@ def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -
     integers="threads, memory_B, iters",
 )
 def circustent_table(records: Records = None) -> Selection:
-    """Atomic adds at random places: own runs beside five published ones of CircusTent.
+    """Atomic adds at random places: own runs and five published runs of CircusTent.
 
     References
     ----------

@@ -186,7 +186,7 @@ def amo_case(
         Workers; 0 for one on each processing unit, or on a GPU 1024 on each multiprocessor. On
         ``mpi`` and ``shmem`` the workers of each rank, by default 1.
     seed : int
-        Of the indices and of the values.
+        Seed of the indices and of the values.
     **options
         Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
 

@@ -186,7 +186,7 @@ def remote_shares(
     words : callable
         Maps iterations to the words that they access without an index.
     nodes : sequence of int
-        By rank, the first rank on its node.
+        The first rank on the node of each rank.
 
     Returns
     -------

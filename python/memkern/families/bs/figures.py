@@ -350,7 +350,7 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
     optional=True,
 )
 def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataFrame:
-    """T0 and Wmax of BS1 to BS7 on own platforms, beside the four published GPUs.
+    """T0 and Wmax of BS1 to BS7 on own platforms and the four published GPUs.
 
     Parameters
     ----------

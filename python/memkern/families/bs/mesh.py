@@ -73,10 +73,10 @@ def meshed(
         Each invocation exchanges the values of shared nodes: ``blocking``, while nothing is
         computed, or ``overlap``, with computation that does not depend on them (see `distributed`).
     dtype, index_dtype : str
-        Of the values and of the indices (32 bits in the paper's code).
+        Types of the values and of the indices (32 bits in the paper's code).
     **options
-        Fields of `memkern.Knobs`, of which ``prefetch`` is on by default, and of `memkern.Stop`,
-        and the labels `name` and `suite`.
+        Fields of `memkern.Knobs` (``prefetch`` is on by default) and `memkern.Stop`, and the labels
+        `name` and `suite`.
 
     Raises
     ------

@@ -159,7 +159,7 @@ def _interleaved_cycles(source: MachineFile, bits: int, shared: bool) -> float:
     ----------
     source : MachineFile
     bits : int
-        Of the vector.
+        Bits of the vector.
     shared : bool
         Whether all its lanes have the same links.
 

@@ -370,7 +370,7 @@ def measured_caches(records: Records) -> dict[str, int]:
     Parameters
     ----------
     records : ResultSet or DataFrame
-        Those of ``memkern latency structure``, on one machine.
+        Records of ``memkern latency structure`` on one machine.
 
     Returns
     -------

@@ -349,7 +349,7 @@ def bank_table(records: Records = None) -> Selection:
     lack="no such record shows anything of these",
 )
 def structure(records: Records = None) -> DataFrame:
-    """Capacities of caches, reaches of TLBs and sizes of lines by latency, beside the system's.
+    """Capacities of caches, reaches of TLBs and line sizes, by latency and by the system.
 
     Notes
     -----

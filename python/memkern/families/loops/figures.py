@@ -331,7 +331,7 @@ def _memory_bandwidth(records: Records, platform: str) -> float:
     optional=True,
 )
 def cycles_by_level(records: Records = None) -> DataFrame:
-    """Cycles per vector of loops with data in L1, L2 and memory, beside those of an A64FX.
+    """Cycles per vector of loops with data in L1, L2 and memory, and published ones of an A64FX.
 
     References
     ----------

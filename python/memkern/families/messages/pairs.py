@@ -25,7 +25,7 @@ def neighbours(word: str, nodes: Sequence[int]) -> list[Pair]:
     ----------
     word : str
     nodes : sequence of int
-        By rank, the number of its node.
+        The number of each rank's node.
     """
     by_node = [[r for r, node in enumerate(nodes) if node == n] for n in dict.fromkeys(nodes)]
     if word == "node":
@@ -53,7 +53,7 @@ def parse(text: str, nodes: Sequence[int]) -> tuple[str, list[Pair]]:
         One of `NEIGHBOURS`, a list such as ``0-1,2-3``, or empty for the first of `NEIGHBOURS` that
         denotes any pairs.
     nodes : sequence of int
-        By rank, the number of its node.
+        The number of each rank's node.
 
     Raises
     ------

@@ -79,11 +79,11 @@ def indexed(
     repeats : bool
         Whether given indices may have duplicates.
     dtype, index_dtype : str
-        Of the values and of the indices.
+        Types of the values and of the indices.
     alpha : float, optional
         The scalar, where the kernel has one; 3 by default.
     seed : int
-        Of the indices and of the values.
+        Seed of the indices and of the values.
     **options
         Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
 

@@ -1,4 +1,4 @@
-"""Records of gathers and scatters: own ones and the published ones of Lavin et al. 2020.
+"""Records of gathers and scatters: own records and the published ones of Lavin et al. 2020.
 
 If a case has several own records (variants, page policies, chunks, repeats), the one with the
 highest bandwidth is used, preferably with the published count. Only float64 is used, since the
@@ -228,7 +228,7 @@ def bandwidths(points: DataFrame) -> dict[str, dict[tuple[str, str], float]]:
 
 
 def relative(platform: Bandwidths) -> dict[str, float]:
-    """Return the application patterns' bandwidth over that of stride 1 of the same kernel."""
+    """Return the application patterns' bandwidth over the same kernel's bandwidth at stride 1."""
     keys = [(kernel_of(pattern), pattern) for pattern in application_patterns()]
     return {
         pattern: platform[kernel, pattern] / platform[kernel, STRIDE_1]

@@ -23,7 +23,7 @@ class SpmvModel:
     Parameters
     ----------
     rows, columns, nonzeros : int
-        Of the matrix.
+        Size of the matrix.
     value_B, index_B : int
         Size of a value and of an index.
     beta : float
@@ -115,7 +115,7 @@ def crs_row_cycles(
     Parameters
     ----------
     nonzeros : int
-        Of the row.
+        Nonzeros of the row.
     lanes : int
         Values of a vector.
     fma_latency, reduction : float

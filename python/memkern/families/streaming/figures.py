@@ -163,7 +163,7 @@ def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
 def saturation(
     records: Records = None, kernels: str | Sequence[str] = "", machine: str = ""
 ) -> Figure:
-    """Bandwidth of streaming kernels against the number of threads, beside ideal scaling.
+    """Bandwidth of streaming kernels against the number of threads, with ideal scaling.
 
     A panel for each kernel, at the size that was measured with most thread counts; of several such
     sizes, the largest.
@@ -263,7 +263,7 @@ def _scaled(ax: Axes, rows: DataFrame, source: MachineFile) -> float:
 
 _CITED = ("chalmers2020", "raider2022", "alappat2021-kernels")
 _BEST = "Of several records of a size, the best is drawn."
-# The last entry is a family whose records are required beside the published ones.
+# The last entry is a family whose records are required in addition to the published ones.
 _EXHIBITS: tuple[tuple[str, Any, str, str], ...] = (
     (
         "Bandwidth from L1 to memory", sizes,
