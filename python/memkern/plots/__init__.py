@@ -1,6 +1,6 @@
 """Named figures and tables, and the sections of a report.
 
-Those of a family are defined in ``families/<family>/figures.py``. matplotlib and pandas are
+The figures of a family are defined in ``families/<family>/figures.py``. matplotlib and pandas are
 imported when a figure is drawn.
 
 Examples

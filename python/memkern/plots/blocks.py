@@ -1,4 +1,4 @@
-"""Bandwidths on a GPU by the threads of a block and by unrolling."""
+"""Bandwidths on a GPU by threads per block and unrolling."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def block_table(
     Parameters
     ----------
     kernels
-        As of `block_map`.
+        As for `block_map`.
     """
     frame, notes = _blocks(records, kernels)
     highest = frame.groupby(["machine", "kernel"])[BANDWIDTH].transform("max")

@@ -44,7 +44,7 @@ def line_look(number: int) -> Look:
 
 
 def marked_look(number: int) -> Look:
-    """Return the look of a line or series with a marker that no other one has."""
+    """Return the look of a line or series with a unique marker."""
     return line_look(number)._replace(marker=_MARKERS[number % len(_MARKERS)])
 
 
@@ -54,7 +54,7 @@ def look_beside_roofline(number: int) -> Look:
 
 
 def named(platform: object, limit: int = 32) -> str:
-    """Return a platform's name to be drawn; only what precedes the thread count is shortened."""
+    """Return a platform's name for a figure; only the part before the threads is shortened."""
     machine, _, threads = str(platform).rpartition(", ")
     return f"{plain(machine, limit)}, {plain(threads, 20)}" if machine else plain(threads, limit)
 
@@ -70,7 +70,7 @@ def shade(share: float) -> str:
 def curve(
     ax: Axes, rows: DataFrame, x: str, y: str, look: Look, label: str, along: str = ""
 ) -> None:
-    """Draw one column over another, in the order of `along` or else of x.
+    """Draw column y over column x, sorted by `along`, or by x if it is empty.
 
     Disturbed records have hollow markers.
     """
@@ -115,7 +115,7 @@ def curves(
 
 
 def disturbed_note(rows: DataFrame, look: str = "Hollow") -> list[str]:
-    """Return what the look of disturbed records means for the small print, if there are any."""
+    """Return the small print that explains the look of disturbed records, if there are any."""
     return [f"{look}: from a disturbed record."] * bool(rows["disturbed"].any())
 
 
@@ -124,7 +124,7 @@ def finish(
 ) -> Figure:
     """Write the legend, of at most some columns, and the small print, and return the figure.
 
-    `look` is that of disturbed records.
+    `look` is the word for the markers of disturbed records.
     """
     legend_above(fig, columns)
     note(fig, [*notes, *disturbed_note(rows, look)])
@@ -151,8 +151,8 @@ def machine_panels(
 ) -> tuple[Figure, list[tuple[Axes, DataFrame]]]:
     """Return a figure with a panel for each machine, and the panels with their records.
 
-    A machine has a panel for each value of the column `within`, if given: in the order of the
-    values if `sort`, else of the records.
+    If `within` is given, a machine has a panel for each value of this column: in sorted order if
+    `sort`, else in the order of the records.
     """
     cells = [rows for _, rows in frame.groupby("machine", sort=False)]
     if within:
@@ -212,9 +212,9 @@ def bytes_axis(axis: Axis, most: int) -> None:
 
 
 def counts_axis(axis: Axis, most: int = 7) -> None:
-    """Put ticks at 1, 2 and 5 times powers of ten, or at powers of ten alone: 200 k, 500 k, 1 M.
+    """Put ticks at 1, 2 and 5 times powers of ten, or only at powers of ten: 200 k, 500 k, 1 M.
 
-    An axis with fewer than two of these has evenly spaced ticks.
+    An axis with fewer than two of these ticks has evenly spaced ticks.
     """
     low, high = axis.get_view_interval()
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -231,7 +231,7 @@ def counts_axis(axis: Axis, most: int = 7) -> None:
 
 
 def ticks_at(axis: Axis, ticks: Sequence[float], name: Callable[[float], str]) -> None:
-    """Put ticks at these places alone, with their names."""
+    """Put ticks only at these positions, with their names."""
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     axis.set_major_locator(FixedLocator(list(ticks)))
@@ -327,7 +327,7 @@ def roofline_series(rows: DataFrame, value: str) -> dict[str, DotSeries]:
 
 
 def prediction_series(rows: DataFrame, value: str, label: str) -> dict[str, DotSeries]:
-    """Return the series of `dots` with the highest prediction in each row; none without any."""
+    """Return the series of `dots` with the highest prediction in each row; empty without any."""
     found = _highest(rows, value)
     return {label: (marked_look(_STAR)._replace(color=GREY), found)} if found else {}
 
@@ -396,11 +396,11 @@ def heat_map(
     ends: tuple[float, float] = (0.0, 0.0),
     hatched: Iterable[tuple[Any, Any]] = (),
 ) -> None:
-    """Draw values by row and column, with their numbers or `texts` if at most `MOST_CELLS` of each.
+    """Draw a heat map; cells have numbers or `texts` if rows and columns are at most `MOST_CELLS`.
 
     `order` sorts the rows and the columns. The colours range from the first of `ends` to the
-    second, or to the largest value if that is larger; NaN has none. The cells of `hatched` have
-    hatches.
+    second, or to the largest value if it is larger; NaN has no colour. The cells in `hatched` are
+    hatched.
     """
     import numpy as np
     from matplotlib.patches import Rectangle
@@ -426,7 +426,7 @@ def heat_map(
             words = ax.text(
                 j, i, text, ha="center", va="center", color="white" if light else "black"
             )
-            # No hatch crosses the number.
+            # A background, so that no hatch crosses the number.
             words.set_bbox({"facecolor": image.to_rgba(value), "edgecolor": "none", "pad": 1})
 
 

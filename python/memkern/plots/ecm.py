@@ -43,7 +43,7 @@ _NEAR = 1.6
 
 
 def _results(records: Records) -> ResultSet:
-    """Return records as a ResultSet; those of a DataFrame have no environments."""
+    """Return records as a ResultSet; without environments if they are a DataFrame."""
     if isinstance(records, ResultSet):
         return records
     frame = frame_of(records)
@@ -74,7 +74,7 @@ def _fit(records: Records, overlap: str, machine: MachineFile | None) -> EcmFit:
     "can't be read or is another machine's",
 )
 def ecm_table(records: Records = None, overlap: str = "", machine: str = "") -> DataFrame:
-    """Loops by kernel and level as the ECM model predicts them, beside their measurements.
+    """Predictions of the ECM model and measurements of loops, by kernel and level.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def _columns(row: Judged) -> dict[str, Any]:
 def predicted_against_measured(
     records: Records = None, overlap: str = "", machine: str = ""
 ) -> Figure:
-    """Cycles of a vector of every stream as measured, over the prediction of the ECM model.
+    """Measured cycles for a vector of every stream, over the prediction of the ECM model.
 
     Parameters
     ----------
@@ -180,15 +180,15 @@ def overlap_diagram(
 ) -> Figure:
     """Overlap of transfers by hypothesis: their times stacked, beside the measurement.
 
-    Groups of overlapping transfers follow each other; each is as long as its longest term, whose
-    colour it has.
+    Groups of overlapping transfers follow each other; each has the length and the colour of its
+    longest term.
 
     Parameters
     ----------
     level : str
         Level that holds the data.
     kernels : str or sequence of str
-        Names of loops, with commas between.
+        Names of loops, separated by commas.
     """
     loops, clock_GHz = loop_times(_results(records))
     best = fit_ecm(loops, clock_GHz)
@@ -276,7 +276,7 @@ def _stacks(ax: Axes, row: Judged, models: Any, colours: dict[str, str]) -> None
     lack="the machine file is missing or of another machine, or no record has bytes of each level",
 )
 def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
-    """Roofline of every level for each record: limit, bound, and the share that is reached.
+    """Roofline of every level for each record: limit, bound, and the share reached.
 
     Parameters
     ----------
@@ -293,7 +293,7 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
         try:
             found = roofline(source, record)
         except InputError:
-            # What it moves is unknown.
+            # Its traffic is unknown.
             continue
         performance = record.get("performance_GFLOPs")
         flops = (performance or math.nan) * 1e9 * record["time_min_s"]
@@ -329,7 +329,7 @@ def _source(machine: str, records: Records) -> MachineFile:
 
 
 def _named_lines(tops: Mapping[str, Ceiling]) -> list[tuple[str, float]]:
-    """Return names of lines and the lowest bandwidth of each; lines that nearly touch have one."""
+    """Return names of lines and their lowest bandwidths; lines close together share a name."""
     found: list[tuple[list[str], float]] = []
     for level, top in sorted(tops.items(), key=lambda pair: -pair[1].load_GBps):
         name = f"{level} {top.load_GBps:.3g}"
@@ -390,7 +390,7 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
             )
         for number, kernel in enumerate(names):
             rows = mine[mine["kernel"] == kernel]
-            # A further kernel of the same colour has another marker.
+            # Kernels of the same colour have different markers.
             marker = marked_look(number + number // MOST_LINES).marker
             look = marked_look(number)._replace(linestyle="none", markersize=3.6, marker=marker)
             ax.plot(

@@ -1,8 +1,8 @@
-"""Figures of energy: over performance by clock and threads, and what a lower clock costs and saves.
+"""Figures of energy over performance, and of the changes of speed and energy at lower clocks.
 
-A Z-plot has the energy of an invocation over its performance, with a line for each clock limit
-along the number of threads. The second figure compares each case with itself at the highest clock,
-as Alappat et al. (2021) do for A64FX.
+A Z-plot shows the energy of an invocation over its performance, with one line for each clock limit
+that connects numbers of threads. The second figure compares each case with itself at the highest
+clock, as Alappat et al. (2021) do for A64FX.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("energy_J", "time_median_s", "bandwidth_median_GBps", "threads", "clock_limit",
             "energy_per_byte_pJ", "power_W", "idle_power_W", "energy_delay_Js")  # fmt: skip
-# Alappat et al. 2021, A64FX: change of speed and of energy in percent, by a clock lower by 9 %.
+# Alappat et al. 2021, A64FX: change of speed and of energy in percent at a clock that is 9 % lower.
 PUBLISHED_A64FX = (-2.7, -13.0)
 
 
@@ -42,7 +42,7 @@ def _metered(records: Records) -> DataFrame:
     Raises
     ------
     InputError
-        There is none.
+        No valid record has energy.
     """
     frame = frame_of(records)
     texts = ("platform", "kernel", "variant", "pattern")
@@ -58,7 +58,7 @@ def _metered(records: Records) -> DataFrame:
 
 
 def no_energy(frame: DataFrame) -> str:
-    """Return why records have no energy, as far as they tell, as the end of a sentence."""
+    """Return the end of a sentence on why records have no energy: their note, or advice."""
     return first_note(frame, "energy_note") or (
         "measure where /sys/class/powercap or /sys/class/hwmon can be read (as root), or on a GPU "
         "with nvidia-ml-py"
@@ -71,7 +71,7 @@ def _names(frame: DataFrame) -> DataFrame:
 
     variant = frame["variant"]
     if "variant_choice" in frame:
-        # Which one is fastest may depend on clock and threads.
+        # The fastest variant may depend on clock and threads.
         variant = variant.where(words(frame["variant_choice"]).eq("requested"), "")
     columns = [frame["kernel"], variant, frame["pattern"]]
     columns += [words(frame[name]) for name in ("matrix", "lattice", "layout") if name in frame]
@@ -209,7 +209,7 @@ def whiskers(
     published : str
         Name of the published changes.
     changes : (float, float)
-        Of speed and energy in percent, NaN for one that was not published.
+        Published changes of speed and energy in percent, NaN if unpublished.
     """
     for number, label in enumerate(("speed", "energy")):
         look = line_look(number)
@@ -234,7 +234,7 @@ def whiskers(
 
 
 def whisker_notes(number: int) -> list[str]:
-    """Return what boxes, whiskers and diamonds are, for a figure of so many cases."""
+    """Return sentences that explain boxes, whiskers and diamonds, for this number of cases."""
     return [
         f"Boxes: quartiles, whiskers: range over {counted(number, 'case')}.",
         "Diamonds: published, Alappat et al. 2021.",

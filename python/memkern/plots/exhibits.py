@@ -1,8 +1,8 @@
 """Figures and tables as declarations.
 
-A declaration is a decorator over the function that selects what is shown. The exhibit's function,
-its documentation, its entry in the lists and the sentence for records that lack what it needs
-follow from it.
+A declaration is a decorator of the function that selects the records. It creates the exhibit's
+function, its documentation, its entry in the lists, and the error for records without the needed
+data.
 """
 
 from __future__ import annotations
@@ -58,18 +58,18 @@ def documented(
     Parameters
     ----------
     function : callable
-        Its documentation has a title, the options other than the records, and sections of its own.
+        Its docstring has a title, the options other than the records, and further sections.
     result, returns : str
-        Type and description of what is returned.
+        Type and description of the returned object.
     records : str
-        What the records are: ``"`amo` kernels"``, or a sentence.
+        Description of the records: ``"`amo` kernels"``, or a sentence.
     lack : str
-        What may be missing, as the beginning of a sentence.
+        Condition of an InputError, as the beginning of a sentence.
     optional : bool
         Whether published data are shown without records.
     """
     text = inspect.cleandoc(function.__doc__ or "")
-    # Sections begin with a heading that is underlined.
+    # Sections begin with an underlined heading.
     head, *sections = re.split(r"\n\n(?=\w[\w ]*\n-+\n)", text)
     options = "".join(s.split("\n", 2)[2] + "\n" for s in sections if s.startswith("Parameters"))
     rest = [section for section in sections if not section.startswith("Parameters")]
@@ -104,12 +104,12 @@ def table(
     ----------
     name : str
     columns : str
-        The columns with commas between, each perhaps followed by its meaning in parentheses:
+        The columns, separated by commas, each optionally followed by its meaning in parentheses:
         ``"platform, time_us (the shortest)"``.
     integers : str
-        Those of the columns that are integers, with commas between.
+        The columns that are integers, separated by commas.
     **about
-        As of `documented`.
+        As for `documented`.
     """
     shown = re.split(r", | and ", re.sub(r" \([^()]*\)", "", columns))
     whole = dict.fromkeys(filter(None, integers.split(", ")), int)
@@ -138,7 +138,7 @@ def tabulated(
     returns : str
         The columns of the table.
     **about
-        As of `documented`.
+        As for `documented`.
     """
 
     def enter(build: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
@@ -150,7 +150,7 @@ def tabulated(
 
 # -------------------------------------------------------------------------------------- curves
 
-# Puts the scale and ticks of an axis on the x or y axis of a panel, given all values of a figure.
+# Sets the scale and ticks of the x or y axis of a panel, given all values of a figure.
 Scale: TypeAlias = "Callable[[Axes, Any], None]"
 
 
@@ -164,13 +164,13 @@ class Axis:
 
 
 def byte_scale(ax: Axes, values: Any) -> None:
-    """Make the x axis one of sizes, with ticks at powers of two bytes."""
+    """Make the x axis a logarithmic axis of sizes, with ticks at powers of two bytes."""
     ax.set_xscale("log", base=2)
     bytes_axis(ax.xaxis, 5)
 
 
 def log_scale(ax: Axes, values: Any) -> None:
-    """Make the y axis logarithmic, with room beside all values and at least a factor of five."""
+    """Make the y axis logarithmic, with margins and a range of at least a factor of five."""
     low = values.min() / 1.25
     ax.set_yscale("log")
     ax.set_ylim(low, max(values.max() * 1.25, 5 * low))
@@ -198,27 +198,27 @@ def curve_figure(
 ) -> Callable[[Callable[P, Selection]], Callable[P, Figure]]:
     """Register a figure of curves of the records that a function selects.
 
-    There is a panel for each machine, and a curve for each value of a column, in the order in
-    which these occur in the records.
+    There is a panel for each machine, and a curve for each value of a column, in the order of the
+    records.
 
     Parameters
     ----------
     name : str
     x, y : Axis
     by : str
-        The column of which each value has a curve.
+        The column with a curve for each of its values.
     records, lack
-        As of `documented`. If no record is selected, an error says what lacks.
+        As for `documented`. If no record is selected, an error names the missing data.
     measure : str
-        The command that measures what lacks.
+        The command that measures the missing records.
     caches : bool
         Whether the sizes of the caches are marked along x.
     marks : callable
-        Draws further lines into a panel, given its records.
+        Draws additional lines into a panel, given its records.
     title : callable
         Returns the title of a panel, given its records and whether there are several machines.
     legend : int
-        Most columns of the legend.
+        Maximum number of columns of the legend.
     """
 
     def enter(select: Callable[P, Selection]) -> Callable[P, Figure]:
@@ -260,7 +260,7 @@ def drawn(
     returns : str
         The panels of the figure and their width.
     **about
-        As of `documented`.
+        As for `documented`.
     """
 
     def enter(draw: Callable[P, Figure]) -> Callable[P, Figure]:

@@ -39,7 +39,7 @@ Fits: TypeAlias = "dict[tuple[str, ...], T0WmaxFit]"
 
 
 class _Facts(dict[str, Any]):
-    """Facts of machines that nobody changes: pandas copies attributes with every column."""
+    """Constant facts of machines, not copied when pandas copies attributes with every column."""
 
     def __deepcopy__(self, memo: object) -> _Facts:
         return self
@@ -48,17 +48,16 @@ class _Facts(dict[str, Any]):
 def frame_of(records: Records) -> DataFrame:
     """Return records as a DataFrame; None gives one without rows and columns.
 
-    If a ResultSet describes the caches of its machines, they are in ``attrs["caches"]``: level,
-    size in bytes and number of each kind of data cache, by ``environment_id``; those that the
-    system reports in ``attrs["system_caches"]``; and the sizes of their lines in
-    ``attrs["line_B"]``, those of the L2 caches of its GPUs in ``attrs["device_l2"]``. Their
-    processing units, neighbours side by side, are in ``attrs["units"]``, the entries of their TLBs
-    for pages of 4 KiB in ``attrs["tlbs"]``.
+    The attributes contain the descriptions of machines in a ResultSet, by ``environment_id``:
+    ``attrs["caches"]`` has level, size in bytes and number of each kind of data cache;
+    ``attrs["system_caches"]`` the same as reported by the system; ``attrs["line_B"]`` the sizes of
+    cache lines; ``attrs["device_l2"]`` the L2 caches of GPUs; ``attrs["units"]`` the processing
+    units in topological order; ``attrs["tlbs"]`` the entries of TLBs for pages of 4 KiB.
 
     Raises
     ------
     InputError
-        The records are neither a DataFrame nor a ResultSet, or there is none.
+        The records are neither a DataFrame nor a ResultSet, or there are no records.
     """
     from pandas import DataFrame
 
@@ -88,7 +87,7 @@ def frame_of(records: Records) -> DataFrame:
 def with_samples(records: Records) -> DataFrame:
     """Return records as `frame_of`, with their samples in seconds in the column samples.
 
-    Records of a DataFrame, or of a file without samples, have none.
+    Records of a DataFrame, or of a file without samples, have no samples.
     """
     frame = frame_of(records)
     every = getattr(records, "samples", None) or [()] * len(frame)
@@ -115,11 +114,11 @@ def validated(
     Parameters
     ----------
     records : DataFrame, ResultSet or None
-        Own records; None for none.
+        Own records, if any.
     kernels : sequence of str
         Names of the kernels.
     columns : iterable of str
-        Required columns beside platform, kernel, valid and disturbed.
+        Required columns besides platform, kernel, valid and disturbed.
 
     Returns
     -------
@@ -160,7 +159,7 @@ def usable(
     Returns
     -------
     frame, notes
-        As of `validated`, bandwidths as floats.
+        As for `validated`, bandwidths as floats.
 
     Raises
     ------
@@ -195,10 +194,10 @@ def best(
     frame : DataFrame
         Records.
     by : sequence of str
-        Columns that make a group.
+        Columns that define a group.
     prefer : sequence of str
-        Boolean columns that take precedence over the value: in a group where one of them is true
-        for any row, the best of those rows is returned.
+        Boolean columns that take precedence over the value: if one of them is true for some rows
+        of a group, the best of these rows is returned.
     value : str
         Column to maximise.
 
@@ -237,13 +236,13 @@ def ranked(
 
 
 def undisturbed(frame: DataFrame) -> DataFrame:
-    """Return the records that were not disturbed, or all records if each one was."""
+    """Return the undisturbed records, or all records if all were disturbed."""
     quiet = ~frame["disturbed"].eq(True)
     return frame[quiet] if quiet.any() else frame
 
 
 def families(frame: DataFrame) -> set[str]:
-    """Return the families that the kernels of the records belong to."""
+    """Return the families of the kernels in the records."""
     return {str(name).partition(".")[0] for name in frame.get("kernel", ())}
 
 
@@ -253,7 +252,7 @@ def words(column: Series) -> Series:
 
 
 def first_note(frame: DataFrame, column: str) -> str:
-    """Return the first text of a column that is not empty; empty without any."""
+    """Return the first non-empty text of a column; empty if there is none."""
     if column not in frame:
         return ""
     return next((str(note) for note in words(frame[column]) if note), "")
@@ -271,8 +270,8 @@ def typed(frame: DataFrame, numbers: Sequence[str], texts: Sequence[str] = ()) -
 
 
 def lines_B(frame: DataFrame) -> Series:
-    """Return the size in bytes of the lines that memory transfers, of each record."""
-    # Files of older versions have none, since all models counted lines of 64 bytes.
+    """Return the size in bytes of the lines that memory transfers, for each record."""
+    # Files of older versions lack it, since all models counted lines of 64 bytes.
     return typed(frame, ["memory_line_B"])["memory_line_B"].fillna(64.0)
 
 
@@ -282,7 +281,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def rounded(bandwidth: float) -> str:
-    """Return a bandwidth in three figures, in full where it is 1000 or above: 4.82, 43.7, 117."""
+    """Return a bandwidth in three figures, or in full from 1000 on: 4.82, 43.7, 117."""
     return f"{bandwidth:.{0 if bandwidth >= 100 else 1 if bandwidth >= 10 else 2}f}"
 
 
@@ -292,7 +291,7 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def three_figures(value: float) -> str:
-    """Return a number in three figures, in full where it is 1000 or above: 0.533, 3950."""
+    """Return a number in three figures, or in full from 1000 on: 0.533, 3950."""
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
@@ -308,7 +307,7 @@ def line_fits(
     frame : DataFrame
         With bytes_B, time_s or time_min_s, valid and disturbed.
     by : sequence of str
-        The columns whose values make a group.
+        The columns whose values define a group.
     name : callable
         Returns the name of a group for a note, given these values.
 
@@ -340,7 +339,7 @@ FIT_COLUMNS = (
 
 
 def fit_rows(fits: Fits, by: Sequence[str]) -> DataFrame:
-    """Return a table with a row for each fit: the columns `by` and those of `FIT_COLUMNS`."""
+    """Return a table with a row for each fit, and the columns `by` and `FIT_COLUMNS`."""
     from pandas import DataFrame
 
     def text(value: float, low: float, high: float) -> str:

@@ -1,6 +1,6 @@
-"""Predictions of the ECM model in figures, where a machine file is given.
+"""Predictions of the ECM model in figures, if a machine file is given.
 
-A figure has the option ``machine``. Without it, the machine file of the report is used, if any.
+Figures have the option ``machine``. Without it, they use the machine file of the report, if any.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def machine_for(machine: str, records: Records, *, ecm: bool = True) -> MachineF
     Parameters
     ----------
     machine : str
-        The figure's option: a machine file, or the name of a published machine; empty for that of
-        the report.
+        The figure's option: a machine file, or the name of a published machine; empty for the
+        machine file of the report.
     records : DataFrame, ResultSet or None
     ecm : bool
         Whether the figure needs the parameters of the ECM model.
@@ -61,13 +61,13 @@ def machine_for(machine: str, records: Records, *, ecm: bool = True) -> MachineF
 
 
 def machine_note(source: MachineFile | None, rows: DataFrame | None = None) -> list[str]:
-    """Return what the small print says of the machine file and of N_s, if there is a machine file.
+    """Return the small print on the machine file and on N_s, if there is a machine file.
 
     Parameters
     ----------
     source : MachineFile or None
     rows : DataFrame, optional
-        With columns kind and N_s of `with_ecm`, of which those of each kind are named.
+        With columns kind and N_s of `with_ecm`; the small print has N_s of each kind.
     """
     if source is None:
         return []
@@ -85,7 +85,7 @@ def machine_note(source: MachineFile | None, rows: DataFrame | None = None) -> l
 
 
 def core_note(source: MachineFile | None, rows: DataFrame) -> list[str]:
-    """Return what the small print says of T_core, if there is a machine file.
+    """Return the small print on T_core, if there is a machine file.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def core_note(source: MachineFile | None, rows: DataFrame) -> list[str]:
 def predictions(
     source: MachineFile, rows: Iterable[Mapping[Any, Any]], core: Core | None = None
 ) -> list[EcmPrediction | None]:
-    """Return the prediction of each record, None without the bytes of a level.
+    """Return the prediction of each record, None if the bytes of a level are unknown.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def predictions(
 
 
 def seconds_of(predicted: EcmPrediction, threads: int, scaling: Scaling = "limited") -> float:
-    """Return the time of an invocation by some threads, NaN for more than there are cores."""
+    """Return the time of an invocation by this number of threads, NaN if it exceeds the cores."""
     model = predicted.model
     if not 1 <= threads <= model.cores * model.domains:
         return math.nan

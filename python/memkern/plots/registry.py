@@ -53,7 +53,7 @@ class Section:
 
 
 class Registry(dict[str, Callable[..., R]]):
-    """Functions by name; an unknown name raises an `InputError` that has the nearest names."""
+    """Functions by name; an unknown name raises an `InputError` with the nearest names."""
 
     def __init__(self, what: str) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ def register(
 def section(
     name: str, place: int
 ) -> Callable[[Callable[[DataFrame], Section | None]], Callable[[DataFrame], Section | None]]:
-    """Register a function in `sections`, which a report shows in the order of their places."""
+    """Register a function in `sections`; a report shows sections in the order of `place`."""
 
     def enter(
         function: Callable[[DataFrame], Section | None],
@@ -124,7 +124,7 @@ def section_of(
     exhibits : sequence of (str, callable, str)
         Title, function that returns the figure or table of the records, and caption.
     citation : str
-        As of `Section`.
+        As for `Section`.
 
     Returns
     -------
@@ -153,16 +153,16 @@ def family_section(
     exhibits: Sequence[tuple[str, Any, str]],
     cited: str = "",
 ) -> None:
-    """Register the section of one family of kernels, for reports with records of it.
+    """Register the section of one family of kernels, for reports with its records.
 
     Parameters
     ----------
     name, place
-        As of `section`.
+        As for `section`.
     family : str
         Name of the family.
     title, findings, exhibits
-        As of `section_of`.
+        As for `section_of`.
     cited : str
         Name of the published data in figures and tables.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _PANEL = ["machine", "scaling", "bind", "comm", "threads"]
 _QUANTITIES = {"speed_up": "Speed-up", "efficiency": "Efficiency (%)"}
-# From the values and ideal scaling to the ends of an axis of speed-ups.
+# Factor between the extreme values or ideal scaling and the ends of an axis of speed-ups.
 _MARGIN = 1.5
 _CUT = "_cut"
 # Matplotlib's numbers of the markers whose tip is at the point.
@@ -75,7 +75,7 @@ def scaling_curves(records: Records = None) -> Figure:
         rows, value = groups[number // 2], list(_QUANTITIES)[number % 2]
         _panel(ax, rows, value, cases)
         if number % 2 == 0:
-            # It may be as long as both panels are wide.
+            # The title may extend over both panels.
             ax.set_title(_title(rows.iloc[0], several), loc="left")
     notes.append("Bars: 95 % intervals over the turns.")
     if any(line.get_label() == _CUT for ax in axes for line in ax.lines):
@@ -108,7 +108,7 @@ def _drawable(frame: DataFrame) -> tuple[DataFrame, list[str]]:
 
 
 def _names(frame: DataFrame) -> list[str]:
-    """Return the name of each row's case, with its size where a kernel has several."""
+    """Return the name of each row's case, with its size if a kernel has several."""
     sizes = frame.groupby("kernel")["size"].transform("nunique")
     return [
         plain(kernel, 44) + (f", {size}" if number > 1 else "")
@@ -117,7 +117,7 @@ def _names(frame: DataFrame) -> list[str]:
 
 
 def _title(row: Any, several: bool) -> str:
-    """Return what the cases of a row of panels have in common."""
+    """Return the common properties of the cases in a row of panels."""
     words = [
         f"{row['scaling'].capitalize()} scaling",
         f"{counted(int(row['threads']), 'thread')} per rank",
@@ -129,7 +129,7 @@ def _title(row: Any, several: bool) -> str:
 
 
 def _panel(ax: Axes, rows: DataFrame, value: str, cases: list[str]) -> None:
-    """Draw a quantity of all cases over the number of ranks, and that of ideal scaling."""
+    """Draw a quantity of all cases over the number of ranks, and ideal scaling."""
     speed = value == "speed_up"
     ends = ("low", "high") if speed else ("efficiency_low", "efficiency_high")
     low, high = _limits(rows, value)
@@ -153,9 +153,9 @@ def _panel(ax: Axes, rows: DataFrame, value: str, cases: list[str]) -> None:
 
 
 def _limits(rows: DataFrame, value: str) -> tuple[float, float]:
-    """Return the ends of a quantity's axis, which the values and ideal scaling decide.
+    """Return the ends of a quantity's axis, from the values and ideal scaling.
 
-    An interval of few turns may be hundreds of times as long as they are apart.
+    Intervals are ignored: with few turns, one may be hundreds of times wider than this range.
     """
     if value == "efficiency":
         return 0.0, 1.1 * max(100.0, rows[value].max())
@@ -171,7 +171,7 @@ def _cut(
     limits: tuple[float, float],
     look: Look,
 ) -> None:
-    """Draw arrowheads where intervals go on beyond the ends of the axis."""
+    """Draw arrowheads where intervals exceed the ends of the axis."""
     (low, high), (bottom, top) = ends, limits
     for beyond, at, head in ((rows[low] < bottom, bottom, _DOWN), (rows[high] > top, top, _UP)):
         where = rows["ranks"][beyond]

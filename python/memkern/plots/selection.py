@@ -1,7 +1,7 @@
-"""Selection of the records that a figure draws, and of those that can be compared.
+"""Selection of the records that a figure draws, and of comparable records.
 
-Records of another backend, type or thread count than most of their platform are left out, since a
-line through both would show neither.
+Records whose backend, type or thread count differs from most records of their platform are left
+out, since one line through different settings shows none of them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NUMBERS = (
 
 
 def split(kernels: str | Sequence[str]) -> list[str]:
-    """Return names that are given as a list or as one text with commas between."""
+    """Return names that are given as a list or as one text, separated by commas."""
     names = kernels.split(",") if isinstance(kernels, str) else kernels
     return [name.strip() for name in names if name.strip()]
 
@@ -55,9 +55,9 @@ def select(
     kernels : sequence of str
         Names of kernels or families.
     columns : iterable of str
-        Required columns beside platform, kernel, valid, disturbed and the value's.
+        Required columns besides platform, kernel, valid, disturbed and `value`.
     measure : str
-        Command that measures such records. If it is empty, no record is no error.
+        Command that measures these records. If it is empty, missing records are no error.
     value : str
         Column of the values to draw. A bandwidth must be positive; rows in which another value is
         not positive are left out.
@@ -72,7 +72,7 @@ def select(
     Raises
     ------
     InputError
-        There is no such record, a column is missing, or a bandwidth is not a positive number.
+        No record is found, a column is missing, or a bandwidth is not a positive number.
     """
     import numpy as np
 
@@ -108,19 +108,19 @@ def prevailing(
     per: Sequence[str] = ("platform",),
     count: Sequence[str] = ("kernel", "footprint_B"),
 ) -> tuple[DataFrame, list[str]]:
-    """Return for each platform the records of the setting with the most cases.
+    """Return the records of the setting with the most cases, for each platform.
 
     Parameters
     ----------
     frame : DataFrame
         Records.
     columns : sequence of str
-        Columns whose values make a setting; those that the records lack are ignored.
+        Columns whose values define a setting; columns missing in the records are ignored.
     per : sequence of str
-        Columns whose values make a group, which has one setting.
+        Columns whose values define a group; one setting is chosen for each group.
     count : sequence of str
-        Columns whose values make a case. Of two settings with equally many cases, the one with the
-        larger values is chosen.
+        Columns whose values define a case. Of two settings with equally many cases, the one with
+        the larger values is chosen.
 
     Returns
     -------
@@ -146,7 +146,7 @@ def prevailing(
 
 
 def of_workers(frame: DataFrame, threads: float = 0) -> DataFrame:
-    """Return the records with a number of workers; by default the most of each machine.
+    """Return the records with this number of workers, by default each machine's largest.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Sentences that the findings of several families share."""
+"""Sentences shared by the findings of several families."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def disturbed_mark(disturbed: object) -> str:
-    """Return what follows a number that comes from a disturbed record, '' for any other."""
+    """Return the mark after a number from a disturbed record, '' after other numbers."""
     return " (disturbed)" if disturbed else ""
 
 

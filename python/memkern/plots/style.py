@@ -118,7 +118,7 @@ def context() -> AbstractContextManager[None]:
 
 @cache
 def _matplotlib_style() -> Any:
-    """Import matplotlib, also for a user without a home, where it keeps its fonts in memory."""
+    """Import matplotlib; without a home, it keeps its files in a temporary folder."""
     try:
         Path.home()
     except RuntimeError:
@@ -174,7 +174,7 @@ def _figure_class() -> type[Figure]:
 def new_figure(
     width: float, height: float, layout: Literal["constrained"] | None = "constrained"
 ) -> Figure:
-    """Return an empty figure of a size in inches, which pyplot does not manage."""
+    """Return an empty figure of this size in inches, not managed by pyplot."""
     return _figure_class()(figsize=(width, height), layout=layout)
 
 
@@ -199,7 +199,7 @@ def fraction(value: float) -> str:
 
 
 def log2_axis(axis: Any) -> None:
-    """Put ticks at powers of two, at powers of four in a wide range, with more in a narrow one."""
+    """Put ticks at powers of two; at powers of four in a wide range; at more in a narrow range."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = axis.get_view_interval()
@@ -260,14 +260,14 @@ def save(fig: Figure, path: str | os.PathLike[str]) -> Path:
 
 
 def encoded(fig: Figure, suffix: str, dpi: float | Literal["figure"] = 300) -> bytes:
-    """Return a figure as a file of a suffix, with so many dots per inch where it has dots."""
+    """Return a figure in the format of a suffix, with `dpi` dots per inch in a bitmap."""
     out = BytesIO()
     fig.savefig(out, format=suffix[1:], dpi=dpi, metadata=_UNDATED[suffix])
     content = out.getvalue()
     return _NOT_IN_XML.sub(b"", content) if suffix == ".svg" else content
 
 
-# Control characters of names, with which no program reads a document.
+# Control characters in names, which make an XML document unreadable.
 _NOT_IN_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _UNDATED: dict[str, dict[str, Any]] = {
     ".pdf": {"CreationDate": None, "ModDate": None},

@@ -84,7 +84,7 @@ def _row(record: dict[Any, Any], counts: dict[str, Any]) -> dict[str, Any]:
 
 
 def _case(record: dict[Any, Any]) -> str:
-    """Return what distinguishes a case in a row of the figure."""
+    """Return the text that distinguishes a case in a row of the figure."""
 
     def value(name: str) -> Any:
         found = record.get(name)

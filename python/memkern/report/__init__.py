@@ -104,10 +104,10 @@ def write(
     left_out : int
         Number of cases that were not measured for lack of time, which the report mentions.
     machine : str
-        Machine file, by which figures draw the ECM model.
+        Machine file for the predictions of the ECM model in figures.
     beside : str
-        What else ran on the machine when measuring began, of which the report warns; empty if
-        nothing did.
+        Other activity on the machine at the start of the measurement, for a warning in the report;
+        empty if there was none.
 
     Returns
     -------
@@ -126,7 +126,7 @@ def write(
     frame = frame_of(records)
     if frame.empty:
         raise InputError("a report needs records, not None")
-    frame = frame.assign()  # whose attributes are its own
+    frame = frame.assign()  # a copy with its own attributes
     frame.attrs[MACHINE] = machine
     wanted = [registered[name] for name in (registered if sections is None else sections)]
     contents = [section(frame) for section in wanted]
@@ -205,7 +205,7 @@ def _image(fig: Figure) -> str:
 
 
 def _table(frame: DataFrame) -> _Table:
-    """Return a table, transposed if it is of numbers and has more columns than rows."""
+    """Return a table, transposed if it is numeric and has more columns than rows."""
     from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
     numeric = [is_numeric_dtype(t) and not is_bool_dtype(t) for t in frame.dtypes]
@@ -296,7 +296,7 @@ def _contradictions(frame: DataFrame) -> list[str]:
 
 
 def _numbers(frame: DataFrame, column: str) -> Series:
-    """Return the numbers in a column, none if there is no such column."""
+    """Return the numbers in a column; empty if the column is missing."""
     from pandas import Series, to_numeric
 
     if column not in frame:
@@ -324,7 +324,7 @@ def _samples(frame: DataFrame) -> list[str]:
 
 
 def _placements(frame: DataFrame) -> list[str]:
-    """Return the sentence on records with few placements, and on why they have few."""
+    """Return the sentence on records with few placements, and the reasons."""
     placed = _numbers(frame, "placements")
     few = placed[placed < PLACEMENTS]
     if few.empty:

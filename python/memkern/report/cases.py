@@ -16,7 +16,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     cache_B : int
         Total size of the last-level caches, which cases in memory should exceed.
     memory_B : int
-        Available memory, of which no case uses more than half.
+        Available memory; no case uses more than half of it.
     """
     cases: list[Case] = []
     for family in family_modules("kernels"):
@@ -37,7 +37,7 @@ def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> l
     cache_B : int
         Size of its L2 cache, which cases in its memory should exceed.
     memory_B : int
-        Memory of the device and of the host, the smaller one.
+        The smaller of the device's memory and the host's memory.
     """
     cases: list[Case] = []
     for family in family_modules("kernels"):
