@@ -73,12 +73,12 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     Parameters
     ----------
     words : sequence of str, optional
-        What will be parsed: options are added only to verbs among these words, by default to all.
+        Words to parse: options are added only to verbs among these words, by default to all verbs.
     """
     parser = Parser(prog="memkern", description="How fast this machine really moves data.")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
-    # Where the first word is a verb, neither help nor errors list the verbs.
+    # If the first word is a verb, neither help nor errors list the verbs.
     first = _first_verb(words[0]) if words else None
     for verb in [first] if first else _verbs().values():
         sub = verbs.add_parser(verb.name, help=verb.help, description=verb.help)
@@ -89,7 +89,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
 
 
 def _first_verb(word: str) -> Verb | None:
-    """Return the verb of a name; None if it is none. One of a family of its name is found first."""
+    """Return the verb with this name, first from the family with this name; None if unknown."""
     own = family_module(word, "verb")
     return (_verbs_of([own]) if own else {}).get(word) or _verbs().get(word)
 
@@ -109,13 +109,13 @@ def _verbs_of(modules: Sequence[ModuleType]) -> dict[str, Verb]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
-    # It tells of folders and fonts that it makes.
+    # It logs the creation of folders and font caches.
     logging.getLogger("matplotlib").setLevel(logging.ERROR)
     with standard_streams() as output, contextlib.ExitStack() as stack:
         errors = sys.stderr
         target = None
         try:
-            # Of several ranks, the first one prints, but for errors in the words of each.
+            # Only the first of several ranks prints, except errors in a rank's own words.
             silent = launcher.number() > 0
             if silent:
                 opened = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
@@ -139,7 +139,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = GOOD
         output.raises = False
         output.flush()  # while an error can still be reported
-        # A closed pipe is no error: its reader needs no more.
+        # A closed pipe is no error: its reader needs no more output.
         if output.error is None or isinstance(output.error, BrokenPipeError):
             return code
         saved = f"; {target} is complete" if target and os.path.exists(target) else ""
@@ -153,7 +153,7 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
     args, extra = parser.parse_known_args(words)
     listed = getattr(args, "files", getattr(args, "kernels", None))
     if extra and listed is not None and not any(word.startswith("-") for word in extra):
-        # argparse accepts a list in one place only; people also put its words after options.
+        # argparse accepts a list in one place only; users may put some words after options.
         listed += extra
     elif extra:
         own = getattr(args, "parser", parser)
@@ -191,7 +191,7 @@ def _main(args: argparse.Namespace, words: Sequence[str], errors: TextIO) -> int
 
 @contextlib.contextmanager
 def _terminated_as_interrupted() -> Iterator[list[int]]:
-    """Let SIGTERM interrupt as Ctrl-C does; the list that is yielded gets the signal received."""
+    """Let SIGTERM interrupt like Ctrl-C; the yielded list contains the received signal, if any."""
     received: list[int] = []
 
     def interrupt(number: int, _: FrameType | None) -> None:
@@ -215,7 +215,7 @@ def _print_resume_command(args: argparse.Namespace, words: Sequence[str]) -> Non
     from memkern.formats.resultset import working_file
 
     output = Path(args.output)
-    # The records of a report are in a file beside it.
+    # The records of a report are in a file next to it.
     results = output.with_suffix(".parquet") if output.suffix == ".html" else output
     if (results if results.suffix == ".db" else working_file(results)).exists():
         others = [word for word in words if word not in ("--force", "--resume")]
@@ -223,12 +223,12 @@ def _print_resume_command(args: argparse.Namespace, words: Sequence[str]) -> Non
 
 
 def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
-    """Return the context in which all processes that a launcher started run a verb together.
+    """Return the context in which all processes of a launcher run a verb together.
 
     Raises
     ------
     InputError
-        They can't.
+        The processes can't run the verb together.
     """
     comm = launcher.comm(getattr(args, "comm", "auto"))
     if comm == "none" and launcher.size() == 1:
@@ -246,7 +246,7 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
 
 
 def _connected() -> bool:
-    """Return whether this process communicates with others that were started together with it."""
+    """Return whether this process communicates with the other processes of its launcher."""
     if "memkern.engine" not in sys.modules:
         return False
     from memkern.engine import connected
@@ -255,11 +255,11 @@ def _connected() -> bool:
 
 
 def _thread_level(args: argparse.Namespace) -> str:
-    """Return which threads of a rank will call the library of the ranks."""
+    """Return the thread level: which threads of a rank call the communication library."""
     if args.verb == "sweep":
         return "multiple"
     if not getattr(args, "device", None):
-        # Kernels on processors have several threads, which don't call it.
+        # Kernels on processors have several threads, but only the main thread calls it.
         return "funneled"
     threads = args.threads or 1
     most = max(threads if isinstance(threads, list) else [threads])
@@ -267,9 +267,9 @@ def _thread_level(args: argparse.Namespace) -> str:
 
 
 def _recover() -> str:
-    """Restore what a killed process has left changed; return the warning if that fails.
+    """Restore settings that a killed process has changed; return the warning if that fails.
 
-    Only what measures depends on the settings, and it refuses with the same sentence.
+    Only measurements depend on the settings, and they are refused with the same sentence.
     """
     try:
         settings.recover()
@@ -282,7 +282,7 @@ def _recover() -> str:
 def _run(args: argparse.Namespace, errors: TextIO) -> tuple[int, bool]:
     """Run a verb, print its error if any, and return its exit code and whether it can resume.
 
-    An error of ranks that do not communicate goes to `errors`, since no other one prints it.
+    An error of ranks that do not communicate goes to `errors`, since no other rank prints it.
     """
     said = ""
     try:

@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from memkern.spec.case import Case
 
 T = TypeVar("T")
-# Seconds for which a report measures at most.
+# Time limits in seconds for the measurements of a report.
 _QUICK_S, _WHOLE_S = 40.0, 165.0
-# What its cases take over their estimate: they are so brief that most of it is not that of samples.
+# Ratio of the time of its cases to their estimate; most of the time of short cases is overhead.
 _LONGER = 1.5
 
 
@@ -61,7 +61,7 @@ def _fit(args: argparse.Namespace) -> int:
     for name, group in split.items():
         empty = all(record.get("bytes_B") == 0 for record in group)
         if args.by is None and len(split) > 1 and empty:
-            # Records of launches move no bytes and are no points of the fit.
+            # Launches move no bytes, so their records are not points of the fit.
             continue
         try:
             sides = _sides(group, args)
@@ -105,7 +105,7 @@ def _fit(args: argparse.Namespace) -> int:
 
 
 def _sides(group: ResultSet, args: argparse.Namespace) -> list[Side]:
-    """Fit the sizes within and beyond the caches separately, or all but those left out."""
+    """Fit the sizes within and beyond the caches separately, or all sizes not left out."""
     from memkern.models import Side, fit_both_sides, fit_t0_wmax
 
     how: dict[str, Any] = {"weighting": args.weighting, "level": args.level / 100}
@@ -116,7 +116,7 @@ def _sides(group: ResultSet, args: argparse.Namespace) -> list[Side]:
 
 
 def _t0(fit: T0WmaxFit) -> tuple[str, str, str]:
-    """Return T0 in microseconds, its interval and B0.8, as far as T0 is resolved."""
+    """Return T0 in microseconds, its interval and B0.8; upper bounds if T0 is not resolved."""
     low, high = (f"{1e6 * x:.4g}" for x in fit.t0_ci_s)
     if fit.t0_resolved:
         return f"{1e6 * fit.t0_s:.4g}", f"[{low}, {high}]", f"{fit.b80_B:.4g}"
@@ -147,7 +147,7 @@ def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any
 
 
 def _named(args: argparse.Namespace, available: Mapping[str, Callable[..., T]]) -> T | None:
-    """Return the requested figure or table, or print those available and return None."""
+    """Return the requested figure or table, or print the available ones and return None."""
     from memkern.plots import describe
 
     if args.list or args.name is None:
@@ -261,7 +261,7 @@ def _report(args: argparse.Namespace) -> int:
 
 
 def _report_device(args: argparse.Namespace) -> str:
-    """Return the device that the report measures: the processor, or a GPU that is here."""
+    """Return the device that the report measures: the processor, or an available GPU."""
     from memkern.machine import gpu
 
     knobs = Knobs(device=args.device)

@@ -50,7 +50,7 @@ def _compare(args: argparse.Namespace) -> int:
         output.append_history(frame, args.history, args.label)
     if args.json:
         print(frame.to_json(orient="records"))
-        # Standard output has the array and nothing else.
+        # Standard output contains only the array.
         for sentence in output.heading(frame) + frame.attrs["remarks"]:
             warn(sentence)
     elif args.markdown:
@@ -72,7 +72,7 @@ def _compare(args: argparse.Namespace) -> int:
     if gate.percent is not None and failing:
         by = f" by more than {gate.percent:g} %" if gate.percent else ""
         found.append(f"{len(failing)} {'is' if len(failing) == 1 else 'are'} slower{by}")
-    # A gate that judges nothing says nothing.
+    # A gate fails if no case has a verdict.
     if judged == 0 or (gate.undecided and judged < cases):
         found.append(f"{cases - judged} {'has' if cases - judged == 1 else 'have'} no verdict")
     warn(f"{judged} of {cases} cases were judged" + "".join(f": {one}" for one in found))
@@ -121,7 +121,7 @@ def _changes(side: str, text: str) -> dict[str, Any]:
         words = shlex.split(text)
     except ValueError as error:
         raise InputError(f"--{side} {shown(text)} can't be split into words: {error}") from None
-    # Options not given stay None: those given override the file, even if they equal the default.
+    # Options not given are None: given options override the file, even if they equal the default.
     unset = argparse.Namespace(**{action.dest: None for action in parser._actions})
     own = vars(parser.parse_args(words, unset))
     for name, value in own.items():
@@ -153,7 +153,7 @@ def _print_rate(frame: DataFrame, args: argparse.Namespace) -> None:
 
 
 class _Gate(NamedTuple):
-    """What a comparison fails on: cases slower by so many percent, and those without a verdict."""
+    """Reasons for failure: cases slower by more than `percent`, and cases without a verdict."""
 
     percent: float | None = None
     undecided: bool = False

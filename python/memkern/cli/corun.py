@@ -81,7 +81,7 @@ def _corun(args: argparse.Namespace) -> int:
 
 
 def _case(kernel: str, words: Sequence[str], units: int, args: argparse.Namespace) -> Case:
-    """Return the case of a kernel for a side, whose name shows the options of its own."""
+    """Return the case of a kernel for a side, named after the kernel's own options."""
     from memkern.studies.corun import build
 
     named = {"name": " ".join(words)} if words else {}

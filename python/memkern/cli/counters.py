@@ -46,7 +46,7 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Print the counts of known work beside the true ones."""
+    """Print the measured and the true counts of known work."""
     from memkern.formats.values import jsonable
     from memkern.studies.known_counts import check
 

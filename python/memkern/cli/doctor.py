@@ -34,7 +34,7 @@ def _doctor(args: argparse.Namespace) -> int:
         print(f"{found}\ntook {found.seconds:.1f} s")
     if found.results.interrupted or not found.results.valid:
         return exit_code(found.results)
-    # A gate that had nothing to judge does not pass.
+    # A gate without any verdict does not pass.
     return FAILED if args.baseline and (found.worse or not found.judged) else GOOD
 
 

@@ -1,4 +1,4 @@
-"""The verb ecm: loops as the ECM model predicts them beside their measurements."""
+"""The verb ecm: predictions of the ECM model and measurements of loops."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from memkern.formats import ResultSet
     from memkern.models.ecm_fit import EcmFit, Judged, JudgedCores
 
-# Errors of the goal: the median, and that of nine loops of ten.
+# Goal: the median error, and the largest error of 90 % of the loops.
 _MEDIAN, _MOST = 0.10, 0.25
 _BEST = 5
 
@@ -92,7 +92,7 @@ def _measured(args: argparse.Namespace) -> ResultSet:
 
 
 def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
-    """Return the fitted parameters, with the limits of a domain where several cores reach them."""
+    """Return the fitted parameters, with the limits of a domain if several cores reach them."""
     from memkern.cli.measuring import warn
     from memkern.models.ecm_fit import FITTED, domain_rates, with_domain
     from memkern.models.machine_file import EcmParameters
@@ -157,7 +157,7 @@ def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
 
 
 def _lines(found: EcmFit) -> Iterator[str]:
-    """Yield the lines of the table: every loop, no one left out."""
+    """Yield the lines of the table of all loops."""
     yield f"{'hypothesis':<54} {'error on load, copy, triad':>27}"
     for name, error in list(found.errors.items())[:_BEST]:
         mark = "  chosen" if name == found.name else ""

@@ -16,7 +16,7 @@ from memkern.spec import columns
 
 
 def _microseconds(seconds: float | None) -> str:
-    """Return a time as text, also where it is unknown, since its samples were disturbed."""
+    """Return a time as text; it is unknown if its samples were disturbed."""
     return "an unknown time (disturbed)" if seconds is None else f"{seconds * 1e6:.2f} us"
 
 
@@ -46,7 +46,7 @@ def _devices(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _of(found: float | None, most: float | None) -> str | None:
-    """Return what was found, of the most that is possible where that is known."""
+    """Return a value as text, with the largest possible value if that is known."""
     if found is None or most is None:
         return None if found is None else f"{found:.0f}"
     return f"{found:.0f} of {most:.0f}"
@@ -156,7 +156,7 @@ def _calibrate(args: argparse.Namespace) -> int:
     return GOOD
 
 
-# Columns by what stands above them in printed tables.
+# Columns by their headings in printed tables.
 _HEADINGS = {
     "GB/s": "bandwidth_GBps", "GAMS": "rate_GAMS", "GFLOP/s": "performance_GFLOPs",
     "ns/AMO": "ns_per_access", "±%": "time_min_ci_relative", "thr": "threads", "bytes": "bytes_B",

@@ -39,7 +39,7 @@ def _machine(args: argparse.Namespace) -> int:
 
 
 def _of_another(machine: MachineFile) -> Iterator[str]:
-    """Yield a line if a file is of another machine than this one."""
+    """Yield a line if a file describes another machine than this one."""
     model = processor_model()
     if model and not machine.describes(model):
         yield f"of another machine than this one ({model}):"
@@ -69,7 +69,7 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
         if args.records:
             found.results.save(args.records)
     finally:
-        # Each is saved even if the other can't be.
+        # The machine file is saved even if the records can't be saved.
         if args.output and found.results.interrupted:
             warn(f"interrupted: {args.output} is not written")
         elif args.output:

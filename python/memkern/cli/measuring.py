@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from memkern.formats import ResultSet
     from memkern.spec.case import Case
 
-# What cases of limited time take over their estimate.
+# Ratio of the time of cases to their estimate if time is limited.
 _LONGER = 1.2
-# Options of which the command line takes lists; every combination is measured.
+# Options that accept lists on the command line; every combination is measured.
 _LISTED = [name for name, _, option in declared(Knobs) if option.several]
 
 # Up to _AT_ONCE cases are built before the first is measured, so that their errors are reported at
-# once; of more, a sample of _LOOK decides which options the table shows.
+# once; of more cases, a sample of _LOOK determines which options the table shows.
 _AT_ONCE = 500
 _LOOK = 100
 
@@ -66,12 +66,12 @@ def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
 def requested(
     cases: Sequence[Case], args: argparse.Namespace
 ) -> tuple[Sequence[Case], Sequence[Case]]:
-    """Return the cases with every combination of the options given, and some of them to look at.
+    """Return the cases with every combination of the given options, and a sample of them.
 
     Raises
     ------
     InputError
-        An option has no effect on any of the latter.
+        An option has no effect on any case of the sample.
     """
     every = _varied(cases, args)
     some = every if isinstance(every, list) else sample(every, _LOOK)
@@ -85,7 +85,7 @@ HEADER = (
 )
 
 
-# What a row under `HEADER` shows besides the kernel.
+# Columns of a row under `HEADER` besides the kernel.
 SHOWN = ("label", "variant", "isa", "threads", "pages")
 
 
@@ -106,7 +106,7 @@ def _input_of(record: dict[str, Any]) -> str:
 
 
 def _stream_table(measurement: Measurement) -> None:
-    """Print a rotation as STREAM does: best rate from the shortest time, without the first."""
+    """Print a rotation like STREAM: the best rate is from the shortest time except the first."""
     line(f"{'Function':<11} {'Best Rate MB/s':>14}  {'Avg time':>11}  {'Min time':>11}  Max time")
     for part in measurement.parts:
         record = part.record
@@ -167,7 +167,7 @@ def _summary(results: ResultSet) -> str:
 
 
 def _of_ranks(results: ResultSet) -> str:
-    """Return how the ranks differ; empty for a single process."""
+    """Return the sentence on differences between ranks; empty for a single process."""
     of_several = [r for r in results if r["ranks"] > 1 and r["rank_spread"] >= 0]
     if not of_several:
         return ""
@@ -182,7 +182,7 @@ def _of_ranks(results: ResultSet) -> str:
     )
 
 
-# Columns of the table and of records, by option of how a case is run.
+# Columns of the table and of records, by the options for running a case.
 _COLUMNS = {"definition": "definition", "dtype": "dtype", "index_dtype": "index_dtype"}
 _COLUMNS |= {name: option.column or name for name, _, option in declared(Knobs)}
 _WIDEST = 16
@@ -191,11 +191,11 @@ _WIDEST = 16
 def varying(
     cases: Sequence[Case], shown: Collection[str] = SHOWN, listed: Collection[str] = ()
 ) -> dict[str, int]:
-    """Return what varies among a kernel's cases, with the widths of its columns.
+    """Return the columns that vary among a kernel's cases, with their widths.
 
-    Options of how a case is run are left out if the table shows them anyway (`shown`). What
-    describes a case's inputs is left out as well if rows can be told apart without it, unless
-    several values were `listed`.
+    Options for running a case are left out if the table already shows them (`shown`). Columns of
+    inputs are also left out if rows can be distinguished without them, unless several values were
+    `listed`.
     """
     requested = [
         {
@@ -228,12 +228,12 @@ def varying(
 
 
 def varying_header(widths: dict[str, int]) -> str:
-    """Return what precedes the header of a table with such columns (see `varying`)."""
+    """Return the header of the varying columns, which precede the others (see `varying`)."""
     return "".join(f"{name:>{width}} " for name, width in widths.items())
 
 
 def varying_cells(widths: dict[str, int], record: dict[str, Any]) -> str:
-    """Return what precedes the row of a record in such a table."""
+    """Return the cells of a record in the varying columns."""
     return "".join(f"{_value(record, name, width)} " for name, width in widths.items())
 
 
@@ -245,9 +245,9 @@ def _value(record: dict[str, Any], name: str, width: int) -> str:
 
 
 def announce(cases: Sequence[Case], most_s: float = math.inf, longer: float = _LONGER) -> None:
-    """Tell how many cases will be measured in at most some seconds, and about how long it takes.
+    """Print the number of cases that will be measured in at most `most_s`, and the expected time.
 
-    Where time is limited, `longer` is what cases take over their estimate.
+    If time is limited, `longer` is the ratio of the time of cases to their estimate.
     """
     from memkern.engine import expected_s, planned
 
@@ -255,7 +255,7 @@ def announce(cases: Sequence[Case], most_s: float = math.inf, longer: float = _L
         return
     whole = len(cases) <= _AT_ONCE
     some = cases if whole else sample(cases, _LOOK)
-    # Where a limit holds, samples are shortened to it if the estimate was too low.
+    # With a limit, samples are shortened to meet it if the estimate was too low.
     about_s = expected_s(some) * len(cases) / max(len(some), 1)
     about_s *= 1.0 if most_s == math.inf else longer
     time_s = min(about_s, most_s)
@@ -277,10 +277,9 @@ def measure(
 ) -> ResultSet:
     """Measure with the options of the command line, and print a table of the results.
 
-    `row` makes a line of the table from the number and the record of a case. What varies and is
-    not among the columns `shown` in the line is put before it (see `varying`). `select` returns
-    those of the cases that are measured. Cases for which `most_s` is too short are left out, the
-    most telling ones last.
+    `row` makes a line of the table from the number and the record of a case. Varying columns that
+    are not `shown` in the line precede it (see `varying`). `select` returns the cases to measure.
+    If `most_s` is too short for all cases, the least informative ones are left out first.
     """
     from memkern.engine import ranks, sweep
 
@@ -345,7 +344,7 @@ def measure(
 
 
 def _counts(record: dict[str, Any]) -> str:
-    """Return the events that were counted, with their ratio to the model; empty without any."""
+    """Return the counted events with their ratios to the model; empty if there are none."""
 
     def text(event: str, count: float | None, model: float | None = None, **_: Any) -> str:
         if count is None:
@@ -360,9 +359,9 @@ _TOLD_EVERY_S = 10.0  # while waiting
 
 
 def wait_until_quiet(args: argparse.Namespace) -> Activity:
-    """Return the activity of others, after waiting for it to end if requested.
+    """Return the activity of other processes, after waiting for its end if requested.
 
-    While it waits, it tells for what, unless the options have ``--quiet``.
+    While waiting, it prints the reason, unless the options have ``--quiet``.
     """
     from memkern.engine import observe_activity, observe_machine, ranks
 
@@ -386,7 +385,7 @@ def wait_until_quiet(args: argparse.Namespace) -> Activity:
 
 
 def warn_if_not_quiet(found: Activity, args: argparse.Namespace) -> None:
-    """Warn if other processes of this system run all the time, which can be ended."""
+    """Warn if other processes of this system, which the user can end, run all the time."""
     if found.others and not args.quiet:
         from memkern.engine.disturbance import describe
 
@@ -404,7 +403,7 @@ def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object
 
 
 def tell_host(results: ResultSet, quiet: bool) -> None:
-    """Tell what the host was like where it was shared, and warn of the rest, unless `quiet`."""
+    """Warn of a shared or unhealthy host, disturbed records and grown caches, unless `quiet`."""
     from memkern.results.hosts import host_sentence
 
     if quiet:
@@ -435,7 +434,7 @@ def plus_minus(record: dict[str, Any], quantity: str = "floor") -> str:
     ----------
     record : dict
     quantity : str
-        ``floor`` beside a value by the shortest time, ``median`` beside one by the median.
+        ``floor`` for a value from the shortest time, ``median`` for a value from the median.
     """
     width = record["ci_relative" if quantity == "median" else "time_min_ci_relative"]
     return f"{100 * width:.1f}" if width == width else ""

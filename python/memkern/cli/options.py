@@ -25,7 +25,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Exit with the message."""
-        # argparse lists all choices.
+        # argparse's message lists all choices; ours has the nearest ones.
         found = re.fullmatch(
             r"(?:argument (?P<name>\S+): )?invalid choice: '?(?P<value>.*?)'? "
             r"\(choose from (?P<all>.*)\)",
@@ -116,7 +116,7 @@ def count(least: int) -> Callable[[str], int]:
 
 
 def each(values: Any) -> list[Any]:
-    """Return a value of `words` or `numbers` as a list, even if it is one."""
+    """Return a value of `words` or `numbers` as a list, even if it is a single one."""
     return values if isinstance(values, list) else [values]
 
 
@@ -131,7 +131,7 @@ def named_values(pairs: Sequence[str]) -> dict[str, Any]:
     Raises
     ------
     InputError
-        A word is not of this kind.
+        A word is not of the form NAME=VALUE.
     """
     values: dict[str, Any] = {}
     for pair in pairs:
@@ -213,7 +213,7 @@ QUICK_S = 5.0  # with --quick
 
 
 def quick_option(parser: Any) -> None:
-    """Add the option for a first look."""
+    """Add the option for a quick, less accurate run."""
     parser.add_argument(
         "--quick",
         action="store_true",
@@ -222,7 +222,7 @@ def quick_option(parser: Any) -> None:
 
 
 def shorten_turns(args: argparse.Namespace) -> None:
-    """Let a verb that measures in turns take two brief ones with ``--quick``."""
+    """With ``--quick``, reduce a verb that measures in turns to two short turns."""
     if args.quick:
         args.turns, args.budget = 2, 0.1  # seconds of a case in both
 
@@ -256,10 +256,10 @@ def measuring_options(
 ) -> None:
     """Add the options of a verb that measures.
 
-    `short` is False where a peer's short options win, `runs` where that option is the peer's own,
-    `comm` where the verb has another option of this name; the first of `dtypes` is the default of
-    cases. Options of a case have no default here: those not given are None, and the case's own
-    default holds.
+    `short` is False if a peer's short options take precedence, `runs` if ``--runs`` is the peer's
+    own option, `comm` if the verb has another option of this name; the first of `dtypes` is the
+    default of cases. Options of a case have no default here: if not given they are None, and the
+    case's own default applies.
     """
     _output_options(parser, short)
     group = parser.add_argument_group("how to measure")
@@ -330,7 +330,7 @@ def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
     Raises
     ------
     InputError
-        A number of runs and a target interval are given, of which each decides when to stop.
+        Both a number of runs and a target interval are given, which are different stop rules.
     """
     knobs = {name: each(value)[0] for name, value in given(args, "dtype", "index_dtype").items()}
     if getattr(args, "machine", None) is not None:

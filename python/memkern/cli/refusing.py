@@ -1,6 +1,6 @@
-"""Options without effect on what is measured are refused, not ignored.
+"""Refuse options without effect on the measurements, instead of ignoring them.
 
-An option is accepted if at least one of the kernels takes it; the others are measured without it.
+An option is accepted if at least one kernel takes it; the others are measured without it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
     Raises
     ------
     InputError
-        There is such a knob.
+        A knob has no effect on any of the cases.
     """
     cases = list(cases)
     kernels = ", ".join(dict.fromkeys(case.spec.kernel for case in cases))
@@ -43,7 +43,7 @@ def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
 def options_by_kernel(
     options: Mapping[str, Any], owners: Mapping[str, Collection[str]], kernels: Collection[str]
 ) -> dict[str, dict[str, Any]]:
-    """Return which options each of the kernels takes.
+    """Return the options that each kernel takes.
 
     Parameters
     ----------
@@ -77,12 +77,12 @@ def options_by_kernel(
 
 
 def refuse_lists(given: Mapping[str, Any], where: str = "") -> None:
-    """Refuse options with several values where one is needed, such as `` of --a``.
+    """Refuse options with several values; errors name the place `where`, such as `` of --a``.
 
     Raises
     ------
     InputError
-        There is one.
+        An option has several values.
     """
     for name, value in given.items():
         if isinstance(value, list):
@@ -90,7 +90,7 @@ def refuse_lists(given: Mapping[str, Any], where: str = "") -> None:
 
 
 def refuse(args: argparse.Namespace, reason: str, **defaults: Any) -> None:
-    """Refuse options that mean nothing together with another one.
+    """Refuse options that are meaningless together with another option.
 
     Parameters
     ----------
@@ -103,7 +103,7 @@ def refuse(args: argparse.Namespace, reason: str, **defaults: Any) -> None:
     Raises
     ------
     InputError
-        One of them was given.
+        One of the options was given.
     """
     for option, default in defaults.items():
         if getattr(args, option) != default:

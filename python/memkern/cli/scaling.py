@@ -75,7 +75,7 @@ def _scaling(args: argparse.Namespace) -> int:
 
 
 def _case(kernel: str, words: Sequence[str], args: argparse.Namespace) -> Case:
-    """Return the case of a kernel, whose name shows the options of its own."""
+    """Return the case of a kernel, named after its own options."""
     from memkern.spec import registry
 
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "threads": None}))
@@ -87,7 +87,7 @@ def _case(kernel: str, words: Sequence[str], args: argparse.Namespace) -> Case:
 
 
 def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
-    """Print speed-ups and efficiencies with half of their intervals."""
+    """Print speed-ups and efficiencies with the half-widths of their intervals."""
     from memkern.results.comparison_output import aligned
     from memkern.results.scaling import efficiencies
 
@@ -157,7 +157,7 @@ def _scaling_options(sub: Parser) -> None:
     )
     group.add_argument(
         "--comm",
-        # It is not how this process communicates.
+        # This process itself does not communicate in this way.
         dest="started_comm",
         choices=("mpi", "shmem"),
         default="mpi",

@@ -60,7 +60,7 @@ class Stream:
 
 @contextlib.contextmanager
 def standard_streams() -> Iterator[Stream]:
-    """Keep errors of the standard streams, and characters they can't encode, from ending the run.
+    """Prevent errors and unencodable characters of the standard streams from ending the run.
 
     Yields
     ------

@@ -49,7 +49,7 @@ from memkern.spec.sequences import Cases, Part
 if TYPE_CHECKING:
     from memkern.studies.cluster import Task
 
-# What has no influence on the measurements of a sweep.
+# Options without influence on the measurements of a sweep.
 _OUTSIDE = {"run", "parser", "verb", "file", "output", "json", "resume", "force", "quiet"}
 _OUTSIDE |= {"wait_quiet", "case_order", "case_order_seed", "comm"}
 _OUTSIDE |= {"executor", "nodes", "options", "no_wait", "part"}
@@ -64,7 +64,7 @@ def _sweep(args: argparse.Namespace) -> int:
 
 
 def _declared(args: argparse.Namespace) -> Cases:
-    """Return the cases of the sweep file, whose number of repeats holds if none is given."""
+    """Return the cases of the sweep file; its number of repeats applies if none is given."""
     from memkern.spec.sweepfile import read_sweep
 
     cases, repeats = read_sweep(args.file, knobs_of(args))
@@ -122,7 +122,7 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
 
 
 def _measure_part(values: Mapping[str, Any], task: Task) -> bool:
-    """Measure what is left of a task's part; return whether it was not interrupted."""
+    """Measure the remaining cases of a task's part; return False if it was interrupted."""
     args = argparse.Namespace(**values)
     if _request(args) != task.request:
         raise InputError(f"{args.file} was changed after this task was submitted")
@@ -185,7 +185,7 @@ def _tune(args: argparse.Namespace) -> int:
     own = given(args, "pattern", "delta", "count") | named_values(args.set)
     case = registry.case(args.kernel, **own, **knobs)
     on_device = case.knobs.device != "cpu"
-    # An option that was given keeps its value, a list of values is searched.
+    # A given option keeps its value; a list of values is searched.
     columns = {name: option.column or name for name, _, option in declared(Knobs)}
     fixed = given(args, *columns)
     lists = {name: value for name, value in fixed.items() if isinstance(value, list)}
