@@ -49,7 +49,7 @@ class Part:
     ----------
     case : Case
         The inputs of this rank. Its integer ``split_at`` divides the iterations: the exchange takes
-        place during those that do not depend on it.
+        place during the iterations that do not depend on it.
     exchange : Exchange
     check : callable
         (native) to `Validation`, which compares this rank's results with the whole case.
@@ -81,7 +81,7 @@ class Checks:
     ----------
     check : callable
         (case, native) to `Validation`: fills the arrays, yields while the kernel runs (more than
-        once only where `idempotent` or `repeatable`), and compares with an independent reference.
+        once only if `idempotent` or `repeatable`), and compares with an independent reference.
     reference : callable
         (case, arrays) to the arrays after one invocation by one worker, in NumPy.
     ulps : float
@@ -89,7 +89,7 @@ class Checks:
     idempotent : bool
         Whether invoking it again does not change the result.
     repeatable : bool
-        Whether the check knows the result of any number of invocations, though they accumulate.
+        Whether the check has the expected result of any number of accumulating invocations.
     steady_inputs : mapping
         By array, the value that fills it for sampling, so that results do not grow from invocation
         to invocation.
@@ -105,7 +105,7 @@ class Checks:
 
 @dataclass(frozen=True)
 class Counts:
-    """What an iteration of a kernel does, beside its traffic.
+    """Operations of one iteration of a kernel, besides its traffic.
 
     Parameters
     ----------
@@ -118,16 +118,16 @@ class Counts:
     width : callable
         Case to the number of elements that an iteration processes; 1 by default.
     loop_width : callable, optional
-        Case to the number of elements that an iteration of its compiled loop processes, where the
-        loop's multiplications and stores do not show it.
+        Case to the number of elements that an iteration of its compiled loop processes, if it
+        can't be derived from the loop's multiplications and stores.
     work : callable, optional
-        (case, native) to the work of all iterations before each one, shape (iterations + 1,),
-        where iterations differ in work.
+        (case, native) to the cumulative work before each iteration, shape (iterations + 1,), if
+        iterations differ in work.
     accesses : callable, optional
-        Case to the number of consecutive dependent accesses of a worker in an invocation, where the
-        time from one to the next is the result; NaN if they are not.
+        Case to the number of consecutive dependent accesses of a worker in an invocation, if the
+        time of one access is the result; NaN if accesses are not dependent.
     indices : bool
-        Whether the paper's bytes include those of indices.
+        Whether the paper's bytes include the bytes of indices.
     """
 
     flops: float = 0.0
@@ -143,23 +143,23 @@ class Counts:
 
 @dataclass(frozen=True)
 class Model:
-    """What a kernel moves by the model, where it is not what its traffic implies.
+    """Transfers of a kernel by the model, if they differ from those implied by its traffic.
 
     Parameters
     ----------
     bytes_B : callable, optional
-        Case to the bytes that memory transfers in one invocation; by default those of the traffic
-        with indices and write-allocates.
+        Case to the bytes that memory transfers in one invocation; by default the traffic with
+        indices and write-allocates.
     transfers : callable, optional
-        (case, levels, caches) to what an iteration moves across the boundary in front of each level
-        (see `crossed`), unless data are used once; caches as in an environment.
+        (case, levels, caches) to the transfers of an iteration across the boundary in front of each
+        level (see `crossed`), if data are used more than once; caches as in an environment.
     conditions : callable, optional
         (case, caches) to the layer condition that holds in each cache, by its name.
     measures_ceilings : bool
-        Whether the bandwidths of memory are measured beside its records (see `Ceilings`).
+        Whether memory bandwidths are measured together with its records (see `Ceilings`).
     implied_columns : callable, optional
         (case with the variant that ran, columns of its check, `Ceilings`, shortest time in s) to
-        columns that follow from these bandwidths, beside those of the roofline.
+        columns derived from these bandwidths, besides the columns of the roofline.
     """
 
     bytes_B: Callable[[Case], float] | None = None
@@ -175,19 +175,19 @@ class Model:
 
 @dataclass(frozen=True)
 class Limits:
-    """What a kernel accepts.
+    """Types, numbers of runs and knobs that a kernel accepts.
 
     Parameters
     ----------
     dtypes, index_dtypes : tuple of str
     most_runs : mapping
-        By dtype, how many consecutive invocations keep the values finite, where that is few.
+        By dtype, the number of consecutive invocations that keep the values finite, if it is small.
     idle_knobs : tuple of str
-        Fields of `Knobs` without effect on it, which its cases refuse.
+        Fields of `Knobs` without effect on the kernel; its cases refuse them.
     idle : callable, optional
         (case) to the fields without effect on this case only, each with the reason.
     refuse : callable, optional
-        (case) raises an InputError for knobs that mean nothing for it, however it was built.
+        (case) raises an InputError for knobs that are meaningless for the case.
     """
 
     dtypes: tuple[str, ...] = DTYPES
@@ -202,7 +202,7 @@ class Limits:
 class KernelSpec:
     """Declaration of a kernel: all properties that do not depend on options.
 
-    It is compared by identity and pickled as its name, with which another process finds its spec.
+    It is compared by identity and pickled as its name, by which another process finds it.
 
     Parameters
     ----------
@@ -224,14 +224,14 @@ class KernelSpec:
     model : Model
     limits : Limits
     indices : tuple of str
-        Names of its index arrays, where all cases have the same.
+        Names of its index arrays, if they are the same for all cases.
     numbers : mapping
         Scalars of the definition with their defaults.
     template_columns : tuple of str
-        Column of the record for each word of `Case.template_variant`, where the kernel is built
-        with several operations.
+        Column of the record for each word of `Case.template_variant`, if the kernel is built with
+        several operations.
     part : callable, optional
-        (case, number of a rank, number of all) to its `Part` of a case with a `Case.halo`.
+        (case, number of a rank, number of ranks) to the rank's `Part` of a case with a `Case.halo`.
     version : int
         Increased when the definition changes; part of a case's identity.
     """
@@ -280,10 +280,10 @@ class Case(FromFields):
     columns : mapping
         The record's columns about the inputs (pattern, delta, count and so on).
     labels : mapping
-        Words that are not part of its identity, some of `LABELS`.
+        Words that are not part of its identity, by names from `LABELS`.
     request : mapping, optional
-        The options by which `memkern.case` built it, if all of them are words and numbers, so that
-        a sweep file can have them. They are no part of its identity.
+        The options with which `memkern.case` built it, if all of them are words and numbers, which
+        a sweep file can contain. They are not part of its identity.
     """
 
     spec: KernelSpec
@@ -459,16 +459,16 @@ class Case(FromFields):
 
     @property
     def line_B(self) -> int:
-        """Least transfer of memory in bytes: a line of this processor, a sector of a GPU."""
+        """Smallest transfer of memory in bytes: a line of this processor, a sector of a GPU."""
         from memkern.machine import caches
 
         return _SECTOR_B if self.knobs.place == GPUS else caches.line_B()
 
     def filled(self, lines: float, partial: float) -> float:
-        """Return the number of lines that stores read first, of all lines that they write.
+        """Return the number of written lines that must be read first.
 
         On a processor these are all lines, unless stores are non-temporal (see `allocates`); on a
-        GPU the `partial` ones.
+        GPU only the `partial` lines.
         """
         if self.knobs.place == GPUS:
             return partial
