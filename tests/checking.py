@@ -128,12 +128,12 @@ def prepared(kernel: str, **options: Any) -> Any:
 
 
 def everywhere(value: bool) -> bool:
-    """Return whether it is true on all ranks."""
+    """Return whether the value is true on all ranks."""
     return all(ranks().every(value))
 
 
 def message_of(call: Callable[..., Any], *arguments: Any, **named: Any) -> str:
-    """Return the message of what a call refuses, or nothing."""
+    """Return the error message of a call; empty if it succeeds."""
     try:
         call(*arguments, **named)
     except (ValueError, MemoryError) as error:
@@ -142,7 +142,7 @@ def message_of(call: Callable[..., Any], *arguments: Any, **named: Any) -> str:
 
 
 def unless_refused(call: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a call returns, or None if it raises an `InputError` of one line."""
+    """Return the result of a call, or None if it raises an `InputError` of one line."""
     try:
         return call(*arguments)
     except InputError as error:
@@ -157,7 +157,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     except SystemExit as stop:
         code = int(stop.code or 0)
     out, err = capsys.readouterr()
-    # After a notebook ran in this process there is a progress bar, which clears its line.
+    # If a notebook ran in this process, there is a progress bar, which clears its line.
     return code, out, re.sub(r"[^\n]*\r", "", err)
 
 
@@ -180,7 +180,7 @@ def wait_until(
 
 
 def records_in(path: Path) -> int:
-    """Return the number of records of a file, of which there may be none yet."""
+    """Return the number of records of a file; 0 if it has none yet."""
     try:
         return len(mk.load(path))
     except InputError:
@@ -188,7 +188,7 @@ def records_in(path: Path) -> int:
 
 
 def task_of(folder: Path) -> int | None:
-    """Return the process of the task of a sweep that is running, by the folder of the tasks."""
+    """Return the process of a sweep's running task, by the folder of the tasks."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes()
@@ -231,15 +231,15 @@ def once_a_kind(
     kind: Callable[[Any], Any] = lambda value: None,
     name: Callable[[Any], str] = str,
 ) -> list[Any]:
-    """Return parameters of a test, of which all but the first of each kind are for a release.
+    """Return parameters of a test; all but the first of each kind are marked for a release.
 
     Parameters
     ----------
     values : iterable
     kind : callable
-        Returns what is equal for values of a kind; by default all are of one kind.
+        Returns an object that is equal for values of a kind; by default all are of one kind.
     name : callable
-        Returns the name of a value in that of its test.
+        Returns the name of a value in the name of its test.
     """
     seen: set[Any] = set()
     parameters = []

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Variables of the caller: shell, batch job, launcher. Those of OpenMP are read when the extension
-# is loaded, which the next modules import.
+# Variables of the caller: shell, batch job, launcher. OpenMP reads its variables when the extension
+# is loaded, which is imported by the modules below.
 _OTHERS = (
     *("OMP_", "GOMP_", "KMP_", "HWLOC_", "MEMKERN_"),
     *("SLURM_", "PBS_", "PMI_", "PMIX_", "OMPI_"),
@@ -18,14 +18,14 @@ _TERMINAL = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"}
 for _name in [name for name in os.environ if name.startswith(_OTHERS) or name in _TERMINAL]:
     if _name != "MEMKERN_EMULATED":
         del os.environ[_name]
-# Threads that spin while they wait would starve each other on a machine with few cores.
+# Waiting threads that spin would delay the others on a machine with few cores.
 os.environ["OMP_WAIT_POLICY"] = "passive"
 
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from machines import MACHINES, STANDARD, Machine, describe, described  # noqa: E402
 
-# Tests that run at the same time start commands that measure on the same units.
+# Tests that run simultaneously start commands that measure on the same units.
 os.environ.setdefault("PYTHONWARNINGS", "ignore:another memkern process measures")
 # Background jobs of a shell and their children ignore SIGINT, which tests send.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -63,8 +63,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _process() -> dict[str, Any]:
-    """Return what tests of the same process share."""
-    # pytest notes the test that runs.
+    """Return the state shared by tests of the same process."""
+    # pytest sets this variable to the running test.
     variables = {k: v for k, v in os.environ.items() if k != "PYTEST_CURRENT_TEST"}
     return {
         "variables": variables,
@@ -86,7 +86,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Iterator[None]:
-    """Fail a test that leaves its process changed for later tests."""
+    """Fail a test that changes the state of its process for later tests."""
     result = yield
     before, after = item.stash[_BEFORE], _process()
     changed = [name for name in before if before[name] != after[name]]
@@ -110,7 +110,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.fixture
 def disturbances() -> None:
-    """Leave warm caches and the detection of disturbed samples on, which `isolated` turns off."""
+    """Keep warm caches and the detection of disturbed samples, which `isolated` turns off."""
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def isolated(
         monkeypatch.setattr(sampling, "warms_up", lambda: False)
         monkeypatch.setattr(prepared, "warn_of_conditions", lambda shared_units: None)
     monkeypatch.setattr(energy, "ROOT", Path("/nonexistent"))
-    # What one test measures or scripts is unknown to the next.
+    # Values that a test measures or sets are not visible to the next test.
     folder: Path = tmp_path_factory.getbasetemp() / "caches" / str(next(_NUMBERS))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     rounds: tuple[dict[str, Any], dict[str, Any]] = ({}, {})

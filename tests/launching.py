@@ -1,4 +1,4 @@
-"""Programs that several ranks run, started by the launchers that this machine has."""
+"""Programs run by several ranks, started by the launchers of this machine."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from memkern.spec.sweepfile import read_sweep
 from memkern.studies import launching as studied_launching
 from memkern.studies import scaling as studied_scaling
 
-# Open MPI's settings for tests: as root, and with more ranks than processing units, which waiting
-# ranks leave to others. Its launcher does not wait a second for the others when a rank has failed.
+# Open MPI's settings for tests: as root, with more ranks than processing units; waiting ranks yield
+# their units, and the launcher does not wait for a second for other ranks if a rank has failed.
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -42,12 +42,12 @@ LAUNCHERS = {"mpi": "openmpi", "shmem": "oshmem"}
 # Compiler wrappers with which the extension modules are built.
 _WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 _MPICH = "libmpich.so.12"
-# Ends what hangs. Ranks that share the processors of a busy machine take minutes.
+# Time limit of a program that hangs. Ranks that share processors of a busy machine take minutes.
 _LIMIT_S = 600
 
 
 def need_module(device: str) -> None:
-    """Skip the test where there is no library for the extension module ``mpi`` or ``shmem``."""
+    """Skip the test if there is no library for the extension module ``mpi`` or ``shmem``."""
     if importlib.util.find_spec(f"memkern._memkern_{device}") is None:
         wrapper = _WRAPPERS[device]
         assert shutil.which(wrapper) is None, f"{wrapper} is installed, but was not used"
@@ -55,9 +55,9 @@ def need_module(device: str) -> None:
 
 
 def launcher(kind: str, folder: Path) -> tuple[list[str], dict[str, str]]:
-    """Return a launcher's words and environment; skip the test where there is no such launcher.
+    """Return a launcher's words and environment; skip the test if it is not installed.
 
-    `folder` is a temporary one, for links to libraries.
+    `folder` is a temporary folder for links to libraries.
     """
     command = _COMMANDS[kind]
     if shutil.which(command[0]) is None:
@@ -76,7 +76,7 @@ def start(
     folder: Path,
     variables: dict[str, str] | None = None,
 ) -> subprocess.Popen[str]:
-    """Start ``python WORDS`` as so many ranks (see `launcher`)."""
+    """Start ``python WORDS`` as this number of ranks (see `launcher`)."""
     command, known = launcher(kind, folder)
     return subprocess.Popen(
         [*command, "-n", str(ranks), sys.executable, *words],
@@ -95,7 +95,7 @@ def run(
     folder: Path,
     variables: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``python WORDS`` as so many ranks (see `start`)."""
+    """Run ``python WORDS`` as this number of ranks (see `start`)."""
     with start(kind, ranks, words, folder, variables) as process:
         try:
             out, err = process.communicate(timeout=_LIMIT_S)
@@ -114,15 +114,15 @@ def started(
     variables: dict[str, str] | None = None,
     kind: str = "",
 ) -> Any:
-    """Return what a part of a program for a device, with its arguments, prints as JSON.
+    """Return the JSON output of a part of a program for a device, with its arguments.
 
-    `kind` is that of the launcher, by default the device's.
+    `kind` is the kind of the launcher, by default the device's.
     """
     need_module(device)
     arguments = [program, device, *words.split()]
     done = run(kind or LAUNCHERS[device], ranks, arguments, folder, variables)
     assert done.returncode == 0, done.stderr
-    # Libraries of the network log on standard output too.
+    # Network libraries also log on standard output.
     found, _ = json.JSONDecoder().raw_decode(done.stdout)
     return found
 
@@ -141,7 +141,7 @@ def alone(words: Sequence[str], variables: dict[str, str]) -> subprocess.Complet
 
 def ranks_of(process: subprocess.Popen[str]) -> list[int]:
     """Return the processes of the ranks that a launcher has started, by rank."""
-    # Some launchers start ranks by another process, and ranks start processes with their variables.
+    # Some launchers start ranks via another process, and children of ranks have their variables.
     parents, numbers = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -176,7 +176,7 @@ def _variables() -> dict[str, str]:
 
 
 def _mpich(folder: Path) -> dict[str, str]:
-    """Return the variables by which mpi4py's wheel uses Debian's MPICH, whose name is another."""
+    """Return the variables with which mpi4py's wheel uses Debian's MPICH, whose name differs."""
     variables = {"MPI4PY_MPIABI": "mpich"}
     library = next(Path("/usr/lib").glob(f"*/{_MPICH}"), None)
     if library is not None:
@@ -189,7 +189,7 @@ def _mpich(folder: Path) -> dict[str, str]:
 
 
 class Ranks:
-    """A launcher of scaling that measures in this process, and tells its command lines."""
+    """A launcher for scaling that measures in this process, and records its command lines."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.commands: list[list[str]] = []

@@ -1,4 +1,4 @@
-"""Machines that tests describe, so that results do not depend on the one that runs them.
+"""Machines that tests describe, so that results do not depend on the machine that runs them.
 
 The extension's topology, Python's processing units and the machine's part of an environment are
 replaced. Workers still run on this machine: a described unit stands for one of its processors.
@@ -27,13 +27,13 @@ class Machine:
     line_B, page_B : int
         Bytes of a cache line and of a base page, 0 for the page of the machine that runs the tests.
     kinds : tuple of int
-        Kind of each core, if there are several.
+        Kind of each core, if there are several kinds.
     memory_B : int, optional
-        Bytes of memory that are available at most.
+        Largest available memory in bytes.
     widest_isa : str, optional
         The widest instruction set.
     loads_per_cycle : float
-        Throughput of a core in loads and additions per cycle, the best one.
+        Best throughput of a core in loads and additions per cycle.
     """
 
     topology: str
@@ -47,7 +47,7 @@ class Machine:
 
 MACHINES = {
     "two cores": Machine("pack:1 l3:1(size=4MB) l2:2(size=512KB) l1d:1(size=32KB) core:1 pu:1"),
-    # A part of a large processor, as virtual machines are given it.
+    # A part of a large processor, as in virtual machines.
     "large cache": Machine(
         "pack:1 l3:1(size=300MB) l2:2(size=2MB) l1d:1(size=48KB) core:1 pu:1",
         loads_per_cycle=3.0,
@@ -92,13 +92,13 @@ current: Machine | None = None
 
 
 def describe(machine: Machine | None) -> None:
-    """Replace this machine by another one, or by itself if it is None, in this process."""
+    """Replace this machine in this process by a described one, or undo this if it is None."""
     global current
     current = machine
     get_affinity, set_affinity, this_machine = _GET_AFFINITY, _SET_AFFINITY, _THIS_MACHINE
 
     def nothing(*_: Any, **__: Any) -> dict[str, int]:
-        # The caches of a described machine hold what it reports.
+        # The caches of a described machine have the reported sizes.
         return {}
 
     if machine is None:
@@ -141,7 +141,7 @@ def loads_per_cycle() -> float:
 
 @contextmanager
 def described(machine: Machine | None) -> Iterator[None]:
-    """Describe a machine within the block."""
+    """Replace this machine by a described one within the block."""
     before = current
     describe(machine)
     try:

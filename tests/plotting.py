@@ -38,7 +38,7 @@ class Results:
 
 
 class Family(NamedTuple):
-    """Figures, tables and section of a family, and what test_plots_families.py needs of them."""
+    """Figures, tables and section of a family, with inputs of test_plots_families.py."""
 
     section: str
     findings: Callable  # of records
@@ -49,7 +49,7 @@ class Family(NamedTuple):
     everything: Callable  # returns records for all figures
     inputs: dict[str, Callable]  # records by name, for which figures must be legible
     lacking: tuple[list[str], ...]  # columns without which nothing is drawn
-    integers: tuple[str, ...]  # columns with missing values beside records of other families
+    integers: tuple[str, ...]  # columns with missing values next to records of other families
     disturbed: Callable  # chooses records of a frame
     missing: list[tuple]  # name, records, options, and the part of the message that names them
     images: int  # of a report
@@ -57,7 +57,7 @@ class Family(NamedTuple):
     # Names that need no records, and figures that do not look at records.
     published: tuple[str, ...] = ()
     independent: tuple[str, ...] = ()
-    without_markers: tuple[str, ...] = ()  # figures of what noise does not change
+    without_markers: tuple[str, ...] = ()  # figures of values without noise
 
 
 def frame(rows):
@@ -85,7 +85,7 @@ def common_columns(kernel, threads, machine):
 
 
 def own_and_faulty(everything, value):
-    """Return the inputs of every family: a machine's records, faulty ones, and extreme values."""
+    """Return the inputs of every family: a machine's records, faulty records, extreme values."""
     return {
         "own": lambda: Results(everything()),
         "faults": lambda: frame(everything()).assign(
@@ -98,7 +98,7 @@ def own_and_faulty(everything, value):
 
 
 def hardest_first(names, hardest="several"):
-    """Return names of records, in front those that leave least room: long names of machines."""
+    """Return names of records, starting with the one of long machine names, with least room."""
     return sorted(names, key=lambda name: name != hardest)
 
 
