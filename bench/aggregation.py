@@ -1,7 +1,7 @@
-"""Show what aggregation is worth: a gather and a scatter between ranks, by every method, in turns.
+"""Show the benefit of aggregation: gather and scatter between ranks, by every method, in turns.
 
-Every element is on another rank. The table has the nanoseconds of an element by each method and
-number of elements that a rank moves::
+Every element is on another rank. The table has the nanoseconds per element for each method and
+number of elements per rank::
 
     mpirun -n 2 python bench/aggregation.py
 """
@@ -23,7 +23,7 @@ _LENGTH = 8
 
 
 def cases_of(kernel: str, elements: int, flush_every: int, budget_s: float) -> dict[str, Case]:
-    """Return the case of every method, in which each rank moves so many elements."""
+    """Return the case of every method, in which each rank moves this number of elements."""
     count = ranks().size * elements // _LENGTH
     shape: dict[str, Any] = {"pattern": f"UNIFORM:{_LENGTH}:1:NR", "count": count}
     # Descending, so that the elements of the first instances are on the last rank.
@@ -41,7 +41,7 @@ def cases_of(kernel: str, elements: int, flush_every: int, budget_s: float) -> d
 
 
 def element_ns(case: Case) -> float:
-    """Return the nanoseconds of an element."""
+    """Return the nanoseconds per element."""
     record = case.measure().record
     assert record["valid"] and record["remote_share"] == 1.0
     return float(record["time_median_s"] / (record["count"] * _LENGTH / ranks().size) * 1e9)

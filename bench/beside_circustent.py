@@ -6,20 +6,20 @@ CircusTent is built elsewhere with its own flags; this script only runs it::
     python bench/beside_circustent.py --mpi /path/to/circustent-mpi
     python bench/beside_circustent.py --shmem /path/to/circustent-shmem
 
-Its eight ADD kernels perform the same operation. Its CAS kernels can't be compared: they expect the
-target itself or the value of the last round, so that most of their swaps fail or none can. Each
+Its eight ADD kernels perform the same operation. Its CAS kernels can't be compared: the expected
+value is the target itself or the value of the last round, so that no swap or most swaps fail. Each
 turn runs every kernel on both sides in rotating order, with the same VAL, iterations, workers and
 rule of indices, in 4 KiB pages. CircusTent times one pass; memkern's median over several passes is
-compared with the median of as many runs of CircusTent.
+compared with the median of the same number of CircusTent's runs.
 
-CircusTent's pointer chase soon repeats a short cycle, another one in each run. The rate of two
-workers depends on whether they end in the same cycle, so that the chase has one worker here, and
-other indices in each turn.
+CircusTent's pointer chase soon repeats a short cycle, which differs between runs. The rate of two
+workers depends on whether they end in the same cycle, so the chase here has one worker, and
+different indices in each turn.
 
-Over ranks, each of one thread, all operations are on the next rank's words, as in CircusTent, but
-for its chase, whose steps are on random ranks. VAL of a rank has as many words as there are
-iterations. CircusTent's MPI flushes each operation; `--flush-every` is memkern's number of
-operations in a batch.
+Over ranks with one thread each, all operations access words of the next rank, as in CircusTent,
+except the chase, which accesses random ranks. VAL of a rank has one word per iteration.
+CircusTent's MPI flushes each operation; `--flush-every` is memkern's number of operations in a
+batch.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Measure forty cases together with 0, 1, 2 and 4 busy loops, pinned and not pinned.
 
-A record that is called quiet must be right: the median of the shortest times of the runs alone lies
-within its interval, widened by half. A record beside loops names them, and its interval holds the
-next run beside as many loops. Both are judged of records in the same state of the host::
+A record marked as quiet must be right: its interval, widened by half, contains the median of the
+shortest times of the runs without loops. A record with loops names them, and its interval contains
+the next run with the same number of loops. Only records in the same state of the host are
+compared::
 
     python bench/beside_competitors.py --rounds 7
 """
@@ -97,7 +98,7 @@ def measure_all(
 
 
 def judged(frame: pd.DataFrame) -> list[Row]:
-    """Print and return how many records hold for the next run, or for the machine alone."""
+    """Print and return the shares of records that are right, and that hold for the next run."""
     frame = frame.assign(exchange_ns=frame["states"].map(state_of))
     alone = frame[frame["competitors"] == 0]
     low, high = frame["time_min_ci_low_s"], frame["time_min_ci_high_s"]
@@ -146,7 +147,7 @@ def main() -> None:
     begin = time.perf_counter()
     for number in range(args.rounds):
         turns = order.sample(loaded, len(loaded))
-        # Two runs alone among the loaded ones of every round.
+        # Two runs without loops among the runs with loops of every round.
         for count, pinned in [(0, False), *turns[:3], (0, False), *turns[3:]]:
             with competitors(count, pinned):
                 how = {"competitors": count, "pinned": pinned, "round": number}

@@ -1,12 +1,12 @@
-"""Compare what an earlier installation of memkern says of this machine with what this one says.
+"""Compare the results of an earlier installation of memkern and of this one on this machine.
 
     python bench/beside_earlier.py --earlier SITE --turns 8
 
 SITE is a folder with an earlier build of the package (``pip install --target SITE memkern==...``).
 Both measure copies of the same sizes in turns, each time in a new process, with one worker and with
-all. Rows tell, for both: half-widths of intervals, how many hold the median of the next turn, how
-many records are marked as disturbed or have no interval, T0 and Wmax with their intervals, and the
-time that a turn takes.
+all. Rows have, for both: half-widths of intervals, the share that contains the median of the next
+turn, the shares of records that are disturbed or have no interval, T0 and Wmax with their
+intervals, and the time of a turn.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Turn = dict[str, Any]
 
 
 def one_turn(site: str | None) -> Turn:
-    """Return what an installation finds, and the seconds that it takes."""
+    """Return the results of an installation, and the seconds that it takes."""
     environment = {**os.environ, **({"PYTHONPATH": site} if site else {})}
     begin = time.perf_counter()
     done = subprocess.run(
@@ -61,7 +61,7 @@ def one_turn(site: str | None) -> Turn:
 
 
 def held(turns: list[Turn], threads: int) -> list[bool]:
-    """Return whether the interval of each median holds that of the next turn."""
+    """Return whether the interval of each median contains the median of the next turn."""
     found = []
     for turn, after in itertools.pairwise(turns):
         for row, other in zip(turn["rows"], after["rows"], strict=True):

@@ -8,10 +8,10 @@ results of odd sites) or ``DhopOE_`` and its name, shortest and median seconds o
     python bench/beside_grid.py --grid /path/to/dhop 8 16 24 [--parity even]
 
 Every turn runs all contestants in rotating order, in 4 KiB pages, on lattices of equal extents. The
-peer of a lattice is the kernel that is fastest by its median over all turns. So is memkern's form,
-of both layouts with vectors over s and over sites as Grid has them, with and without prefetch, and
-one in blocks of four z. Ratios are of times, the peer's over memkern's, with intervals from the
-turns.
+peer of a lattice is the kernel with the smallest median over all turns. memkern's form is chosen in
+the same way: of both layouts, with vectors over s or over sites (as in Grid), with or without
+prefetch, and one form in blocks of four z. Ratios are the peer's times over memkern's, with
+intervals from the turns.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ FORMS[f"{_PREFETCHED}, blocks of four z"] = {**FORMS[_PREFETCHED], "block": (0, 
 
 
 def compared(args: argparse.Namespace, extent: int, threads: int) -> tuple[Row, list[Row], Ratio]:
-    """Return the row of a lattice, those of all forms, and memkern's ratio."""
+    """Return the row of a lattice, the rows of all forms, and memkern's ratio."""
     knobs = {"threads": threads, "pages": "4k", "budget_s": args.seconds}
     knobs |= {"ls": args.ls, "parity": args.parity}
     cases = {n: mk.dw.case([extent] * 4, **f, **knobs) for n, f in FORMS.items()}

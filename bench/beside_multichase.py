@@ -8,9 +8,9 @@ Each turn measures every case on both sides in rotating order: a chase through 6
 random order over the whole buffer (``-T`` of its size), chains in parallel, and a line that two
 cores write in turn without pauses (``-u -r 0``), in 4 KiB pages. A ratio is the other program's
 time over memkern's; equal latencies have ratio 1. The published method of core-to-core-latency, in
-which both cores compare and swap one flag, is measured by ``pingpong -l -r 0``. Beside a chase in
-memory a second core makes as much traffic as it can, by loads alone (``multiload -l stream-sum``)
-or by stores alone (``-l memset-libc``); the traffic of both sides is printed, since it may differ.
+which both cores compare and swap one flag, is measured by ``pingpong -l -r 0``. During a chase in
+memory a second core makes as much traffic as it can, only by loads (``multiload -l stream-sum``) or
+only by stores (``-l memset-libc``); the traffic of both sides is printed, since it may differ.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ SIZES = {
     "256 MiB": MEMORY_B,
 }
 CHAINS = (2, 4, 6)
-# Lines loaded of every 8, the variant that makes about as much traffic as multiload, and the name
-# of that traffic in multiload.
+# Lines loaded of every 8, the variant with about the same traffic as multiload, and the name of
+# this traffic in multiload.
 TRAFFIC = {"loads": (8, "scalar", "stream-sum"), "stores": (0, "simd", "memset-libc")}
 
 
 def multichase(folder: Path, size_B: int, chains: int, samples: int) -> tuple[float, float]:
-    """Return the mean ns of a dereference of multichase, without traffic."""
+    """Return multichase's mean ns per dereference, without traffic."""
     kind = "simple" if chains == 1 else f"parallel{chains}"
     words = [folder / "multichase", "-a", "-c", kind, "-m", size_B, "-s", 64, "-T", size_B]
     return float(printed([*words, "-n", samples]).split()[-1]), np.nan
 
 
 def multiload(folder: Path, kind: str, samples: int) -> tuple[float, float]:
-    """Return multiload's mean ns of a dereference beside traffic, and the traffic in GB/s."""
+    """Return multiload's mean ns per dereference with traffic, and the traffic in GB/s."""
     words = ["-a", "-c", "chaseload", "-l", kind, "-m", MEMORY_B, "-s", 64, "-T", MEMORY_B, "-t", 2]
     heads, values = printed([folder / "multiload", *words, "-n", samples]).splitlines()
     found = dict(zip(re.split(r"\s*,\s*", heads), re.split(r"\s*,\s*", values), strict=True))

@@ -8,11 +8,11 @@ They are built elsewhere with their own flags; this script only runs them::
 Each turn runs every operation and size on both sides in rotating order: two ranks of the same
 library, each bound to a core, on 4 KiB pages. Both sides complete each message before the next one
 starts: OSU's one-sided tests of MPI by a flush in a window that the library allocates
-(``-w allocate -s flush``), those of OpenSHMEM by shmem_quiet. OSU prints the mean of its
+(``-w allocate -s flush``), its tests of OpenSHMEM by shmem_quiet. OSU prints the mean of its
 iterations with two decimals of a microsecond, which is compared with memkern's median. Its
-fetch-and-add is of 4 bytes, memkern's of 8: that of OpenSHMEM is the first of the atomics through
-which one program goes, and Open MPI 4.1 ends that program at the compare-and-swap, before the
-fetch-and-add of 8 bytes.
+fetch-and-add has 4 bytes, memkern's has 8: OSU's OpenSHMEM program runs the fetch-and-add of 4
+bytes first, and with Open MPI 4.1 it ends at the compare-and-swap, before the fetch-and-add of 8
+bytes.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ The peer is built elsewhere with its own release flags; this script only runs it
     export SHMEM_SYMMETRIC_HEAP_SIZE=1G LAUNCHER="oshrun --mca btl ^uct"
     python bench/beside_raiderstream.py --comm shmem --launcher "$LAUNCHER" --raiderstream PATH
 
-Both are started by the same launcher, one thread a rank, in 4 KiB pages, with as many elements in
-all. RaiderSTREAM runs every kernel once. Its sequential kernels come first, and are left out: copy,
-scale and triad take the page faults of c, b and a, and add reads a before anything was written to
-it. memkern's time of a turn is the median of its samples. Bandwidths are memkern's bytes over each
-side's time.
+Both are started by the same launcher, with one thread per rank, in 4 KiB pages, with the same total
+number of elements. RaiderSTREAM runs every kernel once. Its sequential kernels come first and are
+left out: copy, scale and triad include the page faults of c, b and a, and add reads a before it is
+written. memkern's time of a turn is the median of its samples. Bandwidths are memkern's bytes over
+each side's time.
 """
 
 from __future__ import annotations

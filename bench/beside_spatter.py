@@ -8,7 +8,7 @@ For every suite file and every turn it runs Spatter, Spatter with ``--dense-buff
 in rotating order, and takes each case's shortest time. The peer of a case is the better of
 Spatter's two forms. A ratio is memkern's bandwidth over the peer's; its interval comes from the
 turns. "At least as fast" means a geometric mean of at least 1.0 and no case whose 95 % interval
-lies wholly below 0.97. With ``--self`` memkern is its own peer, which shows what noise alone does.
+lies wholly below 0.97. With ``--self`` memkern is its own peer, which shows the effect of noise.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def spatter_times(output: str) -> list[float]:
 
 
 def compared(args: argparse.Namespace, suite: Path) -> tuple[Row, list[Row], list[Ratio]]:
-    """Return the row of a suite, those of its cases, and memkern's ratios."""
+    """Return the row of a suite, the rows of its cases, and memkern's ratios."""
     own = [sys.executable, "-m", "memkern", "spatter", "--json", "-v0", "--pages", args.pages]
     own += ["-t", str(args.threads)]
     plain = [args.spatter, "-b", "openmp", "-t", str(args.threads), "-f", str(suite)]

@@ -8,10 +8,10 @@ forms: name, shortest and median seconds of a product. SciPy (one thread) runs i
     python bench/beside_spmv.py --peer eigen=/path/a --peer mkl=/path/b hpcg:128 rmat:20
 
 Every turn runs all contestants in rotating order, in 4 KiB pages, and a loop that loads as many
-bytes as the matrix has. The peer of a matrix is the form that is fastest by its median over all
-turns; memkern's forms are CRS, SELL-C-1 with C of 4, 8 and 16, and for rows of uneven length CRS
-that prefetches x and, of square matrices, SELL-8 with all rows sorted by length and columns moved
-like them, both balanced by nonzeros. Ratios are of times, the peer's or the roofline's over
+bytes as the matrix has. The peer of a matrix is the form with the smallest median over all turns.
+memkern's forms are CRS and SELL-C-1 with C of 4, 8 and 16. For rows of uneven length there are two
+more, balanced by nonzeros: CRS with prefetch of x and, for square matrices, SELL-8 with all rows
+sorted by length and columns in the same order. Ratios are the peer's or the roofline's times over
 memkern's, with intervals from the turns; the roofline uses the bandwidth of the loads in the same
 turn.
 """
@@ -62,7 +62,7 @@ def scipy_seconds(matrix: Any, seconds: float) -> float:
 
 
 def compared(args: argparse.Namespace, text: str) -> tuple[Row, list[Row], Ratio]:
-    """Return the row of a matrix, those of all forms, and memkern's ratio."""
+    """Return the row of a matrix, the rows of all forms, and memkern's ratio."""
     programs = dict(peer.split("=", 1) for peer in args.peer)
     label, matrix = mk.matrices.build(text)
     knobs = {"threads": args.threads, "pages": "4k", "budget_s": args.seconds}

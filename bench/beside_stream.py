@@ -12,13 +12,13 @@ the peer's; its interval comes from the turns. "At least as fast" means a geomet
 least 1.0 and no kernel whose 95 % interval lies wholly below 0.97.
 
 STREAM and BabelStream fork for every invocation and print the shortest and the mean of many
-times; beside them memkern forks, too, and takes as many samples, and the shortest times are
-compared. likwid-bench runs invocations back to back and prints one time for all of them: a mean,
-which a short quiet period does not improve. Beside it memkern runs without barriers on the same
-units, and its medians are compared with these means, the median of several runs on each side.
-``--statistic`` overrides this choice; the ratio by the other statistic is printed, too.
+times; compared with them, memkern also forks and takes the same number of samples, and the shortest
+times are compared. likwid-bench runs invocations back to back and prints one time for all of them:
+a mean, which a short quiet period does not improve. Compared with it, memkern runs without barriers
+on the same units, and its medians are compared with these means, with the median of several runs on
+each side. ``--statistic`` overrides this choice; the ratio by the other statistic is also printed.
 
-With ``--self`` memkern is its own peer, which shows what noise alone does.
+With ``--self`` memkern is its own peer, which shows the effect of noise.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ LIKWID = {
     "loops.triad": ("stream", 3),
     "loops.schoenauer": ("triad", 4),
 }
-# The elements of a worker are a multiple of those of a step of any loop of likwid-bench (24 and
-# powers of two up to 64), since its loops leave out a remainder.
+# The elements of a worker are a multiple of the elements per step of every loop of likwid-bench (24
+# and powers of two up to 64), since its loops leave out a remainder.
 STRIDE = 192
 ELEMENT_B = 8
-KEPT = 2  # fastest forms of a likwid-bench kernel, which are compared
+KEPT = 2  # number of fastest forms of a likwid-bench kernel that are compared
 PROBE_B = 4e9  # moved by each form to find the fastest
 
 
@@ -90,7 +90,7 @@ class Contestant(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Contestants that take turns: memkern, its peers and, where requested, memkern at its best."""
+    """Contestants that take turns: memkern, its peers and, if requested, memkern at its best."""
 
     level: str | None
     statistic: str
@@ -197,14 +197,14 @@ def forking_round(args: argparse.Namespace) -> Round:
         command = [args.babelstream, "-s", str(elements), "-n", str(times), "-o", "All", "--csv"]
         peers.append(peer(command, babelstream_found))
         kernels = list(BABELSTREAM.values())
-    # The peers leave the first of their times out.
+    # The peers ignore the first of their times.
     options = ["-n", str(elements), "--runs", str(times - 1), "--repetition", "fork"]
     options += ["-t", str(args.threads), "--pin", args.pin]
     return make_round(args, None, "shortest", kernels, options, peers)
 
 
 def likwid_elements(args: argparse.Namespace, arrays: int) -> int:
-    """Return the length of an array: all fill half of a cache, or each four times the caches."""
+    """Return the length of an array: all fill half of a cache, or each is 4 times the caches."""
     found = topology()
     if args.level == "memory":
         share = 4 * int(found["last_level_cache_B"]) // ELEMENT_B // int(args.threads)
@@ -217,7 +217,7 @@ def likwid_elements(args: argparse.Namespace, arrays: int) -> int:
 def likwid_forms(args: argparse.Namespace, name: str, bytes_B: int) -> tuple[list[Contestant], str]:
     """Return the best forms of a likwid-bench kernel and the units that it runs on.
 
-    Each run takes a second more, in which likwid-bench sleeps to find its clock's frequency.
+    Each run takes an additional second, in which likwid-bench sleeps to find the clock frequency.
     """
     group = f"N:{bytes_B}B:{args.threads}"
 
@@ -309,7 +309,7 @@ def play(rounds: list[Round], turns: int) -> list[list[list[dict[str, Found]]]]:
 def kernel_rows(
     played: Round, found: list[list[dict[str, Found]]]
 ) -> Iterator[tuple[Row, Row, Ratio]]:
-    """Yield two rows for each kernel, of the table and of what else there is, and its ratio."""
+    """Yield a row of the table, a row of further values, and the ratio of each kernel."""
 
     def times(who: int, kernel: str, statistic: str) -> np.ndarray:
         return np.array([getattr(turn[kernel], statistic) for turn in found[who]])

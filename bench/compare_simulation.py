@@ -3,8 +3,8 @@
     python bench/compare_simulation.py --families 400
 
 The order of pairs, the looks and the verdicts are those of the package; only the times are random.
-All cases of a family see one series of noise, value after value, as on a machine. At the end it
-prints how often two paired tests reject at a level as low as corrections for many cases require.
+All cases of a family draw consecutive values from one series of noise, as on a machine. At the end
+it prints how often two paired tests reject at the low level that corrections for many cases need.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def independent(rng: np.random.Generator, n: int) -> Floats:
 
 
 def autocorrelated(rng: np.random.Generator, n: int) -> Floats:
-    """Return AR(1) with a correlation of 0.9 between values that follow each other, 2 % in all."""
+    """Return AR(1) with a correlation of 0.9 between consecutive values, 2 % in all."""
     from scipy import signal  # takes a second
 
     steps = SD * np.sqrt(1 - 0.9**2) * rng.standard_normal(n + 100)
@@ -72,7 +72,7 @@ class SimulatedSide:
 def simulated(
     noise: Callable[[np.random.Generator, int], Floats], effects: Floats, seed: int
 ) -> Family:
-    """Return a family of cases of which side B is slower by `effects` (logarithms of ratios)."""
+    """Return a family of cases whose side B is slower by `effects` (logarithms of ratios)."""
     rng = np.random.default_rng(seed)
     family = Family(len(effects))
     series = iter(noise(rng, 2 * len(effects) * family.looks[-1]))

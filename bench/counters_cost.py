@@ -1,11 +1,11 @@
-"""What counters cost: samples with them beside samples without, in turns.
+"""Measure the cost of counters: samples with and without them, in turns.
 
     python bench/counters_cost.py
     python bench/counters_cost.py --counters page-faults,task-clock --threads 2
 
 Two numbers for each way of repetition and size: the ratio of a sample's own time with counters to
-that without, which is to be 1, because they are read outside of it; and by how much a sample takes
-longer from outside. By default events of the system are counted, which exist everywhere.
+its own time without, which should be 1, because they are read outside of it; and the increase of a
+sample's wall time. By default events of the system are counted, which exist everywhere.
 """
 
 from __future__ import annotations

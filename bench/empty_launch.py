@@ -1,6 +1,6 @@
 """Compare BS0, the empty launch, with an empty OpenMP parallel region, in turns.
 
-The region is compiled by the system's compiler and lives in the same process, so that runtime,
+The region is compiled by the system's compiler and runs in the same process, so that runtime,
 workers and wait policy are the same. Set OMP_WAIT_POLICY to choose the policy::
 
     OMP_WAIT_POLICY=active python bench/empty_launch.py

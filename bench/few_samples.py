@@ -1,6 +1,6 @@
 """Compare the medians of ten samples with those of a thousand, in turns.
 
-Few samples show what many do only if the first of them already finds its data in the caches::
+The medians agree only if the data of the first sample are already in the caches::
 
     python bench/few_samples.py --turns 12
 """

@@ -1,8 +1,8 @@
 """Compare products and meshes that are distributed over ranks with copies on each rank, in turns.
 
-With one rank nothing is exchanged, and the ratios should be 1; with several they are what the
-exchange leaves of the rate of independent copies. The time of the exchange stands beside the one
-that `memkern.halo_time` predicts from messages, which are measured first::
+With one rank nothing is exchanged, and the ratios should be 1; with several ranks they are the rate
+with exchange over the rate of independent copies. The table has the measured time of the exchange,
+and the time that `memkern.halo_time` predicts from messages, which are measured first::
 
     python bench/halo_exchange.py
     mpirun -n 2 python bench/halo_exchange.py
@@ -29,7 +29,7 @@ _SIZES_B = [8 * 4**power for power in range(10)]
 
 
 def messages() -> ResultSet:
-    """Return sends one at a time of many sizes, over each distance that the ranks have."""
+    """Return single sends of many sizes, over each distance between the ranks."""
     nodes = remote.describe("mpi").nodes
     words = [word for word in pairs.NEIGHBOURS if pairs.neighbours(word, nodes)]
     return mk.sweep(

@@ -1,16 +1,16 @@
-"""Record raw samples of twenty cases, with what the host was like during each, run after run.
+"""Record raw samples of twenty cases, with the state of the host during each, in many runs.
 
     python bench/host_samples.py --runs 40 --samples bench/hosts/zen5.parquet
     python bench/host_samples.py --runs 12 --device cuda:0 --samples bench/hosts/h100.parquet
 
 Every run is a new process, which places each case once, in random order and in a fixed variant, and
-takes samples of it for some time. ``--beside`` names what other processes do during some runs, one
-list after the other: ``compute:2`` are two that compute, ``stream:1`` is one that copies memory.
+takes samples of it for some time. ``--beside`` lists other processes, with runs for each entry:
+``compute:2`` are two processes that compute, ``stream:1`` is one that copies memory.
 
-The file of samples has a row for each: ``run``, ``beside``, ``case``, ``block`` (samples of a block
+The file has a row for each sample: ``run``, ``beside``, ``case``, ``block`` (samples of a block
 were taken in one call of the extension), ``t_s`` (end of the block since the first run began),
-``seconds`` (of an invocation), and the conditions of the extension. Rows of the record are those of
-a case: how much its shortest times and medians vary between runs.
+``seconds`` (of an invocation), and the conditions of the extension. The record has a row for each
+case, with the spread of its shortest times and medians between runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from memkern.machine.topology import beyond_caches_B, data_caches
 from memkern.progress import bar
 
 _BLOCK = 20
-# Blocks of a case in a run that are kept, evenly spaced, and significant digits of all columns.
+# Number of evenly spaced blocks kept of a case in a run, and significant digits of all columns.
 _MOST_BLOCKS, _DIGITS = 20, 4
 _PROGRAMS = {
     "compute": "while True: pass",

@@ -1,10 +1,10 @@
-"""Compare the latency beside generators that hardly make traffic with that of the plain chase.
+"""Compare the latency with generators that make almost no traffic and without generators.
 
 Both have the same lines, pages and units and are measured in turns::
 
     python bench/idle_beside_traffic.py --turns 7
 
-A ratio is the time beside the generators over that of the plain chase; 1 should be in its interval.
+A ratio is the time with generators over the time of the plain chase; its interval should contain 1.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from records import Row, add, interval, options, parsed, write
 import memkern as mk
 from memkern.statistics import ratio_interval
 
-# Multiplications after every 8 lines, some ten microseconds, and so many loads of an invocation
-# that a generator's last pause, for which its end waits, is a negligible part of it.
+# Multiplications after every 8 lines (tens of microseconds), and loads of an invocation, enough for
+# a generator's last pause, which delays its end, to be negligible.
 PAUSE, STEPS = 2**15, 2**21
 
 

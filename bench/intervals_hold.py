@@ -1,9 +1,8 @@
-"""Measure ten cases again and again, and count how many printed intervals hold the next run.
+"""Measure ten cases repeatedly, and count how many printed intervals contain the next run.
 
-An interval holds if it contains the value of the next run of its case, if both are of the same
-state of the host (column ``states``); those of the shortest time and of the median are judged
-apart.
-With an empty cache folder, the first runs have the variances of other hosts::
+An interval holds if it contains the value of the next run of its case; pairs of runs in different
+states of the host (column ``states``) are ignored. Intervals of the shortest time and of the median
+are judged separately. With an empty cache folder, the first runs use the variances of other hosts::
 
     XDG_CACHE_HOME=/tmp/empty python bench/intervals_hold.py --runs 40 --minutes 20
 """

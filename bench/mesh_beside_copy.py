@@ -1,7 +1,7 @@
 """Compare the bandwidths of BS6, BS7 and BS8 at degree 7 with that of BS1, in turns.
 
-Bytes are those of the paper's formulas. Memory that is shared with neighbours changes its
-bandwidth from minute to minute, so that every ratio is one of neighbouring measurements::
+Bytes are from the paper's formulas. The bandwidth of memory that is shared with neighbours changes
+from minute to minute, so every ratio is of consecutive measurements::
 
     python bench/mesh_beside_copy.py
 """

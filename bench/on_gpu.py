@@ -6,17 +6,17 @@ One call does everything that the time allows, in this order, and writes records
 
 - ``build`` (with ``--build``): the extension in ``build/gpu``, for the cards of this machine.
   Without it, the modules beside the Python sources are used. All other steps need them.
-- ``card``: what ``memkern info``, ``memkern doctor --quick`` and ``nvidia-smi -q`` tell, in a log.
+- ``card``: a log of ``memkern info``, ``memkern doctor --quick`` and ``nvidia-smi -q``.
 - ``parity``: tests/test_cuda.py on the card, against the references; then for every entry.
 - ``sanitize``: compute-sanitizer's memcheck, racecheck and synccheck over one case of every kernel.
-- ``bandwidths``: kernels, the driver's copy, empty launches and peers, in another random order in
-  each turn, compared within the same turns, and the verdict on every target, with a record of it.
+- ``bandwidths``: kernels, the driver's copy, empty launches and peers, in a new random order in
+  each turn, compared within the same turns; verdicts on all targets, and a record of them.
 - ``transfers``: between host and card in every direction, by every memory of the host.
 - ``latency``: dependent loads over sizes and conflicts of the banks of shared memory; and, on the
   processor and on the card, dependent loads beside dependent atomic operations.
 - ``blocks``: threads per block and unrolling of the main kernels, in all combinations.
 - ``tune``: ``memkern tune`` of the same kernels, over their variants, unrolling and blocks.
-- ``report``: a page of all records in the folder, and of those of earlier calls (``--records``);
+- ``report``: a page of all records in the folder and of earlier calls (``--records``);
   then ``memkern report --quick`` of the card.
 
 Peers are programs, or are built here from their source trees (``--babelstream``, ``--spatter``). A
@@ -55,19 +55,20 @@ STEPS = (
     "build", "card", "parity", "sanitize", "bandwidths", "transfers", "latency", "blocks", "tune",
     "report",
 )  # fmt: skip
-# Parts of the time that is left: a step may take its own over those of it and all later steps.
+# Weights of the remaining time: the share of a step is its weight over the sum of its own and all
+# later weights.
 PARTS = {
     "card": 2, "parity": 8, "sanitize": 8, "bandwidths": 14, "transfers": 4, "latency": 7,
     "blocks": 4, "tune": 3,
 }  # fmt: skip
-# The build may take this part of the time that is left, whatever follows.
+# Share of the remaining time for the build, regardless of later steps.
 BUILD = 0.5
 # Seconds kept for the report.
 REPORT_S = 75
 # Programs are built here, outside the folder of results.
 PROGRAMS = TREE / "build" / "on_gpu"
 TOOLS = ("memcheck", "racecheck", "synccheck")
-# Families with kernels that use shared memory; of atomic operations the variant `shared` does.
+# Families with kernels that use shared memory, besides the variant `shared` of atomic operations.
 SHARED = ("bs.", "loops.", "spatter.", "latency.banks")
 BARE = """
 #include <chrono>
@@ -94,22 +95,22 @@ KERNELS = (
 SPATTER = ("gather", "scatter")
 BABELSTREAM = {"Copy": "stream.copy", "Triad": "stream.triad", "Dot": "bs.bs4"}
 PEERS = (*BABELSTREAM.values(), *(f"spatter.{kernel}" for kernel in SPATTER))
-# Least shares of the best of the driver's copy and our own read.
+# Required shares of the faster of the driver's copy and our own read.
 TARGETS = {
     "stream.copy": 0.92, "stream.triad": 0.92, "spatter.gather": 0.90, "spatter.scatter": 0.90,
     "bs.bs3": 0.90, "bs.bs4": 0.90,
 }  # fmt: skip
-# Accesses between two synchronisations of a chase, for which a launch is negligible.
+# Accesses between two synchronisations of a chase, enough for a launch to be negligible.
 ACCESSES = 2**14
 UNROLLS = (0, 1, 2, 4, 8)
-# An empty launch takes at most this much of a bare one.
+# Largest accepted ratio of an empty launch to a bare one.
 LAUNCH = 1.10
-# Peers are judged from this number of alternations on.
+# Least number of alternations for a verdict on peers.
 ALTERNATIONS = 7
 
 
 class Call:
-    """What the steps share: options, folder of results, and the time that is left."""
+    """State shared by the steps: options, folder of results, and the remaining time."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -118,7 +119,7 @@ class Call:
         self.end_of_step = self.end
 
     def begin(self, step: str) -> None:
-        """Give a step its part of the time that is left."""
+        """Give a step its share of the remaining time."""
         now, end = time.monotonic(), self.end
         if step == "build":
             end = now + BUILD * max(end - now, 0)
@@ -131,14 +132,14 @@ class Call:
 
     @property
     def left_s(self) -> float:
-        """The seconds that are left to the step."""
+        """The remaining seconds of the step."""
         return self.end_of_step - time.monotonic()
 
     @functools.cached_property
     def unusable(self) -> str:
         """Why no step but the build can run; empty if they can."""
         try:
-            # In a process of its own, since a failed import would be remembered.
+            # In a separate process, since a failed import would be cached.
             self.run([sys.executable, "-c", "import memkern._memkern_cuda"], "build.log")
         except RuntimeError as error:
             last = str(error).rpartition(" | ")[2]
@@ -148,7 +149,7 @@ class Call:
     def run(
         self, words: Iterable[object], log: str, longest_s: float = float("inf"), **more: Any
     ) -> str:
-        """Run a program for at most the time that is left; return what it prints."""
+        """Run a program for at most the remaining time; return its output."""
         seconds = max(min(self.left_s, longest_s), 1)
         paths = [str(TREE / "python"), *filter(None, [os.environ.get("PYTHONPATH")])]
         # The program writes into the log itself, so that the log is complete if it is stopped.
@@ -165,7 +166,7 @@ class Call:
             try:
                 code = process.wait(seconds)
             except BaseException as error:
-                # Compilers and workers of tests would go on without their parent.
+                # Compilers and workers of tests would continue without their parent.
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 if not isinstance(error, subprocess.TimeoutExpired):
@@ -187,12 +188,12 @@ class Call:
 
 
 def all_of(works: Iterable[Callable[[], str]]) -> str:
-    """Do all of some work, also after a failure; return what was found.
+    """Run all parts of a step, also after a failure; return their results.
 
     Raises
     ------
     RuntimeError
-        A part of it failed; the message has what the others found as well.
+        A part failed; the message also has the results of the other parts.
     """
     found, failed = [], False
     for work in works:
@@ -207,13 +208,13 @@ def all_of(works: Iterable[Callable[[], str]]) -> str:
 
 
 def without_energy() -> contextlib.AbstractContextManager[Any]:
-    """Measure no energy, which takes more than a second a case; records say so."""
+    """Skip measuring energy, which takes more than a second per case; records have a note."""
     note = "energy is not measured: this call leaves it out to save time"
     return mock.patch("memkern.engine.metering.why_not", lambda prepared: note)
 
 
 def coarse_first(values: Sequence[T]) -> list[Sequence[T]]:
-    """Return every fourth value, those in the middle between these, and the others."""
+    """Return every fourth value, the values halfway between these, and the others."""
     return [values[::4], values[2::4], values[1::2]]
 
 
@@ -237,7 +238,7 @@ def build(call: Call) -> str:
 
 
 def card(call: Call) -> str:
-    """Log what the card and the machine are, and their states; return the card's name."""
+    """Log the description and the state of card and machine; return the card's name."""
     from memkern.machine import gpu
 
     memkern = [sys.executable, "-m", "memkern"]
@@ -247,7 +248,7 @@ def card(call: Call) -> str:
 
 
 def parity(call: Call) -> str:
-    """Run the tests of the CUDA backend on the card, those of one entry of each kind first."""
+    """Run the tests of the CUDA backend on the card, first for one entry of each kind."""
     workers = ["-n", "8"] if importlib.util.find_spec("xdist") else []
     words = [sys.executable, "-m", "pytest", "-q", "--maxfail=20", *workers, "tests/test_cuda.py"]
 
@@ -270,7 +271,7 @@ def sanitize(call: Call) -> str:
             "--minutes", 0.6 * share_s / 60,
         ]  # fmt: skip
         text = call.run(words, f"{tool}.log", share_s)
-        # Racecheck's summary has its name in front.
+        # Racecheck's summary starts with its name.
         found = [re.findall(rf".*{part}.*", text) for part in (" SUMMARY: ", " kernels, ")]
         if not all(found):
             raise RuntimeError(f"{tool} printed no verdict ({tool}.log)")
@@ -309,8 +310,8 @@ def small_case(entry: tuple[Any, ...], device: str) -> Any:
 def in_order(entries: list[Any], tool: str, seed: int) -> list[Any]:
     """Return entries in the order in which a tool of the sanitizer runs them.
 
-    One of each variant of a kernel comes first, then the others, in random order, another one for
-    each tool. Racecheck sees accesses to shared memory only: families that use it come first.
+    One of each variant of a kernel comes first, then the others, in a different random order for
+    each tool. Racecheck checks only accesses to shared memory: families that use it come first.
     """
     mixed = random.Random(f"{seed} {tool}").sample(entries, len(entries))
     first = {entry[:2]: entry for entry in reversed(mixed)}
@@ -391,7 +392,7 @@ def _spatter(call: Call) -> Path:
 
 
 def _peers(call: Call, footprint_B: float, count: int) -> dict[str, Callable[[], dict[str, float]]]:
-    """Build the peers and return how each is run once, without those that don't build."""
+    """Build the peers; return functions that run each once, without peers that fail to build."""
     options = call.options
     runs: dict[str, Callable[[], dict[str, float]]] = {}
 
@@ -427,10 +428,10 @@ def _peers(call: Call, footprint_B: float, count: int) -> dict[str, Callable[[],
 
 @dataclasses.dataclass
 class Turn:
-    """What one turn measured, by name.
+    """Measurements of one turn, by name.
 
     Shares of the ceiling are of medians, since the driver's copy is a median. Peers print the
-    bandwidth of their shortest time, so that ours beside theirs is that as well.
+    bandwidth of their shortest time, so ours compared with theirs is also of the shortest time.
     """
 
     medians: dict[str, float] = dataclasses.field(default_factory=dict)
@@ -444,7 +445,7 @@ class Turn:
 
 
 def verdicts(turns: list[Turn]) -> list[dict[str, Any]]:
-    """Return a row for every target: what was found, what is wanted, and whether it is met."""
+    """Return a row for every target: the value found, the target, and whether it is met."""
     from peers import judge
     from records import interval
 
@@ -497,7 +498,7 @@ def shape_of(footprint_B: float) -> dict[str, Any]:
 
 
 def bandwidths(call: Call) -> str:
-    """Measure everything in turns, each in another order; store records and print verdicts."""
+    """Measure everything in turns of different order; store records and print verdicts."""
     from records import table, write
 
     import memkern as mk
@@ -510,7 +511,7 @@ def bandwidths(call: Call) -> str:
     cases = {name: mk.case(name, footprint_B=footprint_B, **how) for name in KERNELS}
     shape = shape_of(footprint_B)
     cases |= {f"spatter.{k}": mk.case(f"spatter.{k}", **shape, **how) for k in SPATTER}
-    # As many launches between two synchronisations as in the bare program.
+    # The same number of launches between two synchronisations as in the bare program.
     cases["launch"] = mk.case("bs.bs0", device=device, runs=200, invocations=20)
     done: list[mk.Measurement] = []
     turns: list[Turn] = []
@@ -529,7 +530,7 @@ def bandwidths(call: Call) -> str:
 
     def driver() -> None:
         gpu.copy_GBps.cache_clear()
-        # Of as many bytes as the kernels' arrays have.
+        # A copy of as many bytes as the kernels' arrays have.
         turns[-1].medians["driver"] = gpu.copy_GBps(device, int(footprint_B / 2))
 
     work: dict[str, Callable[[], object]] = {
@@ -547,7 +548,7 @@ def bandwidths(call: Call) -> str:
         for name in order.sample(sorted(work), len(work)):
             try:
                 work[name]()
-            except Exception as error:  # The others are worth measuring all the same.
+            except Exception as error:  # The others are still measured.
                 failed.append(f"{name}: {error}")
                 print(f"{failed[-1]}; it is left out from now on", flush=True)
                 del work[name]
@@ -567,7 +568,7 @@ def bandwidths(call: Call) -> str:
 def measured(call: Call, name: str, rounds: list[list[Any]], share: float = 1.0) -> Any:
     """Measure cases for a share of the time left; store and return records.
 
-    Each round is in random order, and what is left out is of the last ones.
+    Each round is in random order; without time left, cases of the last rounds are left out.
     """
     from memkern.engine.measurement import to_result_set
 
@@ -671,10 +672,10 @@ def latency(call: Call) -> str:
 
 
 def beside_processor(call: Call, largest_B: int) -> list[list[Any]]:
-    """Return chases of the processor, and of atomic operations on both, to draw beside the GPU's.
+    """Return chases of the processor, and of atomic operations on both, to draw with the GPU's.
 
-    The atomic operations access one word of every line of 128 B, all of them equally often, and
-    small buffers often enough that a launch is negligible.
+    The atomic operations access one word of every line of 128 B, all words equally often, and often
+    enough in small buffers that a launch is negligible.
     """
     import numpy as np
 
@@ -688,7 +689,7 @@ def beside_processor(call: Call, largest_B: int) -> list[list[Any]]:
         lines = size_B // 128
         chain = np.arange(16 * lines)
         chain[::16] = 16 * cycle(lines, call.options.seed)
-        # The indices have to be more than the iterations.
+        # There must be more indices than iterations.
         iters = min(max(ACCESSES // lines, 1), 15) * lines
         places = (
             {"device": "cpu", "repetition": "free"},
@@ -853,19 +854,19 @@ def parsed(words: list[str] | None = None) -> argparse.Namespace:
         options.output = Path(options.out) / "record" / "on_gpu.json"
     if options.results is None:
         options.results = Path(f"{os.path.normpath(options.out)}.tar.gz")
-    # What is missing is not worth the loss of a call.
+    # A missing folder does not end the call.
     for folder in options.records:
         if not folder.is_dir():
             print(f"there is no folder {folder}: its records are left out", file=sys.stderr)
     for peer in ("babelstream", "spatter"):
-        # A name without a folder would be looked for on PATH.
+        # A name without a folder would be searched on PATH.
         if path := getattr(options, peer):
             setattr(options, peer, path.resolve())
     return options
 
 
 def has_card() -> str:
-    """Return why there is no usable GPU; empty where there is one."""
+    """Return the reason why there is no usable GPU; empty if there is one."""
     if shutil.which("nvidia-smi") is None:
         return "there is no GPU here: nvidia-smi is missing"
     done = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True)
@@ -873,7 +874,7 @@ def has_card() -> str:
 
 
 def main() -> int:
-    """Run the steps, each for the time that is left, and print what each found."""
+    """Run the steps, each within the remaining time, and print their results."""
     sys.path.insert(0, str(TREE / "python"))
     options = parsed()
     if missing := has_card():
@@ -883,7 +884,7 @@ def main() -> int:
         return 1 if run_every_kernel(options) else 0
     call = Call(options)
     call.out.mkdir(parents=True, exist_ok=True)
-    # Whoever ends the call gets the records of the step that runs.
+    # After SIGTERM, the records of the running step are still packed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     failed = 0
     known: dict[str, Callable[[Call], str]] = {
@@ -899,7 +900,7 @@ def main() -> int:
             if unusable:
                 raise RuntimeError(unusable)
             found = known[name](call) if call.left_s > 5 else "no time was left"
-        except Exception as error:  # The results of other steps are worth having all the same.
+        except Exception as error:  # The other steps still run.
             failed += 1
             found = f"FAILED: {error}"
         finally:

@@ -6,10 +6,9 @@ should agree within the intervals::
     python bench/one_rank.py --turns 7
 
 Every turn measures all kernels in the three ways, in rotating order, on the same processing unit
-and in 4 KiB pages. A ratio is the time without ranks over that of the rank, by the medians of the
-undisturbed records of those turns in which both are, if these are at least four; the intervals hold
-for all ratios together (Bonferroni's correction). The exit code is 1 if one of them does not
-contain 1.
+and in 4 KiB pages. A ratio is the time without ranks over the time of the rank, by the medians of
+the turns in which both records are undisturbed, if there are at least four; the intervals hold for
+all ratios together (Bonferroni's correction). The exit code is 1 if an interval does not contain 1.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
     python bench/overhead.py --gigabytes 0.1 1 --cases 1000 4000 --spatter build/spatter
 
-Sweeps of small gathers have seconds a case and the memory that they add, cases of a size and own
-index arrays seconds beyond three samples. With Spatter's program, both run the same file of 1,000
-configurations.
+Rows of sweeps of small gathers have the time per case and the additional memory; rows of cases with
+a size or own index arrays have the time beyond three samples. With Spatter's program, both run the
+same file of 1,000 configurations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ GB = 1e9
 
 
 def sweeps(numbers: list[int]) -> Iterator[Row]:
-    """Yield the rows of sweeps of so many small gathers, two runs each."""
+    """Yield the rows of sweeps of these numbers of small gathers, two runs each."""
     for threads in (1, 2):
         for number in numbers:
             code = (
@@ -54,7 +54,7 @@ def sweeps(numbers: list[int]) -> Iterator[Row]:
 
 
 def sized(size_GB: float) -> dict[str, Callable[[], mk.Case]]:
-    """Return what builds a case of each family with arrays and indices of so many gigabytes."""
+    """Return functions that build a case of each family, with arrays and indices of this size."""
     size_B = size_GB * GB
     edge = max(round((size_B / (20 * 8**3)) ** (1 / 3)), 1)
     sites = max(round((size_B / 4500) ** 0.25), 4) // 2 * 2
@@ -79,7 +79,7 @@ def sized(size_GB: float) -> dict[str, Callable[[], mk.Case]]:
 
 
 def own(number: int) -> dict[str, Callable[[], mk.Case]]:
-    """Return what builds gathers and scatters of so many own indices."""
+    """Return functions that build gathers and scatters with this number of own indices."""
     rng = np.random.default_rng(1)
     kinds = {
         "random": lambda: rng.integers(0, number, number),
@@ -139,7 +139,7 @@ def beside_spatter(program: str) -> Iterator[Row]:
                 subprocess.run(words, check=True, capture_output=True, cwd=folder)
                 took_s[name].append(time.perf_counter() - begin)
         for name, seconds in took_s.items():
-            # Of a thousand: seconds are milliseconds of each.
+            # Seconds for a thousand cases are milliseconds per case.
             yield {"what": name, "a case, ms": median(seconds)}
 
 
@@ -155,7 +155,7 @@ def main() -> None:
     rows: list[Row] = []
     for row in sweeps(args.cases):
         add(rows, row)
-    # What the first cases of all find out: the host, and the bandwidth of its memory.
+    # The first cases of a process also examine the host and measure its memory bandwidth.
     mk.stream("copy", elements=1000, runs=1).measure()
     mk.spmv.case("hpcg:4", "crs", runs=1).measure()
     for size_GB in args.gigabytes:

@@ -1,4 +1,4 @@
-"""What the comparisons with other programs share."""
+"""Functions shared by the comparisons with other programs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def no_huge_pages() -> None:
 
 
 def printed(words: Sequence[object]) -> str:
-    """Return what a program prints, run on 4 KiB pages with each of its threads on a core."""
+    """Return the output of a program that runs on 4 KiB pages, with each thread on a core."""
     done = subprocess.run(
         [str(word) for word in words],
         capture_output=True,
@@ -53,7 +53,7 @@ def rotated(contestants: Sequence[Item], turn: int) -> list[Item]:
 def in_turns(
     names: Iterable[Item], turns: int, measure: Callable[[Item, int], Found]
 ) -> dict[Item, list[Found]]:
-    """Return what `measure` finds for each name in each turn, in rotating order."""
+    """Return the results of `measure` for each name in each turn, in rotating order."""
     found: dict[Item, list[Found]] = {name: [] for name in names}
     for turn in range(turns):
         for name in rotated(list(found), turn):
@@ -63,7 +63,7 @@ def in_turns(
 
 
 def by_form(seconds: Iterable[Mapping[str, float]]) -> dict[str, list[float]]:
-    """Return the seconds of each form, of which a turn may have several."""
+    """Return the seconds of all turns by form; a turn may have several forms."""
     found: dict[str, list[float]] = {}
     for one in seconds:
         for form, time_s in one.items():

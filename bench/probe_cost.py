@@ -1,15 +1,15 @@
-"""What the detection of disturbed samples costs: sampling with its probes beside without, in turns.
+"""Measure the cost of detecting disturbed samples: sampling with and without probes, in turns.
 
     python bench/probe_cost.py
     python bench/probe_cost.py --threads 2 --turns 31
 
 One row for each number of threads and length of a sample: the ratio of the wall time of samples
-with probes to that without, with its 95 % interval over the turns, for which the goal is at most
-1.05; the same ratio after division by the samples' own times, in which the kernel's drift cancels;
-the ratio of these own times, which is to be 1, because probes are outside of them; and by how much
-samples take longer than their own time, with probes and without. Only the cost on a quiet machine
-is measured. The line "disturbed" says how often a worker lacked its
-processor or the cores did less than their best; on a quiet machine that is rare.
+with probes to the wall time without, with its 95 % interval over the turns (goal: at most 1.05);
+the same ratio after division by the samples' own times, in which the kernel's drift cancels; the
+ratio of these own times, which should be 1, because probes are outside of them; and the excess of
+the wall time over the own time, with probes and without. Only the cost on a quiet machine is
+measured. The line "disturbed" has the share of samples in which a worker waited for its processor
+or the cores were slower than their best; on a quiet machine it is small.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LEAST_SAMPLES = 10
 def block(
     native: Any, samples: int, invocations: int, probes: bool
 ) -> tuple[float, float, npt.NDArray[np.float64]]:
-    """Return the seconds of a sample from outside, its own seconds, and all samples' conditions."""
+    """Return the wall seconds of a sample, its own seconds, and all samples' conditions."""
     out = np.full((samples, 1 + len(CONDITIONS)), np.nan)
     begin = time.perf_counter()
     taken = native.sample(out, invocations, math.inf, probes=probes)

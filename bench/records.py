@@ -1,9 +1,9 @@
-"""Records of benchmarks: what a script measured, how, when and where, in a file and as a table.
+"""Records of benchmarks: results of a script, how, when and where, in a file and as a table.
 
-A record has ``command``, ``commit`` (of memkern), ``date``, ``host``, ``conditions`` and ``rows``,
-of which each maps the headings of a table, with units, to text or numbers; null is what is not
-known. The interval of a value ``x`` is in ``x low`` and ``x high``. Some records have the rows of
-finer tables as well.
+A record has ``command``, ``commit`` (of memkern), ``date``, ``host``, ``conditions`` and ``rows``.
+Each row maps the headings of a table, with units, to text or numbers; unknown values are null. The
+interval of a value ``x`` is in ``x low`` and ``x high``. Some records also have rows of finer
+tables.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def options(doc: str | None, turns: int = 0) -> argparse.ArgumentParser:
     doc : str
         Docstring of the script, whose first line describes it.
     turns : int
-        Default of ``--turns``, of a script that measures in turns.
+        Default of ``--turns`` if the script measures in turns.
     """
     parser = argparse.ArgumentParser(description=(doc or "").partition("\n")[0])
     parser.add_argument("-o", "--output", metavar="FILE", help="write the record there, as JSON")
@@ -58,7 +58,7 @@ def parsed(
 
 
 def interval(name: str, ratio: Ratio) -> Row:
-    """Return the part of a row that has a ratio and its interval."""
+    """Return the entries of a row for a ratio and its interval."""
     return {name: ratio.ratio, f"{name} low": ratio.low, f"{name} high": ratio.high}
 
 
@@ -69,7 +69,7 @@ def add(rows: list[Row], row: Row) -> None:
 
 
 def write(args: argparse.Namespace, rows: list[Row], **finer: list[Row]) -> None:
-    """Write the record of what was measured to the file that the options name, if any.
+    """Write the record of the measurement to the file named by the options, if any.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def line(row: Row) -> str:
 
 
 def host(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a record says of the machine, from memkern's description of it."""
+    """Return a record's data on the machine, from memkern's description of it."""
     machine = environment["machine"]
     caches = {
         f"L{cache['level']} {cache['type']}, B": cache["size_B"]
@@ -137,7 +137,7 @@ def four_digits(value: float) -> str:
 
 
 def cells(row: Row) -> dict[str, str]:
-    """Return the texts of a row by heading, in which a value and its interval are one."""
+    """Return the texts of a row by heading; a value and its interval are one text."""
 
     def text(value: object) -> str:
         # NaN is unknown as well.
@@ -154,7 +154,7 @@ def cells(row: Row) -> dict[str, str]:
 
 
 def table(rows: Iterable[Row]) -> list[str]:
-    """Return the lines of a table in Markdown, without columns in which nothing is known."""
+    """Return the lines of a table in Markdown, without columns that have no known value."""
     every = [cells(row) for row in rows]
     names = dict.fromkeys(name for row in every for name, text in row.items() if text)
     lines = [list(names), ["---"] * len(names)]

@@ -1,9 +1,9 @@
 """Repeat one command in turns with BabelStream, and see how much both vary between runs.
 
 Every turn runs ``memkern stream -k copy,triad`` with an empty cache folder (cold), with one that
-all turns share (warm), and BabelStream, in random order. Afterwards the variants that were chosen
-run by name, in turns with each other: what a chosen one loses beside the fastest of them is in the
-rows, which leave disturbed records out::
+all turns share (warm), and BabelStream, in random order. Afterwards the chosen variants run by
+name, in turns with each other. The rows leave out disturbed records, and have the loss of a chosen
+variant in comparison with the fastest one::
 
     python bench/repeat_stream.py --babelstream /path/to/omp-stream --turns 30
 """
@@ -35,7 +35,7 @@ def memkern(elements: int, cache: str, *words: str) -> list[dict[str, Any]]:
 
 
 def turn(way: str, args: Any, warm: str) -> list[Row]:
-    """Return a row for each kernel: bandwidth in GB/s, and what memkern chose."""
+    """Return a row for each kernel: bandwidth in GB/s, and memkern's choice."""
     begin = time.perf_counter()
     if way == "BabelStream":
         command = [args.babelstream, "-s", str(args.elements), "-n", str(args.times), "--csv"]
@@ -66,7 +66,7 @@ def turn(way: str, args: Any, warm: str) -> list[Row]:
 
 
 def losses(args: Any, chosen: set[tuple[str, str]], warm: str) -> dict[tuple[str, str], float]:
-    """Return by kernel and variant the share of the bandwidth that it loses beside the fastest."""
+    """Return the share of bandwidth lost against the fastest variant, by kernel and variant."""
     variants = sorted({variant for _, variant in chosen})
     rates: dict[tuple[str, str], list[float]] = {}
     for _ in range(_NAMED_TURNS if len(variants) > 1 else 0):
@@ -115,7 +115,7 @@ def main() -> None:
                 row["most that a chosen one loses, %"] = 100 * max(
                     lost.get((kernel, name), 0.0) for name in counts.index
                 )
-                # The next run of the same command, whatever state it is in.
+                # The next run of the same command, regardless of its state.
                 following = mine["time_min_s"].shift(-1).iloc[:-1]
                 low, high = (mine[f"time_min_ci_{end}_s"].iloc[:-1] for end in ("low", "high"))
                 row["hold the next run, %"] = 100 * float(following.between(low, high).mean())

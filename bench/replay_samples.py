@@ -1,19 +1,19 @@
-"""Try on recorded samples how well the value of a run, and its interval, hold for the next run.
+"""Test on recorded samples how well the value of a run, and its interval, hold for the next run.
 
     python bench/replay_samples.py bench/hosts/*.parquet
     python bench/replay_samples.py bench/hosts/*.parquet --spreads python/memkern/engine/spreads.csv
 
-Samples are those of ``host_samples.py``, as it found the hosts with nothing beside. The value of a
-run is its shortest time (floor) or its median, of all samples or of those in the state of the host
-in which most were taken (see `memkern.engine.states`). A row is of a host and a class of cases; its
-columns are, for both quantities and both ways, the standard deviation of runs, the 90th percentile
-of the difference from the next run, and for those in one state how many intervals hold the next run
-in that state, and their half-width over 1.96 standard deviations. Intervals are those of a first
-command of a boot, by the variances that the other hosts have, and later ones, which know the runs
-so far.
+Samples are from ``host_samples.py``, by default without other processes. The value of a run is its
+shortest time (floor) or its median, of all samples or of the samples in the most frequent state of
+the host (see `memkern.engine.states`). A row has a host and a class of cases; its columns are, for
+both quantities and both ways, the standard deviation of runs, the 90th percentile of the difference
+from the next run, and for runs in one state the share of intervals that contain the next run in
+that state, and their half-width over 1.96 standard deviations. Intervals are computed for the first
+command of a boot, from the variances of the other hosts, and for later commands, from all earlier
+runs as well.
 
-``--spreads`` writes the variances between runs of each class of all hosts, which memkern has before
-it knows those of a boot.
+``--spreads`` writes the variances between runs of each class over all hosts, which memkern uses
+until the variances of a boot are known.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _ONE, _SEVERAL, _MIXED, _GPU = "one", "several", "mixed", "GPU"
 _LEAST_FREEDOM = 10  # of a variance that is known
 # Degrees of freedom of a pooled variance on another host.
 FREEDOM = 8.0
-_APART_S = 30.0  # between two runs, for the variances that become known
+_APART_S = 30.0  # assumed time between two runs
 
 
 @dataclass(frozen=True)
 class Value:
-    """A quantity of a run of a case, that of half of its samples, and their state, if any."""
+    """A quantity of a run of a case, the same of half of its samples, and their state, if any."""
 
     seconds: float
     half_s: float
@@ -57,19 +57,19 @@ class Value:
 Series = list[Value]
 """Values of a case in the runs of a host."""
 Key = tuple[str, str, str]
-"""Level, workers (one, several in one state or in mixed ones, those of a GPU) and quantity."""
+"""Level, workers (one, several in one state or in mixed states, GPU) and quantity."""
 Best = dict[bool, float]
 """Best throughput of the cores, of one worker and of several."""
 
 
 def modes(frame: pd.DataFrame) -> list[Mode]:
-    """Return the modes of the exchanges in a second that a host has."""
+    """Return the modes of the rate of exchanges on a host, in exchanges per second."""
     known = frame["exchange_s"][frame["exchange_s"] > 0]
     return modes_of(Counter(np.floor(-np.log(known) / _BIN).astype(int)), _BIN)
 
 
 def level_of(case: str) -> str:
-    """Return the level of the memory in which the data of a case are."""
+    """Return the memory level that holds the data of a case."""
     words = case.replace(",", "").split()
     innermost = "L2" if _GPU in words else "L1"
     return next((word for word in words if word in ("L2", "L3", "memory")), innermost)
@@ -82,7 +82,7 @@ def best_of(frame: pd.DataFrame) -> Best:
 
 
 def values_of(run: pd.DataFrame, known: Sequence[Mode], best: Best) -> dict[tuple[str, str], Value]:
-    """Return by workers and quantity the values of a case in a run."""
+    """Return the values of a case in a run, by workers and quantity."""
     seconds, exchange_s = run["seconds"].to_numpy(), run["exchange_s"].to_numpy()
     one = bool(np.isnan(exchange_s).all())
     quiet = not run["throughput"].median() < CORE_SHARE * best[not one]
@@ -123,13 +123,13 @@ def series_of(frame: pd.DataFrame) -> dict[Key, list[Series]]:
 
 
 def in_state(series: Series, word: str = "") -> Iterator[Series]:
-    """Yield the values of each state, of quiet or shared runs only if a `word` is given."""
+    """Yield the values of each state; only of quiet or shared runs if a `word` is given."""
     for state in {value.state for value in series}:
         yield [v for v in series if v.state == state and word in ("", v.word)]
 
 
 def prior_of(hosts: Sequence[dict[Key, list[Series]]], key: Key, word: str) -> Prior | None:
-    """Return the variance between runs of a class, pooled over hosts; None if too few runs tell."""
+    """Return the variance between runs of a class, pooled over hosts; None if runs are too few."""
     logarithms = [
         np.log([value.seconds for value in some])
         for host in hosts
@@ -146,9 +146,9 @@ def prior_of(hosts: Sequence[dict[Key, list[Series]]], key: Key, word: str) -> P
 def held(
     several: Sequence[Series], priors: dict[str, Prior | None], learns: bool
 ) -> tuple[list[bool], list[float], list[bool]]:
-    """Return whether the interval of each run holds the next one in its state, and half-widths.
+    """Return whether the interval of each run contains the next run in its state, and half-widths.
 
-    The last list tells whether it holds the value of half of the run's own samples.
+    The last list is whether it contains the value of half of the run's own samples.
     """
     drift, holds, halves, own_half = Drift(), [], [], []
     for number in range(max(map(len, several)) - 1):

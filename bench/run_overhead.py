@@ -1,9 +1,9 @@
-"""What `prepared.run(k)` costs beyond the C++ time of its invocations.
+"""Measure the overhead of `prepared.run(k)` over the C++ time of its invocations.
 
     python bench/run_overhead.py
 
 The difference between the wall time of many calls and the sum of the seconds they returned, in
-microseconds a call; the goal is below 5.
+microseconds per call; the goal is below 5.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Find the causes of the spread between runs: time, placement in memory, and kind of pages.
 
 Each case is sampled in turns in four ways: in the memory of its first placement and in new memory,
-both in 4 KiB pages and in transparent huge pages. Differences in the same memory come from time
-alone; new memory adds those of its placement::
+both in 4 KiB pages and in transparent huge pages. Differences in the same memory are due to time
+only; new memory adds the differences between placements::
 
     python bench/run_spread.py --turns 40
 """

@@ -3,9 +3,9 @@
     python bench/tables.py
     python bench/tables.py --check
 
-A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->``, where NAME is that of a file
-in bench/records; several names are records whose rows follow each other. With ``--check`` nothing
-is written, and the exit code is 1 if a table on the page differs from its records.
+A table is between ``<!-- table: NAME -->`` and ``<!-- end -->``, where NAME is the name of a file
+in bench/records; the rows of several names follow each other. With ``--check`` nothing is written,
+and the exit code is 1 if a table on the page differs from its records.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ Ratios have intervals from the turns. The terms are times of a unit of work:
 - ``in-core``: the same body on data that fit in L2, with one part for each core.
 - ``data in L3``: the same body on data in the last cache, which includes ``in-core``.
 - ``latency``: the lines that hardware prefetchers do not foresee over the rate of independent loads
-  from the last cache and from memory in the same turns. A simulated cache counts them: lines that a
-  core's L2, or its part of the last cache, lacks together with their predecessor in the page.
+  from the last cache and from memory in the same turns. A simulated cache counts them: lines that
+  are, like their predecessor in the page, missing in a core's L2 or in its part of the last cache.
 - ``ECM``: the model's time by the machine file, with ``in-core`` as its T_core.
 """
 
@@ -64,9 +64,9 @@ Seconds = npt.NDArray[np.float64]
 class Subject:
     """A kernel with its sizes and experiments.
 
-    `build` takes a size and options, `size` is that in memory, `within` returns the size of so many
-    bytes, and `units` counts units of work. `accesses` returns the addresses in bytes that are
-    accessed through indices, from the first one on, of which a unit has `per_unit`.
+    `build` takes a size and options, `size` is the size in memory, `within` returns the size for a
+    number of bytes, and `units` counts units of work. `accesses` returns the addresses in bytes of
+    the accesses through indices, from the first one on; a unit has `per_unit` accesses.
     """
 
     unit: str
@@ -121,7 +121,7 @@ def product(text: str) -> Subject:
 
 
 def mesh(elements: int) -> Subject:
-    """Return BS6 of degree 7 on so many elements in each dimension."""
+    """Return BS6 of degree 7 on this number of elements in each dimension."""
     return Subject(
         "local node",
         lambda size, **options: mk.bs(6, elements=size, degree=7, **options),
@@ -140,7 +140,7 @@ def mesh(elements: int) -> Subject:
 
 
 def _lattice_within(size_B: int) -> list[int]:
-    """Return the largest lattice of extents 2, 4, 8, ... whose fields are no larger."""
+    """Return the largest lattice of extents 2, 4, 8, ... whose fields fit into this size."""
     extents = [2, 2, 2, 2]
     for at in itertools.cycle(range(4)):
         if 2 * math.prod(extents) * _SITE_B > size_B:
@@ -177,10 +177,10 @@ def wall(extent: int) -> Subject:
 
 
 def unforeseen(accesses_B: npt.NDArray[np.int64], cache_B: float, line_B: int = 64) -> float:
-    """Return how many lines an access takes that hardware prefetchers do not foresee.
+    """Return the number of lines per access that hardware prefetchers do not foresee.
 
-    A line is fetched if a fully associative cache with the policy LRU lacks it. It is foreseen if
-    the cache has its predecessor in the same page of 4 KiB.
+    A line is fetched if it is missing in a fully associative cache with the policy LRU. It is
+    foreseen if the cache has its predecessor in the same page of 4 KiB.
     """
     lines = accesses_B[:ACCESSES] // line_B
     # An access to the same line as the last one changes nothing.
@@ -238,7 +238,7 @@ class Bench:
 
     @property
     def inner(self) -> CacheLevel:
-        """The cache that holds the data of `in-core`: L2, or L1 where that is the last one."""
+        """The cache that holds the data of `in-core`: L2, or L1 if it is the last cache."""
         return self.levels[1 if len(self.levels) > 3 else 0]
 
     def run(self, name: str, subject: Subject, cores: int, share: Callable[[], float]) -> None:

@@ -1,9 +1,9 @@
-"""Time whole commands beside the time that they announce.
+"""Compare the time of whole commands with the time that they announce.
 
     python bench/verb_times.py --turns 1
 
 Without an announcement a command is expected to take less than three seconds. ``compare`` announces
-what is left after its first pair, so that its announcement counts with the time until then.
+the remaining time after its first pair, so the time until then is added to its announcement.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COMMANDS = (
 
 
 def timed(command: str, folder: Path) -> tuple[float, float]:
-    """Return the seconds that a command announces, NaN if it does not, and those that it takes."""
+    """Return the seconds that a command announces, NaN if none, and the seconds that it takes."""
     words = [{"SWEEP": str(folder / "short.toml"), "REPORT": str(folder / "report.html")}.get(w, w)
              for w in command.split()]  # fmt: skip
     begin = time.perf_counter()
