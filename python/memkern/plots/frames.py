@@ -51,8 +51,8 @@ def frame_of(records: Records) -> DataFrame:
     The attributes contain the descriptions of machines in a ResultSet, by ``environment_id``:
     ``attrs["caches"]`` has level, size in bytes and number of each kind of data cache;
     ``attrs["system_caches"]`` the same as reported by the system; ``attrs["line_B"]`` the sizes of
-    cache lines; ``attrs["device_l2"]`` the L2 caches of GPUs; ``attrs["units"]`` the processing
-    units in topological order; ``attrs["tlbs"]`` the entries of TLBs for pages of 4 KiB.
+    cache lines; ``attrs["device_l2"]`` the sizes of the GPUs' L2 caches; ``attrs["units"]`` the
+    processing units in topological order; ``attrs["tlbs"]`` the entries of TLBs for pages of 4 KiB.
 
     Raises
     ------
