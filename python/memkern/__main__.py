@@ -32,7 +32,11 @@ def main() -> int:
         if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return cli.main()
-    except KeyboardInterrupt:  # outside of the verb, which has its own handler
+    except (KeyboardInterrupt, ImportError) as error:
+        # Outside of the verb, which has its own handler. The extension's import turns it into an
+        # ImportError.
+        if isinstance(error, ImportError) and not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
         _end(signal.SIGINT, None)
     finally:
         if interruptible:

@@ -272,3 +272,21 @@ def test_ctrl_c_ends_a_sweep_with_130_at_any_moment(tmp_path: Path, seed: int) -
         done = memkern([*words, "--resume"], tmp_path, **variables)
         assert done.returncode == 0, done.stderr
     assert len(mk.load(tmp_path / "x.db")) == 5
+
+
+@pytest.mark.parametrize(("cause", "code"), [("KeyboardInterrupt()", 130), ("None", 1)])
+def test_an_interrupt_of_the_extensions_import_is_one(cause: str, code: int) -> None:
+    program = f"""
+import sys
+from memkern import cli
+from memkern.__main__ import main
+
+def fails():
+    raise ImportError("initialization failed") from {cause}
+
+cli.main = fails
+sys.exit(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == code, done.stderr
+    assert ("Traceback" in done.stderr) == (code == 1)

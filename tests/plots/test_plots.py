@@ -240,6 +240,12 @@ def test_other_types_are_left_out_with_a_note():
     assert "1 record in another type than float64" in footnotes(figures["spatter-fig3"](frame))
 
 
+def test_records_without_threads_are_drawn_with_their_idle_ones():
+    rows = own_records(working_threads=1).drop(columns="threads")
+    own, _ = spatter_data.points_of(rows)
+    assert own[own["own"]]["threads"].isna().all() and own["own"].any()
+
+
 def test_the_older_column_noisy_is_read_as_disturbed():
     old = pd.DataFrame({"kernel": ["a", "b"], "noisy": [True, False]})
     new = pd.DataFrame({"kernel": ["c", "d"], "disturbed": [False, True]})

@@ -183,7 +183,7 @@ def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, lis
     from pandas import concat
 
     own, notes = own_records(records)
-    if "working_threads" in own:
+    if {"working_threads", "threads"} <= {*own}:
         idle = own["working_threads"].lt(own["threads"])
         own = own[~idle]
         if idle.any():
