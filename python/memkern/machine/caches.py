@@ -88,7 +88,7 @@ def data_caches(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
         As in the environment, with the measured ``size_B`` where it is known, the ``system_B`` that
         the system reports, and ``source`` (``measured`` or ``system``).
     """
-    measured = (environment.get("measured_caches") or {}).get("sizes_B", {})
+    measured = (environment.get("measured_caches") or {}).get("sizes_B") or {}
     found = []
     for cache in (environment.get("machine") or {}).get("caches") or ():
         if not cache.get("level") or not cache.get("size_B") or cache.get("type") == "instruction":
