@@ -25,7 +25,6 @@ __all__ = [
     "integer",
     "listed",
     "meant",
-    "moderate",
     "number",
     "one_of",
     "printable",
@@ -102,11 +101,6 @@ def integer(value: object, what: str, low: int = 0, high: int = INT64_MAX) -> in
     if number > high:
         raise InputError(f"{what} must be at most {high}, not {shown(number)}")
     return number
-
-
-def moderate(value: float) -> bool:
-    """Return whether the magnitude of a number is from `LEAST` to `MOST`."""
-    return LEAST <= abs(value) <= MOST
 
 
 def number(value: object, what: str, low: float = -math.inf, high: float = math.inf) -> float:

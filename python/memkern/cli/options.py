@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar
 
 from memkern import launcher
-from memkern.checks import in_digits, moderate, read_integer, read_number, shown, unknown
+from memkern.checks import LEAST, MOST, in_digits, read_integer, read_number, shown, unknown
 from memkern.errors import InputError
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
 from memkern.spec.options import Knobs, Option, Stop, declared
@@ -76,12 +76,12 @@ def verb(
 
 
 def positive(text: str) -> float:
-    """Convert a positive number that is `moderate`."""
+    """Convert a positive number, from `LEAST` to `MOST`."""
     try:
         value = read_number(text, "")
     except InputError:
         value = -1.0
-    if value < 0 or not moderate(value):
+    if not LEAST <= value <= MOST:
         raise argparse.ArgumentTypeError(f"{shown(text)} is not a positive number")
     return value
 

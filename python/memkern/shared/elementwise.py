@@ -65,9 +65,6 @@ def regular(
         stores = allocated * size if case.allocates else 0.0
         return Traffic(read=read * size, write=written * size, write_allocate=stores)
 
-    def model_bytes(case: Case) -> float:
-        return traffic(case).view(write_allocate=True) * case.iterations
-
     def constants(case: Case) -> tuple[float, float]:
         return case.numbers.get("alpha", 1.0), case.numbers.get("beta", 1.0)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.checks import moderate
+from memkern.checks import LEAST, MOST
 from memkern.errors import InputError
 from memkern.inputs.sizes import parse_bytes
 from memkern.models.structure import Plateau, line_size, plateaus, tlb_levels
@@ -560,7 +560,7 @@ def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
         raise InputError(
             f"no chase with one chain has samples: `{MEASURE}` writes them beside the records"
         )
-    if not all(t > 0 and moderate(t) for taken in frame["samples"] for t in taken):
+    if not all(LEAST <= t <= MOST for taken in frame["samples"] for t in taken):
         raise InputError("samples of a chase must be times, but some are missing, or out of range")
     frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])
     known = sorted(set(frame["size_B"]))
