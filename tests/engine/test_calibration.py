@@ -80,13 +80,13 @@ def test_class_names() -> None:
 def test_every_class_has_variances_of_other_hosts(level: str, threads: str) -> None:
     quiet = calibration.packaged(f"{level}, {threads}")
     shared = calibration.packaged(f"{level}, {threads}, {calibration.SHARED}")
-    # Not all classes of shared hosts vary more than those of quiet ones, which other hosts had.
+    # Some classes of shared hosts vary less than classes of quiet hosts: the hosts differ.
     for found in (quiet, shared):
         assert 0.005**2 < found.floor.variance < 0.3**2
         assert 0.005**2 < found.median.variance < 0.3**2
     assert quiet.floor.variance < 0.15**2 and quiet.median.variance < 0.2**2
     assert quiet.placements is None and quiet.floor.freedom > 2
-    if level == "L4":  # as from memory
+    if level == "L4":  # has the variances of memory
         assert quiet == calibration.packaged(f"memory, {threads}")
 
 
@@ -148,15 +148,15 @@ def test_intervals_follow_the_calibration(cache: Path) -> None:
         after = case.measure().record
         assert after["ci_scope"] == "next run" and after["ci_level"] == 0.95
         widths.append(math.log(after["time_ci_high_s"] / after["time_ci_low_s"]) / 2)
-        # Shortest times have the variance of other hosts and of what this process measured.
+        # Shortest times have the variance of other hosts and of this process's records.
         assert after["time_min_ci_relative"] < 0.3
-    # For 8 degrees of freedom, with the variance between this run and the next.
+    # Student's t for 8 degrees of freedom; both this run and the next one vary.
     assert widths[0] == pytest.approx(2.306 * math.sqrt(2) * 0.3, rel=0.02)
     assert widths[1] < 0.1 * widths[0]
 
 
 def test_calibrating_measures_every_class(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Caches of a few KiB, so that a footprint from memory is small as well.
+    # Caches of a few KiB, so that footprints from memory are small as well.
     small = [{**c, "size_B": c["size_B"] // 256} for c in CACHES]
     environment = machine_environment()
     environment["machine"]["caches"] = small

@@ -1,4 +1,4 @@
-"""Rounds of trials that are kept until the next boot, so that equal commands choose alike."""
+"""Rounds of trials, kept until the next boot so that equal commands choose equal variants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CASE = mk.stream("copy", elements=4096, threads=1, isa="baseline")
 
 @pytest.fixture
 def tries(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Let candidates take 1 to 3 ms; return how often each was tried."""
+    """Let candidates take 1 to 3 ms; return the number of trials of each."""
     found: Counter[str] = Counter()
     seconds = {"auto": 1e-3, "nt": 2e-3, "scalar": 3e-3}
 
@@ -57,7 +57,7 @@ def test_earlier_rounds_count_as_much_as_new_ones(tries: Counter[str]) -> None:
     rounds = [{"auto/baseline": 0.0, "nt/baseline": -1.0, "scalar/baseline": 2.0}] * 9
     added[name] = list(rounds)
     assert case.prepare().obtained["variant"] == "nt"
-    # A wrong choice does not stay.
+    # New rounds correct a wrong choice.
     for _ in range(4):
         chosen = case.prepare().obtained["variant"]
     assert chosen == "auto"

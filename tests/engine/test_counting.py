@@ -1,7 +1,7 @@
-"""Counters of a case: the kernel's software events, and processors' events by known counts.
+"""Counters of a case: software events of the kernel, and processors' events with known counts.
 
-The processors are small copies of their /proc and /sys, and the counts steps that the extension's
-sampler reads in place of the kernel's counters.
+The processors are small copies of their /proc and /sys. The counts are steps, which the extension's
+sampler reads instead of the kernel's counters.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def use(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, Any]:
-    """Let this machine be another one, whose arrays are never in a cache; return its codes."""
+    """Replace this machine by another, whose arrays are never in a cache; return its codes."""
     files, codes = COUNTERS[name]
     monkeypatch.setattr(counting, "ROOT", tree(root / name, files))
     monkeypatch.setattr(record, "level_of", lambda *_: "memory")
@@ -64,7 +64,7 @@ def counted(name: str) -> bool:
     return not _memkern.why_not_counted(events.find(name).codes[0])
 
 
-# What ordinary users may count depends on kernel.perf_event_paranoid.
+# The events that ordinary users may count depend on kernel.perf_event_paranoid.
 OF_ALL_CODE = counted("page-faults")
 NEEDS_COUNTERS = pytest.mark.skipif(
     not counted("page-faults:u"), reason="the system permits this user no counters"
@@ -76,7 +76,7 @@ OF_THE_SYSTEM = [(1, config, 0, 1000, 1000, 0, -1) for config in (2, 3, 4)]
 def step(
     codes: dict[str, Any], lines: dict[str, float], share: float = 1.0, workers: int = 2
 ) -> None:
-    """Let each quantity count so many lines in a sample of one invocation."""
+    """Let each quantity count the given lines in a sample of one invocation."""
     steps = {}
     for quantity, those in codes.items():
         system = quantity.startswith("memory")
@@ -94,7 +94,7 @@ def test_software_events_are_those_of_the_kernel(capsys: pytest.CaptureFixture[s
     counts = {one["event"]: one for one in json.loads(row["counter_rows"])}
     assert list(counts) == ["page-faults", "task-clock", "minor-faults:u"]
     assert all(one["running"] == 1 for one in counts.values())
-    # All memory was touched before; both workers work for a part of the time of two.
+    # All memory was touched before, so that there are few page faults.
     assert counts["page-faults"]["count"] <= 5
     assert counts["task-clock"]["count"] > 0
     assert row["counters"] == "page-faults,task-clock,minor-faults:u"
@@ -120,11 +120,11 @@ def test_from_events_to_the_figure(
     name: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes = use(tmp_path, monkeypatch, name)
-    # a = s a: each byte goes in and out of every level.
+    # a = s a: each byte is loaded from and stored to every level.
     lines = ELEMENTS * 8 / 64
     ratios = dict.fromkeys(codes, 1.0) | {"L2_load": 1.5, "L3_load": 0.9, "memory_load": 1.25}
     counts = {quantity: ratio * lines for quantity, ratio in ratios.items()}
-    # The counters take turns: they are on the processor for a quarter of the time.
+    # Counters are multiplexed: each one is on the processor for a quarter of the time.
     step(codes, counts, share=0.25)
     file = tmp_path / "counted.json"
     code, _, err = run(capsys, *COMMAND, "-t", "2", "--counters", "auto", "-o", str(file))
@@ -149,7 +149,6 @@ def test_from_events_to_the_figure(
     for quantity in QUANTITIES:
         counted_B = row.get(f"counted_{quantity}_B")
         if quantity in lacking:
-            # Not the other direction alone.
             assert counted_B is None
         else:
             assert math.isclose(counted_B * invocations, 64 * counts[quantity], rel_tol=2e-3)
@@ -193,7 +192,7 @@ def test_counts_of_known_work_decide_what_is_believed(
     codes = use(tmp_path, monkeypatch, "Cascade Lake")
     monkeypatch.setattr(known_counts, "_WORK", {})
     lines = 4 * 2**14 / 64
-    # Prefetched lines count twice here, as published counters did.
+    # Counters of prefetched lines count twice, as published for real processors.
     wrong = {"L3_load": 2 * lines, "tlb_misses": 0.5 * 2**12}
     step(codes, dict.fromkeys(codes, lines) | wrong, workers=1)
     monkeypatch.setattr(known_counts, "_TLB_PAGES", 64)
@@ -216,7 +215,7 @@ def test_counts_of_known_work_decide_what_is_believed(
     names = "L2_load,L3_load,page-faults"
     calibration.save_counters({**calibration.load_counters(), "page-faults": 1.0})
     (row,) = measured(capsys, *COMMAND, "--counters", names, "-t", "1")
-    # Also those of the system, which no model has.
+    # Events of the system are checked too, although no model predicts them.
     assert [one["checked"] for one in json.loads(row["counter_rows"])] == [1, 2, 1]
     assert row["counters_note"] == ("L3_load: 2 times the true count in memkern counters --check")
 
@@ -310,7 +309,7 @@ def test_events_of_the_system_are_right() -> None:
         assert found[name].true <= found[name].count <= found[name].true + 20
     assert ("context-switches" in found) == counted("context-switches")
     if "context-switches" in found:
-        # Others may also take the processor away.
+        # Other programs may cause further context switches.
         assert found["context-switches"].count >= found["context-switches"].true
     assert found["task-clock"].count >= 0.9 * found["task-clock"].true
 
@@ -363,7 +362,7 @@ def test_ordinary_users_count_what_user_code_causes() -> None:
         return
     assert not any(listed[name]["why_not"] for name in ("page-faults", "minor-faults", "cpu-clock"))
     assert listed["page-faults"]["meaning"].endswith("of user code only") == reduced
-    # Of user code alone there are none: a count would be a wrong 0.
+    # User code alone has no context switches: a count would be a wrong 0.
     assert bool(listed["context-switches"]["why_not"]) == reduced
 
     for names in ("page-faults,task-clock", "auto"):
@@ -495,8 +494,8 @@ def test_ranks_count_their_own_workers(ranks: int, tmp_path: Path) -> None:
     assert all(row["task-clock"] > 0 for row in rows)
 
 
-# Rank 1 counts a third as much as rank 0; both are on a host whose memory controllers the first
-# one reads.
+# Rank 1 counts a third of the counts of rank 0. Only rank 0 reads the memory controllers of the
+# host.
 STEPS = """
 import json
 from pathlib import Path
@@ -538,9 +537,9 @@ def stepped(
     lost: tuple[str, str] = ("", ""),
     absent: tuple[str, str] = ("", ""),
 ) -> Any:
-    """Return what two ranks count in steps, or why they do not.
+    """Return the counts of two ranks with steps, or their error message.
 
-    `lost` are quantities of each rank that can't be read any more, `absent` those that it lacks.
+    `lost` are quantities of each rank that become unreadable, `absent` are those that it lacks.
     """
     program = folder / "steps.py"
     text = STEPS.replace("{folder}", str(folder)).replace("{counters}", counters)
@@ -564,7 +563,7 @@ def test_whole_units_are_counted_once_for_a_host(tmp_path: Path) -> None:
     assert counts == {
         name: sum(row.get(name, 0) for row in rows) for name in counts
     } and counts["L2_load"] == 400  # fmt: skip
-    # The arrays of both ranks.
+    # The model includes the arrays of both ranks.
     model = {row["event"]: row["model"] for row in counted if "model" in row}
     assert set(model.values()) == {2 * 2**14 * 8 / 64}
 
@@ -600,7 +599,7 @@ def test_levels_that_hold_the_array_have_no_traffic() -> None:
     case = mk.loops("triad", elements=1024, variant="simd")
     model_B = case.bytes_model_B
     lines = counting._modelled(case, model_B, {}, "L2")
-    # Two arrays are loaded and one is stored, whose lines are loaded first.
+    # Two arrays are loaded and one is stored; its lines are loaded first.
     assert (lines["L2_load"], lines["L2_store"]) == (3 * 1024 * 8 / 64, 1024 * 8 / 64)
     assert all(lines[name] == 0 for name in lines if not name.startswith("L2"))
     streamed = mk.loops("triad", elements=1024, variant="nt")

@@ -1,4 +1,4 @@
-"""Detection of disturbed samples: by hand, and beside a competing process."""
+"""Detection of disturbed samples, for given conditions and next to a competing process."""
 
 import math
 import os
@@ -29,15 +29,15 @@ from memkern.engine.disturbance import (
 
 pytestmark = pytest.mark.usefixtures("disturbances")
 
-SHARED_PROBES = watching.shared_probes  # which a fixture replaces
+SHARED_PROBES = watching.shared_probes  # replaced by a fixture
 
 
 def test_disturbed_samples_by_hand() -> None:
     waited = np.array([0.0, 0.04, 0.06, 0.03, 0.5, 0.0, 0.0, math.nan, math.nan, math.nan])
     share = np.array([1.0, 0.5, 0.94, 0.97, 0.5, 1.0, 1.0, 0.96, 0.94, math.nan])
     still = np.zeros(10, dtype=np.bool_)
-    # A processor that was taken away, in the second one, is no disturbance. Where it is unknown
-    # how long a worker waited, it did whenever it had no processor.
+    # Absence of the processor alone is no disturbance (second sample). If the time that a worker
+    # waited is unknown, all time without a processor counts as waiting.
     expected = [False, False, True, False, True, True, False, False, True, False]
     assert disturbed_samples(waited, share, still).tolist() == expected
     assert disturbed_samples(np.empty(0), np.empty(0), still[:0]).tolist() == []
@@ -75,7 +75,7 @@ def test_the_best_does_not_rise_with_the_number_of_processes() -> None:
     known: dict[str, dict[int, int]] = {}
     for _ in range(300):
         cores = Cores(known)
-        # Two in a thousand are read a tenth too high: in some short processes that is the best.
+        # Two in a thousand values are a tenth too high, and the best of some short processes.
         values = 2.4 * (1 - np.abs(rng.normal(0, 0.01, 60)))
         cores.add(np.where(rng.random(60) < 0.002, 1.1 * values, values), "1")
         known = {"1": dict(cores.counts["1"] + Counter(known.get("1", {})))}
@@ -90,7 +90,7 @@ def test_the_best_includes_earlier_processes() -> None:
     # This process has always shared its core.
     cores.add(np.linspace(1.0, 1.1, 500), "1")
     assert cores.best("1") == pytest.approx(2.0, rel=0.01)
-    # Its own counts do not include those of earlier processes.
+    # Its counts do not include counts of earlier processes.
     assert sum(cores.counts["1"].values()) == 500
 
 
@@ -139,7 +139,7 @@ def test_probes_of_shared_cores_are_counted(
 
 
 def test_cores_are_watched_before_measuring() -> None:
-    # Beside other programs there may be no probe in a short time.
+    # If other programs run, there may be no probe in a short time.
     shares = (SHARED_PROBES(0.02) for _ in range(200))
     assert 0 <= next(share for share in shares if not math.isnan(share)) <= 1
 
@@ -164,7 +164,7 @@ def test_unknown_run_queue_delays_give_one_warning(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def all_units_reserved() -> Iterator[None]:
-    """Let another memkern process reserve every processing unit that is free."""
+    """Let another memkern process reserve every free processing unit."""
     code = "import memkern as mk\n"
     code += "prepared = mk.stream('copy', elements=64, variant='scalar').prepare()\n"
     code += "print(flush=True)\ninput()"
@@ -235,7 +235,7 @@ def subprocess_of(unit: int) -> int:
 
 
 def test_workers_avoid_the_unit_of_a_competitor(competitor: int) -> None:
-    # Other tests have not reserved all of its units.
+    # Other tests do not reserve all of 256 units.
     with described(MACHINES["256 units"]):
         chosen = mk.stream("copy", elements=4096, threads=1).prepare().obtained["pin"]
     assert int(chosen) != competitor

@@ -1,4 +1,4 @@
-"""Variances between runs, as repeated records show them in longer times than a calibration's."""
+"""Variances between runs, from records repeated over longer times than a calibration takes."""
 
 import itertools
 import math
@@ -81,10 +81,10 @@ def test_the_cases_measured_last_are_kept(target: Path) -> None:
 
 
 def held(drifts: bool, rng: np.random.Generator) -> float:
-    """Return the share of 40 runs whose interval holds the next one.
+    """Return the share of 40 runs whose interval contains the next run.
 
-    They are measured every 30 s and drift, with a correlation time of five minutes, by three times
-    their other variation; calibration has seen them for two minutes.
+    Runs are 30 s apart and drift with a correlation time of five minutes. The drift is three times
+    as large as their other variation. The calibration takes two minutes.
     """
     rho, place = math.exp(-30 / 300), 0.0
     values = np.empty(44)

@@ -29,7 +29,7 @@ _OPEN_MPI = [
     *("--mca", "oob_tcp_if_include", "10.77.0.0/24", "-x", "PYTHONPATH", "-x", "MEMKERN_SMALL"),
     *("--host", "10.77.0.1:1,10.77.0.2:1"),
 ]
-# How a launcher starts processes on another host by a program of ours, over TCP.
+# Options with which a launcher starts processes on another host by `AGENT`, over TCP.
 REMOTELY = {
     "openmpi": [*_OPEN_MPI, *_UCX, "--mca", "btl", "tcp,self"],
     "oshmem": [*_OPEN_MPI, *_UCX],
@@ -55,7 +55,7 @@ def ip(*words: str, check: bool = True) -> None:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Path]:
-    """Connect two namespaces by a cable, and return the program that starts processes in them."""
+    """Connect two namespaces by a veth pair; yield the program that starts processes in them."""
     a, b = HOSTS
     try:
         for name in HOSTS:

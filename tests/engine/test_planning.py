@@ -1,4 +1,4 @@
-"""Plans for a limited time, on machines and clocks that are made up."""
+"""Plans for a limited time, with simulated machines and clocks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MACHINES = {"a small one": (2**21, 2 * GIB), "one of a server": (300 * 2**20, 20
 
 
 class Clock:
-    """A clock that only what is simulated moves."""
+    """A clock that only simulated work advances."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -35,7 +35,7 @@ class Clock:
 
 
 class Run:
-    """A case whose placements take what the clock is moved by: `factor` times the estimate."""
+    """A case whose placements advance the clock by `factor` times the estimate."""
 
     interrupted = False
 
@@ -74,7 +74,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 @functools.cache
 def report_cases(machine: str, quick: bool) -> list[Case]:
-    """Return cases of a report that are built quickly, as on some machine."""
+    """Return the report cases of families that are built quickly, for a machine."""
     cache_B, memory_B = MACHINES[machine]
     found: list[Case] = []
     for module in family_modules("kernels"):
@@ -117,10 +117,10 @@ def test_what_is_begun_has_three_placements_in_the_time(
     begun = [run for run in runs if run.placements]
     assert all(len(run.placements) >= min(LEAST_PLACEMENTS, run.case.placements) for run in begun)
     assert took_s <= 1.1 * time_s
-    # The time is used, unless all could be measured.
+    # Most of the time is used, unless all cases were measured.
     assert took_s >= 0.7 * time_s or all(len(r.placements) == r.case.placements for r in runs)
     if len(begun) < len(cases):
-        # Of each family that has cases of less than a tenth of the time, even if all take longer.
+        # Each family with cases below a tenth of the time, even at 4 times the estimate, is begun.
         brief = [case for case in cases if cost(case, Rates()).least_s(3) < time_s / 40]
         assert {family(run.case) for run in begun} >= {family(case) for case in brief}
     # The placements of a case are spread over the run.

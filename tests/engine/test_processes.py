@@ -28,7 +28,7 @@ from memkern.spec.case import Case
 CASE = mk.stream("copy", elements=256, threads=2, variant="scalar", runs=2)
 REFUSED = "InputError: this process was forked after memkern had started threads"
 LIMIT_S = 60
-# Python warns of forks beside other threads, which are tested here.
+# Python warns about forks in processes with several threads, which are tested here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
 
 
@@ -39,7 +39,7 @@ def limit() -> None:
 
 
 def in_child(work: Callable[[], Any]) -> str:
-    """Return as text what a call returns or raises in a child made by os.fork()."""
+    """Return the result or error of a call in a child made by os.fork(), as text."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -59,7 +59,7 @@ def in_child(work: Callable[[], Any]) -> str:
 
 def script(text: str) -> list[str]:
     """Return the lines that a new Python process prints."""
-    # Several of them measure on the same processing units.
+    # Several processes measure on the same processing units.
     ignored = ("ignore::DeprecationWarning", "ignore:another memkern process measures")
     done = subprocess.run(
         [sys.executable, *(f"-W{which}" for which in ignored), "-c", text],
@@ -139,8 +139,8 @@ print([os.waitpid(child, 0)[1] for child in children], flush=True)
 
 
 def test_processes_forked_while_another_thread_measures_end() -> None:
-    # They end as every interpreter does: freeing memory must not wait for that thread, and only
-    # the parent stores the throughput of the cores.
+    # Their interpreters end normally: freeing memory must not wait for that thread, and only the
+    # parent stores the throughput of the cores.
     text = """
 prepared, other, over = case.prepare(), case.prepare(), threading.Event()
 case.measure()
@@ -205,7 +205,7 @@ def test_a_sweep_that_is_forked_goes_on_in_the_parent_alone(tmp_path: Path) -> N
 
 
 def in_threads(work: Callable[[Any], None], arguments: Iterable[Any]) -> None:
-    """Call a function with each argument in a thread of its own, and wait for all."""
+    """Call a function with each argument in a separate thread, and wait for all threads."""
     threads = [threading.Thread(target=work, args=(argument,)) for argument in arguments]
     for thread in threads:
         thread.start()

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.ranks
 
 
 class Threads:
-    """Communication among threads of this process, as their `Ranks` see it."""
+    """A transport for `Ranks` that are threads of this process."""
 
     library = "threads"
     thread_level = "multiple"
@@ -145,10 +145,10 @@ def test_ranks_of_a_host_divide_its_units(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert [found[0] for found in as_ranks(3, work)] == [[0, 3], [1, 4], [2, 5]]
     found = as_ranks(4, work)
-    # As many each, even where some are left over.
+    # Equal numbers of units, even if some are left over.
     assert [units for units, *_ in found] == [[0], [3], [1], [4]]
     assert {tuple(rest) for _, *rest in found} == {(6, True, found[0][3])}
-    # More ranks than units: they take turns.
+    # More ranks than units: ranks share units.
     assert [found[0] for found in as_ranks(7, work)] == [[0], [3], [1], [4], [2], [5], [0]]
 
 
@@ -201,7 +201,7 @@ def test_an_error_of_one_rank_is_raised_by_all(kind: type[Exception]) -> None:
             ranks.every(1)
             if ranks.number == 1:
                 raise kind("no such page")
-            # The others may be anywhere, in a meeting or at the end.
+            # Other ranks may be in a collective call or at the end.
             if ranks.number == 2:
                 ranks.largest([1.0])
 
@@ -335,7 +335,7 @@ def test_ranks_meet_again_after_an_error() -> None:
     assert as_ranks(2, work) == [2, 2]
 
 
-# What a launcher tells
+# Variables of launchers
 
 
 @pytest.mark.parametrize(
@@ -402,10 +402,10 @@ def test_a_timeout_must_be_a_positive_number(given: str, monkeypatch: pytest.Mon
 
 # Real ranks
 
-# mpi4py finds no MPI library.
+# Prevents mpi4py from finding an MPI library.
 NO_LIBRARY = {"MPI4PY_LIBMPI": "/nonexistent/libmpi.so"}
 
-# Launchers, and how ranks communicate that they have started.
+# Launchers, and the communication of the ranks that they start.
 WAYS = [("openmpi", "mpi"), ("oshmem", "shmem")]
 
 TRIAD = (
@@ -421,7 +421,7 @@ def memkern(kind: str, ranks: int, folder: Path, *words: str, **variables: str) 
 
 
 def record_of(kind: str, ranks: int, folder: Path, *words: str, **variables: str) -> Any:
-    """Run a command as ranks, and return the only record that it prints."""
+    """Run a command as ranks, and return its only record."""
     done = memkern(kind, ranks, folder, *words, MEMKERN_SMALL="1", **variables)
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
@@ -443,14 +443,14 @@ def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
     (record,) = json.loads(done.stdout)
     assert record["valid"] and record["comm"] == comm
     assert (record["ranks"], record["ranks_per_node"]) == (2, 2)
-    # Bytes are totals, elements those of each rank.
+    # Bytes are totals over ranks, elements are per rank.
     assert record["bytes_B"] == 2 * 3 * 8 * record["elements"]
     assert record["bandwidth_GBps"] == pytest.approx(record["bytes_B"] / record["time_min_s"] / 1e9)
     rows = json.loads(record["rank_rows"])
     assert [row["rank"] for row in rows] == [0, 1]
     assert {row["host"] for row in rows} == {os.uname().nodename}
     units = [set(row["units"].split(",")) for row in rows]
-    # Open MPI's launcher binds to processors that this process may not use.
+    # Open MPI's launcher also binds ranks to processors that this process may not use.
     shared = bool(units[0] & units[1])
     assert record["oversubscribed"] is shared
     assert not shared or len(PROCESSORS) < 2
@@ -458,15 +458,15 @@ def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
     assert record["slowest_rank"] in (0, 1) and record["rank_spread"] >= 0
     assert record["barrier_ns"] > 0
     assert {"mpi": "MPI", "shmem": "OpenSHMEM"}[comm] in record["comm_library"]
-    # No thread but the main one calls it for kernels on processors, which saves locks.
+    # For kernels on processors only the main thread calls the library, which saves locks.
     assert record["comm_threads"] == {"mpi": "funneled", "shmem": "single"}[comm]
     assert ("MPI_MCA_btl=^uct" in record["comm_transport"]) is (kind == "oshmem")
     assert record["comm_transport"].startswith("ch") is (kind == "mpich")
-    # One table, one warning: the other ranks are silent.
+    # Only one rank prints warnings.
     assert done.stderr.count("MEMKERN_SMALL is set") == 1
 
 
-# Each rank has contents of its own length, empty ones and those of several pieces among them.
+# Contents of each rank have a different length; some are empty or have several pieces.
 CONTENTS = """
 import sys
 
@@ -547,7 +547,7 @@ def test_openshmem_refuses_processes_that_it_did_not_start() -> None:
 
 
 def test_more_workers_than_units_are_oversubscribed(tmp_path: Path) -> None:
-    # Open MPI is told that there is a single unit.
+    # Open MPI is restricted to a single unit.
     one = {"OMPI_MCA_hwloc_base_cpu_list": str(min(os.sched_getaffinity(0)))}
     record = record_of("openmpi", 2, tmp_path, *TRIAD, **one)
     assert record["valid"] and record["oversubscribed"]
@@ -556,7 +556,7 @@ def test_more_workers_than_units_are_oversubscribed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("each", once_a_kind(["family", "kernel"]))
 def test_every_family_is_valid_over_ranks(each: str, tmp_path: Path) -> None:
-    from samples import FAMILIES  # whose cases take time to build
+    from samples import FAMILIES  # slow, since it builds cases
 
     program = tmp_path / "families.py"
     program.write_text(
@@ -596,7 +596,7 @@ def test_one_rank_is_one_process(tmp_path: Path) -> None:
 
 
 def test_copies_are_measured_on_purpose_only(tmp_path: Path) -> None:
-    # The launcher may mix the texts that both print.
+    # Each rank writes a file, since the launcher may mix their output.
     program = (
         "import os, sys; from memkern.cli import main;"
         "target = f\"{sys.argv[1]}/{os.environ['OMPI_COMM_WORLD_RANK']}.json\";"
@@ -618,7 +618,7 @@ def test_ranks_that_cannot_communicate_stop(number: str, tmp_path: Path) -> None
     paths = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
     done = launching.alone(words, {**variables, "PYTHONPATH": paths})
     assert done.returncode == 2 and done.stdout == ""
-    # Each says why: they can't agree on which one does.
+    # Each rank prints the reason: ranks can't agree on one that does.
     for word in ("2 ranks", "mpi4py is not installed", "memkern[mpi]", "--comm none"):
         assert word in done.stderr
     assert done.stderr.count("\n") == 1
@@ -657,24 +657,24 @@ WRONG = {
 
 @pytest.mark.parametrize("words", once_a_kind(WRONG, lambda words: "stream" in words))
 def test_wrong_input_is_refused_once(words: str, tmp_path: Path) -> None:
-    # The launcher waits for what the first rank has to say.
+    # The launcher waits for the message of the first rank.
     wait = {"OMPI_MCA_odls_base_sigkill_timeout": "1"}
     done = memkern("openmpi", 2, tmp_path, *words.split(), **wait)
     own = [line for line in done.stderr.splitlines() if line.startswith("memkern")]
     assert done.returncode == 2 and done.stdout == ""
-    # Before ranks communicate, each says why it ends; from then on the first one does.
+    # Until ranks communicate, each prints its error; then only the first rank does.
     assert len({*own}) == 1 and WRONG[words] in own[0]
     assert len(own) == 1 or words in ("stream --elements -3", "stream --comm tcp", "doctor", "tune")
 
 
 SMALL = {"MEMKERN_SMALL": "1"}
-# Two ranks need 30 ms for each, so that they are interrupted before the last one.
+# Two ranks need 30 ms per case, so that they are interrupted before the last one.
 CASES = 60
 _IN_ORDER = "--case-order declared"
 
 
 def sweep_of(output: Path, comm: str, cases: int = CASES) -> list[str]:
-    """Return the words of a sweep with so many small cases."""
+    """Return the words of a sweep with this number of small cases."""
     launching.need_module(comm)
     file = output.with_name("sweep.toml")
     file.write_text(
@@ -699,7 +699,7 @@ def test_the_first_rank_writes_and_resumes(tmp_path: Path) -> None:
     assert len(first) == 6 and first.valid
     (environment,) = first.environments.values()
     assert list(environment["ranks"]["hosts"]) == [os.uname().nodename]
-    # What exists is not overwritten, and one process is another case than two ranks.
+    # An existing file is not overwritten.
     assert memkern("openmpi", 2, tmp_path, *words, **SMALL).returncode == 2
     done = memkern("openmpi", 2, tmp_path, *words, "--resume", **SMALL)
     assert done.returncode == 0, done.stderr
@@ -707,7 +707,7 @@ def test_the_first_rank_writes_and_resumes(tmp_path: Path) -> None:
 
 
 def start_sweep(kind: str, comm: str, output: Path, **variables: str) -> subprocess.Popen[str]:
-    """Start a sweep of two ranks that has most of its cases left."""
+    """Start a sweep of two ranks, and wait for its first record."""
     words = ["-m", "memkern", *sweep_of(output, comm)]
     process = launching.start(kind, 2, words, output.parent, {**SMALL, **variables})
     wait_until(lambda: records_in(output.with_name(output.name + ".db")), process)
@@ -753,7 +753,7 @@ def test_interrupting_a_rank_interrupts_all(kind: str, comm: str, tmp_path: Path
     assert errors.count("memkern: interrupted: ") == 1 and "resume with" in errors
     kept = mk.load(output.with_name(output.name + ".db"))
     assert kept.valid
-    # Two of the cases that are left.
+    # Two of the remaining cases.
     words = sweep_of(output, comm, len(kept) + 2)
     done = memkern(kind, 2, tmp_path, *words, "--resume", **SMALL)
     assert done.returncode == 0, done.stderr

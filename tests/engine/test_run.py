@@ -85,7 +85,7 @@ def test_a_fixed_count_is_exactly_the_number_of_samples(case: Case) -> None:
     large = mk.gather("UNIFORM:8:1:NR", count=2**15, threads=1, variant="scalar", runs=7)
     record = large.measure().record
     assert (record["samples"], record["stop"], record["invocations"]) == (7, "runs", 1)
-    # One invocation of a tiny case is shorter than the clock resolves: a sample has several.
+    # One invocation of a tiny case is below the clock's resolution: a sample has several.
     tiny = mk.gather([0], count=1, threads=1, variant="scalar", runs=3).measure().record
     assert tiny["samples"] == 3
     assert tiny["invocations"] > 1
@@ -117,7 +117,7 @@ def test_sampling_stops_by_samples_or_budget(case: Case) -> None:
 
 
 def test_short_cases_report_the_time_without_the_launch() -> None:
-    # One thread waits for no other, so its shortest sample is short on a busy machine too.
+    # A single thread waits for no others: its shortest sample is short on busy machines too.
     short = mk.gather([0, 1], count=2, threads=1, variant="scalar", budget_s=0.1).measure().record
     assert short["time_net_s"] == short["time_min_s"] - short["launch_s"]
     long = mk.gather("UNIFORM:8:1:NR", count=2**16, threads=1, runs=3).measure().record
@@ -133,7 +133,7 @@ def test_short_cases_report_the_time_without_the_launch() -> None:
 
 @pytest.fixture
 def new_costs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let costs be measured anew, with small caches."""
+    """Let costs be measured again, with small caches."""
     monkeypatch.setattr(costs, "last_level_cache_B", lambda: 2**20)
     costs.forget()
     yield
@@ -215,7 +215,7 @@ def test_costs_by_disturbed_samples_are_not_measured_for_every_record(
 
     assert [cost_s(False) for _ in range(3)] == [1.0] * 3 and calls == 1
     assert all(math.isnan(cost_s(True)) for _ in range(3)) and calls == 2
-    # A twentieth of the time.
+    # Measuring again takes at most a twentieth of the time.
     now_s = 21.9
     assert math.isnan(cost_s(True)) and calls == 2
     now_s = 22.0
@@ -425,8 +425,8 @@ def test_every_repeat_is_measured(case: Case, cases: Any) -> None:
 def test_interrupt_keeps_the_samples_taken(
     tmp_path: Path, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Ctrl-C while the extension takes samples. A tight target alone would not do: where the clock
-    # is coarse all samples may be equal and their interval has no width.
+    # Ctrl-C while the extension takes samples. A tight target does not suffice: with a coarse
+    # clock all samples may be equal, and their interval has no width.
     endless = case.with_(ci=0.5, budget_s=60.0, max_samples=10**6, prefetch=1)
     path = tmp_path / "out.db"
     sample = sampling.sample
@@ -435,7 +435,7 @@ def test_interrupt_keeps_the_samples_taken(
         ended = threading.Event()
 
         def interrupt() -> None:
-            # Not before there is a sample, which may take long on a busy machine.
+            # After the first sample, which may take long on a busy machine.
             while np.isnan(out[0, 0]) and not ended.wait(0.001):
                 pass
             os.kill(os.getpid(), signal.SIGINT)
@@ -517,7 +517,7 @@ def test_samples_start_when_they_are_told_to(case: Case, repetition: str) -> Non
         calls.append((~np.isnan(rows[:, 0])).sum())
         return len(calls) < 4
 
-    # The deadline is past, but does not decide.
+    # `start` decides, although the deadline is past.
     assert native.sample(rows, 1, 0.0, start) == 3
     assert calls == [0, 1, 2, 3]
     assert (rows[:3, 0] > 0).all() and np.isnan(rows[3:]).all()
@@ -537,7 +537,7 @@ def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
     assert (rows[:2, 0] > 0).all() and np.isnan(rows[2:]).all()
     with pytest.raises(RuntimeError, match="cast"):
         native.sample(rows, 1, 1.0, lambda: "yes")
-    # The case is as usable as before.
+    # The case can still be sampled.
     assert native.sample(rows, 1, 1.0) == 4
 
 
@@ -550,7 +550,7 @@ def test_samples_without_probes_have_no_conditions(case: Case, probes: bool) -> 
 
 
 def with_times(prepared: Prepared, begin_s: float, each_s: dict[str, float]) -> Prepared:
-    """Give runs the seconds of their invocations, and of all workers' begin."""
+    """Set the time of an invocation of each variant, and the time in which all workers begin."""
     variant = prepared.obtained["variant"]
     native = prepared.native
 
@@ -572,7 +572,7 @@ def test_each_variant_has_samples_of_the_same_length(monkeypatch: pytest.MonkeyP
     assert 100 <= prepared.invocations <= 200
     prepared.select("auto", isa)
     assert 400 <= prepared.invocations <= 800
-    # Where one invocation is long enough, others are not tried again.
+    # After a long invocation, none is tried for another variant.
     prepared = with_times(case.prepare(), 0.0, {"scalar": 1.0, "auto": 5e-8})
     assert prepared.invocations == 1
     prepared.select("auto", isa)
@@ -593,7 +593,7 @@ def test_samples_are_long_beside_the_time_in_which_threads_start(
 
 
 def conditions(share: float, exchange_s: float = math.nan) -> list[float]:
-    """Return the conditions of a sample in which workers waited but for a share of the time."""
+    """Return the conditions of a sample whose workers ran for a share of the time."""
     found = dict.fromkeys(sampling.CONDITIONS, 0.0)
     found |= {"cpu_share": share, "waited_share": 1 - share, "throughput": loads_per_cycle()}
     found |= {"clock_Hz": 3e9, "memory_s": 1e-7}
@@ -602,9 +602,9 @@ def conditions(share: float, exchange_s: float = math.nan) -> list[float]:
 
 
 class Scripted:
-    """Prepared case whose samples have given shares of the processor, 1 after the last of them.
+    """Prepared case whose samples have the given shares of the processor, later samples 1.
 
-    Before the first one, its caches are warmed up for some seconds. In the samples with the numbers
+    Warming up the caches before the first sample takes `untimed_s`. In the samples with the numbers
     `far`, from 0, an exchange takes 200 instead of 50 ns and an invocation 2 instead of 1 ms.
     """
 
@@ -621,7 +621,7 @@ class Scripted:
         for row in rows:
             share = self.shares.pop(0) if self.shares else 1.0
             far = self.taken in self.far
-            # Times of several states are never precise.
+            # With several states the times vary, so that precision does not end sampling.
             time_s = 1e-3 * (1 + far) * (1 + bool(self.far) * self.taken % 7 / 100)
             row[:] = [time_s / share, *conditions(share, 2e-7 if far else 5e-8)]
             self.taken += 1
@@ -656,7 +656,7 @@ def test_disturbed_samples_are_taken_again(case: Case) -> None:
     prepared = scripted(case.with_(runs=5), [1.0, 0.97, 1.0, 0.94, 1.0])
     samples = take_samples(prepared)
     assert (samples.taken, samples.rejected) == (5 + 1, 1)
-    # The others count, as they had the processor for nearly all the time.
+    # Other samples count, since workers had the processor for nearly all the time.
     assert samples.seconds[:, 0].tolist() == [1e-3, 1e-3 / 0.97, 1e-3, 1e-3, 1e-3]
     assert not samples.disturbed
     assert 0.98 < samples.cpu_share < 1
@@ -672,7 +672,7 @@ def test_more_samples_are_taken_where_workers_waited_in_most(case: Case) -> None
     assert samples.taken >= 40
     assert samples.seconds[:, 0].tolist() == [1e-3] * 5
     assert not samples.disturbed
-    # Without the time for them, the result is disturbed.
+    # Without time for more samples, the result is disturbed.
     samples = take_samples(scripted(case.with_(runs=5, budget_s=1e-9), [*lost, *[1.0] * 5]))
     assert samples.disturbed
 
@@ -682,14 +682,14 @@ def test_more_samples_are_taken_where_workers_waited_in_most(case: Case) -> None
     ("period_s", "stopped_s", "rejected"),
     [
         (1e-3, 2e-2, 0),  # too long for a period: all include a stop
-        (1.0, 2e-2, 20),  # one that is short enough can be without
+        (1.0, 2e-2, 20),  # samples are short enough to be without a stop
         (1e-3, 1e-3, 20),  # other programs had the processor
     ],
 )
 def test_samples_that_a_quota_has_to_stop_count(
     case: Case, monkeypatch: pytest.MonkeyPatch, period_s: float, stopped_s: float, rejected: int
 ) -> None:
-    quota = Quota(0.5, period_s * 99)  # for as many threads as scripted cases have
+    quota = Quota(0.5, period_s * 99)  # scripted cases have 99 threads
     monkeypatch.setattr(sampling, "limiting_quota", lambda: quota)
     clock = itertools.count()
     monkeypatch.setattr(sampling, "throttled_s", lambda: stopped_s * next(clock))
@@ -718,7 +718,7 @@ def test_a_narrow_interval_is_not_enough_where_workers_waited_in_most(case: Case
 def placed_in_states(
     monkeypatch: pytest.MonkeyPatch, case: Case, far: Sequence[int], quiet: bool = False
 ) -> CaseRun:
-    """Return a run of one placement, some of whose samples were taken in a state far away."""
+    """Return a run of one placement, with the samples `far` in a state of slow exchanges."""
     obtained = {"threads": 2, "pin": "0,1"}
     bins = {math.floor(math.log(rate) / 0.01): 500 for rate in (1 / 5e-8, 1 / 2e-7)}
     known = disturbance.Cores({cores.exchanging_units(obtained): bins})
@@ -774,7 +774,7 @@ def test_one_state_at_its_best_is_quiet(case: Case, monkeypatch: pytest.MonkeyPa
     run = placed_in_states(monkeypatch, case.with_(**how), far=range(2))
     assert run.taken.quiet and not run.taken.mixed
     assert run.class_of(environment_of_ranks()).endswith("threads")
-    # Lines are exchanged four times as slowly as at best.
+    # Exchanges of lines take four times the shortest time.
     run = placed_in_states(monkeypatch, case.with_(**how), far=range(100))
     assert not run.taken.quiet and not run.taken.mixed
 
@@ -852,7 +852,7 @@ def test_placements_share_the_samples(case: Case) -> None:
 
 
 def endless(placements: int) -> list[Case]:
-    """Return cases that end by the time of their sweep alone."""
+    """Return cases that end only by the time limit of their sweep."""
     cases = [mk.gather([0, 1], count=n, threads=1, variant="scalar") for n in (64, 65, 66)]
     how = {"runs": None, "ci": 1e-12, "budget_s": 1e6, "max_samples": 10**7}
     return [case.with_(placements=placements, **how) for case in cases]
@@ -916,7 +916,7 @@ def test_rounds_of_a_sweep_follow_the_recorded_order(
     for _ in range(2):
         placed.clear()
         results = mk.sweep((c for c in brief), progress=False, order_seed=7)
-        assert [record["count"] for record in results] == counts  # as they were declared
+        assert [record["count"] for record in results] == counts  # in the declared order
         rounds = [placed[k : k + 6] for k in range(0, 18, 6)]
         assert [sorted(r) for r in rounds] == [counts] * 3
         assert len({tuple(r) for r in rounds}) > 1
@@ -961,13 +961,13 @@ def test_records_are_made_once_and_get_intervals_by_other_cases(
 def test_tuning_judges_by_ratios_within_rounds(
     case: Case, monkeypatch: pytest.MonkeyPatch, equal: bool
 ) -> None:
-    """The host is slower in each round; medians decide where the shortest times are equal."""
+    """The host is slower in each round; medians decide if the shortest times are equal."""
 
     def scripted(case: Case, *args: Any, repeat: int = 0, **options: Any) -> mk.Measurement:
         measurement = measure(case, *args, repeat=repeat, **options)
         shortest = {0: 3.0, 2: 1.0, 4: 1.001 if equal else 1.2}[case.knobs.prefetch]
         if case.knobs.prefetch == 0 and repeat == 0:
-            shortest = 0.5  # in the first round alone
+            shortest = 0.5  # in the first round only
         median = {0: 4.0, 2: 2.0, 4: 1.5}[case.knobs.prefetch]
         times = {"time_min_s": shortest * 5**repeat, "time_median_s": median * 5**repeat}
         disturbed = {"disturbed": case.knobs.prefetch == 2}
@@ -1012,7 +1012,7 @@ def test_more_threads_than_processing_units_give_a_warning(case: Case) -> None:
 def scripted_trials(
     monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str, int], tuple[float, float]]
 ) -> Counter[str]:
-    """Let samples have the time and the share of the processor of a variant's n-th round."""
+    """Let samples have the time and the processor share given for a variant's n-th round."""
     calls: Counter[str] = Counter()
 
     def sample(
@@ -1031,7 +1031,7 @@ def scripted_trials(
     return calls
 
 
-# Trials by whole invocations, by parts and then whole invocations, and by parts alone.
+# Trials of whole invocations, of parts and then whole invocations, and of parts only.
 @pytest.mark.parametrize("trial_s", [100.0, 1e-4, 1e-9])
 @pytest.mark.usefixtures("disturbances", "machine")
 def test_trials_of_all_lengths_are_judged_within_rounds(
@@ -1040,14 +1040,14 @@ def test_trials_of_all_lengths_are_judged_within_rounds(
     monkeypatch.setattr(variants, "_TRIAL_S", trial_s)
     case = mk.stream("copy", elements=2**21, threads=1)
 
-    # All are four times as slow from the second round on: no ratio changes.
+    # All variants take 250 times as long from the second round on: no ratio changes.
     scripted_trials(
         monkeypatch, lambda variant, n: ((2 - (variant == "scalar")) * 4e-3 ** (n < 1), 1.0)
     )
     prepared = case.prepare()
     assert (prepared.obtained["variant"], prepared.how) == ("scalar", "trial")
 
-    # What was disturbed in each trial counts as well.
+    # Samples count if all of them are disturbed.
     scripted_trials(monkeypatch, lambda variant, _: (2e-3 - 1e-3 * (variant == "scalar"), 0.1))
     prepared = case.prepare()
     assert (prepared.obtained["variant"], prepared.how) == ("scalar", "trial")
@@ -1068,7 +1068,7 @@ def test_more_rounds_are_tried_while_two_candidates_are_not_told_apart(
     calls = scripted_trials(monkeypatch, noisy)
     prepared = case.prepare()
     assert prepared.obtained["variant"] in ("auto", "nt")
-    # Two percent need more rounds than those that leave two candidates.
+    # A difference of 2 % needs more rounds than excluding the third candidate.
     assert calls["scalar"] <= 3 < min(calls["auto"], calls["nt"])
     assert 0 <= prepared.loss <= 0.05
 
@@ -1108,9 +1108,9 @@ def test_each_candidate_has_a_sample_after_the_deadline() -> None:
     ("taken", "expected"),
     [
         ([(9.0, 0), (1.0, 0), (2.0, 0), (3.0, 0), (4.0, 0)], 1.75),
-        ([(9.0, 0), (2.0, 1), (4.0, 0), (3.0, 0)], 3.25),  # a disturbed one does not count
-        ([(9.0, 0), (2.0, 1), (4.0, 1)], 2.5),  # unless all are
-        ([(9.0, 0), (math.inf, 0), (math.inf, 0)], 9.0),  # only the first one was taken
+        ([(9.0, 0), (2.0, 1), (4.0, 0), (3.0, 0)], 3.25),  # disturbed samples do not count
+        ([(9.0, 0), (2.0, 1), (4.0, 1)], 2.5),  # unless all are disturbed
+        ([(9.0, 0), (math.inf, 0), (math.inf, 0)], 9.0),  # only the first sample was taken
         ([(9.0, 0), (5.0, 0), (5.0, 0)], 5.0),
     ],
 )
@@ -1133,7 +1133,7 @@ def test_the_loss_by_a_wrong_choice_follows_from_the_rounds(case: Case) -> None:
     assert math.isnan(trials.loss([first, second]))
     names = ["/".join(one) for one in (first, second)]
     trials._rounds = [dict(zip(names, (0.0, gain), strict=True)) for gain in (0.01, 0.03, 0.02)]
-    trials._rounds.append({names[0]: 0.0})  # the other was not tried
+    trials._rounds.append({names[0]: 0.0})  # the second candidate was not tried
     # The one-sided 95 % quantile of Student's t with two degrees of freedom is 2.92.
     expected = -math.expm1(0.02 - 2.92 * 0.01 / math.sqrt(3))
     assert trials.loss([first, second]) == pytest.approx(max(expected, 0.0), abs=1e-4)
@@ -1153,7 +1153,7 @@ def test_duplicate_cases_are_measured_once_with_a_warning(tmp_path: Path, suffix
         (64, 0), (64, 1), (128, 0), (128, 1),
     ]  # fmt: skip
     if output is not None:
-        # Cases that an earlier run has measured are no duplicates.
+        # Cases measured by an earlier run are not duplicates.
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert len(mk.sweep([one, other], repeats=2, output=output, resume=True)) == 4

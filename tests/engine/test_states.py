@@ -1,4 +1,4 @@
-"""States of the host: modes of exchanges, and the samples in each."""
+"""States of the host: modes of exchange times, and the samples in each state."""
 
 import itertools
 import math
@@ -19,7 +19,7 @@ def counts(values: npt.ArrayLike) -> Counter[int]:
 
 
 def drawn(*modes: tuple[float, int], spread: float = 0.06) -> npt.NDArray[np.float64]:
-    """Return values around the centres of modes, so many of each."""
+    """Return the given number of values around the centre of each mode."""
     rng = np.random.default_rng(7)
     return np.concatenate([rng.lognormal(math.log(c), spread, n) for c, n in modes])
 
@@ -31,7 +31,7 @@ def test_modes_of_recorded_hosts_are_found(number: int) -> None:
     assert [round(mode.share, 2) for mode in found] == pytest.approx([0.08, 0.75, 0.17], abs=0.02)
     for mode, centre in zip(found, (40e-9, 65e-9, 215e-9), strict=True):
         assert mode.low < centre < mode.high
-    # Nothing lies between the ends of two modes that follow each other.
+    # There is no gap between consecutive modes.
     assert all(a.high == b.low for a, b in itertools.pairwise(found))
 
 
@@ -54,7 +54,7 @@ def test_a_rare_value_is_no_mode() -> None:
 def test_samples_are_labelled_by_both_exchanges_beside_them() -> None:
     known = modes_of(counts(drawn((5e-8, 1000), (2e-7, 1000))), WIDTH)
     ranges = np.array([[5e-8, 5.1e-8], [5e-8, 2e-7], [2e-7, 2.1e-7], [np.nan, np.nan], [1.0, 1.0]])
-    # The second one was taken while the state changed.
+    # The state changed during the second sample.
     assert labels_of(ranges, known).tolist() == [0, -1, 1, -1, -1]
     assert labels_of(ranges, []).tolist() == [-1] * 5
     assert labels_of(np.empty((0, 2)), known).tolist() == []
