@@ -118,7 +118,7 @@ def sattolo(n, draw):
 
 
 def test_chases_are_as_likely_as_by_sattolos_algorithm():
-    # Sattolo's draws for 4 elements are 3 * 2 * 1 combinations, each as likely as the others.
+    # Sattolo's draws for 4 elements are 3 * 2 * 1 equally likely combinations.
     exact = Counter(
         sattolo(4, dict(zip((3, 2, 1), draws, strict=True)).__getitem__)
         for draws in itertools.product(range(3), range(2), range(1))
@@ -127,7 +127,7 @@ def test_chases_are_as_likely_as_by_sattolos_algorithm():
     assert set(exact) == {(0, *rest) for rest in itertools.permutations((1, 2, 3))}
     drawn = Counter(tuple(chase(4, seed).tolist()) for seed in range(6000))
     assert set(drawn) == set(exact)
-    # 1000 of each expected with a standard deviation of 29.
+    # 1000 of each are expected, with a standard deviation of 29.
     assert max(abs(count - 1000) for count in drawn.values()) < 150
 
 
@@ -166,7 +166,7 @@ def test_large_zipf_by_its_counts():
     hottest = np.argsort(counts)[::-1][:8]
     total = (1 / np.arange(1, n + 1)).sum()
     assert np.allclose(counts[hottest], n / total / np.arange(1, 9), rtol=0.05)
-    # The hottest are spread: two of eight random places are closer than n / 1000 in 6 of 100 cases.
+    # Hot elements are spread: two of eight random places are closer with a probability of 6 %.
     assert np.diff(np.sort(hottest)).min() > n / 1000
     # Draws are in random order: either half has the hottest element equally often.
     early = np.count_nonzero(draws[: n // 2] == hottest[0])
@@ -185,7 +185,7 @@ def test_hot_elements_get_their_share():
     counts = np.bincount(draws, minlength=n)
     hottest = np.argsort(counts)[::-1][:1000]
     assert counts[hottest].sum() == 90_000
-    # 90 expected on each hot element with a standard deviation of 9.5, 0.1 on each other one.
+    # 90 draws of a hot element are expected, with a standard deviation of 9.5; 0.1 of others.
     assert counts[hottest].min() > 30
     assert counts[hottest].max() < 150
     cold = np.delete(counts, hottest)

@@ -166,7 +166,7 @@ def test_plane_waves_are_eigenvectors_of_the_free_field(dagger: bool, antiperiod
         sine = 2 * np.sin(p)
         slash = 1j * np.tensordot(sine, GAMMA, 1) * (-1 if dagger else 1)
         for way in (1, -1):
-            # The eigenvalues of i slash are +-i |sine|; a projection gives their vectors.
+            # The eigenvalues of slash are +-i |sine|; a projection gives the eigenvectors.
             size = np.sqrt((sine**2).sum())
             value = 2 * np.cos(p).sum() + way * 1j * size
             u = (1j * size * np.eye(4) + way * slash) @ rng.normal(size=(4, 3))

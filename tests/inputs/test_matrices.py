@@ -1,4 +1,4 @@
-"""Matrices: against Kronecker products, geometry and brute force; files of every kind; refusals."""
+"""Matrices compared with Kronecker products, geometry and brute force; all files; errors."""
 
 import bz2
 import gzip
@@ -74,7 +74,7 @@ def dense(matrix):
         assert where == sorted(set(where))
         assert all(0 <= column < columns for column in where)
         full[row, where] = data[start:end]
-    # SciPy examines a new matrix; of the given one the generator may have set the flag.
+    # SciPy examines a new matrix; the flag of the given matrix may be set by the generator.
     assert sparse.csr_array((data, indices, starts), shape=matrix.shape).has_canonical_format
     assert matrix.has_canonical_format
     return full
@@ -161,7 +161,7 @@ def test_energies_are_uniform():
     for matrix in (anderson(20, 20, 20, 8.0), graphene(100, 80, 1, 8.0)):
         energies = np.sort(matrix.diagonal()) / 8 + 0.5
         ranks = np.arange(8000) / 8000
-        # Kolmogorov and Smirnov: beyond 1.95 in one of a thousand cases.
+        # Kolmogorov-Smirnov test: above 1.95 in one of a thousand cases.
         assert np.abs(energies - ranks).max() * math.sqrt(8000) < 1.95
 
 
@@ -172,7 +172,7 @@ def test_energies_are_uniform():
 def test_graphene_joins_atoms_by_their_distance(nx, ny, neighbours):
     matrix = graphene(nx, ny, neighbours, disorder=0.5, seed=1)
     full = dense(matrix)
-    # Where the atoms are if bonds have length 1: zigzag rows, a bond up from the upper ones.
+    # Positions of the atoms for bonds of length 1: zigzag rows, bonds up from the upper atoms.
     y, x = np.divmod(np.arange(nx * ny), nx)
     place = x * math.sqrt(3) / 2 + 1j * (1.5 * y + np.where((x + y) % 2, 0.0, 0.5))
     distance = np.abs(place[:, None] - place)
@@ -224,7 +224,7 @@ def test_a_topological_insulator_has_its_hamiltonians_pattern():
 
 
 def on_site(operator, site, sites):
-    """Return an operator of one site as one of all sites; site 0 is the fastest index."""
+    """Return an operator of one site as an operator of all; site 0 is the fastest index."""
     return kron(*(operator if other == site else np.eye(2) for other in reversed(range(sites))))
 
 
@@ -243,7 +243,7 @@ CHAINS = [(n, False) for n in range(2, 8)] + [(n, True) for n in range(3, 8)]
 
 @pytest.mark.parametrize(("sites", "periodic"), CHAINS)
 def test_spin_chains_are_products_of_spins(sites, periodic):
-    # The lower of two states is a spin that is down.
+    # State 0 of a site is spin down.
     spins = [on_site(PAULI[0] / 2, i, sites) for i in range(sites)]
     spins = [
         (spin, on_site(PAULI[1] / 2, i, sites), on_site(-PAULI[2] / 2, i, sites))
@@ -383,7 +383,7 @@ def test_all_columns_of_a_band_are_equally_likely():
         counts += values[row - 5 : row + 6] > 0
     assert counts[5] == 3990
     others = np.delete(counts, 5)
-    # Three of ten others, within five standard deviations.
+    # A row has three of ten other columns; the tolerance is five standard deviations.
     assert np.abs(others - 0.3 * 3990).max() < 5 * math.sqrt(3990 * 0.3 * 0.7)
 
 
@@ -422,7 +422,7 @@ def test_graphs_are_skewed_and_edges_merged():
     degrees = np.diff(matrix.indptr)
     assert degrees.max() > 30 * degrees.mean()
     assert degrees.min() == 0
-    # The arrays keep no memory of merged edges.
+    # No memory of merged edges stays allocated.
     assert matrix.data.base is None
     assert len(matrix.data) == matrix.nnz
 
@@ -510,7 +510,7 @@ def test_indices_are_as_wide_as_needed(name, monkeypatch):
     assert wide.indices.dtype == wide.indptr.dtype == np.int64
     assert same(fits, expected)
     assert same(wide, expected)
-    # Matrices made of it keep 64 bits, though SciPy would narrow them.
+    # Matrices made from it keep 64-bit indices, although SciPy would narrow them.
     assert from_sparse(wide).indices.dtype == from_sparse(wide).indptr.dtype == np.int64
     if wide.shape[0] == wide.shape[1]:
         again, permutation = reorder(wide)
@@ -519,10 +519,10 @@ def test_indices_are_as_wide_as_needed(name, monkeypatch):
 
 
 def peak_of(make):
-    """Return the bytes of a matrix and the most bytes allocated while it was made."""
-    hpcg(2)  # SciPy is imported
+    """Return the bytes of a matrix and the peak of allocated bytes while it was made."""
+    hpcg(2)  # imports SciPy
     peaks = []
-    # The smaller of two: other threads of the interpreter may allocate as well.
+    # The lower of two peaks, since other threads of the interpreter may allocate as well.
     for _ in range(2):
         tracemalloc.start()
         try:
@@ -557,7 +557,7 @@ def test_a_large_matrix_takes_little_more_than_itself():
     ],
 )
 def test_no_generator_holds_its_matrix_twice(make, monkeypatch):
-    # These matrices are small, so that blocks must be as well.
+    # These matrices are small, so blocks must be small too.
     monkeypatch.setattr(assembly, "BLOCK", 2**12)
     monkeypatch.setattr(synthetic, "_EDGES_AT_ONCE", 2**12)
     size, peak = peak_of(make)
@@ -816,7 +816,7 @@ def test_damaged_matrices_are_refused(matrix):
 
 def test_scipys_vectors_are_refused():
     vector = sparse.coo_array(np.ones(3))
-    if vector.ndim == 1:  # from SciPy 1.13 on
+    if vector.ndim == 1:  # since SciPy 1.13
         assert "the matrix must have rows and columns" in refusal(build, vector)
     assert "not the shape (0, 3)" in refusal(build, sparse.coo_array((0, 3)))
 
@@ -838,7 +838,7 @@ def test_triplets_are_what_brute_force_finds(data):
     matrix = from_triplets(*triplets, (rows, columns))
     assert np.allclose(dense(matrix), expected, rtol=1e-14, atol=1e-9)
     assert matrix.nnz == len({entry[:2] for entry in entries})
-    # Its own triplets make the same matrix.
+    # The matrix's own triplets give the same matrix.
     coordinates = matrix.tocoo()
     again = from_triplets(coordinates.row, coordinates.col, coordinates.data, matrix.shape)
     assert same(again, matrix)
@@ -1086,7 +1086,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
 
 
 def archive(*names, compress=gzip.compress):
-    """Return a tar archive of texts, each a matrix with its place among them as its only entry."""
+    """Return a tar archive of matrices; the n-th one has a single entry, in row n."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for number, name in enumerate(names):
@@ -1101,7 +1101,7 @@ def archive(*names, compress=gzip.compress):
 def test_files_and_archives_are_decompressed(tmp_path, compress):
     text = market("9 9 1\n1 1 1\n").encode()
     expected = dense(read(written(tmp_path, text)))
-    # Whatever the name is.
+    # The suffix of the name does not matter.
     assert np.array_equal(dense(read(written(tmp_path, compress(text), "b.mtx.xz"))), expected)
     for names in (["x/a.mtx"], ["b/b.mtx", "b/b_b.mtx", "b/b_x.mtx"], ["c.mtx", "readme.txt"]):
         path = written(tmp_path, archive(*names, compress=compress), "c.tar.gz")
@@ -1188,7 +1188,7 @@ def test_sizes_in_headers_are_checked_before_memory_is_allocated(
     content = gzip.compress(text.encode()) if packed else text.encode()
     path = written(tmp_path, content, "a.mtx" + ".gz" * packed)
     monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
-    refusal(read, path)  # imports what it needs
+    refusal(read, path)  # imports modules
     with allocating_at_most(8 * 2**20):
         assert says in refusal(read, path)
 
@@ -1244,7 +1244,7 @@ def test_numbers_are_read_as_in_python_or_refused(tmp_path_factory, text):
         matrix = read(path)
     except InputError:
         with pytest.raises(ValueError, match="could not convert"):
-            # A plus sign is refused, though Python accepts it.
+            # A plus sign is refused, although Python accepts it.
             float("x" if text.startswith("+") else text)
     else:
         assert matrix.toarray() == [[float(text)]]

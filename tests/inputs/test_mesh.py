@@ -1,4 +1,4 @@
-"""Meshes: against coordinates of nodes, full matrices and brute force; refusals."""
+"""Meshes compared with coordinates of nodes, full matrices and brute force; errors."""
 
 import itertools
 
@@ -14,7 +14,7 @@ SIZES = [(k, n) for k in range(1, 5) for n in range(1, 8)]
 
 
 def coordinates(elements, degree):
-    """Return z, y, x of every local node, element by element, on unit cubes with uneven nodes."""
+    """Return z, y, x of the local nodes by element, on unit cubes with unevenly spaced nodes."""
     nodes = (1 - np.cos(np.pi * np.arange(degree + 1) / degree)) / 2
     inside = np.array(list(itertools.product(nodes, repeat=3)))
     corners = np.array(list(itertools.product(range(elements), repeat=3)), dtype=float)
@@ -44,14 +44,14 @@ def test_nodes_at_one_place_share_an_id(elements, degree):
     assert mesh.local_nodes == len(places) == (elements * (degree + 1)) ** 3
     assert mesh.global_nodes == len(unique) == (elements * degree + 1) ** 3
     assert mesh.ids.dtype == np.int64
-    # Sorted by z, y, x the places come in the order in which global nodes are numbered.
+    # Global nodes are numbered in the order of their places sorted by z, y, x.
     assert np.array_equal(mesh.ids, expected.reshape(-1))
 
 
 @pytest.mark.parametrize(("elements", "degree"), SIZES)
 def test_nodes_are_numbered_as_elements_meet_them(elements, degree):
     mesh, other = HexMesh(elements, degree), HexMesh(elements, degree, "none", "lexicographic")
-    # Both numberings identify the same nodes: there are as many pairs of ids as ids.
+    # Both numberings identify the same nodes: each id of one is paired with one id of the other.
     pairs = np.unique(np.stack([mesh.ids, other.ids]), axis=1)
     assert pairs.shape[1] == mesh.global_nodes == other.global_nodes
     highest = np.maximum.accumulate(np.concatenate([[-1], mesh.ids]))

@@ -28,7 +28,7 @@ SMALL = st.lists(st.integers(0, 20_000), min_size=1, max_size=40)
         ("MS1:8:2,3:20,22", [0, 1, 21, 43, 44, 45, 46, 47], None),
         ("Ms1:8:0:10", [9, 10, 11, 12, 13, 14, 15, 16], None),
         ("MS1:8:1, 5, 7:3, 8, 20", [0, 3, 4, 5, 6, 14, 15, 35], None),
-        # Spatter looks for breaks in order: the second 3 is never reached, nor is a 9 of 8.
+        # Spatter searches breaks in order: the second 3 is never reached, nor a 9 of 8 elements.
         ("MS1:8:3,3:18", [0, 1, 2, 20, 21, 22, 23, 24], None),
         ("MS1:8:4,3:18", [0, 1, 2, 3, 21, 22, 23, 24], None),
         ("MS1:8:9:18", [0, 1, 2, 3, 4, 5, 6, 7], None),

@@ -1,4 +1,4 @@
-"""Spatter's JSON files and command line: what they mean, and refusals."""
+"""Spatter's JSON files and command line: meaning and errors."""
 
 import argparse
 import json
@@ -49,7 +49,7 @@ def one(**values):
 
 
 def command(line):
-    """Run a command line through a parser."""
+    """Return the configurations and the parsed arguments of a command line."""
     parser = argparse.ArgumentParser(prog="spatter", exit_on_error=False)
     add_options(parser)
     namespace = parser.parse_args(shlex.split(line))
@@ -149,7 +149,7 @@ def test_the_delta_of_a_generator_takes_precedence(pattern, delta, expected, war
 def test_patterns_are_truncated_then_remapped_then_compressed():
     values = {"pattern": [5000, 1000, 9, 70_000], "pattern-size": 3, "boundary": 4500}
     assert read(values).configs[0]["pattern"].indices.tolist() == [500, 1000, 9]
-    # Pages of 512 values: 500 and 9 lie in the first one touched, 1000 in the second.
+    # Pages of 512 values, numbered by first touch: 2000 in page 0, 1000 in page 1, 9 in page 2.
     compressed = read({**values, "boundary": 3000}, compress=True).configs[0]["pattern"]
     assert [5000 % 3000, 1000, 9] == [2000, 1000, 9]
     assert compressed.indices.tolist() == [2000 % 512, 512 + 1000 % 512, 1024 + 9]
@@ -331,7 +331,7 @@ def test_a_file_beyond_the_limit_is_refused(tmp_path, monkeypatch):
 def test_patterns_without_memory_are_refused(monkeypatch, pattern, says):
     monkeypatch.setattr("memkern.limits.memory_left", lambda: (2**30, "the test"))
     text = json.dumps([{"pattern": pattern}]).encode()
-    refusal(read_json, text)  # imports what it needs
+    refusal(read_json, text)  # imports modules
     with allocating_at_most(2**20):
         assert says in refusal(read_json, text)
 
@@ -374,7 +374,7 @@ def test_valid_configurations_are_read_as_they_stand(data):
         assert (got.indices.tolist() if key.startswith("pattern") else got) == value
     assert (config["count"], config["runs"], config["seed"]) == (count, runs, seed)
     assert config["wrap"] == (1 if kernel == "gs" else wrap)
-    # The same as keywords of Python.
+    # Keywords of Python give the same configuration.
     named = {key.replace("-", "_").replace("nruns", "runs"): v for key, v in sizes.items()}
     named["runs"] = runs
     keywords = {key.replace("-", "_"): value for key, value in needs.items()}
@@ -406,7 +406,7 @@ HOSTILE = st.lists(st.dictionaries(st.sampled_from(KEYS.split()), VALUE, max_siz
 
 
 def read_or_refuse(text):
-    """Read a text, which gives valid configurations or an error of one line."""
+    """Check that a text gives valid configurations or an error of one line."""
     result = unless_refused(read_json, text)
     if result is None:
         return
@@ -545,7 +545,7 @@ def test_the_size_of_a_block_reaches_gpus(tmp_path):
     assert from_config(result.configs[0], device="cuda").knobs.block_threads == 64
     assert from_config(result.configs[0], device="cuda", block_threads=32).knobs.block_threads == 32
     assert from_config(result.configs[0]).knobs.block_threads == 0
-    # Without one, the kernel's own.
+    # By default it is the kernel's size.
     assert from_config(command("-p0")[0].configs[0], device="cuda").knobs.block_threads == 0
     file = tmp_path / "blocks.json"
     file.write_text('[{"pattern": [0, 1], "local-work-size": 128}]')
