@@ -1,4 +1,4 @@
-"""Loops in machine code of AArch64, which a stored listing has."""
+"""Loops in machine code of AArch64, from a stored listing."""
 
 from __future__ import annotations
 

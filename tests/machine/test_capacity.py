@@ -1,4 +1,4 @@
-"""What the last-level caches hold, from the times of loads, and sizes that follow it."""
+"""Capacity of the last-level caches by times of loads, and default sizes based on it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ REPORTED_B = 300 * 10**6
 def times(
     sizes_B: Sequence[int], held_B: float, walk_s: float = 0.0, noise: float = 0.0
 ) -> list[float]:
-    """Return seconds of loads of lines of which a cache holds what it can, after a smaller cache.
+    """Return seconds of loads from a smaller cache, a cache of `held_B`, and memory.
 
-    Translations take up to `walk_s` from 8 MiB on; every second value is larger by `noise`.
+    Page walks take up to `walk_s` above 8 MiB; every second value is larger by `noise`.
     """
     found = []
     for number, size_B in enumerate(sizes_B):
@@ -51,7 +51,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def holds(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], list[list[int]]]:
-    """Let the caches of a machine that reports 300 MiB hold less, and note what is loaded."""
+    """Let caches hold less than the reported 300 MB; return the sizes that are loaded."""
 
     def hold(held_B: float) -> list[list[int]]:
         looked_at: list[list[int]] = []
@@ -91,7 +91,7 @@ def test_a_part_of_a_cache_is_found(
         SIZES, times(SIZES, held_MiB * MIB, walk_s, noise), memory_s, REPORTED_B
     )
     assert found_B is not None
-    # Increments of neighbouring sizes are apart by several times the noise.
+    # Increments between neighbouring sizes differ by several times the noise.
     assert 1 / (1.25 + 6 * noise) <= found_B / (held_MiB * MIB) <= 1.25 + 6 * noise
 
 
@@ -105,8 +105,8 @@ def test_a_whole_cache_has_the_size_of_the_system(held_MiB: float) -> None:
     [
         [],
         [20e-9, 100e-9],
-        times(SIZES, 2**40),  # the cache holds all
-        times(SIZES, 100 * MIB)[:6],  # there is time for no more than it holds
+        times(SIZES, 2**40),  # the cache holds all sizes
+        times(SIZES, 100 * MIB)[:6],  # time suffices only for sizes that the cache holds
         [0.0] * len(SIZES),
     ],
 )
@@ -126,19 +126,19 @@ def test_sizes_follow_what_caches_hold_until_the_next_boot(
     known = capacity.capacity()
     assert known.sized_B == 32 * MIB and known.system_B == REPORTED_B
     assert known.largest_B == pytest.approx(20 * MIB, rel=0.1)
-    # From beyond L2 to beyond the reported size, and no more often than needed.
+    # From a size within L2 to beyond the reported size, in three tries.
     assert len(looked_at) == 3 and looked_at[0][0] == MIB and looked_at[0][-1] == 1024 * MIB
     assert topology.from_memory() == topology.beyond_caches_B() == 128 * MIB
     assert mk.stream("triad").integers["elements"] == 128 * MIB // 8
     assert machine_caches() == {"L3": known.largest_B}
-    # A larger part is noted, but sizes stay.
+    # A larger capacity is stored, but default sizes do not change.
     system = caches.reported()
     assert capacity.save({"L3": 50 * MIB}, system)
     assert capacity.capacity() == (32 * MIB, 50 * MIB, REPORTED_B)
     assert capacity.save({"L1": 2**15, "L3": 10 * MIB}, system)
     assert capacity.capacity() == (32 * MIB, 50 * MIB, REPORTED_B)
     assert machine_caches() == {"L1": 2**15, "L3": 10 * MIB} and len(looked_at) == 3
-    # Neither for other caches nor after the next boot, nor if the file is broken.
+    # Stored values are not used for other caches, after a boot or from a broken file.
     assert capacity._known([*system, {}]) is None
     holds(50 * MIB)
     monkeypatch.setattr(state, "boot_id", lambda: "another")
@@ -173,7 +173,7 @@ def test_loads_fit_a_small_memory(
     monkeypatch.setattr(capacity, "memory_left", lambda: (4e8, "the limit of a test"))
     assert capacity.capacity().sized_B == 32 * MIB
     assert max(looked_at[0]) == 64 * MIB
-    # Where loads do not reach the end of the cache, it is as large as the system says.
+    # If loads do not exceed the cache, the reported size is used.
     caches.path().unlink()
     holds(200 * MIB)
     assert capacity.capacity() == (512 * MIB, REPORTED_B, REPORTED_B)
@@ -206,19 +206,19 @@ def test_a_record_tells_that_caches_have_come_to_hold_it(
     assert record["caches_grown"] is False
     looked_at = holds(40 * MIB)
     assert case.measure().record["caches_grown"] is False and not looked_at
-    # A minute later they are looked at again.
+    # After a minute the caches are measured again.
     later = time.time() - 100
     os.utime(caches.path(), (later, later))
     record = case.measure().record
     assert record["caches_grown"] is True and len(looked_at) == 1
     assert record["caches_multiple"] == pytest.approx(16 / 40, rel=0.2)
     assert capacity.capacity().sized_B == 4 * MIB
-    # Too small a case was never one of memory, and one is large enough that the system agrees.
+    # One case was never from memory, and the other exceeds twice the reported size.
     assert not capacity.grown(4 * MIB) and not capacity.grown(600 * MIB)
     code, out, err = run(capsys, "stream", "--kernel", "copy", "--size", "8MiB", "--runs", "1")
     assert code == 0 and "caches_grown" in out and "give a larger size" in err
     assert math.isnan(ceilings_GBps.__wrapped__(1, "compact", "default").load_GBps)
-    # Loads that show nothing do not count as the whole cache.
+    # Loads without a result do not count as the whole cache.
     document = json.loads(caches.path().read_text())
     state.keep(caches.path(), document | {"largest_B": 2 * MIB})
     os.utime(caches.path(), (later, later))
@@ -248,7 +248,7 @@ def test_measured_caches_are_part_of_the_environment() -> None:
     measured = case.measure()
     assert measured.environment["measured_caches"]["sizes_B"]["L1"] == 2**11
     assert measured.record["conditions"].startswith("L1 none, L2 rows")
-    # Another identity, though no difference that matters when results are compared.
+    # The identity differs, but comparisons of results list no difference.
     now = topology.machine_environment()
     assert measured.record["environment_id"] == identity(now) != identity(before)
     assert differences(before, now) == []

@@ -42,7 +42,7 @@ def zone(name: str, label: str, uJ: int, range_uJ: int = RANGE_UJ) -> dict[str, 
     }
 
 
-# Two sockets with memory, cores as a part of the package, and the whole board once more.
+# Two sockets with memory, the cores as a part of a package, and the whole board.
 SERVER = {
     **zone("intel-rapl:0", "package-0", 1_000_000),
     **zone("intel-rapl:0:0", "core", 10),
@@ -94,7 +94,7 @@ def test_counters_of_sockets_and_sensors_of_boards(tmp_path: Path) -> None:
         ("amd_energy Ecore000", False), ("amd_energy Esocket0", True)
     }  # fmt: skip
     (sensor,) = meters(tree(tmp_path / "board", BOARD))
-    # The mean over the last second may be of the time before: only the later half counts.
+    # The mean over a second may include time before the first reading: the later half counts.
     readings = [energy.Reading(time_s, (watts * 1_000_000,)) for time_s, watts in
                 ((1.0, 90), (1.9, 120), (2.0, 150), (3.0, 170))]  # fmt: skip
     assert joules((sensor,), readings) == {"power_meter power1": pytest.approx(320)}
@@ -132,7 +132,7 @@ def test_meters_of_one_name_all_count(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def grace(number: int, module: int, socket: int, cpu: int) -> list[dict[str, str]]:
-    """Return the meters of a Grace socket with these watts, whose files are those of the device."""
+    """Return the meters of a Grace socket with these watts, as files of the device."""
     return [
         {
             "name": "power_meter",
@@ -188,13 +188,13 @@ def test_missing_meters_are_named_in_one_sentence(
 
 
 class Live:
-    """Lets the meters of a tree show a power from now on.
+    """Meters of a tree that measure a given power, starting now.
 
     Parameters
     ----------
     root : Path
     watts : mapping of str to callable
-        By the file of each meter, its power.
+        The power of each meter, by its file.
     """
 
     def __init__(self, root: Path, watts: Mapping[str, Callable[[], float]]) -> None:
@@ -202,7 +202,7 @@ class Live:
         self._since_s = time.perf_counter()
 
     def update(self) -> float:
-        """Write the present values and return their time."""
+        """Write the current values and return their time."""
         now_s = time.perf_counter()
         for name, watts in self._watts.items():
             path = self._root / name
@@ -222,7 +222,7 @@ class Live:
 def live(
     monkeypatch: pytest.MonkeyPatch, root: Path, watts: Mapping[str, Callable[[], float]]
 ) -> None:
-    """Measure with the meters of a tree, which are brought up to date before each reading."""
+    """Measure with the meters of a tree, which are updated before each reading."""
     shown = Live(root, watts)
 
     def up_to_date(those: Sequence[energy.Meter]) -> energy.Reading:
@@ -242,14 +242,14 @@ CASE = ("loops", "-k", "triad", "--elements", "100000", "-t", "1", "--runs", "3"
 def test_energy_of_an_invocation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # The counter begins again while it is measured, once however long that takes.
+    # The counter overflows once during the measurement, regardless of its duration.
     root = tree(tmp_path, zone("intel-rapl:0", "package-0", 299_900_000, 300_000_000))
     now_W = 8.0
     live(monkeypatch, root, {PACKAGE: lambda: now_W})
     native = sampling.sample
 
     def hot(*arguments: Any, **options: Any) -> None:
-        # What happens between samples does not count.
+        # Energy used while samples are taken does not count.
         nonlocal now_W
         now_W = 900.0
         native(*arguments, **options)
@@ -284,7 +284,7 @@ def test_invocations_run_until_the_meters_have_counted(
     prepared.native = Changed(prepared.native, run=run)
     found = metering.measure(prepared, 1e-6)
     assert found.power_W == pytest.approx(8, rel=1e-3) and found.note == ""
-    # Without pauses but for the readings.
+    # The only pauses are readings.
     assert 2 <= len(runs) <= 10 and set(runs) == {0.01}
 
 
@@ -352,7 +352,7 @@ def test_an_interrupt_while_energy_is_measured_keeps_the_samples(
 
 LIMIT = f"{CPU}/cpufreq/policy0/scaling_max_freq"
 TREES: dict[str, tuple[dict[str, str], dict[str, float]]] = {
-    # Files, and the shares of the power that the meters of the total show.
+    # Files, and the share of the power measured by each meter of the total.
     "Intel": (SERVER, {f"{CAP}/intel-rapl:{zone}/energy_uj": share for zone, share in
                        (("0", 0.4), ("0:1", 0.1), ("1", 0.3), ("1:1", 0.2))}),
     "AMD": (AMD, {f"{HWMON}/energy129_input": 1.0}),
@@ -391,7 +391,7 @@ def test_from_meters_and_clock_limits_to_figures(
     assert set(found) == {(1, 1000), (1, 2500), (2, 1000), (2, 2500)}
     for (_, limit), row in found.items():
         assert row["power_W"] == pytest.approx(limit / 100, rel=1e-3)
-        # That of the same clock.
+        # The idle power is measured at the same clock.
         assert row["idle_power_W"] == pytest.approx(limit / 100, rel=1e-3)
         energies = json.loads(row["energy_meters"])
         assert len(energies) >= 2 and row["energy_note"] == ""

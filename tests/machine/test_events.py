@@ -1,4 +1,4 @@
-"""Names of events: the kernel's, those of its counting units, of the table and of libpfm4."""
+"""Names of events of the kernel, its counting units, the table and libpfm4."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_quantities_of_a_processor(tmp_path: Path, name: str) -> None:
         assert all((code.unit >= 0) == of_sockets for code in event.codes)
         assert {code.name for code in event.codes} == {quantity}
         assert event.meaning
-        # Only cores know whose code causes an event.
+        # Only counters of cores distinguish user code from the kernel.
         assert all((code.user, code.kernel) == (True, of_sockets) for code in event.codes)
 
 
@@ -76,7 +76,7 @@ def test_of_user_code_only() -> None:
     assert reduced is not None and reduced.user_only
     assert [(code.user, code.kernel) for code in reduced.codes] == [(True, False)]
     assert reduced.meaning == "page faults, of user code only"
-    # Requested so, without the kernel's part, or nothing without it.
+    # The name has a level, excludes the kernel already, or has no events of user code.
     for name in ("page-faults:k", "page-faults:uk", "cycles", "task-clock", "context-switches",
                  "cpu-migrations"):  # fmt: skip
         assert events.of_user_code(find(name)) is None, name
@@ -120,7 +120,7 @@ def test_wrong_names(tmp_path: Path, name: str, culprit: str) -> None:
 
 
 def test_terms_outside_the_known_words_are_refused(tmp_path: Path) -> None:
-    """Newer kernels describe bits of config3, such as those of Arm's statistical profiling."""
+    """Newer kernels describe bits of config3, such as bits of Arm's statistical profiling."""
     unit = "sys/bus/event_source/devices/arm_spe_0"
     tree(tmp_path, {f"{unit}/type": "9\n", f"{unit}/format/inv_event_filter": "config3:0-63\n",
                     f"{unit}/events/all": "inv_event_filter=1\n"})  # fmt: skip
@@ -146,7 +146,7 @@ _WALKS = (
     ":TLB_RELOAD_4K_L2_MISS:TLB_RELOAD_COALESCED_PAGE_MISS:TLB_RELOAD_2M_L2_MISS"
     ":TLB_RELOAD_1G_L2_MISS"
 )
-# Names of libpfm4, an independent table, for rows of ours: processor, event, name.
+# Names in libpfm4, an independent table, of rows of our table: processor, event, name.
 PFM = [
     (85, "L1D.REPLACEMENT", "clx::L1D:REPLACEMENT"),
     (85, "L2_LINES_IN.ALL", "clx::L2_LINES_IN:ALL"),
@@ -174,14 +174,14 @@ PFM = [
     (17, "l2_pf_miss_l2_l3.all", f"amd64_fam19h_zen4::L2_PREFETCH_MISS_L3{_PREFETCHERS}"),
     (17, "ls_l1_d_tlb_miss.all_l2_miss", f"amd64_fam19h_zen4::L1_DTLB_MISS{_WALKS}"),
 ]
-# Rows whose codes libpfm4 4.13 lacks: the table names their source.
+# Rows that libpfm4 4.13 lacks; the table names the source of their codes.
 NOT_IN_PFM = {
     *((85, "L1D.M_EVICT"), (17, "ls_any_fills_from_sys.all")),
     *((model, f"UNC_M_CAS_COUNT.{way}") for model in (106, 143) for way in ("RD", "WR")),
     *((17, f"umc_cas_cmd.{way}") for way in ("rd", "wr")),
 }
-# With the variable, libpfm4 knows the events of other processors than this one. The last two
-# arguments are the privilege level of users, and the encoding of no operating system.
+# With the variable, libpfm4 also knows events of other processors. The arguments 8 and 0 are the
+# privilege level of users and the encoding of no operating system.
 ENCODE = """
 import ctypes, json, os, sys
 os.environ["LIBPFM_ENCODE_INACTIVE"] = "1"
@@ -220,14 +220,14 @@ def test_the_table_agrees_with_libpfm4() -> None:
             if (row["name"], row["vendor"]) == (name, vendor) and model in _models(row)
         }
         event, umask = (int(word, 16) for word in re.findall("0x[0-9a-f]+", terms))
-        # Above these bits is what enables the counter.
+        # Higher bits enable the counter.
         assert found & 0xFFFF == event | umask << 8, name
 
 
 def test_every_code_has_a_source() -> None:
     known = {(model, name) for model, name, _ in PFM} | NOT_IN_PFM
     rows = events._table()
-    # Numbers of models are used by both vendors.
+    # Both vendors use the same model numbers.
     every = {
         (model, row["name"])
         for row in rows
@@ -239,7 +239,7 @@ def test_every_code_has_a_source() -> None:
 
 
 def test_names_of_libpfm4_are_found() -> None:
-    # As for perf_event_open.
+    # Type and configurations as for perf_event_open.
     program = (
         "import json, os, sys; os.environ['LIBPFM_ENCODE_INACTIVE'] = '1'\n"
         "from memkern.machine.events import find\n"

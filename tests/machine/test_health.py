@@ -45,7 +45,7 @@ def findings(
     before: Mapping[str, int] | None = None,
     after: Mapping[str, int] | None = None,
 ) -> dict[str, Finding]:
-    """Return the findings on a tree of files by their subjects."""
+    """Return the findings on a tree of files, by subject."""
     tree(root, files)
     found = health.findings(collect(root=root), before or {}, after or {}, root=root)
     subjects = [finding.subject for finding in found]
@@ -56,7 +56,7 @@ def findings(
     return dict(zip(subjects, found, strict=True))
 
 
-# Files of settings, and trees that several findings are about.
+# Files of settings, and trees of several cases.
 CLOCK = f"{CPU}/cpu0/cpufreq"
 CORES = f"{CPU}/cpu{{}}/topology/core_cpus_list"
 HUGE = f"{KERNEL}/transparent_hugepage/enabled"
@@ -184,7 +184,7 @@ def test_every_state_of_every_setting_is_tested() -> None:
         states.setdefault(subject, set()).add(state)
     assert all({GOOD, UNKNOWN} <= found for found in states.values())
     never = {subject for subject, found in states.items() if not found & {NOTE, BAD}}
-    # These depend on counters, or say nothing where they are not good.
+    # Only counters show that memory is in a balloon.
     assert never == {"balloon"}
 
 

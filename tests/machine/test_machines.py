@@ -1,4 +1,4 @@
-"""What depends on the machine, on each of the described machines (tests/machines.py)."""
+"""Code that depends on the machine, on each described machine (tests/machines.py)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_this_machine_is_read() -> None:
     assert found["cores"] >= 1 and found["packages"] >= 1 and found["numa_nodes"]
     assert len(found["core_of_unit"]) == len(found["core_kinds"]) == len(found["units"])
     assert all(c["size_B"] > 0 and c["instances"] >= 1 for c in found["caches"])
-    # What the system reports in another way.
+    # Sizes that the system reports by another interface.
     reported = {
         c["level"]: c["system_B"] for c in caches.data_caches(topology.machine_environment())
     }
@@ -76,7 +76,7 @@ def test_each_unit_has_one_cache_of_each_level(machine: Machine) -> None:
     assert caches.line_B() == machine.line_B
     last = found["caches"][-1]
     assert found["last_level_cache_B"] == last["instances"] * last["size_B"]
-    # Sizes follow the next power of two.
+    # The size is rounded up to a power of two.
     assert 1 <= topology.last_level_cache_B() / found["last_level_cache_B"] < 2
     assert topology.last_level_cache_B().bit_count() == 1
 
@@ -84,7 +84,7 @@ def test_each_unit_has_one_cache_of_each_level(machine: Machine) -> None:
 def test_workers_are_placed_close_together_or_far_apart(machine: Machine) -> None:
     found = _memkern.topology()
     cores = dict(zip(found["units"], found["core_of_unit"], strict=True))
-    workers = min(2, len(cores))  # more would take turns on small machines
+    workers = min(2, len(cores))  # more would share units on small machines
     chosen = {
         pin: [int(unit) for unit in prepared.obtained["pin"].split(",")]
         for pin in ("compact", "spread")
@@ -92,7 +92,7 @@ def test_workers_are_placed_close_together_or_far_apart(machine: Machine) -> Non
     }
     assert chosen["compact"] == found["units"][:workers]
     assert len(set(chosen["spread"])) == workers
-    # Those far apart share a core only if there are fewer cores than workers.
+    # Spread workers share a core only if there are fewer cores than workers.
     used = Counter(cores[unit] for unit in chosen["spread"])
     assert len(used) == min(workers, found["cores"])
     if workers > 1 and found["packages"] > 1:
@@ -156,7 +156,7 @@ def test_workers_share_the_caches_of_a_level(machine: Machine) -> None:
 
 
 def with_memory(monkeypatch: pytest.MonkeyPatch, left_B: float) -> None:
-    """Let so much memory be left on a machine whose caches have 300 MiB."""
+    """Set the memory that is left on a machine whose caches have 300 MiB."""
     monkeypatch.setattr(topology, "last_level_cache_B", lambda: 300 * 2**20)
     monkeypatch.setattr(topology, "memory_left", lambda: (left_B, "the limit of a test"))
 

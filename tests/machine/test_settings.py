@@ -1,6 +1,6 @@
 """Settings of the machine that are changed and restored, on small copies of /proc, /sys and /dev.
 
-Registers are files that are read and written at their numbers, as the kernel's /dev/cpu/N/msr.
+Registers are accessed at the offsets of their numbers, as in the kernel's /dev/cpu/N/msr.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from memkern.results.merging import merge
 
 CPU = "sys/devices/system/cpu"
 UNITS = 4
-# What the firmware has left in the register of each unit.
+# Value of the register of each unit as set by the firmware.
 BEFORE = [0x0, 0x1_0000_0008, 0x10, 0x3]
 REGISTERS = {"Cascade Lake": (CASCADE_LAKE, 0x1A4, 0x0F),
              "Sapphire Rapids": (SAPPHIRE_RAPIDS, 0x1A4, 0x2F),
@@ -80,7 +80,7 @@ def test_prefetchers_are_off_in_the_context_only(tmp_path: Path, name: str, stat
     root = machine(tmp_path, name)
     bits = REGISTERS[name][2]
     with changed(switches.prefetchers_off(root)):
-        # Other bits stay as they are.
+        # Other bits do not change.
         assert registers(root, name) == [value | bits for value in BEFORE]
         assert (state / restoring.JOURNAL).exists()
     assert registers(root, name) == BEFORE
@@ -98,7 +98,7 @@ root = Path(sys.argv[1])
 with settings.changed(switches.prefetchers_off(root)):
     print(settings._guardian._process.pid, flush=True)
 """
-# Keeps them changed, also when `started` returns.
+# Keeps the registers changed after `started` returns.
 HOLD = f"{CHANGE}    input()\n"
 TOGGLE = f"""{CHANGE}
 while True:
@@ -108,7 +108,7 @@ while True:
 
 
 def wait_until_restored(root: Path, state: Path) -> None:
-    """Wait until the registers have their first values again, and there is no journal."""
+    """Wait until the registers have their original values and there is no journal."""
     wait_until(lambda: registers(root) == BEFORE and not (state / restoring.JOURNAL).exists())
 
 
@@ -147,7 +147,7 @@ def test_the_guardian_restores_after_a_kill(tmp_path: Path, state: Path, attempt
         if attempt % 2:
             assert registers(root) != BEFORE
         else:
-            # At any moment, also between the journal and the change.
+            # At a random time, possibly between writing the journal and the change.
             time.sleep(random.Random(attempt).uniform(0, 0.05))
         os.killpg(process.pid, signal.SIGKILL)
     wait_until_restored(root, state)
@@ -212,12 +212,12 @@ def test_ordinary_users_have_a_journal_without_the_variable(
 def test_a_journal_that_is_damaged_is_named(
     text: str | None, tmp_path: Path, state: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Or one with a setting that exists no more, such as a register of a unit that is offline."""
+    """A setting that no longer exists, such as a register of an offline unit, is damage too."""
     journal = left(state, tmp_path / "none" / "setting")
     if text is not None:
         journal.write_text(text, encoding="latin-1")
     code, out, err = run(capsys, "columns", "kernel")
-    # What measures nothing needs no settings.
+    # Commands that measure nothing do not need settings.
     assert code == 0 and "kernel" in out
     assert str(journal) in err and len(err.splitlines()) == 1
     assert refused_words(capsys, *CASE) + "\n" == err
@@ -243,7 +243,7 @@ def test_one_process_at_a_time(tmp_path: Path, state: Path) -> None:
         changes = switches.prefetchers_off(root)
         with refused("another process has changed settings"), changed(changes):
             pass
-        recover()  # leaves those of a living process
+        recover()  # leaves changes of a living process
         assert registers(root) != BEFORE
         process.kill()
     wait_until_restored(root, state)
@@ -264,7 +264,7 @@ def test_a_setting_that_keeps_its_value_is_refused_and_all_are_restored(
         (Change("the null device", "/dev/null", b"1", b"0"), "/dev/null keeps its value"),
         (vanished, "the door can't be changed: .*none does not exist"),
     ):
-        # Without a warning: all that was changed is restored.
+        # There is no warning, since all changed settings are restored.
         with refused(culprit), changed([*changes, wrong]):
             raise AssertionError
         assert registers(root) == BEFORE
@@ -314,7 +314,7 @@ def test_what_may_not_be_read_or_written_is_refused(
         f"memkern: register 0x1a4 of unit 2 can't be changed: {reason}"
     )
     assert registers(root) == BEFORE and not (state / restoring.JOURNAL).exists()
-    # Nothing is left that would keep others from measuring.
+    # Other processes can still measure.
     assert run(capsys, *CASE, "--variant", "scalar")[0] == 0
     monkeypatch.setattr(restoring, "read_value", only_others(restoring.read_value))
     assert refused_words(capsys, *CASE, "--prefetchers", "off") == (
@@ -338,7 +338,7 @@ def test_a_journal_that_others_could_write_is_refused(tmp_path: Path, state: Pat
     with refused("no one else may write to it"), changed(switches.prefetchers_off(root)):
         pass
     state.chmod(0o700)
-    # A journal of another user, of another boot, or one that anyone can write is not followed.
+    # A journal that anyone can write, or from another boot, is not applied.
     owner = restoring.Owner(1, 1)
     target = tmp_path / "target"
     target.write_text("1")
@@ -386,7 +386,7 @@ def test_clock_limits(tmp_path: Path) -> None:
 
     with changed(switches.clock_limit(2500, root)):
         assert limits() == [[2000000] * 2, [2500000] * 2]
-    # The lower limit can't be above the upper one.
+    # The lower limit can't exceed the upper limit.
     with changed(switches.clock_limit(1200, root)):
         assert limits() == [[1200000] * 2, [1200000] * 2]
     assert limits() == [[2000000] * 2, [3500000] * 2]
@@ -403,7 +403,7 @@ BUS = "0000:01:00.0"
 
 @pytest.fixture
 def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the file in which a replacement of NVML keeps the limits of a GPU's clock."""
+    """Return the file in which a replacement of NVML stores the clock limits of a GPU."""
     library, limits = tmp_path / "libnvidia-ml.so.1", tmp_path / "limits"
     words = ["cc", "-shared", "-fPIC", "-Wl,-soname,libnvidia-ml.so.1"]
     subprocess.run([*words, "-o", library, NVML_SOURCE], check=True)
@@ -509,7 +509,7 @@ def test_options_change_the_machine_while_samples_are_taken(
         native(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(sampling, "sample", spy)
-    # A variant that is not chosen by trials, during which the machine is changed, too.
+    # A fixed variant, since settings are also changed during trials.
     words = (*CASE, "--variant", "scalar", "--case-order", "declared")
     rows = measured(capsys, *words, "--prefetchers", "default,off")
     assert [row["prefetchers"] for row in rows] == ["default", "off"]
@@ -533,7 +533,7 @@ def test_from_registers_to_the_figure(
     def slower(
         prepared: Any, judge: Any, out: npt.NDArray[np.float64], *rest: Any, **more: Any
     ) -> None:
-        """Take samples of a second, and of two while the prefetchers are off."""
+        """Take samples of 1 s, and of 2 s while the prefetchers are off."""
         native(prepared, judge, out, *rest, **more)
         out[:, :2] = {tuple(before): 1.0, tuple(off): 2.0}[tuple(registers(root, name))]
 

@@ -1,4 +1,4 @@
-"""Memory modules in tables of SMBIOS structures that are built here, and in EDAC's folders."""
+"""Memory modules in SMBIOS tables, which are built here, and in EDAC's folders."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_channel_without_a_module_is_counted(tmp_path: Path) -> None:
         ([("P1-DIMMA1", "P0_Node0_Channel1_Dimm0"), ("P1-DIMMK1", "P0_Node0_Channel10_Dimm0")], 2),
         ([("P1-DIMMA1", ""), ("P1-DIMMA2", ""), ("P2-DIMMA1", ""), ("P2-DIMMB1", "")], 3),
         ([("DIMM_P0_A0", ""), ("DIMM_P0_A1", ""), ("DIMM_P1_A0", "")], 2),
-        # The letter is that of the socket here, so that slots count.
+        # Here the letter is the socket, so each slot counts as a channel.
         ([("A1", ""), ("A2", ""), ("B1", ""), ("B2", "")], 4),
         ([("PROC 1 DIMM 1", ""), ("PROC 1 DIMM 8", "")], 2),
     ],
@@ -139,7 +139,7 @@ def test_edac_counts_channels(tmp_path: Path) -> None:
     }  # fmt: skip
     tree(tmp_path, files)
     assert edac_channels(tmp_path) == 3
-    # EDAC knows the channels, the table the speed.
+    # The channels are from EDAC, the speed is from the table.
     found = population(tree(tmp_path, {TABLE: TWO_CHANNELS}))
     assert found is not None and (found.channels, found.counted_by) == (3, "by EDAC")
     assert found.peak_GBps == pytest.approx(3 * 2933e6 * 8 / 1e9)

@@ -1,4 +1,4 @@
-"""Files of the cache folder are kept until the next boot, whatever others write there."""
+"""Files of the cache folder: lifetime until the next boot, damage, concurrent processes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ DAMAGED = {
     '"squares": -1, "last_s": 0}}}',
 }
 
-# What may be of another boot is left without a warning.
+# Files that may be from another boot give no warning.
 OTHERS = {
     "nothing": "", "no facts": "{}", "no boot": '{"version": 1}',
     "another boot": '{"version": 1, "boot": 3, "placements": 1}',

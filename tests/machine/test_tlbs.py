@@ -1,4 +1,4 @@
-"""TLBs as processors describe them, from registers of cpuid."""
+"""TLBs from registers of cpuid."""
 
 import struct
 
@@ -9,7 +9,7 @@ from memkern.machine.topology import machine_environment
 
 
 def processor(vendor, registers):
-    """Return a cpuid with a vendor and the registers of leaves and subleaves."""
+    """Return a cpuid function with a vendor, and registers by leaf and subleaf."""
     ebx, edx, ecx = struct.unpack("<3I", vendor.encode())
     known = {(0, 0): (0x20, ebx, ecx, edx), **registers}
     return lambda leaf, subleaf: known.get((leaf, subleaf))
