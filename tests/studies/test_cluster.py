@@ -38,7 +38,7 @@ SIZE = 2 * 2 * 3
 
 @pytest.fixture(autouse=True)
 def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let tasks, which are other processes, find the modules of this one."""
+    """Let tasks, which are other processes, import the modules of this process."""
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
 
 
@@ -73,9 +73,9 @@ def test_no_part_has_all_cases_with_one_value_of_an_option() -> None:
     for of in (2, 4):
         for number in range(of):
             part = list(Part(number + 1, of).select(cases))
-            # The last option with `of` values would be the part's number in a round robin.
+            # With round robin, a last option with `of` values would be constant in each part.
             assert {place % of for place in part} == set(range(of))
-            # Options that vary slowly have as many cases in every part.
+            # Slowly varying options have equally many cases of each value in every part.
             assert sum(place < 32 for place in part) == 32 // of
 
 
@@ -93,7 +93,7 @@ def test_parts_by_hand_make_the_whole(capsys: pytest.CaptureFixture[str], tmp_pa
     assert [len(mk.load(file)) for file in files] == [4, 4, 4]
     whole = mk.load(tmp_path / "whole.db")
     assert keys(mk.merge(files)) == keys(whole)
-    # Of records that are merged, those of equal machines name their hosts.
+    # Merged records of equal machines name their hosts.
     assert {row["hosts"] for row in mk.merge(files)} == {os.uname().nodename}
     assert {row["hosts"] for row in whole} == {""}
 
@@ -123,7 +123,7 @@ def test_a_sweep_in_tasks_is_the_sweep(
     tasks = sorted((tmp_path / "all.parquet.tasks").glob("*.db"))
     assert [path.name.partition(".")[0] for path in tasks] == ["1-of-2", "2-of-2"]
     assert [len(mk.load(path)) for path in tasks] == [SIZE // 2, SIZE // 2]
-    # What exists is neither overwritten nor measured again.
+    # Existing results are neither overwritten nor measured again.
     assert f"{target} exists already" in refused_words(capsys, *sweep)
     target.unlink()
     (tmp_path / "all.samples.parquet").unlink()
@@ -132,7 +132,7 @@ def test_a_sweep_in_tasks_is_the_sweep(
     assert code == 0, err
     assert len(json.loads(out)) == SIZE
     assert mk.load(target) == results
-    # With --force, it is.
+    # With --force they are.
     (tmp_path / "sweep.toml").write_text(SWEEP.replace("repeats = 2", "repeats = 1"))
     assert run(capsys, *sweep[:-1], "1", "--force", "-q")[0] == 0
     assert len(mk.load(target)) == SIZE // 2
@@ -157,7 +157,7 @@ def test_resuming_measures_what_a_changed_file_adds(
     assert run(capsys, *sweep[:-1], "1", "-q")[0] == 0
     before = mk.load(tmp_path / "all.parquet")
     (tmp_path / "sweep.toml").write_text(SWEEP.replace("4096", "4096, 8192"))
-    # Also with another number of tasks, whose parts have other cases.
+    # The number of tasks may change too, although parts then have different cases.
     assert run(capsys, *sweep, "-q", "--resume")[0] == 0
     after = mk.load(tmp_path / "all.parquet")
     assert len(after) == SIZE + 4
@@ -183,7 +183,7 @@ def test_a_task_that_is_killed_leaves_what_it_finished(
         return set().union(*map(finished_cases, files))
 
     finished = wait_until(cases, running)
-    # Less than a case takes, but enough to write all of them if that happened at the end.
+    # Less than the time of a case, but enough to write all if they were written at the end.
     time.sleep(0.2)
     process = task_of(folder)
     assert process is not None
@@ -238,7 +238,7 @@ def test_ctrl_c_ends_the_task_and_keeps_its_results(tmp_path: Path, sweep: list[
     command = [sys.executable, "-m", "memkern", *sweep, "-q"]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     process = wait_until(lambda: list(folder.glob("*.db")) and task_of(folder), running)
-    # As a terminal does, to the task and its parents alike.
+    # Like a terminal, signal the task and its parents.
     os.killpg(running.pid, signal.SIGINT)
     _, err = running.communicate(timeout=60)
     assert running.returncode == 130
@@ -252,7 +252,7 @@ def test_ctrl_c_ends_the_task_and_keeps_its_results(tmp_path: Path, sweep: list[
 def measured_elsewhere(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str], section: str
 ) -> ResultSet:
-    """Measure the sweep, and make its first records those of a task with another environment."""
+    """Measure the sweep; store its first records as a task's in another environment."""
     file = tmp_path / "whole.db"
     assert run(capsys, *sweep[:2], "-q", "-o", str(file))[0] == 0
     whole = mk.load(file)

@@ -48,7 +48,7 @@ def cases() -> list[Case]:
 
 @pytest.fixture
 def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep samples few, here and in the neighbours."""
+    """Take few samples, here and in the neighbours."""
     monkeypatch.setenv("MEMKERN_SMALL", "1")
 
 
@@ -145,7 +145,7 @@ def test_wrong_cases_are_refused(
 
 
 def test_the_usual_cases_have_data_in_memory() -> None:
-    # The data of a machine with larger caches take seconds.
+    # Filling the data of a machine with larger caches takes seconds.
     with described(MACHINES["little memory"]):
         cache_B = topology.last_level_cache_B()
         for kernel in corun.KERNELS:
@@ -153,7 +153,7 @@ def test_the_usual_cases_have_data_in_memory() -> None:
             assert case.knobs.threads == (1 if kernel == "latency.chase" else 2)
             size_B = case.columns.get("size_B") or case.prepare().obtained["footprint_B"]
             assert size_B > 3 * cache_B, kernel
-    # Options of sizes replace them.
+    # Options replace the default sizes.
     assert corun.build("amo.rand", 2, iters=64).integers["words"] == 128
     assert corun.build("loops.load", 2, elements=64, threads=1).integers["elements"] == 64
 
@@ -179,7 +179,7 @@ def test_every_case_is_measured_alone_and_beside_every_neighbour(tmp_path: Path)
     assert {r["pin"] for r in results} == {str(UNITS[0])}
     assert {r["placements"] for r in results} == {1}
     assert set(results.records[0]) <= set(COLUMNS)
-    # A case beside a neighbour is another case than alone.
+    # A case beside a neighbour differs from the case alone.
     assert len({r["case_id"] for r in results}) == 6
     assert mk.load(output) == results
     found = mk.slowdowns(results)
@@ -254,7 +254,7 @@ def test_a_marked_placement_makes_a_disturbed_record() -> None:
 
 
 def started(case: Case) -> WorkerProcess:
-    """Return the process of a neighbour that is prepared."""
+    """Start the process of a neighbour that prepares a case."""
     process = WorkerProcess("runs it", "memkern.studies.neighbour")
     process.send(pickle.dumps((case, Choice("scalar", "baseline", "requested"))))
     return process
@@ -265,7 +265,7 @@ def test_a_neighbour_runs_between_two_requests_and_ends_with_its_input() -> None
     process = started(cases()[0])
     try:
         assert process.answer() == {}
-        os.kill(process.process, signal.SIGINT)  # which it ignores
+        os.kill(process.process, signal.SIGINT)  # is ignored
         for _ in range(2):
             assert process.request("run", True) == {}
             time.sleep(0.1)
@@ -290,7 +290,7 @@ def test_a_neighbour_is_absent_without_processor_time_where_waits_are_unknown(
         before, used = neighbour.absent_s(threads), time.process_time()
         time.sleep(0.05)
         after = neighbour.absent_s(threads)
-        # It slept at least so long; what it computed meanwhile is not absence.
+        # The process slept at least 0.05 s; time in which it computed is not absence.
         assert after[""] - before[""] >= 0.05 - (time.process_time() - used) / threads
 
 

@@ -1,4 +1,4 @@
-"""memkern doctor: what it measures and compares, its verdict, output, exit codes and storage."""
+"""memkern doctor: measurements, comparisons, verdict, output, exit codes and storage."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def small_cases(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make cases small, and give them the time to be placed as often as planned."""
+    """Make cases small, with enough time for all planned placements."""
     monkeypatch.setenv(small.VARIABLE, "1")
     monkeypatch.setattr(doctoring, "_QUICK", replace(doctoring._QUICK, total_s=120.0))
     return cache
@@ -57,7 +57,7 @@ def small_cases(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def watched(n: int = 200, **columns: Any) -> Any:
-    """Return a watch of equal samples of a millisecond, but for the given columns."""
+    """Return a watch of equal samples of a millisecond, except for the given columns."""
     values: dict[str, Any] = dict.fromkeys(("seconds", *sampling.CONDITIONS), 0.0)
     values |= {"seconds": 1e-3, "cpu_share": 1.0, "throughput": 2.0, "clock_Hz": 3e9}
     values |= dict.fromkeys(("exchange_s", "exchange_least_s"), 5e-8)
@@ -96,7 +96,7 @@ CACHES = [
 
 
 def some(value: float, share: float, otherwise: float, n: int = 200) -> np.ndarray:
-    """Return a value in a share of the samples."""
+    """Return `value` in a share of the samples, `otherwise` in the others."""
     return np.where(np.arange(n) < round(share * n), value, otherwise)
 
 
@@ -148,7 +148,7 @@ def test_cores_by_the_share_of_probes(
     found = judged(watch)
     assert found.pop(subject).state == state
     assert {finding.state for finding in found.values()} == {GOOD}
-    # Nobody in a virtual machine can fix its clock.
+    # The clock of a virtual machine can't be fixed from inside.
     if state == BAD:
         in_machine = judged(watch, "KVM")["clock"]
         assert in_machine.state == NOTE and "cpupower" not in in_machine.advice
@@ -160,7 +160,7 @@ def test_cores_by_the_share_of_probes(
         (0.005, 0.005, GOOD),
         (0.02, 0.02, NOTE),
         (0.25, 0.25, BAD),
-        # The hypervisor, or something that the system does not know, took the processors.
+        # The hypervisor, or a cause unknown to the system, took the processors.
         (0.25, 0.0, NOTE),
         (0.25, math.nan, BAD),
     ],
@@ -239,7 +239,7 @@ def test_share_of_peak(
     found = share_of_peak(records, machine, memory)
     assert found.state == state and text in found.text
     assert share_of_peak(records, machine, None).state == UNKNOWN
-    # A disturbed record does not count beside another, and alone decides nothing.
+    # A disturbed record is ignored if there is another, and gives no result alone.
     records[0]["disturbed"] = True
     if hypervisor is None and modules:
         assert "4.0 GB/s" in share_of_peak(records, machine, memory).text
@@ -373,7 +373,7 @@ def test_a_small_check(small_cases: Path) -> None:
     first, *lines = str(found).splitlines()
     assert first == found.verdict
     assert max(map(len, lines)) <= 100
-    # Small cases say nothing about the machine.
+    # The verdict of small cases is not stored.
     assert calibration.load_health() == ""
     assert not list(small_cases.rglob("doctor.json"))
 
@@ -494,7 +494,7 @@ def earlier(
 
 
 def baseline_of(capsys: pytest.CaptureFixture[str], path: Path) -> tuple[int, dict[str, Any]]:
-    """Return the exit code, and the finding on the baseline, of a check with a baseline."""
+    """Return the exit code and the finding on the baseline of a check."""
     code, out, _ = run(capsys, "doctor", "--quick", "--json", "--baseline", str(path))
     (found,) = (f for f in json.loads(out)["findings"] if f["subject"] == BASELINE)
     return code, found
@@ -511,7 +511,7 @@ def without_memory(*plan: Any, build: Any = doctoring._build) -> Any:
         (1e4, {}, 0, GOOD, " faster (-", ""),
         (1e4, {"_measure": lambda *_: None}, 3, UNKNOWN, "", "without --quick"),
         (1.0, {"_build": without_memory}, 3, UNKNOWN, "too little memory is free", "free"),
-        # Any finding without a judgement does not pass.
+        # An unknown finding does not pass.
         (1.0, {"against": lambda *_: Finding(BASELINE, UNKNOWN, "", "again")}, 3, UNKNOWN, "", ""),
     ],
 )
@@ -557,7 +557,7 @@ def test_sizes_are_those_of_the_baseline(cache: Path, monkeypatch: pytest.Monkey
     whole, _ = elements(2**40, None)
     half, _ = elements(2**29, None)
     assert half == whole // 2
-    # With more memory than at the time of the baseline, with as much, and with less.
+    # More memory than at the time of the baseline, equally much, and less.
     assert elements(2**40, found[1]) == (half, False)
     assert elements(2**40, found[0]) == (whole, False)
     assert elements(2**29, found[0]) == (half, True)
@@ -590,7 +590,7 @@ def test_each_case_is_placed_before_the_cores_are_watched_for_long(
     monkeypatch.setattr(doctoring, "_cards", cards)
     monkeypatch.setattr(doctoring, "_measure", cases)
     mk.doctor(quick=True)
-    # GPUs take time, too, so that they come before what ends at a deadline.
+    # GPUs take time too, so they are checked before the cases, which end at a deadline.
     assert done == ["cards", "cases"]
     # Watching takes 0.05 s here, in three parts.
     first, second, third = deadlines[:3], deadlines[3:6], deadlines[6:]
@@ -602,7 +602,7 @@ def test_slow_trials_of_a_case_leave_time_for_the_others(monkeypatch: pytest.Mon
     clock = [0.0]
 
     class Slow:
-        """A case whose trials and samples take until its deadline, and the rest 0.2 s."""
+        """A case whose trials and samples last until its deadline; its other work takes 0.2 s."""
 
         def __init__(self) -> None:
             self.deadline = math.inf

@@ -1,4 +1,4 @@
-"""Cycles in the core: loops found in machine code, and llvm-mca where it is installed."""
+"""Cycles in the core: loops found in machine code, and llvm-mca if it is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from memkern.models.machine_file import Instruction as Instruction_
 from memkern.studies import incore
 
 X86 = platform.machine() in ("x86_64", "AMD64")
-# A loop in another one, and a jump forward.
+# Nested loops and a forward jump.
 CODE = [
     Instruction(0, "xor", "%eax,%eax"),
     Instruction(2, "vmovupd", "(%rdi),%ymm0"),
@@ -113,12 +113,12 @@ def test_the_loop_of_the_domain_wall_is_in_the_function_that_its_body_calls(layo
     body = incore.main_loop_of(case, case.prepare().native.obtained())
     bits = sum(i.vector_bits or 0 for i in body.loop if i.operation in ("fma", "mul"))
     # A site has eight products of two spinor components with a matrix of 3 x 3 complex numbers. In
-    # RIRI, a third more multiplications have one part of each number only.
+    # RIRI there are a third more multiplications, with only one part of each number.
     assert bits / 64 * share == body.units * 8 * 2 * 9 * 4
 
 
 def program(tmp_path, monkeypatch, text, code=0):
-    """Put a program named llvm-mca first in the search path."""
+    """Replace llvm-mca by a program that prints a text."""
     path = tmp_path / "llvm-mca"
     path.write_text(f"#!/bin/sh\ncat > {tmp_path}/input\ncat <<'END'\n{text}\nEND\nexit {code}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -141,11 +141,11 @@ def test_the_cycles_are_those_of_a_vector(tmp_path, monkeypatch) -> None:
 
 
 def test_llvm_mca_predicts_a_loop() -> None:
-    """Run the program where it is installed; it is optional."""
+    """Run the program if it is installed; it is optional."""
     if incore.llvm_mca() is None:
         assert math.isnan(incore.mca_cycles(BODY))
         return
-    # A chain of additions takes at least a cycle each.
+    # Additions of a dependency chain take 4 cycles each.
     assert incore.mca_cycles(BODY, "skylake") * BODY.units == pytest.approx(4, abs=0.5)
     assert math.isnan(incore.mca_cycles(BODY, "no-such-processor"))
 
@@ -206,7 +206,7 @@ def test_a_time_is_that_by_which_two_sizes_differ() -> None:
     time, row_cycles = incore._times(whole, measured(1e-6), part, measured(4e-7))
     assert (time.cycles, time.disturbed) == (pytest.approx(1.0), False)
     assert math.isnan(row_cycles)
-    # The second one was not measured, as the time was over.
+    # The second size was not measured, since the time was over.
     time, _ = incore._times(whole, measured(1e-6), part, None)
     assert (time.cycles, time.disturbed) == (pytest.approx(1.25), True)
     assert not incore._times(whole, measured(1e-6), None, None)[0].disturbed
@@ -220,7 +220,7 @@ def test_rows_and_nonzeros_of_a_matrix_are_told_apart() -> None:
 
 
 def in_core(capsys, *words):
-    """Return the rows of the verb, and what it says on standard error."""
+    """Return the rows of the verb and its standard error."""
     code, out, err = run(capsys, "incore", *words, "--json", "--seconds", "20")
     assert code == 0, err
     return json.loads(out), err
@@ -295,7 +295,7 @@ def test_times_are_stored_in_records_and_in_the_machine_file(capsys, monkeypatch
     assert (found.cycles, found.level) == (hop["in_core_cycles"], hop["level"])
     crs = times.in_core_of(stored["spmv.crs", ""])
     assert crs.row_cycles == rows[2]["in_core_row_cycles"]
-    # Of a loop, an element is a value of each array.
+    # For a loop, an element is a value of each array.
     loop = times.in_core_of(stored["loops.triad", ""])
     assert loop.cycles < rows[0]["in_core_cycles"]
 
@@ -319,7 +319,7 @@ Loop-Carried Dependencies Analysis Report
 
 @pytest.fixture
 def fake_osaca(tmp_path, monkeypatch):
-    """Return a function that puts a program in place of OSACA, which prints a text."""
+    """Return a function that replaces OSACA by a program that prints a text."""
 
     def put(text: str, code: int = 0, first: str = ":") -> None:
         path = tmp_path / "osaca"

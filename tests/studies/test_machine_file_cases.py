@@ -1,4 +1,4 @@
-"""Which cases a machine file is made of, on machines that the tests do not run on."""
+"""Cases from which a machine file is made, for machines other than this one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def cache(level, size_B, shared_by, kind="unified"):
 
 
 def epyc(threads_per_core=1):
-    """Return a machine of 96 cores: twelve caches L3 of eight cores, four NUMA nodes."""
+    """Return a machine of 96 cores: twelve L3 caches of eight cores, four NUMA nodes."""
     nodes = [
         {"node": n, "cpus": f"{24 * n}-{24 * n + 23},{96 + 24 * n}-{119 + 24 * n}"}
         for n in range(4)
@@ -37,7 +37,7 @@ def test_levels_are_shared_by_cores(threads_per_core) -> None:
     assert [(level.name, level.shared_by) for level in levels] == [
         ("L1", 1), ("L2", 1), ("L3", 8), ("memory", 24)
     ]  # fmt: skip
-    # A batch system has left four cores to this process.
+    # A batch system gave only four cores to this process.
     assert [
         level.shared_by for level in levels_of({"machine": epyc(threads_per_core)}, range(4))
     ] == [

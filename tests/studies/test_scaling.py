@@ -1,4 +1,4 @@
-"""Cases over numbers of ranks: launchers, what they start, records, errors."""
+"""Cases over numbers of ranks: launchers, their commands, records, errors."""
 
 from __future__ import annotations
 
@@ -288,7 +288,7 @@ def test_every_turn_launches_every_number_of_ranks_and_threads(
         assert (record["scaling"], record["bind"], record["placements"]) == ("strong", "core", 1)
         assert (record["valid"], record["seed"]) == (True, 0)
     assert set(results.records[0]) - set(COLUMNS) <= {"ranks_per_node", "oversubscribed"}
-    # Each is another case, and the same one in each turn.
+    # Each combination is a different case, and the same in each turn.
     assert len({r["case_id"] for r in results}) == 8
     assert mk.load(output) == results
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
@@ -339,7 +339,7 @@ def test_an_interrupted_run_is_resumed(ranks: Ranks, tmp_path: Path) -> None:
     results = mk.scaling(triad(), resume=True, **how)
     assert sum("sweep" in command for command in ranks.commands) == 3
     assert results.records[0] == first.records[0] and len(results) == 4
-    # Other options are other cases.
+    # Cases with other options are different.
     ranks.commands.clear()
     assert len(mk.scaling(triad(pages="4k"), resume=True, **how)) == 8
 
@@ -358,7 +358,7 @@ def test_a_failure_keeps_what_is_done(ranks: Ranks, tmp_path: Path) -> None:
     kept = tmp_path / "x.parquet.db"
     assert vars(caught.value)["resumable"] == kept.exists()
     assert not output.exists()
-    # Without an error, records are missing.
+    # The launcher succeeds, but records are missing.
     ranks.fails = lambda number: (0, "")
     with refused("ranks: mpirun ended with exit code 0"):
         mk.scaling(triad(), ranks=(1, 2))
@@ -376,7 +376,7 @@ def test_ranks_of_openshmem_have_cases_of_their_own(ranks: Ranks, tmp_path: Path
 @pytest.mark.parametrize(
     ("case", "shared"),
     [
-        # Iterations of atomics are those of each rank, instances of a gather those of all.
+        # Iterations of atomics are per rank, instances of a gather are totals over ranks.
         (lambda: mk.amo("rand", iters=100, threads=1, device="mpi"), {"iters": 50}),
         (lambda: mk.gather("UNIFORM:8:4", count=100, device="mpi"), {"count": 100}),
     ],
@@ -401,7 +401,7 @@ def test_what_ranks_share_already_is_not_divided(
 
 @pytest.fixture
 def by_mpi(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the command of a launcher, which can be run in this process's environment."""
+    """Return the command of a launcher, and set its variables in this process."""
     command, variables = ranks_of_tests.launcher(request.param, tmp_path)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -467,7 +467,7 @@ def test_ranks_of_mpi_are_bound(by_mpi: str, bind: str) -> None:
     assert code == 0, output
     (units,) = (int(line.split()[1]) for line in output.splitlines() if line.startswith("units"))
     here, cores = len(_memkern.topology()["units"]), len(topology.physical_cores())
-    # Launchers bind to the whole socket, of which this process may have been given a part.
+    # Launchers bind to the whole socket, although this process may be limited to a part.
     expected = {"node": here, "core": here // cores}.get(bind, units)
     assert units == expected <= (os.cpu_count() or expected)
 
@@ -476,6 +476,6 @@ def test_ranks_of_mpi_are_bound(by_mpi: str, bind: str) -> None:
 def test_failures_of_mpi_are_one_sentence(by_mpi: str) -> None:
     with refused("2 ranks: mpirun.openmpi ended with exit code .*: .*ppr"):
         mk.scaling(triad(), ranks=2, bind="node", launcher=by_mpi)
-    # Of the ranks' own refusals, the first one's.
+    # If all ranks refuse the case, the first message is used.
     with refused("2 ranks: .*page"):
         mk.scaling(triad(pages="hugetlb-1g"), ranks=2, launcher=by_mpi)

@@ -1,4 +1,4 @@
-"""Sweeps as job arrays of a real Slurm, which runs on this machine alone (``--cluster``)."""
+"""Sweeps as job arrays of a real Slurm, which runs only on this machine (``--cluster``)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ elements = [512, 1024, 4096]
 runs = 2
 """
 EXAMPLES = Path(__file__).parents[2] / "examples"
-# Long enough to be ended in between: six seconds for each part.
+# Long enough to be ended before completion: six seconds for each part.
 LONG = SWEEP.replace("runs = 2", "placements = 1\nci = 1e-9\nbudget_s = 2")
 
 
@@ -44,7 +44,7 @@ def configuration(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def sweep(
     configuration: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Iterator[list[str]]:
-    """Words of a sweep in two tasks, in a folder of its own."""
+    """Words of a sweep in two tasks, in a separate folder."""
     monkeypatch.setenv("SLURM_CONF", str(configuration))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
     monkeypatch.setattr(cluster._Slurm, "poll_s", 0.5)
@@ -78,7 +78,7 @@ def test_a_sweep_is_a_job_array(capsys: pytest.CaptureFixture[str], sweep: list[
     assert re.search(r"^#SBATCH --array=0-1", text, re.MULTILINE)
     assert re.search(r"^#SBATCH --exclusive$", text, re.MULTILINE)
     assert "--time" not in text and "srun" not in text
-    # Everything is finished: nothing is submitted.
+    # All cases are finished, so nothing is submitted.
     before = len(list((tasks / "jobs").iterdir()))
     code, out, err = run(capsys, *sweep, "--resume", "-q")
     assert (code, out) == (0, ""), err
@@ -118,7 +118,7 @@ def test_a_submitted_sweep_is_merged_later(
     assert not jobs()
     results = mk.load("all.parquet")
     assert len(results) == 6
-    # What was printed does the same.
+    # The printed command does the same.
     words = merge.removeprefix("merge:     memkern ").replace("all.parquet ", "again.parquet ")
     subprocess.run(f"{sys.executable} -m memkern {words}", shell=True, check=True)
     assert mk.load("again.parquet") == results
@@ -159,7 +159,7 @@ def test_tasks_that_are_cancelled_are_named_with_their_logs(
     monkeypatch.setattr(cluster.Array, "_submit", submit)
     code, _, err = run(capsys, *sweep, "-q")
     assert code == 2
-    # Only the first has started, as it has the node for itself.
+    # Only the first task has started, since it uses the node exclusively.
     for number, why in (
         (1, "it was interrupted, by .* time limit"),
         (2, "it was ended without a message"),

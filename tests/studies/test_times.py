@@ -1,4 +1,4 @@
-"""Announced times, first looks (--quick), and what is left after Ctrl-C."""
+"""Announced times, quick looks (--quick), and results after Ctrl-C."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ HOW: dict[str, Any] = {"threads": 1, "variant": "simd", "runs": 2}
 
 @pytest.fixture
 def announcing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let commands announce times, by rates that are not measured."""
+    """Let commands announce times, by fixed rates."""
     monkeypatch.delenv(small.VARIABLE, raising=False)
     monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates())
 
 
 @pytest.fixture
 def interrupt_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
-    """Return a function that interrupts placements after so many."""
+    """Return a function that interrupts after a number of placements."""
     monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates())
 
     def after(number: int) -> None:
@@ -100,7 +100,7 @@ def test_a_quick_look_is_at_the_cases_that_tell_most(
     words += ["--variant", "auto", "--isa", "baseline", "--budget", "0.05", "--json"]
     monkeypatch.setattr("memkern.cli.measuring.QUICK_S", 1.0)
     monkeypatch.setattr(progress, "_TOLD_FROM_S", 0.5)
-    # So many cases do not fit, by these rates.
+    # At these rates not all cases fit in the time.
     monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates(once_s=0.006, first_s=0.01))
     code, out, err = run(capsys, *words, "--quick")
     found = [record["elements"] for record in json.loads(out)]
