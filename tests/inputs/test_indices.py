@@ -1,4 +1,4 @@
-"""Index arrays: definitions, frequencies, files, refusals."""
+"""Index arrays: definitions, frequencies, files, errors."""
 
 import itertools
 from collections import Counter

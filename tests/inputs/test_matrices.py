@@ -1,4 +1,4 @@
-"""Matrices compared with Kronecker products, geometry and brute force; all files; errors."""
+"""Matrices compared with Kronecker products, geometry, brute force; kinds of files; errors."""
 
 import bz2
 import gzip

@@ -1,4 +1,4 @@
-"""Patterns: golden values, independent oracles, refusals."""
+"""Patterns: golden values, independent oracles, errors."""
 
 import re
 

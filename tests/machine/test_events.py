@@ -120,7 +120,7 @@ def test_wrong_names(tmp_path: Path, name: str, culprit: str) -> None:
 
 
 def test_terms_outside_the_known_words_are_refused(tmp_path: Path) -> None:
-    """Newer kernels describe bits of config3, such as bits of Arm's statistical profiling."""
+    """Newer kernels have config3, for example for Arm's statistical profiling."""
     unit = "sys/bus/event_source/devices/arm_spe_0"
     tree(tmp_path, {f"{unit}/type": "9\n", f"{unit}/format/inv_event_filter": "config3:0-63\n",
                     f"{unit}/events/all": "inv_event_filter=1\n"})  # fmt: skip

@@ -43,7 +43,7 @@ REGISTERS = {"Cascade Lake": (CASCADE_LAKE, 0x1A4, 0x0F),
 
 
 def machine(root: Path, name: str = "Cascade Lake") -> Path:
-    """Return a machine of four units with registers."""
+    """Write the files of a machine of four units with registers, and return their folder."""
     files, register, _ = REGISTERS[name]
     tree(root, {**files, f"{CPU}/online": f"0-{UNITS - 1}\n"})
     for unit, value in enumerate(BEFORE):
@@ -113,7 +113,7 @@ def wait_until_restored(root: Path, state: Path) -> None:
 
 
 def started(root: Path, program: str) -> tuple[subprocess.Popen[str], int]:
-    """Start a process that changes the registers; return it and its guardian."""
+    """Start a process that changes the registers; return it and the id of its guardian."""
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(root)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True,
@@ -173,7 +173,7 @@ def test_the_next_process_restores_if_the_guardian_was_killed_too(
 
 
 def left(state: Path, path: Path, value: bytes = b"before") -> Path:
-    """Write the journal of a process that was killed, and return it."""
+    """Write the journal of a process that was killed, and return its path."""
     state.mkdir(mode=0o700, exist_ok=True)
     restoring.write_journal(str(state), restoring.Owner(1, 1), [(str(path), None, value)])
     return state / restoring.JOURNAL

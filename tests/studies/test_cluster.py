@@ -75,7 +75,7 @@ def test_no_part_has_all_cases_with_one_value_of_an_option() -> None:
             part = list(Part(number + 1, of).select(cases))
             # With round robin, a last option with `of` values would be constant in each part.
             assert {place % of for place in part} == set(range(of))
-            # Slowly varying options have equally many cases of each value in every part.
+            # Values of slowly varying options are equally frequent in every part.
             assert sum(place < 32 for place in part) == 32 // of
 
 

@@ -145,7 +145,7 @@ def test_llvm_mca_predicts_a_loop() -> None:
     if incore.llvm_mca() is None:
         assert math.isnan(incore.mca_cycles(BODY))
         return
-    # Additions of a dependency chain take 4 cycles each.
+    # Dependent additions take 4 cycles each on Skylake.
     assert incore.mca_cycles(BODY, "skylake") * BODY.units == pytest.approx(4, abs=0.5)
     assert math.isnan(incore.mca_cycles(BODY, "no-such-processor"))
 
