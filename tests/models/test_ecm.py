@@ -20,9 +20,9 @@ from memkern.spec.kernel import Traffic, Transfer
 
 A64FX = published("A64FX")
 LEVELS = ("L1", "L2", "memory")
-# Vectors of 512 bits of doubles, one of every stream.
+# Doubles in a vector of 512 bits.
 LANES = 8
-# Which level has to hold three rows of the stencil, by the statement of the published row.
+# Level that holds three rows of the stencil, by the statement of the published row.
 HOLDER = {
     "5-point stencil, LC satisfied": "L1",
     "5-point stencil, LC violated in L1": "L2",
@@ -31,7 +31,7 @@ HOLDER = {
 
 
 def transfers_of(kernel, statement="", **options):
-    """Return what a vector of every stream of a published loop moves."""
+    """Return the transfers of a published loop per vector of every stream."""
     if kernel == "loops.stencil":
         case = mk.case(kernel, rows=1000, columns=1002, variant="simd", threads=1, **options)
         units = 1000 / LANES
@@ -142,10 +142,10 @@ def test_cores_scale_to_the_limit() -> None:
     assert predicted.limit == pytest.approx(64 / 2.5)
     assert predicted.saturating_cores == 3
     assert [predicted.bandwidth_GBps(n) for n in (1, 2, 3, 4)] == pytest.approx([1, 2, 2.5, 2.5])
-    # The paper's form passes the limit at N_s.
+    # The paper's form exceeds the limit at N_s.
     linear = [predicted.bandwidth_GBps(n, "linear") for n in (1, 2, 3, 4)]
     assert linear == pytest.approx([1, 2, 3, 3])
-    # A limit that three cores just reach needs three.
+    # Three cores just reach this limit.
     assert simple(limit_B=3.0).predict(line).saturating_cores == 3
 
 
@@ -175,7 +175,7 @@ def test_domains_add() -> None:
 
 
 def test_a_shared_cache_limits_as_well() -> None:
-    # 12 cores of 64 bytes each share 512 bytes a cycle of L2.
+    # 12 cores with 64 bytes per cycle each share the 512 bytes per cycle of L2.
     predicted = A64FX.model_of().predict(transfers_of("loops.load"), at="L2")
     assert predicted.limits == {"L1": 0.0, "L2": 64 / 512}
     assert predicted.saturating_cores == 12
@@ -230,11 +230,11 @@ def test_only_one_published_hypothesis_explains_l2() -> None:
             for row in rows
         ):
             agree.append(name)
-    # Memory is not crossed: hypotheses that differ in it alone agree as well.
+    # Data in L2 cause no memory traffic: hypotheses that differ only in memory agree as well.
     assert {"c", "d"} <= {*agree}
     assert "none" not in agree
     assert "full" not in agree
-    # In memory, they are farther from the published predictions than (c).
+    # For data in memory, the others are farther from the published predictions than c.
     errors = {
         name: max(
             abs(
@@ -257,7 +257,7 @@ def test_no_hypothesis_is_outside_none_and_full(values) -> None:
     found = hypotheses(LEVELS)
     none, full = found["none"].cycles(terms), found["full"].cycles(terms)
     for overlap in found.values():
-        # Within d, loads and stores of memory are apart.
+        # In d, loads and stores of memory do not overlap.
         assert overlap.cycles(terms) <= none * (1 + 1e-12)
         if overlap is not found["d"]:
             assert overlap.cycles(terms) >= full * (1 - 1e-12)
@@ -327,7 +327,7 @@ def test_non_temporal_stores_cross_two_boundaries() -> None:
 
 
 def reads_per_point(rows, columns, held):
-    """Return the values that an LRU cache of so many values fetches for each point."""
+    """Return the number of values per point fetched by an LRU cache for `held` values."""
     cache: OrderedDict[int, None] = OrderedDict()
     fetched = 0
     for at in range(columns, (rows - 1) * columns):
@@ -360,7 +360,7 @@ def test_threads_share_the_room_for_rows() -> None:
     assert both.holds(cache_B)
     assert not both.holds(2 * cache_B - 1, sharing=2)
     assert both.holds(2 * cache_B, sharing=2)
-    # Each of the two reads a row of the other at either end.
+    # Each thread also reads a row at either end of its part.
     assert both.transfer(cache_B).load_B == pytest.approx(8 * (1 + 2 / 500) + 8)
     assert StencilConditions(9, 9, write_factor=1).transfer(2**20) == (8, 8)
 

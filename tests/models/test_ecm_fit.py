@@ -1,4 +1,4 @@
-"""The fit of the ECM model: known machines are found again; what is missing is refused."""
+"""The fit of the ECM model recovers known machines and refuses incomplete records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from memkern.models.ecm_fit import (
 from memkern.spec.kernel import Traffic, Transfer
 
 LEVELS = ("L1", "L2", "L3", "memory")
-# Bytes that a vector of 64 bytes of each stream reads, writes and allocates.
+# Bytes read, written and allocated per vector of 64 bytes of each stream.
 LOOPS = {
     "loops.load": (64, 0, 0),
     "loops.copy": (64, 64, 64),
@@ -43,7 +43,7 @@ def machine(overlap):
 
 
 def measured(model, kernels=tuple(LOOPS)):
-    """Return what a machine that is as the model measures, for all kernels and levels."""
+    """Return the times that the model predicts, for all kernels and levels."""
     rows = []
     for kernel in kernels:
         read, write, allocate = LOOPS[kernel]
@@ -62,7 +62,7 @@ def test_bandwidths_are_found_again(name) -> None:
     levels, error = fit_levels(fitted, LEVELS, overlap)
     assert error < 1e-3
     if name == "none":
-        # Every cost is seen.
+        # Without overlap, every cost affects a measured time.
         for level in levels:
             assert (level.load_B, level.store_B) == pytest.approx(COSTS[level.name], rel=0.01)
     model = dataclasses.replace(truth, levels=levels)
@@ -94,7 +94,7 @@ def test_the_right_hypothesis_is_among_the_best() -> None:
     only = fit_ecm(measured(truth), 2.5, {"none": hypotheses(LEVELS)["none"]})
     assert only.median_error < 0.01
     assert only.share_within(0.25) == 1
-    # Three loops of six are judged, in each level, and the others shown as fitted.
+    # In each level, three of six loops are judged, and the others are marked as fitted.
     assert len(only.rows) == 6 * 4
     assert len(only.judged) == 3 * 4
     assert all(row.fitted == (row.loop.kernel in FITTED) for row in only.rows)
@@ -109,7 +109,7 @@ def test_the_time_in_l1_is_the_time_in_the_core() -> None:
     ]
     found = fit_ecm(slow, 2.5, {"none": hypotheses(LEVELS)["none"]})
     daxpy = {row.loop.level: row for row in found.rows if row.loop.kernel == "loops.daxpy"}
-    assert daxpy["L1"].predicted.cycles == pytest.approx(2, rel=0.01)  # by its transfers
+    assert daxpy["L1"].predicted.cycles == pytest.approx(2, rel=0.01)  # from its transfers
     assert daxpy["L2"].predicted.cycles == 40
     assert daxpy["L2"].predicted.bound == "core"
 
@@ -122,7 +122,7 @@ def test_the_time_in_the_core_of_a_loop_in_l1_is_that_of_its_loads_and_stores() 
     init = {row.loop.level: row for row in found.rows if row.loop.kernel == "loops.init"}
     assert init["L1"].predicted.core == init["L1"].loop.transfers["L1"].store_B / 16
     assert init["L1"].predicted.bound == "core"
-    # Constants are fitted to the others, and beyond L1 the loop's own time counts.
+    # Fitted loops have no time in the core; beyond L1 it is the loop's measured time in L1.
     assert all(row.predicted.core == 0 for row in found.rows if row.fitted)
     assert init["L2"].predicted.core == init["L1"].loop.cycles
 
@@ -133,7 +133,7 @@ def test_disturbed_loops_are_shown_but_neither_fitted_nor_judged() -> None:
     found = fit_ecm([*rows[:-1], odd], 2.5)
     assert any(row.loop is odd for row in found.rows)
     assert len(found.judged) == 3 * 4 - 1
-    # An undisturbed measurement of the same loop is preferred, although it is slower.
+    # An undisturbed measurement of the same loop is preferred, even if it is slower.
     found = fit_ecm([*rows, dataclasses.replace(rows[-1], cycles=1e-3, disturbed=True)], 2.5)
     assert all(not row.loop.disturbed for row in found.rows)
 
@@ -202,7 +202,7 @@ def test_records_give_loops() -> None:
     (loop,), clock = loop_times(results(record(), record(threads=2), record(valid=False)))
     assert clock == 2.5
     assert (loop.kernel, loop.level, loop.spread) == ("loops.copy", "L2", 0.01)
-    # 4 cycles of 2500 in an invocation of the shortest time are a vector.
+    # The shortest time is 2500 cycles per invocation; a vector takes 4 cycles.
     assert loop.cycles == pytest.approx(4)
     assert loop.transfers["L2"] == pytest.approx((2e3 * 4 / 2500, 1e3 * 4 / 2500))
     assert isinstance(loop.transfers["L2"], Transfer)
@@ -221,7 +221,7 @@ def test_records_without_transfers_are_refused() -> None:
 
 
 def test_two_sizes_in_l1_give_the_cycles_by_which_they_differ() -> None:
-    # 500 cycles of an invocation are not those of vectors.
+    # Each invocation has an overhead of 500 cycles.
     def sized(vectors, name):
         seconds = (2 * vectors + 500) / 2.5e9
         moved = {
@@ -251,7 +251,7 @@ def test_the_limits_of_a_domain() -> None:
         for threads in (1, 2)
     ]  # fmt: skip
     assert domain_rates(results(*rows)) == (2, pytest.approx(8), pytest.approx(6))
-    # Two domains of one core have half of it each; a domain of four was measured in part.
+    # Each of two domains with one core has half; a domain of four cores was measured in part.
     assert domain_rates(results(*rows), 1) == (2, pytest.approx(4), pytest.approx(3))
     assert domain_rates(results(*rows), 4) == (2, pytest.approx(8), pytest.approx(6))
     assert domain_rates(results(*rows[::2])) is None  # one thread only
@@ -273,14 +273,14 @@ def test_loops_on_several_cores_are_judged_by_the_limit_of_the_domain() -> None:
 
     def on_cores(kernel, cycles, **columns):
         load_B, store_B = (1000 * moved for moved in single[kernel].loop.transfers["memory"])
-        # Of 1000 vectors.
+        # Bytes and time of 1000 vectors.
         return record(
             kernel=kernel, threads=2, memory_load_B=load_B, memory_store_B=store_B,
             time_min_s=1000 * cycles / 2.5e9, **columns,
         )  # fmt: skip
 
     one = {kernel: row.predicted.cycles for kernel, row in single.items()}
-    # The loads scale, so that they set no limit within two cores; the triad takes 0.8 of a core.
+    # Loads scale, so they set no limit for two cores; the triad takes 0.8 of one core's time.
     rows = [
         on_cores("loops.load", one["loops.load"] / 2),
         on_cores("loops.triad", 0.8 * one["loops.triad"]),
@@ -301,7 +301,7 @@ def test_loops_on_several_cores_are_judged_by_the_limit_of_the_domain() -> None:
     assert copy.ratio() == pytest.approx(one["loops.copy"] / least)
     assert judged["loops.daxpy"].disturbed
     assert judge_cores(found, results(record())) == ()
-    # Loads that are slower than a triad's set no limit.
+    # Loads slower than the loads of a triad give no limit.
     slow = [on_cores("loops.load", 9 * one["loops.load"]), rows[1]]
     with refused("are too slow for a triad"):
         judge_cores(found, results(*slow))

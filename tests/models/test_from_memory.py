@@ -45,7 +45,7 @@ def test_a_plateau_begins_where_the_caches_no_longer_help():
     beyond = begin <= SIZES
     level = np.median(np.array(bandwidths)[beyond])
     assert 4 * LAST <= begin <= 8 * LAST and level == pytest.approx(31, rel=0.05)
-    # Of a size that was measured twice, the best counts, in any order.
+    # If a size was measured twice, the better value counts, in any order.
     twice = [*SIZES, *SIZES[::-1]], [*bandwidths, *(0.1 * np.array(bandwidths[::-1]))]
     assert plateau_B(*twice, LAST) == begin
 
@@ -53,11 +53,11 @@ def test_a_plateau_begins_where_the_caches_no_longer_help():
 @pytest.mark.parametrize(
     ("sizes", "cached"),
     [
-        (SIZES[:-3], 150.0),  # still falls where the sweep ends
+        (SIZES[:-3], 150.0),  # still falls at the end of the sweep
         (SIZES[SIZES <= LAST], 150.0),  # ends within the caches
         (SIZES, 30.0),  # no cache is faster
         (SIZES[-2:], 150.0),
-        (SIZES[-1:] * np.array([1.0, 1.1, 1.2, 1.3]), 150.0),  # spans too little
+        (SIZES[-1:] * np.array([1.0, 1.1, 1.2, 1.3]), 150.0),  # range too small
     ],
 )
 def test_sweeps_without_a_plateau(sizes, cached):

@@ -1,4 +1,4 @@
-"""Layer conditions: the paper's numbers, and predicted against simulated traffic."""
+"""Layer conditions: the paper's numbers, and comparisons of predicted and simulated traffic."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_threads_share_slices(threads: int, sharing: int, slices: float) -> None
     model = LayerConditions(CUBE, 8, threads=threads)
     for condition, rest in zip("xyz", (4, 2, 0), strict=True):
         assert model.spinors(condition, sharing) == pytest.approx(slices + rest)
-    # Threads that share slices need less room each.
+    # Each of the threads that share slices needs less cache.
     room_B = 2 * 8 * 24**2 * (9 + 12 * (slices + 2) + 12) * 16
     assert model.conditions(sharing)["z"] == pytest.approx(room_B)
     cache_B = 1.001 * room_B * sharing
@@ -180,14 +180,14 @@ def test_neighbours_coincide_where_extents_are_small() -> None:
     assert LayerConditions((1, 1, 1, 1)).spinors("s") == 1
 
 
-# Caches as an environment records them: four cores of two processing units.
+# Caches as recorded in an environment: four cores with two processing units each.
 SMT: list[dict[str, Any]] = [
     {"level": 1, "type": "data", "size_B": 2**15, "shared_by": 2, "instances": 4},
     {"level": 1, "type": "instruction", "size_B": 2**15, "shared_by": 2, "instances": 4},
     {"level": 2, "type": "unified", "size_B": 2**20, "shared_by": 2, "instances": 4},
     {"level": 3, "type": "unified", "size_B": 2**25, "shared_by": 8, "instances": 1},
 ]
-# Two cores of two processing units beside four cores of one, which share L2.
+# Two cores with two processing units each, and four cores with one, which share L2.
 HYBRID: list[dict[str, Any]] = [
     {"level": 1, "type": "data", "size_B": 48 * 2**10, "shared_by": 2, "instances": 2},
     {"level": 1, "type": "data", "size_B": 32 * 2**10, "shared_by": 1, "instances": 4},
@@ -319,7 +319,7 @@ def test_a_lattice_larger_than_caches(condition: str) -> None:
     model = LayerConditions((16, 16, 16, 16), 8)
     limits_B = model.conditions()
     cache_B = 1.2 * limits_B[condition]
-    # The next condition must fail clearly: an LRU cache may fulfil one from half of its size on.
+    # The next condition must fail clearly: LRU may fulfil it with half of the required size.
     following = CONDITIONS[CONDITIONS.index(condition) + 1]
     assert cache_B < 0.35 * limits_B.get(following, math.inf)
     got = simulate((16, 16, 16, 16), 8, cache_B)
@@ -361,7 +361,7 @@ def test_half_of_a_condition_is_enough_for_lru() -> None:
         assert simulate((8, 8, 8, 8), 8, 0.35 * limit_B) > 1.2 * holding
 
 
-# Conditions that are tested: the next one must fail clearly, though layers of blocks are thin.
+# Tested conditions: the next one must fail clearly, although layers of blocks are thin.
 BLOCKED: list[tuple[tuple[int, int, int, int], tuple[int, int, int, int], str, dict[str, Any]]] = [
     ((8, 8, 16, 12), (0, 0, 4, 0), "xyzt", {}),
     ((8, 8, 16, 12), (0, 0, 6, 0), "xyzt", {}),  # the last block is smaller
@@ -385,7 +385,7 @@ def test_blocks_move_what_is_predicted(
         assert model.holds(cache_B) == condition
         got = simulate(extents, 8, cache_B, blocks=blocks, **how)
         assert got == pytest.approx(model.site_B(cache_B), rel=0.015)
-    # Blocks fulfil in a smaller cache what the whole lattice does not, for a few more spinors.
+    # Blocks fulfil a condition in a smaller cache than the whole lattice, with some more spinors.
     whole = LayerConditions(extents, 8, **how)
     assert model.conditions()["t"] < whole.conditions()["t"]
     assert 1 < model.spinors("t") <= 3
@@ -400,7 +400,7 @@ def test_blocks_of_the_outermost_loop_alone_change_nothing() -> None:
 
 
 def test_loops_in_another_order_reuse_in_that_order() -> None:
-    # Reversed extents with reversed loops are the same case, but for the order in which a site
+    # Reversed extents with reversed loops are the same case, except for the order in which a site
     # reads its neighbours.
     got = simulate((12, 6, 8, 10), 4, 3e5, order="xyzt")
     assert got == pytest.approx(simulate((10, 8, 6, 12), 4, 3e5), rel=0.01)

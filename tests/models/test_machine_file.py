@@ -1,4 +1,4 @@
-"""Machine files: what is written is read, damaged files are refused, two are compared."""
+"""Machine files: round trips, refusal of damaged files, comparison of two machines."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ def test_the_published_machine_has_the_paper_s_numbers() -> None:
     [("Xeon Gold 6148", 58.95, 51.45), ("Xeon Platinum 8360Y", 84.96, 80.3)],
 )
 def test_the_machines_of_rrze(name, load_GBps, copy_GBps) -> None:
-    """Check the cycles of the models for a line, and the bandwidths from which they follow."""
+    """Check the cycles per line of the models and the bandwidths that they are derived from."""
     machine = published(name)
     model = machine.model_of()
     clock = machine.clock_GHz.value
     copy = Traffic(read=64.0, write=64.0, write_allocate=64.0).transfers(model.names)
     predicted = model.predict(copy)
     load, store = (GBps / clock for GBps in (load_GBps, copy_GBps))
-    # L1: a store of 64 B. L2: two lines and one. L3: the longer way, two lines.
+    # L1: a store of 64 B. L2: two lines loaded and one stored. L3: the loads, two lines.
     assert model.predict(copy, at="L1").cycles == 1
     assert model.predict(copy, at="L2").cycles == 1 + 3
     assert model.predict(copy, at="L3").cycles == 1 + 3 + 8
@@ -219,7 +219,7 @@ def test_two_machines_are_compared() -> None:
     assert not fma.second.known
     assert math.isnan(fma.ratio)
     assert not fma.differs
-    # Intervals that overlap do not differ, nor do those that are apart by less than 1 %.
+    # Values whose intervals overlap or are less than 1 % apart do not differ.
     near = {row.what: row for row in differences(A64FX, faster(Quantity(2.19, 2.1, 2.3)))}
     assert not near["clock (GHz)"].differs
     close = {row.what: row for row in differences(A64FX, faster(Quantity(2.19, 2.189, 2.191)))}
@@ -231,7 +231,7 @@ def test_whose_records_a_file_describes() -> None:
     assert mine.is_of("Some CPU")
     assert mine.is_of("")
     assert not mine.is_of("Another CPU")
-    assert A64FX.is_of("Another CPU")  # it is not known what the system calls it
+    assert A64FX.is_of("Another CPU")  # the system's name of this model is unknown
     assert mine.describes("Some CPU") and not mine.describes("A64FX")
     assert A64FX.describes("Fujitsu A64FX") and not A64FX.describes("AMD EPYC 7742")
     xeon = published("Xeon Gold 6148")

@@ -234,7 +234,7 @@ def test_impossible_predictions_are_refused(call, message):
         call()
 
 
-# What is left out
+# Sizes that are left out
 
 CACHES = [
     {"level": 1, "type": "data", "size_B": 32768, "instances": 2},
@@ -265,14 +265,14 @@ def our_records(
 
 
 def two_regimes(n: int = 60, noise: float = 0.02) -> tuple[np.ndarray, np.ndarray]:
-    """Return sizes and times of 30 GB/s up to 1 MB and 10 GB/s for what is beyond."""
+    """Return sizes and times with 30 GB/s up to 1 MB and 10 GB/s beyond."""
     x = np.geomspace(1e4, 1e9, n)
     y = np.where(x <= 1e6, 1e-6 + x / 30e9, 1e-6 + 1e6 / 30e9 + (x - 1e6) / 10e9)
     return x, y * (1 + noise * np.random.default_rng(5).standard_normal(n))
 
 
 def measured_at(x: Any, y: Any, caches: Any, size_B: int) -> ResultSet:
-    """Return records of a machine whose last cache was measured."""
+    """Return records of a machine whose last-level cache was measured."""
     records = our_records(x, y, caches=caches)
     records.environments["e"]["measured_caches"] = {"sizes_B": {"L3": size_B}}
     return records
@@ -523,7 +523,7 @@ def test_both_sides_of_the_caches_are_fitted_apart(capsys, tmp_path):
     assert (caches["side"], memory["side"]) == ("caches", "memory")
     assert caches["t0_resolved"] and caches["t0_s"] == pytest.approx(1e-6, rel=1e-3)
     assert caches["wmax_GBps"] == pytest.approx(30, rel=1e-3)
-    # The second line starts below zero, because the caches still hold a part.
+    # T0 of memory is negative, because the caches still hold a part of the data.
     assert memory["t0_s"] < 0 and not memory["t0_resolved"]
     assert memory["wmax_GBps"] == pytest.approx(10, rel=1e-3)
     text = run(capsys, "fit", path)[1].splitlines()
@@ -550,7 +550,7 @@ def test_memory_is_not_in_the_caches_of_a_virtual_machine():
         assert caches.fit.t0_s == pytest.approx(1e-6, rel=1e-3)
         assert caches.fit.wmax_GBps == pytest.approx(30, rel=1e-3)
         assert memory.fit.wmax_GBps == pytest.approx(10, rel=1e-3)
-    # Sizes that do not exceed the cache by far may be in it: only a measured size tells.
+    # Sizes that do not exceed the reported cache by far may be in it, unless it was measured.
     few = x < 1e8
     first, *others = fit_both_sides(our_records(x[few], y[few], caches=whole))
     assert first.fit.wmax_GBps < 15 and not others
@@ -569,7 +569,7 @@ def test_an_unresolved_t0_is_shown_by_its_upper_bound(capsys, tmp_path):
     text = run(capsys, "fit", str(path))[1].splitlines()[1]
     assert f"below {1e6 * fit.t0_ci_s[1]:.4g} " in text
     assert f"below {fit.b80_ci_B[1]:.4g} " in text and f"{1e6 * fit.t0_s:.4g} " not in text
-    # T0 is not resolved either where the line is far from most points.
+    # T0 is not resolved either if the line is far from most points.
     bent = fit_t0_wmax({"bytes_B": [1, 2, 4, 8, 16], "time_s": [1, 1.1, 9, 9.5, 40]})
     assert bent.far and not bent.t0_resolved
     assert exact().t0_resolved and exact().holds.all()

@@ -1,4 +1,4 @@
-"""The roofline of every level: ceilings of published and measured files, limits of records."""
+"""The roofline of every level: ceilings of published and measured machines, limits of records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_ceilings_of_a_published_machine() -> None:
     assert domain["memory"].load_GBps == one["memory"].load_GBps == pytest.approx(227)
     triad = Transfer(3.0, 1.0)
     assert 4 / domain["memory"].seconds(triad) / 1e9 == pytest.approx(213)
-    # Two domains have twice the bandwidth of one, three not more than was measured of all four.
+    # Two domains have twice the bandwidth of one, three at most the measured one of all four.
     two, most = ceilings(A64FX, 24), ceilings(A64FX, 47)
     assert two["memory"].load_GBps == pytest.approx(2 * 227)
     assert two["L2"].load_GBps == pytest.approx(2 * 512 * 2.2)
@@ -71,7 +71,7 @@ def test_private_caches_have_equal_parts_of_a_bandwidth() -> None:
 
 
 def measured(*rows):
-    """Return a machine that was measured, with bandwidths in GB/s of two levels."""
+    """Return a measured machine with bandwidths of two levels in GB/s."""
     bandwidths = tuple(
         Bandwidth(level, operation, stores, 1, Quantity(rate), Quantity(rate))
         for level, operation, stores, rate in rows
@@ -100,12 +100,12 @@ ROWS = [
 
 def test_the_ceilings_of_a_measured_machine() -> None:
     found = ceilings(measured(*ROWS))
-    # A copy of a byte takes as long as its store: loads overlap with stores.
+    # Copying a byte takes as long as storing it: loads overlap with stores.
     assert found["L1"] == Ceiling(100.0, 50.0, 0.0)
     assert found["L1"].seconds(Transfer(1.0, 1.0)) == pytest.approx(1 / 50e9)
-    # A store takes 0.2, of which 0.1 are its write-allocate.
+    # Storing a byte takes 0.2 ns, including 0.1 ns of write-allocate.
     assert found["memory"].store_GBps == pytest.approx(10)
-    # A copy of a byte takes 1/3: 0.2 of loads and 0.1 of a store are 0.3, and cannot be more.
+    # Copying a byte takes 1/3 ns, but 0.2 ns of loads and 0.1 ns of a store are at most 0.3 ns.
     assert found["memory"].apart == 1
     half = ceilings(measured(*ROWS[:-1], ("memory", "copy", "ordinary", 8.0)))
     assert half["memory"].seconds(Transfer(2.0, 1.0)) == pytest.approx(2 / 8e9)
@@ -137,15 +137,15 @@ def test_limits_of_records() -> None:
     assert found.bound == "memory"
     assert found.seconds == pytest.approx(1.0 + 0.5)
     assert found.levels_s["L1"] == pytest.approx(0.2)
-    # Data in L1 do not cross the boundary of memory.
+    # Data in L1 cause no memory traffic.
     inner = roofline(machine, record(footprint_B=1000))
     assert (inner.bound, inner.seconds) == ("L1", pytest.approx(0.2))
     named = roofline(machine, record(name="L1"))
     assert named.bound == "L1"
-    # 70.4 GFLOP/s of one core.
+    # The peak of one core is 70.4 GFLOP/s.
     busy = roofline(machine, record(performance_GFLOPs=704 / 1.8))
     assert (busy.bound, busy.seconds) == ("core", pytest.approx(10.0))
-    # Vectors have twice as many values in single precision.
+    # Vectors have twice the number of values in single precision.
     single = roofline(machine, record(performance_GFLOPs=704 / 1.8, dtype="float32"))
     assert single.seconds == pytest.approx(5.0)
     assert roofline(machine, record(performance_GFLOPs=math.nan)).bound == "memory"
@@ -166,7 +166,7 @@ def test_only_ceilings_that_are_known_limit() -> None:
 
 def test_stores_take_what_the_loads_leave() -> None:
     assert Transfer(30.0, 10.0).stores_GBps(10.0, 4e-9) == pytest.approx(10)
-    # Loads take all of the time: a store still takes a hundredth of a load.
+    # If loads take all of the time, a store is assumed to take a hundredth of a load's time.
     assert Transfer(30.0, 10.0).stores_GBps(10.0, 3e-9) == pytest.approx(1000)
 
 
@@ -175,7 +175,7 @@ def test_ranks_on_two_nodes_have_twice_the_ceilings() -> None:
     one = roofline(machine, record())
     both = roofline(machine, record(ranks=2, ranks_per_node=1))
     assert both.seconds == pytest.approx(one.seconds / 2)
-    # The file has 48 cores, and bandwidths of one.
+    # The file has 48 cores, and the bandwidths of one core.
     assert roofline(machine, record(threads=1000)).seconds == pytest.approx(one.seconds / 48)
 
 
@@ -202,9 +202,9 @@ def test_a_fraction_above_what_memory_reached_is_not_given() -> None:
         return [columns["roofline_fraction"], columns["roofline_min_fraction"]]
 
     assert fractions(20.0) == [pytest.approx(0.5), pytest.approx(1 / 1.8)]
-    # Half of the bandwidth: it would have been fast enough for the median, not for the shortest.
+    # Half of the bandwidth suffices for the median time, but not for the shortest time.
     median, shortest = fractions(10.0)
     assert median == pytest.approx(1.0) and math.isnan(shortest)
     assert all(math.isnan(value) for value in fractions(5.0))
-    # The peak of the cores is no state of the memory.
+    # Limits of the cores do not depend on the state of the memory.
     assert fractions(20.0, core_s=4.0) == [pytest.approx(2.0), pytest.approx(4 / 1.8)]

@@ -1,4 +1,4 @@
-"""Plateaus, reaches of TLBs and lines, against curves whose levels are known."""
+"""Plateaus, reaches of TLBs and line sizes, from curves with known levels."""
 
 import numpy as np
 import pytest
@@ -65,7 +65,7 @@ PAGES = np.array([round(16 * 2 ** (k / 4)) for k in range(53)])
 
 
 def translation(reaches, costs, noise=0.0, seed=0):
-    """Return costs in ns that rise to the next level from the page after each reach."""
+    """Return costs in ns that rise to the next level at the first page beyond each reach."""
     level = np.searchsorted(reaches, PAGES)
     rng = np.random.default_rng(seed)
     # Beyond the last level, more pages make walks of the page table slower.
@@ -86,7 +86,7 @@ def test_tlbs_are_found_with_their_reaches(reaches, costs, noise, seed):
 
 
 def test_without_a_level_there_is_no_tlb():
-    # Walks at once, as if no TLB held 16 pages.
+    # Page table walks from the start, as if all TLBs had fewer than 16 entries.
     assert tlb_levels(4096 * PAGES, np.full(len(PAGES), 30.0), CYCLE_NS) == []
     assert tlb_levels(4096 * PAGES, 0.5 * PAGES, CYCLE_NS) == []
     assert tlb_levels([], [], CYCLE_NS) == []
@@ -124,7 +124,7 @@ DISTANCES = 2.0 ** np.arange(3, 11)
 
 
 def longer(line_B, far=10.0, fetched=None, noise=0.0, seed=0):
-    """Return what a second access takes longer beyond a line, of which the first may be fetched."""
+    """Return the extra time of a second access; `fetched` is its time in the adjacent line."""
     times = np.where(line_B > DISTANCES, 0.0, far)
     if fetched is not None:
         times[line_B == DISTANCES] = fetched

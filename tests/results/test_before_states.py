@@ -1,4 +1,4 @@
-"""Files of version 5d2fe11, whose records know no states of the host and no intervals of floors.
+"""Files of version 5d2fe11, whose records have no states of the host and no intervals of floors.
 
 They have two repeats of nine cases: copies and triads in L1 and L2 with one and two threads, and a
 gather, measured on two cores with an L3 of 8 MiB.
@@ -22,7 +22,7 @@ KINDS = (".db", ".parquet", ".csv", ".json")
 
 
 def the_same_cases() -> mk.ResultSet:
-    """Return the cases of the old files as they are measured now."""
+    """Return new measurements of the cases of the old files."""
     how: dict[str, Any] = {"runs": 5}
     cases = [
         mk.stream(kernel, elements=size_B // (16 if kernel == "copy" else 24), threads=t, **how)

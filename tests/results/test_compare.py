@@ -1,4 +1,4 @@
-"""Comparisons: statistics, saved results, sides measured in turns, and what is written."""
+"""Comparisons: statistics, saved results, sides measured in turns, and output."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_holm_corrects_stepwise_and_skips_nan() -> None:
         (0.05, 0.004, 0.01, 0.001, "slower"),
         (-0.05, 0.004, 0.01, 0.001, "faster"),
         (0.05, 0.004, 0.01, 0.02, "not enough data"),
-        (0.05, 0.004, 0.06, 0.001, "not enough data"),  # a side differs as much from itself
+        (0.05, 0.004, 0.06, 0.001, "not enough data"),  # a side differs more from itself
         (0.009, 0.0001, 0.001, 1e-9, "same"),
         (0.015, 0.0001, 0.001, 1e-9, "slower"),
         (0.0, 0.005, 0.01, 1.0, "same"),
@@ -175,7 +175,7 @@ def test_a_case_is_compared_by_its_repeats() -> None:
     assert row["verdict"] == "slower"
     assert row["quantity"] == "GB/s"
     assert row["placements"] == 5
-    # The printed ratio is that of the printed quantities.
+    # The printed ratio is the ratio of the printed quantities.
     assert row["a"] == pytest.approx(1024e-9 / math.exp(times[0].mean()))
     assert row["ratio"] == pytest.approx(row["b"] / row["a"])
     assert row["b_time_s"] / row["a_time_s"] == pytest.approx(1 / row["ratio"])
@@ -319,7 +319,7 @@ def test_disturbed_and_invalid_records_are_not_compared(old: bool) -> None:
         b = results([{n: v for n, v in row.items() if n != "disturbed"} for row in columns])
     frame = mk.compare(a, b)
     assert frame["verdict"][0] == "disturbed"
-    # As observed, and left out of the mean.
+    # The observed ratio, which is left out of the mean.
     assert frame["ratio"][0] == pytest.approx(1 / 3, rel=0.05) and math.isnan(frame["low"][0])
     assert frame.attrs["speed"] == pytest.approx(1.0, rel=0.05)
     assert "disturbed: not judged" in comparison_output.text(frame)
@@ -340,7 +340,7 @@ def test_an_effect_within_the_interval_of_the_next_run_is_not_found(
     ]
     frame = mk.compare(*sides)
     assert frame["verdict"][0] == verdict
-    # Records of older files have none.
+    # Records of older files have no interval of the next run.
     for side in sides:
         del side.records[0]["ci_scope"]
     assert mk.compare(*sides)["verdict"][0] == "slower"
@@ -449,7 +449,7 @@ def test_junit_and_history(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 
 
 class RandomSide:
-    """A side with random times; case 2 is an error from the third request on."""
+    """A side with random times; case 2 fails from the third request on."""
 
     def __init__(
         self, side: str, requests: list[tuple[str, int]], rng: np.random.Generator
@@ -504,7 +504,7 @@ def test_pairs_are_measured_in_rounds_until_a_verdict() -> None:
 
 
 class FakeWorker:
-    """A worker in this process, which has three cases."""
+    """A worker in this process with three cases."""
 
     started = 0
     disturbed = False
@@ -626,7 +626,7 @@ def test_wrong_input_is_one_sentence(
 
 @pytest.fixture
 def undisturbed_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let worker processes call no sample disturbed, since tests run in parallel."""
+    """Let worker processes mark no sample as disturbed, since tests run in parallel."""
     monkeypatch.setenv("MEMKERN_SMALL", "1")
 
 

@@ -1,4 +1,4 @@
-"""Files that were damaged, or written by others, are refused or read right by every reader."""
+"""Every reader refuses damaged files and files of other programs, or reads them correctly."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from memkern.errors import InputError
 from memkern.plots import figures, tables
 from memkern.results import comparison_output
 
-# What is put in place of a value.
+# Replacements of a value.
 ODD: list[Any] = [
     None, "x", "", -1, 0, 1, True, "Infinity", "-Infinity", 5e-324, 1e308, 2**62, -(2**62), 1.5,
 ]  # fmt: skip
 ODD_PARTS = [*ODD, [], {}, [1], {"x": 1}]
-MANY = 80  # inputs, of 10,000 in the tests of a release
+MANY = 80  # inputs; tests of a release have 10,000
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def test_damaged_results_are_read_or_refused(
             every = readers(mk.load(path), sound)
         except InputError:
             continue
-        # A reader of each of several kinds; drawing takes longest.
+        # One reader of each kind; figures only for every 25th input, since drawing takes longest.
         chosen = [rng.randrange(5), rng.randrange(5, 5 + len(tables))]
         if number % 25 == 0:
             chosen.append(rng.randrange(5 + len(tables), count))

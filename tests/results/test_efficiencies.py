@@ -15,7 +15,7 @@ from memkern.statistics import ratio_interval
 
 
 def turns(counts: tuple[int, ...] = (1, 2, 4), **more: Any) -> list[dict[str, Any]]:
-    """Return five turns of strong scaling that loses 10 % with each doubling; times drift."""
+    """Return five turns of strong scaling with a loss of 10 % per doubling; times drift."""
     rng = np.random.default_rng(1)
     return [
         over_ranks(
@@ -68,7 +68,7 @@ def test_weak_scaling_counts_the_work_of_all_ranks() -> None:
         for ranks in (2, 4, 8)
     ]
     found = mk.efficiencies(results(rows))
-    # The fewest ranks are what others are compared with.
+    # The smallest number of ranks is the baseline.
     assert found["speed_up"].tolist() == pytest.approx([1.0, 2 / 1.1, 4 / 1.21])
     assert found["efficiency"].tolist() == pytest.approx([100, 100 / 1.1, 100 / 1.21])
     assert found["value"].tolist() == pytest.approx([20, 40 / 1.1, 80 / 1.21])
@@ -139,7 +139,7 @@ def test_oversubscribed_ranks_are_marked_and_nothing_is_compared_with_them() -> 
 def test_files_add_their_turns_and_turns_without_a_counterpart_do_not_count() -> None:
     twice = mk.efficiencies(results(turns()) + results(turns()))
     assert twice["turns"].tolist() == [10, 10, 10]
-    # As after an interruption.
+    # Incomplete turns, as after an interruption.
     assert mk.efficiencies(results(turns()[:5]))["turns"].tolist() == [2, 2, 1]
     assert mk.efficiencies(results(turns()[1:3]))["ranks"].tolist() == [2, 4]
 

@@ -1,4 +1,4 @@
-"""What hosts of records were like, in a sentence."""
+"""The sentence about the states of the hosts of records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_states_are_those_of_all_records() -> None:
         "this host is shared: its processors exchange a line in 62 ns 80% of the time and in "
         "40 ns 15% of the time and in 215 ns 5% of the time; "
     )
-    # One state explains nothing.
+    # A single state is not reported.
     assert "exchange" not in host_sentence([record(states=states((60.0, 1.0)))])
 
 

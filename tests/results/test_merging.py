@@ -1,4 +1,4 @@
-"""Results files of several runs and machines are joined, with their samples and environments."""
+"""Results files of several runs and machines are merged with their samples and environments."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_two_machines_are_joined(tmp_path: Path, suffix: str) -> None:
 
 def test_equal_records_of_a_machine_are_there_once(tmp_path: Path) -> None:
     a = saved(tmp_path / "a.db", record("c0"), record("c1"))
-    # The second file has another column, and times that were not measured.
+    # The second file has another column, which is empty for c0.
     b = saved(tmp_path / "b.csv", record("c0"), record("c2", extra=1.5))
     assert cases(mk.merge([a, b, a])) == ["c0", "c1", "c2"]
     other_samples = saved(tmp_path / "c.db", record("c0"), seed=1)

@@ -67,7 +67,7 @@ def result_set(*records):
 
 
 def assert_same(a, b):
-    # repr tells 1 from 1.0 and True, and finds NaN equal to NaN.
+    # repr distinguishes 1, 1.0 and True, and is equal for two NaN.
     assert repr(a.records) == repr(b.records)
     assert [list(row) for row in a] == [list(row) for row in b]
     assert [x.tobytes() for x in a.samples] == [x.tobytes() for x in b.samples]
@@ -75,7 +75,7 @@ def assert_same(a, b):
     assert a.environments == b.environments
 
 
-# The central type
+# ResultSet
 
 
 def test_columns_get_one_type():
@@ -716,7 +716,7 @@ def test_a_half_written_transaction_is_undone(tmp_path, use):
     done = python(script, tmp_path, check=False)
     assert done.returncode == -signal.SIGKILL
     path = tmp_path / "x.db"
-    # The crash was within the transaction: the file has parts of what was not committed.
+    # The crash was within the transaction: the file contains uncommitted data.
     assert (tmp_path / "x.db-journal").stat().st_size > 0
     assert path.stat().st_size > 9_000_000
     if use == "overwrite":
@@ -768,7 +768,7 @@ def test_columns_that_another_process_adds_are_known(tmp_path):
 
 @pytest.fixture
 def many(tmp_path, monkeypatch):
-    """Return results that are more than those that are read at once, and all of them in memory."""
+    """Return results too many to be read at once, the same results in memory, and their path."""
     monkeypatch.setattr(store, "MANY", 3)
     monkeypatch.setattr(resultset, "MANY", 2)
     path = tmp_path / "x.db"

@@ -1,4 +1,4 @@
-"""Slowdowns beside neighbours, from synthetic records."""
+"""Slowdowns caused by neighbours, from synthetic records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memkern.statistics import ratio_interval
 
 
 def turns(beside: float = 1.5, number: int = 7, **more: Any) -> list[dict[str, Any]]:
-    """Return records of a triad alone and `beside` times as long beside a load; times drift."""
+    """Return records of a triad alone and with a load, in `beside` times the time; times drift."""
     rng = np.random.default_rng(1)
     found = []
     for turn in range(number):
@@ -46,7 +46,7 @@ def test_the_slowdown_and_its_interval_are_those_of_the_pairs() -> None:
     assert row["together"] == pytest.approx(row["alone"] / row["ratio"])
     wide = mk.slowdowns(results(rows), level=0.99)
     assert wide["low"].item() < row["low"] < row["high"] < wide["high"].item()
-    # Any order of the records has the same pairs.
+    # The pairs do not depend on the order of the records.
     again = mk.slowdowns(results(rows[::-1]))
     assert again["ratio"].item() == pytest.approx(row["ratio"])
 
@@ -58,14 +58,14 @@ def test_disturbed_turns_do_not_count() -> None:
     (row,) = mk.slowdowns(results(rows)).to_dict("records")
     assert (row["turns"], row["disturbed"]) == (5, False)
     assert row["ratio"] == pytest.approx(1.5, rel=0.02)
-    # With fewer than half there is no interval.
+    # With fewer than half of the turns there is no interval.
     for k in (6, 8):
         rows[k] |= {"disturbed": True}
     (row,) = mk.slowdowns(results(rows)).to_dict("records")
     assert (row["turns"], row["disturbed"]) == (3, True)
     assert math.isnan(row["low"]) and math.isnan(row["high"])
     assert row["ratio"] == pytest.approx(1.5, rel=0.02)
-    # Without any, the ratio is that of all turns.
+    # If all turns are disturbed, the ratio is taken from all of them.
     (row,) = mk.slowdowns(results([r | {"disturbed": True} for r in rows])).to_dict("records")
     assert (row["turns"], row["disturbed"]) == (0, True)
     assert row["ratio"] > 1.6
@@ -142,6 +142,6 @@ def test_comparisons_distinguish_a_case_from_the_same_beside_a_neighbour() -> No
     assert dict(zip(frame["beside"], frame["ratio"], strict=True)) == pytest.approx(
         {"": 1.0, "loops.load": 0.5}, rel=0.02
     )
-    # A neighbour instead of another is what is compared.
+    # If the neighbours differ, they are compared.
     other = [r | {"beside": "loops.dot"} for r in turns(3.0)[1::2]]
     assert mk.compare(results(turns(1.5)[1::2]), results(other)).attrs["compared"] == ["beside"]
