@@ -378,7 +378,7 @@ def test_stream_without_a_kernel_prints_the_table_of_stream(
     assert [r["kernel"].partition(".")[2] for r in results] == [
         "copy", "scale", "add", "triad", "rotation"
     ]  # fmt: skip
-    # Resuming finds the whole rotation done.
+    # After a complete rotation nothing is left to measure.
     code, out, _ = run(capsys, "stream", "-n", "1000", "-t", "1", "-o", str(target), "--resume")
     assert code == 0
     assert out == ""
@@ -426,7 +426,7 @@ def test_indices_come_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: 
 def test_barrier_verb(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The tests of barriers start a process for each kind.
+    # The tests of barriers cover the processes for each kind.
     monkeypatch.setattr(barrier, "_measure_in_new_process", barrier.measure_here)
     target = tmp_path / "barrier.csv"
     code, out, _ = run(capsys, "barrier", "-t", "1,2", "--runs", "3", "-o", str(target))
@@ -672,7 +672,7 @@ def test_a_full_disk_leaves_no_incomplete_file(tmp_path: Path) -> None:
 
 
 def few_cases(*how: Any) -> list[mk.Case]:
-    """Return what a report measures in tests that are not about its cases."""
+    """Return the cases of a report in tests that do not depend on them."""
     brief: dict[str, Any] = {"elements": 512, "variant": "scalar", "runs": 2}
     gather = mk.gather("UNIFORM:8:1", count=64, threads=1, variant="scalar", runs=2)
     return [mk.stream("copy", **brief), mk.stream("triad", **brief), gather]
@@ -688,7 +688,7 @@ def test_report_end_to_end(
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     if not whole:
         monkeypatch.setattr("memkern.report.cases.report_cases", few_cases)
-    # On a busy machine no case is left out either.
+    # No case is left out, even on a busy machine.
     monkeypatch.setattr("memkern.cli.analysis._QUICK_S", 600.0)
     monkeypatch.setattr("memkern.engine.expected_s", lambda cases: 600.0)
     set_activity(monkeypatch, [BUSY])
@@ -1032,10 +1032,10 @@ def test_waiting_for_a_quiet_machine(
     code, _, err = run(capsys, *BRIEF, "--wait-quiet", "60")
     assert (code, observations) == (0, [])
     assert "not quiet" not in err
-    # What it waits for is told at once, and again after a while.
+    # The reason for waiting is printed at once, and again after a while.
     assert err.count("waiting for stress (process 77) to end, for 0 of at most 60 s") == 1
     assert "the machine is quiet after 0 s" in err
-    # At the end of the time it measures, and says so.
+    # After the time limit it measures with a warning.
     set_activity(monkeypatch, [BUSY] * 100_000)
     code, _, err = run(capsys, *BRIEF, "--wait-quiet", "0.01")
     assert code == 0 and "stress (process 77) has not ended after 0 s" in err
@@ -1114,7 +1114,7 @@ def test_calibrate_prints_what_it_stores(
             "distance_B case",
             [["128"], ["256"]] * 2,
         ),
-        # Options that have a column anyway, or that depend on the kernel, get no column in front.
+        # Options that have a column anyway or depend on the kernel get no column in front.
         ("spmv hpcg:4 -f sell -C 4,8 --sigma 1,32 -t 1", "matrix format", None),
         ("amo --kernel central --sharing private,shared --threads 1,2 -i 9", "case pattern", None),
         ("bs 1,6 -n 99 --elements 2,3 --degree 2 --pages default,4k", "case kernel", None),
@@ -1147,7 +1147,7 @@ def test_tables_show_every_option_that_varies(words, columns, rows, capsys):
             ["chunk", "sharing", "case"],
             [["0", "private"], ["4", "private"], ["0", "shared"], ["4", "shared"]],
         ),
-        # Inputs that the first columns tell apart get none.
+        # Inputs that the first columns distinguish get no column.
         ("kernel = 'gather'\npattern = ['0,1', '0,1,2']\ncount = 9", ["case"], None),
         (
             "kernel = 'gather'\npattern = '0,1'\ncount = [8, 9]\nname = 'a'",
@@ -1252,7 +1252,7 @@ def test_rotations_are_headed_by_the_options_that_vary(capsys):
     ]
 
 
-# Short options of Spatter and CircusTent, and memkern's
+# Short options of Spatter, CircusTent and memkern
 
 
 def test_short_options_of_spatter_accept_memkerns_values(
@@ -1290,7 +1290,7 @@ def test_atomics_over_sizes(capsys: pytest.CaptureFixture[str]) -> None:
         sized = (record["words"], record["padding_B"], record["iters"])
         found.setdefault(record["kernel"], []).append(sized)
     assert found["amo.rand"] == [(128, 0, 200), (128, 64, 200), (512, 0, 200), (512, 64, 200)]
-    # Each iteration of each worker accesses another word.
+    # All iterations of all workers access different words.
     assert found["amo.stride1"] == [(128, 0, 64), (128, 64, 8), (512, 0, 200), (512, 64, 32)]
     assert found["amo.gather"] == found["amo.stride1"]
     assert len(found["amo.ptrchase"]) == 1
@@ -1327,7 +1327,7 @@ ODD = itertools.product(
 )
 
 
-# Columns that a figure does not read change nothing, and it takes longest.
+# Figures take longest, and columns that they do not read have no effect.
 @pytest.mark.parametrize(
     "case",
     once_a_kind(

@@ -33,7 +33,7 @@ def test_a_matrix_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_p
     assert code == 0
     assert "2 of 2" not in err
     lines = out.splitlines()
-    # Two turns and all of them, each a heading and two rows, and the explanation.
+    # Two turns and their summary with a heading and two rows each, and the explanation.
     assert len(lines) == 10
     names = ["loops.load elements=1000", "stream.triad"]
     for begin, title in ((0, "turn 1"), (3, "turn 2"), (6, "all turns")):
@@ -50,7 +50,7 @@ def test_a_matrix_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_p
     assert {r["beside"] for r in results} == {"", *names}
     code, out, err = run(capsys, "corun", *words, "--turns", "2")
     assert (code, out) == (2, "") and "exists already" in err
-    # Nothing is left to be measured.
+    # Nothing is left to measure.
     assert run(capsys, "corun", *words, "--turns", "2", "--resume")[0] == 0
     assert mk.load(output) == results
     picture = tmp_path / "x.png"

@@ -1,4 +1,4 @@
-"""The command line without a home, with odd names, locks, variables and moments of Ctrl-C."""
+"""The command line without a home, with odd names, locks and variables, and with Ctrl-C."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STREAM = ["stream", "-k", "copy", "-n", "4096", "--runs", "1", "-q"]
 
 
 def memkern(words: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the command with these variables beside those that find programs."""
+    """Run the command with these environment variables, PATH and MEMKERN_SMALL only."""
     return subprocess.run(
         [sys.executable, "-m", "memkern", *words],
         cwd=folder,
@@ -39,7 +39,7 @@ def memkern(words: list[str], folder: Path, **variables: str) -> subprocess.Comp
 
 
 def topology(processors: range, model: str = "") -> str:
-    """Return hwloc's description of a machine of one package, each processor a core."""
+    """Return hwloc's description of a machine with one package and one core per processor."""
 
     def sets(mask: int) -> str:
         return " ".join(
@@ -183,7 +183,7 @@ def test_a_file_system_without_locks_is_named(
     results.save(path)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
-    # SQLite tells the same of a file that another program has locked.
+    # SQLite reports the same error for a file that another program has locked.
     monkeypatch.setattr("fcntl.lockf", refuse)
     with pytest.raises(InputError, match=r"has no locks.*name a file in a folder of this machine"):
         database.Database.existing(path)
@@ -209,7 +209,7 @@ def test_control_characters_of_names_are_escaped(tmp_path: Path) -> None:
     case = mk.gather("UNIFORM:8:1", count=64, threads=1, runs=1, name="a\x00b\n\x1b[1m")
     assert case.labels["name"] == r"a\x00b\x0a\x1b[1m"
     results = case.measure().results
-    # Those of files that others wrote are left out of what is drawn.
+    # Figures leave out control characters in files of other programs.
     (record,) = results
     results = mk.ResultSet([{**record, "platform": "x\x00\x1by, 1 thread"}], results.samples)
     target = plots.save(plots.figures["spatter-fig3"](results), tmp_path / "x.svg")

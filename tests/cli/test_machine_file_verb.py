@@ -1,4 +1,4 @@
-"""The verbs machine and ecm: what they write and print, and what they refuse."""
+"""The verbs machine and ecm: files, output and refused input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory):
-    """Return the path of a machine file of this machine, and that of its records."""
+    """Return the path of a machine file of this machine, and the measurement."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMKERN_SMALL", "1")
         from memkern.studies.machine_file import measure_machine
@@ -123,7 +123,7 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
     document = json.loads(out)
     levels = [level["level"] for level in document["levels"]]
     kernels = {row["kernel"] for row in document["loops"]}
-    # No loop is left out, in any level.
+    # No loop is left out in any level.
     assert len(document["loops"]) == len(kernels) * len(levels)
     assert {"loops.stencil", "loops.matvec", "loops.daxpy"} <= kernels
     code, out, _ = run(capsys, "ecm", str(records), "--machine", str(path))

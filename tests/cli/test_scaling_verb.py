@@ -16,7 +16,7 @@ from memkern.studies import scaling
 
 @pytest.fixture(autouse=True)
 def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """Measure in this process what a launcher would start, and return the command lines."""
+    """Measure in this process instead of launching ranks, and return the command lines."""
     fake = Ranks(monkeypatch)
     fake.fails = lambda ranks: (1, "There are not enough slots.\n") if ranks > 8 else None
     return fake.commands
@@ -40,7 +40,7 @@ def test_a_table_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_pa
     }
     code, out, err = run(capsys, "scaling", *words, "-o", output)
     assert (code, out) == (2, "") and "exists already" in err
-    # Nothing is left to be measured.
+    # Nothing is left to measure.
     assert run(capsys, "scaling", *words, "-o", output, "--resume")[0] == 0
     assert mk.load(output) == results
     picture = tmp_path / "x.png"

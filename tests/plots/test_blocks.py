@@ -13,7 +13,7 @@ BLOCKS, UNROLLS = (64, 128, 256, 512, 1024), (0, 1, 2, 4, 8)
 
 
 def record(kernel, block, unroll, machine="A Card 3000", **other):
-    """Return a record whose bandwidth is the block size plus the unrolling."""
+    """Return a record whose bandwidth is the block size plus the unroll factor."""
     return {
         **common_columns(kernel, 1, machine),
         "platform": machine,
@@ -25,7 +25,7 @@ def record(kernel, block, unroll, machine="A Card 3000", **other):
 
 
 def everything(machine="A Card 3000", kernels=("loops.triad", "spatter.gather")):
-    """Return all block sizes and unrollings of some kernels."""
+    """Return records of some kernels with all block sizes and unroll factors."""
     return [
         record(kernel, block, unroll, machine)
         for kernel in kernels

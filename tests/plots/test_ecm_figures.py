@@ -1,4 +1,4 @@
-"""Figures and tables of the ECM model and of rooflines, against the records that they show."""
+"""Figures and tables of the ECM model and of rooflines, compared with their records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODEL = Ecm(
 
 
 def records(**changes):
-    """Return records of loops as the model has them, of a million vectors in an invocation."""
+    """Return records of loops with the model's times, of a million vectors per invocation."""
     rows = []
     for kernel, (read, write, allocate, flops) in LOOPS.items():
         moved = Traffic(read=read, write=write, write_allocate=allocate).transfers(LEVELS)
@@ -60,7 +60,7 @@ def test_the_table_has_every_loop_beside_its_prediction() -> None:
     daxpy = frame[(frame["kernel"] == "loops.daxpy") & (frame["level"] == "L2")].iloc[0]
     assert daxpy["L2_load_cycles"] == pytest.approx(128 / 48, rel=0.02)
     assert daxpy["L2_store_cycles"] == pytest.approx(64 / 24, rel=0.02)
-    # A data frame gives the same.
+    # A data frame gives the same table.
     again = tables["ecm"](records().to_frame(), overlap=str(MODEL.overlap))
     assert again["predicted_cycles"].to_numpy() == pytest.approx(frame["predicted_cycles"])
 
@@ -68,7 +68,7 @@ def test_the_table_has_every_loop_beside_its_prediction() -> None:
 def test_a_machine_file_has_the_time_in_the_core_in_l1() -> None:
     frame = tables["ecm"](records(), machine="A64FX")
     daxpy = frame[frame["kernel"] == "loops.daxpy"].set_index("level")["core_cycles"]
-    # 128 bytes are loaded, and 64 stored, at 128 and 64 bytes a cycle.
+    # 128 bytes are loaded, and 64 stored, at 128 and 64 bytes per cycle.
     assert daxpy["L1"] == 1
     assert tables["ecm"](records()).set_index(["kernel", "level"])["core_cycles"].loc[
         "loops.daxpy", "L1"
@@ -139,7 +139,7 @@ def test_the_roofline_table(machine) -> None:
     frame = tables["roofline"](records(), machine=machine)
     assert len(frame) == len(LOOPS) * len(LEVELS)
     row = frame[(frame["kernel"] == "loops.triad") & (frame["name"] == "L2")].iloc[0]
-    # Three lines of 64 bytes by 64 a cycle, and a store by 32, at 2.2 GHz.
+    # Loads of three lines at 64 bytes per cycle, and a store at 32 bytes per cycle, at 2.2 GHz.
     assert row["roofline_s"] == pytest.approx((192 / 64 + 64 / 32) * 1e6 / 2.2e9)
     assert row["bound"] == "L2"
     assert row["roofline_fraction"] == pytest.approx(row["roofline_s"] / row["time_median_s"])

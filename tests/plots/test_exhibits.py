@@ -1,4 +1,4 @@
-"""Declarations of figures and tables: what follows from them."""
+"""Declarations of figures and tables, and the drawings and documentation derived from them."""
 
 import inspect
 import re
@@ -56,7 +56,7 @@ def exhibits(monkeypatch):
         Parameters
         ----------
         order : str
-            The only one that is drawn.
+            The only memory order that is drawn.
 
         References
         ----------

@@ -17,7 +17,7 @@ KERNELS = ["loops.load", "stream.triad", "spatter.gather", "amo.rand", "latency.
 
 
 def rows(kernels=KERNELS, turns=7, platform="Machine", factor=0.3, **more):
-    """Return records of every kernel, slower by `factor` times the number of its neighbour."""
+    """Return records of every kernel, slower by `factor` times the index of its neighbour."""
     found = []
     for turn in range(turns):
         for kernel in kernels:
@@ -79,7 +79,7 @@ def test_disturbed_entries_have_no_colour():
 def test_each_machine_has_a_panel():
     fig = figures["corun"](RECORDS["machines"]())
     assert [ax.get_title() for ax in fig.axes[:2]] == ["Machine", "Other"]
-    # Numbers of threads are not drawn apart.
+    # Different numbers of threads have no panels of their own.
     other = [row | {"environment_id": "g", "threads": 1} for row in rows()]
     assert "25 rows of the same names with other options" in footnotes(
         figures["corun"](frame(rows(), other))

@@ -81,7 +81,7 @@ def gpu_records():
 
 
 def published(platform, kernel, pattern=None):
-    """Return the published bandwidths of a platform: one, or those of all strides."""
+    """Return a platform's published bandwidth of a pattern, or the bandwidths of all strides."""
     rows = reference.load("lavin2020")
     rows = rows[(rows["platform"] == platform) & (rows["kernel"] == kernel)]
     if pattern is not None:
@@ -126,7 +126,7 @@ CASES = [
 
 
 def without_prefetchers(frame, share=0.4):
-    """Return records with the prefetchers as they are, and off at a share of the bandwidth."""
+    """Return records with default prefetchers, and without them at a share of the bandwidth."""
     off = frame.assign(prefetchers="off", bandwidth_GBps=share * frame["bandwidth_GBps"])
     return pd.concat([frame.assign(prefetchers="default"), off], ignore_index=True)
 
@@ -277,7 +277,7 @@ def test_no_finding_calls_a_disturbed_record_the_best():
     records.loc[wins, "disturbed"] = True
     text = " ".join(findings(frame_of(records)))
     assert "the best AMG-G0" in text
-    # A case whose fastest variant is disturbed is won by another variant.
+    # If the fastest variant of a case is disturbed, another variant wins.
     quiet = " ".join(findings(frame_of(own_records())))
     assert "simd won 32" in quiet
     records = own_records()
@@ -535,7 +535,7 @@ def test_a_result_set_is_equivalent_to_its_frame():
 
     frame = frame_of(Results())
     assert frame.equals(own_records())
-    # They may be large, and a figure takes hundreds of columns.
+    # Columns share the attributes, since these may be large and figures read hundreds of columns.
     assert all(frame["kernel"].attrs[name] is facts for name, facts in frame.attrs.items())
     assert tables["spatter-table4"](Results()).equals(tables["spatter-table4"](own_records()))
 
@@ -642,7 +642,7 @@ def test_prefetchers_off_over_on():
         (line,) = (line for line in ax.get_lines() if line.get_label() == "prefetchers off over on")
         assert line.get_xdata().tolist() == STRIDES
         assert np.allclose(line.get_ydata(), 0.4)
-    # Elsewhere the records without prefetchers do not count.
+    # Other figures ignore the records without prefetchers.
     everywhere = without_prefetchers(frame, 5.0)
     for name in ("spatter-fig3", "spatter-fig9"):
         drawn = [

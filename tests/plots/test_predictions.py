@@ -1,4 +1,4 @@
-"""The ECM model in figures, against what the model of a published processor predicts."""
+"""The ECM model in figures, compared with the predictions for a published processor."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CLOCK = 2.2
 
 
 def record(case, seconds, **columns):
-    """Return the record of a case as far as figures read it, on the published processor."""
+    """Return the columns that figures read of a case's record on the published processor."""
     counts = case.spec.counts
     found = {
         "platform": f"Some CPU, {case.knobs.threads} threads", "environment_id": "here",
@@ -55,7 +55,7 @@ def results(rows):
 
 
 def streams(counts=(1, 2, 4, 12)):
-    """Return triads from memory by some numbers of threads, each with half of what is predicted."""
+    """Return triads from memory with each number of threads, at half of the predicted bandwidth."""
     rows = []
     for threads in counts:
         case = mk.case("stream.triad", footprint_B=2**30, variant="simd", threads=threads)
@@ -101,7 +101,7 @@ def line_labels(fig):
 
 
 def loops(unrolls=(1, 4), pages=("default",)):
-    """Return daxpy in L1, L2 and memory, unrolled, faster by unrolling in L1 alone."""
+    """Return daxpy in L1, L2 and memory, where unrolling makes it faster only in L1."""
     rows = []
     for page in pages:
         for footprint_B in (2**14, 2**15, 2**21, 2**22, 2**28, 2**29):
@@ -129,7 +129,7 @@ def test_cycles_have_the_prediction_and_the_best_unrolling() -> None:
     assert predicted == pytest.approx([2, 2, 5, 5, 5, 5])
     assert "unrolled 1" in {curve.get_label() for curve in ax.lines}
     assert "u=1" in {text.get_text() for text in ax.texts}
-    # Slow instructions in L1 are a limit further out.
+    # The time of slow instructions in L1 is a limit in the other levels, too.
     slow = [
         row | {"cycles_per_vector": 16.0, "time_min_s": row["time_min_s"] * 16 / 2}
         if row["footprint_B"] < 2**20
@@ -162,7 +162,7 @@ def test_a_size_sweep_of_the_stencil_marks_what_holds() -> None:
 
 
 def products(counts=(4,), lengths=(4, 16, 64)):
-    """Return CRS and SELL of matrices with rows of some lengths, at the predicted speed."""
+    """Return records of CRS and SELL for matrices with rows of some lengths."""
     rows = []
     for threads in counts:
         for length in lengths:
@@ -204,11 +204,11 @@ NARROW = dataclasses.replace(
 @pytest.mark.parametrize(
     ("variant", "isa", "unroll", "row_cycles", "column_cycles"),
     [
-        # 16 vectors of four values, each of which waits for the one before or for the gather.
+        # 16 vectors of four values, each of which waits for the previous one or for the gather.
         ("simd", "avx2", 0, 16 * 6 + 12, 8 * 6),
         ("simd", "avx2", 4, 16 * 6 + 12, 8 * 6),
         ("auto", "avx2", 0, 16 * 6 + 12, 8 * 6),
-        # Single values of three loads: two accumulators, unless others are requested.
+        # Scalars with three loads each: two accumulators, unless another number is requested.
         ("scalar", "avx2", 0, 32 * 4 + 4, 32 * 1.5),
         ("scalar", "avx512", 1, 64 * 4, 32 * 1.5),
         ("scalar", "avx2", 8, 64 * 1.5, 32 * 1.5),
@@ -284,13 +284,13 @@ def test_the_domain_wall_has_its_arithmetic_and_its_layer_conditions() -> None:
 
 
 def core_of_a_hop(source, **columns):
-    """Return T_core of a site and s."""
+    """Return T_core per site and s in cycles."""
     (row,) = hops(**columns)
     return core_of(source)(row) / (8**4 * 8)
 
 
 def test_complex_numbers_take_their_own_instructions_if_interleaved() -> None:
-    # Of four complex numbers: 288 fcmla of 2 cycles, 48 fcadd of 1 and 84 additions of 0.5.
+    # Per four complex numbers: 288 fcmla of 2 cycles, 48 fcadd of 1 and 84 additions of 0.5.
     cycles = core_of_a_hop(A64FX, layout="RIRI")
     assert cycles == pytest.approx((288 * 2 + 48 * 1 + 84 * 0.5) / 4)
     assert core_of_a_hop(A64FX, layout="RRII") == pytest.approx(52.5)
@@ -304,7 +304,7 @@ def with_permutations(cycles):
 
 
 def test_complex_numbers_are_permuted_without_such_instructions() -> None:
-    # 468 arithmetic instructions and 96 permutations; if sites have links of their own, 240.
+    # 468 arithmetic instructions and 96 permutations, or 240 if sites do not share their links.
     shared, own = {"layout": "RIRI", "cut": "s"}, {"layout": "RIRI", "cut": "t2"}
     assert core_of_a_hop(with_permutations(0.5), **shared) == pytest.approx(564 * 0.5 / 4)
     assert core_of_a_hop(with_permutations(0.5), **own) == pytest.approx(708 * 0.5 / 4)
@@ -314,7 +314,7 @@ def test_complex_numbers_are_permuted_without_such_instructions() -> None:
 
 
 def test_the_layout_decides_whether_memory_is_saturated() -> None:
-    """Alappat et al. 2021: with interleaved complex numbers the cores of a domain do not."""
+    """Check Alappat et al. 2021: interleaved complex numbers do not saturate the memory."""
     for layout, wanted in (("RRII", " cores."), ("RIRI", "RIRI s not within a domain.")):
         fig = figures["dw-scaling"](results(hops(counts=(1, 12), layout=layout)), machine="A64FX")
         assert wanted in footnotes(fig).partition("Saturated by:")[2]

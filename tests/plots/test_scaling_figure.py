@@ -1,4 +1,4 @@
-"""The figure and the table of scaling, and what those of slowdowns have in common with them."""
+"""The figure and the table of scaling, and tests shared with the ones of slowdowns."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KERNELS = ["raider.triad", "raider.gather_triad", "raider.scatter_triad"]
 
 
 def rows(kernels=KERNELS, ranks=(1, 2, 4, 8), platform="Machine", loss=0.9, **more):
-    """Return records whose efficiency is `loss` times as high with twice as many ranks."""
+    """Return records whose efficiency is multiplied by `loss` if the number of ranks doubles."""
     mode = more.get("scaling", "strong")
     found = []
     for turn, (number, kernel), n in itertools.product(range(3), enumerate(kernels), ranks):
@@ -152,7 +152,7 @@ def test_panels_are_named_and_further_cases_are_counted():
     fig = figures["scaling"](RECORDS["machines"]())
     assert len(fig.axes) == 4
     assert fig.axes[0].get_title(loc="left") == "Strong scaling, 1 thread per rank, Machine"
-    # Ideal scaling begins with the fewest ranks.
+    # Ideal scaling begins at the smallest number of ranks.
     assert list(line(fig.axes[2], "ideal").get_xdata()) == [2, 512]
     assert list(line(fig.axes[2], "ideal").get_ydata()) == [1, 256]
     titles = [ax.get_title(loc="left") for ax in figures["scaling"](RECORDS["modes"]()).axes[::2]]

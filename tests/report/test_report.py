@@ -81,7 +81,7 @@ def page(tmp_path, records=None, **options):
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """Return a report of all that a run measures, as a page and as a file."""
+    """Return a report of all records of a run, as a page and as a file."""
     folder = tmp_path_factory.mktemp("report")
     seen = page(folder, command="memkern report --quick", data=folder / "records.parquet")
     return seen, folder / "report.html"

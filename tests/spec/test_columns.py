@@ -20,7 +20,7 @@ from memkern.formats.values import column_kinds
 from memkern.models.records import with_current_names
 from memkern.spec.columns import COLUMNS, CURRENT_NAMES, KINDS, TYPES, in_order, of_kind
 
-# Columns that no record of the sample cases has.
+# Columns that the records of the sample cases do not have.
 ELSEWHERE = {
     *(name for name in COLUMNS if name.startswith(("gpu_", "barrier", "counted_"))),
     *(name for name in COLUMNS if name.startswith("energy_") and name != "energy_note"),

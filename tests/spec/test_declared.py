@@ -38,7 +38,7 @@ TINY = {"elements": 64, "threads": 1, "variant": "scalar", "runs": 1}
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Count how many cases are built, changed ones included; blocks have 8 cases."""
+    """Count the cases that are built, including changed ones; blocks have 8 cases."""
     count = [0]
     original = Case.__post_init__
 
@@ -160,7 +160,7 @@ def test_memory_does_not_grow_with_the_number_of_cases(built: list[int]) -> None
             tracemalloc.stop()
 
     peak(640, 1)  # fills caches
-    # Other threads of the interpreter may allocate during one of these.
+    # Other threads of the interpreter may allocate during one of the calls.
     many = min(peak(64 * 10**9, FOREVER) for _ in range(3))
     assert many < peak(640, 1) + 2**18
 
@@ -263,7 +263,7 @@ def without_arrays(case: Case) -> dict[str, Any]:
     [
         name
         for name in registry()
-        # The verb of these measures a table.
+        # The verbs of these families measure tables.
         if "@" not in name and name.partition(".")[0] not in ("launch", "instructions")
     ],
 )
@@ -294,7 +294,7 @@ def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
         # The command line makes a matrix once for all formats.
         of_python = mk.case(kernel, matrix=mk.matrices.build(options["matrix"])[1])
     if family == "spatter":
-        # The verb has the number of runs of Spatter.
+        # The verb has Spatter's number of runs.
         assert of_shell.stop.runs == 10
         of_shell = of_shell.with_(runs=None)
     assert without_arrays(of_shell) == without_arrays(of_python)
@@ -324,7 +324,7 @@ def test_suites_have_the_default_number_of_runs(monkeypatch: Any, tmp_path: Path
     assert {case.stop.runs for case in of_python} == {None}
 
 
-# A value other than the default of every option of `Knobs` and `Stop`, and the defaults.
+# A value of every option of `Knobs` and `Stop` that is not the default, and the defaults.
 OTHER: dict[str, Any] = {
     "variant": "scalar", "isa": "baseline", "threads": 1, "pin": "none", "pages": "4k",
     "numa": "interleave", "offset": 8, "schedule": "dynamic", "chunk": 4, "prefetch": 2,
@@ -360,7 +360,7 @@ def test_the_more_specific_value_wins_even_if_it_is_the_default(
         return getattr(case.knobs if hasattr(case.knobs, option) else place, option)
 
     other, default = OTHER[option], DEFAULTS[option]
-    # JSON's notation of these values is TOML's as well.
+    # JSON and TOML have the same notation for these values.
     lines = [f"{option} = {json.dumps(value)}\n" for value in (other, default)]
     assert found(f"[defaults]\n{lines[0]}{table}") == other
     assert found(f"[defaults]\n{lines[0]}{table}{lines[1]}") == default

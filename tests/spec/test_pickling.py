@@ -170,7 +170,7 @@ def test_unregistered_kernels_can_not_be_pickled(monkeypatch: pytest.MonkeyPatch
     with refused("kernel 'launch.empty' can't be pickled: register it"):
         pickle.dumps(changed)
     text = pickle.dumps(mk.launch())
-    # A copy: put back, an entry would be the last one.
+    # The registry is replaced by a copy, since a restored entry would move to its end.
     module = sys.modules["memkern.spec.registry"]
     others = {name: spec for name, spec in registry().items() if name != "launch.empty"}
     monkeypatch.setattr(module, "_registry", others)
