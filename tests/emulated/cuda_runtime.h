@@ -1,7 +1,7 @@
 // Replaces CUDA's header in tests without CUDA: device memory is memory of the process, launches
 // are complete when the call returns, and a graph is a list of functions. A function whose name is
-// in the environment variable MEMKERN_EMULATED_FAIL fails; one that releases something does so
-// before, as an error of earlier work is reported by any function.
+// in the environment variable MEMKERN_EMULATED_FAIL fails; functions that release a resource still
+// release it, since any function of CUDA may report an error of earlier work.
 #pragma once
 
 #include <sys/mman.h>
@@ -99,8 +99,8 @@ inline int& device_in_use() {
   static int device = 0;
   return device;
 }
-// Devices on which memory was allocated, where managed memory was moved last (kHost or a device),
-// and memory of the host that was allocated by the runtime.
+// The device of each allocation, the last location of managed memory (kHost or a device), and host
+// memory that the runtime allocated.
 constexpr int kHost = -1;
 inline std::map<const void*, int>& owners() {
   static auto* all = new std::map<const void*, int>;
@@ -119,7 +119,7 @@ inline bool& peer_access() {
   return enabled;
 }
 
-// What has happened so far.
+// Numbers of calls since the start of the program.
 struct Counts {
   int contexts = 0;  // see occupy()
   int copies = 0;
@@ -134,7 +134,7 @@ inline Counts& counts() {
   static Counts all;
   return all;
 }
-// What is queued, in order, where a test gives a list for it.
+// Queued work in order, if a test provides a list for it.
 struct Queued {
   std::string what;
   const Stream* stream;
@@ -146,7 +146,7 @@ inline std::vector<Queued>*& queued() {
 inline void note(const char* what, const Stream* stream) {
   if (queued() != nullptr) queued()->push_back({what, stream});
 }
-// The error of the last call that failed, until it is asked for: later calls leave it there.
+// The error of the last failed call, until it is read; later successful calls do not clear it.
 inline cudaError_t& last_error() {
   static cudaError_t error = cudaSuccess;
   return error;
@@ -158,11 +158,10 @@ inline cudaError_t ended(cudaError_t status) {
 }
 // Begins a call that creates a context on the device in use, if there is none yet.
 inline void occupy() { ++counts().contexts; }
-// The same; whether it is to fail.
+// The same; returns whether the call fails.
 inline bool occupies_and_fails(const char* function) { return occupy(), fails(function); }
 
-// Kernels that were loaded, by the address that identifies them, with the most shared memory that
-// their launches may ask for.
+// Loaded kernels by address, with the largest shared memory that their launches may request.
 inline std::map<const void*, std::size_t>& loaded() {
   static auto* all = new std::map<const void*, std::size_t>;
   return *all;
@@ -305,7 +304,7 @@ inline cudaError_t emulated_load(const void* kernel) {
   return cudaSuccess;
 }
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-// Also of a kernel that is not loaded yet.
+// Also possible for a kernel that is not loaded yet.
 inline cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int bytes) {
   emulated::occupy();
   const auto most = static_cast<std::size_t>(bytes);
@@ -321,9 +320,9 @@ struct Shape {
   std::size_t shared_B;
 };
 
-// Whether an address belongs to memory of the host. Kernels get their arguments by value, so that a
-// pointer among them must be one to memory of the device. Small values are sizes: a program without
-// random addresses, such as some interpreters of Python, has memory there, too.
+// Whether an address belongs to host memory. Kernels get their arguments by value, so that a
+// pointer among them must point to device memory. Small values are assumed to be sizes: a program
+// without randomized addresses, such as some interpreters of Python, has memory there, too.
 inline bool is_of_host(std::uint64_t address) {
   constexpr std::uint64_t kPage = 4096;
   if (address >> 32 == 0 || address >> 47 != 0) return false;
@@ -331,14 +330,14 @@ inline bool is_of_host(std::uint64_t address) {
   const auto next = allocations().upper_bound(byte);
   if (next != allocations().begin()) {
     const auto& [begin, size] = *std::prev(next);
-    // The end of an allocation is one as well.
+    // The end of an allocation is valid as well.
     if (byte <= begin + size) return false;
   }
   return msync(reinterpret_cast<void*>(address / kPage * kPage), 1, MS_ASYNC) == 0;
 }
 
-// Bytes between the members of a kernel's arguments may look like pointers. Only with a compiler
-// that can clear them are pointers checked.
+// Padding in a kernel's arguments may look like pointers, so pointers are checked only with a
+// compiler that can clear it.
 #if defined(__has_builtin) && __has_builtin(__builtin_clear_padding)
 constexpr bool kChecksPointers = true;
 template <class Args>
@@ -351,7 +350,7 @@ template <class Args>
 void clear_padding(Args&) {}
 #endif
 
-// The error of a launch, as CUDA reports it; a pointer to memory of the host is found at once.
+// The error of a launch as in CUDA, except that a pointer to host memory is detected at the launch.
 inline cudaError_t refused(const void* kernel, const Shape& shape,
                            const std::vector<std::byte>& args) {
   constexpr std::int64_t kMaxBlocks = (std::int64_t{1} << 31) - 1;
@@ -374,7 +373,7 @@ inline cudaError_t refused(const void* kernel, const Shape& shape,
 }
 
 // Numbers 0 to `count` - 1 in another order each time, unless MEMKERN_EMULATED_ORDER is
-// "ascending": nothing may depend on the order in which blocks and threads run.
+// "ascending": results must not depend on the order in which blocks and threads run.
 class Shuffled {
  public:
   explicit Shuffled(std::int64_t count) : count_(count) {
@@ -424,7 +423,6 @@ inline cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t size,
   emulated_queue(stream, [=] { std::memcpy(to, from, copied); });
   return cudaSuccess;
 }
-// From the memory of one device to that of another one.
 inline cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
                                        std::size_t size, cudaStream_t stream) {
   const auto on = [](const void* at, int device) {
@@ -503,7 +501,7 @@ inline cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode)
   if (s->captured != nullptr) return emulated::ended(cudaErrorInvalidValue);
   return s->captured = new emulated::Graph, cudaSuccess;
 }
-// Ends it in any case: a capture that fails has no graph.
+// Ends the capture in any case; a failed capture has no graph.
 inline cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) {
   *g = std::exchange(s->captured, nullptr);
   if (*g == nullptr) return emulated::ended(cudaErrorInvalidValue);

@@ -1,5 +1,5 @@
-/* A replacement of NVML for tests, which writes the limits of the clock to the file that the variable
-   MEMKERN_FAKE_NVML names, and refuses them if it can't be written. */
+/* A replacement of NVML for tests. It writes the limits of the clock to the file that the
+   environment variable MEMKERN_FAKE_NVML names, and refuses them if the file can't be written. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-// The threads of a warp, in lock step: each has a stack of its own, and where one calls a function
-// of all lanes, it waits until every lane that has not ended has called one.
+// The threads of a warp in lock step: each has its own stack, and a thread that calls a function of
+// all lanes waits until every lane that has not ended has called one.
 #pragma once
 
 #include <ucontext.h>
@@ -68,7 +68,7 @@ class Warp {
   }
   static int lane() { return instance().lane_; }
 
-  // Ends the program, like a device whose behaviour is undefined.
+  // Ends the program where the behaviour of a device is undefined.
   [[noreturn]] static void fail(const char* why) {
     std::fprintf(stderr, "emulated device: %s\n", why);
     std::abort();
