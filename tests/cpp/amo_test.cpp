@@ -46,7 +46,7 @@ std::int64_t words_of(const std::string& kernel, const Shape& s) {
   return (places - 1) * s.stride + 1;
 }
 
-// Indices: one more than there are iterations, as kernels access IDX[i + 1].
+// Indices: one more than iterations, as kernels access IDX[i + 1].
 std::vector<std::int64_t> index_of(const std::string& kernel, const Shape& s) {
   const bool chases = kernel == "amo.ptrchase";
   const std::int64_t bound = chases ? count_of(s) + 1 : words_of(kernel, s);
@@ -72,7 +72,7 @@ void run_fenced(const RegisteredEntry& e, const Shape& s) {
                      tally.data(),  kTallies};
   const std::vector<V> before = values.values();
   for (int w = 0; w < s.workers; ++w) e.body(&args, {w * s.iters, (w + 1) * s.iters}, w);
-  // Indices are only read, whatever the primitive.
+  // No primitive changes indices.
   EXPECT_EQ(index.values(), std::vector<W>(wanted.begin(), wanted.end()));
   const std::string form = e.template_variant;
   V grown = 0;

@@ -349,7 +349,7 @@ TEST_F(PoolTest, GivesSmallArraysAddressesWithinOneRange) {
   const auto range = [](const std::byte* data) {
     return reinterpret_cast<std::uintptr_t>(data) / static_cast<std::uintptr_t>(kMiB);
   };
-  // Also after large ones, and after as many as fill the range.
+  // Also after large arrays, and after enough small arrays to fill the range.
   for (const std::int64_t before : {0, 1, 64}) {
     for (std::int64_t k = 0; k < before; ++k) address_of(team, Placement{}, kMiB / 4 >> k % 2, 2);
     address_of(team, Placement{}, 8 * kMiB);

@@ -29,17 +29,17 @@ using testing::refusal;
 using testing::set;
 
 constexpr std::int64_t kElements = 60;
-constexpr std::int64_t kGlobal = 20;  // nodes, to which belong
-constexpr std::int64_t kMembers = 40;
+constexpr std::int64_t kGlobal = 20;   // global nodes
+constexpr std::int64_t kMembers = 40;  // local nodes that belong to global nodes
 
-// The index arrays that a kernel of RaiderSTREAM takes.
+// Number of index arrays of a kernel of RaiderSTREAM.
 int index_arrays(const std::string& kernel) {
   if (kernel.starts_with("raider.sg_")) return kernel.ends_with("d") ? 3 : 2;
   if (kernel.starts_with("raider.gather_")) return kernel.ends_with("@release") ? 2 : 1;
   return kernel.starts_with("raider.scatter_") ? 1 : 0;
 }
 
-// What a caller passes for a kernel; a kernel uses only some of the integers.
+// Inputs of a caller for a kernel, which uses only some of the integers.
 struct Request {
   explicit Request(const std::string& name) : kernel(name) {
     for (const RegisteredEntry& e : registered_entries()) {
@@ -47,7 +47,7 @@ struct Request {
       index_dtype = e.index;
     }
     for (int k = 0; k < index_arrays(kernel); ++k) {
-      const std::int64_t steps[] = {7, 11, 13};  // which have no divisor in common with kElements
+      const std::int64_t steps[] = {7, 11, 13};  // coprime to kElements
       auto& index = indices["IDX" + std::to_string(k + 1)];
       for (std::int64_t i = 0; i < kElements; ++i) index.push_back((i * steps[k] + k) % kElements);
     }
@@ -58,7 +58,7 @@ struct Request {
       if (kernel == "bs.bs7") indices["ids"][static_cast<std::size_t>(node)] = j / 4;
       if (kernel == "bs.bs6" || kernel == "bs.bs8") indices["columns"].push_back(node);
     }
-    for (std::int64_t g = 0; g < kGlobal; ++g) {  // rows of none to four
+    for (std::int64_t g = 0; g < kGlobal; ++g) {  // rows of zero to four entries
       if (indices.count("row_starts") == 0) break;
       indices["row_starts"].push_back(indices["row_starts"].back() + g % 5);
     }
@@ -133,14 +133,14 @@ TEST(Prepare, PassesArgumentsToBodies) {
       const auto* index = static_cast<const std::int64_t*>(args.index[k]);
       const auto& wanted = r.indices["IDX" + std::to_string(k + 1)];
       EXPECT_EQ(std::vector<std::int64_t>(index, index + kElements), wanted);
-      // Offsets grow over the arrays and then the indices.
+      // Offsets increase over the arrays and then over the index arrays.
       const auto place = reinterpret_cast<std::uintptr_t>(index);
       EXPECT_EQ(static_cast<std::int64_t>(place % 4096),
                 (static_cast<std::int64_t>(k) + 4) * offset_B % 4096);
     }
   }
   r.numbers.clear();
-  r.integers["prefetch"] = kMax;  // no further than the arrays reach
+  r.integers["prefetch"] = kMax;  // limited to the length of the arrays
   const auto problem = r.prepare(team);
   EXPECT_EQ(args_of(problem->args()).distance, kElements);
   EXPECT_EQ(args_of(problem->args()).alpha, 1.0);
@@ -285,7 +285,7 @@ TEST(Workers, MatchASingleWorker) {
                       {Repetition::Spin, {Schedule::Kind::Dynamic, 1}, 2},
                       {Repetition::Free, {Schedule::Kind::Static, 0}, 3}};
   const auto has_separate_elements = [](const std::string& kernel) {
-    // Workers write the same elements in central and atomics; other families have their own tests.
+    // Workers write the same elements in central kernels and atomics; others have their own tests.
     return !kernel.starts_with("spatter.") && !kernel.starts_with("raider.central") &&
            !kernel.starts_with("amo.") && !kernel.starts_with("spmv.") &&
            !kernel.starts_with("dw.") && !kernel.starts_with("instructions.");
@@ -297,7 +297,7 @@ TEST(Workers, MatchASingleWorker) {
     r.integers["prefetch"] = 5;
     const std::vector<double> wanted = results(r, e, alone);
     for (const Way& way : ways) {
-      // A barrier at which workers spin takes milliseconds on a machine that is shared.
+      // A spin barrier takes milliseconds on a shared machine.
       const bool one_is_enough = e.isa == "baseline" && std::string(e.variant) == "scalar";
       if (way.repetition == Repetition::Spin && !one_is_enough) continue;
       EXPECT_EQ(results(r, e, way), wanted)

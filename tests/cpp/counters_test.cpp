@@ -1,5 +1,5 @@
-// Counters: of the kernel's software events against work of which the count is known, and of a
-// source of known counts through the sampler.
+// Counters: software events of the kernel, compared with the known counts of some work, and known
+// counts of a source that the sampler reads.
 #include "core/counters.hpp"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ using testing::at;
 using testing::contains;
 using testing::refusal;
 
-// Faults for a page that is touched, of which sanitizers touch one or two of their own, and others,
-// of stacks and of the runtime.
+// Most faults per touched page, for which sanitizers touch one or two pages of their own, and most
+// other faults, of stacks and of the runtime.
 #if defined(__has_feature)
 constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
 #else
@@ -33,11 +33,11 @@ constexpr bool kSanitized = false;
 constexpr std::uint64_t kMostForPage = kSanitized ? 3 : 1;
 constexpr std::uint64_t kMostOther = kSanitized ? 500 : 20;
 
-// Of user code, which ordinary users may count on most systems.
+// Faults of user code, which ordinary users may count on most systems.
 const EventCode kFaults{
     "page-faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 0, 0, -1, true, false};
 
-// Memory of which no page has been touched, in pages of the smallest size.
+// Untouched memory in pages of the smallest size.
 class Fresh {
  public:
   explicit Fresh(std::int64_t pages) : page_B_(sysconf(_SC_PAGESIZE)), pages_(pages) {
@@ -85,7 +85,7 @@ TEST(Counters, CountOnePageFaultForEachPageTouched) {
       EXPECT_GE(count.value, static_cast<std::uint64_t>(kPages));
       EXPECT_LE(count.value, kMostForPage * kPages + kMostOther);
       EXPECT_GT(count.enabled_ns, 0U);
-      EXPECT_EQ(count.enabled_ns, count.running_ns);  // software events never take turns
+      EXPECT_EQ(count.enabled_ns, count.running_ns);  // software events are never multiplexed
       // A second sample touches no new page.
       sampler.sample({&step, 1}, 3, {}, &counters);
       counters.sum({&count, 1});
@@ -95,7 +95,7 @@ TEST(Counters, CountOnePageFaultForEachPageTouched) {
 }
 
 TEST(Counters, RefuseAnEventThatCannotBeCounted) {
-  // No processor has so many generic events.
+  // No processor has a generic event with this number.
   const EventCode unknown{"nonsense", PERF_TYPE_HARDWARE, 4242, 0, 0, -1, true, false};
   EXPECT_FALSE(why_not_counted(unknown).empty());
   if (!why_not_counted(kFaults).empty()) GTEST_SKIP() << why_not_counted(kFaults);
@@ -151,7 +151,7 @@ TEST(Counters, SumWorkersAndReadWholeUnitsOnce) {
   }
 }
 
-// Such as responses to requests outside of the core, which one event selects by a further word.
+// For example, one event counts off-core responses, whose kind a further word selects.
 TEST(Counters, TellEventsApartByAllTheirWords) {
   const Replaced replaced({{PERF_TYPE_RAW, 1, {5, 1, 1}, 0, -1, 0x10, 0},
                            {PERF_TYPE_RAW, 1, {7, 1, 1}, 0, -1, 0x20, 0},
@@ -204,7 +204,7 @@ TEST(Counters, ShowThatACounterHasVanished) {
   }
 }
 
-// A source of which the first counter that is opened can't be read.
+// A source whose first opened counter can't be read.
 class FirstLost : public SteppedEvents {
  public:
   using SteppedEvents::SteppedEvents;

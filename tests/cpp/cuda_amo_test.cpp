@@ -87,7 +87,7 @@ struct Form {
   bool constant;
 };
 
-// Whether a variant supports this form of the processor's.
+// Whether a variant supports this form of the processor's entry.
 bool supports(const std::string& variant, const Form& f) {
   if (variant == "device") {
     return f.order == "relaxed" || f.is_one_of({"add", "cas", "cas-retry"});
@@ -336,8 +336,7 @@ void expect_the_same(Tried<V>& tried, const DeviceEntry& e, Range range, int blo
   std::vector<Row> rows = tried.rows();
   std::vector<Row> wanted = oracle.rows();
   if (std::string(e.variant) == "warp") {
-    // The lanes of a warp update in turn, so that workers see other values, but all of them the
-    // same.
+    // The lanes of a warp update in turn, so that workers get other values with the same sum.
     const auto add_up = [](std::vector<Row>& all) {
       for (Row& row : all) {
         if (&row != &all.front()) all.front()[kReturned] += std::exchange(row[kReturned], 0);
@@ -438,7 +437,7 @@ TEST(Chase, EndsAtTheExpectedIndex) {
         EXPECT_EQ(row[kEnd], (first + 12) % 256);
         first += 4;
       }
-      // A worker without iterations ends where it would have begun.
+      // A worker without iterations ends at the beginning of its part.
       tried.run(e, {10, 12}, 32, 1);
       rows = tried.rows();
       EXPECT_EQ(rows[0][kEnd], 13U);

@@ -1,5 +1,5 @@
 // Memory, values, checks of bounds, launches and timers of an emulated device; and gather and
-// scatter, whose kernels run here block by block, compared with those of the processor.
+// scatter, whose kernels run here block by block, compared with the processor's kernels.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -102,11 +102,11 @@ TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
   std::vector<double> got(testing::at(kSize));
   std::vector<double> wanted(got.size());
   p.copy_out(x, wanted.data());
-  // In any order, and more bytes than gaps may have, but not more than are copied at once.
+  // In pseudo-random order; the array exceeds the limit of a gap, but not the limit of a copy.
   const std::vector<std::int64_t> all = permutation(kSize, 1);
   EXPECT_EQ(copies_of([&] { p.peek(x, all, got.data()); }), 1);
   for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(got[i], wanted[testing::at(all[i])]);
-  // Far apart, near each other, and one of them twice: the last value counts.
+  // Positions far apart, near each other, and one of them twice: its last value counts.
   const std::vector<std::int64_t> some = {kSize - 1, 3, 500'000, 3, 7, 500'001};
   const std::vector<double> values = {1.0, 2.0, 3.0, 4.0, 5.0, 6.0};
   EXPECT_EQ(copies_of([&] { p.poke(x, some, values); }), 2 * 3);
@@ -129,7 +129,7 @@ TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
 
 TEST(DeviceMemory, ReceivesCheckedIndices) {
   const Team team({1, "none"});
-  // Longer than the pieces in which they are copied.
+  // Longer than the pieces of a copy.
   std::vector<std::int64_t> values((std::size_t{1} << 20) + 5);
   std::iota(values.begin(), values.end(), 0);
   const std::int64_t bound = std::ssize(values);
@@ -300,7 +300,7 @@ TEST(Spatter, MatchesTheProcessor) {
   EXPECT_GT(tried, 1000);
 }
 
-// Each of their threads moves one element, whatever the unrolling of an entry.
+// Threads of these instances move one element each, regardless of the unrolling of an entry.
 TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
   const Team team({1, "none"});
   const auto indices = [](std::int64_t length) {
@@ -321,7 +321,7 @@ TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
       {{"gs", indices(4), {4}, 50, 2}, "int64", true},
       {{"gs", indices(4), {4, 8}, 50, 1}, "int64", false},
       {{"multigather", indices(4), {4, 8}, 50, 1}, "int64", false},
-      // Indices that take 48 KiB, or just more.
+      // Indices of 48 KiB, or slightly more.
       {{"gather", indices(6144), {1}, 2, 1}, "int64", true},
       {{"gather", indices(6145), {1}, 2, 1}, "int64", false},
       {{"gather", indices(6145), {1}, 2, 1}, "int32", true},
@@ -344,7 +344,7 @@ TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
   }
 }
 
-// What is queued on the emulated device during its lifetime.
+// Records the work queued on the emulated device during its lifetime.
 class Recording {
  public:
   Recording() { emulated::queued() = &all_; }
@@ -356,7 +356,7 @@ class Recording {
     for (const emulated::Queued& one : all_) found.push_back(one.what);
     return found;
   }
-  // The queues of all that has this name.
+  // The queues of the work with this name.
   std::set<const emulated::Stream*> queues_of(const std::string& what) const {
     std::set<const emulated::Stream*> found;
     for (const emulated::Queued& one : all_) {
@@ -373,7 +373,7 @@ TEST(Devices, AreDescribedWithoutBeingOccupied) {
   const int before = emulated::counts().contexts;
   EXPECT_EQ(cuda::device_count(), 1);
   EXPECT_EQ(cuda::describe(0).isa, "sm_00");
-  // 1 GHz, 1024 bits, two transfers a cycle.
+  // 1 GHz, 1024 bits, two transfers per cycle.
   EXPECT_EQ(cuda::describe(0).peak_Bps, 256e9);
   EXPECT_TRUE(cuda::describe(0).ecc);
   EXPECT_EQ(cuda::device(0).max_threads(), 1024);
@@ -395,7 +395,7 @@ TEST(Devices, CopyBehindADelayAsKernelsRun) {
   EXPECT_EQ(recording.names(), wanted);
 }
 
-// Counts its calls; without a queue it is loaded.
+// Counts its calls; a call without a queue loads the kernel.
 struct Calls {
   int loaded = 0;
   int started = 0;
@@ -416,7 +416,7 @@ TEST(Timers, RunAsOftenAsRequested) {
     EXPECT_EQ(first.loaded, 1);
     EXPECT_EQ(first.started, 0);
     EXPECT_GT(sequence->sample(5, nullptr), 0.0);
-    // More than the events that are queued at once.
+    // More invocations than events that are queued at once.
     for (const int invocations : {3, 300}) {
       double per_step[2] = {0.0, 0.0};
       const double all = sequence->sample(invocations, per_step);
@@ -444,12 +444,12 @@ TEST(Timers, MakeEventsAndGraphsOnce) {
   EXPECT_EQ(emulated::counts().events, before.events + 2);
   const auto by_graph = device().prepare(steps, Timer::Graph);
   for (int k = 0; k < 5; ++k) by_graph->sample(70, nullptr);
-  // One of 64 launches and one of 6, uploaded before they are timed.
+  // One graph of 64 launches and one of 6, uploaded before they are timed.
   EXPECT_EQ(emulated::counts().graphs, before.graphs + 2);
   EXPECT_EQ(emulated::counts().uploads, before.uploads + 2);
 }
 
-// Without it the first event would pass while the first launch is still being queued.
+// Without a delay the first event would complete while the first launch is still being queued.
 TEST(Timers, StartEventsBehindADelay) {
   const DeviceEntry& e = entry_named("launch.empty");
   const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32},
@@ -466,7 +466,7 @@ TEST(Timers, StartEventsBehindADelay) {
   EXPECT_EQ(queued_by(per_step), (Names{"launch", "event", "launch", "event", "launch", "event"}));
 }
 
-// Otherwise each of them would time the first replay of another graph.
+// Otherwise each trial would time the first replay of a new graph.
 TEST(Timers, KeepTheGraphsOfEveryCandidateDuringTrials) {
   Request request;
   request.kernel = "loops.dot";
@@ -496,7 +496,7 @@ TEST(Timers, LoadKernelsBeforeACapture) {
                        "loading a kernel"));
 }
 
-// A capture that fails is ended: later samples are taken.
+// A failed capture is ended, so that later samples can be taken.
 TEST(Timers, SurviveFailures) {
   const DeviceEntry& e = entry_named("launch.empty");
   const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
@@ -519,7 +519,7 @@ TEST(Timers, SurviveFailures) {
   }
 }
 
-// The runtime keeps the error of a call until it is read, which a launch does.
+// The runtime keeps the error of a call until it is read, and launches read it.
 TEST(Failures, AreNotReportedByLaterLaunches) {
   const DeviceEntry& e = entry_named("launch.empty");
   const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
@@ -659,7 +659,7 @@ TEST(Transfers, UseMemoryOfTheirKindAndReleaseIt) {
                        "moves data from or to a GPU"));
 }
 
-// Limits the address space of this process to so much more than it has now.
+// Limits the address space of this process to its current size plus `more_B`.
 class Limited {
  public:
   explicit Limited(std::int64_t more_B) {
@@ -686,7 +686,7 @@ TEST(Launches, HaveFurtherSharedMemory) {
   const DeviceEntry& e = entry_named("launch.empty");
   DeviceStep step{e.launch, nullptr, {0, 1}, 32, nullptr, 49152};
   EXPECT_GT(device().sample({step}, 1, Timer::Host, nullptr), 0.0);
-  // What a launch may have is a setting of the kernel, which cases of several sizes share.
+  // The limit of shared memory is an attribute of the kernel, which cases of several sizes share.
   step.shared_B = 98304;
   const auto most = device().prepare({step}, Timer::Host);
   step.shared_B = 65536;
@@ -706,7 +706,7 @@ TEST(Caches, AreFlushedByWritingAndThenReading) {
   EXPECT_EQ(device().cache_B(), 1 << 20);
   constexpr std::size_t kWords = 512;
   std::vector<std::byte*> memory = {device().allocate(4096), device().allocate(4096)};
-  // The value whose reader writes it to the other memory; each word has a thread.
+  // A thread that reads this value writes it to the other memory; each word has a thread.
   constexpr std::uint64_t kRead = 0x6D656D6B65726E21;
   for (const std::size_t at : {std::size_t{0}, kWords - 1}) {
     std::vector<std::uint64_t> before(kWords, 7);

@@ -1,4 +1,4 @@
-// What the emulated device detects, and its warps: kernels of this file, launched like any others.
+// Errors that the emulated device detects, and its warps, with kernels of this file.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
@@ -122,7 +122,7 @@ TEST(Emulation, FillsUndefinedVariablesOfEveryBlock) {
   }
 }
 
-// The same for variables that only one phase has.
+// The same for local variables of a phase.
 struct UndefinedInAPhase {
   struct Args {
     std::uint64_t* found;
@@ -133,7 +133,7 @@ struct UndefinedInAPhase {
   static void run(const Args& a, const Thread& thread, Locals&, unsigned char*) {
     std::uint64_t value;
     const std::uint64_t* at = &value;
-    // Otherwise the compiler warns that it has no value.
+    // Otherwise the compiler warns of an uninitialized variable.
     asm volatile("" : "+r"(at) : : "memory");
     a.found[thread.index()] = *at;
   }
@@ -195,7 +195,7 @@ struct WarpArgs {
   std::int64_t* first;
 };
 
-// Each lane asks the others, but those that have ended.
+// Each lane exchanges values with the others, except lanes that have ended.
 struct Ask {
   using Args = WarpArgs;
   using Locals = Nothing;
@@ -242,7 +242,7 @@ TEST(Warps, ExchangeInLockStep) {
   }
 }
 
-// Lanes that have branched apart may call different functions for themselves.
+// Diverged lanes may call different functions among themselves.
 struct Halves : Ask {
   template <int>
   static void run(const Args& a, const Thread& thread, Locals&, unsigned char*) {
@@ -276,7 +276,7 @@ struct RowArgs {
   std::int64_t columns;
 };
 
-// A warp sums one row after the other: a step of all lanes in a loop.
+// A warp sums one row after the other, with an exchange between all lanes in a loop.
 struct SumRows {
   using Args = RowArgs;
   using Locals = Nothing;
@@ -295,7 +295,7 @@ struct SumRows {
   }
 };
 
-// The same in phases, for one row a warp.
+// The same in phases, for one row per warp.
 struct SumRow {
   using Args = RowArgs;
   struct Locals {
@@ -349,7 +349,7 @@ struct Wrong : Ask {
     from_lane(~0U, 1, 0);
   }
 };
-// Lanes that have branched apart call different functions, or one for different lanes.
+// Diverged lanes call different functions, or one function with different masks.
 struct Apart : Ask {
   template <int>
   static void run(const Args&, const Thread& thread, Locals&, unsigned char*) {

@@ -75,7 +75,7 @@ struct Size {
   std::int64_t elements;
   std::int64_t rows;
   std::int64_t columns;
-  std::int64_t nodes;          // global ones
+  std::int64_t nodes;          // global nodes
   std::int64_t most_of_a_row;  // local nodes
 };
 
@@ -121,7 +121,7 @@ class Case {
   }
 
  private:
-  // Rows of some entries, in no order; some local nodes belong to no global one.
+  // Rows of some entries in pseudo-random order; some local nodes belong to no global node.
   void mesh(const Size& size, bool scatters) {
     std::vector<std::int64_t> starts = {0};
     for (std::int64_t g = 0; g < size.nodes; ++g) {
@@ -225,7 +225,7 @@ TEST_P(Streaming, MatchesTheProcessor) {
       const auto there = c.prepare_there(offset_B);
       int number = 0;
       for (const int block : {1, 32, 100, 256, 1024}) {
-        // Of the largest sizes, every block and every offset, but not all pairs of them.
+        // The largest sizes have every block and every offset, but not all pairs of them.
         if (size.elements > 1000 && 8 * (number++ % 3) != offset_B) continue;
         for (const auto& [range, content] : wanted) {
           there->fill(true);
@@ -336,7 +336,7 @@ TEST(Timers, RunAsManyInvocationsAsRequested) {
   const auto here = c.prepare_here();
   const auto there = c.prepare_there();
   const Range all{0, here->count()};
-  // Around the number of invocations in a graph, and beyond two of these.
+  // Around the number of invocations in a graph, and more than two graphs have.
   for (const std::int64_t invocations : {1, 63, 64, 65, 128, 150}) {
     here->fill(true);
     for (std::int64_t k = 0; k < invocations; ++k) c.run_here(*here, all);
@@ -348,7 +348,7 @@ TEST(Timers, RunAsManyInvocationsAsRequested) {
   }
 }
 
-// Whatever the block size of the previous invocation was.
+// Results do not depend on the block size of the previous invocation.
 TEST(Reductions, AreReproducible) {
   for (const DeviceEntry& e : device_entries()) {
     if (!reduces(e) || std::string(e.variant) != "one-kernel") continue;
@@ -381,7 +381,7 @@ TEST(Reductions, HaveAsManyBlocksAsRunAtATimeOrAsRequested) {
       const auto there = c.prepare_there();
       const auto here = c.prepare_here();
       const Range all{0, 4000};
-      // Of 4 elements at most: a thread loads 16 bytes at a time.
+      // At most 4 elements: a thread loads 16 bytes at a time.
       const std::int64_t lanes = streams_of(e.kernel) == 0           ? 1
                                  : std::string(e.dtype) == "float32" ? 4
                                                                      : 2;
@@ -419,12 +419,12 @@ TEST(Reductions, FindTheLargestAtEveryPosition) {
   }
 }
 
-// A float32 sum of this many values would lose their part beyond 1 for half of the additions.
+// A float32 sum of these values would lose their part beyond 1 in half of the additions.
 TEST(Reductions, StayAccurateForManyElements) {
   const float value = 1.0F + std::ldexp(1.0F, -13) - std::ldexp(1.0F, -20);
   for (const char* variant : {"two-kernel", "one-kernel"}) {
     const DeviceEntry e = entry_of("loops.sum", variant, 1, "float32");
-    // Of one thread a block, each of which loads four values at once.
+    // Blocks have one thread each, which loads four values at once.
     constexpr std::int64_t kMany = std::int64_t{4096} * 512 * 4;
     const auto problem = Case(e, {kMany, 3, 3, 1, 1}).prepare_there();
     const std::vector<float> values(static_cast<std::size_t>(kMany), value);
@@ -437,7 +437,7 @@ TEST(Reductions, StayAccurateForManyElements) {
 TEST(Reductions, CountIterationsWithoutArrays) {
   for (const DeviceEntry& e : device_entries()) {
     if (std::string(e.kernel) != "loops.peakflops") continue;
-    // More than a thread adds up before it starts another sum.
+    // More iterations than a thread adds up before it starts another sum.
     constexpr std::int64_t kMany = 9'000'001;
     const auto problem = Case(e, {kMany, 3, 3, 1, 1}).prepare_there();
     run(*problem, e, {1, kMany}, 1);

@@ -79,7 +79,7 @@ struct Form {
   std::int64_t reals = 1;
 };
 
-// Sites with neighbours that no lattice has, visited in any order, and small whole numbers in all
+// Sites with pseudo-random neighbours, visited in pseudo-random order, and small integers in all
 // fields, so that no sum is rounded.
 struct Fields {
   Fields(const Form& its_form, std::int64_t site_count, std::int64_t vectors)
@@ -98,7 +98,7 @@ struct Fields {
     }
   }
 
-  // Permutations of real numbers, as bodies need them.
+  // Permutations of reals, as bodies expect them.
   Integers permutations() const {
     Integers all;
     for (const Integers& row : lanes) {
@@ -125,7 +125,7 @@ struct Fields {
     return {links[at(form.place(k, of, its, 0))], links[at(form.place(k, of, its, 1))]};
   }
 
-  // The formula as it stands, for visits [begin, end); elsewhere kBefore.
+  // The plain formula for visits [begin, end); kBefore elsewhere.
   std::vector<double> result(std::int64_t begin, std::int64_t end) const {
     std::vector<double> all(psi.size(), kBefore);
     for (std::int64_t visit = begin; visit < end; ++visit) {
@@ -185,7 +185,7 @@ struct Way {
   std::int64_t prefetched = 0xff;
 };
 
-// Runs a body on copies of the fields of which each ends at a page that faults. I is the type of
+// Runs a body on copies of the fields, each of which ends at an inaccessible page. I is the type of
 // the permutations.
 template <class T, class I>
 void run_fenced(const RegisteredEntry& e, const Fields& f, const Way& way) {
@@ -252,7 +252,7 @@ TEST_P(Bodies, ChangeNoOtherSites) {
   }
 }
 
-// Tables end at an inaccessible page: looking up addresses to prefetch must not go beyond.
+// Tables end at an inaccessible page: lookups of addresses to prefetch must not go beyond it.
 TEST_P(Bodies, ReadNoTablesBeyondTheirEnd) {
   const Fields f(Form(GetParam()), 7, 2);
   for (const std::int64_t distance : {1, 3, 6, 7, 8, 1000}) {
@@ -433,7 +433,7 @@ TEST(Prepare, RequiresTheLexicographicFormForOneReal) {
   }
 }
 
-// Fields of another form can be smaller than what a body reads.
+// A body may read beyond the end of fields of another form.
 TEST(Prepare, RunsOnlyEntriesOfTheFormOfTheFields) {
   const Team team({1, "none"});
   for (const RegisteredEntry& e : one_of_each()) {

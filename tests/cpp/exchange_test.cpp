@@ -1,5 +1,4 @@
-// Cases in which values are exchanged in every invocation, here by an exchange of a rank with
-// itself.
+// Cases that exchange values in every invocation, here between a rank and itself.
 #include "engine/exchange.hpp"
 
 #include <gtest/gtest.h>
@@ -24,7 +23,7 @@ using testing::contains;
 using testing::refusal;
 using Integers = std::vector<std::int64_t>;
 
-// Element from[k] is sent to element to[k]; messages arrive when they are waited for.
+// Sends element from[k] to element to[k]; messages arrive in finish().
 class Own : public Exchange {
  public:
   Own(Integers from, Integers to, bool adds)
@@ -85,7 +84,7 @@ constexpr How kHow[] = {{"fork", "static", 0},
                         {"fork", "static", 3},
                         {"barrier", "dynamic", 2}};
 
-// Each of 40 nodes is read by itself; the last 10 are received from the first 10.
+// Each of 40 local nodes reads one global node; the last 10 are received from the first 10.
 struct Scatter {
   static constexpr std::int64_t kNodes = 40;
   static constexpr std::int64_t kReceived = 10;
@@ -129,7 +128,7 @@ TEST(Exchange, PrecedesTheIterationsThatReadItsElements) {
         EXPECT_EQ(element(prepared, "xl", i), element(prepared, "xg", from))
             << how.repetition << ' ' << how.schedule << ' ' << split << ' ' << i;
       }
-      // What was received is written again by fill().
+      // fill() overwrites received elements.
       const double received = element(prepared, "xg", 30);
       prepared.problem().fill(false);
       EXPECT_NE(element(prepared, "xg", 30), received);
@@ -137,7 +136,7 @@ TEST(Exchange, PrecedesTheIterationsThatReadItsElements) {
   }
 }
 
-// Each node is the sum of two neighbouring local nodes, which both get it; the first 5 are sent.
+// Each global node is the sum of two adjacent local nodes, which get it; the first 5 are sent.
 TEST(Exchange, FollowsTheIterationsWhoseResultsAreSent) {
   constexpr std::int64_t kNodes = 20;
   Integers starts(kNodes + 1);

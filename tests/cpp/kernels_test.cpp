@@ -35,7 +35,7 @@ struct Shape {
 
 std::vector<Shape> shapes() {
   std::vector<Shape> all;
-  // Below, at and above the vectors of every instruction set, with tails.
+  // Lengths below, at and above the vectors of every instruction set, with tails.
   for (const std::int64_t length : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 67}) {
     all.push_back({length, 1, 5, {8}, {8}, 0});
     all.push_back({length, 3, 7, {1, 5, -2}, {2, -3, 4, 0}, 0});
@@ -80,7 +80,7 @@ struct Walk {
   std::int64_t highest() const { return *std::max_element(bases.begin(), bases.end()); }
 };
 
-// Indices in no order, with some repetitions: the last store to an element must remain.
+// Unordered indices with some repetitions: the last store to an element must remain.
 template <class I>
 std::vector<I> scrambled(std::int64_t size, std::int64_t bound, std::int64_t seed) {
   std::vector<I> out;
@@ -212,7 +212,7 @@ TEST_P(Launch, ChangesNothing) {
 INSTANTIATE_TEST_SUITE_P(AllEntries, Launch, ::testing::ValuesIn(entries_from("launch.")), name_of);
 INSTANTIATE_TEST_SUITE_P(BS0, Launch, ::testing::ValuesIn(entries_from("bs.bs0")), name_of);
 
-// Which combinations there are is checked in tests/families/test_kernels.py.
+// tests/families/test_kernels.py checks which combinations exist.
 TEST(Registry, HasNoCombinationTwice) {
   using Key =
       std::tuple<std::string, std::string, std::string, std::string, std::string, int, std::string>;
@@ -226,8 +226,8 @@ TEST(Registry, HasNoCombinationTwice) {
 }
 
 #if defined(__x86_64__)
-// Kernels that only write their output have non-temporal stores: those with contiguous outputs for
-// every instruction set, those with indexed accesses as single stores for the baseline.
+// Kernels that only write their output have non-temporal stores: kernels with contiguous outputs
+// for every instruction set, kernels with indexed accesses as scalar stores for the baseline.
 TEST(Registry, HasNonTemporalStoresWhereAKernelOnlyWrites) {
   std::map<std::string, std::set<std::string>> isas;
   for (const RegisteredEntry& e : registered_entries()) {
@@ -250,7 +250,7 @@ TEST(Registry, HasNonTemporalStoresWhereAKernelOnlyWrites) {
   }
 }
 
-// `nta` is a hint for loads; `nt` are stores that do not read the cache line first.
+// `nta` is a hint for loads; `nt` are stores without write-allocate.
 TEST(Registry, NamesHintsForLoadsUnlikeNonTemporalStores) {
   std::map<std::string, std::set<std::string>> kernels;
   std::set<std::string> isas;

@@ -1,5 +1,5 @@
-// Chains of loads along a ring, traffic beside them, and two workers that write in turn. Under the
-// thread sanitizer the workers of one invocation meet here.
+// Chains of loads along a ring, concurrent traffic, and two workers that write in turn. The thread
+// sanitizer checks the workers of an invocation.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -174,7 +174,7 @@ TEST(Loaded, LoadsAndStoresAddUp) {
     Prepared prepared(latency.made());
     for (const auto& [variant, isa] : prepared.runner().candidates()) {
       prepared.select(variant, isa);
-      // The first group of an invocation begins where the last one ended.
+      // The first group of an invocation begins where the previous invocation ended.
       prepared.run(3);
       auto at = static_cast<std::int64_t>(word(prepared, "tally", kRow, LoadedArgs::kFrom));
       for (int column = 0; column < 3; ++column) set_word(prepared, "tally", kRow, column, 0);
@@ -194,7 +194,7 @@ TEST(Loaded, LoadsAndStoresAddUp) {
       if (loads > 0) {
         EXPECT_EQ(word(prepared, "tally", kRow, LoadedArgs::kFrom), static_cast<std::uint64_t>(at));
       }
-      // The lines of the last group have the number of lines stored before it, in all their words.
+      // All words of the last group's lines are the number of lines stored before it.
       const std::int64_t stores = 8 - loads;
       auto to = static_cast<std::int64_t>(word(prepared, "tally", kRow, LoadedArgs::kTo));
       if (stores == 0 || stored == 0) continue;
@@ -210,7 +210,7 @@ TEST(Loaded, TellsWhatWasMovedInEachSample) {
   Latency latency("latency.loaded");
   Prepared prepared(latency.made());
   for (int column = 0; column < 2; ++column) set_word(prepared, "tally", 1, column, 0);
-  constexpr bool kWarmsUp = false;  // all that is moved is counted
+  constexpr bool kWarmsUp = false;  // all transfers are counted
   Prepared::Sampling sampling(prepared, 3, now() + 60.0, {}, true, kWarmsUp);
   std::array<Conditions, 2> conditions;
   double moved_B = 0.0;
@@ -255,7 +255,7 @@ TEST(PingPong, BothWorkersTakeAllTheirTurns) {
         set_word(prepared, "tally", row, PingPongArgs::kWrong, 0);
       }
       prepared.run(3);
-      prepared.run_range(0, 1);  // as long as any other invocation
+      prepared.run_range(0, 1);  // runs a whole invocation
       for (std::int64_t row = 0; row < 2; ++row) {
         EXPECT_EQ(word(prepared, "tally", row, PingPongArgs::kTurns), 400U) << repetition;
         EXPECT_EQ(word(prepared, "tally", row, PingPongArgs::kWrong), 0U) << repetition;

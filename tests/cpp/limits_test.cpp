@@ -1,4 +1,4 @@
-// Memory limits read from trees of files that look like the kernel's.
+// Memory limits, read from fake trees of the kernel's files.
 #include "core/limits.hpp"
 
 #include <gtest/gtest.h>
@@ -104,7 +104,7 @@ TEST_F(FakeRoot, FirstVersionIsFoundByItsController) {
 }
 
 TEST_F(FakeRoot, AContainerSeesOnlyItsRoot) {
-  // The path is the host's, the mounted folder the container's own.
+  // The path is relative to the host's root, the mounted folder is the container's.
   write("/proc/self/cgroup", "4:memory:/docker/123abc\n");
   group("/sys/fs/cgroup/memory", "6000", "1000");
   EXPECT_EQ(limit().available_B, 5000);

@@ -16,7 +16,7 @@ using testing::contains;
 using testing::refusal;
 
 TEST(MeasureLoads, TakesSizesAsLongAsThereIsTime) {
-  // From a single line to half a page more than some pages.
+  // From a single line to 64.5 pages of 4 KiB.
   const std::vector<std::int64_t> sizes_B = {64, 4096, 1 << 16, (1 << 18) + 2048};
   const auto [seconds, memory_s] = measure_loads(sizes_B, 60.0);
   ASSERT_GE(seconds.size(), 1U);

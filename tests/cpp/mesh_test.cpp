@@ -22,7 +22,7 @@ using testing::scattered;
 using testing::scattered_values;
 using testing::with_types;
 
-// The local nodes of each global node: Z as lists. Local nodes in no list are masked.
+// Lists of the local nodes of each global node (matrix Z). Local nodes in no list are masked.
 struct Mesh {
   std::vector<std::vector<std::int64_t>> nodes;  // by global node
   std::int64_t local = 0;
@@ -119,11 +119,11 @@ class OnMeshes : public ::testing::TestWithParam<RegisteredEntry> {};
 
 TEST_P(OnMeshes, FollowsItsDefinition) {
   for (const std::int64_t global : {2, 3, 5, 9, 17, 40, 150}) {
-    // No node masked, a few, and so many that whole vectors are masked.
+    // No masked node, a few, and enough to mask whole vectors.
     for (const std::int64_t masked : {std::int64_t{0}, std::int64_t{1}, global / 5, 20 * global}) {
       const Mesh m = mesh(global, masked);
       for (const Shares& parts : {Shares{0, 1, 1}, {0, 0.4, 1}, {0.3, 0.6, 0.9}, {1, 1, 1}}) {
-        // Index arrays must not be read beyond their end to find what to prefetch.
+        // Lookups of addresses to prefetch must not read index arrays beyond their end.
         for (const std::int64_t distance : {0, 5, 100'000}) {
           with_types(GetParam(),
                      [&]<class T, class I>() { check<T, I>(GetParam(), m, parts, distance); });

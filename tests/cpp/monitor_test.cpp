@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// There is no /proc, so that run-queue delays are unknown.
+// A root without /proc, so that run-queue delays are unknown.
 const std::string kNowhere = "/nowhere";
 
 void compute(double seconds) {
@@ -58,7 +58,7 @@ TEST(Monitor, KnowsTheConditionsOfEverySample) {
         EXPECT_EQ(c.moved, 0.0);
         EXPECT_GE(c.waited_share, 0.0);
         EXPECT_LE(c.waited_share, 1.0 - c.cpu_share + 1e-9);
-        // Of a worker that slept, it is unknown.
+        // It is unknown if a worker slept.
         EXPECT_FALSE(c.absent_share < 0.0 || c.absent_share > 1.0);
         EXPECT_GT(c.throughput, 0.0);
         if (threads == 1) {
@@ -142,7 +142,7 @@ TEST(Monitor, KnowsWhetherTheSystemTellsRunQueueDelays) {
   ASSERT_NE(mkdtemp(root.data()), nullptr);
   const fs::path folder = root + "/proc/self/task/" + std::to_string(gettid());
   fs::create_directories(folder);
-  // Kernels that do not count have zeros.
+  // Kernels that do not count run-queue delays report zeros.
   for (const auto& [text, known] :
        {std::pair{"900 70 3\n", true}, {"0 0 0\n", false}, {"", false}}) {
     std::ofstream(folder / "schedstat") << text;

@@ -25,7 +25,7 @@ namespace {
 using testing::contains;
 using testing::refusal;
 
-// With small caches their flush and data beyond them are small, too.
+// With small caches, flushes and data beyond the caches are small, too.
 const bool kDescribed = [] {
   MachineDescription machine;
   machine.topology = "l3:1(size=4MB) l2:2(size=512KB) l1d:1(size=32KB) core:1 pu:1";
@@ -187,12 +187,12 @@ TEST(Prepared, WarmsUpTheCachesBeforeTheFirstSample) {
     std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
     const double untimed_s = prepared.untimed_s();
     EXPECT_GT(sampled(prepared, 1), 0.0);
-    // Some parts of 0.1 ms, until times stop falling.
+    // The warm-up has parts of 0.1 ms, until times stop decreasing.
     EXPECT_GE(prepared.untimed_s() - untimed_s, 3e-4);
     EXPECT_GT(prepared.untimed(), before);
     before = prepared.untimed();
   }
-  // Soon after samples, too, others may have used the caches.
+  // Other programs may have used the caches, even soon after samples.
   EXPECT_GT(sampled(prepared, 50), 0.0);
   EXPECT_GT(prepared.untimed(), before);
 }
@@ -204,7 +204,7 @@ TEST(Prepared, WarmsUpForNoLongerThanItMaySample) {
   Conditions conditions;
   double seconds = 0.0;
   EXPECT_TRUE(sampling.sample(seconds, {}, conditions));
-  // That time is left for samples.
+  // The end is postponed by the time of the warm-up.
   EXPECT_NEAR(sampling.end() - end_s, prepared.untimed_s(), 1e-9);
   Prepared late(copy(1000));
   Prepared::Sampling none(late, 1, now() - 1.0);
@@ -218,11 +218,11 @@ TEST(Prepared, DoesNotWarmUpCachesThatAreFlushedOrTooSmall) {
   Prepared cold(flushed);
   EXPECT_GT(sampled(cold, 2), 0.0);
   EXPECT_EQ(cold.untimed(), 0);
-  // Two arrays.
+  // The two arrays have more than twice the size of the last-level cache.
   Prepared large(copy(Topology::instance().last_level_cache_B() / 8 + 1000));
   EXPECT_GT(sampled(large, 2), 0.0);
   EXPECT_EQ(large.untimed(), 0);
-  // Caches may hold less than the system reports.
+  // Caches may be smaller than the system reports.
   Request small = copy(1000);
   small.caches_B = 1000;
   Prepared beyond(small);

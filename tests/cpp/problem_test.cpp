@@ -213,7 +213,7 @@ TEST_F(OwnIndices, AreCheckedAgainstTheirBound) {
 
 class AddedIndices : public ::testing::Test {
  protected:
-  // The message with which these indices are refused.
+  // The message that refuses these indices.
   static std::string refused(const Team& team, const std::vector<std::int64_t>& values, DType type,
                              std::int64_t low, std::int64_t bound) {
     return refusal<InputError>([&] {
@@ -337,7 +337,7 @@ TEST_F(AddedIndices, MayBeInt32) {
   }
 }
 
-// The message with which starts are refused that should ascend from 0 to `last`.
+// The message that refuses starts, which should ascend from 0 to `last`.
 std::string refused_starts(const std::vector<std::int64_t>& values, DType type, std::int64_t last) {
   const Team team({2, "none"});
   Declared problem(team);

@@ -28,15 +28,15 @@ namespace {
 using ranks::Settings;
 using testing::scattered;
 
-// What a library has for all ranks: the number of the one whose turn it is.
+// State of a library for all ranks; `rank` is the rank whose turn it is.
 struct Turn {
   static inline int rank = 0;
   static inline int ranks = 1;
   static inline int completions = 0;
 };
 
-// Carries out what was started when it is completed, and in order before other operations of the
-// worker if `ordered`.
+// Carries out started operations when they are completed, and, if `ordered`, before the next
+// operation of the worker.
 template <bool ordered>
 struct Library {
   static constexpr const char* kName = "fake";
@@ -160,7 +160,7 @@ struct Library {
 using Ordered = Library<true>;
 using Unordered = Library<false>;
 
-// Calls fn with each rank's turn.
+// Calls fn in the turn of each rank.
 template <class Fn>
 void in_turn(const Fn& fn) {
   for (Turn::rank = 0; Turn::rank < Turn::ranks; ++Turn::rank) fn();
@@ -178,7 +178,7 @@ TEST(Arrays, AreDividedIntoEqualParts) {
   for (Turn::ranks = 1; Turn::ranks <= 4; ++Turn::ranks) {
     ranks::Arrays<Ordered> arrays;
     const std::int64_t each = 6;
-    // One element more than the ranks share, as an index array has.
+    // One element more than the equal parts have, as in index arrays.
     const std::byte* a = arrays.allocate((Turn::ranks * each + 1) * 8);
     for (int rank = 0; rank < Turn::ranks; ++rank) {
       const auto first = arrays.place_of(a + rank * each * 8);
@@ -399,7 +399,7 @@ TEST(Carrier, HasAllPrimitivesAndWidths) {
   try_primitive<amo::Rand, Primitive::Max>();
   try_primitive<amo::Rand, Primitive::Exchange>();
   try_primitive<amo::Rand, Primitive::Cas>();
-  // Reads indices by minima with the neutral operand.
+  // Reads indices by fetch-min with the neutral operand.
   try_primitive<amo::ScatterGather, Primitive::Min>();
   expect_the_same_as_in_one_memory<amo::Rand, std::uint32_t, Primitive::Add, true>();
   expect_the_same_as_in_one_memory<amo::Scatter, std::uint32_t, Primitive::Min, false>();
@@ -430,7 +430,7 @@ std::vector<std::uint64_t> numbered(std::int64_t count, std::uint64_t first) {
   return values;
 }
 
-// Messages between ranks 0 and 2, and between 3 and 1, the first of which are the origins.
+// Messages between ranks 0 and 2, and between 3 and 1; ranks 0 and 3 are the origins.
 class Messages : public ::testing::TestWithParam<std::int64_t> {
  protected:
   static constexpr std::int64_t kRanks = 5;
@@ -541,7 +541,7 @@ TEST_P(Messages, AreNoneForAnotherNumberOfRanks) {
 
 INSTANTIATE_TEST_SUITE_P(Windows, Messages, ::testing::Values(1, 2, 7));
 
-// What gathers and scatters over ranks have in common: a pattern, and the arrays.
+// Pattern and arrays of gathers and scatters over ranks.
 struct Elements {
   SpatterArgs args;
   std::vector<std::int64_t> positions;  // in the sparse array, by instance and index
@@ -592,7 +592,7 @@ void expect_moved(bool outer, std::int64_t batch, Range range) {
   const auto* sparse = static_cast<const std::byte*>(gathers(op) ? e.args.source : e.args.target);
   using G = ranks::Gather<Ordered, ranks::Single, std::uint64_t, std::int64_t, op>;
   if (Turn::ranks == 1) {
-    // Launched only for what it was prepared for.
+    // A launch does nothing for another range than the prepared one.
     G::prepare(&e.args, range, 1, &settings);
     G::launch(&e.args, {range.begin, range.end + 1}, 1, &settings);
     EXPECT_EQ(read<std::uint64_t>(ranks::arrays<Ordered>(), sparse, e.sparse.size()), e.sparse);
@@ -637,7 +637,7 @@ TEST(Gather, MovesEachElementOfTheRange) {
 
 TEST(Gather, CompletesInBatches) {
   Turn::ranks = 5;
-  // One more for each rank, whose last batch is smaller.
+  // One more completion for each rank, whose last batch is smaller.
   for (const auto& [batch, most] : {std::pair{1, 33}, std::pair{4, 13}, std::pair{1000, 5}}) {
     Turn::completions = 0;
     expect_moved<SpatterOp::Gather>(false, batch, {0, kInstances});

@@ -225,7 +225,7 @@ TEST_P(Ways, AddTimeToTheStepThatTookIt) {
       EXPECT_LE(took[0] + took[1], seconds + 1e-6);
       longest = std::max(longest, took[slow]);
     }
-    // On one processing unit it always does.
+    // On one processing unit this always happens.
     const bool alone = Topology::instance().allowed_units().size() == 1;
     EXPECT_GE(longest, alone ? 0.0 : 2 * long_s - 1e-6);
   }
@@ -311,7 +311,7 @@ TEST(ParallelParts, GiveEachWorkerItsRow) {
 
 TEST(ParallelParts, FollowBoundaries) {
   const Team team({3, "none"});
-  // As many parts as workers, fewer and more.
+  // The same number of parts as workers, fewer and more.
   for (const std::vector<std::int64_t>& boundaries :
        {std::vector<std::int64_t>{0, 2, 2, 11}, {0, 11}, {3, 8}, {0, 1, 2, 5, 5, 11}}) {
     std::vector<int> owner(11, -1);
@@ -353,7 +353,7 @@ TEST(CacheFlusher, WritesEveryLineAndForgetsTheContents) {
   for (int round = 1; round < 4; ++round) {
     flusher.flush();
     EXPECT_EQ(buffer.content, "");
-    // Each worker starts at its own part, so that a line is written somewhere, not at its start.
+    // Parts of workers may begin within a line, so that a line is not always written at its start.
     for (std::int64_t line = 0; line + 64 < buffer.capacity(); line += 64) {
       bool written = false;
       for (std::int64_t i = line; i < line + 64; ++i) {

@@ -24,7 +24,7 @@ using testing::kMax;
 using testing::refusal;
 using testing::set;
 
-// What a caller passes, with defaults for what a test does not set.
+// Inputs of a caller, with defaults for inputs that a test does not set.
 struct Request {
   std::string kernel = "gather";
   std::string dtype = "float64";
@@ -164,7 +164,7 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
         r.dtype = dtype;
         r.integers["count"] = 200;
         r.integers["prefetch"] = prefetch;
-        // Six places per outer pattern 0, 2, 5.
+        // The outer pattern 0, 2, 5 spans six elements.
         if (r.kernel == "multiscatter") r.indices["delta_scatter"] = {6};
         const auto problem = r.prepare(team);
         for (const RegisteredEntry& e : registered_entries()) {
@@ -187,7 +187,6 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
   EXPECT_GE(runs, 5 * 2 * 2 * 2 * 6);
 }
 
-// Several workers have the same result as a single one.
 TEST(Workers, MatchASingleWorker) {
   const Team one({1, "none"});
   const Team four({4, "none"});

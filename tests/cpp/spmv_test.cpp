@@ -46,7 +46,7 @@ using Numbers = std::vector<double>;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Compressed rows, with whole numbers small enough that no sum is rounded.
+// Compressed rows, with integers small enough that no sum is rounded.
 struct Matrix {
   std::int64_t columns = 0;
   Integers starts{0};
@@ -91,7 +91,7 @@ struct Matrix {
   }
 };
 
-// Rows of such lengths; their columns are scattered and may come twice.
+// Rows of these lengths; their columns are scattered and may repeat.
 Matrix of_lengths(const Integers& lengths, std::int64_t columns) {
   Matrix m;
   m.columns = columns;
@@ -202,7 +202,7 @@ void expect_same(const Numbers& got, const Numbers& wanted) {
   }
 }
 
-// Parts of [0, units), some of them empty and none aligned to anything.
+// Parts of [0, units), some of them empty, without any alignment.
 Integers parts_of(std::int64_t units, int workers) {
   Integers boundaries{0};
   for (int w = 1; w < workers; ++w) {
@@ -249,7 +249,7 @@ void run_fenced(const RegisteredEntry& e, const Matrix& m, const Numbers& x, con
   const Numbers product = m.times(x, Numbers(at(m.rows()), 0.0));
   for (std::int64_t i = 0; i < m.rows(); ++i) in_order[at(i)] = product[at(s.order[at(i)])];
   const Integers boundaries = parts_of(s.units, way.workers);
-  // Twice, because what one invocation leaves must not disturb the next.
+  // Twice, because the results of one invocation must not affect the next one.
   for (int invocation = 1; invocation <= 2; ++invocation) {
     for (int w = 0; w < way.workers; ++w)
       e.body(&args, {boundaries[at(w)], boundaries[at(w + 1)]}, w);
@@ -455,7 +455,7 @@ TEST_F(Layout, RefusesInvalidColumns) {
   }
 }
 
-// What a caller would pass.
+// Inputs of a caller.
 struct Request {
   Request(std::string name, const Matrix& a)
       : kernel(std::move(name)),
@@ -632,7 +632,7 @@ TEST(Prepare, LimitsThePrefetchToTheEntries) {
   EXPECT_EQ(static_cast<const SpmvArgs*>(problem->args())->distance, 7);
 }
 
-// Hardware gathers of 4-byte values take 4-byte indices, which reach this far.
+// Hardware gathers of 4-byte values have 4-byte indices, which suffice for these sizes.
 TEST(Prepare, RunsNarrowGathersWithinTheirReach) {
   const Team team({1, "none"});
   for (const std::string index : {"int32", "int64"}) {
@@ -683,7 +683,7 @@ TEST(Boundaries, DivideRowsOrEntriesEqually) {
               EXPECT_EQ(boundaries[at(w)], contiguous_part(s.units, workers, w).begin);
               continue;
             }
-            // No end of a row is nearer to the equal share.
+            // No other boundary between rows is closer to the equal share.
             const std::int64_t share = contiguous_part(std::ssize(s.values), workers, w).begin;
             const auto off = [&](std::int64_t start) { return std::abs(start - share); };
             for (const std::int64_t start : s.starts) {
@@ -708,7 +708,7 @@ std::vector<RegisteredEntry> one_of_each() {
   return all;
 }
 
-// A prepared case that is run on `x` and zeros.
+// A prepared case that is run with a given x, and y = 0.
 class Prepared {
  public:
   Prepared(Request r, const RegisteredEntry& e, const Matrix& m, const Team& team)

@@ -33,8 +33,8 @@ constexpr double kAlpha = 3.0;
 constexpr double kBeta = -2.0;
 constexpr int kWorkers = 2;
 
-// Which element of an array an iteration accesses: that of its own number, the first one, or one
-// given by one of the index arrays (from 0).
+// Element of an array that an iteration accesses: the element with the iteration's number, the
+// first one, or the one given by an index array (from 0).
 constexpr int kHere = -1;
 constexpr int kFirst = -2;
 
@@ -126,13 +126,13 @@ std::size_t indices_of(const Kernel& kernel) {
   return static_cast<std::size_t>(highest + 1);
 }
 
-// What the index arrays hold.
+// Contents of the index arrays.
 enum class Pattern { Permutation, Repeats, OnePlace };
 
 struct Trial {
   std::int64_t n;
   std::int64_t begin;  // of the first worker's range
-  std::int64_t cut;    // where the second's begins
+  std::int64_t cut;    // begin of the second worker's range
   std::int64_t end;
   std::int64_t distance = 0;  // of the prefetch
   std::int64_t shift_B = 0;   // from one array's alignment to the next one's
@@ -223,7 +223,7 @@ TEST_P(Streaming, FollowsItsDefinition) {
   const bool indexed = *GetParam().index != '\0';
   std::vector<Pattern> patterns = {Pattern::Permutation};
   if (indexed) patterns = {Pattern::Permutation, Pattern::Repeats, Pattern::OnePlace};
-  // Around the vectors of every instruction set, and beyond sixteen of the longest.
+  // Sizes around the vectors of every instruction set, and beyond sixteen of the longest vectors.
   for (const std::int64_t n : {1, 2, 5, 8, 15, 17, 33, 64, 67, 129, 263, 700}) {
     for (const Pattern pattern : patterns) {
       // Prefetches may go past the ends of arrays; index arrays must not be read there.
@@ -273,7 +273,7 @@ double reduce(const RegisteredEntry& e, std::deque<Fenced<T>>& arrays, std::int6
   return result;
 }
 
-// More than a block, 2^13 vectors, of the longest vectors.
+// More elements than a block of 2^13 vectors has with the longest vectors.
 constexpr std::int64_t kBlock = 140'001;
 
 class Largest : public Streaming {};

@@ -98,7 +98,7 @@ class Fenced {
   std::vector<T> values() const { return {data_, data_ + size_}; }
 
  private:
-  // Mappings are reused, because tests create some hundred thousand arrays.
+  // Mappings are reused, because tests create several hundred thousand arrays.
   static std::vector<std::unique_ptr<Buffer>>& spare() {
     static std::vector<std::unique_ptr<Buffer>> buffers;
     return buffers;
@@ -142,7 +142,7 @@ class Declared : public Problem {
   using Problem::own_indices;
 };
 
-// Pseudo-random whole number in [0, bound), without a period that a vector's width could hide.
+// Pseudo-random integer in [0, bound), without a period that a vector's width could hide.
 inline std::int64_t scattered(std::int64_t i, std::int64_t salt, std::int64_t bound) {
   std::uint64_t x = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15U;
   x = (x ^ (x >> 29)) + static_cast<std::uint64_t>(salt) * 0xBF58476D1CE4E5B9U;
@@ -192,7 +192,7 @@ inline std::string name_of(const ::testing::TestParamInfo<RegisteredEntry>& trie
   return name;
 }
 
-// Changes of a request that spoil it: another integer, or another entry of an index array.
+// Changes that make a request invalid: another integer, or another entry of an index array.
 inline auto set(const char* name, std::int64_t value) {
   return [=](auto& request) { request.integers[name] = value; };
 }

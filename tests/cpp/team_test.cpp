@@ -36,7 +36,7 @@ std::set<int> binding() {
   return out;
 }
 
-// Where each worker of the team is allowed to run, within a Session.
+// Processing units on which each worker of the team may run, within a Session.
 std::vector<std::set<int>> workers_bindings(const Team& team) {
   std::vector<std::set<int>> out(static_cast<std::size_t>(team.size()));
   parallel_parts(team, team.size(), team.size(),
@@ -153,7 +153,7 @@ TEST(Team, RestoresTheBindingOfTheCaller) {
 }
 
 TEST(Team, BindsTheWorkersOfEachCallingThread) {
-  // Each calling thread has its own workers, whose binding does not depend on that of others.
+  // Each calling thread has its own workers with their own binding.
   const std::set<int> before = binding();
   const Team pinned({0, "compact"});
   const Team floating({0, "none"});
@@ -202,7 +202,7 @@ TEST(Team, RefusesAbsurdNumbersOfThreads) {
 
 TEST(Team, HasAMemoryKeyForItsPlacement) {
   EXPECT_NE(Team({1, "none"}).memory_key(), Team({2, "none"}).memory_key());
-  // Where the workers are matters to memory only where there is more than one node.
+  // The placement of workers affects memory only with several NUMA nodes.
   const bool nodes = Topology::instance().numa_nodes().size() > 1;
   EXPECT_EQ(Team({1, "none"}).memory_key() != Team({1, first_unit()}).memory_key(), nodes);
   EXPECT_EQ(Team({2, "none"}).memory_key(), Team({2, "none"}).memory_key());
