@@ -81,7 +81,7 @@ def corrupted(
 
 
 def checked(case: Case, native: Any, runs: int = 1) -> Check:
-    """Return the result of a case's check with a number of runs."""
+    """Return the result of a case's check after this number of runs."""
 
     validation = case.spec.checks.check(case, native)
     next(validation)
@@ -92,7 +92,7 @@ def checked(case: Case, native: Any, runs: int = 1) -> Check:
 
 @contextmanager
 def allocating_at_most(most_B: float) -> Iterator[None]:
-    """Assert that Python allocates no more memory than this within the block."""
+    """Assert that Python allocates less than `most_B` within the block."""
     tracemalloc.start()
     try:
         yield
@@ -123,7 +123,7 @@ def refusal(
 
 
 def prepared(kernel: str, **options: Any) -> Any:
-    """Return a case that is ready to be measured."""
+    """Return the prepared case of a kernel."""
     return mk.case(kernel, **options).prepare()
 
 
@@ -188,7 +188,7 @@ def records_in(path: Path) -> int:
 
 
 def task_of(folder: Path) -> int | None:
-    """Return the process of a sweep's running task, by the folder of the tasks."""
+    """Return the process id of a sweep's running task in this folder, or None."""
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes()
@@ -200,7 +200,7 @@ def task_of(folder: Path) -> int | None:
 
 
 def refused_words(capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    """Run a command line that is refused; return its one sentence."""
+    """Run a command line that is refused; return the error's sentence."""
     code, out, err = run(capsys, *words)
     assert (code, out) == (2, "")
     return one_sentence(err)
@@ -231,15 +231,15 @@ def once_a_kind(
     kind: Callable[[Any], Any] = lambda value: None,
     name: Callable[[Any], str] = str,
 ) -> list[Any]:
-    """Return parameters of a test; all but the first of each kind are marked for a release.
+    """Return parameters of a test; all except the first of each kind are marked `release`.
 
     Parameters
     ----------
     values : iterable
     kind : callable
-        Returns an object that is equal for values of a kind; by default all are of one kind.
+        Value to a hashable object that identifies its kind; by default all have the same kind.
     name : callable
-        Returns the name of a value in the name of its test.
+        Value to its part of the test's id.
     """
     seen: set[Any] = set()
     parameters = []

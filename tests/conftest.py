@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Variables of the caller: shell, batch job, launcher. OpenMP reads its variables when the extension
-# is loaded, which is imported by the modules below.
+# Variables set by the caller: shell, batch job or launcher. OpenMP reads its variables when the
+# extension is loaded, which the modules below import.
 _OTHERS = (
     *("OMP_", "GOMP_", "KMP_", "HWLOC_", "MEMKERN_"),
     *("SLURM_", "PBS_", "PMI_", "PMIX_", "OMPI_"),
@@ -110,7 +110,7 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 @pytest.fixture
 def disturbances() -> None:
-    """Keep warm caches and the detection of disturbed samples, which `isolated` turns off."""
+    """Keep warm-ups and the detection of disturbed samples, which `isolated` turns off."""
 
 
 @pytest.fixture

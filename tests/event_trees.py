@@ -1,4 +1,4 @@
-"""Small copies of /proc and /sys of processors whose events are in the table, for tests."""
+"""Minimal /proc and /sys trees of processors whose events are in the table."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _INTEL_CORE = _unit("cpu", 4, event="config:0-7", umask="config:8-15", cmask="co
 
 
 def _imc(number: int, type: int) -> dict[str, str]:
-    """A memory controller of a machine with two sockets, whose units 0 and 28 read it.
+    """A memory controller of a machine with two sockets; units 0 and 28 read its counters.
 
-    Its named events are those of Cascade Lake, as older kernels have them for later ones, too.
+    Its named events are Cascade Lake's, which older kernels also use for later processors.
     """
     folder = f"{_DEVICES}/uncore_imc_{number}"
     events = {"read": "0x03", "write": "0x0c"}
@@ -52,7 +52,7 @@ ZEN_4 = {
     f"{_DEVICES}/amd_umc_1/cpumask": "0\n",
 }
 
-# By quantity, type and config of its counters, from the sources that the table names.
+# Type and config of the counters of each quantity, from the sources named in the table.
 COUNTERS = {
     "Cascade Lake": (CASCADE_LAKE, {
         "L2_load": [(4, 0x0151)], "L2_store": [(4, 0x0451)],

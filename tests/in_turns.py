@@ -1,4 +1,4 @@
-"""Records of kernels that are measured in turns: over ranks, and alone or beside a neighbour."""
+"""Records of kernels measured in turns: over ranks, and alone or with a neighbour."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def over_ranks(
 
 
 def _timed(kernel: str, turn: int, time_s: float, platform: str) -> dict[str, Any]:
-    """Return the columns of both."""
+    """Return the columns common to both kinds of records."""
     return {
         "environment_id": platform, "repeat": turn, "kernel": kernel, "definition": "", "name": "",
         "time_min_s": time_s, "time_median_s": time_s, "bytes_B": 10**9,

@@ -20,8 +20,8 @@ from memkern.spec.sweepfile import read_sweep
 from memkern.studies import launching as studied_launching
 from memkern.studies import scaling as studied_scaling
 
-# Open MPI's settings for tests: as root, with more ranks than processing units; waiting ranks yield
-# their units, and the launcher does not wait for a second for other ranks if a rank has failed.
+# Open MPI's settings for tests: allow root and more ranks than processing units, yield while
+# waiting, and don't wait a second for the other ranks after a rank has failed.
 OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -114,9 +114,9 @@ def started(
     variables: dict[str, str] | None = None,
     kind: str = "",
 ) -> Any:
-    """Return the JSON output of a part of a program for a device, with its arguments.
+    """Run a program on ranks with ``DEVICE WORDS`` as arguments; return its JSON output.
 
-    `kind` is the kind of the launcher, by default the device's.
+    `kind` is the kind of launcher, by default the device's.
     """
     need_module(device)
     arguments = [program, device, *words.split()]
@@ -140,8 +140,8 @@ def alone(words: Sequence[str], variables: dict[str, str]) -> subprocess.Complet
 
 
 def ranks_of(process: subprocess.Popen[str]) -> list[int]:
-    """Return the processes of the ranks that a launcher has started, by rank."""
-    # Some launchers start ranks via another process, and children of ranks have their variables.
+    """Return the process ids of a launcher's ranks, by rank."""
+    # Some launchers start ranks via another process, and children of ranks inherit their variables.
     parents, numbers = {}, {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -171,12 +171,12 @@ def ranks_of(process: subprocess.Popen[str]) -> list[int]:
 
 
 def _variables() -> dict[str, str]:
-    """Return the environment, with the modules of the tests."""
+    """Return the environment with the test modules on PYTHONPATH."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 def _mpich(folder: Path) -> dict[str, str]:
-    """Return the variables with which mpi4py's wheel uses Debian's MPICH, whose name differs."""
+    """Return variables with which mpi4py's wheel loads Debian's MPICH, whose file name differs."""
     variables = {"MPI4PY_MPIABI": "mpich"}
     library = next(Path("/usr/lib").glob(f"*/{_MPICH}"), None)
     if library is not None:
@@ -189,7 +189,7 @@ def _mpich(folder: Path) -> dict[str, str]:
 
 
 class Ranks:
-    """A launcher for scaling that measures in this process, and records its command lines."""
+    """A launcher for scaling that measures in this process and records the command lines."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.commands: list[list[str]] = []

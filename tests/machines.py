@@ -1,7 +1,7 @@
-"""Machines that tests describe, so that results do not depend on the machine that runs them.
+"""Described machines, so that results do not depend on the machine that runs the tests.
 
 The extension's topology, Python's processing units and the machine's part of an environment are
-replaced. Workers still run on this machine: a described unit stands for one of its processors.
+replaced. Workers still run on this machine: each described unit is mapped to a real processor.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from memkern.machine import caches, capacity, environment
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine.
+    """A described machine.
 
     Attributes
     ----------
     topology : str
         Sockets, caches, NUMA nodes, cores and processing units in hwloc's synthetic format.
     line_B, page_B : int
-        Bytes of a cache line and of a base page, 0 for the page of the machine that runs the tests.
+        Bytes of a cache line and of a base page; 0 is the page size of the real machine.
     kinds : tuple of int
         Kind of each core, if there are several kinds.
     memory_B : int, optional
@@ -92,7 +92,7 @@ current: Machine | None = None
 
 
 def describe(machine: Machine | None) -> None:
-    """Replace this machine in this process by a described one, or undo this if it is None."""
+    """Replace this machine in this process by a described one; None restores it."""
     global current
     current = machine
     get_affinity, set_affinity, this_machine = _GET_AFFINITY, _SET_AFFINITY, _THIS_MACHINE

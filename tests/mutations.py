@@ -1,4 +1,4 @@
-"""Mutation testing: each fault alone is put into a copy of the tree, which is built and tested.
+"""Mutation testing: put each fault separately into a copy of the tree, build and test it.
 
     python tests/mutations.py [--only TEXT] [--keep FOLDER]
     python tests/mutations.py --whole N --seed S [--state FILE] [--keep FOLDER]
@@ -6,9 +6,8 @@
 `make test-all` runs the first form. It tries each fault with the tests that should notice it, on a
 build for the narrowest and the widest instruction set, without CUDA. The second form draws N faults
 at random and tries each with the whole `make test`, which takes hours: with the same FILE, a later
-run goes on after the last fault that was tried, and with the same FOLDER it need not build the rest
-of the copy again. Both print whether tests noticed each fault; the exit code is 1 if they missed
-any.
+run continues after the last fault that was tried, and with the same FOLDER it rebuilds only changed
+files. Both print whether tests noticed each fault; the exit code is 1 if they missed any.
 """
 
 from __future__ import annotations
@@ -45,9 +44,9 @@ _SUFFIXES = (".cpp", ".cu", ".hpp", ".inc", ".py")
 class Fault(NamedTuple):
     """A change of one place and the tests that should notice it.
 
-    The place is where `before` is, which occurs once in the files that have the text `within`.
-    `tests` are programs of tests/cpp, then "pytest" with names of test files and an option -k;
-    either may be missing.
+    `before` must occur exactly once in the files that contain the text `within`. `tests` are
+    programs of tests/cpp, then "pytest" with names of test files and an option -k; either may be
+    missing.
     """
 
     what: str
@@ -206,7 +205,7 @@ FAULTS = (
           "  buffer_.content.clear();\n", "", "sampler_test problem_test buffer_test"),
     Fault("overflow of a size", "if (__builtin_mul_overflow(a, b, &out)) {",
           "if (__builtin_mul_overflow(a, b, &out) && a < 0) {", "limits_test problem_test"),
-    # GPUs, as they run on the processor
+    # GPU kernels, emulated on the processor
     Fault("last block left out", "(work + each - 1) / each;",
           "work / each;", "cuda_streaming_test"),
     Fault("entries without room left out",
@@ -608,7 +607,7 @@ def sources(tree: Path) -> dict[Path, str]:
 
 
 def place(fault: Fault, texts: Mapping[Path, str]) -> Path:
-    """Return the file of a fault; raise SystemExit if its place is not exactly one."""
+    """Return the file of a fault; raise SystemExit unless it has exactly one place."""
     found = {path: text.count(fault.before) for path, text in texts.items() if fault.within in text}
     if sum(found.values()) != 1:
         raise SystemExit(f"{fault.what}: {fault.before!r} is in {sum(found.values())} places")
@@ -637,7 +636,7 @@ def changed(tree: Path, fault: Fault) -> Iterator[None]:
 
 
 def file_of_tests(tree: Path, name: str) -> Path:
-    """Return the file of tests in Python that has this name; raise SystemExit if there is none."""
+    """Return the Python test file with this name; raise SystemExit unless there is exactly one."""
     found = list((tree / "tests").rglob(f"{name}.py"))
     if len(found) != 1:
         raise SystemExit(f"{len(found)} files of tests are called {name}.py")
@@ -645,12 +644,12 @@ def file_of_tests(tree: Path, name: str) -> Path:
 
 
 def copied(tree: Path) -> None:
-    """Copy what git does not ignore; equal files of an earlier copy keep their times."""
+    """Copy files that git does not ignore; unchanged files of an older copy keep their times."""
     ignored = (line.rstrip("/") for line in (ROOT / ".gitignore").read_text().split())
 
     def copy(source: str, target: str) -> None:
         if not (os.path.exists(target) and filecmp.cmp(source, target, shallow=False)):
-            # With the time of now: what was built from a fault is older, and is built again.
+            # With the current time: objects built from a fault are older, and are built again.
             shutil.copy(source, target)
 
     ignore = shutil.ignore_patterns(".git", *ignored)
@@ -678,7 +677,7 @@ def configured(tree: Path) -> Path:
     subprocess.run(["cmake", "-G", "Ninja", "-S", tree, "-B", build, *words], **quiet)
     subprocess.run(["cmake", "--build", build], **quiet)
     for module in build.glob("_memkern_*.so"):
-        # Those for ranks, without faults.
+        # The modules for ranks, built without faults.
         shutil.copy(module, tree / "python" / "memkern")
     return build
 
@@ -704,7 +703,7 @@ def passes(tree: Path, build: Path, fault: Fault) -> bool:
         commands.append([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"])
         commands[-1] += python
     environment = {**os.environ, "PYTHONPATH": str(tree / "python")}
-    # Compiled code of another fault would be used if its file had the same size and second.
+    # Python would use the bytecode of another fault if size and mtime in seconds were equal.
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     for command in commands:
         try:
@@ -745,13 +744,13 @@ def try_with_their_tests(tree: Path, wanted: Sequence[Fault]) -> list[Fault]:
 def failures(tree: Path, command: Sequence[str]) -> list[str]:
     """Run all tests in the copy until a stage fails, and return the names of failing tests.
 
-    The Python tests end at the first failure. Raise SystemExit if the command fails without one.
+    The Python tests end at the first failure. Raise SystemExit if the command fails but no test.
     """
     environment = {
         **os.environ,
-        # The place of the fault is no longer there, which must not count as noticed.
+        # This test fails because the fault has replaced its place, which must not count as noticed.
         "PYTEST_ADDOPTS": "-x --deselect tests/test_mutations.py::test_every_fault_has_one_place",
-        # The copy's objects are found among those of this tree.
+        # The copy shares the compiler cache of this tree.
         "CCACHE_DIR": os.environ.get("CCACHE_DIR", str(ROOT / "build" / "ccache")),
     }
     stages = tree / "build" / "tests" / "stages.csv"
@@ -776,7 +775,7 @@ def failures(tree: Path, command: Sequence[str]) -> list[str]:
             subprocess.run(summary, cwd=tree, stdout=output)
         output.seek(0)
         text = output.read()
-    # As tools/stages.py prints them.
+    # The format of tools/stages.py.
     found = re.findall(r"^failed: (.*)$", text, re.MULTILINE)
     if process.returncode and not found:
         raise SystemExit(f"{shlex.join(command)} fails without a test that does:\n{text[-2000:]}")
@@ -784,7 +783,7 @@ def failures(tree: Path, command: Sequence[str]) -> list[str]:
 
 
 def _a_stage_failed(stages: Path) -> bool:
-    """Return whether a line of the file of stages has another exit status than 0."""
+    """Return whether a stage in this file has a nonzero exit status."""
     if not stages.exists():
         return False
     with stages.open(newline="") as lines:
@@ -800,8 +799,8 @@ def try_with_all_tests(
 ) -> list[Fault]:
     """Try each fault with all tests, and return those that were missed.
 
-    Outcomes are appended to the file `state`; faults that it has by the same seed are not tried
-    again. The first outcome is that of no fault: all tests must pass.
+    Outcomes are appended to the file `state`; faults that it contains with the same seed are not
+    tried again. The first outcome is without a fault: all tests must pass.
     """
     lines = state.read_text().splitlines() if state is not None and state.exists() else []
     known = {row["fault"]: row for row in map(json.loads, lines) if row["seed"] == seed}

@@ -41,20 +41,20 @@ class Family(NamedTuple):
     """Figures, tables and section of a family, with inputs of test_plots_families.py."""
 
     section: str
-    findings: Callable  # of records
+    findings: Callable  # records to findings
     title: str
-    command: str  # that all messages about missing records name
+    command: str  # named by all messages about missing records
     figures: tuple[str, ...]
     tables: tuple[str, ...]
     everything: Callable  # returns records for all figures
     inputs: dict[str, Callable]  # records by name, for which figures must be legible
-    lacking: tuple[list[str], ...]  # columns without which nothing is drawn
-    integers: tuple[str, ...]  # columns with missing values next to records of other families
-    disturbed: Callable  # chooses records of a frame
-    missing: list[tuple]  # name, records, options, and the part of the message that names them
-    images: int  # of a report
-    shown: str  # a column in a table of a report
-    # Names that need no records, and figures that do not look at records.
+    lacking: tuple[list[str], ...]  # sets of required columns
+    integers: tuple[str, ...]  # columns with missing values in records of other families
+    disturbed: Callable  # frame to the mask of records to disturb
+    missing: list[tuple]  # name, records, options, and part of the error message
+    images: int  # number of images in a report
+    shown: str  # a text in a table of a report
+    # Figures and tables that need no records, and figures that ignore records.
     published: tuple[str, ...] = ()
     independent: tuple[str, ...] = ()
     without_markers: tuple[str, ...] = ()  # figures of values without noise
@@ -98,7 +98,7 @@ def own_and_faulty(everything, value):
 
 
 def hardest_first(names, hardest="several"):
-    """Return names of records, starting with the one of long machine names, with least room."""
+    """Return names of records; the first has long machine names, which leave the least room."""
     return sorted(names, key=lambda name: name != hardest)
 
 
@@ -158,7 +158,7 @@ def assert_legible(fig):
     for i, (text, corners, points) in enumerate(texts):
         assert points >= 5.5, text
         assert (corners >= -0.5).all() and (corners <= size + 0.5).all(), text
-        # Texts whose bounding boxes are apart need no exact test.
+        # Texts with disjoint bounding boxes need no exact test.
         near = np.flatnonzero(((low < high[i]) & (low[i] < high)).all(axis=1))
         for other, others, _ in (texts[j] for j in near[near > i]):
             assert not overlap(corners, others), f"{text!r} overlaps {other!r}"
@@ -184,7 +184,7 @@ def panel_texts(ax):
 
 
 def disturbed_markers(fig):
-    """Return the curves of disturbed records' markers, all of which are hollow."""
+    """Return the curves of disturbed records' markers; assert that all are hollow."""
     curves = [curve for ax in fig.axes for curve in ax.lines if curve.get_label() == "_disturbed"]
     curves = [curve for curve in curves if len(curve.get_xdata())]
     assert all(curve.get_markerfacecolor() == "white" for curve in curves)

@@ -1,8 +1,8 @@
-"""Machine code of GPU kernels (SASS), as far as tests have to read it.
+"""The parts of the GPU kernels' machine code (SASS) that tests read.
 
-Instructions have 128 bits since compute capability 7.0. Which bits hold the opcode and the control
-information was found by Jia et al. 2018 (arXiv:1804.06826, section 2.1): a load sets one of six
-barriers, and the first instruction that uses its result waits for that barrier.
+Instructions have 128 bits since compute capability 7.0. Jia et al. 2018 (arXiv:1804.06826, section
+2.1) found the bits of the opcode and of the control information: a load sets one of six barriers,
+and the first instruction that uses its result waits for that barrier.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ TREE = Path(__file__).parents[1]
 
 _OPCODES = {0x981: "LDG", 0x381: "LDG", 0x986: "STG", 0x983: "LDL", 0x987: "STL"}
 _OPCODES |= {0x984: "LDS", 0x388: "STS"}
-# These were found by compiling programs that have only one of them.
+# Found by compiling programs with only one of these instructions.
 _OPCODES |= {0x98E: "RED", 0x9A8: "ATOMG", 0x3A9: "CAS", 0x992: "MEMBAR", 0x3A1: "MATCH"}
-# Invalidation of the first cache, branches, and what divisions of integers are made of.
+# Invalidation of L1, branches, and the parts of integer divisions.
 _OPCODES |= {0x98F: "CCTL", 0x947: "BRA", 0x944: "CALL", 0x308: "MUFU"}
-# The upper digit tells where operands are: registers, constants, the instruction itself.
+# The upper digit is the kind of operands: registers, constants or immediates.
 _FLOATING = {0x20: "FMUL", 0x21: "FADD", 0x23: "FFMA", 0x28: "DMUL", 0x29: "DADD", 0x2B: "DFMA"}
 _OPCODES |= {digit << 8 | low: _FLOATING[low] for digit in range(2, 0xE, 2) for low in _FLOATING}
 _OPCODES |= {digit << 8 | 0x89: "SHFL" for digit in (3, 5, 9, 0xF)}
 _OPCODES |= {digit << 8 | low: "I2F" for digit in (3, 0xB, 0xD) for low in (0x06, 0x12)}
 _SCOPES = ("CTA", "SM", "GPU", "SYS")
-# Found in the same way.
+# Also found by compiling.
 _CACHES = {0xB: "ca", 0xF: "cg"}
 _NO_BARRIER = 7
 
@@ -36,10 +36,10 @@ _NO_BARRIER = 7
 class Instruction(NamedTuple):
     """An instruction: its name if it is one of `_OPCODES`, and its barriers.
 
-    Fences are named with order and scope: ``MEMBAR.ALL.GPU`` for acquire and release on the device.
-    `sets` is the barrier that it sets when its result is there, `waits` the bits of those that it
-    waits for. `caches` of a load names those that it goes through, as PTX does: ``ca`` (all) or
-    ``cg`` (from L2 on); '' if it does not say.
+    Names of fences have order and scope: ``MEMBAR.ALL.GPU`` for acquire and release on the device.
+    `sets` is the barrier that it sets when its result is available, `waits` the bit mask of the
+    barriers that it waits for. `caches` is the cache operator of a load as in PTX: ``ca`` (all
+    levels) or ``cg`` (L2 and beyond); '' without one.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Instruction(NamedTuple):
 
 
 def nvcc() -> str:
-    """Return the path of nvcc, where CMake looks for it as well."""
+    """Return the path of nvcc, from the folders that CMake also searches."""
     folders = [os.environ.get(name) for name in ("CUDA_PATH", "CUDA_HOME")] + ["/usr/local/cuda"]
     path = os.pathsep.join([os.environ["PATH"], *(f"{folder}/bin" for folder in folders if folder)])
     found = shutil.which("nvcc", path=path)
@@ -70,9 +70,9 @@ def compiled(source: str, folder: Path, arch: str = "sm_90") -> dict[str, list[I
 
 
 def loads_in_flight(code: list[Instruction], name: str = "LDG") -> int:
-    """Return the largest number of loads that are issued before one is used.
+    """Return the largest number of loads that are issued before a result is used.
 
-    `name` is their instruction: ``LDG`` for global memory, ``LDS`` for shared memory.
+    `name` is the instruction: ``LDG`` for global memory, ``LDS`` for shared memory.
     """
     pending = [0] * 6
     most = 0
@@ -87,7 +87,7 @@ def loads_in_flight(code: list[Instruction], name: str = "LDG") -> int:
 
 
 def _kernels(elf: bytes) -> dict[str, list[Instruction]]:
-    """Return the kernels of a cubin, which is an ELF file with a section for each."""
+    """Return the kernels of a cubin, an ELF file with a section for each kernel."""
     (start,) = struct.unpack_from("<Q", elf, 0x28)
     size, count, names = struct.unpack_from("<HHH", elf, 0x3A)
     sections = [struct.unpack_from("<IIQQQQ", elf, start + k * size) for k in range(count)]

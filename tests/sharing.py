@@ -1,4 +1,4 @@
-"""Set-ups that take long, for all processes of a test run."""
+"""Slow set-ups, shared by all processes of a test run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 
 def once(factory: pytest.TempPathFactory, name: str, make: Callable[[], Any]) -> Any:
-    """Return what `make` returns in the first process of the test run that asks for this name."""
+    """Return the result of `make` in the first process of the test run that requests `name`."""
     folder = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# Daemons, which are not on every user's PATH.
+# Folders of daemons, which are not on every user's PATH.
 DAEMONS = os.pathsep.join(("/usr/sbin", "/usr/local/sbin", "/sbin"))
 PROGRAMS = ("munged", "slurmctld", "slurmd")
 _START_S = 30.0
@@ -52,7 +52,7 @@ PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def missing() -> list[str]:
-    """Return the programs that are needed and not installed."""
+    """Return the required programs that are not installed."""
     path = f"{os.environ['PATH']}{os.pathsep}{DAEMONS}"
     return [name for name in (*PROGRAMS, "sbatch", "squeue") if not shutil.which(name, path=path)]
 
@@ -67,7 +67,7 @@ def _free_ports(number: int) -> list[int]:
 
 @contextlib.contextmanager
 def one_node(folder: Path) -> Iterator[Path]:
-    """Start a cluster of this machine alone, and yield its configuration, for SLURM_CONF."""
+    """Start a cluster of only this machine and yield its configuration file, for SLURM_CONF."""
     for name in ("state", "spool"):
         (folder / name).mkdir()
     key = folder / "munge.key"
@@ -88,7 +88,7 @@ def one_node(folder: Path) -> Iterator[Path]:
     path = f"{os.environ['PATH']}{os.pathsep}{DAEMONS}"
     environment = {**os.environ, "PATH": path, "SLURM_CONF": str(configuration)}
     munge = [f"--{name}={folder}/munge.{name}" for name in ("socket", "pid-file", "log-file")]
-    # Forced, as it refuses a socket in a folder that others can't enter.
+    # Without --force, munged refuses a socket in a folder that other users can't enter.
     munge += [f"--seed-file={folder}/munge.seed", f"--key-file={key}", "--force"]
     commands = {
         "munged": ["munged", "--foreground", *munge],
@@ -119,7 +119,7 @@ def one_node(folder: Path) -> Iterator[Path]:
 
 
 def _until(ready: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
-    """Wait until something is ready; with the logs, if it does not get ready."""
+    """Wait until `ready` is true; raise a RuntimeError with the logs if it never is."""
     deadline = time.monotonic() + _START_S
     while not ready():
         if process.poll() is not None or time.monotonic() > deadline:

@@ -1,6 +1,6 @@
-"""Calls that `make lint` checks: type checkers know the options of cases by the package's stub.
+"""Calls checked by `make lint`: type checkers know the options of cases from the package's stub.
 
-An error that mypy does not find makes its comment unused, which is an error itself.
+If mypy misses an error here, it reports the unused comment instead.
 """
 
 import memkern as mk
