@@ -1,4 +1,4 @@
-"""The benchmarks' page has the tables of its records, and commands that the scripts take."""
+"""The benchmarks' page: its tables equal the records, and the scripts accept its commands."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_page_names_the_scripts() -> None:
 def test_scripts_take_the_commands_of_the_page(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "path", [*sys.path])  # to which scripts add
+    monkeypatch.setattr(sys, "path", [*sys.path])  # scripts append to it
     taken = {f"memkern {verb}": {f"--{o}" for o in of} for verb, of in options_of_verbs().items()}
     for name in (*SCRIPTS, "tables"):
         monkeypatch.setattr(sys, "argv", [name, "--help"])
@@ -91,7 +91,7 @@ def test_numbers_have_the_digits_of_the_record_but_at_most_four() -> None:
 
 
 def recording(runs: int, seed: int) -> pd.DataFrame:
-    """Return samples of a case with one worker, and of one with two on a host of two states."""
+    """Return samples of a case with one worker, and of one with two on a host with two states."""
     rng, parts = np.random.default_rng(seed), []
     for run in range(runs):
         far = run % 4 == 3
@@ -125,7 +125,7 @@ def test_recordings_are_replayed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     deviation = "standard deviation, %"
     assert one[deviation] == pytest.approx(2, rel=0.4)
     assert several[deviation] == pytest.approx(2, rel=0.4) and mixed[deviation] > 20
-    # Of four neighbouring runs, two are in one state.
+    # Of four pairs of consecutive runs, two are in one state.
     assert several["in one state, %"] == pytest.approx(50, abs=5)
     assert one["in one state, %"] == mixed["in one state, %"] == 100
     assert one["quiet, %"] == several["quiet, %"] == 100 and mixed["quiet, %"] == 0

@@ -1,4 +1,4 @@
-"""How far a command reaches, as tools/calls.py counts it."""
+"""The functions and modules that a command enters, counted by tools/calls.py."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def test_one_command_enters_few_modules() -> None:
     found = re.fullmatch(r"(\d+) functions in (\d+) modules, (\d+) changes of module", last)
     assert found is not None, last
     functions, modules, changes = map(int, found.groups())
-    # On a shared host, or beside other programs, up to forty more than on a quiet one. The first
-    # command after a boot finds what caches hold.
+    # Up to forty more on a shared or busy host than on a quiet one. The first command after a boot
+    # also measures the sizes of caches.
     assert 60 < modules <= 80 and modules < functions <= 700 and functions < changes
     assert any(line.startswith("engine/sampling.py: ") for line in listed)
     # The kernels and verbs of other families are not imported.
@@ -37,7 +37,7 @@ def test_calls_are_told_apart_by_file_and_name() -> None:
     try:
         one()
         one()
-        re.escape("a")  # of another folder
+        re.escape("a")  # defined in another folder
         one()
     finally:
         sys.setprofile(None)

@@ -12,7 +12,7 @@ from memkern.machine import disassembly
 from memkern.machine.disassembly import Instruction
 
 X86 = platform.machine() in ("x86_64", "AMD64")
-# Highway's namespaces for what every machine of the architecture runs; compilers differ in them.
+# Highway's namespaces of the architecture's baseline, which depend on the compiler.
 BASELINE = ("N_SSE2", "N_SCALAR", "N_EMU128", "N_NEON")
 OPERATIONS = ("gather", "scatter", "gs", "multigather", "multiscatter")
 # A function that the variants of dw.hop with ordinary and with non-temporal stores share.
@@ -57,7 +57,7 @@ def test_kernels_call_nothing() -> None:
                 i
                 for i in code
                 if i.mnemonic in ("call", "callq", "bl", "blr")
-                # This one has the same instruction set and is tested as well.
+                # The shared function has the same instruction set and is tested as well.
                 and not ((shared := SHARED.search(i.operands)) and shared[1] in name)
             ]
             assert not calls, f"{name} calls {calls[0].operands}"
@@ -71,8 +71,8 @@ if X86:
             assert not packed, f"{name}: {packed[0]}"
 
     def test_auto_is_vectorised() -> None:
-        # Compilers choose which loops to vectorise. All vectorise these: with AVX-512 all five in
-        # doubles, with AVX2, which has no scatter, those that fill a dense buffer.
+        # Compilers choose the loops to vectorise. All compilers vectorise these operations on
+        # doubles: with AVX-512 all five, with AVX2, which has no scatter, the gathers.
         for operations, space in (
             (OPERATIONS, "N_AVX3"),
             (("gather", "multigather"), "N_AVX2"),
@@ -104,8 +104,8 @@ if X86:
             assert any(i.mnemonic == "sfence" for i in code), name
 
     def test_other_functions_than_kernels_use_the_baseline() -> None:
-        # A function compiled in a target's region but not inlined there could be called on a
-        # processor without these instructions.
+        # A function compiled in a target's region but not inlined could be called on a processor
+        # without these instructions.
         passes = re.compile(r"memkern::(scalar|vectorised|simd)::N_(AVX2|AVX3)::")
         for name, code in functions().items():
             if not passes.search(name):

@@ -51,7 +51,7 @@ NOT_RUN = {
     "python3 -m venv venv-base && venv-base/bin/pip install /path/to/base": "builds the package",
     "python3 -m venv venv-head && venv-head/bin/pip install /path/to/head": "builds the package",
 }
-# Environments that these commands would make; later commands run their interpreter.
+# Virtual environments that these commands would create; later commands run their interpreters.
 INTERPRETERS = ("venv-base", "venv-head")
 
 
@@ -64,7 +64,7 @@ def blocks(document: Path) -> list[tuple[str, str]]:
 
 
 def commands(block: str) -> Iterator[str]:
-    """Commands of a block for the shell, each with its continued lines and here-document."""
+    """Commands of a shell block, each with its continuation lines and here-document."""
     lines = iter(block.splitlines())
     for line in lines:
         command = line
@@ -78,7 +78,7 @@ def commands(block: str) -> Iterator[str]:
 
 
 def plain(command: str) -> str:
-    """The command without its comment and superfluous blanks."""
+    """The command without its comment and with single blanks."""
     return " ".join(re.sub(r"\s#\s.*$", "", command).split())
 
 
@@ -119,12 +119,12 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     for name, value in launching.OPEN_MPI.items():
         monkeypatch.setenv(name, value)
     yield tmp_path
-    # Other tests must not use what was measured with small cases.
+    # Other tests must not use costs that were measured with small cases.
     costs.forget()
 
 
 def run_command(command: str) -> int | str | None:
-    """Run a command: memkern's in this process, if it needs no shell."""
+    """Run a command; one of memkern runs in this process unless it needs a shell."""
     words = shlex.split(command, comments=True)
     if words[0] != "memkern" or any(set(word) & set("|&;<>$`*?(){}~") for word in words):
         return subprocess.run(["bash", "-c", command]).returncode
@@ -134,17 +134,17 @@ def run_command(command: str) -> int | str | None:
 
 
 class Reached(Exception):
-    """A command would measure a case that is prepared, or start a process."""
+    """Raised where a command would measure a prepared case, or start a process."""
 
 
 def memkern_words(command: str) -> list[str]:
-    """The words of a command after `memkern` and before what is for the shell, if there are any."""
+    """The words of a command after `memkern` and before the shell's `||`; empty if it has none."""
     words = shlex.split(command, comments=True)
     words = words[words.index("memkern") + 1 :] if "memkern" in words else []
     return list(itertools.takewhile(lambda word: word != "||", words))
 
 
-# Of commands that read a file which an earlier one writes, or need ranks.
+# Errors of commands that need ranks, or a file that an earlier command writes.
 MISSING = r"does not exist|No such file|not 'matrix.mtx'|need two ranks"
 
 
@@ -170,7 +170,7 @@ def test_every_command_is_taken(
         prepare(run for block in built(*how) for run in block.runs)
 
     monkeypatch.setattr(sweep, "_blocks", prepare_all)
-    # The libraries of ranks, which a launcher should start, are not started in this process.
+    # The ranks' communication libraries need a launcher, so they are not started in this process.
     monkeypatch.setattr(cli, "_ranks", contextlib.nullcontext)
     monkeypatch.setattr(remote, "extension", reach)
     monkeypatch.setattr(CaseRun, "place", lambda run, *how: prepare([run]))
@@ -185,7 +185,7 @@ def test_every_command_is_taken(
                     assert words[1] in {"figure": figures, "table": tables}[words[0]]
 
 
-# The commands of other documents are only run until a case would be measured, except for a release.
+# Commands of other documents run only until a case would be measured, except before a release.
 RUN_WHOLE = EXAMPLES / "counters.md"
 
 
@@ -219,7 +219,7 @@ def test_every_block_runs_as_written(
 def run_block(
     document: Path, kind: str, block: str, folder: Path, session: dict[str, object]
 ) -> None:
-    """Run a block that has no commands for the shell."""
+    """Run a block without shell commands."""
     if kind == "python":
         exec(compile(block, document, "exec"), session)
     elif kind == "toml":
@@ -298,7 +298,7 @@ def test_every_sweep_runs_as_its_first_line_says(capfd: pytest.CaptureFixture[st
         assert run_command(command) == 0, capfd.readouterr().err
 
 
-# What a scheduler tells its jobs, and what starts their processes.
+# Variables that schedulers set for jobs, and substitutes for programs that start their processes.
 JOB = {
     "SLURM_ARRAY_TASK_ID": "2", "SLURM_JOB_ID": "17", "SLURM_CPUS_PER_TASK": "1",
     "PBS_ARRAY_INDEX": "3", "PBS_JOBID": "17.server", "PBS_NODEFILE": "hosts", "PBS_O_WORKDIR": ".",
@@ -326,7 +326,7 @@ def test_every_job_template_runs(name: str, folder: Path) -> None:
         path = folder / ".bin" / starter
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(0o755)
-    # A list as people write it by hand.
+    # A list as written by hand: with an empty line and without a final newline.
     (folder / "hosts").write_text("one\n\ntwo")
     script = EXAMPLES / "cluster" / name
     words = ["hosts"] if "HOSTS" in script.read_text() else []
@@ -381,7 +381,6 @@ COMMON = {
     *("output", "json", "threads", "pin", "pages", "isa", "variant", "dtype", "device", "runs"),
     *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet", "machine"),
 }
-# Verbs that read records.
 NOT_MEASURING = {"info", "columns", "fit", "figure", "merge", "table"}
 
 
@@ -414,7 +413,7 @@ def test_every_measuring_verb_takes_the_same_options_or_the_readme_says_which() 
 
 
 def kernel_rows() -> str:
-    """Return the documented table of kernels, made from the registry."""
+    """Return the documentation's table of kernels, made from the registry."""
     rows = ["| kernel | definition | bytes | flops |", "| --- | --- | --- | --- |"]
     for row in kernel_table().itertuples():
         moved = "" if row.bytes != row.bytes or not row.bytes else f"{row.bytes:.0f}"

@@ -1,6 +1,6 @@
 """The sources of the GPU kernels also compile for AMD's GPUs, with the header in cpp/gpu/hip.
 
-Nothing of this was run.
+The compiled kernels were never run.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def compiled(
     words = [
         "hipcc", "-x", "hip", "-std=c++17", "-O1", f"--offload-arch={architecture}",
         "-Wall", "-Wextra", "-Wno-unused-result", "-Wno-cuda-compat", "-Werror",
-        # hipcc itself adds libraries, which are not used where nothing is linked.
+        # hipcc adds libraries, which are unused because nothing is linked.
         "-Wno-unused-command-line-argument",
         "-I", str(TREE / "cpp" / "gpu" / "hip"), "-I", str(TREE / "cpp"),
         *(output or ["-c"]), str(source), "-o", str(target),

@@ -1,8 +1,8 @@
 """The public interface is unchanged.
 
 Identities of cases, columns of records, names and options of figures, tables and verbs, and the
-public functions are compared with the files of ``interface``: one for each family, and one for what
-they have in common. An intended change is listed in the CHANGELOG and written to these files by::
+public functions are compared with the files of ``interface``: one for each family, and one for
+common entries. An intended change is listed in the CHANGELOG and written to these files by::
 
     PYTHONPATH=tests:tests/families:tests/spec python tests/test_interface.py
 """
@@ -101,11 +101,11 @@ def functions() -> dict[str, Any]:
 
 
 def kernel_home(kernel: str) -> str:
-    """Return the package of a kernel; empty for what every kernel has."""
+    """Return the package of a kernel; empty for entries of every kernel."""
     return f"memkern.families.{kernel}" if "." in kernel else ""
 
 
-# The parts of the interface, and the module that an entry of each belongs to.
+# For each part of the interface, its entries, and a function from an entry's name to its module.
 PARTS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[str], str]]] = {
     "identities": (identities, kernel_home),
     "columns": (columns, kernel_home),
@@ -117,7 +117,7 @@ PARTS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[str], str]]] = {
 
 
 def by_family(part: str) -> dict[str, dict[str, Any]]:
-    """Return a part of the interface by family, and what is of none as ``common``."""
+    """Return a part of the interface by family; entries without a family are in ``common``."""
     make, home = PARTS[part]
     found: dict[str, dict[str, Any]] = {}
     for name, entry in make().items():

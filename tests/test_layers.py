@@ -1,4 +1,4 @@
-"""Imports and includes point one way. (`make lint` checks the packages' layers in full.)"""
+"""Imports and includes follow the layers. (`make lint` checks all layers of the packages.)"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 CPP = ROOT / "cpp"
 SOURCES = [p for p in CPP.rglob("*") if p.suffix in (".cpp", ".hpp", ".cu", ".cuh", ".inc")]
-# What each layer may include besides itself.
+# The layers that each layer may include besides itself.
 LAYERS = {
     "core": (),
     "engine": ("core",),
@@ -43,7 +43,7 @@ def test_includes_point_one_way(layer: str) -> None:
 
 
 def test_no_sources_include_each_other() -> None:
-    # A header and the source of its name are one.
+    # A header and the source with the same name are one unit.
     units: dict[str, set[str]] = {}
     for source in SOURCES:
         included = {i.rpartition(".")[0] for i in included_by(source)}

@@ -1,4 +1,4 @@
-"""How much memory is left, in Python as in the extension, and the refusal of what needs more."""
+"""The available memory, in Python as in the extension, and the refusal of larger requests."""
 
 import math
 import resource
@@ -81,7 +81,7 @@ def test_an_endless_stream_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def control_groups(root: Path, tree: dict[str, str]) -> None:
-    """Write the files of a machine whose groups of both versions have those in `tree`."""
+    """Write the files of a machine with control groups of both versions, including `tree`."""
     mounts = (
         "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
         "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu 0 0\n"
@@ -118,7 +118,7 @@ def test_the_smallest_quota_of_processor_time_counts(
         ({}, math.nan),
         ({"unified/a/cpu.stat": "usage_usec 7\nnr_throttled 3\nthrottled_usec 1500000\n"}, 1.5),
         ({"cpu/b/cpu.stat": "nr_periods 4\nthrottled_time 2000000000\n"}, 2.0),
-        # Processes of the group's parent are stopped with those of other groups.
+        # The parent's quota stops this group together with its other groups.
         (
             {
                 "unified/a/cpu.stat": "throttled_usec 1500000\n",

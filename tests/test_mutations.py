@@ -1,4 +1,4 @@
-"""Each fault of mutations.py has one place and tests of `make test`; trials of all tests resume."""
+"""Each fault of mutations.py has one place and tests of `make test`; runs of all tests resume."""
 
 import ast
 import re
@@ -33,7 +33,7 @@ def run_by_default(file: Path) -> list[str]:
 
 
 def selects(expression: str, name: str) -> bool:
-    """Whether an option -k selects a test; what has a point is part of a parameter's name."""
+    """Whether an option -k selects a test; words with a point are parameters, and count as true."""
 
     def value(word: re.Match[str]) -> str:
         if word[0] in ("and", "or", "not"):
@@ -60,7 +60,7 @@ FAKE = (
     Fault("one for two", "one = 1", "one = 2", ""),
     Fault("three for two", "two = 2", "two = 3", "", within="two"),
 )
-# Fails with the first of them, and counts its calls.
+# Fails with the first of these faults, and counts its calls.
 COMMAND = """
 from pathlib import Path
 with open("calls", "a") as out:
@@ -97,7 +97,7 @@ def test_a_run_with_all_tests_goes_on_where_it_ended(tree: Path) -> None:
     assert len(state.read_text().splitlines()) == 6
 
 
-# As a stage of `make test` that fails before others, and reports its tests in a JUnit file.
+# Simulates a stage of `make test` that fails before other stages, and writes a JUnit file.
 STAGES = """
 import time
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A new family needs its own files, such as those of `tests/new_family`, and no edit of others."""
+"""A new family needs only its own files, such as `tests/new_family`, and no edits of others."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_a_new_family_is_its_files(tmp_path: Path) -> None:
 
     run("-c", USES)
     run("-c", "from importlinter.cli import lint_imports_command as lint; lint(['--no-cache'])")
-    # Both are written by these programs, the second as one more file.
+    # These programs write the package's stub and the family's interface file.
     run("tests/test_stubs.py")
     run("tests/test_interface.py")
     shutil.copytree(ROOT / "tests" / "interface", tree / "tests" / "interface", dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""A new kernel needs the diff in CONTRIBUTING and nothing else."""
+"""A new kernel needs only the diff in CONTRIBUTING."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_diff_is_short() -> None:
 
 
 def copied(folder: Path, *more: str) -> Path:
-    """Return a folder with a copy of the parts of the tree that the package needs, and of more."""
+    """Copy the parts of the tree that the package needs, and `more`, to a folder, and return it."""
     for part in (*PARTS, *more):
         if (ROOT / part).is_dir():
             ignored = shutil.ignore_patterns("__pycache__", "*.so")
@@ -67,7 +67,7 @@ def patched(folder: Path) -> Path:
 
 
 def use(module: Path, tree: Path, *variants: str) -> None:
-    """Run and measure the kernel by an extension module and the Python files of a tree."""
+    """Run and measure the kernel with an extension module and the Python files of a tree."""
     shutil.copy(module, tree / "python" / "memkern")
     subprocess.run(
         [sys.executable, "-c", USES, *variants],
@@ -78,10 +78,10 @@ def use(module: Path, tree: Path, *variants: str) -> None:
 
 
 def linked(tree: Path, folder: Path, family: str, techniques: str, like: str) -> Path:
-    """Return the extension with the bodies of a family in a copy of the tree.
+    """Return the extension linked with the bodies of a family in a copy of the tree.
 
-    Its declarations and these techniques are compiled into a folder, with the options of the family
-    `like` in the package. All other objects are those of the package.
+    The family's declarations and these techniques are compiled into `folder`, with the package's
+    compiler options for the family `like`. All other objects are the package's.
     """
     cache = BUILD / "CMakeCache.txt"
     if not cache.exists():
@@ -121,14 +121,14 @@ def test_a_tree_with_the_diff_is_built(tmp_path: Path) -> None:
     build = tmp_path / "build" / "release"
     import pybind11
 
-    # As the cache knows paths relative to the tree, packages in the tree must be in its copy.
+    # The compiler cache has paths relative to the tree, so the copy needs the tree's packages.
     headers = Path(pybind11.get_cmake_dir())
     if headers.is_relative_to(ROOT):
         inside = headers.relative_to(ROOT)
         (tmp_path / inside.parts[0]).symlink_to(ROOT / inside.parts[0])
         headers = tmp_path / inside
     environment = {**os.environ, "CCACHE_BASEDIR": str(tmp_path), "CCACHE_NOHASHDIR": "1"}
-    # All other objects are those of the package, where there is a compiler cache.
+    # With the package's compiler and flags, a compiler cache has all other objects.
     package = BUILD / "CMakeCache.txt"
     text = package.read_text() if package.exists() else ""
     same = dict(re.findall(r"(?m)^(CMAKE_CXX_COMPILER|MEMKERN_WERROR):\w+=(.*)$", text))

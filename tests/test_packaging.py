@@ -51,7 +51,7 @@ def test_the_stub_matches_the_extension() -> None:
         for name, node in declared.items():
             given = [a.arg for a in node.args.args + node.args.kwonlyargs if a.arg != "self"]
             if name == "__init__":
-                # It has keywords alone, and refuses a missing or an unknown one.
+                # It has only keyword arguments, and refuses missing and unknown ones.
                 assert given == [*REQUEST, "exchange"]
                 _memkern.Prepared(**REQUEST)
             else:
@@ -100,7 +100,7 @@ def test_one_warning_names_the_modules_for_ranks_that_are_not_built(
     rules = TREE.parent.parent / "cpp" / "cmake" / "ranks.cmake"
     (tmp_path / "cpp" / "core").mkdir(parents=True)
     (tmp_path / "cpp" / "core" / "limits.cpp").touch()
-    # Without a language no MPI is found.
+    # CMake finds no MPI if no language is enabled.
     (tmp_path / "CMakeLists.txt").write_text(
         "cmake_minimum_required(VERSION 3.20)\nproject(without LANGUAGES NONE)\n"
         f"add_library(memkern_options INTERFACE)\ninclude({rules})\n"

@@ -1,4 +1,4 @@
-"""Machine code of the GPU kernels: loads are issued together, and nothing goes to local memory."""
+"""Machine code of the GPU kernels: loads are issued together, and local memory is unused."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ SUMS = {
 }
 
 
-# RaiderSTREAM's operations by index: the number of arrays that they read, and the index arrays of
-# all their arrays; each of those is read as well.
+# RaiderSTREAM's indexed operations: the number of arrays that they read, and for each array the
+# number of its index array, -1 without one. Index arrays are read as well.
 INDEXED = {"Copy": (1, "0, 1"), "Triad": (2, "-1, 0, 1"), "Add": (2, "0, 1, 2")}
 MOVES = ("Gather", "Scatter", "GatherScatter")
-# Of any deltas and lengths, for which instances and elements are found by division.
+# Kernels for any deltas and lengths, which find instances and elements by division.
 MOVES_ANY = {f"any {op}": f"MoveAny<double, long, (SpatterOp){k}>" for k, op in enumerate(MOVES)}
-# By the instruction for a multiplication and an addition.
+# By the instruction of a fused multiply-add.
 PEAKS = {
     "FFMA": "Reduce<Single<float>, Peak, 0, 8>",
     "DFMA": "Reduce<Single<double>, Peak, 0, 8>",
@@ -60,24 +60,24 @@ CHAINS = (1, 2, 4, 8, 16)
 
 
 def updates(carrier: str) -> str:
-    """Return the kernel that updates words at random by this carrier."""
+    """Return the kernel that updates random words with this carrier."""
     return f"Direct<amo::Rand, (Assignment)0, {carrier} >"
 
 
-# Enumerators of the kernels, which names of kernels have as numbers.
+# Values of the enumerators that are numbers in the kernels' names.
 ADD, CAS, PLAIN = 0, 7, 9
 RELAXED, ACQ_REL, SEQ_CST = range(3)
 DEVICE, SYSTEM = range(2)
 
 
 def words(primitive: int, order: int, scope: int, used: bool) -> str:
-    """Return a carrier of words of 64 bits, whose old values are used or not."""
+    """Return a carrier of 64-bit words; `used` tells whether their old values are used."""
     atomics = f"Atomics<(Primitive){primitive}, (Order){order}, (Scope){scope}>"
     return f"Words<{atomics}, unsigned long, unsigned long, {str(used).lower()}>"
 
 
-# Updates, fences and matches of the loop over a worker's words. Where the old value isn't used, the
-# multiprocessor doesn't wait for it, but for an order the PTX asks for the value.
+# Updates, fences and matches of the loop over a worker's words. If the old value isn't used, the
+# multiprocessor doesn't wait for it; but with a memory order the PTX requests the value.
 UPDATES = {
     updates(words(ADD, RELAXED, DEVICE, False)): {"RED": 1},
     updates(words(ADD, RELAXED, DEVICE, True)): {"ATOMG": 1},
@@ -93,7 +93,7 @@ UPDATES = {
 }
 
 
-# Files of families that have their kernels elsewhere than in gpu-inl.hpp.
+# Files of families whose kernels are not in gpu-inl.hpp.
 FILES = {
     "streaming": ["bs/gpu-inl.hpp", "loops/gpu-inl.hpp", "raider/gpu-inl.hpp"],
     "bs": ["bs/gpu_mesh-inl.hpp"],
@@ -172,7 +172,7 @@ def test_loads_are_issued_before_the_first_value_is_used(
     values = 2 if op in MAPS else max(4 // arrays, 1)
     assert sass.loads_in_flight(found[op]) >= read * values
     if op in MAPS:
-        # Of more than two arrays, two vectors each are loaded at a time.
+        # With more than two arrays, two vectors of each array are loaded at a time.
         assert sass.loads_in_flight(found[f"{op}4"]) >= read * (2 if arrays > 2 else 4)
 
 
@@ -188,14 +188,14 @@ def test_indexed_kernels_load_four_elements_at_once(
 def test_eight_columns_of_a_matrix_are_loaded_at_once(
     found: dict[str, list[sass.Instruction]],
 ) -> None:
-    # With the vector's element of each.
+    # For each column, an element of the matrix and an element of the vector.
     assert sass.loads_in_flight(found[MATVEC]) >= 2 * 8
 
 
 def test_four_rows_of_a_stencil_are_loaded_at_once(
     found: dict[str, list[sass.Instruction]],
 ) -> None:
-    # Six rows of one column, and four of those beside it.
+    # Six rows of one column, and four rows of each neighbouring column.
     assert sass.loads_in_flight(found[STENCIL]) >= 6 + 2 * 4
 
 
@@ -204,10 +204,10 @@ def test_entries_of_a_mesh_are_loaded_at_once(found: dict[str, list[sass.Instruc
         code = found[kernel]
         staged = code[: [one.name for one in code].index("STS")]
         loads = [k for k, one in enumerate(staged) if one.name == "LDG"]
-        # Columns of two entries, then the values there.
+        # First the columns of two entries, then the values at these columns.
         assert sass.loads_in_flight(staged[loads[-4] : loads[-2]]) == 2, kernel
         assert sass.loads_in_flight(staged[loads[-2] :]) == 2, kernel
-    # A node and its value; the nodes of a row that is as long as the unrolled loop.
+    # bs7 loads a node and its value; bs8 the nodes of a row as long as the unrolled loop.
     assert sum(one.name == "LDG" for one in found["bs7"]) == 2
     assert sass.loads_in_flight(found["bs8"]) >= 8
 
@@ -225,7 +225,7 @@ def test_chases_go_through_all_caches_or_through_l2(
     for chains in CHAINS:
         for l2, wanted in (("", "ca"), (" through L2", "cg")):
             loads = [one for one in found[f"chase of {chains}{l2}"] if one.name == "LDG"]
-            # Where the chains begin is read in the usual way.
+            # The starts of the chains are read by ordinary loads.
             steps = Counter(one.caches for one in loads if one.caches)
             assert set(steps) == {wanted} and steps[wanted] >= chains
 
@@ -233,10 +233,10 @@ def test_chases_go_through_all_caches_or_through_l2(
 def test_a_word_is_updated_once_in_the_wanted_order(
     found: dict[str, list[sass.Instruction]],
 ) -> None:
-    kinds = ("RED", "ATOMG", "CAS", "MEMBAR", "MATCH")  # and their order and scope
+    kinds = ("RED", "ATOMG", "CAS", "MEMBAR", "MATCH")  # followed by order and scope
     for kernel, wanted in UPDATES.items():
         counted = Counter(one.name for one in found[kernel] if one.name.startswith(kinds))
-        # The lanes of a warp that found each other may be matched again.
+        # The lanes of a warp may be matched more than once.
         counted["MATCH"] = min(counted["MATCH"], 1)
         assert +counted == wanted, kernel
 
@@ -246,9 +246,9 @@ def test_a_reduction_shuffles_and_counts_its_blocks_once(
     found: dict[str, list[sass.Instruction]], op: str
 ) -> None:
     names = [one.name for one in found[op]]
-    # Two words of a double in five steps, for the warps and the block, and for the last block's.
+    # Two words of a double in five steps, for warps and block, in every block and in the last one.
     assert names.count("SHFL") >= 2 * 5 * 4
-    # The block's result is written before the count, and the others' are read after it.
+    # The block's result is written before the count, and other blocks' results are read after it.
     kinds = ("RED", "ATOMG", "CAS", "MEMBAR", "CCTL")
     assert [name for name in names if name.startswith(kinds)] == ["MEMBAR.ALL.GPU", "ATOMG", "CCTL"]
 
@@ -269,7 +269,7 @@ def test_no_integer_is_divided_for_any_deltas(
 def test_an_iteration_of_peakflops_is_one_multiplication_and_addition(
     found: dict[str, list[sass.Instruction]], fma: str
 ) -> None:
-    # Steps of the loop's longest part without a branch: eight sums, unrolled four times.
+    # The loop's longest part without a branch: eight sums, unrolled four times.
     parts = " ".join(one.name for one in found[fma] if one.name).split("BRA")
     counted = max((Counter(part.split()) for part in parts), key=lambda part: part[fma])
     assert counted == {fma: 4 * 8}
@@ -280,7 +280,7 @@ def test_loads_from_shared_memory_follow_each_other(
 ) -> None:
     for word in ("unsigned int", "unsigned long"):
         code = found[f"banks of {word}"]
-        # Each waits for the one before, and none was removed.
+        # Each load waits for the previous one, and the compiler removed none.
         assert sum(one.name == "LDS" for one in code) >= 1
         assert sum(one.name == "STS" for one in code) >= 1
         assert sass.loads_in_flight(code, "LDS") == 1

@@ -1,4 +1,4 @@
-"""Coverage of the intervals, also where sampling stops by them; means, ratios, stop rules.
+"""Coverage of the intervals, also if they stop the sampling; means, ratios, stop rules.
 
 Coverage is simulated with fixed seeds on series whose true median is known. The tolerance is
 three binomial standard errors of the number of replications.
@@ -153,8 +153,8 @@ def test_interval_of_independent_samples_is_hardly_longer_than_the_binomial_one(
 def test_stopping_on_independent_samples_keeps_the_coverage(name, s):
     coverage, count = stopped(INDEPENDENT[name], s)
     assert coverage >= LEVEL - tolerance(1000)
-    # The rule must stop early: one that always takes the most samples would cover as well. The
-    # shortest times of such noise, which has no floor, are far apart.
+    # The rule must stop early: a rule that always takes the most samples would cover as well. Noise
+    # without a floor has shortest times that are far apart.
     assert count < (200 if s < 0.03 else 900)
 
 
@@ -177,7 +177,7 @@ def test_stopping_on_correlated_samples_keeps_the_coverage(phi, s):
 
 
 def test_stopping_on_strongly_correlated_samples_loses_two_percent():
-    # 23 samples are too few to show a correlation over ten: 0.93 remains.
+    # 23 samples are too few to show a correlation over ten samples: the coverage is 0.93.
     coverage, _ = stopped(autoregressive(0.9), 0.02)
     assert coverage >= 0.93 - tolerance(1000, 0.93)
 
@@ -253,7 +253,7 @@ def test_other_levels_have_other_ranks():
 
 def test_autocorrelation_time_by_hand():
     # Ranks -1.5, -0.5, 0.5, 1.5 have the lagged correlations 1, 0.25, -0.3, -0.45: only the first
-    # pair's sum, 1.25, is positive, so that the time is 2 * 1.25 - 1, raised by 1 + 2 / 4.
+    # pair's sum, 1.25, is positive, so that the time is 2 * 1.25 - 1, multiplied by 1 + 2 / 4.
     interval = median_interval([1.0, 2.0, 3.0, 40.0])
     assert interval.autocorrelation == pytest.approx(0.25)
     assert interval.batch == pytest.approx(2.25)
@@ -333,7 +333,7 @@ def test_the_stop_rule_waits_for_precision_and_a_known_autocorrelation():
     assert median_interval(slow[:76]).level == 0.95
     assert rule.done(slow[:76], 0.0) is None
     assert rule.done(slow, 0.0) == "ci"
-    # The whole range is short, but its level is too low.
+    # The whole range is narrow, but its level is too low.
     assert rule.done(np.linspace(1000, 1001, 114), 0.0) is None
 
 
@@ -422,7 +422,7 @@ def test_welch_lies_between_the_smaller_side_and_the_pool():
     error = math.sqrt(2 * np.var(zigzag(5) / 100, ddof=1) / 5)
     # Equal variances: 8 degrees of freedom.
     assert ratio_interval(a, b).high == pytest.approx(math.exp(2.30600 * error), rel=1e-5)
-    # One side without variance: the 4 of the other.
+    # One side without variance: the other's 4 degrees of freedom.
     alone = ratio_interval(a, np.ones(5))
     error /= math.sqrt(2)
     assert alone.high / alone.ratio == pytest.approx(math.exp(2.77645 * error), rel=1e-5)
@@ -440,7 +440,7 @@ def test_ratio_intervals_are_covered():
     d = np.exp(rng.normal(0, 0.08, (2000, 9)))
     apart = [ratio_interval(x, y) for x, y in zip(c, d, strict=True)]
     assert np.mean([i.low <= true <= i.high for i in apart]) >= LEVEL - tolerance(2000)
-    # Pairs remove the variance that both sides share.
+    # Pairing removes the variance that both sides share.
     assert np.mean([i.high - i.low for i in paired]) < 0.3
 
 
@@ -489,7 +489,7 @@ def test_the_interval_of_the_next_run_by_hand() -> None:
     assert interval.high == pytest.approx(math.exp(half))
     assert interval.relative_half_width == pytest.approx(math.sinh(half))
     assert interval.level == statistics.RUN_LEVEL == 0.95
-    # A prior adds its degrees of freedom and its variance, in that proportion.
+    # Variances are weighted by their degrees of freedom.
     prior = statistics.Prior(0.01**2, 6.0)
     moderated = statistics.next_run_interval(medians, runs, prior)
     variance = (6 * 0.01**2 + 4 * x.var(ddof=1)) / 10
@@ -517,7 +517,7 @@ NONE = statistics.Prior(0.0, 8.0)
 
 @pytest.mark.parametrize("skew", [False, True])
 def test_moderated_intervals_cover_the_next_run(skew: bool) -> None:
-    # Cases of a class differ in their spread from placement to placement; five placements each.
+    # Cases of a class have different spreads between placements; each case has five placements.
     rng = np.random.default_rng(8)
     covered, widths, runs = 0, [], 150
     for _ in range(runs):

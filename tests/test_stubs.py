@@ -1,6 +1,6 @@
-"""The stub of memkern, which is generated from signatures and shows type checkers every option.
+"""The stub of memkern, generated from signatures, tells type checkers every option.
 
-PYTHONPATH=tests python tests/test_stubs.py      writes it again
+To update it: PYTHONPATH=tests python tests/test_stubs.py
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def shows_options() -> list[str]:
 
 
 def imports() -> list[str]:
-    """Return the imports of public names, but for those that `function` defines."""
+    """Return the imports of public names, except those that `function` defines."""
     own = shows_options()
     lines = []
     for name, home in mk._all_homes().items():
