@@ -1,7 +1,7 @@
 """The CUDA backend: results and records of GPUs, and errors without one.
 
-Without a GPU the same kernels run on this processor, block by block (tests/emulated). That does not
-test what only a device has: its atomics, shuffles, clocks and speed.
+Without a GPU the same kernels run on this processor, block by block (tests/emulated), which does
+not test a device's atomics, shuffles, clocks and speed.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ ONLY_EMULATED = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setitem(sys.modules, MODULE, CUDA)
-    # Tests do not depend on times.
+    # Short, since tests do not depend on times.
     for name in ("WARM_S", "METERED_S", "_REST_S"):
         monkeypatch.setattr(gpu, name, 0.001)
     gpu.describe.cache_clear()
@@ -103,7 +103,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def on_device(case: Case, **knobs: Any) -> Case:
-    """Return a case without the knobs of processors."""
+    """Return a case on the GPU, without the knobs of processors."""
     own = {"offset": case.knobs.offset, "seed": case.knobs.seed, "device": "cuda", **knobs}
     changes = {k: own.pop(k) for k in ("dtype", "index_dtype", "template_variant") if k in own}
     if case.spec.name.startswith("amo."):
@@ -127,8 +127,8 @@ def test_every_kernel_of_the_families_runs_on_a_gpu() -> None:
             assert types == {(d, i) for d in spec.limits.dtypes for i in spec.limits.index_dtypes}
 
 
-# Of what each kind of entries is reached: kernels by variant, operations of atomics by variant,
-# kernels by the number of vectors or instances of a thread, types by variant.
+# Keys of which the chosen entries cover all values: kernel and variant, variant and operation of
+# atomics, kernel and number of vectors or instances of a thread, variant and type.
 KEYS: tuple[Callable[[Any], Any], ...] = (
     lambda e: (e[0], e[1]),
     lambda e: (e[1], *e[5].split("/")),
@@ -164,7 +164,7 @@ def test_chosen_entries_have_every_variant_type_and_operation() -> None:
 
 
 def one_delta_and_row(case: Case) -> bool:
-    """Return whether a gather or scatter has one delta of each side and one row to move it to."""
+    """Return whether a gather or scatter has one delta for each side and one dense row."""
     deltas = [len(values) for name, values in case.indices.items() if name.startswith("delta")]
     return max(deltas) == 1 and (case.spec.kernel == "gs" or case.integers["wrap"] == 1)
 
@@ -265,7 +265,7 @@ def test_caches_can_be_flushed_and_memory_is_reused() -> None:
 def test_a_busy_gpu_fails_only_cases_that_use_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # What other tests measured is kept.
+    # Other tests have filled these caches.
     gpu.copy_GBps.cache_clear()
     costs.forget()
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "cudaSetDevice")
@@ -304,7 +304,7 @@ def test_a_gpu_that_fails_gives_a_sentence_and_no_result(
     file.write_text(
         f'[[case]]\nkernel = "stream.copy"\nelements = 4096\ndevice = "cuda"\ntimer = "{timer}"\n'
     )
-    # Memory of earlier cases would be used again.
+    # Memory of earlier cases would be reused.
     _memkern.release_memory()
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", function)
     with pytest.raises(mk.DeviceError, match=said):
@@ -623,26 +623,26 @@ def test_further_shared_memory_reaches_the_launch() -> None:
 def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     """Return bench/on_gpu.py, which builds its programs in a folder of the test.
 
-    On a card the script itself runs these tests.
+    On a GPU the script itself runs these tests.
     """
     if HAS_GPU:
         pytest.skip("the script for a card runs its steps itself")
     monkeypatch.setenv("MEMKERN_SMALL", "1")
-    monkeypatch.setattr(sys, "path", [*sys.path])  # to which the script adds
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the script appends to it
     found = importlib.import_module("on_gpu")
     monkeypatch.setattr(found, "PROGRAMS", tmp_path / "programs")
     return found
 
 
 def program(path: Path, text: str) -> Path:
-    """Write an executable script of Python."""
+    """Write an executable Python script."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!{sys.executable}\n{text}")
     path.chmod(0o755)
     return path
 
 
-# A finder of the emulated module in place of the real one, in all processes that are started.
+# Lets child processes import the emulated module instead of the real one.
 AS_CARD = """
 import importlib.util, sys
 class Emulated:
@@ -656,7 +656,7 @@ sys.meta_path.insert(0, Emulated)
 
 @pytest.fixture
 def as_card(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Let processes that are started find a card, which is the emulated device."""
+    """Let child processes find the emulated device as a GPU."""
     if HAS_GPU:
         pytest.skip("this machine has a GPU of its own")
     folder = tmp_path / "as_card"
@@ -674,7 +674,7 @@ def test_a_card_runs_the_tests_that_suit_it() -> None:
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "-k", chosen]
     run = subprocess.run([*words, __file__], capture_output=True, text=True, cwd=TREE)
     counts = re.search(r"(\d+) passed, (\d+) skipped, .* deselected in", run.stdout)
-    # Pinned memory in three directions; between two cards directly or through the host.
+    # Pinned memory in three directions; between two GPUs directly or through the host.
     assert counts and counts.groups() == ("3", "4"), run.stdout
     assert "[2] tests/test_cuda.py" in run.stdout and "this machine has one GPU" in run.stdout
     assert run.stdout.count("only the emulated device") == 2
@@ -690,7 +690,7 @@ def begun(script: Any, folder: Path, *words: str) -> Any:
 def test_the_script_for_a_card_measures_and_draws(
     monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Long enough also where other tests run.
+    # Long enough even if other tests run at the same time.
     call = begun(script, tmp_path / "first", "--minutes", "20")
     for step, files in {
         "transfers": ["transfers.json", "transfers.pdf"],
@@ -716,7 +716,7 @@ def test_the_script_for_a_card_measures_and_draws(
     assert {row["blocks"] for row in searched} >= {512, 1024}
     log = (tmp_path / "first" / "tune.log").read_text()
     assert log.count("memkern tune --kernel=") == log.count("best: --variant ") == 4
-    # A later call writes the report of the records of the first, whatever else is missing.
+    # A later call writes the report of the first call's records, even if other records are missing.
     missing = ["--records", str(tmp_path / "missing")]
     later = begun(script, tmp_path / "later", "--records", str(tmp_path / "first"), *missing)
     assert "missing: its records are left out" in capsys.readouterr().err
@@ -760,7 +760,7 @@ def test_chases_of_atomic_operations_go_through_all_lines(
             assert case.stop.invocations == 0
         else:
             assert case.iterations * case.stop.invocations > 2**13
-        # The first one of each size is chased as it is measured.
+        # Only the first case of each size is checked, which takes time.
         if case is next(one for one in atomic if one.columns["words"] == case.columns["words"]):
             assert case.prepare().check().valid
 
@@ -789,15 +789,15 @@ def test_the_script_for_a_card_judges_and_goes_on_without_a_failing_peer(
     with pytest.raises(RuntimeError, match=r"7 turns, of which .*Spatter's gather: exit"):
         script.bandwidths(call)
     text = (tmp_path / "records" / "verdicts.txt").read_text()
-    # The peers are far slower than anything.
+    # The fake peers are far slower than all kernels.
     assert re.search(r"launch .* <= 1.1 of a bare one \| met", text)
     assert re.search(r"2 of 5 / peers, geometric mean .* met", text)
     assert re.search(r"bs.bs4 \|  \| .* not judged", text)
     done = mk.load(tmp_path / "records" / "bandwidths.json")
     assert len(done) == 7 * 6
-    # Both arrays of the driver's copy together are as large as those of a kernel.
+    # Both arrays of the driver's copy together have the size of a kernel's arrays.
     assert copied_B.count(int(call.options.gigabytes * 1e9 / 2)) == 7
-    # Energy is measured once.
+    # Energy is measured in the first turn only.
     spared = ["to save time" in one["energy_note"] for one in done]
     assert spared == [False] * 6 + [True] * 36
     copies = [one["bandwidth_GBps"] for one in done if one["kernel"] == "stream.copy"]
@@ -842,7 +842,7 @@ def test_a_stopped_program_leaves_its_log_and_no_children(script: Any, tmp_path:
         except OSError:
             return True
 
-    # A killed child ends a little later, and may not be reaped where its parent is gone.
+    # A killed child ends a little later, and may become a zombie after its parent has ended.
     wait_until(has_ended)
 
 
@@ -892,7 +892,7 @@ def test_the_script_for_a_card_runs_its_steps_and_packs_after_each(
         return capsys.readouterr().out
 
     found = call("build,transfers,latency")
-    # The build is all that runs, in vain.
+    # No step runs after the build, since the module still can't be imported.
     assert re.fullmatch(
         r"build .*build\ntransfers .*FAILED: memkern._memkern_cuda can't be imported, so that "
         r"nothing can run: ModuleNotFoundError: .*\n",
@@ -903,7 +903,7 @@ def test_the_script_for_a_card_runs_its_steps_and_packs_after_each(
     assert re.fullmatch(
         r"transfers .* transfers\nblocks .*FAILED: division by zero\nlatency .* latency\n", found
     )
-    # Each step finds what the ones before it have written in the archive.
+    # At the start of each step, the archive has the files of all previous steps.
     assert [{"out/transfers", "out/blocks"} & {*names} for names in packed] == [
         set(), {"out/transfers"}, {"out/transfers", "out/blocks"},
     ]  # fmt: skip
@@ -1008,7 +1008,7 @@ sys.exit(9 if "synccheck" in sys.argv else 0)
     assert "memcheck: ERROR SUMMARY: 0 errors, 3 of 3 kernels, 0 wrong results" in text
     assert "racecheck: RACECHECK SUMMARY: 0 hazards, 3 of 3 kernels, 0 wrong results" in text
     assert "exit code 9 (synccheck.log)" in text
-    # The kernels end before the tool is stopped, which begins and ends slowly.
+    # Kernels get 60 % of the time, because the tool starts and ends slowly.
     log = (tmp_path / "records" / "memcheck.log").read_text()
     minutes = re.search(r"\['--minutes', '([\d.]+)'\]", log)
     assert minutes and float(minutes[1]) == pytest.approx(0.6 * share_s / 60, rel=0.1)
@@ -1029,7 +1029,7 @@ def test_every_tool_of_the_sanitizer_begins_with_other_kernels_that_matter_to_it
     assert shared == sorted(shared, reverse=True) and sum(shared) > 50
     first = {entry[:2] for entry in orders["racecheck"][: sum(shared)]}
     assert {entry[:2] for entry in orders["racecheck"][: len(first)]} == first
-    # Workers of atomic operations are in several warps, and iterate.
+    # Atomic operations have workers in several warps and several iterations.
     (some,) = [entry for entry in entries if entry[:2] == ("amo.rand", "warp")][:1]
     case = script.small_case(some, "cuda:0")
     assert case.integers["workers"] > 32 and case.integers["iters"] > 1
@@ -1046,7 +1046,7 @@ def test_only_chains_of_loads_run_on_gpus() -> None:
 def test_tune_searches_the_options_of_gpus() -> None:
     best, search = mk.tune(
         mk.gather("UNIFORM:8:1", count=300, device="cuda"),
-        # More than all trials take on a card, where each allocates memory.
+        # More than all trials take on a GPU, where each allocates memory.
         budget_s=20.0,
         knobs={"unroll": (0, 1, 8), "block_threads": (64, 256)},
     )
@@ -1062,7 +1062,7 @@ def test_the_device_is_part_of_the_identity() -> None:
     assert on_gpu.identity() == case.with_(device="cuda:0").identity()
 
 
-# Inputs of kernels that have no default, and a card that no machine has.
+# Inputs of kernels without defaults, and a GPU that does not exist.
 SHAPES: dict[str, dict[str, Any]] = {
     "stream.copy": {"elements": 64},
     "stream.rotation": {"elements": 64},
@@ -1235,10 +1235,10 @@ def test_the_extension_refuses_other_objects_as_device() -> None:
         ("80;90;80", "80-real;90-real"),
         ("150", "121-virtual"),
         ("90;150;160", "90-real;121-virtual"),
-        # Between two that it knows: a card does not run the PTX of a newer one.
+        # Between two known architectures: a GPU does not run the PTX of a newer one.
         ("103", "100-virtual"),
         ("110;89", "100-virtual;80-virtual"),
-        # Older than what the toolkit supports: nvcc's error names it.
+        # Older than the toolkit supports: nvcc's error names it.
         ("70", "70-real"),
     ],
 )
@@ -1296,7 +1296,7 @@ def test_the_doctor_judges_gpus(nvml: Nvml) -> None:
         found = card_findings("cuda:0", copy_GBps)
         return {f.subject.removeprefix("cuda:0 "): (f.state, f.text) for f in found}
 
-    # What the driver does not tell is unknown.
+    # States that the driver does not report are unknown.
     assert {state for state, _ in states(np.nan).values()} == {"unknown", "good"}
     nvml.settings = {
         "EnforcedPowerLimit": 700_000, "PowerManagementDefaultLimit": 700_000,
@@ -1327,7 +1327,7 @@ def test_the_doctor_judges_gpus(nvml: Nvml) -> None:
 def test_a_card_in_a_narrow_slot_is_compared_with_what_it_can_have(
     nvml: Nvml, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    # NVML's maximum is that of the card in its slot; the system's files have that of the card.
+    # NVML's maximum is limited by the slot; the system's files have the maximum of the card.
     nvml.settings = {
         "MaxPcieLinkGeneration": 3, "MaxPcieLinkWidth": 4,
         "CurrPcieLinkGeneration": 3, "CurrPcieLinkWidth": 4,
@@ -1414,7 +1414,7 @@ def test_without_the_module_devices_are_refused(
 @pytest.mark.skipif(HAS_GPU, reason="this machine has a GPU")
 def test_the_real_module_needs_no_driver_to_be_imported() -> None:
     # In a separate process, which has not imported the emulated module. A build without a CUDA
-    # Toolkit has no module, and the message says so.
+    # Toolkit has no module, which gives the second message.
     program = (
         "from memkern import stream\n"
         "from memkern.machine import gpu\n"
@@ -1445,7 +1445,7 @@ def test_nvml_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Nvml:
-    """A replacement of NVML with one device, which slows down when it is told to."""
+    """A fake NVML with one device; `reasons` returns the bits of its reasons for slowing down."""
 
     class NVMLError(Exception):
         pass
@@ -1494,7 +1494,7 @@ def test_clocks_and_throttling_are_read_while_kernels_run(nvml: Nvml) -> None:
     nvml.reasons = lambda: next(states, 0x4)
     with gpu.Watch("cuda:0") as watch:
         time.sleep(0.05)
-    # The device was idle only before.
+    # The first reading, of an idle device, is left out.
     assert watch.columns == {
         "gpu_clock_GHz": 1.98,
         "gpu_memory_clock_GHz": 3.201,
@@ -1505,7 +1505,7 @@ def test_clocks_and_throttling_are_read_while_kernels_run(nvml: Nvml) -> None:
 
 def test_readings_count_by_their_times(nvml: Nvml) -> None:
     watch = gpu.Watch("cuda:0")
-    # The thread began the reading of the time 2 before that of the time 3, and ended it after.
+    # The thread started the reading at time 2 before the one at time 3, and finished it later.
     watch._readings = [gpu.Reading(at, 1.0, 1.0, reasons, 1.0) for at, reasons in
                        ((1.0, 0), (3.0, 0), (2.0, 0x8), (4.0, 0), (5.0, 0))]  # fmt: skip
     assert watch.slowed([0.5, 1.5, 2.5, 3.5]).tolist() == [False, True, False, False]
@@ -1515,7 +1515,7 @@ def test_readings_count_by_their_times(nvml: Nvml) -> None:
 def test_reasons_are_read_by_either_name(
     name: str, nvml: Nvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Either name is that of a function which another version of NVML lacks.
+    # Versions of NVML have one of these functions only.
     monkeypatch.setattr(Nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", property())
     nvml.settings = {name: 0x40}
     if name == "CurrentClocksThrottleReasons":
@@ -1547,23 +1547,23 @@ def test_costs_are_not_kept_from_a_gpu_that_slows_down(
 def test_samples_of_a_gpu_that_slows_down_are_repeated(
     nvml: Nvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Read at the beginning and after each block of samples only.
+    # Read only at the beginning and after each block of samples.
     monkeypatch.setattr(gpu, "_INTERVAL_S", 60.0)
     case = mk.stream("copy", elements=1000, device="cuda", runs=30, placements=1)
-    # A limit of power is how a device always runs.
+    # A power limit is part of a device's normal operation.
     nvml.reasons = lambda: 0x4
     record = case.measure().record
     assert (record["samples"], record["samples_disturbed"]) == (30, 0)
     assert record["gpu_throttle"] == "power cap"
 
-    # Hot until some samples were taken: these are repeated.
+    # Hot during the first samples, which are repeated.
     read = iter([0x40, 0x40])
     nvml.reasons = lambda: next(read, 0)
     record = case.measure().record
     assert record["samples"] == 30 and record["samples_disturbed"] >= 30
     assert not record["disturbed"] and record["gpu_throttle"] == "hardware temperature"
 
-    # Always hot: the samples remain, and the record says so.
+    # Always hot: the samples are kept, and the record is marked as disturbed.
     nvml.reasons = lambda: 0x8
     record = case.with_(budget_s=0.05).measure().record
     assert record["disturbed"] and record["samples"] > 0
@@ -1577,7 +1577,7 @@ def test_trials_of_a_gpu_that_slows_down_are_repeated(
     monkeypatch.setattr(gpu, "_INTERVAL_S", 60.0)
     dot = mk.case("bs.bs4", elements=64, device="cuda").prepare()
     candidates = [(variant, dot.obtained["isa"]) for variant in ("one-kernel", "two-kernel")]
-    # Hot during the first trials of both.
+    # Hot during the first trials of both candidates.
     read = iter([0x40] * 3)
     nvml.reasons = lambda: next(read, 0)
     trials: list[str] = []
@@ -1590,7 +1590,7 @@ def test_trials_of_a_gpu_that_slows_down_are_repeated(
     monkeypatch.setattr(dot, "run", run)
     assert variants.fastest(dot, candidates)[0] == candidates[1]
     assert trials == ["one-kernel", "two-kernel"] * 10
-    # Always hot: the trials count as they are.
+    # Always hot: the trials count nevertheless.
     nvml.reasons = lambda: 0x8
     assert variants.fastest(dot, candidates)[0] == candidates[1]
     assert len(trials) == 60
@@ -1617,7 +1617,7 @@ def test_a_gpu_is_warm_before_it_is_timed(monkeypatch: pytest.MonkeyPatch) -> No
     prepared.warm_up()
     assert time.perf_counter() - begin >= 0.01
     assert set(calls) == {20}
-    # Variants are tried with as many invocations as are measured, all on a warm device.
+    # Variants are tried with the same number of invocations as measured, on a warm device.
     dot = mk.case("bs.bs4", elements=64, device="cuda").prepare()
     dot.native = Changed(dot.native, run=run)
     assert dot.invocations == 20
@@ -1668,7 +1668,7 @@ def test_a_gpu_is_warmed_up_immediately_before_its_samples(
     assert calls.count("take") >= 2
     before = [calls[at - 1] for at, name in enumerate(calls) if name == "take"]
     assert set(before) == {"warm_up"}
-    # Interleaved comparisons take theirs in the same way.
+    # Interleaved comparisons also warm the device up before their samples.
     calls.clear()
     assert comparison_worker.seconds_of(comparison_worker.short(case))[0] > 0
     assert calls[-2:] == ["warm_up", "take"]
@@ -1693,7 +1693,7 @@ def test_launches_are_subtracted_only_from_single_ones(monkeypatch: pytest.Monke
 
 
 def test_energy_of_an_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A device that uses 300 W, whatever it does.
+    # A device that always uses 300 W.
     monkeypatch.setattr(gpu, "energy_J", lambda name: 300 * time.perf_counter())
     monkeypatch.setattr(gpu, "METERED_S", 0.4)
     gpu.idle_W.cache_clear()
@@ -1703,7 +1703,7 @@ def test_energy_of_an_invocation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert record["energy_J"] == pytest.approx(record["power_W"] * record["time_median_s"])
     assert json.loads(record["energy_meters"]) == {"GPU": record["energy_J"]}
     assert record["energy_note"] == ""
-    # Its meter is updated about ten times a second: over a short time it says nothing.
+    # The meter is updated about ten times a second, so a short measurement would be meaningless.
     begin = time.perf_counter()
     gpu.metered_W("cuda:0", lambda: None)
     assert time.perf_counter() - begin >= gpu.METERED_S
@@ -1761,7 +1761,7 @@ def test_a_meter_of_a_gpu_that_vanishes_is_named(
     assert record["energy_note"] == note and "energy_J" not in record
 
 
-# The guardian of a killed test would let a card have any clock, whatever it was set to before.
+# The guardian of a killed test would remove all clock limits of a real GPU, even earlier ones.
 @ONLY_EMULATED
 def test_the_clock_is_limited_while_samples_are_taken(
     nvml: Nvml,
@@ -1830,7 +1830,7 @@ def test_records_of_a_gpu_have_intervals_and_workers_of_their_own(
         monkeypatch.setattr(type(ranks()), "crowded", lambda *_: True)
         run.place()
         assert run.class_of(machine) == name
-        # Its workers are no threads of the host.
+        # Its workers are not threads of the host.
         assert not run.measurement(machine, spread=spread(name)).record["oversubscribed"]
 
 
