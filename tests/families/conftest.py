@@ -10,13 +10,13 @@ from memkern.machine.remote import Description
 
 @pytest.fixture(scope="module")
 def whole(request):
-    """Return a machine's records for all figures of the family that the test file is about."""
+    """Return a machine's records for all figures of the test file's family."""
     return Results(request.module.everything())
 
 
 @pytest.fixture
 def three_ranks(monkeypatch):
-    """Build cases for three ranks, in this process alone."""
+    """Let this single process build cases for three ranks."""
     found = Description("a library", 0, (0, 1, 2), True)
     for kernels in (atomics, gathers):
         monkeypatch.setattr(kernels, "describe", lambda *_: found)

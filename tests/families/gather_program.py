@@ -1,4 +1,4 @@
-"""What ranks do in test_gather_over_ranks.py: python gather_program.py DEVICE STEP PART....
+"""The ranks' program of test_gather_over_ranks.py: python gather_program.py DEVICE STEP PART....
 
 The first rank prints a JSON object with the results of the parts.
 """
@@ -20,8 +20,8 @@ from memkern.families.spatter.over_ranks import METHODS
 from memkern.machine import remote
 from memkern.spec.case import Case
 
-# A kernel and its inputs: a whole number of instances for each rank or not, fewer instances than
-# ranks, descending bases, deltas in turn, elements of a single rank.
+# Kernels and inputs: instances that are a multiple of the ranks or not, fewer instances than ranks,
+# descending bases, several deltas, elements of a single rank.
 SHAPES: list[tuple[str, dict[str, Any]]] = [
     ("gather", {"pattern": [0, 3, 1, 3], "delta": 2, "count": 24}),
     ("gather", {"pattern": [5, 0, 2], "delta": [4, 9], "count": 31}),
@@ -36,17 +36,17 @@ SHAPES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-# Of all cases, these are tried: every one, every second one, ....
+# Every STEP-th of all cases is tried.
 STEP = 1
 
 
 def cases(device: str) -> Iterator[Case]:
-    """Return the cases that are tried."""
+    """Yield the cases that are tried."""
     return itertools.islice(every_case(device), 0, None, STEP)
 
 
 def every_case(device: str) -> Iterator[Case]:
-    """Return every shape by every method, with types and numbers of operations in turn."""
+    """Yield every shape with every method, with alternating types and numbers of operations."""
     types = itertools.cycle(itertools.product(("float64", "float32"), ("int64", "int32")))
     for (kernel, shape), variant in itertools.product(SHAPES, METHODS[device]):
         dtype, index_dtype = next(types)
@@ -56,7 +56,7 @@ def every_case(device: str) -> Iterator[Case]:
 
 
 def label(case: Case) -> tuple[Any, ...]:
-    """Return what names a case."""
+    """Return the values that identify a case."""
     knobs = case.knobs
     shape = (case.columns["pattern"], case.columns["delta"], case.columns["count"])
     return (case.spec.name, *shape, knobs.variant, case.dtype, knobs.flush_every)
@@ -96,7 +96,7 @@ def moved(case: Case, sparse: Any, dense: Any) -> tuple[Any, Any]:
 
 
 def applied(device: str) -> dict[str, Any]:
-    """Return the cases in which an invocation moves other elements than NumPy."""
+    """Return the cases in which an invocation and NumPy move different elements."""
     failed = []
     for case in cases(device):
         rng = np.random.default_rng(0)
@@ -145,7 +145,7 @@ def faults(device: str) -> dict[str, Any]:
 
 
 def refusals(device: str) -> dict[str, Any]:
-    """Return the messages of what is refused."""
+    """Return the messages of refused cases."""
     wrong: dict[str, dict[str, Any]] = {
         "indexed": {"variant": "indexed"},
         "packed": {"variant": "packed"},
@@ -167,9 +167,9 @@ def refusals(device: str) -> dict[str, Any]:
 
 
 def records(device: str) -> dict[str, Any]:
-    """Return the record of each method, and that of the best."""
+    """Return the records of each method and of the variant `best`."""
     shape: dict[str, Any] = {"pattern": "UNIFORM:4:1:NR", "count": 64}
-    # Beside other programs, samples are disturbed and taken again.
+    # The budget limits repeated samples if other programs disturb them.
     shape |= {"runs": 3, "budget_s": 0.05}
     return {
         variant: mk.gather(device=device, variant=variant, **shape).measure().record

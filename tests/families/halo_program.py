@@ -1,4 +1,4 @@
-"""What ranks do in test_halo.py: python halo_program.py mpi PART....
+"""The ranks' program of test_halo.py: python halo_program.py mpi PART....
 
 The first rank prints a JSON object.
 """
@@ -23,8 +23,8 @@ from memkern.machine import remote
 from memkern.spec.case import Case
 from memkern.spec.kernel import finish
 
-# Band, scattered columns, rows without nonzeros, rows and columns of other numbers, and a halo for
-# no rank, for one and for all.
+# Band, scattered columns, rows without nonzeros, different numbers of rows and columns, and a halo
+# for no rank, for one rank and for all ranks.
 _DIAGONAL = (range(9), range(9), [2.0] * 9, (9, 9))
 _LAST_ROW = ([6] * 7, range(7), [1.0] * 7, (7, 7))
 _FEW_ROWS = ([0, 0, 2], [1, 4, 0], [1.0, 2.0, 3.0], (3, 5))
@@ -56,12 +56,12 @@ def meshes() -> Iterator[Case]:
 
 
 def equal() -> dict[str, Any]:
-    """Return what differs from one product of the whole, with the same variant, in any bit."""
+    """Return the products that differ in any bit from the undistributed one of the same variant."""
     wrong = []
     for matrix, format, how in products():
         case = mk.spmv.case(matrix, format, **how)
         size, number = ranks().size, ranks().number
-        # Sums of these are rounded.
+        # Values whose sums are rounded.
         rng = np.random.default_rng(1)
         x, y = (rng.random(case.integers[n]).astype(case.dtype) for n in ("columns", "rows"))
         share = share_of(case, number, size)
@@ -104,7 +104,7 @@ def valid() -> dict[str, Any]:
 def faults() -> dict[str, Any]:
     """Return which faults of an exchange the check misses.
 
-    Lost: nothing is received. Stale: values of an invocation before are.
+    Lost: nothing is received. Stale: values of a previous invocation are received.
     """
     missed = []
     how: dict[str, Any] = {"threads": 1, "variant": "simd"}
@@ -144,7 +144,7 @@ def faults() -> dict[str, Any]:
 
 
 def refusals() -> dict[str, Any]:
-    """Return the messages of what is refused: on each rank, for wrong plans; else on the first."""
+    """Return the error messages: of each rank for wrong plans, otherwise of the first rank."""
     none = np.zeros(0, dtype=np.int64)
     number, size = ranks().number, ranks().size
     other = (number + 1) % size
@@ -191,7 +191,7 @@ def _arguments(case: Case, **changes: Any) -> dict[str, Any]:
 
 
 def record() -> dict[str, Any]:
-    """Return records of a distributed product and mesh, and of a product of each rank."""
+    """Return records of a distributed product, distributed meshes and a product of each rank."""
     of = {"runs": 3, "budget_s": 0.05, "threads": 1, "variant": "auto"}
     return {
         "each": mk.spmv.case("hpcg:4", "crs", **of).measure().record,
@@ -202,7 +202,7 @@ def record() -> dict[str, Any]:
 
 
 def hang() -> dict[str, Any]:
-    """Let the second rank stay away from an exchange."""
+    """Keep the second rank from taking part in an exchange."""
     native = mk.spmv.case("hpcg:3", "crs", halo="blocking").prepare().native
     if ranks().number == 1:
         time.sleep(60)

@@ -1,4 +1,4 @@
-"""What ranks do in test_messages.py: python messages_program.py DEVICE PAIRS;... PART....
+"""The ranks' program of test_messages.py: python messages_program.py DEVICE PAIRS;... PART....
 
 The first rank prints a JSON object with the results of the parts for each choice of pairs.
 """
@@ -21,13 +21,13 @@ from memkern.spec.case import Case
 
 
 def operations(device: str, pairs: str) -> list[str]:
-    """Return the operations that a library has between these ranks."""
+    """Return the operations that a library supports between these ranks."""
     sends = device == "mpi" and not pairs.startswith("0-0")
     return [what for what in OPERATIONS if what != "send" or sends]
 
 
 def windows(device: str, what: str, *wanted: int) -> list[int]:
-    """Return the wanted windows, or the only one that a library has for an operation."""
+    """Return the wanted windows, limited to the largest that a library has for an operation."""
     most = most_window(f"messages.{what}", device)
     return list(dict.fromkeys(min(window, most) for window in wanted))
 
@@ -39,14 +39,14 @@ def case_of(device: str, what: str, pairs: str, window: int, size_B: int = 24) -
 
 
 def validates(device: str, pairs: str) -> dict[str, Any]:
-    """Return the cases whose check fails, by any number of invocations.
+    """Return the cases whose check fails for any number of invocations.
 
-    Of more than two ranks, which take turns on the processors of the tests, with one window only.
+    More than two ranks, which have to share processors, use only one window.
     """
     failed = []
     for what in operations(device, pairs):
         for window in windows(device, what, *((1, 2, 5) if ranks().size <= 2 else (5,))):
-            # The largest is beyond what libraries send at once.
+            # Libraries don't send messages of the largest size at once.
             for size_B in (8, 24, 300_000):
                 case = case_of(device, what, pairs, window, size_B)
                 native = case.prepare().native
@@ -56,7 +56,7 @@ def validates(device: str, pairs: str) -> dict[str, Any]:
 
 
 def applied(device: str, pairs: str) -> dict[str, Any]:
-    """Return the cases in which an invocation does not do what the reference does."""
+    """Return the operations of which an invocation differs from the reference."""
     failed = []
     for what in operations(device, pairs):
         case = case_of(device, what, pairs, *windows(device, what, 3))
@@ -79,8 +79,8 @@ def applied(device: str, pairs: str) -> dict[str, Any]:
 def faults(device: str, pairs: str) -> dict[str, Any]:
     """Return which faults the check of an operation misses.
 
-    The last word of the last message that arrives is that of an earlier one; the last message is
-    not sent; nothing is sent; a message is counted but not sent.
+    Lost: the last word of the last message keeps its earlier value. Cut: the last message is not
+    sent. Idle: nothing is sent. Uncounted: messages are sent but not counted.
     """
     missed = []
     for what in operations(device, pairs):
@@ -121,7 +121,7 @@ def faults(device: str, pairs: str) -> dict[str, Any]:
 
 
 def refusals(device: str, pairs: str) -> dict[str, Any]:
-    """Return the messages of what is refused."""
+    """Return the messages of refused cases."""
     wrong: dict[str, dict[str, Any]] = {
         "send": {"what": "send"},
         "self": {"what": "send", "pairs": "0-0"},
@@ -138,7 +138,7 @@ def refusals(device: str, pairs: str) -> dict[str, Any]:
 
 
 def records(device: str, pairs: str) -> dict[str, Any]:
-    """Return a record of each operation, with a window of 1 and with one of 8."""
+    """Return records of each operation, with windows of 1 and 8."""
     found = {}
     for what in operations(device, pairs):
         for window in windows(device, what, 1, 8):

@@ -1,4 +1,4 @@
-"""What ranks do in test_over_ranks.py: python remote_program.py DEVICE PART[=NUMBER]....
+"""The ranks' program of test_over_ranks.py: python remote_program.py DEVICE PART[=NUMBER]....
 
 The first rank prints a JSON object with the results of the parts.
 """
@@ -44,7 +44,7 @@ def case_of(device: str, pattern: str, targets: str, **options: Any) -> Case:
 
 
 def kinds_of(entry: Any) -> set[tuple[str, ...]]:
-    """Return what an entry is one of: operation and type, pattern and use of the old value."""
+    """Return the kinds of an entry: operation and type, pattern and use of the old value."""
     kernel, _, dtype, _, _, form = entry
     primitive, _, returns = form.split("/")
     return {(primitive, dtype), (kernel, returns)}
@@ -62,14 +62,14 @@ def one_of_each_kind(entries: list[Any]) -> list[Any]:
 
 
 def some_entries(device: str, threads: int) -> dict[str, Any]:
-    """Return the same as `every_entry`, for one entry of each kind."""
+    """Return the result of `every_entry` for one entry of each kind."""
     return every_entry(device, threads, one_of_each_kind)
 
 
 def every_entry(
     device: str, threads: int, choose: Callable[[list[Any]], list[Any]] = list
 ) -> dict[str, Any]:
-    """Return the entries whose check fails, for the targets in turn, and their number."""
+    """Return the entries whose check fails, with alternating targets, and the number of entries."""
     every = remote.extension(device, threads > 1).entries()
     entries = choose([entry for entry in every if entry[0].startswith("amo.")])
     failed = []
@@ -103,8 +103,8 @@ def lost(native: Any, at: int, operand: int) -> Callable[[int], float]:
 def faults(device: str) -> dict[str, Any]:
     """Return which faults the check of a pattern misses.
 
-    An update of a word of the last rank is lost; the last iteration of the last rank is left out;
-    nothing is done.
+    Lost: an update of a word of the last rank. Cut: the last iteration of the last rank. Idle: no
+    update is done.
     """
     missed = []
     forms = [
@@ -121,7 +121,7 @@ def faults(device: str) -> dict[str, Any]:
             "cut": Changed(native, run=lambda k, of=native, n=n: of.run_range(0, n - 1)),
         }
         if pattern != "ptrchase":
-            # The last word is on the last rank.
+            # On the last rank.
             last = case.integers["words"] - 1
             wrong["lost"] = Changed(native, run=lost(native, last, case.integers["operand"]))
         missed += [
@@ -152,7 +152,7 @@ def targets(device: str) -> dict[str, Any]:
 
 
 def refusals(device: str) -> dict[str, Any]:
-    """Return the messages of what is refused."""
+    """Return the messages of refused cases."""
     wrong: dict[str, dict[str, Any]] = {
         "kernel": {"kernel": "stream.copy", "elements": 64},
         "plain": {"primitive": "plain"},
@@ -184,10 +184,10 @@ def record(device: str) -> dict[str, Any]:
 
 
 class _CallCounter:
-    """Counts the calls of memkern's functions, and raises an error at one of them.
+    """Counts the calls of memkern's functions, and raises an error in one of them.
 
-    Functions of communication are left out: a rank that fails in them can't tell the others. So are
-    generators, in which Python ignores errors when it frees them.
+    Communication functions are left out, because a rank that fails in them can't tell the others;
+    generators as well, because Python ignores errors in generators that it frees.
     """
 
     def __init__(self, at: int) -> None:
@@ -208,9 +208,9 @@ _COMMUNICATION = ("engine/communication.py", "engine/transports.py")
 
 
 def failing(device: str, at: int) -> dict[str, Any]:
-    """Measure cases, during which the last rank raises an error at a call by its number.
+    """Measure cases while the last rank raises an error at the call with this number.
 
-    The error of each rank is printed; without one, the number of calls is returned.
+    Each rank prints its error; if there is none, the number of calls is returned.
     """
     described = remote.describe(device)
     counter = _CallCounter(at)
@@ -231,7 +231,7 @@ def failing(device: str, at: int) -> dict[str, Any]:
 
 
 def leaving(device: str, started: int) -> NoReturn:
-    """Leave with the last rank before it communicates with the others, or starts the device."""
+    """End the last rank before it communicates; if not `started`, before it starts the device."""
     last = launcher.number() == launcher.size() - 1
     if device == "mpi":
         remote.mpi("single")
@@ -255,7 +255,7 @@ def endless(device: str) -> NoReturn:
 
 
 def stopped(device: str) -> NoReturn:
-    """Stop the last rank when all of them call the library for memory."""
+    """Stop the last rank when all ranks call the library to allocate memory."""
     found = ranks()
     if found.number == found.size - 1:
         found.watch = lambda begins: os.kill(os.getpid(), signal.SIGSTOP)  # type: ignore[method-assign]

@@ -10,7 +10,7 @@ from memkern.spec.registry import of_family, options_of, registry
 
 
 def built(kernel: str, **options: Any) -> Case:
-    """Return a case of a kernel by its name in the registry, without knobs of no effect on it."""
+    """Return a case of a kernel by its name in the registry, without knobs that it ignores."""
     name, _, definition = kernel.partition("@")
     for knob in registry()[kernel].limits.idle_knobs:
         options.pop(knob, None)
@@ -35,7 +35,7 @@ STREAMING_SHAPES: list[dict[str, Any]] = [
 
 
 def over_length(spec: KernelSpec) -> bool:
-    """Return whether all arrays of a kernel are as long as there are elements."""
+    """Return whether all arrays of a kernel have the length `elements`."""
     lengths = all(array.shape in ("(elements,)", "(1,)") for array in spec.arrays)
     return lengths and "elements" in options_of(spec)
 

@@ -1,28 +1,27 @@
-"""Small cases of every kernel, and what tests need to know of its family: one file a family.
+"""Small cases of every kernel and properties of its family for the tests, one file per family.
 
-A file has `SAMPLES`, the cases of every kernel that runs on processors. What else it has is listed
-here; tests find it by its name.
+A file has `SAMPLES`, the cases of every kernel that runs on processors, and these optional names:
 
 MORE_CASES : dict
     Further cases by kernel, which are compared but not run.
 PER_ELEMENT : dict
     By kernel, bytes and flops of an element in float64, from the papers' tables.
 BOUND : bool
-    Whether cases are for a number of threads and for one entry: tests of the family run its
+    Whether cases have a fixed number of threads and entry, so that the family's own tests run its
     variants.
 OWN_ENTRIES, SCALAR, BASELINE : tuple of str
-    Kernels whose entries tests of the family compare; kernels without `auto`, as their accesses
-    must not be merged into wider ones; those with instructions that are the same everywhere.
+    Kernels whose entries the family's own tests compare; kernels without `auto`, because accesses
+    must not be merged into wider ones; kernels whose instructions are the same in every set.
 SECTORS : tuple of str
-    Kernels of which a GPU transfers sectors, or which have layer conditions.
+    Kernels for which a GPU transfers sectors, or which have layer conditions.
 FORMULAS : tuple of str
-    Kernels whose declared shapes are formulas of integers of the case, beside those over a length.
+    Kernels, besides those over a length, whose declared shapes are formulas of a case's integers.
 unrolls : callable
     Kernel and variant to the values of the option ``unroll``.
 only_writes : callable
     Case to whether it stores elements that it does not read.
 with_threads, for_entry : callable
-    The case with another number of threads, or with the options of an entry, built again.
+    Case and number of threads, or case and options of an entry, to the rebuilt case.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ FAMILIES = {
 
 
 def by_kernel(name: str) -> dict[str, Any]:
-    """Return what the files have by kernel under a name."""
+    """Return the entries of all files' dicts with this name."""
     every = (getattr(module, name, {}) for module in FAMILIES.values())
     return {kernel: value for found in every for kernel, value in found.items()}
 
 
 def own(kernel: str, name: str, default: Any) -> Any:
-    """Return what the file of a kernel's family has under a name."""
+    """Return the value with this name in the file of a kernel's family."""
     return getattr(FAMILIES[kernel.partition(".")[0]], name, default)
 
 

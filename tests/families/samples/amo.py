@@ -10,7 +10,7 @@ import memkern as mk
 from memkern.families.amo import kernels as amo
 from memkern.spec.case import Case
 
-# Options of the cases of atomics by identity, to build them for other numbers of threads.
+# Options of cases by identity, to rebuild them with other numbers of threads.
 SHAPES: dict[str, dict[str, Any]] = {}
 
 

@@ -9,8 +9,8 @@ from shapes import built
 import memkern as mk
 from memkern.spec.case import Case
 
-# Options of cases of the hopping term by name. The arrays of a case depend on type, layout and
-# vector, so that it is built again for each of them.
+# Options of cases by name. The arrays of a case depend on type, layout and vector, so it is rebuilt
+# for each of them.
 SHAPES: dict[str, dict[str, Any]] = {
     "uneven": {"lattice": (2, 4, 2, 6), "ls": 3},
     "single": {"lattice": (2, 2, 2, 2), "ls": 1, "repetition": "barrier"},
@@ -23,7 +23,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-# Parts of one site and of several, either parity and another order.
+# Parts with one and with several sites, both parities and another order.
 SAMPLES = {
     "dw.hop": [
         built("dw.hop", layout="lexicographic", name=name, **shape)
@@ -37,18 +37,18 @@ MORE_CASES = {
         for dtype in ("float32", "float64")
     ],
 }
-# Layouts depend on variant and instruction set: tests/cpp/dw_test.cpp goes through them.
+# Layouts depend on variant and instruction set: tests/cpp/dw_test.cpp tests all of them.
 OWN_ENTRIES = FORMULAS = ("dw.hop",)
 
 
 def for_entry(case: Case, options: dict[str, Any]) -> Case:
-    """Return the case for an entry, built again for its layout."""
+    """Return the case rebuilt for the layout of an entry."""
     shape = dict(SHAPES[case.labels["name"]])
     layout, *vector = options["template_variant"].split("/")
     if vector:
         shape.update(cut="tzyx" if vector[0] == "sites" else "s", vector=int(vector[1]))
         if vector[0] == "s":
-            # The numbers of any vector divide this Ls.
+            # A multiple of the complex numbers of any vector.
             shape.update(lattice=(2, 2, 4, 2), ls=16)
     found = built("dw.hop", layout=layout, dtype=options["dtype"], **shape)
     assert found.template_variant == options["template_variant"]

@@ -13,10 +13,10 @@ SAMPLES = {
     ],
 }
 BOUND = True
-# Those that a processor has: test_instructions.py.
+# test_instructions.py tests the entries that a processor has.
 OWN_ENTRIES = ("instructions.repeat",)
 
 
 def only_writes(case: Case) -> bool:
-    """Return False: what they store is not part of their bytes."""
+    """Return False: the kernels' stores are not part of their bytes."""
     return False

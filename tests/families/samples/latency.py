@@ -8,7 +8,7 @@ from shapes import built
 
 from memkern.spec.case import Case
 
-# Small cases of latency, whose threads are part of them.
+# Options of small cases with fixed numbers of threads.
 SHAPES: dict[str, list[dict[str, Any]]] = {
     "latency.chase": [
         {"size_B": 2**13},
@@ -22,16 +22,16 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
 }
 SAMPLES = {name: [built(name, **shape) for shape in shapes] for name, shapes in SHAPES.items()}
 BOUND = True
-# Every number of chains: tests/cpp/latency_test.cpp.
+# tests/cpp/latency_test.cpp tests every number of chains.
 OWN_ENTRIES = ("latency.chase",)
 SCALAR = BASELINE = ("latency.ping_pong",)
 
 
 def only_writes(case: Case) -> bool:
-    """Return False: what they store is not part of their bytes."""
+    """Return False: the kernels' stores are not part of their bytes."""
     return False
 
 
 def with_threads(case: Case, threads: int) -> Case:
-    """Return the case itself, of which the number of threads is a part."""
+    """Return the case itself, whose number of threads is fixed."""
     return case

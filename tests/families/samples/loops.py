@@ -30,5 +30,5 @@ PER_ELEMENT = {
 
 
 def unrolls(kernel: str, variant: str) -> set[int]:
-    """Return those of the paper."""
+    """Return the unrolling factors of the paper."""
     return {0, 1, 2, 3, 4, 6, 8, 12, 16} if variant == "simd" else {0}
