@@ -78,7 +78,7 @@ def compare(extents: Any, ls: int, dtype: str, **options: Any) -> None:
 
 
 def numbers_of(layout: str, bits: int, dtype: str) -> int:
-    """Return the complex numbers of a vector."""
+    """Return the number of complex numbers in a vector."""
     reals = bits // (8 * np.dtype(dtype).itemsize)
     return reals if layout == "RRII" else reals // 2 if layout == "RIRI" else 1
 
@@ -94,7 +94,7 @@ def extents_of(cut: str, parts: int, local: Any) -> tuple[int, ...]:
 # Against the formula
 
 
-# Every kind of layout with the parts in s and cut in all directions, the first with every cut.
+# Every kind of layout cut in s and cut in all directions; the first layout with every cut.
 LAYOUTS = list(itertools.product(["float64", "float32"], ["RRII", "RIRI"], WIDTHS, CUTS))
 
 
@@ -116,7 +116,7 @@ def test_every_layout_agrees_with_the_formula(kind: tuple[str, str, int, str]) -
             parity = ("even", "odd")[k]
             compare((2, 4, 2, 2), ls, dtype, parity=parity, antiperiodic_t=k == 0, **how)
         return
-    # Parts of one site in a direction that is cut, of two and of three.
+    # Parts with one, two and three sites in a direction that is cut.
     compare(extents_of(cut, parts, (1, 1, 1, 1)), 3, dtype, antiperiodic_t=True, **how)
     compare(extents_of(cut, parts, (3, 1, 2, 1)), 1, dtype, dagger=True, **how)
     compare(extents_of(cut, parts, (1, 3, 1, 2)), 2, dtype, **{**how, "threads": 2})
@@ -163,7 +163,7 @@ def test_any_lattice_is_right_with_any_knob(made: tuple[Any, int, str, dict[str,
         dtype=dtype,
         **{k: v for k, v in options.items() if k not in ("dagger", "antiperiodic_t")},
     )
-    # The layout, and with it the variants, depends on the extents.
+    # The layout depends on the extents, and the variants on the layout.
     variant = "scalar" if case.template_variant == "lexicographic" else "simd"
     compare(extents, ls, dtype, variant=variant, **options)
 
@@ -443,7 +443,7 @@ def test_large_lattices_are_checked_by_samples(way: dict[str, Any], parity: str)
     assert check.valid
     assert check.how == "sampled"
     assert not checked(case, Changed(native, run=lambda k: 0.0)).valid
-    # A part of the visits, at either end.
+    # Only the first or only the second half of the visits.
     for begin, end in ((0, case.iterations // 2), (case.iterations // 2, case.iterations)):
         half = Changed(native, run=lambda k, b=begin, e=end: native.run_range(b, e))
         assert not checked(case, half).valid
@@ -609,10 +609,10 @@ def test_the_traffic_is_that_with_blocks() -> None:
     assert plain.spec.model.conditions is not None
     assert plain.spec.model.conditions(plain, [cache]) == {"L2": "z"}
     assert plain.spec.model.conditions(blocked, [cache]) == {"L2": "t"}
-    # A block of four z reads two more spinors at its ends in z, and in t.
+    # Two more spinors are read at the ends of a block of four z, and at the ends of eight t.
     moved = blocked.transfers(("L2", "memory"), [cache])["memory"]
     assert moved.load_B == pytest.approx(8 * (9 + 12 * (1 + 2 / 4 + 2 / 8) + 12) * 16)
-    # The loops from the outermost on are those of the order.
+    # The model's blocks have the order of the loops, from the outermost on.
     turned = mk.dw.case((4, 8, 4, 8), order="tyzx", block=(0, 4, 0, 0), layout="lexicographic")
     assert family.model_of(turned).blocks == (0, 0, 4, 0)
 
@@ -782,7 +782,7 @@ def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str])
     wanted = set()
     for where, ls, parity in itertools.product(("4x4x4x4", "2x4x4x8"), (2, 4), ("full", "odd")):
         wanted |= {(where, ls, "RRII", cut, parity) for cut in ("s", "t2")}
-        # Vectors of one complex number divide no lattice.
+        # Vectors of one complex number cut no lattice.
         wanted |= {(where, ls, "RIRI", cut, parity) for cut in ("s", "")}
         wanted.add((where, ls, "lexicographic", "", parity))
     assert seen == wanted

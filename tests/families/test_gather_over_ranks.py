@@ -21,7 +21,7 @@ PROGRAM = str(Path(__file__).with_name("gather_program.py"))
 
 
 class Over(NamedTuple):
-    """A device, its number of ranks, the step through the cases, and what they have found."""
+    """A device, its number of ranks, the step through the cases, and the program's results."""
 
     device: str
     ranks: int
@@ -30,7 +30,7 @@ class Over(NamedTuple):
 
 
 PARTS = "validates applied faults refusals records"
-# Launchers, numbers of ranks and steps through the cases: every third has every shape and method.
+# Launchers, numbers of ranks and steps: every third case still covers every shape and method.
 LAUNCHES = [
     (kind, ranks, step)
     for ranks, step in ((2, 3), (1, 1), (2, 1), (4, 3))
@@ -46,7 +46,7 @@ LAUNCHES = [
     )
 )
 def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
-    """Start all parts of the program on so many ranks, with every third or with all cases."""
+    """Run all parts of the program on these ranks, with every third case or with all cases."""
     kind, ranks, step = request.param
     device = "shmem" if kind == "oshmem" else "mpi"
 
@@ -122,7 +122,7 @@ def test_batches_are_refused_however_a_case_gets_them() -> None:
     case = mk.gather([0, 1], count=100, device="mpi", variant="single", flush_every=4)
     with refused("flush_every is for variant single"):
         case.with_(variant="packed")
-    # It has no other.
+    # OpenSHMEM has no other variant.
     assert mk.gather([0, 1], count=100, device="shmem", flush_every=4).knobs.flush_every == 4
 
 
@@ -141,17 +141,17 @@ def test_rows_differ_between_ranks() -> None:
             assert rows * row_B % 8 == 0
             share = -(-count // ranks)
             assert share < rows <= share + 2
-            # Where all ranks have as many instances, the rows of the first ones differ.
+            # If all ranks have the same number of instances, their first rows differ.
             if count % ranks == 0 and share >= ranks:
                 assert len({rank * share % rows for rank in range(ranks)}) == ranks
 
 
 def test_the_share_of_remote_elements() -> None:
-    # Ranks of 10, 10 and 12 elements of 8 bytes, and of 4, 3 and 3 instances.
+    # Ranks with 10, 10 and 12 elements of 8 bytes, and with 4, 3 and 3 instances.
     places = np.array([[0], [9], [10], [30], [31], [11], [19], [2], [31], [25]])
     assert over_ranks.remote_share(places, 32, 3, 8) == pytest.approx(4 / 10)
     assert over_ranks.remote_share(places, 32, 1, 8) == 0.0
-    # Of 4 bytes, the parts are of whole words of 8 bytes.
+    # With elements of 4 bytes, parts are still whole words of 8 bytes.
     odd = np.array([[0], [1], [2], [3], [4], [5], [6]])
     assert over_ranks.remote_share(odd, 7, 3, 4) == pytest.approx(2 / 7)
 

@@ -1,4 +1,4 @@
-"""Products and meshes that are distributed over ranks, and what these exchange."""
+"""Products and meshes distributed over ranks, and the exchanges of the ranks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MATRICES = ("hpcg:3:4:5", "rmat:5", "tsm:7:3:4", "arrow:9", "band:40:5:3")
 
 
 def exchanged(values: list[Any], plans: list[Exchange]) -> None:
-    """Carry out an exchange among the ranks' arrays."""
+    """Carry out an exchange between the ranks' arrays."""
     sent = [dict((other, of) for other, of, _ in plan.neighbours) for plan in plans]
     before = [np.array(v) for v in values]
     for rank, plan in enumerate(plans):
@@ -77,7 +77,7 @@ def test_ranks_get_equal_rows_or_nonzeros() -> None:
     assert products.boundaries(starts, 4, "rows").tolist() == [0, 3, 5, 7, 9]
     found = products.boundaries(starts, 2, "nnz")
     assert found.tolist() == [0, 7, 9]
-    # More ranks than rows with nonzeros.
+    # Up to more ranks than rows with nonzeros.
     for ranks in (1, 3, 20):
         bounds = products.boundaries(starts, ranks, "nnz")
         assert (bounds[0], bounds[-1], len(bounds)) == (0, 9, ranks + 1)
@@ -87,7 +87,7 @@ def test_ranks_get_equal_rows_or_nonzeros() -> None:
 def test_rows_that_need_no_halo_come_first() -> None:
     case = mk.case("spmv.crs", matrix="5pt:4:6", halo="overlap")
     share = products.share_of(case, 1, 3)
-    # Of two lines of the grid, both have a neighbour on another rank.
+    # Both of the rank's two grid lines have a neighbour on another rank.
     assert (share.case.integers["split_at"], share.dependent) == (0, 1.0)
     case = mk.case("spmv.sell", matrix="5pt:4:12", halo="overlap", C=4)
     share = products.share_of(case, 1, 3)
@@ -160,7 +160,7 @@ def row_sums(case: Case, values: Any) -> Any:
 
 @pytest.fixture
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Start what needs two ranks, and measures little."""
+    """Run the parts that need two ranks, with small cases."""
 
     def start() -> Any:
         parts, folder = "valid equal faults refusals record", tmp_path_factory.mktemp("x")
@@ -218,16 +218,16 @@ def test_records_count_the_whole_once(two_ranks: Any) -> None:
     assert product["performance_GFLOPs"] == pytest.approx(rate)
     assert product["halo"] == "overlap" and "halo" in product["case_columns"]
     assert "halo" not in each
-    # One of the two planes of each rank needs the other's next one.
+    # One of each rank's two planes needs a plane of the other rank.
     assert product["halo_rows"] == 0.5
     assert product["halo_sent_B"] == 16 * 8
     assert product["halo_neighbours"] == 1
-    # It is not known what an exchange takes of what overlaps with it.
+    # The share of the time is unknown if the exchange overlaps with the product.
     assert np.isnan(product["halo_share"])
-    # The halo, and pointers of both ranks.
+    # The difference is the halo, and row pointers of both ranks.
     assert 0 < product["footprint_B"] - each["footprint_B"] / 2 < 2 * 16 * 8 + 1000
     mesh, gather = found["mesh"], found["gather"]
-    # The nodes between two layers of elements, which both ranks send, or only the one that does
+    # The nodes between two layers of elements: both ranks send them, or only the rank that does
     # not own them.
     assert mesh["halo_sent_B"] == 7 * 7 * 8
     assert gather["halo_sent_B"] == 7 * 7 * 8 / 2

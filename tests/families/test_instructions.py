@@ -1,4 +1,4 @@
-"""Instructions: their results after so many steps, the machine code of the loops, bad input."""
+"""Instructions: results after a number of steps, machine code of the loops, refused input."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_the_extension_refuses_what_python_would(changes, message) -> None:
         native(**changes)
 
 
-# The machine code. The loop is what lies between the target of the backward jump and that jump.
+# Machine code
 
 SPACES = {"avx2": "N_AVX2", "avx512": "N_AVX3"}
 CHAINS = {"avx2": 12, "avx512": 24}
@@ -163,7 +163,7 @@ if X86:
         matching = [i for i in code if re.fullmatch(MNEMONICS[function], i.mnemonic)]
         if "Load" in function:
             matching = [i for i in matching if re.match(r"[^%,]*\(", i.operands)]
-            # Before the loop, the starts are loaded as well.
+            # The starts are also loaded before the loop.
             assert chains <= len(matching) <= 2 * chains + 1
         else:
             assert len(matching) == chains, function

@@ -1,7 +1,7 @@
 """Every variant, instruction set and type of every registered kernel, compared with its reference.
 
-A new kernel or family needs no code here: the file of the family in `samples` has the cases, and
-the spec the reference.
+A new kernel or family needs no code here: the family's file in `samples` has the cases, and the
+spec has the reference.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def one_of_each(entries: Iterable[Any], key: Callable[[Any], Any]) -> set[Any]:
 
 
 def one_of_all(entries: Iterable[Any], keys: Iterable[Callable[[Any], Any]]) -> set[Any]:
-    """Return entries of which there is one of each group with the same key, for all keys."""
+    """Return entries with at least one of each group with the same key, for all keys."""
     entries = list(entries)
     chosen: set[Any] = set()
     for key in keys:
@@ -72,8 +72,8 @@ def family_of(entry: Any) -> str:
     return str(entry[0]).partition(".")[0]
 
 
-# What the chosen entries have: every kernel, variant of a family, instruction set of a variant,
-# and types. Other entries are for a release, as tests/cpp run every entry.
+# Keys of which the chosen entries cover all values: kernel, family and variant, variant and
+# instruction set, types. Other entries are for a release, as tests/cpp run every entry.
 KEYS: tuple[Callable[[Any], Any], ...] = (
     lambda e: e[0],
     lambda e: (family_of(e), e[1]),
@@ -85,9 +85,9 @@ KEYS: tuple[Callable[[Any], Any], ...] = (
 def entry_params() -> list[Any]:
     """Return a parameter of tests for every entry of the binary.
 
-    Of each kind (see `KEYS`) a hash chooses one entry, so that types and instruction sets differ
-    between kernels. The others are marked `release`. Tests of their own run the entries of `BOUND`
-    families.
+    A hash chooses one entry of each kind (see `KEYS`), so that types and instruction sets differ
+    between kernels. The others are marked `release`. Entries of `BOUND` families have their own
+    tests.
     """
     every = [entry for entry in _memkern.entries() if not own(entry[0], "BOUND", False)]
     here = [entry for entry in every if entry[2] in _memkern.supported_isas()]
@@ -139,7 +139,7 @@ def for_entry(case: Case, options: dict[str, Any]) -> Case:
 
 
 def inputs(case: Case, threads: int) -> dict[str, np.ndarray]:
-    """Return random integers for every array of the case, exact in every type."""
+    """Return random integers, which are exact in every type, for every array of the case."""
     rng = np.random.default_rng(7)
     # The arrays do not depend on the variant, and comparing variants takes time.
     some = case if case.knobs.variant != "best" else case.with_(variant="scalar")
@@ -287,7 +287,7 @@ def test_kernel_agrees_with_its_reference(entry: Entry) -> None:
 
 
 def check_corrupted(case: Case, native: Any, array: str, position: int, value: float) -> Check:
-    """Check a prepared case of which an element is overwritten after every run."""
+    """Check a prepared case with an element overwritten after every run."""
     methods = ("run", "run_range")
     return checked(case, corrupted(native, array, position, lambda _: value, methods))
 
@@ -336,7 +336,7 @@ def test_large_cases_are_checked_by_samples(
 
 @pytest.mark.parametrize("chunk, how", [(0, "whole"), (4, "whole"), (2, "sampled")])
 def test_gathers_are_checked_whole_where_no_row_is_used_twice(chunk: int, how: str) -> None:
-    # In chunks of 2 a worker has instances 0, 1, 4 and 5, of which 4 and 5 take rows 0 and 1.
+    # With chunks of 2 a worker has instances 0, 1, 4 and 5, and 4 and 5 reuse rows 0 and 1.
     case = spatter.case("gather", pattern="0,1", count=8, wrap=4, threads=2, chunk=chunk)
     check = checked(case, case.prepare().native)
     assert (check.valid, check.how) == (True, how)
@@ -356,7 +356,7 @@ def test_a_large_gather_of_the_wrong_place_is_caught() -> None:
 
 
 def brute_force_traffic(case: Case) -> tuple[int, int, int]:
-    """Count the elements read and written in sparse arrays, and those of indices, one by one."""
+    """Count the elements read and written in sparse arrays, and the indices, one by one."""
     kernel = case.spec.name.partition(".")[2]
     length = case.columns["pattern_length"]
     read = written = index = 0
@@ -393,7 +393,7 @@ def test_model_counts_lines_once() -> None:
     scatter = mk.scatter("UNIFORM:8:1:NR", count=64)
     assert gather.bytes_model_B == 64 * 64
     assert scatter.bytes_model_B == 2 * 64 * 64
-    # At stride 8 every element is in another line.
+    # At stride 8 every element is in a different line.
     wide = mk.gather("UNIFORM:8:8:NR", count=64)
     assert wide.bytes_model_B == 8 * 64 * 64
     # Instances at the same place share their lines.
@@ -402,7 +402,7 @@ def test_model_counts_lines_once() -> None:
 
 
 def test_lines_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As of an A64FX.
+    # The line of an A64FX.
     monkeypatch.setattr(caches, "line_B", lambda: 256)
     wide = mk.gather("UNIFORM:8:32:NR", count=64)
     assert wide.bytes_model_B == 8 * 64 * 256
@@ -415,12 +415,12 @@ def test_lines_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     one = mk.amo("rand", words=4, iters=64, threads=1)
     # One line of VAL is read and written, and IDX is read.
     assert one.bytes_model_B == (2 + 64 * 8 // 256 + 1) * 256
-    # A GPU has sectors.
+    # A GPU transfers sectors.
     on_gpu = one.with_(device="cuda:0")
     assert on_gpu.bytes_model_B == (2 + 64 * 8 // 32 + 1) * 32
     record = wide.with_(runs=2, threads=1, variant="scalar").measure().record
     assert (record["memory_line_B"], record["bytes_model_B"]) == (256, 8 * 64 * 256)
-    # The cases of a report access as many lines as there are.
+    # A report's chases have one access for each line.
     cases = amo.report_cases(quick=False, cache_B=2**16, memory_B=2**30)
     chase = next(one for one in cases if one.knobs.repetition == "free")
     assert chase.iterations == 2**14 // 256
@@ -430,7 +430,7 @@ LEVELS = ("L1", "L2", "L3", "memory")
 
 
 def crossed(case: mk.Case) -> list[tuple[float, float]]:
-    """Return what an invocation loads and stores across the boundary of each of four levels."""
+    """Return the bytes that an invocation loads and stores across the boundary of each level."""
     moved = case.transfers(LEVELS)
     assert tuple(moved) == LEVELS
     n = case.iterations
@@ -438,8 +438,8 @@ def crossed(case: mk.Case) -> list[tuple[float, float]]:
 
 
 def test_every_level_has_its_own_traffic() -> None:
-    # In front of L1 elements, indices and the dense buffer, elsewhere the lines of the sparse side:
-    # one of 64 bytes per element.
+    # In front of L1 elements, indices and the dense buffer are transferred, elsewhere the lines of
+    # the sparse side: 64 bytes per element.
     n = 100 * 8
     how = {"count": 100, "index_dtype": "int32", "variant": "scalar"}
     gather = mk.gather("UNIFORM:8:8:NR", **how)
@@ -450,12 +450,12 @@ def test_every_level_has_its_own_traffic() -> None:
     assert crossed(streamed) == [(n * 12, n * 8), (0, 0), (0, 0), (0, n * 64)]
     both = mk.gs("UNIFORM:8:8:NR", "UNIFORM:8:1:NR", delta_gather=64, delta_scatter=8, **how)
     assert crossed(both) == [(n * 16, n * 8), *[(n * (64 + 8), n * 8)] * 3]
-    # Two index arrays; lines of 8 elements, and at a stride of 8 each element in its own.
+    # Two index arrays; a line has 8 elements, or one element at a stride of 8.
     raider = {"index_dtype": "int64", "variant": "scalar"}
     dense = mk.raider("sg_copy", 640, pattern="stride1", **raider)
     assert crossed(dense) == [(640 * 24, 640 * 8), *[(640 * 32, 640 * 8)] * 3]
     wide = mk.raider("gather_add", 640, pattern=np.arange(640) % 80 * 8, repeats=True, **raider)
-    # The index, the lines of c that the stores read, b, and 80 lines of a.
+    # The index, b, the lines of c that are read for the stores, and 80 lines of a.
     moved = {"L1": 640 * 24, "outer": 640 * 24 + 80 * 64}
     assert crossed(wide) == [(moved["L1"], 640 * 8), *[(moved["outer"], 640 * 8)] * 3]
 
@@ -464,7 +464,7 @@ def test_every_level_has_its_own_traffic() -> None:
 def test_values_of_shared_nodes_cross_the_first_boundary_more_often(kernel: str) -> None:
     case = mk.bs(int(kernel[-1]), elements=3, variant="scalar", index_dtype="int32")
     n = case.integers
-    # Two arrays of offsets and nodes, or the node of each local one.
+    # Offsets and nodes in two arrays, or the global node of each local node.
     index = sum(len(values) for values in case.indices.values()) * 4
     values, shared = n["local_nodes"] * 8, n["global_nodes"] * 8
     assert values > shared
@@ -490,7 +490,7 @@ def test_the_record_of_an_irregular_kernel_has_the_traffic_of_each_level(kernel:
 
 
 def sectors(places: Iterable[int], value_B: int, length: int) -> tuple[int, int]:
-    """Return how many sectors of 32 bytes contain these elements, and how many of them others."""
+    """Return how many 32-byte sectors contain these elements, and how many also contain others."""
     touched: dict[int, set[int]] = {}
     for place in places:
         touched.setdefault(place * value_B // 32, set()).add(place)
@@ -642,7 +642,7 @@ def test_corrupted_streams_are_caught(kernel: str, elements: int) -> None:
         for position in (0, last):
             check = check_corrupted(case, native, role.name, position, 12345.678)
             assert not check.valid, f"{role.name}[{position}]"
-    # Nothing of it is left.
+    # Later runs are valid again.
     assert checked(case, native).valid
 
 
@@ -755,13 +755,13 @@ def test_index_kernels_count_their_bytes(kernel: str) -> None:
     case = built(kernel, elements=640, pattern="stride1")
     form, operation = kernel.removeprefix("raider.").partition("@")[0].split("_")
     words = {"copy": 2, "scale": 2, "add": 3, "triad": 3}[operation]
-    # The release counts an index for every operand that is accessed by one.
+    # The release counts an index for every indexed operand.
     both = kernel.endswith("@release")
     indices = {"gather": 2 if both else 1, "scatter": 1, "sg": words}[form]
     assert case.bytes_B == 640 * 8 * words
     assert case.bytes_index_B == 640 * 8 * indices
     assert case.with_(index_dtype="int32").bytes_index_B == 640 * 4 * indices
-    # Every line once, and written lines are also read.
+    # Every line is transferred once, and written lines are also read.
     assert case.bytes_model_B == case.bytes_B + case.bytes_index_B + 640 * 8
     narrow = built(kernel, elements=640, pattern="central")
     assert narrow.bytes_model_B < case.bytes_model_B
@@ -793,7 +793,7 @@ def test_mesh_kernels_count_the_papers_bytes(number: int) -> None:
     assert case.bytes_B == wanted[number]
 
 
-# The largest mesh has more than a million local nodes, of which the check reads some.
+# The largest mesh has more than a million local nodes, of which the check reads a sample.
 @pytest.mark.parametrize("number", [6, 7, 8])
 @pytest.mark.parametrize(("elements", "masked"), [(3, "none"), (3, "boundary"), (17, "boundary")])
 def test_corrupted_meshes_are_caught(number: int, masked: str, elements: int) -> None:
@@ -811,7 +811,7 @@ def test_growing_values_are_sampled_from_steady_inputs() -> None:
     measured = mk.bs(8, elements=4, degree=3, runs=40, threads=2).measure()
     assert measured.valid
     assert measured.record["invocations"] == 50
-    # In 2000 successive invocations shared nodes would have grown to 8**2000.
+    # In 2000 successive invocations shared nodes would grow to 8**2000.
     prepared = mk.bs(8, elements=4, degree=3, threads=1).prepare()
     prepared.native.fill(outputs=True)
     prepared.run(400)
@@ -890,7 +890,7 @@ def test_cycles_come_from_the_measured_clock() -> None:
 
 
 def test_no_more_flops_than_accumulators_allow() -> None:
-    # If accumulators were merged into one, the rate would exceed that of the hardware.
+    # If accumulators were merged into one, the rate would exceed the hardware's.
     rates = {
         unroll: mk.loops("peakflops", 10**6, threads=1, unroll=unroll, variant="simd", budget_s=0.2)
         .measure()

@@ -1,4 +1,4 @@
-"""Latency: orders of lines, chases and their checks, traffic beside them, and pairs of workers."""
+"""Latency: orders of lines, chases and their checks, concurrent traffic, and pairs of workers."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_pairs_are_as_far_apart_as_they_say(order: str, distance_B: int, line_B:
     blocks = pairs // (2 * distance_B)
     assert (blocks[:, 0] == blocks[:, 1]).all() == (order == "pairs")
     assert (blocks[:, 0] != blocks[:, 1]).all() == (order == "pairs-across")
-    # Either comes first, and the pairs are everywhere in their 4 KiB.
+    # Either place of a pair may come first, and pairs are spread over their 4 KiB.
     assert 64 < (pairs[:, 0] < pairs[:, 1]).sum() < 192
     lowest = pairs.min(axis=1) % 4096
     assert len(np.unique(lowest)) > min(4096 // line_B, 256) // 4 or distance_B > 256
@@ -172,7 +172,7 @@ def test_traffic_adds_up(loads: int, variant: str, isa: str) -> None:
     if isa not in _memkern.supported_isas():
         pytest.skip(f"this processor does not run {isa}")
     case = loaded(loads=loads, pause=10, variant=variant, isa=isa, steps=2**16)
-    # Where other programs use the processors, the chain may be followed before others run.
+    # If other programs use the processors, the chain may end before other workers run.
     for _ in range(50):
         record = case.measure().record
         assert (record["variant"], record["isa"]) == (variant, isa)
@@ -201,7 +201,7 @@ def test_traffic_is_that_of_the_samples_whose_time_counts(
         sample(prepared, judge, out, invocations, seconds, began, counts, moved)
         # Every third sample has a hundred times as much traffic, and is disturbed.
         moved[2::3] *= 100
-        # No two samples take the same time, which tells below which of them are kept.
+        # All samples have different times, which identify the kept samples below.
         out[:, 0] *= 1 + 1e-12 * np.arange(len(taken), len(taken) + len(out))
         taken.extend(zip(out[:, 0], moved, strict=True))
 

@@ -23,7 +23,7 @@ PROGRAM = str(Path(__file__).with_name("messages_program.py"))
 
 
 class Over(NamedTuple):
-    """A device, its number of ranks, pairs of them, and what they have found."""
+    """A device, its number of ranks, pairs of ranks, and the program's results."""
 
     device: str
     ranks: int
@@ -37,14 +37,14 @@ NODES = (0, 0, 2, 2, 0, 5)
 
 @pytest.fixture
 def six_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Build cases for six ranks, in this process alone."""
+    """Let this single process build cases for six ranks."""
     found = Description("a library", 0, NODES, True)
     for module in (kernels, verb):
         monkeypatch.setattr(module, "describe", lambda *_: found)
 
 
 PARTS = "validates applied faults refusals records"
-# Launchers and numbers of ranks, with pairs of them: one pair, and each rank with itself.
+# Choices of pairs by launcher and number of ranks: two different ranks, or a rank with itself.
 LAUNCHES = {
     ("openmpi", 2): ("1-0", "0-0,1-1"),
     ("oshmem", 2): ("node", "0-0,1-1"),
@@ -64,7 +64,7 @@ LAUNCHES = {
     )
 )
 def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
-    """Start all parts of the program on so many ranks."""
+    """Run all parts of the program on these ranks."""
     kind, ranks, given = request.param
     device = "shmem" if kind == "oshmem" else "mpi"
     choices = ";".join(LAUNCHES[kind, ranks])

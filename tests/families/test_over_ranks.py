@@ -35,7 +35,7 @@ NO_ANSWER = f"rank 1 on {os.uname().nodename} does not answer for {{}} s: all ra
 
 @pytest.fixture(params=LAUNCHERS)
 def shared(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Start what needs two ranks and windows on one node."""
+    """Run the parts that need two ranks and windows on one node."""
     device = request.param
 
     def start() -> Any:
@@ -102,7 +102,7 @@ def test_a_lost_update_on_one_rank_is_caught(shared: Any) -> None:
 
 @pytest.fixture
 def two_ranks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Start what needs two ranks and no variables, by device."""
+    """Run the parts that need two ranks and no variables; return results by device."""
 
     def start() -> Any:
         parts, folder = "targets refusals record", tmp_path_factory.mktemp("x")
@@ -198,7 +198,7 @@ def test_a_rank_that_dies_or_hangs_anywhere_ends_all(
     device: str, comm: str, number: int, tmp_path: Path
 ) -> None:
     need_module(device)
-    # Long enough that ranks of a busy machine start within it.
+    # Long enough for ranks to start on a busy machine.
     variables = {**SHARED, "MEMKERN_COMM": comm, "MEMKERN_RANK_TIMEOUT_S": "5"}
     words = [PROGRAM, device, "endless"]
     with start(LAUNCHERS[device], 2, words, tmp_path, variables) as process:
@@ -227,7 +227,7 @@ def test_two_mpis_are_used_beside_each_other(tmp_path: Path) -> None:
     words = ["-m", "memkern", "amo", "--kernel", "rand,gather", "--iters", "64", "--device", "mpi"]
     done = run("mpich", 2, [*words, "--json"], tmp_path)
     assert done.returncode == 0, done.stderr
-    # Libraries of the network log on standard output too.
+    # Network libraries also log on standard output.
     records, _ = json.JSONDecoder().raw_decode(done.stdout)
     assert len(records) == 2
     for record in records:
@@ -286,7 +286,7 @@ def test_batches_of_what_is_completed_one_by_one_are_refused(
     options = {"pattern": "rand", "device": device, "iters": 8, **options}
     with refused(f"flush_every does nothing for amo.{options['pattern']}, since {why}"):
         mk.amo(**options, flush_every=2)
-    # A list of values changes a case that was built with one of them.
+    # The command line applies lists of values to a case that was built with one of them.
     with refused(why):
         mk.amo(**options).with_(flush_every=2)
 
@@ -378,7 +378,7 @@ def test_the_share_of_remote_operations_is_counted(
 @pytest.mark.parametrize(
     "pattern, targets, share",
     [
-        # Of ranks 0 and 1 a third each, of rank 2 none.
+        # A third of the operations of ranks 0 and 1, none of rank 2.
         ("rand", "random", 2 / 9),
         ("rand", "ring", 1 / 3),
         ("rand", "one", 1 / 3),

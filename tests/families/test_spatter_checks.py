@@ -1,4 +1,4 @@
-"""Checks of gathers and scatters of long patterns, beside searches of every access."""
+"""Checks of gathers and scatters of long patterns, compared with searches of all accesses."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_all_accesses_to_some_places_are_found(
     }
     found = {tuple(map(int, one)) for one in zip(*kernels._accesses(side, chosen, n), strict=True)}
     assert found == expected
-    # A walk that moves on is solved for the instances instead where there are too many accesses.
+    # With too many accesses, the instances of moving bases are computed from the places instead.
     monkeypatch.setattr(kernels, "_ACCESSES", 0)
     solved = zip(*kernels._writers(case, side, chosen, 1), strict=True)
     assert {tuple(map(int, one)) for one in solved} == expected
@@ -100,7 +100,7 @@ def test_long_patterns_are_checked(kernel: str, count: int, kind: str, threads: 
         last = int(side.places(np.array([count - 1]))[0, -1])
     faulty = corrupted(native, array, last, lambda _: 12345.678, ("run",))
     found = checked(case, faulty)
-    # Of a permutation, few of the places are looked at; of a gather, every value is.
+    # The check reads every value of a gather, but few places of a scatter.
     if kernel == "gather" or kind == "few distinct":
         assert not found.valid
     assert checked(case, native).valid
@@ -127,6 +127,6 @@ def test_lines_are_counted_once_for_all_variants(monkeypatch: pytest.MonkeyPatch
         other = case.with_(variant=variant)
         assert other.bytes_model_B > 0 and other.traffic
     assert len(counted) == 1
-    # Those with another type have other lines.
+    # Another type has other lines.
     assert case.with_(dtype="float32").bytes_model_B > 0
     assert len(counted) > 1

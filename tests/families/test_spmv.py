@@ -48,7 +48,7 @@ def vector(size: int, seed: int = 0) -> np.ndarray:
 
 
 def scalar(**options: Any) -> dict[str, Any]:
-    """Return options with a variant of all formats, so that variants are not compared first."""
+    """Return options with a variant of all formats, so that `best` is not determined first."""
     return {"variant": "scalar", "threads": 1, **options}
 
 
@@ -393,7 +393,7 @@ def test_the_check_finds_an_order_that_misses_rows() -> None:
     order = native.copy_out("order")
     order[3] = order[4]
     assert not checked(case, Changed(native, copy_out=lambda name: order)).valid
-    # Also where a missing row is equal to one that comes twice.
+    # Also if a missing row equals a row that occurs twice.
     case = mk.spmv.case(np.ones((9, 9)), C=2, sigma=4, **scalar())
     native = case.prepare().native
     assert checked(case, native).valid
@@ -429,7 +429,7 @@ def test_products_that_overflow_are_refused(value: float, dtype: str) -> None:
     a.data[7] = value
     with refused(f"the matrix matrix are so large that its products overflow {dtype}"):
         mk.measure(mk.spmv.case(a, dtype=dtype, runs=2, threads=1))
-    # Of values of x that are small enough they are products as any others.
+    # With small values of x, the products do not overflow.
     x = np.full(60, 1e-10)
     assert np.allclose(mk.spmv.convert(a, dtype=dtype) @ x, a @ x)
     a.data[7] = 1e39
@@ -486,7 +486,7 @@ def test_bytes_are_those_of_the_elements_touched(
 
 
 def test_the_papers_bytes_per_nonzero() -> None:
-    # HPCG's inner rows: 27 nonzeros, a value and an index each, y twice and a pointer for a row.
+    # HPCG's inner rows: 27 nonzeros with a value and an index each; y twice and a pointer per row.
     n = 10**6
     model = SpmvModel(rows=n, columns=n, nonzeros=27 * n)
     assert model.best_alpha == pytest.approx(1 / 27)
@@ -495,7 +495,7 @@ def test_the_papers_bytes_per_nonzero() -> None:
     assert model.bytes_B() == pytest.approx(n * (27 * 12 + 8 + 20))
     assert model.nonzero_B(0.5) == pytest.approx(12 + 4 + 20 / 27)
     assert model.intensity() == pytest.approx(2 / (12 + 28 / 27))
-    # Long rows whose x stays in a cache: 1/6 flop a byte.
+    # Long rows whose x stays in a cache: 1/6 flop per byte.
     long_rows = SpmvModel(rows=1, columns=1, nonzeros=10**9)
     assert long_rows.intensity(0.0) == pytest.approx(1 / 6)
     assert long_rows.roofline_GFLOPs(600, 0.0) == pytest.approx(100)
@@ -575,7 +575,7 @@ def test_the_record_of_a_product(form: str, accumulate: bool) -> None:
     pointers = {"crs": 60, "sell": 15, "ell": 0, "csc": 60}[form]
     model = SpmvModel(*(60, 60, a.nnz), beta=product.beta, accumulate=accumulate, pointers=pointers)
     assert (record["load_GBps"], record["triad_GBps"], record["store_GBps"]) == (20, 15, 10)
-    # Stores have half of the bandwidth of loads; a start of a row more than the model counts.
+    # Stores have half the bandwidth of loads; there is one more row start than in the model.
     stored_B = 60 * 8
     seconds = (model.bytes_B() - stored_B + (form != "ell") * 4) / 20e9 + stored_B / 10e9
     assert record["roofline_s"] == pytest.approx(seconds)

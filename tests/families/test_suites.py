@@ -14,7 +14,7 @@ from memkern.inputs.patterns import custom, uniform
 
 
 def span(case):
-    """Return the values that a case's sparse array needs, counted base by base."""
+    """Return the length of a case's sparse array, from its first and last base."""
     bases = [case["delta"] * n for n in (0, case["count"] - 1)]
     return max(case["pattern"].indices) + max(bases) - min(bases) + 1
 
@@ -69,7 +69,7 @@ def test_apps_for_gpus_are_the_published_runs():
         row = published[case["name"], case["kernel"]]
         assert len(case["pattern"]) == row["pattern_length"] == 256
         assert (case["delta"], case["count"]) == (row["delta"], row["count"])
-        # Sixteen instances in one, as far apart as the published ones.
+        # Sixteen instances in one, with the published distance.
         own, delta = of_cpu["pattern"], of_cpu["delta"]
         if row["note"]:
             told = re.fullmatch(r"ran with delta (\d+) per instance, table 5 says 8", row["note"])
@@ -81,7 +81,7 @@ def test_apps_for_gpus_are_the_published_runs():
     assert ran_otherwise == {
         "LULESH-G1": 1, "LULESH-G3": 4, "LULESH-G6": 1, "NEKBONE-G1": 1, "NEKBONE-G2": 5
     }  # fmt: skip
-    # By footprint, all deltas are those of table 5.
+    # With counts by footprint, all deltas are from table 5.
     for case, of_cpu in zip(suites.load("APPS-GPU"), suites.apps(), strict=True):
         assert case["delta"] == 16 * of_cpu["delta"]
     assert suites.load("APPS-GPU") == suites.apps(kind="gpu")
