@@ -291,7 +291,7 @@ def test_numa_cases_are_of_every_pair_of_nodes() -> None:
         {"node": 0, "cpus": "0-3", "memory_B": 2**34},
         {"node": 1, "cpus": "4-7", "memory_B": 2**34},
         {"node": 2, "cpus": "8-11", "memory_B": 2**34},
-        {"node": 3, "cpus": "", "memory_B": None},  # memory alone
+        {"node": 3, "cpus": "", "memory_B": None},  # memory only
     ]
     cases = latency.numa_cases(nodes, range(1, 8), size_B=2**14, runs=3)
     assert [case.labels["name"] for case in cases[::2]] == [

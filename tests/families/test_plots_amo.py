@@ -194,7 +194,7 @@ def test_records_of_another_setting_are_left_out():
     kept, notes = one_setting(atomics(frame(rows), "")[0])
     assert set(kept["order"]) == {"relaxed"} and set(kept["dtype"]) == {"uint64"}
     assert "32 records under another setting" in notes[0]
-    # Of these, 24 are of primitives that the figure draws.
+    # The figure draws the primitives of 24 of these records.
     assert "24 records" in footnotes(figures["amo-rates"](frame(rows)))
 
 
@@ -294,10 +294,10 @@ def test_false_sharing_is_drawn_by_distance_of_words(whole):
     near = line(ax, "own words, neighbours")
     np.testing.assert_allclose(near.get_ydata(), [0.6, 0.15, 0.3])
     assert list(near.get_xdata()) == [1, 2, 4]
-    # The original CENTRAL is one word for all as well, and was faster.
+    # The original CENTRAL also has one word for all workers, and was faster.
     np.testing.assert_allclose(line(ax, "one word for all").get_ydata(), [0.6, 0.3, 0.15])
     np.testing.assert_allclose(line(ax, "ideal").get_ydata(), [0.6, 2.4])
-    several = sharing(counts=(2, 4), hot=2)  # words that workers share in pairs are no such case
+    several = sharing(counts=(2, 4), hot=2)  # pairs of workers share a word: left out
     assert list(
         line(
             figures["amo-sharing"](frame([*sharing(), *several])).axes[0], "own words, neighbours"
@@ -391,7 +391,7 @@ def fetch_add(message_s, window=1, distance="same node", **other):
         (over_ranks(share=0.25), 2 / (0.25 * 500 + 0.75 * 100)),
         (over_ranks(share=0.0), 2 / 100),
         (over_ranks(flush_every=64), 2 / 80),
-        # Without a fetch-and-add to the own rank in such batches.
+        # Without records of batches to the own rank, which count as no time.
         (over_ranks(share=0.5, flush_every=64), 2 / (0.5 * 80)),
         (over_ranks(node=0.0, ranks_per_node=1), 2 / 3000),
         # Several nodes, and several ranks on each.

@@ -103,7 +103,7 @@ def workers(counts=(1, 2), **other):
 
 
 def scan(each=(4, 8, 16, 32, 64), threads=4, site_B=None, **other):
-    """Return lattices of different Lx, the roofline by 16 MiB of cache."""
+    """Return lattices of different Lx, with the roofline for 16 MiB of cache."""
     rows = []
     for lx in each:
         for kind, cuts in (("RRII s", (1, 1, 1, 1)), ("RIRI z2 t2", (1, 1, 2, 2))):
@@ -287,7 +287,7 @@ def test_extent_names_the_conditions_of_the_last_cache(whole):
 
 def test_traffic_of_the_model_and_of_the_simulation(whole):
     scanned, cores = figures["dw-traffic"](whole).axes
-    # The last cache has 16 MiB, for which 8^3 x 16 is the smallest lattice that is larger.
+    # 8^3 x 16 is the smallest lattice that is larger than the last cache of 16 MiB.
     assert scanned.get_title() == "Lx x 8 x 8 x 16, Ls 8, one worker"
     assert cores.get_title() == "16 x 8 x 8 x 16, Ls 8"
     whole_line = scanned.lines[0]

@@ -38,13 +38,13 @@ BY_SECTION = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: fami
 
 
 def names_of(family, without=()):
-    """Return the functions that make the figures and tables of a family, but for some, by name."""
+    """Return the functions that make the figures and tables of a family by name, except some."""
     made = {f"figure {name}": figures[name] for name in family.figures if name not in without}
     return made | {f"table {name}": tables[name] for name in family.tables if name not in without}
 
 
 def each(choose):
-    """Parametrise a test by the families and by what is chosen of each."""
+    """Parametrise a test by the families and the values chosen for each family."""
     chosen = [(family, *some) for family in FAMILIES for some in choose(family)]
     words = [" ".join(word for word in some if isinstance(word, str)) for some in chosen]
     return [pytest.param(*some, id=word) for some, word in zip(chosen, words, strict=True)]
@@ -144,7 +144,7 @@ def test_invalid_records_are_left_out_and_disturbed_ones_hollow(family, name):
     assert ("Hollow" in footnotes(fig)) == marked
 
 
-# Those of the streaming family are of two machines already.
+# The streaming family's records are already from two machines.
 @pytest.mark.parametrize("family", FAMILIES[:-1], ids=lambda family: family.section)
 def test_findings_of_several_machines_name_them(family):
     one, two = family.everything(), family.everything(machine="Other")

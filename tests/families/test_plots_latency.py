@@ -64,7 +64,7 @@ def sizes(order="random", **other):
 
 
 def chains(most=16, size=SIZES[-1], ns=128.0, **other):
-    """Return chases with 1 to 32 chains, of which a core has `most` loads in flight."""
+    """Return chases with 1 to 32 chains; a core has at most `most` loads in flight."""
     return [
         record("chase", ns / min(n, most), size_B=size, order="random", chains=n, **other)
         for n in (1, 2, 4, 8, 16, 32)
@@ -85,7 +85,7 @@ def loaded(threads=4, size=SIZES[-1], slower=3.0, **other):
 
 
 def pairs(units=4, **other):
-    """Return all pairs of units, 50 ns for neighbours and 100 ns for others, and half that."""
+    """Return all pairs of units: 50 ns for neighbours, 100 ns for others; half with two lines."""
     return [
         record(
             "ping_pong", (50.0 if b // 2 == a // 2 else 100.0) / lines, pin=f"{a},{b}",
@@ -98,7 +98,7 @@ def pairs(units=4, **other):
 
 
 def nodes(units=2, memories=2, **other):
-    """Return 100 ns and 50 GB/s to the own node's memory, twice and half of it to others."""
+    """Return 100 ns and 50 GB/s to a node's own memory, 200 ns and 25 GB/s to other memory."""
     rows = []
     for near in range(units):
         for far in range(memories):
@@ -121,7 +121,7 @@ def levels(ends, **other):
 
 
 def pair(order, distance_B, second, first, size_B, **other):
-    """Return a chase through pairs of a first and a second access."""
+    """Return a chase through pairs with these times of the first and the second access."""
     return record("chase", (first + second) / 2, size_B=size_B, order=order, chains=1,
                   distance_B=distance_B, **other)  # fmt: skip
 
@@ -155,7 +155,7 @@ def structured(line_B=64, fetched=False, reaches=(64, 1536), ends=None, **other)
 
 
 def gathers(**other):
-    """Return gathers of 100 million lines per second at random, and of twice as many by stride."""
+    """Return a random gather of 100 million lines per second, and strided ones of 200 million."""
     patterns = {f"UNIFORM:8:{stride}:NR": 0.5 for stride in (4, 8, 16, 64, 128)}
     return [
         record("chase", 1.0, pattern=pattern, dtype="float64", bytes_model_B=64e5, **other)
@@ -272,7 +272,7 @@ def test_loads_and_atomic_operations_of_processors_and_gpus_are_in_one_figure():
         {
             **record("chase", 10.0 * threads, **how), "kernel": "amo.ptrchase",
             "words": 2**10 * 4**i, "dtype": "uint64", "primitive": "add", "threads": threads,
-            # Of the shortest time.
+            # The rate by the shortest time.
             "rate_GAMS": 0.2 / threads,
         }
         for how in (own, card) for i in range(2) for threads in (1, 4)
@@ -312,12 +312,12 @@ def test_loads_in_flight_are_latency_times_rate():
 
 
 def table(rows):
-    """Return the rows of the table latency-structure by what they are about."""
+    """Return the table latency-structure with its column `what` as index."""
     return tables["latency-structure"](Results(rows)).set_index("what")
 
 
 def test_the_structure_stands_beside_what_the_system_says():
-    # The machine has L1 of 32 KiB, L2 of 1 MiB and L3 of 16 MiB; of L3 there is a quarter.
+    # The system reports L1 of 32 KiB, L2 of 1 MiB and L3 of 16 MiB; a quarter of L3 is usable.
     rows = structured(ends={32 * KIB: 1.0, MIB: 4.0, 4 * MIB: 15.0, 2**40: 100.0})
     found = table(rows)
     assert list(found.index) == [
@@ -348,14 +348,14 @@ def test_sizes_of_caches_are_confirmed_or_that_of_the_last_one_is_measured():
         "L1": 32 * KIB, "L2": MIB, "L3": pytest.approx(4.36 * MIB, rel=0.01),
     }  # fmt: skip
     assert measured(structured()) == {"L1": 32 * KIB, "L2": MIB, "L3": 16 * MIB}
-    # Neither without a rise beyond L2, nor if the buffers may be in the last cache.
+    # L3 is unknown without a rise beyond L2, or if all buffers may be in the last cache.
     assert measured(structured(ends={32 * KIB: 1.0, MIB: 4.0, 2**40: 9.0})) == {
         "L1": 32 * KIB, "L2": MIB,
     }  # fmt: skip
     small = [row for row in structured(ends=ends) if row["size_B"] <= 16 * MIB]
     assert set(measured(small)) == {"L1", "L2"}
     assert measured([row for row in structured() if row["order"] != "random"]) == {}
-    # The table has what the system says, though it was measured before.
+    # The table has the size that the system reports even if another size was measured before.
     again = Results(structured(ends=ends))
     again.environments["e1"]["measured_caches"] = {"sizes_B": measured(structured(ends=ends))}
     shown = tables["latency-structure"](again).set_index("what")
@@ -376,7 +376,7 @@ def test_measured_sizes_of_caches_are_stored(capsys, monkeypatch, tmp_path):
     stored = machine_environment()["measured_caches"]["sizes_B"]
     assert list(stored) == ["L1", "L2", "L3"] and stored["L1"] == 32 * KIB
     assert "measured: L1 32 KiB, L2 1024 KiB, L3 4" in run(capsys, "info")[1]
-    # Small cases, as of tests, show nothing of the machine.
+    # Small cases, as in tests, do not measure the machine's caches.
     caches.path().unlink()
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     assert run(capsys, "latency", "structure", "-q")[0] == 0 and not caches.path().exists()
@@ -409,10 +409,10 @@ def test_parts_of_a_structure_are_shown_alone():
         table(sizes())
     with refused("latency structure"):
         table([r for r in rows if r["order"] == "one-per-page"])
-    # Pages that fit in the TLBs to the last.
+    # All pages fit in the TLBs.
     found = table(structured(reaches=(64, 2**20)))
     assert found["found"]["TLB 2"] == "at least 16384 pages" and "page walk" not in found.index
-    # Disturbed records decide nothing, and huge pages have other TLBs.
+    # Disturbed records are ignored, as well as huge pages, which have other TLBs.
     huge = [{**r, "pages": "thp", "ns_per_access": 1.0} for r in rows if r["lines"] < 2**14]
     disturbed = [{**r, "disturbed": True, "ns_per_access": 0.1} for r in rows]
     apart = [r for r in huge if r["order"] == "one-per-page"]
@@ -434,7 +434,7 @@ def test_pairs_in_the_large_buffer_do_not_decide_on_the_line():
         if row.get("distance_B") == 32 and row["size_B"] == 128 * MIB:
             row["ns_per_access"] += 5.0
     assert table(rows).loc["line", "found"] == "64 B"
-    # Alone they do.
+    # They decide if the small buffer has no pairs.
     far = [row for row in rows if row["size_B"] != 4 * MIB or "distance_B" not in row]
     assert table(far).loc["line", "found"] == "32 B"
 
@@ -508,7 +508,7 @@ def test_strided_gathers_have_the_lines_of_their_record():
 
 
 def test_gathers_stand_beside_chains():
-    # The same gathers in a cache, ten times as fast.
+    # The same gathers in a cache, where they are much faster.
     small = [{**r, "bytes_model_B": 64e3, "time_median_s": 1e-7} for r in gathers()]
     rows = [*chains(most=10, ns=100.0), *chains(size=64 * KIB, ns=10.0), *small, *gathers()]
     chained, strided = figures["latency-gather"](Results(rows)).axes
@@ -656,14 +656,14 @@ NODES = [
     {"node": 0, "cpus": "0-1", "memory_B": 2**34},
     {"node": 1, "cpus": "2-3", "memory_B": 2**34},
     {"node": 2, "cpus": "4-5", "memory_B": 2**34},
-    {"node": 3, "cpus": "", "memory_B": 2**34},  # memory alone
+    {"node": 3, "cpus": "", "memory_B": 2**34},  # memory only
 ]
 
 
 def numa(monkeypatch, capsys, nodes, memories, *words):
     """Return the output of ``memkern latency numa`` on a machine with these nodes, and its records.
 
-    Between other nodes loads take 50 ns more for each number that they are apart.
+    Loads take 100 ns, and 50 ns more for each step between the numbers of the two nodes.
     """
     measured = []
 
@@ -773,7 +773,7 @@ def test_nodes_have_a_map_of_latency_and_one_of_bandwidth():
     assert "nothing is remote" in footnotes(figures["latency-numa"](Results(nodes(1, 1))))
     with refused("no record is of NUMA nodes"):
         figures["latency-numa"](Results([{**row, "name": "x"} for row in nodes()]))
-    # Remote memory is no further point of a curve over sizes.
+    # Remote memory adds no point to the curve over sizes.
     fig = figures["latency-sizes"](Results([*nodes(), *sizes()]))
     assert len(line(fig.axes[0], "random order").get_xdata()) == len(SIZES)
 

@@ -157,7 +157,7 @@ def test_the_time_of_a_halo_is_that_of_its_messages():
     far = FARTHER["other node"] * (1.5 * t0 + 10_000 / wmax)
     both = {"same node": (2, 30_000), "other node": (1.5, 10_000)}
     assert mk.halo_time(both, rows) == pytest.approx(near + far, rel=1e-3)
-    # Ranks without neighbours need no times of messages.
+    # Halos without neighbours need no times of messages.
     only_near = rows[rows["distance"] == "same node"]
     alone = {"same node": (2, 30_000), "other node": (0, 0)}
     assert mk.halo_time(alone, only_near) == pytest.approx(near, rel=1e-3)

@@ -93,7 +93,7 @@ def matrices(counts=(1, 2, 4), kinds=("crs", "sell-8", "sell-16"), **other):
 
 
 def blocks(chunks=(8, 16), threads=4, **other):
-    """Return RMAT sorted within blocks: beta from 0.25, half as fast, to nearly 1."""
+    """Return RMAT sorted within blocks: beta from 0.25 to 0.96 and nearly proportional speeds."""
     shape = MATRICES["rmat:18:16:0"]
     betas = dict(zip((1, 32, 1024, shape[0]), (0.25, 0.5, 0.75, 0.96), strict=True))
     return [
@@ -107,7 +107,7 @@ def blocks(chunks=(8, 16), threads=4, **other):
 
 
 def lengths(counts=(4,), each=(4, 8, 16, 32, 128), **other):
-    """Return tall and skinny matrices: CRS gains by length, more with more accumulators."""
+    """Return tall and skinny matrices: CRS gains from length, up to a limit by its accumulators."""
     rows = []
     for length in each:
         label, shape = f"tsm:{2**22 // length}:{length}", (2**22 // length, 2**22)
@@ -290,7 +290,7 @@ def test_formats_and_matrices_are_a_choice():
     assert_legible(ax.figure)
     assert list(dot_values(ax, "CSC")) == ["5pt:300:300", "hpcg:68"]
     assert ax.get_title() == "4 workers"  # the caches are unknown
-    only = figures["spmv-matrices"](frame(lengths()))  # without others, they are drawn
+    only = figures["spmv-matrices"](frame(lengths()))  # drawn if there are no others
     assert len(dot_values(only.axes[0], "CRS")) == 5
     one = figures["spmv-matrices"](rows, threads=1)
     assert one.axes[0].get_title() == "1 worker"

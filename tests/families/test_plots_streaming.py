@@ -36,7 +36,7 @@ from memkern.shared.streaming_records import as_defined, levels, short
 OWN = "Own Machine 3000, 4 threads"
 LONG_PLATFORM = f"{LONG}, 112 threads"
 STREAMS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
-# Bandwidths of a machine with caches of 32 KiB and 1 MiB a core and 16 MiB for all.
+# Bandwidths of a machine with caches of 32 KiB and 1 MiB per core, and 16 MiB for all cores.
 BANDWIDTHS = ((4 * 32 * KIB, 400.0), (4 * MIB, 200.0), (16 * MIB, 150.0), (math.inf, 30.0))
 FIGURES = (
     *("barrier-cost", "bs-fit", "bs-mesh", "loops-cycles", "matvec", "raider-kernels"),
@@ -66,7 +66,7 @@ def record(kernel, size, bandwidth, **other):
 
 
 def held(size):
-    """Return the bandwidth of data of a size."""
+    """Return the bandwidth for data of this size."""
     return next(bandwidth for end, bandwidth in BANDWIDTHS if size <= end)
 
 
@@ -593,7 +593,7 @@ def test_raider_scaling_draws_clusters_over_nodes_and_own_records_over_ranks():
         drawn = {c.get_label().replace("\N{NO-BREAK SPACE}", " "): c for c in ax.lines}
         for size in ("8 700 000", "22 000 000"):
             mine = drawn[f"{OWN} per rank, {size} elements"]
-            # The best turn; oversubscribed ranks are no scaling.
+            # The best turn, without oversubscribed ranks.
             assert list(mine.get_xdata()) == [1, 2]
             np.testing.assert_allclose(mine.get_ydata(), 20.2 * np.array([1, 2]) / slower)
         for cluster, number, size in (("nocona", 7, "8 700 000"), ("thor", 8, "22 000 000")):
@@ -653,7 +653,7 @@ def test_matrix_vector_draws_both_limits():
     (ax,) = fig.axes
     assert list(line(ax, "plain").get_ydata()) == [8.0] * 5
     assert list(line(ax, "non-temporal prefetch hint on A").get_ydata()) == [4.0] * 5
-    # The highest bandwidth of STREAM in memory is that of non-temporal stores.
+    # Non-temporal stores have STREAM's highest bandwidth in memory.
     assert line(ax, "8 B from memory an element").get_ydata()[0] == pytest.approx(2 * 45 / 8)
     assert line(ax, "24 B from memory an element").get_ydata()[0] == pytest.approx(2 * 45 / 24)
     ends = [curve.get_xdata()[0] for curve in ax.lines if len(set(curve.get_xdata())) == 1]
