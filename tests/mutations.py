@@ -718,7 +718,7 @@ def passes(tree: Path, build: Path, fault: Fault) -> bool:
 
 
 def try_with_their_tests(tree: Path, wanted: Sequence[Fault]) -> list[Fault]:
-    """Try each fault with the tests that it names, and return those that were missed."""
+    """Try each fault with the tests that it names, and return the missed faults."""
     start = time.monotonic()
     build = configured(tree)
     print(f"built in {time.monotonic() - start:.0f} s", flush=True)
@@ -797,7 +797,7 @@ def try_with_all_tests(
     state: Path | None,
     command: Sequence[str] = ("make", "test"),
 ) -> list[Fault]:
-    """Try each fault with all tests, and return those that were missed.
+    """Try each fault with all tests, and return the missed faults.
 
     Outcomes are appended to the file `state`; faults that it contains with the same seed are not
     tried again. The first outcome is without a fault: all tests must pass.

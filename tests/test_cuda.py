@@ -426,7 +426,7 @@ def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def transfer_params() -> list[Any]:
-    """Return a parameter for every entry of transfers; those between GPUs need two of them."""
+    """Return a parameter for every entry of transfers; entries between GPUs need two GPUs."""
     one_gpu = pytest.mark.skipif(not TWO_GPUS, reason="this machine has one GPU")
     return [
         pytest.param(

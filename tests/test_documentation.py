@@ -134,7 +134,7 @@ def run_command(command: str) -> int | str | None:
 
 
 class Reached(Exception):
-    """Raised where a command would measure a prepared case, or start a process."""
+    """Raised when a command would measure a prepared case, or start a process."""
 
 
 def memkern_words(command: str) -> list[str]:

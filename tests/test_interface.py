@@ -38,7 +38,7 @@ def identities() -> dict[str, Any]:
 
 
 def columns() -> dict[str, Any]:
-    """Return the columns of records with their types: the common ones, then those of each kernel.
+    """Return the columns of records with their types: common columns, then other columns by kernel.
 
     Columns of single caches are left out, since machines have different caches.
     """

@@ -83,7 +83,7 @@ HEAVY = (
 @pytest.mark.parametrize(
     ("modules", "unwanted"),
     [
-        # Saved results can be analysed where the extension cannot be built.
+        # Saved results can be analysed on systems that can't build the extension.
         (
             "results.comparison results.comparison_output machine.environment models "
             "inputs.matrices inputs.patterns plots reference report results statistics "

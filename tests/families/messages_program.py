@@ -56,7 +56,7 @@ def validates(device: str, pairs: str) -> dict[str, Any]:
 
 
 def applied(device: str, pairs: str) -> dict[str, Any]:
-    """Return the operations of which an invocation differs from the reference."""
+    """Return the operations whose invocation differs from the reference."""
     failed = []
     for what in operations(device, pairs):
         case = case_of(device, what, pairs, *windows(device, what, 3))

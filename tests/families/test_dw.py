@@ -84,7 +84,7 @@ def numbers_of(layout: str, bits: int, dtype: str) -> int:
 
 
 def extents_of(cut: str, parts: int, local: Any) -> tuple[int, ...]:
-    """Return the extents of a lattice of which each part has the local extents."""
+    """Return the extents of a lattice whose parts have the local extents."""
     extents = dict(zip("xyzt", local, strict=True))
     for k in range(parts.bit_length() - 1):
         extents[cut[k % len(cut)]] *= 2
