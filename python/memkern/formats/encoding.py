@@ -282,6 +282,11 @@ def escape_formula(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
+def csv_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> bytes:
+    """Return a table as CSV; text that a spreadsheet would run as a formula is escaped."""
+    return _csv_text(columns, (",".join(map(_csv_field, row)) for row in rows))
+
+
 def _csv_field(value: Any) -> str:
     if isinstance(value, str):
         # Quotes distinguish empty text from a missing value.
@@ -289,8 +294,8 @@ def _csv_field(value: Any) -> str:
     return "" if value is None or value != value else repr(value)
 
 
-def _csv_text(kinds: Mapping[str, str], lines: Iterable[str]) -> bytes:
-    return "\n".join((",".join(map(_csv_name, kinds)), *lines, "")).encode()
+def _csv_text(columns: Iterable[str], lines: Iterable[str]) -> bytes:
+    return "\n".join((",".join(map(_csv_name, columns)), *lines, "")).encode()
 
 
 def _csv_name(name: str) -> str:

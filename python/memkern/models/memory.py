@@ -5,8 +5,8 @@ size, independently of the reported sizes of caches. If no kernel has a plateau,
 four times the last-level caches; if these are unknown as well, only the largest size of each kernel
 is used. A `FromMemory` holds the threshold and the rule.
 
-A kernel has one bandwidth from memory for each kind of stores: the median over its sizes of the
-best record of each size.
+A kernel has one bandwidth from memory for each kind of stores: the lower median over its sizes of
+the best record of each size, which is the bandwidth of a record.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def memory_values(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Dat
     DataFrame
         A row for each platform, operation and kind of stores, with columns platform, operation
         (the kernel's name in one of its families), stores, kernel (the measured one),
-        bandwidth_GBps (median over sizes of the best undisturbed record of each), least_B (the
+        bandwidth_GBps (lower median over sizes of the best undisturbed record of each), least_B (the
         smallest of these sizes) and disturbed.
     """
     each = _by_kernel(frame, thresholds, ["platform", "operation", "stores"])
@@ -212,7 +212,7 @@ def _by_kernel(
         sizes.groupby([*here, "kernel"], sort=False, dropna=False)
         .agg(
             **{
-                value: (value, "median"),
+                value: (value, lambda of_size: of_size.quantile(interpolation="lower")),
                 "least_B": ("footprint_B", "min"),
                 "disturbed": ("disturbed", "any"),
             }

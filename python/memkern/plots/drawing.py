@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
     from pandas import DataFrame
 
 NT_DASHES: Any = (0, (3, 1.2))
@@ -35,6 +36,26 @@ ROOFLINE_LABEL = "roofline"
 _MARKERS = "os^DvPX*"
 _DIAMOND, _STAR = _MARKERS.index("D"), _MARKERS.index("*")
 MOST_CELLS = 8  # in a row or column of a heat map with numbers
+
+
+class Drawn(NamedTuple):
+    """The records of the markers of a line, for a figure's tooltips and data."""
+
+    label: str
+    records: Sequence[Mapping[Any, Any]]
+    x: str
+    y: str
+
+
+def mark(line: Line2D, drawn: Drawn) -> None:
+    """Attach its records to a line."""
+    line.memkern = drawn  # type: ignore[attr-defined]
+
+
+def marked_lines(fig: Figure) -> list[tuple[Line2D, Drawn]]:
+    """Return the lines of a figure that have records."""
+    lines = [line for ax in fig.axes for line in ax.lines]
+    return [(line, line.memkern) for line in lines if hasattr(line, "memkern")]
 
 
 def line_look(number: int) -> Look:
@@ -75,10 +96,14 @@ def curve(
     Disturbed records have hollow markers.
     """
     rows = rows.sort_values(along or x)
-    ax.plot(rows[x], rows[y], label=label, **look._asdict())
     disturbed = rows[rows["disturbed"]]
     hollow = look._replace(linestyle="none", zorder=look.zorder + 0.05)._asdict()
-    ax.plot(disturbed[x], disturbed[y], label="_disturbed", markerfacecolor="white", **hollow)
+    (line,) = ax.plot(rows[x], rows[y], label=label, **look._asdict())
+    (rings,) = ax.plot(
+        disturbed[x], disturbed[y], label="_disturbed", markerfacecolor="white", **hollow
+    )
+    for artist, records in ((line, rows), (rings, disturbed)):
+        mark(artist, Drawn(label, records.to_dict("records"), x, y))
 
 
 def intervals(ax: Axes, rows: DataFrame, x: str, y: str, ends: tuple[str, str], look: Look) -> None:
@@ -285,12 +310,14 @@ def cache_regions(ax: Axes, ends: Sequence[tuple[str, float]], beyond: str = "me
 
 
 class Dot(NamedTuple):
-    """A value in a row of a panel, and the text beside it."""
+    """A value in a row of a panel, the text beside it, and its record with the value's column."""
 
     row: str
     value: float
     text: str
     disturbed: bool
+    record: Mapping[Any, Any] = {}
+    column: str = ""
 
 
 DotSeries: TypeAlias = tuple[Look, list[Dot]]
@@ -313,7 +340,7 @@ def dot_series(
         name: (
             look(number),
             [
-                Dot(row["row"], row[value], text(row), row["disturbed"])
+                Dot(row["row"], row[value], text(row), row["disturbed"], row, value)
                 for row in rows[rows[by] == name].to_dict("records")
             ],
         )
@@ -355,11 +382,11 @@ def dots(
     for number, (label, (look, values)) in enumerate(series.items()):
         places = [rows.index(dot.row) + (number + 0.5) / len(series) - 0.5 for dot in values]
         look = look._replace(linestyle="none", markersize=4.0)
-        ax.plot([dot.value for dot in values], places, label=label, **look._asdict())
-        disturbed = [(dot.value, y) for dot, y in zip(values, places, strict=True) if dot.disturbed]
+        disturbed = [(dot, y) for dot, y in zip(values, places, strict=True) if dot.disturbed]
         hollow = look._replace(zorder=look.zorder + 0.05)._asdict()
+        _markers(ax, label, values, places, look._asdict())
         if disturbed:
-            ax.plot(*zip(*disturbed, strict=True), label="_disturbed", mfc="white", **hollow)
+            _markers(ax, label, *zip(*disturbed, strict=True), hollow | _RINGS)
         for dot, y in zip(values, places, strict=True):
             right = dot.value <= middle
             ax.annotate(
@@ -379,6 +406,18 @@ def dots(
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
     counts_axis(ax.xaxis, 6)
+
+
+_RINGS = {"label": "_disturbed", "markerfacecolor": "white"}
+
+
+def _markers(
+    ax: Axes, label: str, values: Sequence[Dot], places: Sequence[float], how: dict[str, Any]
+) -> None:
+    """Draw a marker for each dot."""
+    (line,) = ax.plot([dot.value for dot in values], places, **{"label": label} | how)
+    if values and values[0].column:
+        mark(line, Drawn(label, [dot.record for dot in values], "row", values[0].column))
 
 
 def row_in(rows: int, series: int) -> float:

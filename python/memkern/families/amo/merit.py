@@ -1,0 +1,40 @@
+"""Figures of merit of atomics: additions to private words and to one shared word."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memkern.models.merit import FigureOfMerit, valid_records
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+_SHARED = "Atomic adds to one word"
+_PRIVATE = "Atomic adds to private words"
+
+
+def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
+    """Return the rates of atomic additions by most threads, to private words and to one word."""
+    rows = valid_records(frame, ["amo.central", "amo.stride1"], "rate_GAMS")
+    if rows.empty:
+        return []
+    rows = rows[rows["primitive"].eq("add") & rows["threads"].eq(rows["threads"].max())]
+    central, private = rows["kernel"].eq("amo.central"), rows["sharing"].eq("private")
+    # Without words of different lines, STRIDE1's words, which the caches hold and no worker shares.
+    apart = rows[central & private & rows["padding_B"].ge(64)]
+    apart = apart if len(apart) else rows[~central & ~private]
+    parts = (
+        ("atomics_private", _PRIVATE, 60, apart),
+        ("atomics_shared", _SHARED, 61, rows[central & ~private]),
+    )
+    return [
+        _figure(dict(mine.loc[mine["rate_GAMS"].idxmax()]), name, title, place)
+        for name, title, place, mine in parts
+        if len(mine)
+    ]
+
+
+def _figure(record: dict[str, object], name: str, title: str, place: int) -> FigureOfMerit:
+    amount = float(record["rate_GAMS"]) * float(record["time_min_s"])  # type: ignore[arg-type]
+    return FigureOfMerit(name, title, "GAMS", place, record, amount)

@@ -1,0 +1,25 @@
+"""Figure of merit of the latency kernels: a dependent load from memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memkern.models.merit import FigureOfMerit, valid_records
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+
+def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
+    """Return the time of a load from memory that waits for the previous load, by one worker."""
+    rows = valid_records(frame, ["latency.chase"], "ns_per_access")
+    if rows.empty:
+        return []
+    alone = rows["threads"].eq(1) & rows["chains"].eq(1) & rows["order"].eq("random")
+    rows = rows[alone & rows["caches_multiple"].ge(2)]
+    if rows.empty:
+        return []
+    record = dict(rows.loc[rows["footprint_B"].idxmax()])
+    amount = record["ns_per_access"] / record["time_median_s"]
+    title = "Idle latency of memory"
+    return [FigureOfMerit("latency", title, "ns", 40, record, amount, is_time=True)]

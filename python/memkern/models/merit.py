@@ -1,0 +1,238 @@
+"""Figures of merit: the few numbers that describe how fast a machine moves data.
+
+Every family with such numbers has a module ``merit`` with a function `figures_of_merit`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memkern.discovery import family_modules
+from memkern.errors import InputError
+from memkern.machine.caches import MEMORY
+from memkern.models.ecm_fit import transfers_of
+from memkern.models.memory import from_memory, memory_values, stores
+from memkern.models.records import with_current_names
+from memkern.models.roofline import Ceiling, limit
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["FigureOfMerit", "figures_of_merit", "from_memory_figure", "valid_records"]
+
+_TYPICAL = (0.05, 0.95)
+# Names of the bandwidths that limit the other figures.
+_CEILINGS = ("load", "triad")
+# Largest share of a limit, due to the variance of ceilings.
+_MOST_SHARE = 1.05
+
+
+@dataclass(frozen=True)
+class FigureOfMerit:
+    """A number that describes a machine, with the record that it is of.
+
+    Attributes
+    ----------
+    name, title : str
+        Name for programs and title for people.
+    unit : str
+        ``GB/s``, ``GAMS``, ``ns`` or ``µs``.
+    place : int
+        Position among all figures.
+    record : mapping
+        Its record.
+    amount : float
+        The figure is `amount` divided by the time of an invocation in seconds, or multiplied by it
+        if it is a time.
+    is_time : bool
+    how : str
+        Conditions that the title does not name, such as ``non-temporal stores``.
+    limit : float
+        The model's limit in the unit of the figure; NaN if it is unknown.
+    limited_by : str
+        Description of the limit.
+    """
+
+    name: str
+    title: str
+    unit: str
+    place: int
+    record: Mapping[str, Any]
+    amount: float
+    is_time: bool = False
+    how: str = ""
+    limit: float = math.nan
+    limited_by: str = ""
+
+    def of(self, seconds: float) -> float:
+        """Return the figure of an invocation of this time."""
+        return self.amount * seconds if self.is_time else self.amount / seconds
+
+    @property
+    def value(self) -> float:
+        """The figure by the shortest time."""
+        return self.of(self.record["time_min_s"])
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends of the interval of `value` for the next run; NaN if the record has none."""
+        return self._between("time_min_ci_low_s", "time_min_ci_high_s")
+
+    @property
+    def typical(self) -> float:
+        """The figure by the median time."""
+        return self.of(self.record["time_median_s"])
+
+    @property
+    def typical_range(self) -> tuple[float, float]:
+        """The range of 5 to 95 % of the samples; without samples up to the 95th percentile."""
+        samples = self.record.get("samples", ())
+        if not len(samples):
+            return self._between("time_min_s", "time_p95_s")
+        low, high = (self.of(float(q)) for q in np.quantile(samples, _TYPICAL))
+        return min(low, high), max(low, high)
+
+    @property
+    def share(self) -> float:
+        """The share of the limit that `value` reaches; NaN if the limit is unknown."""
+        return self.limit / self.value if self.is_time else self.value / self.limit
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether the record is disturbed."""
+        return self.record.get("disturbed") is True
+
+    def _between(self, first: str, last: str) -> tuple[float, float]:
+        ends = [float(self.record.get(name) or math.nan) for name in (first, last)]
+        values = [self.of(end) for end in ends]
+        return min(values), max(values)
+
+
+def valid_records(frame: DataFrame, kernels: Sequence[str], value: str) -> DataFrame:
+    """Return the valid records of some kernels with a positive value, the undisturbed if any.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Records.
+    kernels : sequence of str
+    value : str
+        Column of numbers.
+    """
+    from pandas import to_numeric
+
+    needed = {"kernel", "valid", "disturbed", "threads", "time_min_s", "time_median_s", value}
+    if not needed <= set(frame):
+        return frame.iloc[:0]
+    rows = frame[frame["kernel"].isin(list(kernels)) & frame["valid"].eq(True)]
+    rows = rows.assign(
+        disturbed=rows["disturbed"].eq(True),
+        **{value: to_numeric(rows[value], errors="coerce").astype(float)},
+    )
+    rows = rows[rows[value].gt(0) & np.isfinite(rows[value])]
+    quiet = rows[~rows["disturbed"]]
+    return quiet if len(quiet) else rows
+
+
+def from_memory_figure(
+    frame: DataFrame, kernel: str, name: str, title: str, place: int
+) -> list[FigureOfMerit]:
+    """Return the figure of a kernel's bandwidth from memory by most threads, if there is one.
+
+    It is of the kind of stores with the highest bandwidth, and of the record whose bandwidth is the
+    median over the sizes, as `memkern.models.memory.memory_values` has it.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        All records of one machine.
+    kernel : str
+    name, title, place
+        As for `FigureOfMerit`.
+    """
+    rows = valid_records(frame, sorted(set(frame.get("kernel", ()))), "bandwidth_GBps")
+    if rows.empty or not {"platform", "variant", "footprint_B"} <= set(rows):
+        return []
+    rows.attrs.update(frame.attrs)
+    values = memory_values(rows, from_memory(rows))
+    values = values[values["operation"] == kernel]
+    if values.empty:
+        return []
+    best = values.loc[values["bandwidth_GBps"].idxmax()]
+    same = rows["kernel"].eq(best["kernel"]) & rows["bandwidth_GBps"].eq(best["bandwidth_GBps"])
+    record = rows[same & stores(rows).eq(best["stores"])].iloc[0]
+    how = f"{best['stores']} stores" if best["stores"] else ""
+    return [bandwidth_figure(record, name, title, place, how)]
+
+
+def bandwidth_figure(
+    record: Any, name: str, title: str, place: int, how: str = ""
+) -> FigureOfMerit:
+    """Return the figure of a record's bandwidth.
+
+    Parameters
+    ----------
+    record : mapping
+        With bandwidth_GBps and time_min_s.
+    name, title, place, how
+        As for `FigureOfMerit`.
+    """
+    row = dict(record)
+    return FigureOfMerit(
+        name, title, "GB/s", place, row, row["bandwidth_GBps"] * row["time_min_s"], how=how
+    )
+
+
+def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
+    """Return the figures of merit of one machine, in the order of their places.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Its records, with the attributes of `memkern.plots.frames.frame_of`, and their samples in
+        seconds in the column samples, if known.
+
+    Returns
+    -------
+    list of FigureOfMerit
+        With limits where the bandwidths of loads and of a triad from memory are among them.
+    """
+    frame = with_current_names(frame)
+    found = [
+        figure for family in family_modules("merit") for figure in family.figures_of_merit(frame)
+    ]
+    found.sort(key=lambda figure: figure.place)
+    return _with_limits(found)
+
+
+def _with_limits(figures: list[FigureOfMerit]) -> list[FigureOfMerit]:
+    """Add the limits by the bandwidths of loads and of the stores of a triad from memory."""
+    by_name = {figure.name: figure.record for figure in figures}
+    if not set(_CEILINGS) <= set(by_name):
+        return figures
+    load, triad = (by_name[name] for name in _CEILINGS)
+    try:
+        load_GBps = transfers_of(load)[MEMORY].load_B / load["time_min_s"] / 1e9
+        stores = transfers_of(triad)[MEMORY].stores_GBps(load_GBps, triad["time_min_s"])
+    except (InputError, KeyError):  # transfers are unknown, or the triad is faster than its loads
+        return figures
+    memory = {MEMORY: Ceiling(load_GBps, stores)}
+    return [figure if figure.name in _CEILINGS else _limited(figure, memory) for figure in figures]
+
+
+def _limited(figure: FigureOfMerit, memory: Mapping[str, Ceiling]) -> FigureOfMerit:
+    if figure.unit != "GB/s":
+        return figure
+    try:
+        seconds = limit(figure.record, memory, {}).seconds
+    except InputError:  # the bytes from memory are unknown
+        return figure
+    if figure.of(seconds) * _MOST_SHARE < figure.value:  # loads were slower than at other times
+        return figure
+    by = "the bandwidths of loads and stores above, and the bytes that memory moves"
+    return replace(figure, limit=figure.of(seconds), limited_by=by)
