@@ -282,7 +282,7 @@ def escape_formula(text: str) -> str:
     return f"'{text}" if text.startswith(_FORMULA) else text
 
 
-def csv_table(columns: Sequence[str], rows: Iterable[Iterable[Any]]) -> bytes:
+def csv_table(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> bytes:
     """Return a table as CSV; text that a spreadsheet would run as a formula is escaped."""
     return _csv_text(columns, (",".join(map(_csv_field, row)) for row in rows))
 

@@ -48,6 +48,7 @@ _ENVIRONMENT: dict[str, Any] = {
     "settings": {},
     "build": {"version": str, "commit": str},
     "python": {"memkern": str},
+    "memory": {"channels": int, "counted_by": str, "kind": str, "speed_MTs": int},
     "measured_caches": {"created": str, "sizes_B": _Each(int)},
     "devices": _Each({"name": str, "l2_B": int}),
     "ranks": {"hosts": _Each(str), "environments": _Each({})},

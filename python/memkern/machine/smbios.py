@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from memkern.limits import read_number, read_text
 
-__all__ = ["TABLE", "Module", "Population", "edac_channels", "parse", "population"]
+__all__ = ["TABLE", "Module", "Population", "describe", "edac_channels", "parse", "population"]
 
 TABLE = "sys/firmware/dmi/tables/DMI"
 
@@ -128,6 +129,24 @@ def population(root: Path) -> Population | None:
     names, counted_by = _channels(slots)
     used = {name for name, slot in zip(names, slots, strict=True) if slot.size_B}
     return Population(modules, empty, len(used), counted_by, len(set(names) - used))
+
+
+def describe(found: Population | None) -> dict[str, Any]:
+    """Return the memory of an environment: channels, rate and peak; empty if all is unknown.
+
+    Parameters
+    ----------
+    found : Population or None
+    """
+    if found is None or not found.channels:
+        return {}
+    return {
+        "channels": found.channels,
+        "counted_by": found.counted_by,
+        "kind": "/".join(sorted({module.kind for module in found.modules if module.kind})) or None,
+        "speed_MTs": found.speed_MTs or None,
+        "peak_GBps": found.peak_GBps,
+    }
 
 
 def edac_channels(root: Path) -> int:

@@ -8,11 +8,12 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from memkern.extension import _memkern
 from memkern.limits import Quota, memory_left, processor_quota
-from memkern.machine import caches, capacity, environment, gpu, remote, tlbs
+from memkern.machine import caches, capacity, environment, gpu, remote, smbios, tlbs
 
 _LEFT_SHARE = 2  # default sizes use at most 1/2 of the remaining memory
 
@@ -24,9 +25,16 @@ def machine_environment() -> dict[str, Any]:
     found["machine"]["tlbs"] = tlbs.describe(_memkern.cpuid) or None
     if measured := caches.load(found["machine"]["caches"] or ()):
         found["measured_caches"] = measured
+    if memory := _memory():
+        found["memory"] = dict(memory)
     if devices := gpu.describe_all():
         found["devices"] = devices
     return found
+
+
+@functools.cache
+def _memory() -> dict[str, Any]:
+    return smbios.describe(smbios.population(Path("/")))
 
 
 def supported_isas() -> list[str]:

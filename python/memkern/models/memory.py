@@ -185,10 +185,10 @@ def memory_values(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Dat
     Returns
     -------
     DataFrame
-        A row for each platform, operation and kind of stores, with columns platform, operation
-        (the kernel's name in one of its families), stores, kernel (the measured one),
-        bandwidth_GBps (lower median over sizes of the best undisturbed record of each), least_B (the
-        smallest of these sizes) and disturbed.
+        A record for each platform, operation and kind of stores: of the best undisturbed records of
+        each size, the one with the lower median of the bandwidths. Additional columns are operation
+        (the kernel's name in one of its families), stores and least_B (the smallest of these
+        sizes).
     """
     each = _by_kernel(frame, thresholds, ["platform", "operation", "stores"])
     own = each.assign(other=each["kernel"] != each["operation"]).sort_values("other", kind="stable")
@@ -208,17 +208,15 @@ def _by_kernel(
     # Disturbed records are used only if there are no undisturbed ones.
     least = sizes.groupby([*here, "kernel"], dropna=False)["disturbed"].transform("min")
     sizes = sizes[sizes["disturbed"] == least]
-    return (
-        sizes.groupby([*here, "kernel"], sort=False, dropna=False)
-        .agg(
-            **{
-                value: (value, lambda of_size: of_size.quantile(interpolation="lower")),
-                "least_B": ("footprint_B", "min"),
-                "disturbed": ("disturbed", "any"),
-            }
-        )
-        .reset_index()
+    groups = sizes.sort_values(value, kind="stable").groupby(
+        [*here, "kernel"], sort=False, dropna=False
     )
+    middle = groups.cumcount() == (groups["kernel"].transform("size") - 1) // 2
+    chosen = sizes.assign(
+        least_B=groups["footprint_B"].transform("min"),
+        disturbed=groups["disturbed"].transform("any"),
+    )
+    return chosen[middle.reindex(sizes.index)].reset_index(drop=True)
 
 
 def contradictions(frame: DataFrame) -> list[str]:

@@ -16,7 +16,7 @@ from memkern.discovery import family_modules
 from memkern.errors import InputError
 from memkern.machine.caches import MEMORY
 from memkern.models.ecm_fit import transfers_of
-from memkern.models.memory import from_memory, memory_values, stores
+from memkern.models.memory import from_memory, memory_values
 from memkern.models.records import with_current_names
 from memkern.models.roofline import Ceiling, limit
 
@@ -43,7 +43,7 @@ class FigureOfMerit:
     unit : str
         ``GB/s``, ``GAMS``, ``ns`` or ``µs``.
     place : int
-        Position among all figures.
+        Position among all figures; those of one place are shown together.
     record : mapping
         Its record.
     amount : float
@@ -91,7 +91,7 @@ class FigureOfMerit:
     @property
     def typical_range(self) -> tuple[float, float]:
         """The range of 5 to 95 % of the samples; without samples up to the 95th percentile."""
-        samples = self.record.get("samples", ())
+        samples = self.record.get("samples_s", ())
         if not len(samples):
             return self._between("time_min_s", "time_p95_s")
         low, high = (self.of(float(q)) for q in np.quantile(samples, _TYPICAL))
@@ -164,10 +164,8 @@ def from_memory_figure(
     if values.empty:
         return []
     best = values.loc[values["bandwidth_GBps"].idxmax()]
-    same = rows["kernel"].eq(best["kernel"]) & rows["bandwidth_GBps"].eq(best["bandwidth_GBps"])
-    record = rows[same & stores(rows).eq(best["stores"])].iloc[0]
     how = f"{best['stores']} stores" if best["stores"] else ""
-    return [bandwidth_figure(record, name, title, place, how)]
+    return [bandwidth_figure(best, name, title, place, how)]
 
 
 def bandwidth_figure(
@@ -195,7 +193,7 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     ----------
     frame : DataFrame
         Its records, with the attributes of `memkern.plots.frames.frame_of`, and their samples in
-        seconds in the column samples, if known.
+        the column samples_s, if known.
 
     Returns
     -------

@@ -42,7 +42,7 @@ class Drawn(NamedTuple):
     """The records of the markers of a line, for a figure's tooltips and data."""
 
     label: str
-    records: Sequence[Mapping[Any, Any]]
+    records: DataFrame
     x: str
     y: str
 
@@ -103,7 +103,7 @@ def curve(
         disturbed[x], disturbed[y], label="_disturbed", markerfacecolor="white", **hollow
     )
     for artist, records in ((line, rows), (rings, disturbed)):
-        mark(artist, Drawn(label, records.to_dict("records"), x, y))
+        mark(artist, Drawn(label, records, x, y))
 
 
 def intervals(ax: Axes, rows: DataFrame, x: str, y: str, ends: tuple[str, str], look: Look) -> None:
@@ -417,7 +417,10 @@ def _markers(
     """Draw a marker for each dot."""
     (line,) = ax.plot([dot.value for dot in values], places, **{"label": label} | how)
     if values and values[0].column:
-        mark(line, Drawn(label, [dot.record for dot in values], "row", values[0].column))
+        from pandas import DataFrame
+
+        rows = DataFrame([dot.record for dot in values])
+        mark(line, Drawn(label, rows, "row", values[0].column))
 
 
 def row_in(rows: int, series: int) -> float:

@@ -85,15 +85,18 @@ def frame_of(records: Records) -> DataFrame:
 
 
 def with_samples(records: Records) -> DataFrame:
-    """Return records as `frame_of`, with their samples in seconds in the column samples.
+    """Return records as `frame_of`, with their samples in the column samples_s.
 
-    Records of a DataFrame, or of a file without samples, have no samples.
+    Records of a file without samples have none, nor those of a DataFrame without this column.
     """
     frame = frame_of(records)
-    every = getattr(records, "samples", None) or [()] * len(frame)
+    if "samples_s" in frame:
+        return frame
+    known = getattr(records, "samples", None) if hasattr(records, "to_frame") else None
+    every = known or [()] * len(frame)
     column = frame.index.to_series().astype(object)
     column[:] = every
-    return frame.assign(samples=column)
+    return frame.assign(samples_s=column)
 
 
 def _with_current_names(frame: DataFrame) -> DataFrame:

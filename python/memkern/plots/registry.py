@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
 from memkern.checks import unknown
 from memkern.errors import InputError
@@ -20,11 +20,26 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Exhibit:
-    """A figure or a table of a report, with its caption."""
+    """A figure or a table of a report.
 
+    Attributes
+    ----------
+    name : str
+        Its name in `figures` or `tables`.
+    title : str
+    content : Figure or DataFrame
+    caption : str
+        What it shows, and how to read it on this machine.
+    """
+
+    name: str
     title: str
     content: Figure | DataFrame
     caption: str
+
+
+Caption: TypeAlias = "str | Callable[[DataFrame], str]"
+"""A caption, or a function that returns it for the records of a report."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +121,7 @@ def section_of(
     records: DataFrame,
     title: str,
     findings: Callable[[DataFrame], Sequence[str]],
-    exhibits: Sequence[tuple[str, Any, str]],
+    exhibits: Sequence[tuple[str, Any, Caption]],
     citation: str = "",
 ) -> Section:
     """Return the section on some records.
@@ -121,8 +136,9 @@ def section_of(
         Heading.
     findings : callable
         Returns the findings of the records.
-    exhibits : sequence of (str, callable, str)
-        Title, function that returns the figure or table of the records, and caption.
+    exhibits : sequence of (str, callable, str or callable)
+        Title, function that returns the figure or table of the records, and caption, or a function
+        that returns it for the records.
     citation : str
         As for `Section`.
 
@@ -136,11 +152,14 @@ def section_of(
         found = findings(records)
     except InputError as error:
         remarks.append(f"Findings: {error}.")
-    for name, function, caption in exhibits:
+    names = {function: name for where in (figures, tables) for name, function in where.items()}
+    for heading, function, caption in exhibits:
         try:
-            shown.append(Exhibit(name, function(records), caption))
+            content = function(records)
+            text = caption if isinstance(caption, str) else caption(records)
+            shown.append(Exhibit(names[function], heading, content, text))
         except InputError as error:
-            remarks.append(f"{name}: {error}.")
+            remarks.append(f"{heading}: {error}.")
     return Section(title, tuple(found), tuple(shown), tuple(remarks), citation)
 
 
@@ -150,7 +169,7 @@ def family_section(
     family: str,
     title: str,
     findings: Callable[[DataFrame], Sequence[str]],
-    exhibits: Sequence[tuple[str, Any, str]],
+    exhibits: Sequence[tuple[str, Any, Caption]],
     cited: str = "",
 ) -> None:
     """Register the section of one family of kernels, for reports with its records.

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # Columns of the times by which values are, and of the relative width of their intervals.
 _BY_MEDIAN = ("ns_per_access", "cycles_per_access", "time_median_s", "time_s")
+_WIDTHS = ("time_min_ci_relative", "ci_relative")
 _KEYS = ("platform", "kernel", "pattern", "variant", "threads", "pages", "footprint_B")
 _CASE = ("kernel", "pattern", "primitive", "variant", "isa", "threads", "pages")
 _SVG, _XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
@@ -90,11 +91,17 @@ def inline(fig: Figure, name: str, title: str) -> Inline:
 def _add_tooltips(group: ElementTree.Element, drawn: Drawn) -> None:
     """Add their tooltips to the markers of a line."""
     markers = list(group.iter(f"{{{_SVG}}}use"))
-    shown = [row for row in drawn.records if _finite(row, drawn.x) and _finite(row, drawn.y)]
+    shown = [row for row in _rows(drawn) if _finite(row, drawn.x) and _finite(row, drawn.y)]
     if len(markers) != len(shown):  # some are outside of the figure
         return
     for marker, row in zip(markers, shown, strict=True):
         ElementTree.SubElement(marker, f"{{{_SVG}}}title").text = tooltip(drawn, row)
+
+
+def _rows(drawn: Drawn) -> list[dict[Any, Any]]:
+    """Return the needed columns of the records of a line."""
+    wanted = dict.fromkeys([drawn.x, drawn.y, *_KEYS, *_CASE, *_WIDTHS, "case_id"])
+    return drawn.records[[name for name in wanted if name in drawn.records]].to_dict("records")
 
 
 def _prefix_names(root: ElementTree.Element, name: str) -> None:
@@ -151,14 +158,14 @@ def _known(value: Any) -> bool:
 def _interval(row: Mapping[Any, Any], column: str) -> str:
     """Return the interval of a value for the next run."""
     by_median = column in _BY_MEDIAN or "median" in column
-    width = row.get("ci_relative" if by_median else "time_min_ci_relative")
+    width = row.get(_WIDTHS[by_median])
     return f" ±{100 * float(width):.2g} %" if width is not None and width > 0 else ""
 
 
 def _data(every: Sequence[Drawn]) -> str:
     """Return the records of all markers as CSV: their series, case and values."""
     values = dict.fromkeys(column for drawn in every for column in (drawn.x, drawn.y))
-    names = list(dict.fromkeys([*_KEYS, *values, "time_min_ci_relative", "ci_relative"]))
-    rows = [{"series": drawn.label, **row} for drawn in every for row in drawn.records]
+    names = list(dict.fromkeys([*_KEYS, *values, *_WIDTHS]))
+    rows = [{"series": drawn.label, **row} for drawn in every for row in _rows(drawn)]
     used = [name for name in ("series", *names) if any(_known(row.get(name)) for row in rows)]
     return csv_table(used, ([row.get(name) for name in used] for row in rows)).decode()

@@ -20,7 +20,7 @@ from memkern.families.amo.data import (
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import listed, percent, three_figures
 from memkern.plots.selection import of_workers, with_workers
-from memkern.plots.sentences import disturbed_mark, marked_value, with_names
+from memkern.plots.sentences import disturbed_mark, marked_value, shown_in, with_names
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -36,7 +36,10 @@ def findings(records: DataFrame) -> list[str]:
     found = limits(records)
     return with_names(
         {
-            name: [*_on_machine(mine), *_on_limits(found[found["machine"] == name])]
+            name: [
+                *_on_machine(mine),
+                *shown_in("amo-limits", _on_limits(found[found["machine"] == name])),
+            ]
             for name, mine in machines
         }
     )
@@ -47,8 +50,14 @@ def _on_machine(mine: DataFrame) -> list[str]:
     sentences = []
     if mine["sharing"].eq("original").any():
         rows = in_rows(of_workers(one_setting(mine)[0]))
-        sentences += [*_on_rates(rows), *_on_price(rows)]
-    return [*sentences, *_on_sharing(mine), *_on_latency(mine)]
+        sentences += [
+            *shown_in("amo-rates", _on_rates(rows)), *shown_in("amo-price", _on_price(rows))
+        ]  # fmt: skip
+    return [
+        *sentences,
+        *shown_in("amo-sharing", _on_sharing(mine)),
+        *shown_in("amo-latency", _on_latency(mine)),
+    ]
 
 
 def _by(rows: DataFrame, column: str) -> dict[str, dict[Hashable, Any]]:

@@ -25,8 +25,8 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     apart = rows[central & private & rows["padding_B"].ge(64)]
     apart = apart if len(apart) else rows[~central & ~private]
     parts = (
-        ("atomics_private", _PRIVATE, 60, apart),
-        ("atomics_shared", _SHARED, 61, rows[central & ~private]),
+        ("atomics_private", _PRIVATE, 7, apart),
+        ("atomics_shared", _SHARED, 7, rows[central & ~private]),
     )
     return [
         _figure(dict(mine.loc[mine["rate_GAMS"].idxmax()]), name, title, place)

@@ -23,7 +23,7 @@ from memkern.families.dw.data import (
 )
 from memkern.plots.frames import best, listed, percent, ranked, three_figures
 from memkern.plots.selection import with_workers
-from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, speed_up
+from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, shown_in, speed_up
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,12 +42,11 @@ def _on_machine(mine: DataFrame) -> list[str]:
     places = [group for _, group in rows.groupby("place", sort=False)]
     threads = over_workers(mine)
     return [
-        *(_on_lattice(place) for place in places),
-        *_on_prefetch(places),
-        *_on_stores(places),
-        *speed_up(threads, VALUE, in_order(threads["kind"]), "place"),
-        *_on_extent(mine),
-        *_on_energy(mine),
+        *shown_in("dw-layouts", map(_on_lattice, places)),
+        *shown_in("dw-layouts", [*_on_prefetch(places), *_on_stores(places)]),
+        *shown_in("dw-scaling", speed_up(threads, VALUE, in_order(threads["kind"]), "place")),
+        *shown_in("dw-extent", _on_extent(mine)),
+        *shown_in("dw-energy", _on_energy(mine)),
     ]
 
 

@@ -555,12 +555,12 @@ def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
     frame, notes = chases(with_samples(records), MEASURE, ["time_median_s"])
     frame = typed(frame, ["time_median_s"])
     frame = frame[(frame["chains"] == 1) & ~frame["order"].isin(PAIRS)]
-    frame = frame[frame["samples"].map(len) > 0]
+    frame = frame[frame["samples_s"].map(len) > 0]
     if frame.empty:
         raise InputError(
             f"no chase with one chain has samples: `{MEASURE}` writes them beside the records"
         )
-    if not all(LEAST <= t <= MOST for taken in frame["samples"] for t in taken):
+    if not all(LEAST <= t <= MOST for taken in frame["samples_s"] for t in taken):
         raise InputError("samples of a chase must be times, but some are missing, or out of range")
     frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])
     known = sorted(set(frame["size_B"]))
@@ -575,5 +575,5 @@ def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
         wanted = [known[round(k * last / max(some - 1, 1))] for k in range(some)]
     frame = frame[frame["size_B"].isin(wanted)]
     each_ns = frame[NS] / frame["time_median_s"]
-    times = [ns * taken for ns, taken in zip(each_ns, frame["samples"], strict=True)]
+    times = [ns * taken for ns, taken in zip(each_ns, frame["samples_s"], strict=True)]
     return frame.assign(samples=times), notes

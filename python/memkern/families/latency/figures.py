@@ -484,14 +484,14 @@ def _draw_histograms(ax: Axes, rows: DataFrame, kinds: Sequence[str]) -> None:
     """Draw the samples of the records of one size in one panel."""
     import numpy as np
 
-    times = rows["samples"]
+    times = rows["samples_s"]
     low = min(map(np.min, times))
     high = max(1.01 * low, *(np.quantile(one, _SHOWN) for one in times))
     wide = high > _WIDE * low
     bins = min(_MOST_BINS, 10 + math.isqrt(max(map(len, times))))
     edges = (np.geomspace if wide else np.linspace)(low, high, bins + 1)
     for row in rows.to_dict("records"):
-        taken, color = row["samples"], marked_look(kinds.index(row["kind"])).color
+        taken, color = row["samples_s"], marked_look(kinds.index(row["kind"])).color
         share = np.full(len(taken), 100 / len(taken))
         how: dict[str, Any] = {"color": color, "alpha": 0.5, "label": row["kind"]}
         if row["disturbed"]:

@@ -18,7 +18,7 @@ from memkern.families.latency.data import (
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, three_figures
 from memkern.plots.selection import select
-from memkern.plots.sentences import with_names
+from memkern.plots.sentences import Finding, interval_mark, shown_in, with_names
 
 
 def _differences(records: Records) -> list[dict[str, Any]]:
@@ -54,31 +54,35 @@ def findings(records: Records) -> list[str]:
     """Return sentences on latencies, misses in flight, and lines that two cores exchange."""
     frame, _ = chases(records, MEASURE)
     single = frame[(frame["chains"] == 1) & (frame["order"] == "random")]
-    found: dict[object, list[str]] = {}
+    found: dict[object, list[Finding]] = {}
     for machine, rows in single.groupby("machine", sort=False):
         smallest, largest = (rows.sort_values("size_B").iloc[k] for k in (0, -1))
-        found[machine] = [
-            f"A load that waits for the one before takes {three_figures(smallest[NS])} ns in "
-            f"{in_bytes(smallest['size_B'])} and {three_figures(largest[NS])} ns in "
-            f"{in_bytes(largest['size_B'])}"
+        times = [
+            f"{three_figures(row[NS])} ns{interval_mark(row, 'ci_relative')} in "
+            f"{in_bytes(row['size_B'])}"
+            for row in (smallest, largest)
         ]
-    for row in _differences(records):
-        found.setdefault(row["machine"], []).append(
-            f"By latency, {row['what']} has {row['found']}, while the system says {row['system']}"
+        found[machine] = shown_in(
+            "latency-sizes",
+            [f"A load that waits for the one before takes {' and '.join(times)}"],
         )
+    for row in _differences(records):
+        text = f"By latency, {row['what']} has {row['found']}, by the system {row['system']}"
+        found.setdefault(row["machine"], []).append(Finding(text, "latency-structure"))
     try:
         several, _ = concurrency(records)
     except InputError:
         several = frame.iloc[:0]
     for machine, rows in several.groupby("machine", sort=False):
         most = rows.sort_values(["size_B", "in_flight"]).iloc[-1]
-        found.setdefault(machine, []).append(
+        text = (
             f"{int(most['chains'])} independent chains in {in_bytes(most['size_B'])} have "
-            f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns "
-            "from one to the next"
+            f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns"
+            f"{interval_mark(most, 'ci_relative')} from one to the next"
         )
+        found.setdefault(machine, []).append(Finding(text, "latency-chains"))
     for name, text in _gathers_beside_bound(records).items():
-        found.setdefault(name, []).append(text)
+        found.setdefault(name, []).append(Finding(text, "latency-gather"))
     exchanged, _ = select(records, [PING_PONG], ("pin", "lines", "take_by"), value=NS)
     exchanged = exchanged[(exchanged["lines"] == 1) & (exchanged["take_by"] == "load")]
     for machine, rows in exchanged.groupby("machine", sort=False):
@@ -86,7 +90,6 @@ def findings(records: Records) -> list[str]:
         spread = three_figures(low) if len(rows) == 1 else (
             f"{three_figures(low)} to {three_figures(high)}"
         )  # fmt: skip
-        found.setdefault(machine, []).append(
-            f"A core answers another core's write after {spread} ns"
-        )
+        text = f"A core answers another core's write after {spread} ns"
+        found.setdefault(machine, []).append(Finding(text, "latency-cores"))
     return with_names(found)

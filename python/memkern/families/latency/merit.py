@@ -22,4 +22,4 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     record = dict(rows.loc[rows["footprint_B"].idxmax()])
     amount = record["ns_per_access"] / record["time_median_s"]
     title = "Idle latency of memory"
-    return [FigureOfMerit("latency", title, "ns", 40, record, amount, is_time=True)]
+    return [FigureOfMerit("latency", title, "ns", 4, record, amount, is_time=True)]

@@ -12,4 +12,4 @@ if TYPE_CHECKING:
 
 def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     """Return the bandwidth of loads from memory."""
-    return from_memory_figure(frame, "loops.load", "load", "Loads from memory", 30)
+    return from_memory_figure(frame, "loops.load", "load", "Loads from memory", 3)

@@ -8,7 +8,7 @@ from memkern.families.messages.data import LATENCY, MILLIONS, messages
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import listed
 from memkern.plots.selection import BANDWIDTH
-from memkern.plots.sentences import by_machine, marked_value
+from memkern.plots.sentences import by_machine, marked_value, shown_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -45,7 +45,7 @@ def _on_machine(mine: DataFrame) -> list[str]:
             sentences.append(
                 f"Highest bandwidth of {where[0].lower()}{where[1:]}: {listed(parts)}."
             )
-    return sentences
+    return shown_in("messages", sentences)
 
 
 def _each(rows: DataFrame, by: str, lowest: bool, column: str, unit: str) -> list[str]:

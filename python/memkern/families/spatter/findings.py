@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from memkern.families.spatter.data import (
     KERNELS,
-    KINDS,
     STRIDE_1,
     Bandwidths,
     bandwidths,
@@ -20,13 +19,15 @@ from memkern.families.spatter.data import (
     same_cases,
 )
 from memkern.plots.frames import counted, lines_B, listed, percent, rounded
-from memkern.plots.sentences import disturbed_mark, with_names
+from memkern.plots.sentences import disturbed_mark, shown_in, with_names
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 Keys = AbstractSet[tuple[str, str]]
 
+# Figures of strides by kind of platform.
+_STRIDES = {"cpu": "spatter-fig3", "gpu": "spatter-fig5"}
 # Bandwidths with a ratio up to this count as equal.
 _NEAR = 1.02
 
@@ -46,17 +47,20 @@ def findings(records: DataFrame) -> list[str]:
     found = {}
     for platform in platforms:
         kind = points.loc[points["platform"] == platform, "kind"].iloc[0]
+        strides = _STRIDES[kind]
         others = platforms_of(points[~points["own"] & (points["kind"] == kind)])
         mine = own[own["platform"] == platform]
         suspect = points[points["disturbed"] & (points["platform"] == platform)]
         disturbed = set(zip(suspect["kernel"], suspect["case"], strict=True))
         found[platform] = [
-            *_on_strides(table[platform], disturbed, float(lines_B(mine).max())),
-            *_on_rank(points[points["kind"] == kind], platform, list(others)),
-            *_on_patterns(table[platform], disturbed),
+            *shown_in(strides, _on_strides(table[platform], disturbed, float(lines_B(mine).max()))),
+            *shown_in(
+                strides, _beside_published(points[points["kind"] == kind], platform, list(others))
+            ),
+            *shown_in("spatter-fig7", _on_patterns(table[platform], disturbed)),
             # Disturbed records are not compared.
-            *_on_variants(mine[~mine["disturbed"]]),
-            *_on_pages(mine[~mine["disturbed"]]),
+            *shown_in("spatter-fig6", _on_variants(mine[~mine["disturbed"]])),
+            *shown_in("spatter-pages", _on_pages(mine[~mine["disturbed"]])),
         ]
     return with_names(found)
 
@@ -87,41 +91,27 @@ def _on_strides(mine: Bandwidths, disturbed: Keys, line_B: float) -> list[str]:
     return sentences
 
 
-def _on_rank(points: DataFrame, platform: str, others: Sequence[str]) -> list[str]:
-    """Return the sentences on the rank of the stride-1 bandwidth among published platforms."""
+def _beside_published(points: DataFrame, platform: str, others: Sequence[str]) -> list[str]:
+    """Return the sentences on the stride-1 bandwidth of a thread beside published platforms."""
     sentences = []
     here = points[(points["case"] == STRIDE_1) & points["platform"].isin([platform, *others])]
     for kernel, word in KERNELS.items():
         rows = here[here["kernel"] == kernel].set_index("platform")
-        if platform not in rows.index:
+        each = (rows["bandwidth_GBps"] / rows["threads"]).dropna()
+        if platform not in each or len(each) < 2:
             continue
-        kind = KINDS[str(rows["kind"].iloc[0])]
-        rates = rows["bandwidth_GBps"]
-        each = (rates / rows["threads"]).dropna()
-        text = (
-            f"Among the {len(rows) - 1} published {kind}, its stride-1 {word} has rank "
-            f"{_rank(rates, platform)}"
+        rest = each.drop(platform)
+        ends = [
+            f"{rounded(each[name])} ({name}, {counted(int(rows['threads'][name]), 'thread')})"
+            for name in (rest.idxmin(), rest.idxmax())
+        ]
+        sentences.append(
+            f"Each of its {counted(int(rows['threads'][platform]), 'thread')} has "
+            f"{rounded(each[platform])} GB/s in the stride-1 {word}, a thread of "
+            f"{counted(len(rest), 'published platform')} {' to '.join(ends)}; more threads share "
+            "a memory."
         )
-        if platform in each and len(each) > 1:
-            text += (
-                f"; for each of its {counted(int(rows['threads'][platform]), 'thread')}, with "
-                f"{rounded(each[platform])} GB/s, {_rank(each, platform)}"
-            )
-        sentences.append(f"{text}.")
     return sentences
-
-
-def _rank(rates: Series, platform: str) -> str:
-    """Return the rank of a platform among all, and the platforms next to it."""
-    rest = rates.drop(platform).sort_values()
-    above = rest[rest > rates[platform]]
-    below = rest[rest <= rates[platform]]
-    neighbours = [
-        f"{how} {name} ({rounded(rate)} GB/s)"
-        for how, part in (("behind", above[:1]), ("ahead of", below[-1:]))
-        for name, rate in part.items()
-    ]
-    return f"{len(above) + 1} of {len(rates)}, {listed(neighbours)}"
 
 
 def _on_patterns(mine: Bandwidths, disturbed: Keys) -> list[str]:

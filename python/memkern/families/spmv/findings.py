@@ -19,7 +19,7 @@ from memkern.families.spmv.data import (
 )
 from memkern.plots.frames import best, listed, percent, ranked, three_figures, undisturbed
 from memkern.plots.selection import cache_ends, of_workers, with_workers
-from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, speed_up
+from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, shown_in, speed_up
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -39,13 +39,11 @@ def _on_machine(mine: DataFrame) -> list[str]:
     rows = by_matrix(others) if len(others) else others.assign(held=False)
     threads = saturation(mine)
     return [
-        *_on_memory(rows),
-        *_on_caches(rows),
-        *_on_x(rows),
-        *_on_lengths(mine),
-        *speed_up(threads, VALUE, in_order(threads["kind"]), "label"),
-        *_on_fill_in(mine),
-        *_on_conversion(others),
+        *shown_in("spmv-matrices", [*_on_memory(rows), *_on_caches(rows), *_on_x(rows)]),
+        *shown_in("spmv-row-length", _on_lengths(mine)),
+        *shown_in("spmv-saturation", speed_up(threads, VALUE, in_order(threads["kind"]), "label")),
+        *shown_in("spmv-fill-in", _on_fill_in(mine)),
+        *shown_in("spmv-matrices", _on_conversion(others)),
     ]
 
 

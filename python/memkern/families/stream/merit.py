@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     """Return the bandwidths of copy and triad from memory."""
     return [
-        *from_memory_figure(frame, "stream.copy", "copy", "Copy from memory", 10),
-        *from_memory_figure(frame, "stream.triad", "triad", "Triad from memory", 20),
+        *from_memory_figure(frame, "stream.copy", "copy", "Copy from memory", 1),
+        *from_memory_figure(frame, "stream.triad", "triad", "Triad from memory", 2),
     ]

@@ -18,7 +18,7 @@ from memkern.models.memory import (
 from memkern.plots.drawing import in_bytes, spaced
 from memkern.plots.frames import best, listed, ranked, rounded, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
-from memkern.plots.sentences import disturbed_mark, with_names
+from memkern.plots.sentences import disturbed_mark, interval_mark, shown_in, with_names
 from memkern.shared.streaming_records import FAMILIES, MEMORY, as_defined, is_nt, levels, short
 
 if TYPE_CHECKING:
@@ -48,10 +48,13 @@ def findings(records: DataFrame) -> list[str]:
     for platform, mine in frame.groupby("platform", sort=False):
         values = memory_values(mine, thresholds)
         found[platform] = [
-            *_on_memory(values, thresholds[str(platform)]),
-            *_on_levels(mine, values),
-            *_on_launch(*(part[part["platform"] == platform] for part in (tests, empty))),
-            *_on_indices(mine, values),
+            *shown_in("sizes", _on_memory(values, thresholds[str(platform)])),
+            *shown_in("sizes", _on_levels(mine, values)),
+            *shown_in(
+                "bs-fit",
+                _on_launch(*(part[part["platform"] == platform] for part in (tests, empty))),
+            ),
+            *shown_in("raider-kernels", _on_indices(mine, values)),
         ]
     return with_names(found)
 
@@ -62,7 +65,8 @@ def _rows(frame: DataFrame, key: str) -> dict[str, dict[Hashable, Any]]:
 
 
 def _bandwidth(row: Mapping[Hashable, Any]) -> str:
-    return f"{rounded(row[BANDWIDTH])} GB/s{disturbed_mark(row['disturbed'])}"
+    text = f"{rounded(row[BANDWIDTH])} GB/s{interval_mark(row)}"
+    return text + disturbed_mark(row["disturbed"])
 
 
 def _on_memory(values: DataFrame, threshold: FromMemory) -> list[str]:

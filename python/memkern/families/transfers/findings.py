@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from memkern.families.transfers.data import WAYS, fits, transfers
 from memkern.plots.frames import listed, three_figures
 from memkern.plots.selection import BANDWIDTH
-from memkern.plots.sentences import by_machine, marked_value
+from memkern.plots.sentences import by_machine, marked_value, shown_in
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -33,4 +33,4 @@ def _on_machine(mine: DataFrame) -> list[str]:
             for (_, way, series), t0_s in sorted(resolved.items(), key=lambda item: item[1])
         ]
         sentences.append(f"Time of a transfer of no data: {'; '.join(parts)}.")
-    return sentences
+    return shown_in("transfers", sentences)

@@ -1,0 +1,221 @@
+"""The first page of a report: the machine, its figures of merit, and what to look at next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memkern.machine.caches import data_caches
+from memkern.machine.health import DISTURBED
+from memkern.models.merit import FigureOfMerit
+from memkern.plots.drawing import in_bytes
+from memkern.plots.frames import counted, listed, percent, three_figures
+from memkern.report.quality import distinct
+from memkern.results.hosts import host_sentence
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Entry", "Tile", "machine_facts", "next_sentence", "tiles", "verdict"]
+
+# Shares of a limit below which a figure is worth a look.
+_LOW_SHARE = 0.6
+
+
+class Entry(NamedTuple):
+    """A figure of merit as text.
+
+    Attributes
+    ----------
+    title : str
+    value, unit : str
+    lines : list of (str, str)
+        Names and texts: the interval for the next run, the typical value and its range, the limit,
+        the expected range.
+    share : float
+        Share of the limit, at most 1; 0 if the limit is unknown.
+    word : str
+        ``as expected``, ``below``, ``above``, or empty without an expected value.
+    """
+
+    title: str
+    value: str
+    unit: str
+    lines: list[tuple[str, str]]
+    share: float
+    word: str
+
+
+class Tile(NamedTuple):
+    """Figures of merit that are shown together."""
+
+    entries: list[Entry]
+
+
+def tiles(figures: Sequence[FigureOfMerit], environment: Mapping[str, Any]) -> list[Tile]:
+    """Return the figures of merit of a machine, with expected values.
+
+    Parameters
+    ----------
+    figures : sequence of FigureOfMerit
+        In the order of their places.
+    environment : mapping
+        Environment of the machine.
+    """
+    return [
+        Tile([_entry(figure, environment) for figure in group])
+        for _, group in groupby(figures, key=lambda figure: figure.place)
+    ]
+
+
+def _entry(figure: FigureOfMerit, environment: Mapping[str, Any]) -> Entry:
+    low, high = figure.interval
+    least, most = figure.typical_range
+    lines = [
+        ("next run", _range(low, high) if low == low else "no interval: disturbed"),
+        ("typical", f"{three_figures(figure.typical)} ({_range(least, most)})"),
+    ]
+    share = figure.share if figure.limit == figure.limit else 0.0
+    if share:
+        lines.append(("limit", f"{three_figures(figure.limit)}: {percent(share)} reached"))
+    return Entry(
+        figure.title + f", {figure.how}" * bool(figure.how),
+        three_figures(figure.value),
+        figure.unit,
+        lines,
+        min(share, 1.0),
+        "",
+    )
+
+
+def _range(low: float, high: float) -> str:
+    return three_figures(low) if low == high else f"{three_figures(low)} to {three_figures(high)}"
+
+
+def machine_facts(
+    records: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]
+) -> list[tuple[str, str]]:
+    """Return names and texts of what is known about a machine.
+
+    Parameters
+    ----------
+    records : sequence of mapping
+        Records that were measured on it.
+    environment : mapping
+    """
+    machine, run = (environment.get(name) or {} for name in ("machine", "run"))
+    used = max((int(record.get("threads") or 0) for record in records), default=0)
+    load = (run.get("load") or [None])[0]
+    facts = [
+        ("processor", machine.get("model") or machine.get("architecture") or "unknown"),
+        ("cores", _cores(machine, used)),
+        ("caches", _caches(environment)),
+        ("memory", _memory(environment)),
+        ("virtual", _virtual(machine)),
+        ("load", "" if load is None else f"{load:g} at the start (other programs included)"),
+        ("system", _system(environment)),
+    ]
+    return [(name, text) for name, text in facts if text]
+
+
+def _cores(machine: Mapping[str, Any], used: int) -> str:
+    cores, units, sockets = (machine.get(name) for name in ("cores", "threads", "sockets"))
+    if not units:
+        return f"{used} used"
+    text = f"{used} of {counted(int(units), 'processing unit')} used"
+    if cores:
+        text += f", {counted(int(cores), 'core')}"
+    return text + (f", {counted(int(sockets), 'socket')}" if sockets else "")
+
+
+def _caches(environment: Mapping[str, Any]) -> str:
+    parts = []
+    for cache in data_caches(environment):
+        text = f"L{cache['level']} {in_bytes(cache['system_B'])}"
+        if cache["size_B"] != cache["system_B"]:
+            text += f" (measured: {in_bytes(cache['size_B'])})"
+        parts.append(text)
+    return ", ".join(parts)
+
+
+def _memory(environment: Mapping[str, Any]) -> str:
+    machine, memory = (environment.get(name) or {} for name in ("machine", "memory"))
+    parts = [in_bytes(machine["memory_B"])] if machine.get("memory_B") else []
+    if memory.get("channels"):
+        parts.append(counted(int(memory["channels"]), "channel"))
+    else:
+        parts.append("channels unknown (only root may read them)")
+    if memory.get("speed_MTs"):
+        parts.append(f"{memory.get('kind') or ''} {memory['speed_MTs']} MT/s".strip())
+    if memory.get("peak_GBps"):
+        parts.append(f"peak {three_figures(memory['peak_GBps'])} GB/s")
+    return ", ".join(parts)
+
+
+def _virtual(machine: Mapping[str, Any]) -> str:
+    hypervisor = machine.get("hypervisor")
+    if not hypervisor:
+        return "no hypervisor seen"
+    return "yes" if hypervisor == "unknown" else f"yes ({hypervisor})"
+
+
+def _system(environment: Mapping[str, Any]) -> str:
+    os = environment.get("os") or {}
+    return ", ".join(filter(None, (os.get("distribution"), os.get("kernel"))))
+
+
+def verdict(frame: DataFrame) -> list[tuple[str, str]]:
+    """Return the sentences on the machine's fitness and the host, as texts with their class.
+
+    The class is ``good``, ``bad``, or empty for plain text.
+    """
+    known = [text for text in distinct(frame, "doctor") if text]
+    if known:
+        bad = any(text.startswith(DISTURBED) for text in known)
+        found = [("Fitness by memkern doctor: ", ""), ("; ".join(known), "bad" if bad else "good")]
+    else:
+        found = [("memkern doctor has not checked this machine since its boot", "")]
+    host = host_sentence(frame.to_dict("records"))
+    return [*found, (f". {host[0].upper()}{host[1:]}." if host else ". The host was quiet.", "")]
+
+
+def next_sentence(
+    frame: DataFrame, figures: Sequence[FigureOfMerit], entries: Sequence[Entry]
+) -> str:
+    """Return the sentence on what to look at next.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        All records of the machine.
+    figures : sequence of FigureOfMerit
+    entries : sequence of Entry
+        Of the same figures.
+    """
+    failed = int((~frame["valid"].eq(True)).sum()) if "valid" in frame else 0
+    disturbed = sum(figure.disturbed for figure in figures)
+    if failed:
+        return (
+            f"{counted(failed, 'record')} failed validation: test memory and processor before "
+            "trusting any number."
+        )
+    below = [entry.title for entry in entries if entry.word == "below"]
+    if below:
+        return (
+            f"{listed(below)}: below what is published for this processor; memkern doctor lists "
+            "causes, and a neighbour on the host is one."
+        )
+    if disturbed:
+        return (
+            f"{counted(disturbed, 'figure')} disturbed: measure again when nothing else runs "
+            "(--wait-quiet 600)."
+        )
+    low = [figure for figure in figures if 0 < figure.share < _LOW_SHARE]
+    if low:
+        worst = min(low, key=lambda figure: figure.share)
+        return (
+            f"{worst.title} reaches {percent(worst.share)} of its limit: its figure below shows at "
+            "which sizes and options it comes closer."
+        )
+    return "Nothing stands out: keep the data file as the baseline of later comparisons."

@@ -1,0 +1,188 @@
+"""Sentences of a report on the validity, the disturbance and the intervals of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from memkern.machine.health import DISTURBED
+from memkern.models.machine_file import machine_of
+from memkern.models.memory import contradictions
+from memkern.models.roofline import BESIDE
+from memkern.plots.frames import counted, listed
+from memkern.report.tables import Table, table_of
+from memkern.spec.options import PLACEMENTS
+
+if TYPE_CHECKING:
+    from pandas import DataFrame, Series
+
+_MOST_CONTRADICTIONS = 12
+# Largest share of disturbed records on a quiet machine.
+_QUIET = 0.05
+
+
+def distinct(frame: DataFrame, column: str) -> list[str]:
+    """Return the distinct values of a column as text; none if there is no such column."""
+    return [str(value) for value in frame[column].dropna().unique()] if column in frame else []
+
+
+def quality(frame: DataFrame) -> list[str]:
+    """Return sentences on validity, disturbance and intervals."""
+    sentences = []
+    if "valid" in frame:
+        wrong = int((~frame["valid"].eq(True)).sum())
+        sentences.append(
+            f"{wrong} of {counted(len(frame), 'record')} failed validation; "
+            "they are in no figure and in no finding."
+            if wrong
+            else f"All {counted(len(frame), 'record')} passed validation."
+        )
+    if "validation" in frame:
+        kinds = frame["validation"].dropna().value_counts()
+        if len(kinds):
+            parts = ", ".join(f"{kind} {number}" for kind, number in kinds.items())
+            sentences.append(f"Methods of validation: {parts}.")
+    if "disturbed" in frame:
+        disturbed = int(frame["disturbed"].eq(True).sum())
+        sentences.append(
+            f"{counted(disturbed, 'record')} {'is' if disturbed == 1 else 'are'} disturbed"
+            f"{', drawn with hollow markers and left out of fits' if disturbed else ''}."
+        )
+    return [*sentences, *_placements(frame), *_samples(frame), *_intervals(frame)]
+
+
+def machine_files(frame: DataFrame, machine: str, models: Sequence[str]) -> list[str]:
+    """Return the sentences on the machine files of rooflines and of predictions in figures."""
+    sources = [name for name in distinct(frame, "machine_file") if name]
+    texts = [f"bandwidths {name} them" if name == BESIDE else name for name in sources]
+    found = [f"The rooflines of records are by {listed(texts)}."] if texts else []
+    if machine:
+        file = machine_of(machine, models)
+        found.append(f"Predictions in figures are by the machine file {file.label}.")
+    return found
+
+
+def disagreements(frame: DataFrame) -> list[str]:
+    """Return the contradictions between numbers of this report, at most `_MOST_CONTRADICTIONS`."""
+    found = contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)
+    more = len(found) - _MOST_CONTRADICTIONS
+    return [*found[:_MOST_CONTRADICTIONS], *[f"And {more} more."] * (more > 0)]
+
+
+def _numbers(frame: DataFrame, column: str) -> Series:
+    """Return the numbers in a column; empty if the column is missing."""
+    from pandas import Series, to_numeric
+
+    if column not in frame:
+        return Series(dtype=float)
+    return to_numeric(frame[column], errors="coerce").dropna().astype(float)
+
+
+def _samples(frame: DataFrame) -> list[str]:
+    """Return sentences on disturbed samples, and on the smallest share of a processor or core."""
+    sentences = []
+    retaken = _numbers(frame, "samples_disturbed")
+    if len(retaken):
+        sentences.append(
+            f"{counted(int(retaken.sum()), 'sample')} {'was' if retaken.sum() == 1 else 'were'} "
+            f"disturbed and retaken, beside {_numbers(frame, 'samples').sum():.0f} that count."
+        )
+    shares = {
+        "its processor (cpu_share)": _numbers(frame, "cpu_share"),
+        "its core (core_share)": _numbers(frame, "core_share"),
+    }
+    least = [f"{values.min():.1%} of {of}" for of, values in shares.items() if len(values)]
+    if least:
+        sentences.append(f"In the worst record a worker had {listed(least)}.")
+    return sentences
+
+
+def _placements(frame: DataFrame) -> list[str]:
+    """Return the sentence on records with few placements, and the reasons."""
+    placed = _numbers(frame, "placements")
+    few = placed[placed < PLACEMENTS]
+    if few.empty:
+        return []
+    wanted = _numbers(frame, "placements_requested").reindex(few.index)
+    fewer, lost = int((wanted < PLACEMENTS).sum()), int((wanted >= PLACEMENTS).sum())
+    reasons = []
+    if fewer:
+        reasons.append(f"{fewer} since no more were requested (--quick, --runs or a GPU)")
+    if lost:
+        reasons.append(f"{lost} since time was short or placements were disturbed")
+    return [
+        f"{len(few)} of {counted(len(frame), 'record')} "
+        f"{'has' if len(few) == 1 else 'have'} fewer than {PLACEMENTS} placements"
+        f"{''.join(f', {text}' for text in reasons)}: "
+        f"{'its interval is' if len(few) == 1 else 'their intervals are'} less certain."
+    ]
+
+
+# Meaning of the interval of a record, by its column ci_scope.
+_SCOPES = {
+    "next run": "for the next run",
+    "within this run": "within this run only",
+    "none": "for nothing: these records print none",
+}
+
+
+def _intervals(frame: DataFrame) -> list[str]:
+    """Return sentences on the meaning and the width of the intervals."""
+    sentences = []
+    if "ci_scope" in frame:
+        scopes = frame["ci_scope"].dropna().value_counts()
+        parts = [
+            f"of {counted(number, 'record')} {_SCOPES.get(str(scope), str(scope))}"
+            for scope, number in scopes.items()
+        ]
+        sentences += [f"The intervals hold, {listed(parts)}."] if parts else []
+    widths = {
+        "the interval of the shortest time": _numbers(frame, "time_min_ci_relative"),
+        "that of the median": _numbers(frame, "ci_relative"),
+        "that within the run": _numbers(frame, "within_ci_relative"),
+    }
+    parts = [
+        f"of {what} is {half.median():.2%} of it in the middle record and {half.max():.2%} in the "
+        "widest"
+        for what, half in widths.items()
+        if len(half)
+    ]
+    return [*sentences, f"Half the width {listed(parts)}."] if parts else sentences
+
+
+def banners(frame: DataFrame, against: Sequence[str], left_out: int, beside: str) -> list[str]:
+    """Return the warnings at the top of a report."""
+    found = []
+    if beside:
+        found.append(f"When measuring began, {beside} ran on this machine, too.")
+    disturbed = int(frame["disturbed"].eq(True).sum()) if "disturbed" in frame else 0
+    if disturbed > _QUIET * len(frame):
+        found.append(
+            f"{disturbed} of {counted(len(frame), 'record')} "
+            f"{'is' if disturbed == 1 else 'are'} disturbed, since workers waited for processors: "
+            "such a record has no interval, is drawn with hollow markers and counts only where "
+            "there is no undisturbed one. Measure again when nothing else runs."
+        )
+    verdicts = [text for text in distinct(frame, "doctor") if text.startswith(DISTURBED)]
+    if verdicts:
+        found.append(
+            f"Before measuring, memkern doctor found this machine {' and '.join(verdicts)}: run it "
+            "again, and see what to do."
+        )
+    if left_out:
+        found.append(
+            f"{counted(left_out, 'case')} {'was' if left_out == 1 else 'were'} not measured: the "
+            "time of the report did not suffice for three placements."
+        )
+    if against:
+        found.append("Some numbers contradict each other: see the section on validity.")
+    return found
+
+
+def failed(frame: DataFrame) -> Table | None:
+    """Return the table of the records that failed validation, if there are any."""
+    if "valid" not in frame or frame["valid"].eq(True).all():
+        return None
+    columns = ("kernel", "pattern", "variant", "isa", "threads", "validation", "error_max")
+    rows = frame[~frame["valid"].eq(True)]
+    return table_of(rows[[column for column in columns if column in rows]])
