@@ -21,6 +21,9 @@ PAPERS = {
     "lavin2020": "10.1145/3422575.3422794",
     "lavin2020-patterns": "10.1145/3422575.3422794",
     "lavin2020-platforms": "10.1145/3422575.3422794",
+    "published-figures": "title, address",
+    "published-generations": "title, address",
+    "published-processors": "title, address",
     "raider2022": "10.1109/HPEC55821.2022.9926292",
     "rrze-machines": "github.com/RRZE-HPC/ECM-Model",
 }

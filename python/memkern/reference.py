@@ -43,6 +43,9 @@ _BEEBE_2022 = (
     "Michael Beebe et al.: CircusTent: A Tool for Understanding the Performance of Atomic Memory "
     "Operations, 2022 (slides)"
 )
+_PUBLISHED = (
+    "Sources of their own, named in each row by title, address and the date on which it was read"
+)
 _RAIDER_2022 = (
     "Michael Beebe, Brody Williams, Stephen Devaney, John Leidel, Yong Chen, Stephen Poole: "
     "RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems, HPEC 2022, "
@@ -99,6 +102,10 @@ def _indices(text: str) -> list[int]:
 
 def _suite(pattern: str) -> str:
     return pattern.partition("-")[0].lower()
+
+
+def _texts(*names: str) -> dict[str, tuple[str, Callable[[str], object]]]:
+    return {name: (name, str) for name in names}
 
 
 @dataclass(frozen=True)
@@ -223,6 +230,42 @@ _TABLES = {
             "table4_stream_GBps": ("table4_stream_GBps", _optional_float),
         },
     ),
+    "published-figures": _Table(
+        "published_figures.csv",
+        _PUBLISHED,
+        {
+            **_texts("processor", "instance", "quantity"),
+            "value": ("value", float),
+            "unit": ("unit", str),
+            "sockets": ("sockets", float),
+            "cores": ("cores", _optional_int),
+            "channels": ("channels", _optional_int),
+            **_texts("memory", "stores", "method", "title", "address", "read"),
+        },
+    ),
+    "published-generations": _Table(
+        "published_generations.csv",
+        _PUBLISHED,
+        {
+            **_texts("generation", "vendor"),
+            "family": ("family", int),
+            "model_number": ("model_number", int),
+            **_texts("steppings", "match", "title", "address", "read"),
+        },
+    ),
+    "published-processors": _Table(
+        "published_processors.csv",
+        _PUBLISHED,
+        {
+            **_texts("processor", "match", "vendor", "generation"),
+            "cores": ("cores", _optional_int),
+            "channels": ("channels", _optional_int),
+            "rate_MTps": ("rate_MTps", _optional_int),
+            "width_B": ("width_B", _optional_int),
+            "l3_MiB": ("l3_MiB", _optional_float),
+            **_texts("title", "address", "read"),
+        },
+    ),
     "raider2022": _Table(
         "raiderstream2022_figures.csv",
         _RAIDER_2022,
@@ -322,6 +365,23 @@ def rows(name: str) -> list[dict[str, Any]]:
         ``lavin2020-platforms``
             Tables 3 and 4: platform, abbreviation, name, kind, backend, table3_threads,
             table3_stream_MBps, table4_stream_GBps; None where the paper prints nothing.
+        ``published-figures``
+            Figures of processors from many sources: processor, instance (of a cloud, if the source
+            names one), quantity (``copy``, ``scale``, ``add``, ``triad``, ``load``, ``latency``,
+            ``gather_stride_1`` and ``gather_stride_8``), value, unit, sockets (that were measured;
+            0.25 is a quarter of one), cores (that were measured; None if the source has no number),
+            channels (of a socket, if they are not those of the processor), memory, stores
+            (``"ordinary"``, ``"non-temporal"`` or empty if unknown), method, and the source: title,
+            address, read (the date).
+        ``published-generations``
+            Processors by CPUID: generation, vendor, family, model_number, steppings (such as
+            ``"0-4"``, or empty), match (regular expression of the models' names), title, address,
+            read.
+        ``published-processors``
+            Their specifications: processor, match (regular expression of the name; empty if the
+            source names no model), vendor, generation, and of a socket cores, channels, rate_MTps
+            (10^6 transfers a second), width_B (bytes of a channel's transfer) and l3_MiB, with
+            title, address, read; None where the source states nothing.
         ``raider2022``
             Figures 3 to 8, two clusters: figure, platform, model (``"OpenMP"``, ``"MPI"``, ...),
             kernel (``raider.triad``, ``raider.gather_triad``, ...), nodes, cores, elements (of
