@@ -71,10 +71,7 @@ class Rows {
 
  private:
   static constexpr bool kChase = std::is_same_v<Pattern, amo::Chase>;
-  // Every operation has the case's operand, so that IDX is not operated on.
-  static constexpr bool kConstant = std::is_same_v<Pattern, amo::Rand> ||
-                                    std::is_same_v<Pattern, amo::Strided> ||
-                                    std::is_same_v<Pattern, amo::Central>;
+  static constexpr bool kConstant = amo::kHasConstantOperand<Pattern>;
 
   template <Primitive kPrimitive>
   void add(const char* used, const char* unused) {

@@ -1,105 +1,140 @@
 // The table of atomic memory operations on a GPU.
 #include "families/amo/gpu-inl.hpp"
+
+#include <set>
+#include <string>
+
 #include "gpu/registry.hpp"
 
 namespace memkern::gpu {
 namespace {
 
-// clang-format off
-#define MEMKERN_ROW(variant, template_variant, name, dtype, index, ...) \
-  {{name, variant, dtype, index, nullptr, nullptr, 0, 0, template_variant}, start<__VA_ARGS__>},
+constexpr const char* kPrimitives[] = {"add", "and",      "or",  "xor",       "min",
+                                       "max", "exchange", "cas", "cas-retry", "plain"};
+constexpr const char* kOrders[] = {"relaxed", "acq_rel", "seq_cst"};
 
-// A primitive of a variant, for one kernel: its name, pattern and types.
-#define MEMKERN_ENTRY(used, returns, variant, How, Where, primitive, P, order, O, name, Pattern,   \
-                     V, W, dtype, index)                                                          \
-  MEMKERN_ROW(variant, primitive "/" order "/" returns, name, dtype, index,                       \
-              Direct<amo::Pattern, Assignment::How,                                                     \
-                     Words<Atomics<Primitive::P, Order::O, Scope::Where>, V, W, used>>)
-#define MEMKERN_USED(...) MEMKERN_ENTRY(true, "used", __VA_ARGS__)
-#define MEMKERN_BOTH(...) MEMKERN_USED(__VA_ARGS__) MEMKERN_ENTRY(false, "unused", __VA_ARGS__)
-#define MEMKERN_ORDERS(X, primitive, P, ...)                                                      \
-  X("device", Blocked, Device, primitive, P, "relaxed", Relaxed, __VA_ARGS__)                       \
-  X("device", Blocked, Device, primitive, P, "acq_rel", AcqRel, __VA_ARGS__)                        \
-  X("device", Blocked, Device, primitive, P, "seq_cst", SeqCst, __VA_ARGS__)
+// Names such as "add/relaxed/used", which last as long as the table.
+const char* name_of(Primitive primitive, Order order, bool used) {
+  static auto* names = new std::set<std::string>;
+  const std::string name = std::string(kPrimitives[static_cast<int>(primitive)]) + "/" +
+                           kOrders[static_cast<int>(order)] + (used ? "/used" : "/unused");
+  return names->insert(name).first->c_str();
+}
 
-// All primitives with an operand that does not change an index.
-#define MEMKERN_EVERY(X, ...)                                                                     \
-  MEMKERN_ORDERS(X, "add", Add, __VA_ARGS__)                                                      \
-  X("device", Blocked, Device, "and", And, "relaxed", Relaxed, __VA_ARGS__)                         \
-  X("device", Blocked, Device, "or", Or, "relaxed", Relaxed, __VA_ARGS__)                           \
-  X("device", Blocked, Device, "xor", Xor, "relaxed", Relaxed, __VA_ARGS__)                         \
-  X("device", Blocked, Device, "min", Min, "relaxed", Relaxed, __VA_ARGS__)                         \
-  X("device", Blocked, Device, "max", Max, "relaxed", Relaxed, __VA_ARGS__)                         \
-  X("device", Blocked, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)                     \
-  MEMKERN_ORDERS(MEMKERN_USED, "cas", Cas, __VA_ARGS__)                                           \
-  MEMKERN_ORDERS(MEMKERN_USED, "cas-retry", CasRetry, __VA_ARGS__)                                \
-  X("system", Blocked, System, "add", Add, "relaxed", Relaxed, __VA_ARGS__)                         \
-  MEMKERN_USED("system", Blocked, System, "cas", Cas, "relaxed", Relaxed, __VA_ARGS__)
-#define MEMKERN_CHASE(...) MEMKERN_EVERY(MEMKERN_USED, __VA_ARGS__)
-#define MEMKERN_WORDS(...) MEMKERN_EVERY(MEMKERN_BOTH, __VA_ARGS__)
-#define MEMKERN_VALUES(...)                                                                       \
-  MEMKERN_WORDS(__VA_ARGS__)                                                                      \
-  MEMKERN_BOTH("device", Blocked, Device, "exchange", Exchange, "relaxed", Relaxed, __VA_ARGS__)    \
-  MEMKERN_BOTH("system", Blocked, System, "exchange", Exchange, "relaxed", Relaxed, __VA_ARGS__)
-#define MEMKERN_FLOAT(...)                                                                        \
-  MEMKERN_ORDERS(MEMKERN_BOTH, "add", Add, __VA_ARGS__)                                           \
-  MEMKERN_BOTH("device", Blocked, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)          \
-  MEMKERN_BOTH("system", Blocked, System, "add", Add, "relaxed", Relaxed, __VA_ARGS__)
+// Adds the entries of a kernel for words V of VAL and W of IDX.
+template <class Pattern, class V, class W>
+class Rows {
+ public:
+  Rows(std::vector<DeviceEntry>& all, const char* kernel, const char* index)
+      : all_(all), kernel_(kernel), index_(index) {
+    add_orders<Primitive::Add>();
+    add<Primitive::Plain>("device");
+    add<Primitive::Add, Order::Relaxed, Scope::System>("system");
+    if constexpr (kIntegers) add_integers();
+    if constexpr (kParallel) {
+      constexpr auto kCyclic = Assignment::Cyclic;
+      add<Primitive::Add, Order::Relaxed, Scope::Device, kCyclic>("coalesced");
+      add<Primitive::Plain, Order::Relaxed, Scope::Device, kCyclic>("coalesced");
+      if constexpr (kIntegers) {
+        add<Primitive::Cas, Order::Relaxed, Scope::Device, kCyclic>("coalesced");
+      }
+    }
+    if constexpr (kIntegers && std::is_same_v<Pattern, amo::Central>) {
+      add_gathered<Primitive::Add, Primitive::And, Primitive::Or, Primitive::Xor, Primitive::Min,
+                   Primitive::Max>();
+    }
+  }
 
-// Patterns in which iterations do not depend on each other.
-#define MEMKERN_CYCLIC(...)                                                                        \
-  MEMKERN_BOTH("coalesced", Cyclic, Device, "add", Add, "relaxed", Relaxed, __VA_ARGS__)           \
-  MEMKERN_BOTH("coalesced", Cyclic, Device, "plain", Plain, "relaxed", Relaxed, __VA_ARGS__)
-#define MEMKERN_WORD_CYCLIC(...)                                                                   \
-  MEMKERN_CYCLIC(__VA_ARGS__)                                                                      \
-  MEMKERN_USED("coalesced", Cyclic, Device, "cas", Cas, "relaxed", Relaxed, __VA_ARGS__)
+ private:
+  static constexpr bool kIntegers = std::is_integral_v<V>;
+  static constexpr bool kChase = std::is_same_v<Pattern, amo::Chase>;
+  // Iterations do not depend on each other, and access different words.
+  static constexpr bool kParallel = !kChase && !std::is_same_v<Pattern, amo::Central>;
 
-#define MEMKERN_WARP(name, Pattern, V, W, dtype, index)                                           \
-  MEMKERN_ROW("warp", "add/relaxed/used", name, dtype, index,                                     \
-              Direct<amo::Pattern, Assignment::Blocked, WarpWords<V, true>>)                              \
-  MEMKERN_ROW("warp", "add/relaxed/unused", name, dtype, index,                                   \
-              Direct<amo::Pattern, Assignment::Blocked, WarpWords<V, false>>)
+  // Primitives of integers; the operand of each does not change an index.
+  void add_integers() {
+    add<Primitive::And>("device");
+    add<Primitive::Or>("device");
+    add<Primitive::Xor>("device");
+    add<Primitive::Min>("device");
+    add<Primitive::Max>("device");
+    add_orders<Primitive::Cas>();
+    add_orders<Primitive::CasRetry>();
+    add<Primitive::Cas, Order::Relaxed, Scope::System>("system");
+    if constexpr (amo::kHasConstantOperand<Pattern>) {
+      add<Primitive::Exchange>("device");
+      add<Primitive::Exchange, Order::Relaxed, Scope::System>("system");
+      push<Direct<Pattern, Assignment::Blocked, WarpWords<V, true>>>(
+          "warp", name_of(Primitive::Add, Order::Relaxed, true));
+      push<Direct<Pattern, Assignment::Blocked, WarpWords<V, false>>>(
+          "warp", name_of(Primitive::Add, Order::Relaxed, false));
+    }
+  }
 
-#define MEMKERN_GATHERED(V, dtype, primitive, P)                                                  \
-  MEMKERN_ROW("shared", primitive "/relaxed/unused", "amo.central", dtype, "",                    \
-              Gathered<V, Primitive::P>)
-#define MEMKERN_SHARED(V, dtype)                                                                  \
-  MEMKERN_GATHERED(V, dtype, "add", Add) MEMKERN_GATHERED(V, dtype, "and", And)                   \
-  MEMKERN_GATHERED(V, dtype, "or", Or) MEMKERN_GATHERED(V, dtype, "xor", Xor)                     \
-  MEMKERN_GATHERED(V, dtype, "min", Min) MEMKERN_GATHERED(V, dtype, "max", Max)
+  template <Primitive... kPrimitives>
+  void add_gathered() {
+    (push<Gathered<V, kPrimitives>>("shared", name_of(kPrimitives, Order::Relaxed, false)), ...);
+  }
 
-#define MEMKERN_INTEGERS(X, name, Pattern, index64, index32)                                      \
-  X(name, Pattern, std::uint64_t, std::uint64_t, "uint64", index64)                               \
-  X(name, Pattern, std::uint32_t, std::uint32_t, "uint32", index32)
-#define MEMKERN_FLOATS(X, name, Pattern, index64, index32)                                        \
-  X(name, Pattern, double, std::uint64_t, "float64", index64)                                     \
-  X(name, Pattern, float, std::uint32_t, "float32", index32)
-#define MEMKERN_NUMBERS(...)                                                                      \
-  MEMKERN_INTEGERS(MEMKERN_VALUES, __VA_ARGS__) MEMKERN_INTEGERS(MEMKERN_WARP, __VA_ARGS__)       \
-  MEMKERN_FLOATS(MEMKERN_FLOAT, __VA_ARGS__)
-#define MEMKERN_NUMBERS_CYCLIC(...)                                                             \
-  MEMKERN_INTEGERS(MEMKERN_WORD_CYCLIC, __VA_ARGS__) MEMKERN_FLOATS(MEMKERN_CYCLIC, __VA_ARGS__)
-#define MEMKERN_MOVES(...)                                                                        \
-  MEMKERN_INTEGERS(MEMKERN_WORDS, __VA_ARGS__) MEMKERN_INTEGERS(MEMKERN_WORD_CYCLIC, __VA_ARGS__)
+  template <Primitive kPrimitive>
+  void add_orders() {
+    add<kPrimitive, Order::Relaxed>("device");
+    add<kPrimitive, Order::AcqRel>("device");
+    add<kPrimitive, Order::SeqCst>("device");
+  }
 
-constexpr DeviceEntry kEntries[] = {
-    MEMKERN_NUMBERS("amo.rand", Rand, "int64", "int32")
-    MEMKERN_NUMBERS_CYCLIC("amo.rand", Rand, "int64", "int32")
-    MEMKERN_NUMBERS("amo.stride1", Strided, "", "")
-    MEMKERN_NUMBERS_CYCLIC("amo.stride1", Strided, "", "")
-    MEMKERN_NUMBERS("amo.striden", Strided, "", "")
-    MEMKERN_NUMBERS_CYCLIC("amo.striden", Strided, "", "")
-    MEMKERN_NUMBERS("amo.central", Central, "", "")
-    MEMKERN_SHARED(std::uint64_t, "uint64")
-    MEMKERN_SHARED(std::uint32_t, "uint32")
-    MEMKERN_INTEGERS(MEMKERN_CHASE, "amo.ptrchase", Chase, "int64", "int32")
-    MEMKERN_MOVES("amo.scatter", Scatter, "int64", "int32")
-    MEMKERN_MOVES("amo.gather", Gather, "int64", "int32")
-    MEMKERN_MOVES("amo.sg", ScatterGather, "int64", "int32")
+  // The old values are used, or not, which a chase and a compare-and-swap do not permit.
+  template <Primitive kPrimitive, Order kOrder = Order::Relaxed, Scope kScope = Scope::Device,
+            Assignment kAssignment = Assignment::Blocked>
+  void add(const char* variant) {
+    using A = Atomics<kPrimitive, kOrder, kScope>;
+    constexpr bool kSwaps = kPrimitive == Primitive::Cas || kPrimitive == Primitive::CasRetry;
+    push<Direct<Pattern, kAssignment, Words<A, V, W, true>>>(variant,
+                                                             name_of(kPrimitive, kOrder, true));
+    if constexpr (!kSwaps && !kChase) {
+      push<Direct<Pattern, kAssignment, Words<A, V, W, false>>>(variant,
+                                                                name_of(kPrimitive, kOrder, false));
+    }
+  }
+
+  template <class K>
+  void push(const char* variant, const char* template_variant) {
+    all_.push_back(
+        {{kernel_, variant, name_of_type<V>(), index_, nullptr, nullptr, 0, 0, template_variant},
+         start<K>});
+  }
+
+  std::vector<DeviceEntry>& all_;
+  const char* kernel_;
+  const char* index_;
 };
-// clang-format on
 
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
+template <class Pattern>
+void add_words(std::vector<DeviceEntry>& all, const char* kernel, bool indexed) {
+  Rows<Pattern, std::uint64_t, std::uint64_t>(all, kernel, indexed ? "int64" : "");
+  Rows<Pattern, std::uint32_t, std::uint32_t>(all, kernel, indexed ? "int32" : "");
+}
+template <class Pattern>
+void add_numbers(std::vector<DeviceEntry>& all, const char* kernel, bool indexed) {
+  add_words<Pattern>(all, kernel, indexed);
+  Rows<Pattern, double, std::uint64_t>(all, kernel, indexed ? "int64" : "");
+  Rows<Pattern, float, std::uint32_t>(all, kernel, indexed ? "int32" : "");
+}
+
+std::vector<DeviceEntry> table() {
+  std::vector<DeviceEntry> all;
+  add_numbers<amo::Rand>(all, "amo.rand", true);
+  add_numbers<amo::Strided>(all, "amo.stride1", false);
+  add_numbers<amo::Strided>(all, "amo.striden", false);
+  add_numbers<amo::Central>(all, "amo.central", false);
+  add_words<amo::Chase>(all, "amo.ptrchase", true);
+  add_words<amo::Scatter>(all, "amo.scatter", true);
+  add_words<amo::Gather>(all, "amo.gather", true);
+  add_words<amo::ScatterGather>(all, "amo.sg", true);
+  return all;
+}
+
+const TableRegistrar registrar(table(), kThreads);
 
 }  // namespace
 }  // namespace memkern::gpu

@@ -7,13 +7,11 @@ namespace memkern::gpu {
 namespace {
 
 // clang-format off
-constexpr DeviceEntry kEntries[] = {
+const TableRegistrar registrar({
     {{"bs.bs0", "simt", "float64", "", nullptr, nullptr}, empty},
 #include "families/bs/entries.inc"
-};
+}, kThreads);
 // clang-format on
-
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
 
 }  // namespace
 }  // namespace memkern::gpu

@@ -5,26 +5,25 @@
 namespace memkern::gpu {
 namespace {
 
-// clang-format off
-#define MEMKERN_ONE(name, indices, K, T, I, dtype, index) \
-  {{name, "simt", dtype, index, nullptr, nullptr, 0, indices}, start<T, K<T, I>>},
-#define MEMKERN_BALANCED(name, indices, K, T, I, dtype, index) \
-  {{name, "balanced", dtype, index, nullptr, nullptr, 0, indices}, start_balanced<T, K<T, I>>},
-#define MEMKERN_MESH(ROW, ...)                                   \
-  ROW(__VA_ARGS__, double, std::int32_t, "float64", "int32")     \
-  ROW(__VA_ARGS__, double, std::int64_t, "float64", "int64")     \
-  ROW(__VA_ARGS__, float, std::int32_t, "float32", "int32")      \
-  ROW(__VA_ARGS__, float, std::int64_t, "float32", "int64")
+std::vector<DeviceEntry> table() {
+  std::vector<DeviceEntry> all;
+  for_indexed_types([&](auto value, auto index) {
+    using T = decltype(value);
+    using I = decltype(index);
+    const auto add = [&](const char* kernel, const char* variant, int indices, Launch launch) {
+      all.push_back(
+          {{kernel, variant, name_of_type<T>(), name_of_type<I>(), nullptr, nullptr, 0, indices},
+           launch});
+    };
+    add("bs.bs6", "simt", 2, start<T, Gather<T, I>>);
+    add("bs.bs6", "balanced", 2, start_balanced<T, BalancedGather<T, I>>);
+    add("bs.bs7", "simt", 1, start<T, Scatter<T, I>>);
+    add("bs.bs8", "simt", 2, start<T, GatherScatter<T, I>>);
+  });
+  return all;
+}
 
-constexpr DeviceEntry kEntries[] = {
-    MEMKERN_MESH(MEMKERN_ONE, "bs.bs6", 2, Gather)
-    MEMKERN_MESH(MEMKERN_BALANCED, "bs.bs6", 2, BalancedGather)
-    MEMKERN_MESH(MEMKERN_ONE, "bs.bs7", 1, Scatter)
-    MEMKERN_MESH(MEMKERN_ONE, "bs.bs8", 2, GatherScatter)
-};
-// clang-format on
-
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
+const TableRegistrar registrar(table(), kThreads);
 
 }  // namespace
 }  // namespace memkern::gpu

@@ -102,19 +102,17 @@ void start_banks(const void* p, Range range, int threads, void* queue) {
   {{"latency.chase", "l2", "uint64", "int64", nullptr, nullptr, 0, 0, #chains},         \
    start<chains, Through::L2>},
 
-constexpr DeviceEntry kEntries[] = {
+const TableRegistrar registrar({
     MEMKERN_CHASE(1) MEMKERN_CHASE(2) MEMKERN_CHASE(4) MEMKERN_CHASE(8) MEMKERN_CHASE(16)
-};
+}, 1);
 // clang-format on
 
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], 1);
-
-constexpr DeviceEntry kBanks[] = {
-    {{"latency.banks", "simt", "uint32", "", nullptr, nullptr}, start_banks<std::uint32_t>},
-    {{"latency.banks", "simt", "uint64", "", nullptr, nullptr}, start_banks<std::uint64_t>},
-};
-
-const TableRegistrar banks_registrar(kBanks, sizeof kBanks / sizeof kBanks[0], kWarp);
+const TableRegistrar banks_registrar(
+    {
+        {{"latency.banks", "simt", "uint32", "", nullptr, nullptr}, start_banks<std::uint32_t>},
+        {{"latency.banks", "simt", "uint64", "", nullptr, nullptr}, start_banks<std::uint64_t>},
+    },
+    kWarp);
 
 }  // namespace
 }  // namespace memkern::gpu

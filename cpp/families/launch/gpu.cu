@@ -36,12 +36,12 @@ void compute(const void*, Range range, int threads, void* queue) {
   launch<Compute>(range, blocks_for(range.end - range.begin, threads), threads, 0, queue);
 }
 
-constexpr DeviceEntry kEntries[] = {
-    {{"launch.empty", "simt", "float64", "", nullptr, nullptr}, empty},
-    {{"launch.compute", "simt", "float64", "", nullptr, nullptr}, compute},
-};
-
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
+const TableRegistrar registrar(
+    {
+        {{"launch.empty", "simt", "float64", "", nullptr, nullptr}, empty},
+        {{"launch.compute", "simt", "float64", "", nullptr, nullptr}, compute},
+    },
+    kThreads);
 
 }  // namespace
 }  // namespace memkern::gpu

@@ -17,12 +17,10 @@ namespace {
 #define MEMKERN_LOOP_BODY(name, body, ...) \
   MEMKERN_LOOP(MEMKERN_BODY_BY, name, body)
 
-constexpr DeviceEntry kEntries[] = {
+const TableRegistrar registrar({
 #include "families/loops/entries.inc"
-};
+}, kThreads);
 // clang-format on
-
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
 
 }  // namespace
 }  // namespace memkern::gpu

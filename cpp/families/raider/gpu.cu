@@ -13,12 +13,10 @@ namespace {
   {{name, "simt", "float64", "", nullptr, nullptr}, map_elements<Central<double>, Op, arrays_in(arrays), 1>}, \
   {{name, "simt", "float32", "", nullptr, nullptr}, map_elements<Central<float>, Op, arrays_in(arrays), 1>},
 
-constexpr DeviceEntry kEntries[] = {
+const TableRegistrar registrar({
 #include "families/raider/entries.inc"
-};
+}, kThreads);
 // clang-format on
-
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
 
 }  // namespace
 }  // namespace memkern::gpu

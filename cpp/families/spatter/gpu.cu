@@ -5,29 +5,33 @@
 namespace memkern::gpu {
 namespace {
 
-// clang-format off
-#define MEMKERN_BY(u, unrolled, name, op, T, I, dtype, index) \
-  {{"spatter." name, "simt", dtype, index, nullptr, nullptr, u}, start<T, I, op, unrolled>},
-#define MEMKERN_UNROLLED(...)                                                               \
-  MEMKERN_BY(0, kUnrolled, __VA_ARGS__)                                                     \
-  MEMKERN_BY(1, 1, __VA_ARGS__) MEMKERN_BY(2, 2, __VA_ARGS__)                               \
-  MEMKERN_BY(4, 4, __VA_ARGS__) MEMKERN_BY(8, 8, __VA_ARGS__)
-#define MEMKERN_TYPES(name, op)                                                             \
-  MEMKERN_UNROLLED(name, op, double, std::int64_t, "float64", "int64")                      \
-  MEMKERN_UNROLLED(name, op, double, std::int32_t, "float64", "int32")                      \
-  MEMKERN_UNROLLED(name, op, float, std::int64_t, "float32", "int64")                       \
-  MEMKERN_UNROLLED(name, op, float, std::int32_t, "float32", "int32")
+// The entries of a kernel with numbers of steps that are unrolled; 0 is the default.
+template <Op kOp, int... kUnrolls>
+void add(std::vector<DeviceEntry>& all, const char* kernel) {
+  for_indexed_types([&](auto value, auto index) {
+    using T = decltype(value);
+    using I = decltype(index);
+    (all.push_back(
+         {{kernel, "simt", name_of_type<T>(), name_of_type<I>(), nullptr, nullptr, kUnrolls},
+          start < T,
+          I,
+          kOp,
+          kUnrolls == 0 ? kUnrolled : kUnrolls > }),
+     ...);
+  });
+}
 
-constexpr DeviceEntry kEntries[] = {
-    MEMKERN_TYPES("gather", Op::Gather)
-    MEMKERN_TYPES("scatter", Op::Scatter)
-    MEMKERN_TYPES("gs", Op::GatherScatter)
-    MEMKERN_TYPES("multigather", Op::MultiGather)
-    MEMKERN_TYPES("multiscatter", Op::MultiScatter)
-};
-// clang-format on
+std::vector<DeviceEntry> table() {
+  std::vector<DeviceEntry> all;
+  add<Op::Gather, 0, 1, 2, 4, 8>(all, "spatter.gather");
+  add<Op::Scatter, 0, 1, 2, 4, 8>(all, "spatter.scatter");
+  add<Op::GatherScatter, 0, 1, 2, 4, 8>(all, "spatter.gs");
+  add<Op::MultiGather, 0, 1, 2, 4, 8>(all, "spatter.multigather");
+  add<Op::MultiScatter, 0, 1, 2, 4, 8>(all, "spatter.multiscatter");
+  return all;
+}
 
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
+const TableRegistrar registrar(table(), kThreads);
 
 }  // namespace
 }  // namespace memkern::gpu

@@ -6,12 +6,10 @@ namespace memkern::gpu {
 namespace {
 
 // clang-format off
-constexpr DeviceEntry kEntries[] = {
+const TableRegistrar registrar({
 #include "families/stream/entries.inc"
-};
+}, kThreads);
 // clang-format on
-
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
 
 }  // namespace
 }  // namespace memkern::gpu

@@ -10,6 +10,7 @@
 
 #include "gpu/grid.hpp"
 #include "gpu/instructions.hpp"
+#include "gpu/registry.hpp"
 
 namespace memkern::gpu {
 namespace {
@@ -469,15 +470,28 @@ void reduce(const void* p, Range range, int threads, void* queue) {
   }
 }
 
+// Entries for one type; kRequested values per step, or the default if that is 0.
+template <class T, class Op, int kStreams, int kRequested>
+DeviceEntry map_entry(const char* kernel) {
+  return {{kernel, "simt", name_of_type<T>(), "", nullptr, nullptr, kRequested},
+          map<T, Op, kStreams, kRequested>};
+}
+template <class T, class Op, int kStreams, int kRequested, bool kOneKernel>
+DeviceEntry reduce_entry(const char* kernel) {
+  return {{kernel, kOneKernel ? "one-kernel" : "two-kernel", name_of_type<T>(), "", nullptr,
+           nullptr, kRequested},
+          reduce<T, Op, kStreams, kRequested, kOneKernel>};
+}
+
 // clang-format off
-#define MEMKERN_MAP_BY(u, name, Op, arrays, ...)                                               \
-  {{name, "simt", "float64", "", nullptr, nullptr, u}, map<double, Op, arrays_in(arrays), u>}, \
-  {{name, "simt", "float32", "", nullptr, nullptr, u}, map<float, Op, arrays_in(arrays), u>},
-#define MEMKERN_VARIANT(variant, one, u, name, Op, arrays, ...)                                         \
-  {{name, variant, "float64", "", nullptr, nullptr, u}, reduce<double, Op, arrays_in(arrays), u, one>}, \
-  {{name, variant, "float32", "", nullptr, nullptr, u}, reduce<float, Op, arrays_in(arrays), u, one>},
-#define MEMKERN_REDUCE_BY(...) \
-  MEMKERN_VARIANT("two-kernel", false, __VA_ARGS__) MEMKERN_VARIANT("one-kernel", true, __VA_ARGS__)
+#define MEMKERN_MAP_BY(u, kernel, Op, arrays, ...)       \
+  map_entry<double, Op, arrays_in(arrays), u>(kernel),   \
+  map_entry<float, Op, arrays_in(arrays), u>(kernel),
+#define MEMKERN_REDUCE_BY(u, kernel, Op, arrays, ...)             \
+  reduce_entry<double, Op, arrays_in(arrays), u, false>(kernel),  \
+  reduce_entry<float, Op, arrays_in(arrays), u, false>(kernel),   \
+  reduce_entry<double, Op, arrays_in(arrays), u, true>(kernel),   \
+  reduce_entry<float, Op, arrays_in(arrays), u, true>(kernel),
 #define MEMKERN_MAP(...) MEMKERN_MAP_BY(0, __VA_ARGS__)
 #define MEMKERN_STORE MEMKERN_MAP
 #define MEMKERN_REDUCE(...) MEMKERN_REDUCE_BY(0, __VA_ARGS__)

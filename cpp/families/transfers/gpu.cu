@@ -174,7 +174,7 @@ void set_access(const void* p, Range, int, void*) {
   {{name, "prefetch", "uint64", "", nullptr, nullptr, 0, 0, "managed"},                          \
    start<way, How::Prefetch>, 0, move_back<way>},
 
-constexpr DeviceEntry kEntries[] = {
+const TableRegistrar registrar({
     MEMKERN_TRANSFER("transfers.to_device", Way::ToDevice)
     MEMKERN_TRANSFER("transfers.from_device", Way::FromDevice)
     MEMKERN_TRANSFER("transfers.both", Way::Both)
@@ -182,10 +182,8 @@ constexpr DeviceEntry kEntries[] = {
      set_access<true>},
     {{"transfers.between", "staged", "uint64", "", nullptr, nullptr, 0, 0, "device"}, between, 0,
      set_access<false>},
-};
+}, kThreads);
 // clang-format on
-
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
 
 }  // namespace
 }  // namespace memkern::gpu
