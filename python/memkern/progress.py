@@ -81,6 +81,11 @@ class Lines:
                 left = f", about {min(left_s, self._time_s - passed):.0f} s left"
             self._print(f"after {passed:.0f} s{left}")
 
+    def set_postfix_str(self, text: str) -> None:
+        """Print what is known so far."""
+        if text:
+            print(f"memkern: so far {text}", file=sys.stderr, flush=True)
+
     def close(self) -> None:
         """Print the total time, if a line was printed before."""
         if self._printed:

@@ -34,6 +34,7 @@ from memkern.cli import (
     incore,
     machine,
     machine_file,
+    report,
     scaling,
     sweep,
 )
@@ -97,7 +98,7 @@ def _first_verb(word: str) -> Verb | None:
 def _verbs() -> dict[str, Verb]:
     """Return the verbs by name, in the order in which the help lists them."""
     before = (machine, doctor, counters, machine_file, ecm, incore)
-    after = (sweep, corun, scaling, compare, analysis)
+    after = (sweep, corun, scaling, compare, analysis, report)
     return _verbs_of([*before, *family_modules("verb"), *after])
 
 

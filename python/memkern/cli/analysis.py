@@ -1,51 +1,36 @@
-"""The verbs that analyse records: fit, figure, table and report."""
+"""The verbs that analyse records: fit, figure and table."""
 
 from __future__ import annotations
 
 import argparse
 import inspect
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memkern.checks import shown
 from memkern.cli.measuring import (
-    announce,
-    exit_code,
-    tell_host,
-    wait_until_quiet,
     warn,
-    warn_if_not_quiet,
 )
 from memkern.cli.options import (
     GOOD,
-    INTERRUPTED,
     WRONG_INPUT,
     Parser,
-    count,
     force_option,
     named_values,
     positive,
     verb,
-    wait_option,
 )
 from memkern.errors import InputError
 from memkern.files import publish, unused
-from memkern.spec.options import GPUS, PROCESSORS, Knobs
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from memkern.formats import ResultSet
     from memkern.models import Side, T0WmaxFit
-    from memkern.spec.case import Case
 
 T = TypeVar("T")
-# Time limits in seconds for the measurements of a report.
-_QUICK_S, _WHOLE_S = 40.0, 165.0
-# Ratio of the time of its cases to their estimate; most of the time of short cases is overhead.
-_LONGER = 1.5
 
 
 def _leave_out(text: str) -> str | float:
@@ -196,105 +181,6 @@ def table_text(frame: DataFrame) -> str:
     return frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3g}")
 
 
-def _report(args: argparse.Namespace) -> int:
-    from memkern import report
-    from memkern.engine import sweep
-    from memkern.engine.disturbance import describe as describe_threads
-    from memkern.formats import check_output
-    from memkern.machine.topology import machine_environment
-    from memkern.models import load_machine
-    from memkern.studies.describe import describe
-
-    target = Path(args.output)
-    if target.suffix != ".html":
-        raise InputError(f"the report is an .html file, not {shown(args.output)}")
-    data = target.with_suffix(".parquet")
-    unused(target, args.force or args.resume)
-    if not args.resume:
-        check_output(data, args.force)
-    device = _report_device(args)
-    if args.machine:
-        load_machine(args.machine)
-    machine = describe()
-    if not args.quiet:
-        warn("building the cases")
-    cases = _report_cases(args, device, machine)
-    if args.quick:
-        cases = [case.with_(placements=min(case.placements, 3)) for case in cases]
-    time_s = _QUICK_S if args.quick else _WHOLE_S
-    announce(cases, time_s, _LONGER)
-    found = wait_until_quiet(args)
-    warn_if_not_quiet(found, args)
-    begin = time.monotonic()
-    results = sweep(
-        cases,
-        output=data,
-        resume=args.resume,
-        force=args.force,
-        progress=not args.quiet,
-        time_s=time_s,
-    )
-    if not args.quiet:
-        warn(f"measured {len(results)} records in {time.monotonic() - begin:.0f} s")
-    tell_host(results, args.quiet)
-    if results.interrupted:
-        return INTERRUPTED
-    if not args.quiet:
-        warn("drawing the figures")
-    words = ["memkern report"] + (["--quick"] if args.quick else [])
-    words += ["--device", device] if device != "cpu" else []
-    words += ["--machine", args.machine] if args.machine else []
-    about = machine["devices"].get(device)
-    report.write(
-        results,
-        target,
-        title=f"Data movement on {about['name'] if about else 'this machine'}",
-        environment=machine_environment(),
-        command=" ".join(words),
-        data=data,
-        left_out=results.left_out,
-        machine=args.machine or "",
-        beside=describe_threads(found.others),
-    )
-    print(f"report: {target.resolve()}\ndata:   {data.resolve()}")
-    return exit_code(results)
-
-
-def _report_device(args: argparse.Namespace) -> str:
-    """Return the device that the report measures: the processor, or an available GPU."""
-    from memkern.machine import gpu
-
-    knobs = Knobs(device=args.device)
-    if knobs.place == PROCESSORS:
-        return knobs.device
-    if knobs.place != GPUS:
-        raise InputError(f"a report is of cpu or of a GPU such as cuda:0, not of {args.device}")
-    for option, given in (
-        ("--threads", args.threads), ("--pin", args.pin), ("--machine", args.machine),
-    ):  # fmt: skip
-        if given is not None:
-            raise InputError(f"{option} is for processors: leave it out on {knobs.device}")
-    gpu.describe(knobs.device)
-    return knobs.device
-
-
-def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]) -> list[Case]:
-    """Return the cases of a report of a device."""
-    from memkern.machine.topology import last_level_cache_B
-    from memkern.report.cases import gpu_report_cases, report_cases
-
-    memory_B = machine["memory_available_B"]
-    if device != "cpu":
-        about = machine["devices"][device]
-        memory_B = min(memory_B, about["memory_B"])
-        return gpu_report_cases(device, args.quick, about["l2_B"], memory_B)
-    cases = report_cases(args.quick, last_level_cache_B(), memory_B)
-    # Cases that are built for a number of workers keep it.
-    knobs = {"pin": args.pin or "auto", "machine_file": args.machine or ""}
-    threads = args.threads or 0
-    return [case.with_(threads=case.knobs.threads or threads, **knobs) for case in cases]
-
-
 @verb("fit", _fit, "T0 and Wmax from records: ours, or columns bytes_B and time_s")
 def _fit_options(sub: Parser) -> None:
     sub.add_argument("file", metavar="FILE")
@@ -349,23 +235,3 @@ def _figure_options(sub: Parser) -> None:
 def _table_options(sub: Parser) -> None:
     _exhibit_options(sub, "table")
     sub.add_argument("--json", action="store_true", help="as JSON")
-
-
-@verb("report", _report, "measure this machine and write one HTML file")
-def _report_options(sub: Parser) -> None:
-    sub.add_argument("--quick", action="store_true", help="fewer cases, three placements")
-    sub.add_argument("-o", "--output", default="memkern-report.html", metavar="PATH.html")
-    sub.add_argument("-t", "--threads", type=count(1), metavar="N")
-    sub.add_argument("--pin", metavar="HOW")
-    sub.add_argument(
-        "--device", default="cpu", metavar="NAME", help="cpu, or a GPU such as cuda:0 (cpu)"
-    )
-    sub.add_argument(
-        "--machine",
-        metavar="FILE",
-        help="machine file of `memkern machine -o`, by which rooflines and the ECM model are drawn",
-    )
-    wait_option(sub)
-    sub.add_argument("--resume", action="store_true", help="resume an interrupted report")
-    force_option(sub)
-    sub.add_argument("-q", "--quiet", action="store_true")

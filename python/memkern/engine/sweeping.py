@@ -31,6 +31,7 @@ from memkern.spec.case import Case
 from memkern.spec.sequences import Cases, permuted, product
 
 _BLOCK = 500  # cases of a sweep that are placed in the same rounds
+_FIRST_LOOK_S = 10.0  # after which the results so far are told
 _APART = 16  # above the number of records of a case, which may be a rotation of kernels
 
 
@@ -48,6 +49,7 @@ def sweep(
     order_seed: int | None = None,
     on_begin: Callable[[], None] | None = None,
     time_s: float = math.inf,
+    learned: Callable[[ResultSet], str] | None = None,
 ) -> ResultSet:
     """Measure cases, with the placements of each case spread over the run.
 
@@ -126,6 +128,8 @@ def sweep(
             results.sink = open_output(output, resume, machine, force=force)
     bar = progress_bar(progress if ranks().number == 0 else False, time_s=time_s)
     generator = None if seed is None else random.Random(seed)
+    begin = time.perf_counter()
+    look = begin + _FIRST_LOOK_S
     try:
         for block in _blocks(cases, repeats, seed, results.kept):
             results.begin(block, bar)
@@ -137,6 +141,9 @@ def sweep(
                         on_begin()
                         on_begin = None
                     results.placed(run)
+                    if learned is not None and progress and time.perf_counter() > look:
+                        look += look - begin
+                        bar.set_postfix_str(learned(results.so_far(block.runs)))
             except KeyboardInterrupt:
                 results.interrupted = True
             results.end_block(block.runs)
@@ -253,6 +260,14 @@ class _Results:
         if self._on_result is not None:
             for measurement in done:
                 self._on_result(measurement)
+
+    def so_far(self, runs: Sequence[CaseRun]) -> ResultSet:
+        """Return the results of the placements so far."""
+        machine = self._machine
+        placed = [run for run in runs if run.placements]
+        return to_result_set(
+            [run.measurement(machine, spread=spread(run.class_of(machine))) for run in placed]
+        )
 
     def is_over(self, end: float) -> bool:
         """Return whether the time is over; if so, count the cases that are left out."""

@@ -207,7 +207,7 @@ def expected(
         None for other figures and for processors about which the tables have nothing.
     """
     machine = environment.get("machine") or {}
-    candidates = _candidates(machine) if name in _UNITS else []
+    candidates = _candidates(machine) or _by_modules(environment) if name in _UNITS else []
     if not candidates:
         return None
     if name == "latency":
@@ -322,6 +322,18 @@ def _candidates(machine: Mapping[str, Any]) -> list[_Candidate]:
         return []
     by = "the CPUID that the hypervisor shows" if machine.get("hypervisor") else "its CPUID"
     return [_candidate(f"{model} (generation {generation} by {by})", rows, generation)]
+
+
+def _by_modules(environment: Mapping[str, Any]) -> list[_Candidate]:
+    """Return the unknown processor whose memory modules the system reports, if it does."""
+    machine, memory = environment.get("machine") or {}, environment.get("memory") or {}
+    if not memory.get("peak_GBps"):
+        return []
+    sockets = _count(machine.get("sockets")) or 1
+    cores = _count(machine.get("cores")) // sockets
+    peak, reads = memory["peak_GBps"] / sockets, machine.get("architecture") == "x86_64"
+    label = str(machine.get("model") or "this processor")
+    return [_Candidate(label, (), "", reads, cores, peak, True)]
 
 
 def _candidate(
@@ -444,9 +456,10 @@ def _computed(
         low /= _WITH_READS.get(name, 1)
     rows = [row for row in _processors() if row["processor"] in candidate.models]
     sources = tuple(_specification(row) for row in rows if row["channels"] or row["rate_MTps"])
+    source = sources[0].title if sources else "the memory modules that the system reports"
     sentence = (
         f"{what}: computed, not published, from the theoretical peak of a socket of "
-        f"{per_socket:.4g} GB/s (channels x rate; {sources[0].title}), of which at least "
+        f"{per_socket:.4g} GB/s (channels x rate; {source}), of which at least "
         f"{_LEAST_OF_PEAK:.0%} are plausible"
     )
     return Expected(low, peak, "GB/s", False, peak, shared, sources, sentence)

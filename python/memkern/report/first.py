@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.machine.caches import data_caches
 from memkern.machine.health import DISTURBED
+from memkern.models.expected import expected_of, verdict
 from memkern.models.merit import FigureOfMerit
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import counted, listed, percent, three_figures
@@ -17,7 +18,7 @@ from memkern.results.hosts import host_sentence
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Entry", "Tile", "machine_facts", "next_sentence", "tiles", "verdict"]
+__all__ = ["Entry", "Tile", "fitness", "machine_facts", "next_sentence", "tiles"]
 
 # Shares of a limit below which a figure is worth a look.
 _LOW_SHARE = 0.6
@@ -37,6 +38,10 @@ class Entry(NamedTuple):
         Share of the limit, at most 1; 0 if the limit is unknown.
     word : str
         ``as expected``, ``below``, ``above``, or empty without an expected value.
+    good : bool
+        Whether the figure is as expected or better.
+    about : str
+        What is expected, and how it follows from published values.
     """
 
     title: str
@@ -45,6 +50,8 @@ class Entry(NamedTuple):
     lines: list[tuple[str, str]]
     share: float
     word: str
+    good: bool
+    about: str
 
 
 class Tile(NamedTuple):
@@ -79,13 +86,20 @@ def _entry(figure: FigureOfMerit, environment: Mapping[str, Any]) -> Entry:
     share = figure.share if figure.limit == figure.limit else 0.0
     if share:
         lines.append(("limit", f"{three_figures(figure.limit)}: {percent(share)} reached"))
+    known = expected_of(figure, environment)
+    word, sentence = verdict(figure, known)
+    if known is not None:
+        kind = "published" if known.published else "computed"
+        lines.append((kind, _range(known.low, known.high)))
     return Entry(
         figure.title + f", {figure.how}" * bool(figure.how),
         three_figures(figure.value),
         figure.unit,
         lines,
         min(share, 1.0),
-        "",
+        "" if word == "unknown" else word,
+        word in ("as expected", "below" if figure.is_time else "above"),
+        sentence + (f" {known.sentence[0].upper()}{known.sentence[1:]}." if known else ""),
     )
 
 
@@ -165,7 +179,7 @@ def _system(environment: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, (os.get("distribution"), os.get("kernel"))))
 
 
-def verdict(frame: DataFrame) -> list[tuple[str, str]]:
+def fitness(frame: DataFrame) -> list[tuple[str, str]]:
     """Return the sentences on the machine's fitness and the host, as texts with their class.
 
     The class is ``good``, ``bad``, or empty for plain text.
@@ -200,11 +214,11 @@ def next_sentence(
             f"{counted(failed, 'record')} failed validation: test memory and processor before "
             "trusting any number."
         )
-    below = [entry.title for entry in entries if entry.word == "below"]
-    if below:
+    worse = [entry.title for entry in entries if entry.word and not entry.good]
+    if worse:
         return (
-            f"{listed(below)}: below what is published for this processor; memkern doctor lists "
-            "causes, and a neighbour on the host is one."
+            f"{listed(worse)}: worse than published for this processor; memkern doctor lists "
+            "causes, and other users of the host are one."
         )
     if disturbed:
         return (

@@ -10,12 +10,10 @@ namespace {
 #undef MEMKERN_OPERATIONS
 
 // clang-format off
-constexpr DeviceEntry kEntries[] = {
+const TableRegistrar registrar({
 #include "families/squares/entries.inc"
-};
+}, kThreads);
 // clang-format on
-
-const TableRegistrar registrar(kEntries, sizeof kEntries / sizeof kEntries[0], kThreads);
 
 }  // namespace
 }  // namespace memkern::gpu

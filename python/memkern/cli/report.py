@@ -1,0 +1,234 @@
+"""The verbs that write pages: report and gallery."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memkern.checks import shown
+from memkern.cli.measuring import (
+    announce,
+    exit_code,
+    tell_host,
+    wait_until_quiet,
+    warn,
+    warn_if_not_quiet,
+)
+from memkern.cli.options import (
+    GOOD,
+    INTERRUPTED,
+    Parser,
+    count,
+    force_option,
+    verb,
+    wait_option,
+)
+from memkern.errors import InputError
+from memkern.files import unused
+from memkern.spec.options import GPUS, PROCESSORS, Knobs
+
+if TYPE_CHECKING:
+    from memkern.formats import ResultSet
+    from memkern.spec.case import Case
+
+# Time limits in seconds for the measurements of a report.
+_QUICK_S, _WHOLE_S = 40.0, 165.0
+# Ratio of the time of its cases to their estimate; most of the time of short cases is overhead.
+_LONGER = 1.5
+# Options that measure, with their defaults.
+_MEASURING: dict[str, Any] = {
+    "quick": False, "threads": None, "pin": None, "device": "cpu", "wait_quiet": None,
+    "resume": False,
+}  # fmt: skip
+
+
+def _report(args: argparse.Namespace) -> int:
+    return _of_records(args) if args.files else _of_this_machine(args)
+
+
+def _of_records(args: argparse.Namespace) -> int:
+    """Write a report of recorded results, side by side."""
+    from memkern import report
+    from memkern.formats import load
+
+    for option, default in _MEASURING.items():
+        if getattr(args, option) != default:
+            name = f"--{option.replace('_', '-')}"
+            raise InputError(f"{name} is for measuring: leave it out with files of records")
+    target = _target(args)
+    paths = [Path(file) for file in args.files]
+    results = [load(path) for path in paths]
+    for path, found in zip(paths, results, strict=True):
+        if not len(found):
+            raise InputError(f"{path} has no record")
+    sides = report.sides(results, [path.stem for path in paths])
+    report.write_sides(sides, target, data=paths[0], machine=args.machine or "")
+    print(f"report: {target.resolve()}")
+    return GOOD
+
+
+def _target(args: argparse.Namespace) -> Path:
+    target = Path(args.output)
+    if target.suffix != ".html":
+        raise InputError(f"the report is an .html file, not {shown(args.output)}")
+    return unused(target, args.force or args.resume)
+
+
+def _of_this_machine(args: argparse.Namespace) -> int:
+    """Measure this machine, and write its report."""
+    from memkern import report
+    from memkern.engine import sweep
+    from memkern.engine.disturbance import describe as describe_threads
+    from memkern.formats import check_output
+    from memkern.machine.topology import machine_environment
+    from memkern.models import load_machine
+    from memkern.studies.describe import describe
+
+    target = _target(args)
+    data = target.with_suffix(".parquet")
+    if not args.resume:
+        check_output(data, args.force)
+    device = _report_device(args)
+    if args.machine:
+        load_machine(args.machine)
+    machine = describe()
+    if not args.quiet:
+        warn("building the cases")
+    cases = _report_cases(args, device, machine)
+    if args.quick:
+        cases = [case.with_(placements=min(case.placements, 3)) for case in cases]
+    time_s = _QUICK_S if args.quick else _WHOLE_S
+    announce(cases, time_s, _LONGER)
+    found = wait_until_quiet(args)
+    warn_if_not_quiet(found, args)
+    begin = time.monotonic()
+    results = sweep(
+        cases,
+        output=data,
+        resume=args.resume,
+        force=args.force,
+        progress=not args.quiet,
+        time_s=time_s,
+        learned=_learned,
+    )
+    if not args.quiet:
+        warn(f"measured {len(results)} records in {time.monotonic() - begin:.0f} s")
+    tell_host(results, args.quiet)
+    if results.interrupted:
+        return INTERRUPTED
+    if not args.quiet:
+        warn("drawing the figures")
+    words = ["memkern report"] + (["--quick"] if args.quick else [])
+    words += ["--device", device] if device != "cpu" else []
+    words += ["--machine", args.machine] if args.machine else []
+    about = machine["devices"].get(device)
+    report.write(
+        results,
+        target,
+        title=f"Data movement on {about['name'] if about else 'this machine'}",
+        environment=machine_environment(),
+        command=" ".join(words),
+        data=data,
+        left_out=results.left_out,
+        machine=args.machine or "",
+        beside=describe_threads(found.others),
+    )
+    print(f"report: {target.resolve()}\ndata:   {data.resolve()}")
+    return exit_code(results)
+
+
+def _learned(results: ResultSet) -> str:
+    """Return the figures of merit so far as text."""
+    from memkern.models.merit import figures_of_merit
+    from memkern.plots.frames import three_figures, with_samples
+
+    return ", ".join(
+        f"{figure.title.lower()} {three_figures(figure.value)} {figure.unit}"
+        for figure in figures_of_merit(with_samples(results))
+    )
+
+
+def _report_device(args: argparse.Namespace) -> str:
+    """Return the device that the report measures: the processor, or an available GPU."""
+    from memkern.machine import gpu
+
+    knobs = Knobs(device=args.device)
+    if knobs.place == PROCESSORS:
+        return knobs.device
+    if knobs.place != GPUS:
+        raise InputError(f"a report is of cpu or of a GPU such as cuda:0, not of {args.device}")
+    for option, given in (
+        ("--threads", args.threads), ("--pin", args.pin), ("--machine", args.machine),
+    ):  # fmt: skip
+        if given is not None:
+            raise InputError(f"{option} is for processors: leave it out on {knobs.device}")
+    gpu.describe(knobs.device)
+    return knobs.device
+
+
+def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]) -> list[Case]:
+    """Return the cases of a report of a device."""
+    from memkern.machine.topology import last_level_cache_B
+    from memkern.report.cases import gpu_report_cases, report_cases
+
+    memory_B = machine["memory_available_B"]
+    if device != "cpu":
+        about = machine["devices"][device]
+        memory_B = min(memory_B, about["memory_B"])
+        return gpu_report_cases(device, args.quick, about["l2_B"], memory_B)
+    cases = report_cases(args.quick, last_level_cache_B(), memory_B)
+    # Cases that are built for a number of workers keep it.
+    knobs = {"pin": args.pin or "auto", "machine_file": args.machine or ""}
+    threads = args.threads or 0
+    return [case.with_(threads=case.knobs.threads or threads, **knobs) for case in cases]
+
+
+@verb("report", _report, "measure this machine, or take records, and write one HTML file")
+def _report_options(sub: Parser) -> None:
+    sub.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="results of machines, weeks or builds, which are shown side by side instead of "
+        "measuring",
+    )
+    sub.add_argument("--quick", action="store_true", help="fewer cases, three placements")
+    sub.add_argument("-o", "--output", default="memkern-report.html", metavar="PATH.html")
+    sub.add_argument("-t", "--threads", type=count(1), metavar="N")
+    sub.add_argument("--pin", metavar="HOW")
+    sub.add_argument(
+        "--device", default="cpu", metavar="NAME", help="cpu, or a GPU such as cuda:0 (cpu)"
+    )
+    sub.add_argument(
+        "--machine",
+        metavar="FILE",
+        help="machine file of `memkern machine -o`, by which rooflines and the ECM model are drawn",
+    )
+    wait_option(sub)
+    sub.add_argument("--resume", action="store_true", help="resume an interrupted report")
+    force_option(sub)
+    sub.add_argument("-q", "--quiet", action="store_true")
+
+
+def _gallery(args: argparse.Namespace) -> int:
+    from memkern.report import gallery
+
+    folder = Path(args.folder)
+    for file in args.add or ():
+        print(f"added: {gallery.add(file, folder)}")
+    print(f"gallery: {gallery.write(folder, progress=not args.quiet).resolve()}")
+    return GOOD
+
+
+@verb("gallery", _gallery, "write a static site of many machines' reports")
+def _gallery_options(sub: Parser) -> None:
+    sub.add_argument("folder", metavar="DIR", help="folder of bundles (.parquet) and of the site")
+    sub.add_argument(
+        "--add",
+        action="append",
+        metavar="FILE",
+        help="results to add as a bundle, without the names of hosts, users and programs",
+    )
+    sub.add_argument("-q", "--quiet", action="store_true")
