@@ -2,9 +2,12 @@
 #include "core/buffer.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/mempolicy.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "core/device_memory.hpp"
 #include "core/errors.hpp"
 #include "core/topology.hpp"
 #include "support.hpp"
@@ -194,14 +196,29 @@ INSTANTIATE_TEST_SUITE_P(All, HugetlbTest, ::testing::Values(Pages::Huge2m, Page
                          });
 
 TEST_F(BufferTest, NumaPoliciesAreApplied) {
+  struct Policy {
+    int kind = -1;
+    std::array<std::uint64_t, 16> nodes{};  // a bit for each node
+  };
   const Team team({2, "none"});
-  const int node = Topology::instance().numa_nodes().front();
-  for (const std::string& text :
-       {std::string("first-touch"), std::string("interleave"), "node:" + std::to_string(node)}) {
+  const auto obtained = [&](const std::string& text) {
     Arena arena(team, {Pages::Default, parse_numa(text)});
     const std::size_t slot = arena.request(kMiB, 1);
     arena.commit();
-    arena[slot].data()[kMiB - 1] = std::byte{1};
+    Policy found;
+    EXPECT_EQ(syscall(SYS_get_mempolicy, &found.kind, found.nodes.data(), 16UL * 64,
+                      arena[slot].data(), std::uint64_t{MPOL_F_ADDR}),
+              0);
+    return found;
+  };
+  EXPECT_EQ(obtained("first-touch").kind, int{MPOL_DEFAULT});
+  EXPECT_EQ(obtained("interleave").kind, int{MPOL_INTERLEAVE});
+  for (const int node : Topology::instance().numa_nodes()) {
+    Policy wanted;
+    wanted.nodes[static_cast<std::size_t>(node / 64)] = std::uint64_t{1} << (node % 64);
+    const Policy found = obtained("node:" + std::to_string(node));
+    EXPECT_NE(found.kind, int{MPOL_DEFAULT});
+    EXPECT_EQ(found.nodes, wanted.nodes);
   }
 }
 
@@ -392,33 +409,9 @@ TEST_F(PoolTest, CanBeEmptied) {
   EXPECT_LT(status_B("VmSize") - before, 32 * kMiB);
 }
 
-// A device without memory, which counts its allocations.
-class CountingDevice : public DeviceMemory {
- public:
-  std::int64_t free = 0;
-  int allocated = 0;
-
-  const std::string& name() const override { return name_; }
-  std::int64_t free_B() const override { return free; }
-  std::byte* allocate(std::int64_t) override {
-    ++allocated;
-    return new std::byte[1];
-  }
-  void release(std::byte* data) noexcept override {
-    --allocated;
-    delete[] data;
-  }
-  void write(std::byte*, const void*, std::int64_t) override {}
-  void read(void*, const std::byte*, std::int64_t) const override {}
-  void fill(const char*, std::byte*, std::int64_t, std::int64_t, std::uint32_t) override {}
-
- private:
-  std::string name_ = "counting";
-};
-
 TEST_F(PoolTest, KeepsAtMostHalfOfWhatItLeavesToOthers) {
   const Team team({1, "none"});
-  CountingDevice device;
+  testing::FakeDevice device;
   Placement placement;
   placement.device = &device;
   device.free = 4096 * kMiB;

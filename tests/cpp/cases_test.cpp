@@ -248,11 +248,6 @@ TEST(Rotation, RunsItsFourKernelsInTurn) {
   }
 }
 
-TEST(Stages, AreNoneOfASingleKernel) {
-  const Team team({1, "none"});
-  EXPECT_TRUE(Request("stream.triad").prepare(team)->stages().empty());
-}
-
 struct Way {
   Repetition repetition;
   Schedule schedule;

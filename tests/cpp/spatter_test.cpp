@@ -2,10 +2,13 @@
 // which the thread sanitizer detects races: no two workers access the same element.
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -19,6 +22,7 @@
 namespace memkern {
 namespace {
 
+using testing::at;
 using testing::contains;
 using testing::kMax;
 using testing::refusal;
@@ -36,14 +40,13 @@ struct Request {
                                                               {"delta_gather", {3}},
                                                               {"delta_scatter", {3}}};
 
-  std::unique_ptr<Problem> prepare(const Team& team) const {
+  std::unique_ptr<Problem> prepare(const Team& team, const Placement& placement = {}) const {
     Inputs inputs;
     inputs.integers = integers;
     for (const auto& [name, values] : indices) {
       inputs.indices[name] = {values.data(), static_cast<std::int64_t>(values.size())};
     }
-    return find_family("spatter")("spatter." + kernel, dtype, index_dtype, inputs, team,
-                                  Placement{});
+    return find_family("spatter")("spatter." + kernel, dtype, index_dtype, inputs, team, placement);
   }
 };
 
@@ -133,18 +136,96 @@ TEST(Prepare, RefusesWrongInputByName) {
   }
 }
 
-TEST(Prepare, LetsEveryVariantRunOnSmallIndices) {
+// Hardware gathers of 4-byte values have 4-byte indices.
+TEST(Prepare, RunsNarrowGathersWithinTheirReach) {
+  constexpr std::int64_t kReach = std::numeric_limits<std::int32_t>::max();
   const Team team({1, "none"});
-  Request r;
-  r.dtype = "float32";
-  const auto problem = r.prepare(team);
-  for (const RegisteredEntry& e : registered_entries()) EXPECT_TRUE(problem->runs(e));
+  testing::FakeDevice device;  // has room for such arrays
+  Placement placement;
+  placement.device = &device;
+  for (const std::string dtype : {"float32", "float64"}) {
+    for (const std::int64_t highest : {std::int64_t{9}, kReach, kReach + 1}) {
+      Request r;
+      r.dtype = dtype;
+      r.indices["pattern_gather"] = {0, highest};
+      const auto problem = r.prepare(team, placement);
+      const bool beyond = dtype == "float32" && highest > kReach;
+      for (const RegisteredEntry& e : registered_entries()) {
+        if (e.kernel != std::string("spatter.gather") || e.dtype != dtype ||
+            e.index != r.index_dtype) {
+          continue;
+        }
+        const std::string variant = e.variant;
+        EXPECT_EQ(problem->runs(e), !(beyond && variant == "simd")) << variant << " " << highest;
+      }
+    }
+  }
 }
 
 struct Way {
   Repetition repetition;
   Schedule schedule;
 };
+
+const Array& array(const Problem& problem, bool written) {
+  const std::vector<Array>& all = problem.arrays();
+  return all.front().written == written ? all.front() : all.back();
+}
+
+std::vector<double> values(const Problem& problem, bool written) {
+  const Array& a = array(problem, written);
+  std::vector<double> all;
+  for (std::int64_t i = 0; i < a.rows * a.columns; ++i) all.push_back(problem.peek(a, i));
+  return all;
+}
+
+// Positions in the sparse array that an instance reads ("gather") or writes ("scatter").
+std::vector<std::size_t> positions(const Request& r, const std::string& way, std::int64_t n) {
+  const bool multi = r.kernel.starts_with("multi");
+  std::vector<std::size_t> all;
+  for (const std::int64_t i : r.indices.at("pattern_" + way)) {
+    const std::int64_t index = multi ? r.indices.at("pattern")[at(i)] : i;
+    all.push_back(at(n * r.indices.at("delta_" + way).front() + index));
+  }
+  return all;
+}
+
+// Checks the array that a case has written; its values were `before`.
+void expect_moved(const Request& r, const Problem& problem, const std::vector<double>& before) {
+  const std::vector<double> from = values(problem, false);
+  const std::vector<double> found = values(problem, true);
+  const std::int64_t count = r.integers.at("count");
+  if (r.kernel.ends_with("gather")) {
+    std::set<std::vector<double>> instances;
+    for (std::int64_t n = 0; n < count; ++n) {
+      std::vector<double> one;
+      for (const std::size_t i : positions(r, "gather", n)) one.push_back(from[i]);
+      instances.insert(one);
+    }
+    // Each worker has the elements of the last of its instances, if it had any.
+    const std::int64_t length = array(problem, true).columns;
+    const auto row = [&](const std::vector<double>& all, std::int64_t worker) {
+      const auto begin = all.begin() + worker * length;
+      return std::vector<double>(begin, begin + length);
+    };
+    int working = 0;
+    for (std::int64_t worker = 0; worker < array(problem, true).rows; ++worker) {
+      const bool moved = instances.contains(row(found, worker));
+      working += moved ? 1 : 0;
+      EXPECT_TRUE(moved || row(found, worker) == row(before, worker));
+    }
+    EXPECT_GE(working, 1);
+    return;
+  }
+  std::vector<double> wanted = before;
+  for (std::int64_t n = 0; n < count; ++n) {
+    const std::vector<std::size_t> to = positions(r, "scatter", n);
+    const std::vector<std::size_t> read =
+        r.kernel == "gs" ? positions(r, "gather", n) : std::vector<std::size_t>{0, 1, 2};
+    for (std::size_t j = 0; j < to.size(); ++j) wanted[to[j]] = from[read[j]];
+  }
+  EXPECT_EQ(found, wanted);
+}
 
 // Different instances scatter to different elements: pattern 0..2 in some order, delta 3.
 TEST(Workers, GatherAndScatterWithoutRaces) {
@@ -174,10 +255,14 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
           }
           for (const Way& way : ways) {
             problem->fill(true);
+            const std::vector<double> before = values(*problem, true);
             const Step step{e.body, e.finish, problem->args(), problem->count()};
-            const Team::Session session(team);
-            Sampler(team, way.schedule, way.repetition).sample({&step, 1}, 3);
+            {
+              const Team::Session session(team);
+              Sampler(team, way.schedule, way.repetition).sample({&step, 1}, 3);
+            }
             problem->mark_written();
+            expect_moved(r, *problem, before);
             ++runs;
           }
         }
@@ -200,7 +285,6 @@ TEST(Workers, MatchASingleWorker) {
     r.dtype = e.dtype;
     r.index_dtype = e.index;
     r.integers["count"] = 100;
-    const std::string sparse = r.kernel == "gs" ? "sparse_scatter" : "sparse";
     std::vector<std::vector<double>> results;
     for (const Team* team : {&one, &four}) {
       const auto problem = r.prepare(*team);
@@ -209,10 +293,7 @@ TEST(Workers, MatchASingleWorker) {
       const Team::Session session(*team);
       Sampler(*team, {Schedule::Kind::Static, 7}, Repetition::Barrier).sample({&step, 1}, 2);
       problem->mark_written();
-      std::vector<double> values;
-      const Array& a = problem->array(sparse);
-      for (std::int64_t i = 0; i < a.columns; ++i) values.push_back(problem->peek(a, i));
-      results.push_back(values);
+      results.push_back(values(*problem, true));
     }
     // Every worker's dense buffer holds the same values by position.
     EXPECT_EQ(results[0], results[1]) << name << " " << e.variant << " " << e.isa;

@@ -470,7 +470,7 @@ struct Request {
                   {"by_entries", 0},
                   {"prefetch", 0}}) {}
 
-  std::unique_ptr<Problem> prepare(const Team& team) const {
+  std::unique_ptr<Problem> prepare(const Team& team, const Placement& placement = {}) const {
     Inputs inputs;
     inputs.integers = integers;
     const std::vector<std::int32_t> narrow = as<std::int32_t>(columns);
@@ -486,7 +486,7 @@ struct Request {
     if (has_values) {
       inputs.data["values"] = {numbers, std::ssize(values), parse_dtype(values_dtype)};
     }
-    return find_family("spmv")(kernel, dtype, index_dtype, inputs, team, Placement{});
+    return find_family("spmv")(kernel, dtype, index_dtype, inputs, team, placement);
   }
 
   std::string kernel;
@@ -632,18 +632,27 @@ TEST(Prepare, LimitsThePrefetchToTheEntries) {
   EXPECT_EQ(static_cast<const SpmvArgs*>(problem->args())->distance, 7);
 }
 
-// Hardware gathers of 4-byte values have 4-byte indices, which suffice for these sizes.
+// Hardware gathers of 4-byte values have 4-byte indices.
 TEST(Prepare, RunsNarrowGathersWithinTheirReach) {
+  constexpr std::int64_t kReach = std::numeric_limits<std::int32_t>::max();
   const Team team({1, "none"});
+  testing::FakeDevice device;  // has room for such vectors
+  Placement placement;
+  placement.device = &device;
   for (const std::string index : {"int32", "int64"}) {
     for (const std::string dtype : {"float32", "float64"}) {
-      Request r("spmv.crs", of_lengths({3, 4}, 5));
-      r.dtype = r.values_dtype = dtype;
-      r.index_dtype = index;
-      const auto problem = r.prepare(team);
-      for (const RegisteredEntry& e : all_entries()) {
-        if (e.dtype == dtype && e.index == index) {
-          EXPECT_TRUE(problem->runs(e));
+      for (const std::int64_t columns : {std::int64_t{5}, kReach, kReach + 1}) {
+        Request r("spmv.crs", of_lengths({3, 4}, 5));
+        r.integers["columns"] = columns;
+        r.dtype = r.values_dtype = dtype;
+        r.index_dtype = index;
+        const auto problem = r.prepare(team, placement);
+        const bool beyond = index == "int64" && dtype == "float32" && columns > kReach;
+        for (const RegisteredEntry& e : all_entries()) {
+          if (e.kernel != r.kernel || e.dtype != dtype || e.index != index) continue;
+          const std::string variant = e.variant;
+          const bool narrow = variant == "simd" || variant == "nta";
+          EXPECT_EQ(problem->runs(e), !(beyond && narrow)) << variant << " " << columns;
         }
       }
     }

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "core/buffer.hpp"
+#include "core/device_memory.hpp"
 #include "core/errors.hpp"
 #include "engine/problem.hpp"
 #include "engine/registry.hpp"
@@ -210,6 +211,31 @@ void with_types(const RegisteredEntry& e, const Fn& fn) {
   if (!wide && narrow_index) fn.template operator()<float, std::int32_t>();
   if (!wide && !narrow_index) fn.template operator()<float, std::int64_t>();
 }
+
+// A device without memory: it grants requests of any size, keeps no values, and counts allocations.
+class FakeDevice : public DeviceMemory {
+ public:
+  std::int64_t free = kMax;
+  int allocated = 0;
+
+  ~FakeDevice() override { Arena::release_pool(); }
+  const std::string& name() const override { return name_; }
+  std::int64_t free_B() const override { return free; }
+  std::byte* allocate(std::int64_t) override {
+    ++allocated;
+    return new std::byte[1];
+  }
+  void release(std::byte* data) noexcept override {
+    --allocated;
+    delete[] data;
+  }
+  void write(std::byte*, const void*, std::int64_t) override {}
+  void read(void*, const std::byte*, std::int64_t) const override {}
+  void fill(const char*, std::byte*, std::int64_t, std::int64_t, std::uint32_t) override {}
+
+ private:
+  std::string name_ = "fake";
+};
 
 // The message of the error that `action` throws; fails the test if it throws none.
 template <class Error, class Action>
