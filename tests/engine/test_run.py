@@ -324,12 +324,6 @@ def test_the_extension_copies_the_indices() -> None:
     np.testing.assert_array_equal(prepared.copy_out("dense"), prepared.copy_out("sparse")[12:])
 
 
-def test_more_memory_than_is_left_is_refused() -> None:
-    with pytest.raises(MemoryError, match="use smaller sizes") as caught:
-        mk.gather([0], delta=2**33, count=2**20, threads=1).prepare()
-    assert "\n" not in str(caught.value)
-
-
 def test_the_identity_depends_on_inputs_and_options_alone(case: Case) -> None:
     assert case.identity() == case.with_(name="other").identity()
     changes: list[dict[str, Any]] = [

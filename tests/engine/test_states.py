@@ -39,8 +39,10 @@ def test_one_mode_is_not_divided() -> None:
     for spread in (0.001, 0.05, 0.15):
         for number in (1, 10, 100, 10_000):
             found = modes_of(counts(drawn((5e-8, number), spread=spread)), WIDTH)
-            if number >= 100:
-                assert len(found) == 1 and found[0].share > 0.95
+            # Of ten values, one can be so far from the others that it is a mode.
+            assert len(found) <= (2 if number == 10 and spread == 0.15 else 1)
+            assert max(mode.share for mode in found) >= 0.9
+            assert found[0].low < 5e-8 < found[-1].high
     assert modes_of({}, WIDTH) == []
     (only,) = modes_of({0: 1}, WIDTH)
     assert only.share == 1 and only.low < 1 < only.high

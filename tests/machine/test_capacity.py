@@ -105,7 +105,6 @@ def test_a_whole_cache_has_the_size_of_the_system(held_MiB: float) -> None:
     [
         [],
         [20e-9, 100e-9],
-        times(SIZES, 2**40),  # the cache holds all sizes
         times(SIZES, 100 * MIB)[:6],  # time suffices only for sizes that the cache holds
         [0.0] * len(SIZES),
     ],
@@ -114,8 +113,14 @@ def test_a_whole_cache_has_the_size_of_the_system(held_MiB: float) -> None:
 def test_times_without_an_end_of_a_cache_show_nothing(
     seconds: list[float], memory_s: float
 ) -> None:
-    if seconds != times(SIZES, 2**40) or memory_s == memory_s:
-        assert capacity.held_B(SIZES, seconds, memory_s, REPORTED_B) is None
+    assert capacity.held_B(SIZES, seconds, memory_s, REPORTED_B) is None
+
+
+def test_a_cache_that_holds_all_sizes_is_not_mistaken_for_memory() -> None:
+    seconds = times(SIZES, 2**40)
+    assert capacity.held_B(SIZES, seconds, MEMORY_S, REPORTED_B) is None
+    # If the latency of memory is unknown, the last end is that of the cache.
+    assert capacity.held_B(SIZES, seconds, math.nan, REPORTED_B) == 2 * MIB
 
 
 @pytest.mark.usefixtures("large_cache")

@@ -289,11 +289,11 @@ def test_a_transfer_counts_once() -> None:
 def test_numbers_out_of_range_are_refused() -> None:
     model = A64FX.model_of()
     good = transfers_of("loops.copy")
-    with refused("at"):
+    with refused("^at 'L3' is not one of L1, L2, memory"):
         model.predict(good, at="L3")
     with refused("the transfers have no L2"):
         model.predict({"L1": Transfer(1.0, 1.0)})
-    with refused("core"):
+    with refused("^core must be a finite number of at least 0, not -1"):
         model.predict(good, -1.0)
     with refused("loads of L2"):
         model.predict({**good, "L2": Transfer(-1.0, 0.0)})

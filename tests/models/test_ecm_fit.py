@@ -61,15 +61,12 @@ def test_bandwidths_are_found_again(name) -> None:
     fitted = [loop for loop in measured(truth) if loop.kernel in FITTED]
     levels, error = fit_levels(fitted, LEVELS, overlap)
     assert error < 1e-3
-    if name == "none":
-        # Without overlap, every cost affects a measured time.
-        for level in levels:
-            assert (level.load_B, level.store_B) == pytest.approx(COSTS[level.name], rel=0.01)
+    for level in levels:
+        assert (level.load_B, level.store_B) == pytest.approx(COSTS[level.name], rel=0.01)
     model = dataclasses.replace(truth, levels=levels)
     for loop in measured(truth):
         predicted = model.predict(loop.transfers, at=loop.level).cycles
-        if name == "none":
-            assert predicted == pytest.approx(loop.cycles, rel=0.01)
+        assert predicted == pytest.approx(loop.cycles, rel=0.01)
 
 
 def test_stores_in_l1_take_time_even_where_loops_with_stores_are_faster() -> None:

@@ -116,24 +116,6 @@ def test_damaged_results_are_read_or_refused(
                 every[which]()
 
 
-@pytest.mark.parametrize("suffix", [".json", ".csv", ".db", ".parquet"])
-@pytest.mark.filterwarnings("ignore")
-def test_files_with_other_bytes_are_read_or_refused(
-    base: dict[str, Any], tmp_path: Path, suffix: str
-) -> None:
-    path = tmp_path / f"x{suffix}"
-    (tmp_path / "base.json").write_text(json.dumps(base))
-    mk.load(tmp_path / "base.json").save(path)
-    content, rng = path.read_bytes(), random.Random(suffix)
-    for _ in range(MANY):
-        other = bytearray(content)
-        for _ in range(rng.randrange(1, 5)):
-            other[rng.randrange(len(other))] = rng.randrange(256)
-        path.write_bytes(other[: rng.choice((len(other), rng.randrange(len(other))))])
-        with contextlib.suppress(InputError):
-            mk.load(path)
-
-
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [

@@ -862,9 +862,6 @@ def test_a_file_that_may_not_be_written_is_refused_before_anything_is_measured(
     assert len(load(path)) == 1
 
 
-# Output of a run
-
-
 def test_small_files_of_tables_too_large_for_the_memory_are_refused(tmp_path, monkeypatch):
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -874,6 +871,9 @@ def test_small_files_of_tables_too_large_for_the_memory_are_refused(tmp_path, mo
     monkeypatch.setattr("memkern.limits.memory_left", lambda: (5e8, "MemAvailable"))
     with pytest.raises(InputError, match=r"x\.parquet needs about 1 GB of memory"):
         load(tmp_path / "x.parquet")
+
+
+# Output of a run
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".json"])

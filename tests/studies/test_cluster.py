@@ -182,7 +182,7 @@ def test_a_task_that_is_killed_leaves_what_it_finished(
         files = [path for path in folder.glob("*.db") if path.stat().st_size]
         return set().union(*map(finished_cases, files))
 
-    finished = wait_until(cases, running)
+    wait_until(cases, running)
     # Less than the time of a case, but enough to write all if they were written at the end.
     time.sleep(0.2)
     process = task_of(folder)
