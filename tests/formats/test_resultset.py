@@ -1,0 +1,121 @@
+"""Result sets: types of columns, filters, sums, data frames, HTML."""
+
+import math
+
+import numpy as np
+import pytest
+from result_sets import HERE, THERE, record, result_set
+
+from memkern.errors import InputError
+from memkern.formats import ResultSet
+from memkern.machine.environment import identity
+
+
+def test_columns_get_one_type():
+    mixed = ResultSet(
+        [
+            {"a": np.float32(0.5), "n": np.int32(3), "late": None, "flag": np.True_, "zero": -0.0},
+            {"a": None, "n": math.nan, "word": "x", "flag": None, "wide": 1},
+            {"a": 2, "n": 4, "word": None, "nothing": None, "wide": 0.5, "unknown": math.nan},
+        ],
+        [[1.0], [], [2, 3]],
+    )
+    nan = math.nan
+    assert [list(row.values()) for row in mixed] == [
+        pytest.approx(row, nan_ok=True)
+        for row in (
+            [0.5, 3, None, True, 0.0, None, nan, None, nan],
+            [nan, None, None, None, nan, "x", 1.0, None, nan],
+            [2.0, 4, None, None, nan, None, 0.5, None, nan],
+        )
+    ]
+    assert [type(value) for value in mixed.records[0].values()][:5] == [
+        float,
+        int,
+        type(None),
+        bool,
+        float,
+    ]
+    assert math.copysign(1, mixed.records[0]["zero"]) == 1
+    assert mixed.samples[2].dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("records", "message"),
+    [
+        ([{"a": 1}, {"a": "x"}], "column a must not mix text and numbers"),
+        ([{"a": 2**63}, {}], "column a must fit into 64 bits"),
+        ([{"a": [1]}, {}], "column a must be a bool, a number, text or None, not list"),
+        ([{"a": 1}], "2 for 1"),
+    ],
+)
+def test_bad_records_are_refused(records, message):
+    with pytest.raises(InputError, match=message):
+        ResultSet(records, [[1.0], [2.0]])
+
+
+def test_sequence_and_sum():
+    one, two = result_set(record("a")), result_set(record("b", valid=False, extra=7), record("c"))
+    both = one + two
+    assert (len(both), bool(ResultSet())) == (3, False)
+    assert [row["case_id"] for row in both] == ["a", "b", "c"]
+    assert [row["extra"] for row in both] == [None, 7, None]
+    assert both.samples[0].tobytes() == one.samples[0].tobytes()
+    assert (one.valid, both.valid, ResultSet().valid) == (True, False, True)
+    assert repr(both) == "<ResultSet: 3 records of spatter.gather>"
+
+
+def test_filter():
+    three = result_set(record("a", threads=1), record("b", threads=2), record("c", threads=4))
+    three.environments["other"] = THERE
+    assert [row["case_id"] for row in three.filter(threads=2)] == ["b"]
+    chosen = three.filter(threads=[1, 4], kernel="spatter.gather")
+    assert [row["case_id"] for row in chosen] == ["a", "c"]
+    assert chosen.samples[1].tobytes() == three.samples[2].tobytes()
+    assert chosen.environments == {identity(HERE): HERE}
+    assert len(three.filter(threads=3)) == 0
+    assert len(ResultSet().filter(threads=3)) == 0
+    with pytest.raises(InputError, match=r"column 'thread' is not one of .*: did you mean threads"):
+        three.filter(thread=2)
+
+
+def test_frames():
+    frame = result_set(record("a", count=5, flag=True, x=0.5), record("b", word="w")).to_frame()
+    assert frame["threads"].dtype == np.int64
+    assert frame["valid"].dtype == bool
+    assert frame["time_min_s"].dtype == np.float64
+    assert frame["count"].dtype == "Int64"
+    assert frame["flag"].dtype == "boolean"
+    assert (frame["count"].sum(), frame["x"].sum()) == (5, 0.5)
+    assert frame["word"].isna().tolist() == [True, False]
+    assert (frame["kernel"] == "spatter.gather").all()
+    assert ResultSet().to_frame().empty
+
+
+def test_samples_frame_is_long():
+    two = result_set(record("a"), record("a", 1))
+    frame = two.samples_frame()
+    assert frame.columns.tolist() == ["record", "case_id", "repeat", "sample", "time_s"]
+    assert frame["repeat"].tolist() == [0] * 3 + [1] * 4
+    assert frame["sample"].tolist() == [0, 1, 2, 0, 1, 2, 3]
+    assert frame["time_s"].tolist() == [*two.samples[0], *two.samples[1]]
+    assert len(ResultSet().samples_frame()) == 0
+
+
+def test_html_marks_disturbed_and_invalid_records():
+    table = result_set(
+        record("a", pattern="<b>&"),
+        record("b", disturbed=True, time_min_s=2.5e-6),
+        record("c", valid=False, time_min_s=0.0),
+    )._repr_html_()
+    assert "&lt;b&gt;&amp;" in table
+    assert "<b>" not in table
+    assert table.count("~ disturbed") == 1
+    assert table.count("✗ invalid") == 1
+    assert "2.5 µs" in table
+    assert "3 records on AMD EPYC, 2 threads" in table
+    assert "GFLOP" not in table
+    many = result_set(*(record(str(i)) for i in range(100)))._repr_html_()
+    assert many.count("<tr") == 61
+    assert "100 records on AMD EPYC, 2 threads; the first 60 are shown" in many
+    assert "0 records" in ResultSet()._repr_html_()
