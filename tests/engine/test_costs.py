@@ -1,0 +1,125 @@
+"""Costs beside a record: launches, bandwidths from memory, and when they are measured again."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import memkern as mk
+from memkern import cli
+from memkern.engine import costs, disturbance
+from memkern.engine.costs import launch_cost_s
+from memkern.spec.case import Case
+
+
+def test_short_cases_report_the_time_without_the_launch() -> None:
+    # A single thread waits for no others: its shortest sample is short on busy machines too.
+    short = mk.gather([0, 1], count=2, threads=1, variant="scalar", budget_s=0.1).measure().record
+    assert short["time_net_s"] == short["time_min_s"] - short["launch_s"]
+    long = mk.gather("UNIFORM:8:1:NR", count=2**16, threads=1, runs=3).measure().record
+    assert np.isnan(long["time_net_s"])
+    launch_s = launch_cost_s(1, "auto", "fork")
+    assert long["launch_s"] == launch_s > 0
+    # Its four kernels are launched one by one.
+    rotation = mk.stream(elements=64, threads=1, runs=3).measure()
+    assert rotation.record["launch_s"] == 4 * launch_s
+    assert [part.record["launch_s"] for part in rotation.parts] == [launch_s] * 4
+    assert rotation.record["time_net_s"] == rotation.record["time_min_s"] - 4 * launch_s
+
+
+@pytest.fixture
+def new_costs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let costs be measured again, with small caches."""
+    monkeypatch.setattr(costs, "last_level_cache_B", lambda: 2**20)
+    costs.forget()
+    yield
+    costs.forget()
+
+
+@pytest.mark.usefixtures("new_costs")
+def test_ceilings_are_the_largest_since_the_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: dict[str, float] = {}
+
+    def best(which: str, rates: Mapping[str, float]) -> dict[str, float]:
+        assert which == "1 auto default 1"
+        measured.update(rates)
+        return {"load": 4 * rates["load"], "triad": 2 * rates["triad"]}
+
+    monkeypatch.setattr(costs.calibration, "best_rates", best)
+    found = costs.ceilings_GBps(1, "auto", "default")
+    assert found.load_GBps == 4 * measured["load"] > 0
+    assert found.triad_GBps == 2 * measured["triad"] > 0
+    assert found.ceiling_share == 0.25
+    assert found.times(3).load_GBps == 3 * found.load_GBps
+    assert found.times(3).ceiling_share == 0.25
+
+
+@pytest.mark.usefixtures("new_costs")
+def test_ceilings_fit_into_a_small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes_B: list[float] = []
+
+    def sized(kernel: str, footprint_B: float, **knobs: Any) -> Case:
+        sizes_B.append(footprint_B)
+        return mk.case(kernel, footprint_B=2**16, **knobs)
+
+    monkeypatch.setattr(costs, "case", sized)
+    monkeypatch.setattr(costs, "memory_left", lambda: (6 * 2**20, "the group"))
+    assert costs.ceilings_GBps(1, "auto", "default").load_GBps > 0
+    assert sizes_B == [2 * 2**20, 3 * 2**20]
+    costs.forget()
+    monkeypatch.setattr(costs, "memory_left", lambda: (4 * 2**20, "the group"))
+    assert math.isnan(costs.ceilings_GBps(1, "auto", "default").load_GBps)
+    assert len(sizes_B) == 2
+
+
+@pytest.mark.usefixtures("new_costs")
+def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(costs, "_AGAIN_SHARE", math.inf)
+    product = mk.case("spmv.crs", matrix="hpcg:4", threads=1, variant="scalar", runs=3)
+    bandwidths = ("load_GBps", "triad_GBps", "store_GBps")
+    with monkeypatch.context() as patch:
+        patch.setattr(disturbance, "disturbed_samples", lambda share, *_: share == share)
+        assert np.isnan(launch_cost_s(0, "none", "fork"))
+        with pytest.warns(UserWarning, match="rooflines by the bandwidths beside a record are"):
+            record = product.measure().record
+        assert all(np.isnan(record[name]) for name in (*bandwidths, "roofline_fraction"))
+        assert record["machine_file"] == ""
+        assert cli.main(["info"]) == 0
+        assert "parallel region takes an unknown time (disturbed)" in capsys.readouterr().out
+        assert mk.describe()["launch_s"] is None
+    assert launch_cost_s(0, "none", "fork") == launch_cost_s(0, "none", "fork") > 0
+    record = product.measure().record
+    assert all(record[name] > 0 for name in (*bandwidths, "roofline_fraction"))
+
+
+def test_costs_by_disturbed_samples_are_not_measured_for_every_record(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now_s, calls = 0.0, 0
+    monkeypatch.setattr(costs, "time", SimpleNamespace(perf_counter=lambda: now_s))
+
+    @costs._kept_if_undisturbed(math.nan)
+    def cost_s(disturbed: bool) -> float:
+        nonlocal now_s, calls
+        calls += 1
+        now_s += 1.0
+        if disturbed:
+            raise costs._DisturbedError
+        return 1.0
+
+    assert [cost_s(False) for _ in range(3)] == [1.0] * 3 and calls == 1
+    assert all(math.isnan(cost_s(True)) for _ in range(3)) and calls == 2
+    # Measuring again takes at most a twentieth of the time.
+    now_s = 21.9
+    assert math.isnan(cost_s(True)) and calls == 2
+    now_s = 22.0
+    assert math.isnan(cost_s(True)) and calls == 3
+    costs.forget()
+    assert math.isnan(cost_s(True)) and cost_s(False) == 1.0 and calls == 5

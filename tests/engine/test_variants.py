@@ -1,0 +1,165 @@
+"""The choice of a variant: trials, rounds, and the loss by a wrong choice."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from test_sampling import conditions
+
+import memkern as mk
+from memkern.engine import sampling, variants
+from memkern.engine.prepared import Prepared
+from memkern.engine.run import CaseRun
+from memkern.engine.sampling import Judge
+from memkern.spec.case import Case
+
+
+def test_variant_best_selects_a_candidate_and_records_it(case: Case) -> None:
+    record = case.with_(variant="best", runs=3).measure().record
+    assert record["variant_requested"] == "best"
+    assert (record["variant"], record["isa"]) in case.prepare().native.candidates()
+    narrow = case.with_(variant="best", isa="baseline", runs=3).measure().record
+    assert narrow["isa"] == "baseline"
+
+
+def test_the_time_of_a_placement_excludes_the_choice_of_a_variant(
+    monkeypatch: pytest.MonkeyPatch, case: Case
+) -> None:
+    def slow(prepared: Any, candidates: list[Any]) -> tuple[Any, str]:
+        time.sleep(0.3)
+        return candidates[0], "trial"
+
+    monkeypatch.setattr(variants, "fastest", slow)
+    several = CaseRun(case.with_(variant="best", runs=None, budget_s=0.01, placements=2))
+    first, second = several.place(), several.place()
+    assert 0 < first.again_s < first.wall_s - 0.3
+    assert 0 < second.again_s < second.wall_s
+
+
+def scripted_trials(
+    monkeypatch: pytest.MonkeyPatch, seconds: Callable[[str, int], tuple[float, float]]
+) -> Counter[str]:
+    """Let samples have the time and the processor share given for a variant's n-th round."""
+    calls: Counter[str] = Counter()
+
+    def sample(
+        prepared: Prepared, judge: Judge, out: np.ndarray, *others: Any, **options: Any
+    ) -> None:
+        candidates = options.get("candidates") or [(prepared.obtained["variant"],)] * len(out)
+        names = [variant for variant, *_ in candidates]
+        found = {variant: seconds(variant, calls[variant]) for variant in dict.fromkeys(names)}
+        calls.update(found.keys())
+        for row, variant in zip(out, names, strict=True):
+            time_s, share = found[variant]
+            row[-len(sampling.CONDITIONS) :] = conditions(share)
+            row[: -len(sampling.CONDITIONS)] = time_s
+
+    monkeypatch.setattr(sampling, "sample", sample)
+    return calls
+
+
+# Trials of whole invocations, of parts and then whole invocations, and of parts only.
+@pytest.mark.parametrize("trial_s", [100.0, 1e-4, 1e-9])
+@pytest.mark.usefixtures("disturbances", "machine")
+def test_trials_of_all_lengths_are_judged_within_rounds(
+    monkeypatch: pytest.MonkeyPatch, trial_s: float
+) -> None:
+    monkeypatch.setattr(variants, "_TRIAL_S", trial_s)
+    case = mk.stream("copy", elements=2**21, threads=1)
+
+    # All variants take 250 times as long from the second round on: no ratio changes.
+    scripted_trials(
+        monkeypatch, lambda variant, n: ((2 - (variant == "scalar")) * 4e-3 ** (n < 1), 1.0)
+    )
+    prepared = case.prepare()
+    assert (prepared.obtained["variant"], prepared.how) == ("scalar", "trial")
+
+    # Samples count if all of them are disturbed.
+    scripted_trials(monkeypatch, lambda variant, _: (2e-3 - 1e-3 * (variant == "scalar"), 0.1))
+    prepared = case.prepare()
+    assert (prepared.obtained["variant"], prepared.how) == ("scalar", "trial")
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_more_rounds_are_tried_while_two_candidates_are_not_told_apart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(variants, "_TRIAL_S", 0.25)
+    case = mk.stream("copy", elements=2**14, threads=1, isa="baseline")
+    rng = np.random.default_rng(3)
+    every = {"scalar": 2e-3, "auto": 1.02e-3, "nt": 1e-3}
+
+    def noisy(variant: str, _: int) -> tuple[float, float]:
+        return every[variant] * rng.lognormal(0, 0.03), 1.0
+
+    calls = scripted_trials(monkeypatch, noisy)
+    prepared = case.prepare()
+    assert prepared.obtained["variant"] in ("auto", "nt")
+    # A difference of 2 % needs more rounds than excluding the third candidate.
+    assert calls["scalar"] <= 3 < min(calls["auto"], calls["nt"])
+    assert 0 <= prepared.loss <= 0.05
+
+    calls = scripted_trials(monkeypatch, lambda variant, _: (every[variant], 1.0))
+    prepared = case.prepare()
+    assert (prepared.obtained["variant"], prepared.loss) == ("nt", 0.0)
+    assert calls["nt"] == 3
+    record = case.with_(runs=3).measure().record
+    assert (record["variant"], record["variant_choice"]) == ("nt", "trial")
+    assert record["variant_loss"] == 0.0
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_each_candidate_has_a_sample_after_the_deadline() -> None:
+    case = mk.stream("copy", elements=64, threads=1, isa="baseline")
+    prepared = case.prepare()
+    trials = variants._Trials(prepared)
+    prepared.deadline = 0.0
+    candidates = prepared.candidates
+    assert len(candidates) > 1
+    found = trials._round(candidates, 2)
+    assert [*found] == ["/".join(one) for one in candidates]
+    assert all(map(math.isfinite, found.values()))
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"),
+    [
+        ([(9.0, 0), (1.0, 0), (2.0, 0), (3.0, 0), (4.0, 0)], 1.75),
+        ([(9.0, 0), (2.0, 1), (4.0, 0), (3.0, 0)], 3.25),  # disturbed samples do not count
+        ([(9.0, 0), (2.0, 1), (4.0, 1)], 2.5),  # unless all are disturbed
+        ([(9.0, 0), (math.inf, 0), (math.inf, 0)], 9.0),  # only the first sample was taken
+        ([(9.0, 0), (5.0, 0), (5.0, 0)], 5.0),
+    ],
+)
+def test_candidates_are_judged_by_the_lower_quartile(
+    taken: list[tuple[float, float]], expected: float
+) -> None:
+    assert variants._lower_quartile(taken) == expected
+
+
+def test_a_single_candidate_loses_nothing(case: Case) -> None:
+    record = case.measure().record
+    assert record["variant_choice"] == "requested" and math.isnan(record["variant_loss"])
+    assert variants.fastest(case.prepare(), [("scalar", "baseline")])[1] == 0.0
+
+
+@pytest.mark.usefixtures("disturbances")
+def test_the_loss_by_a_wrong_choice_follows_from_the_rounds(case: Case) -> None:
+    trials = variants._Trials(case.prepare())
+    first, second = ("simd", "avx2"), ("auto", "avx2")
+    assert math.isnan(trials.loss([first, second]))
+    names = ["/".join(one) for one in (first, second)]
+    trials._rounds = [dict(zip(names, (0.0, gain), strict=True)) for gain in (0.01, 0.03, 0.02)]
+    trials._rounds.append({names[0]: 0.0})  # the second candidate was not tried
+    # The one-sided 95 % quantile of Student's t with two degrees of freedom is 2.92.
+    expected = -math.expm1(0.02 - 2.92 * 0.01 / math.sqrt(3))
+    assert trials.loss([first, second]) == pytest.approx(max(expected, 0.0), abs=1e-4)
+    assert trials.loss([second, first]) == pytest.approx(
+        -math.expm1(-0.02 - 2.92 * 0.01 / math.sqrt(3)), abs=1e-4
+    )

@@ -1,0 +1,105 @@
+"""Cases: identity, refused inputs, and kernels applied to values of the caller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from checking import refused
+
+import memkern as mk
+from memkern.errors import InputError
+from memkern.spec.case import Case
+
+
+@pytest.fixture
+def case() -> Case:
+    return mk.gather("UNIFORM:8:4:NR", count=512, threads=1, variant="scalar", budget_s=0.2)
+
+
+def test_apply_runs_the_measured_kernel_on_the_callers_values() -> None:
+    case = mk.gather([3, 1, 2, 2], delta=4, count=3, wrap=3, threads=1)
+    source = np.arange(12, dtype=np.float64) * 1.5
+    out = case.apply(sparse=source)
+    np.testing.assert_array_equal(
+        out["dense"], [4.5, 1.5, 3, 3, 10.5, 7.5, 9, 9, 16.5, 13.5, 15, 15]
+    )
+    np.testing.assert_array_equal(out["sparse"], source)
+
+
+@pytest.mark.parametrize(
+    "arrays, match",
+    [
+        ({"sparse": np.zeros(11)}, "shape"),
+        ({"sparse": np.zeros(12, dtype=np.float32)}, "float64"),
+        ({"sparse": np.zeros((12, 1))}, "shape"),
+        ({"sparse": np.zeros(24)[::2]}, "contiguous"),
+        ({"nothing": np.zeros(12)}, "nothing"),
+    ],
+)
+def test_apply_refuses_wrong_arrays(arrays: dict[str, np.ndarray], match: str) -> None:
+    case = mk.gather([3, 1, 2, 2], delta=4, count=3, threads=1)
+    with pytest.raises(InputError, match=match):
+        case.apply(**arrays)
+
+
+def test_the_identity_depends_on_inputs_and_options_alone(case: Case) -> None:
+    assert case.identity() == case.with_(name="other").identity()
+    changes: list[dict[str, Any]] = [
+        {"threads": 2}, {"pages": "4k"}, {"variant": "auto"}, {"dtype": "float32"},
+        {"index_dtype": "int32"}, {"runs": 3}, {"prefetch": 1}, {"chunk": 8}, {"invocations": 7},
+        {"repetition": "free"}, {"flush": True}, {"schedule": "dynamic"}, {"pin": "compact"},
+    ]  # fmt: skip
+    seen = {case.identity()} | {case.with_(**change).identity() for change in changes}
+    assert len(seen) == len(changes) + 1
+    for longer in ({"ci": 0.5}, {"budget_s": 9.0}, {"placements": 7}, {"max_samples": 9}):
+        assert case.with_(**longer).identity() == case.identity()
+    other = mk.gather([0, 4, 8, 12, 16, 20, 24, 29], delta=32, count=512)
+    same = mk.gather([0, 4, 8, 12, 16, 20, 24, 28], delta=32, count=512)
+    assert other.identity() != same.identity()
+    with pytest.raises(InputError, match="no knob 'colour'"):
+        case.with_(colour="red")
+
+
+@pytest.mark.parametrize(
+    "options, match",
+    [
+        ({"prefetch": True}, "prefetch"),
+        ({"dtype": "float16"}, "dtype"),
+        ({"index_dtype": "int16"}, "index_dtype"),
+        ({"count": 0}, "count"),
+        ({"count": 2.5}, "count"),
+        ({"count": 2**61}, "count"),
+        ({"delta": 2**59, "count": 2**40}, "2\\*\\*60"),
+        ({"delta": []}, "delta"),
+        ({"delta": [1.5]}, "delta"),
+        ({"wrap": 0}, "wrap"),
+    ],
+)
+def test_cases_refuse_bad_input(options: dict[str, Any], match: str) -> None:
+    with refused(match):
+        mk.gather([0, 1], **{"count": 4, **options})
+
+
+def test_kernels_need_their_own_patterns() -> None:
+    from memkern.families.spatter import kernels as spatter
+
+    with pytest.raises(InputError, match="needs pattern_scatter"):
+        spatter.case("gs", pattern_gather=[0, 1])
+    with pytest.raises(InputError, match="'scan'"):
+        spatter.case("scan", pattern=[0])
+    with pytest.raises(InputError, match="as many of both"):
+        mk.gs([0, 1], [0, 1, 2]).prepare()
+    with pytest.raises(InputError, match="outside"):
+        mk.multigather([0, 1], [2]).measure()
+
+
+def test_values_of_the_caller_are_checked() -> None:
+    with pytest.raises(InputError, match=r"invocations must be an integer, not 1\.5"):
+        mk.stream("copy", elements=64, threads=1).prepare().run(1.5)
+    masked = np.ma.masked_array([0, 1, 2], mask=[False, True, False])
+    with pytest.raises(InputError, match="has masked values"):
+        mk.gather(masked)
+    with pytest.raises(InputError, match="array 'a' has masked values"):
+        mk.apply(mk.stream("copy", elements=3, threads=1), a=masked.astype(np.float64))

@@ -1,0 +1,76 @@
+"""Tuning judges values by ratios within rounds, and records its whole search."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import memkern as mk
+from memkern.engine.run import measure
+from memkern.spec.case import Case
+
+
+@pytest.fixture
+def case() -> Case:
+    return mk.gather("UNIFORM:8:4:NR", count=512, threads=1, variant="scalar", budget_s=0.2)
+
+
+def test_tune_records_the_whole_search(case: Case) -> None:
+    best, search = mk.tune(
+        case.with_(variant="best"), budget_s=3.0, knobs={"prefetch": [0, 2], "chunk": [0, 8]}
+    )
+    steps = [record["tune_step"] for record in search]
+    assert steps[-1] == "best"
+    assert set(steps) <= {"variant", "prefetch", "chunk", "best"}
+    assert steps.count("variant") >= 3
+    final = search.records[-1]
+    assert final["variant_requested"] == best.knobs.variant
+    keys = ("variant", "isa", "prefetch", "chunk")
+    tried = {tuple(record[key] for key in keys) for record in search.records[:-1]}
+    assert tuple(getattr(best.knobs, key) for key in keys) in tried
+
+
+@pytest.mark.parametrize("equal", [False, True])
+def test_tuning_judges_by_ratios_within_rounds(
+    case: Case, monkeypatch: pytest.MonkeyPatch, equal: bool
+) -> None:
+    """The host is slower in each round; medians decide if the shortest times are equal."""
+
+    def scripted(case: Case, *args: Any, repeat: int = 0, **options: Any) -> mk.Measurement:
+        measurement = measure(case, *args, repeat=repeat, **options)
+        shortest = {0: 3.0, 2: 1.0, 4: 1.001 if equal else 1.2}[case.knobs.prefetch]
+        if case.knobs.prefetch == 0 and repeat == 0:
+            shortest = 0.5  # in the first round only
+        median = {0: 4.0, 2: 2.0, 4: 1.5}[case.knobs.prefetch]
+        times = {"time_min_s": shortest * 5**repeat, "time_median_s": median * 5**repeat}
+        disturbed = {"disturbed": case.knobs.prefetch == 2}
+        record = {**measurement.record, **times, **disturbed}
+        return dataclasses.replace(measurement, record=record)
+
+    monkeypatch.setattr("memkern.studies.tune.measure", scripted)
+    monkeypatch.setattr("memkern.studies.tune.time", SimpleNamespace(perf_counter=lambda: 0.0))
+    best, search = mk.tune(case, budget_s=2.0, knobs={"prefetch": [0, 2, 4]})
+    assert best.knobs.prefetch == (4 if equal else 2)
+    trials = [(r["repeat"], r["prefetch"]) for r in search if r["tune_step"] == "prefetch"]
+    assert sorted(trials) == [(turn, value) for turn in range(3) for value in (0, 2, 4)]
+    assert [turn for turn, _ in trials] == sorted(turn for turn, _ in trials)
+
+
+def test_tuning_leaves_out_what_is_wrong_or_refused(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def scripted(case: Case, *args: Any, **options: Any) -> mk.Measurement:
+        if case.knobs.prefetch == 4:
+            raise MemoryError
+        measurement = measure(case, *args, **options)
+        wrong = {"valid": False, "time_min_s": 1e-9, "time_median_s": 1e-9}
+        record = {**measurement.record, **(wrong if case.knobs.prefetch == 2 else {})}
+        return dataclasses.replace(measurement, record=record)
+
+    monkeypatch.setattr("memkern.studies.tune.measure", scripted)
+    best, search = mk.tune(case, budget_s=2.0, knobs={"prefetch": [8, 2, 4]})
+    assert best.knobs.prefetch in (0, 8)
+    assert {record["prefetch"] for record in search} == {0, 2, 8}
