@@ -1,10 +1,9 @@
-"""memkern doctor: measurements, comparisons, verdict, output, exit codes and storage."""
+"""Whole checks by memkern doctor: verdict, output, exit codes, baseline and storage."""
 
 from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -17,24 +16,12 @@ import pytest
 from checking import run
 
 import memkern as mk
-from memkern import small, statistics
-from memkern.engine import CoreWatch, calibration, sampling, watching
-from memkern.engine.disturbance import Activity, Cores
+from memkern import small
+from memkern.engine import calibration
 from memkern.machine import capacity, state, topology
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding
-from memkern.machine.smbios import Module, Population
 from memkern.report import write as write_report
 from memkern.studies import doctor as doctoring
-from memkern.studies import doctor_findings
-from memkern.studies.doctor import (
-    against,
-    bandwidth_of_a_core,
-    cache_sizes,
-    core_findings,
-    other_programs,
-    share_of_peak,
-    steal_time,
-)
 
 VERDICTS = ("fit", "fit with reservations", "disturbed")
 
@@ -53,286 +40,6 @@ def small_cases(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return cache
 
 
-# Judgements
-
-
-def watched(n: int = 200, **columns: Any) -> Any:
-    """Return a watch of equal samples of a millisecond, except for the given columns."""
-    values: dict[str, Any] = dict.fromkeys(("seconds", *sampling.CONDITIONS), 0.0)
-    values |= {"seconds": 1e-3, "cpu_share": 1.0, "throughput": 2.0, "clock_Hz": 3e9}
-    values |= dict.fromkeys(("exchange_s", "exchange_least_s"), 5e-8)
-    watch = CoreWatch()
-    watch.watched_s = 0.2
-    watch._obtained = {"threads": 2, "pin": "0,1"}
-    given = {name: columns.get(name, value) for name, value in values.items()}
-    watch._rows = [np.column_stack([np.broadcast_to(value, n) for value in given.values()])]
-    return watch
-
-
-@pytest.fixture
-def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Finding]]:
-    """Return a function that judges a watch on a machine whose best rates are known."""
-
-    def findings(watch: Any, hypervisor: str | None = None) -> dict[str, Finding]:
-        known = Cores()
-        known.add(np.linspace(1.98, 2.0, 50), "2")
-        with np.errstate(divide="ignore"):
-            known.add(1 / watch.column("exchange_s"), "exchanges between units 0,1")
-        monkeypatch.setattr(watching.cores, "cores", lambda: known)
-        monkeypatch.setattr(watching.cores, "cores_at_work", lambda _: "2")
-        monkeypatch.setattr(doctor_findings, "spread", calibration.packaged)
-        found = core_findings(watch, {"machine": {"hypervisor": hypervisor, "caches": CACHES}})
-        for finding in found:
-            assert bool(finding.advice) == (finding.state != GOOD)
-        return {finding.subject: finding for finding in found}
-
-    return findings
-
-
-CACHES = [
-    {"level": level, "size_B": 2**size, "type": "unified", "instances": 1}
-    for level, size in ((1, 15), (2, 20), (3, 25))
-]
-
-
-def some(value: float, share: float, otherwise: float, n: int = 200) -> np.ndarray:
-    """Return `value` in a share of the samples, `otherwise` in the others."""
-    return np.where(np.arange(n) < round(share * n), value, otherwise)
-
-
-def test_quiet_cores_are_good(judged: Any) -> None:
-    found = judged(watched())
-    assert {finding.state for finding in found.values()} == {GOOD}
-    assert "100.0% of the time" in found["processor time"].text
-    assert "100% of their best" in found["core share"].text
-    assert "3.00 GHz" in found["clock"].text
-    assert "50 ns 100% of the time" in found["exchanges"].text
-    spread = calibration.packaged("memory, 1 thread").floor
-    within = statistics.next_run_interval([1.0], spread).relative_half_width
-    text = found["next runs"].text
-    assert re.search(r"within ±L1 \d+%, L2 \d+%, L3 \d+%, memory \d+% by one thread and L1 ", text)
-    assert f"memory {within:.0%} by one thread" in text
-
-
-def test_without_samples_nothing_is_known(judged: Any) -> None:
-    unknown = dict.fromkeys(("cpu_share", "throughput", "clock_Hz", "exchange_s"), math.nan)
-    for watch in (watched(0), watched(**unknown)):
-        found = judged(watch)
-        assert found.pop("next runs").state == GOOD
-        assert {finding.state for finding in found.values()} == {UNKNOWN}
-
-
-def test_unknown_run_queue_delays_are_a_finding() -> None:
-    assert doctoring.run_queue_delays(True).state == GOOD
-    found = doctoring.run_queue_delays(False)
-    assert found.state == UNKNOWN
-    assert "CPU time against wall time" in found.text and found.advice
-
-
-@pytest.mark.parametrize(
-    "subject, column, value, share, state",
-    [
-        ("core share", "throughput", 1.8, 0.04, GOOD),
-        ("core share", "throughput", 1.8, 0.4, NOTE),
-        ("core share", "throughput", 1.92, 0.9, GOOD),
-        ("clock", "clock_Hz", 2.9e9, 0.5, GOOD),
-        ("clock", "clock_Hz", 2.7e9, 0.5, NOTE),
-        ("clock", "clock_Hz", 2.0e9, 0.5, BAD),
-    ],
-)
-def test_cores_by_the_share_of_probes(
-    judged: Any, subject: str, column: str, value: float, share: float, state: str
-) -> None:
-    usual = {"throughput": 2.0, "clock_Hz": 3e9}[column]
-    watch = watched(**{column: some(value, share, usual)})
-    found = judged(watch)
-    assert found.pop(subject).state == state
-    assert {finding.state for finding in found.values()} == {GOOD}
-    # The clock of a virtual machine can't be fixed from inside.
-    if state == BAD:
-        in_machine = judged(watch, "KVM")["clock"]
-        assert in_machine.state == NOTE and "cpupower" not in in_machine.advice
-
-
-@pytest.mark.parametrize(
-    "away, waited, state",
-    [
-        (0.005, 0.005, GOOD),
-        (0.02, 0.02, NOTE),
-        (0.25, 0.25, BAD),
-        # The hypervisor, or a cause unknown to the system, took the processors.
-        (0.25, 0.0, NOTE),
-        (0.25, math.nan, BAD),
-    ],
-)
-def test_waits_are_worse_than_absence(judged: Any, away: float, waited: float, state: str) -> None:
-    found = judged(watched(cpu_share=1 - away, waited_share=waited))
-    assert found["processor time"].state == state
-
-
-def test_a_long_wait_counts_by_its_duration(judged: Any) -> None:
-    seconds, share = some(0.1, 0.005, 1e-3), some(0.01, 0.005, 1.0)
-    watch = watched(seconds=seconds, cpu_share=share, waited_share=1 - share)
-    assert judged(watch)["processor time"].state == BAD
-
-
-def test_states_of_the_host_are_told_with_their_shares(judged: Any) -> None:
-    exchange_s = some(2e-7, 0.25, 5e-8)
-    found = judged(watched(exchange_s=exchange_s, exchange_least_s=exchange_s))["exchanges"]
-    assert found.state == NOTE
-    assert "in 50 ns 75% of the time, in 200 ns 25% of the time, each for 0.2 s" in found.text
-
-
-def test_next_runs_on_a_shared_host_vary_more(judged: Any) -> None:
-    found = judged(watched(throughput=1.4))["next runs"]
-    assert found.state == NOTE and "memory 39% by one thread" in found.text
-
-
-@pytest.mark.parametrize(
-    "others, processors, state, text",
-    [
-        ((), 0.02, GOOD, "0.02 processors"),
-        ((), -0.01, GOOD, "0.00 processors"),
-        ((), 0.3, NOTE, "0.30 processors"),
-        ((), 0.9, BAD, "0.90 processors"),
-        (((7994, "sh", 1),), 0.02, NOTE, "sh (process 7994) ran"),
-        (((7994, "sh", 1),), 0.2, BAD, "sh (process 7994) ran"),
-        (((7994, "sh", 1),), math.nan, BAD, "sh (process 7994) ran"),
-        ((), math.nan, UNKNOWN, "nothing else was seen"),
-    ],
-)
-def test_other_programs(others: Any, processors: float, state: str, text: str) -> None:
-    found = other_programs(Activity(others, 0.0), processors)
-    assert found.state == state and text in found.text
-    assert bool(found.advice) == (state != GOOD)
-
-
-@pytest.mark.parametrize(
-    "share, state", [(0.0, GOOD), (0.005, GOOD), (0.05, NOTE), (0.3, NOTE), (math.nan, UNKNOWN)]
-)
-def test_steal_time(share: float, state: str) -> None:
-    found = steal_time(share)
-    assert found.state == state
-    assert bool(found.advice) == (state != GOOD)
-
-
-@pytest.mark.parametrize(
-    "model_B, hypervisor, modules, state, text",
-    [
-        (16e9, None, 1, GOOD, "16.0 GB/s are 62% of the theoretical peak of 25.6 GB/s"),
-        (8e9, None, 1, NOTE, "31%"),
-        (30e9, None, 1, UNKNOWN, "miscounted"),
-        (16e9, "Amazon EC2", 1, UNKNOWN, "unknown"),
-        (16e9, None, 0, UNKNOWN, "unknown"),
-    ],
-)
-def test_share_of_peak(
-    model_B: float, hypervisor: str | None, modules: int, state: str, text: str
-) -> None:
-    module = Module(2**34, "DDR4", 3200, 3200, "DIMM_A1", "")
-    memory = Population((module,) * modules, (), modules, "by EDAC")
-    records = [
-        {"kernel": kernel, "bytes_model_B": B, "time_median_s": 1.0, "disturbed": False}
-        for kernel, B in (("stream.triad", model_B), ("loops.load", 4e9), ("latency.chase", 4e99))
-    ]
-    machine = {"machine": {"hypervisor": hypervisor}}
-    found = share_of_peak(records, machine, memory)
-    assert found.state == state and text in found.text
-    assert share_of_peak(records, machine, None).state == UNKNOWN
-    # A disturbed record is ignored if there is another, and gives no result alone.
-    records[0]["disturbed"] = True
-    if hypervisor is None and modules:
-        assert "4.0 GB/s" in share_of_peak(records, machine, memory).text
-    records[1]["disturbed"] = True
-    assert share_of_peak(records, machine, memory).state == UNKNOWN
-    assert share_of_peak([], machine, memory).state == UNKNOWN
-
-
-@pytest.mark.parametrize(
-    "changes, state, text",
-    [
-        ({}, GOOD, "2.0% standard deviation over 3 placements"),
-        ({"placement_sd": 0.08}, NOTE, "8.0%"),
-        ({"placement_sd": 0.3}, NOTE, "30.0%"),
-        ({"placement_sd": 0.3, "state": "shared"}, NOTE, "this host is shared"),
-        ({"placement_sd": math.nan}, UNKNOWN, "placed once"),
-        ({"disturbed": True, "shared_with": "sh (process 9)"}, BAD, "beside sh (process 9)"),
-        ({"disturbed": True}, BAD, "waited for processors"),
-        ({"valid": False}, BAD, "results are wrong"),
-    ],
-)
-def test_records_are_judged_by_their_spread(changes: dict[str, Any], state: str, text: str) -> None:
-    record = {
-        "kernel": "loops.load", "threads": 2, "footprint_B": 2**27, "valid": True,
-        "disturbed": False, "state": "quiet", "shared_with": "", "placement_sd": 0.02,
-        "placements": 3, "bandwidth_median_GBps": 25.0,
-    }  # fmt: skip
-    measurement = mk.Measurement(record | changes, np.ones(1), {})
-    found = doctoring.measured("loops.load", measurement, "")
-    assert (found.subject, found.state) == ("load", state)
-    assert text in found.text and "25.0 GB/s with 2 threads in 128 MiB" in found.text
-
-
-def test_a_long_latency_is_noted() -> None:
-    record = {
-        "kernel": "latency.chase", "threads": 1, "footprint_B": 2**27, "valid": True,
-        "disturbed": False, "state": "quiet", "placement_sd": 0.01, "placements": 3,
-    }  # fmt: skip
-    for ns, judged in ((110.0, GOOD), (320.0, NOTE)):
-        measurement = mk.Measurement(record | {"ns_per_access": ns}, np.ones(1), {})
-        found = doctoring.measured("latency.chase", measurement, "")
-        assert found.state == judged and bool(found.advice) == (judged == NOTE)
-        assert ("less than 200 ns" in found.text) == (judged == NOTE)
-
-
-def test_bandwidth_of_a_core_beside_published_ones() -> None:
-    # Two threads on each core.
-    record = {
-        "kernel": "stream.triad", "threads": 8, "bandwidth_median_GBps": 22.0, "disturbed": False,
-    }  # fmt: skip
-    machine = {"machine": {"cores": 4}}
-    (found,) = bandwidth_of_a_core([record], machine)
-    assert found.state == GOOD and "5.5 GB/s by each of 4 cores" in found.text
-    # Four threads on each core of Knights Landing and of ThunderX2.
-    assert "published in 2020 2.7 to 6.1 GB/s" in found.text
-    (found,) = bandwidth_of_a_core([record | {"bandwidth_median_GBps": 4.0}], machine)
-    assert found.state == NOTE and found.advice
-    (found,) = bandwidth_of_a_core([record | {"threads": 2}], {"machine": {"cores": None}})
-    assert "11.0 GB/s by each of 2 cores" in found.text
-    assert bandwidth_of_a_core([record | {"kernel": "loops.load"}], machine) == []
-    (found,) = bandwidth_of_a_core([record | {"disturbed": True}], machine)
-    assert found.state == UNKNOWN and found.text.endswith(", but its samples were disturbed")
-
-
-@pytest.mark.parametrize(
-    "measured, state, text",
-    [
-        (None, UNKNOWN, "times of loads do not show"),
-        ({"L1": 2**15, "L3": 2**25}, GOOD, "measured latencies of L1, L3"),
-        ({"L1": 2**15, "L3": 2**23}, NOTE, "from 8192 KiB on, where the system says 32768 KiB"),
-        ({"L2": 2**20}, GOOD, "measured latencies of L2"),
-    ],
-)
-def test_measured_caches_beside_those_of_the_system(
-    measured: dict[str, int] | None, state: str, text: str
-) -> None:
-    # Cores of two kinds have an L2 of 2 MiB or of 1 MiB.
-    caches = [
-        {"level": level, "size_B": size_B, "type": kind, "instances": 1}
-        for level, size_B, kind in (
-            (1, 2**15, "data"), (1, 2**15, "instruction"), (2, 2**21, "unified"),
-            (2, 2**20, "unified"), (3, 2**25, "unified"),
-        )
-    ]  # fmt: skip
-    machine: dict[str, Any] = {"machine": {"caches": caches}}
-    if measured is not None:
-        machine["measured_caches"] = {"sizes_B": measured}
-    found = cache_sizes(machine)
-    assert found.state == state and text in found.text
-    assert bool(found.advice) == (state != GOOD)
-    assert "L2" not in found.text or state == GOOD
-
-
 def test_stored_sizes_of_caches_are_judged(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def judged() -> Finding:
         (found,) = (f for f in mk.doctor(quick=True).findings if f.subject == "cache sizes")
@@ -345,15 +52,6 @@ def test_stored_sizes_of_caches_are_judged(cache: Path, monkeypatch: pytest.Monk
     assert capacity.save({f"L{last['level']}": last["size_B"] // 4}, system)
     found = judged()
     assert found.state == NOTE and f"{last['size_B'] // 2**10} KiB of L" in found.text
-
-
-def test_what_was_not_measured_is_unknown() -> None:
-    assert "time was over" in doctoring.measured("latency.chase", None, "").text
-    found = doctoring.measured("latency.chase", None, "it needs 9 GB")
-    assert (found.subject, found.state) == ("latency", UNKNOWN) and "9 GB" in found.text
-
-
-# Whole checks
 
 
 def test_a_small_check(small_cases: Path) -> None:
@@ -529,19 +227,6 @@ def test_a_baseline_decides_on_the_exit_code(
     assert bool(found["advice"]) == (state != GOOD)
 
 
-def results_of(seconds: float, sd: float = 0.001, **changes: Any) -> mk.ResultSet:
-    """Return records of doctor's kernels that were placed five times."""
-    records = [
-        {
-            "kernel": kernel, "case_columns": "", "time_median_s": seconds, "time_min_s": seconds,
-            "bytes_B": 10**9, "placements": 5, "placement_sd": sd, "valid": True,
-            "disturbed": False, "environment_id": "x", **changes,
-        }
-        for kernel in ("loops.load", "stream.triad", "latency.chase")
-    ]  # fmt: skip
-    return mk.ResultSet(records, [np.ones(1)] * 3, {"x": {"machine": changes}})
-
-
 def test_sizes_are_those_of_the_baseline(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[mk.ResultSet] = []
 
@@ -626,19 +311,6 @@ def test_slow_trials_of_a_case_leave_time_for_the_others(monkeypatch: pytest.Mon
     doctoring._measure(plan, plan.total_s, runs, {}, watch, lambda: None)
     assert all(run.placements for run in runs.values())
     assert clock[0] <= plan.total_s + 0.2
-
-
-def test_the_comparison_with_a_baseline() -> None:
-    same = against(results_of(1.0), results_of(1.0))
-    assert (same.state, same.advice) == (GOOD, "")
-    assert "load same, triad same, latency same" in same.text
-    slower = against(results_of(1.0), results_of(1.2))
-    assert slower.state == BAD and "triad slower (+20.0% time)" in slower.text
-    assert "faster (-16.7% time)" in against(results_of(1.2), results_of(1.0)).text
-    assert against(results_of(1.0, 0.3), results_of(1.1)).state == UNKNOWN
-    assert against(results_of(1.0), results_of(9.0, disturbed=True)).state == UNKNOWN
-    assert against(results_of(1.0), mk.ResultSet([], [])).state == UNKNOWN
-    assert "environments differ" in against(results_of(1.0, vendor="A"), results_of(1.0)).text
 
 
 def test_files_that_are_no_baseline_are_refused(
