@@ -1,0 +1,195 @@
+"""Fits of files on the command line: groups, both sides of the caches, refused input."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from checking import refused_words, run
+from synthetic_times import T0, WMAX, exact, noisy, our_records, sizes, times, two_regimes
+
+from memkern.models import fit_t0_wmax, groups, read
+
+
+def table(*devices: tuple[str, float, float]) -> pd.DataFrame:
+    return pd.concat(
+        pd.DataFrame({"device": name, "bytes_B": sizes(), "time_s": times(sizes(), t0, wmax)})
+        for name, t0, wmax in devices
+    )
+
+
+def test_csv_and_parquet_files_of_other_programs(capsys, tmp_path):
+    frame = table(("a", T0, WMAX))
+    frame.to_csv(tmp_path / "x.csv", index=False)
+    frame["when"] = pd.Timestamp("2020-01-01")
+    frame.to_parquet(tmp_path / "x.parquet")
+    for name in ("x.csv", "x.parquet"):
+        code, out, err = run(capsys, "fit", str(tmp_path / name), "--json")
+        (row,) = json.loads(out)
+        assert (code, err) == (0, "")
+        names = (
+            "group side t0_s t0_ci_s t0_resolved wmax_GBps wmax_ci_GBps b80_B b80_ci_B r2 points"
+        )
+        assert list(row) == names.split()
+        assert row["group"] == row["side"] == "all" and row["points"] == 20
+        assert row["t0_resolved"] is True
+        assert row["t0_s"] == pytest.approx(T0) and row["wmax_GBps"] == pytest.approx(800)
+        assert row["t0_ci_s"] == pytest.approx([T0, T0])
+        assert row["wmax_ci_GBps"] == pytest.approx([800, 800])
+        assert row["b80_B"] == pytest.approx(16e6) and row["r2"] == pytest.approx(1)
+
+
+def test_groups_of_a_column(capsys, tmp_path):
+    path = str(tmp_path / "x.csv")
+    table(("b", T0, WMAX), ("a", 2 * T0, WMAX / 2)).to_csv(path, index=False)
+    code, out, _ = run(capsys, "fit", path, "--by", "device", "--json")
+    assert code == 0
+    assert [(row["group"], round(row["wmax_GBps"])) for row in json.loads(out)] == [
+        ("b", 800),
+        ("a", 400),
+    ]
+    how = ("--by", "device", "--weighting", "none", "--level", "90")
+    code, out, err = run(capsys, "fit", path, *how)
+    header, *lines = out.splitlines()
+    assert code == 0 and "90 % interval" in header and "unreliable" in err
+    assert [line.split()[:4] for line in lines] == [
+        ["b", "all", "20", "5"],
+        ["a", "all", "20", "10"],
+    ]
+    code, out, err = run(capsys, "fit", path, "--by", "devise")
+    assert (code, out) == (2, "") and "devise" in err and "device" in err
+
+
+def test_memkerns_records_are_grouped_by_kernel_and_differing_columns(capsys, tmp_path):
+    x, y = noisy(20)
+    copy, add = our_records(x, y), our_records(x, 2 * y, kernel="stream.add")
+    launch = our_records([0], [1e-6], kernel="launch.empty")
+    for suffix in ("db", "parquet", "csv", "json"):
+        path = str(tmp_path / f"ours.{suffix}")
+        (copy + add + launch).save(path)
+        code, out, err = run(capsys, "fit", path, "--json", "--leave-out", "caches")
+        rows = json.loads(out)
+        assert (code, err) == (0, "")
+        assert [row["group"] for row in rows] == ["stream.copy", "stream.add"]
+        assert {row["points"] for row in rows} == {np.count_nonzero(np.floor(x) > 1e6)}
+    for other, names in (
+        ({"platform": "there"}, ["stream.copy, here", "stream.copy, there"]),
+        ({"threads": 4}, ["stream.copy, threads 2", "stream.copy, threads 4"]),
+        ({"pages_requested": "4k"}, ["stream.copy", "stream.copy, 4k"]),
+        ({"variant_requested": "nt"}, ["stream.copy", "stream.copy, nt"]),
+        (
+            {"platform": "there, 4 threads", "threads": 4},
+            ["stream.copy, here, threads 2", "stream.copy, there, 4 threads"],
+        ),
+    ):
+        both = copy + our_records(x, 2 * y, **other)
+        assert list(groups(both)) == names
+        assert [len(group) for group in groups(both).values()] == [20, 20]
+    both.save(tmp_path / "mixed.json")
+    words = ("fit", str(tmp_path / "mixed.json"), "--by", "kernel,threads", "--json")
+    code, out, err = run(capsys, *words)
+    rows = json.loads(out)
+    assert (code, err) == (0, "")
+    assert list(dict.fromkeys(row["group"] for row in rows)) == ["stream.copy, 2", "stream.copy, 4"]
+
+
+def test_infinity_is_text_in_json_as_in_records(capsys, tmp_path):
+    x = np.linspace(1e3, 2e3, 8)
+    y = T0 * (1 + 0.02 * np.array([1, -1, -1, 1, 1, -1, -1, 1.5]))
+    path = tmp_path / "flat.csv"
+    pd.DataFrame({"bytes_B": x, "time_s": y}).to_csv(path, index=False)
+    code, out, _ = run(capsys, "fit", str(path), "--json")
+    (row,) = json.loads(out)
+    assert code == 0 and row["wmax_ci_GBps"][1] == "Infinity" and row["wmax_ci_GBps"][0] > 0
+    assert [float(end) for end in row["b80_ci_B"]] == [-math.inf, math.inf]
+
+
+def test_both_sides_of_the_caches_are_fitted_apart(capsys, tmp_path):
+    x, y = two_regimes(noise=0.0)
+    path = str(tmp_path / "known.json")
+    our_records(x, y).save(path)
+    code, out, err = run(capsys, "fit", path, "--json")
+    caches, memory = json.loads(out)
+    assert (code, err) == (0, "")
+    assert (caches["side"], memory["side"]) == ("caches", "memory")
+    assert caches["t0_resolved"] and caches["t0_s"] == pytest.approx(1e-6, rel=1e-3)
+    assert caches["wmax_GBps"] == pytest.approx(30, rel=1e-3)
+    # T0 of memory is negative, because the caches still hold a part of the data.
+    assert memory["t0_s"] < 0 and not memory["t0_resolved"]
+    assert memory["wmax_GBps"] == pytest.approx(10, rel=1e-3)
+    text = run(capsys, "fit", path)[1].splitlines()
+    assert [line.split()[1] for line in text[1:]] == ["caches", "memory"]
+    assert "not resolved" in text[2] and "-" not in text[2].replace("e-", "")
+    for option in (["--leave-out", "caches"], ["--leave-out", "none"]):
+        (row,) = json.loads(run(capsys, "fit", path, "--json", *option)[1])
+        assert row["side"] == "all"
+    our_records(x, y, caches=[]).save(tmp_path / "unknown.json")
+    (row,) = json.loads(run(capsys, "fit", str(tmp_path / "unknown.json"), "--json")[1])
+    assert row["side"] == "all"
+    few = x < 1.5e6
+    our_records(x[few], y[few]).save(tmp_path / "few.json")
+    code, out, err = run(capsys, "fit", str(tmp_path / "few.json"), "--json")
+    assert [row["side"] for row in json.loads(out)] == ["caches"]
+    assert "stream.copy: too few sizes beyond the caches" in err
+
+
+def test_an_unresolved_t0_is_shown_by_its_upper_bound(capsys, tmp_path):
+    # The noise of large sizes exceeds T0.
+    x, y = np.geomspace(1e8, 1e9, 12), times(np.geomspace(1e8, 1e9, 12))
+    y = y * (1 + 0.03 * np.random.default_rng(3).standard_normal(12))
+    fit = fit_t0_wmax({"bytes_B": x, "time_s": y})
+    assert fit.t0_ci_s[0] < 0 < fit.t0_ci_s[1] and not fit.t0_resolved and not fit.far
+    path = tmp_path / "x.csv"
+    pd.DataFrame({"bytes_B": x, "time_s": y}).to_csv(path, index=False)
+    text = run(capsys, "fit", str(path))[1].splitlines()[1]
+    assert f"below {1e6 * fit.t0_ci_s[1]:.4g} " in text
+    assert f"below {fit.b80_ci_B[1]:.4g} " in text and f"{1e6 * fit.t0_s:.4g} " not in text
+    # T0 is not resolved either if the line is far from most points.
+    bent = fit_t0_wmax({"bytes_B": [1, 2, 4, 8, 16], "time_s": [1, 1.1, 9, 9.5, 40]})
+    assert bent.far and not bent.t0_resolved
+    assert exact().t0_resolved and exact().holds.all()
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        ("bytes_B,time_s\n1,1\n2,0\n3,3\n", [], "time_s must be positive and finite, not 0 (row 2"),
+        ("bytes_B,time_s\n1,1\n2,two\n3,3\n", [], "column time_s must hold numbers"),
+        ("bytes_B,time_s\n", [], "bad.csv has no rows"),
+        ("", [], "can't be read as a table"),
+        ("bytes_B,time_s\n1,1\n2,2\n3,3\n", ["--leave-out", "l2"], "'l2' is not a positive"),
+        ("bytes_B,time_s\n1,1\n2,2\n3,3\n", ["--level", "100"], "level must lie between 0 and 1"),
+        ("bytes_B,time_s\n1,1\n2,2\n3,3\n", ["--weighting", "x"], "--weighting"),
+    ],
+)
+def test_wrong_input_is_one_sentence(capsys, tmp_path, text, arguments, message):
+    path = tmp_path / "bad.csv"
+    path.write_text(text)
+    assert message in refused_words(capsys, "fit", str(path), *arguments)
+
+
+def test_missing_files_and_files_without_a_table_are_refused(capsys, tmp_path):
+    for name in ("none.csv", "none.parquet", "none.db"):
+        assert "does not exist" in refused_words(capsys, "fit", str(tmp_path / name))
+    (tmp_path / "x.parquet").write_bytes(b"no table")
+    sentence = refused_words(capsys, "fit", str(tmp_path / "x.parquet"))
+    assert "x.parquet can't be read as a table" in sentence
+
+
+def test_a_bad_group_is_reported_and_the_others_are_fitted(capsys, tmp_path):
+    frame = pd.concat([table(("a", T0, WMAX)), table(("b", T0, WMAX)).head(2)])
+    path = str(tmp_path / "x.csv")
+    frame.to_csv(path, index=False)
+    code, out, err = run(capsys, "fit", path, "--by", "device", "--json")
+    assert code == 2 and [row["group"] for row in json.loads(out)] == ["a"]
+    assert err == "memkern: b: a fit needs at least 3 points, not 2\n"
+
+
+def test_groups_of_a_file_know_its_machine(tmp_path):
+    x, y = noisy(20)
+    our_records(x, y).save(tmp_path / "x.parquet")
+    (group,) = groups(read(tmp_path / "x.parquet")).values()
+    assert fit_t0_wmax(group, leave_out_B="caches").left_out_B == 1e6
