@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 from checking import refused
-from test_plots import GATHER, OWN, own_records, record
+from spatter_records import GATHER, OWN, own_records, record
 
 from memkern import plots, report
 from memkern.errors import InputError

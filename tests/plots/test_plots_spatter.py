@@ -1,0 +1,489 @@
+"""Figures and tables of Spatter: legible, and checked against the records that they show."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+from checking import PROPERTY, once_a_kind, refused
+from hypothesis import given
+from hypothesis import strategies as st
+from plotting import assert_legible, footnotes, hardest_first, line
+from spatter_records import (
+    GATHER,
+    OWN,
+    PAGES,
+    PUBLISHED_CPUS,
+    SCATTER,
+    STRIDES,
+    VARIANTS,
+    gpu_records,
+    own_records,
+    record,
+)
+
+from memkern import reference
+from memkern.errors import InputError
+from memkern.families.spatter import data as spatter_data
+from memkern.families.spatter import figures as spatter
+from memkern.families.spatter import radar as spatter_radar
+from memkern.families.spatter.findings import findings
+from memkern.plots import describe, figures, save, tables
+from memkern.plots.frames import frame_of
+from memkern.plots.style import plain
+
+
+def published(platform, kernel, pattern=None):
+    """Return a platform's published bandwidth of a pattern, or the bandwidths of all strides."""
+    rows = reference.load("lavin2020")
+    rows = rows[(rows["platform"] == platform) & (rows["kernel"] == kernel)]
+    if pattern is not None:
+        return float(rows[rows["pattern"] == pattern]["bandwidth_GBps"].iloc[0])
+    strides = rows[rows["suite"] == "ustride"]["pattern"].str.rpartition(":")[2].astype(int)
+    return rows.loc[strides.sort_values().index, "bandwidth_GBps"].tolist()
+
+
+# The figures of other families have test files of their own.
+SPATTER = [name for name in figures if name.startswith("spatter-")]
+
+# Records of one machine, with a GPU, of several machines with long names, with faults, or none.
+INPUTS = {
+    "published": lambda: None,
+    "own": own_records,
+    "gpu": lambda: pd.concat([own_records(), gpu_records()], ignore_index=True),
+    "several": lambda: pd.concat(
+        [
+            own_records(),
+            own_records(platform="Intel Xeon Platinum 8259CL, 96 threads").assign(
+                bandwidth_GBps=lambda frame: 3.7 * frame["bandwidth_GBps"]
+            ),
+            own_records(platform="_ $x_1$ " + "a name without end " * 9 + ", 1 thread"),
+        ],
+        ignore_index=True,
+    ),
+    "faults": lambda: own_records(
+        valid=lambda frame: frame.index % 7 != 3,
+        disturbed=lambda frame: frame.index % 5 == 2,
+        count_rule="footprint",
+    ),
+    "extremes": lambda: own_records().assign(
+        bandwidth_GBps=lambda frame: frame["bandwidth_GBps"] * 1e-5 ** (frame.index % 3)
+    ),
+}
+CASES = [
+    (name, given)
+    for name in SPATTER
+    for given in hardest_first(INPUTS)
+    if given != "published" or name not in ("spatter-fig4", "spatter-fig6", "spatter-pages")
+]
+
+
+def without_prefetchers(frame, share=0.4):
+    """Return records with default prefetchers, and without them at a share of the bandwidth."""
+    off = frame.assign(prefetchers="off", bandwidth_GBps=share * frame["bandwidth_GBps"])
+    return pd.concat([frame.assign(prefetchers="default"), off], ignore_index=True)
+
+
+@pytest.mark.parametrize("case", once_a_kind(CASES, kind=lambda case: case[0], name=" ".join))
+def test_every_figure_is_legible(case):
+    name, given = case
+    records = INPUTS[given]()
+    fig = figures[name](without_prefetchers(records) if name == "spatter-fig4" else records)
+    assert fig.get_figwidth() in (3.35, 6.9)
+    assert_legible(fig)
+
+
+@pytest.mark.parametrize("name", once_a_kind(SPATTER))
+def test_every_figure_becomes_a_file(name, tmp_path):
+    records = own_records()
+    fig = figures[name](without_prefetchers(records) if name == "spatter-fig4" else records)
+    starts = {"figure.pdf": b"%PDF", "figure.png": b"\x89PNG", "figure.svg": b"<?xml"}
+    for file, start in starts.items():
+        assert save(fig, tmp_path / file).read_bytes().startswith(start)
+    assert sorted(file.name for file in tmp_path.iterdir()) == list(starts)
+
+
+def test_names_are_those_of_the_paper_and_have_descriptions():
+    assert {f"spatter-fig{n}" for n in (3, 4, 5, 6, 7, 8, 9)} <= set(figures)
+    assert "spatter-table4" in tables
+    for function in (*figures.values(), *tables.values()):
+        assert 20 < len(describe(function)) <= 100
+        assert "\n" not in describe(function)
+
+
+def test_stride_figure_draws_published_and_own_values():
+    fig = figures["spatter-fig3"](own_records())
+    assert [ax.get_title() for ax in fig.axes] == ["Gather", "Scatter"]
+    assert "GB/s" in fig.axes[0].get_ylabel()
+    for ax, kernel, top in zip(fig.axes, (GATHER, SCATTER), (60.0, 40.0), strict=True):
+        for platform in PUBLISHED_CPUS:
+            curve = line(ax, platform)
+            assert list(curve.get_xdata()) == STRIDES
+            assert list(curve.get_ydata()) == published(platform, kernel)
+        mine = line(ax, plain(OWN))
+        best_of_all = [top / min(stride, 10) * 1.25 * 1.1 for stride in STRIDES]
+        np.testing.assert_allclose(mine.get_ydata(), best_of_all)
+        assert all(mine.get_zorder() > line(ax, other).get_zorder() for other in PUBLISHED_CPUS)
+        assert all(mine.get_linewidth() > line(ax, p).get_linewidth() for p in PUBLISHED_CPUS)
+        styles = {(c.get_color(), c.get_marker()) for c in ax.lines if c.get_label()[0] != "_"}
+        assert len(styles) == 7
+
+
+def test_gpu_figure_takes_own_records_of_cuda_only():
+    labels = {curve.get_label() for curve in figures["spatter-fig5"](own_records()).axes[0].lines}
+    assert labels - {"_disturbed"} == {"K40", "Titan XP", "P100", "V100"}
+    assert "backend cuda" in footnotes(figures["spatter-fig5"](own_records()))
+    fig = figures["spatter-fig5"](gpu_records())
+    assert line(fig.axes[0], "Own GPU").get_ydata()[0] == pytest.approx(60 * 1.25 * 1.1)
+    assert footnotes(fig) == ""
+    labels = {curve.get_label() for curve in figures["spatter-fig3"](gpu_records()).axes[0].lines}
+    assert "Own GPU" not in labels
+
+
+@pytest.mark.parametrize(
+    ("pattern", "delta", "stride"),
+    [
+        ("UNIFORM:8:4", "32", 4),
+        ("UNIFORM:8:4:NR", "whatever", 4),
+        ("UNIFORM:16:2", "32", 2),
+        ("UNIFORM:8:4", "8", None),
+        ("UNIFORM:8:4", "32,64", None),
+        ("0,4,8", "12", None),
+        ("MS1:8:4:20", "32", None),
+    ],
+)
+def test_only_disjoint_uniform_patterns_count_as_strides(pattern, delta, stride):
+    rows = pd.DataFrame([record(GATHER, pattern, 5.0, delta=delta, suite="")])
+    points, _ = spatter_data.points_of(rows)
+    assert points[points["own"]]["stride"].tolist() == ([] if stride is None else [stride])
+
+
+def test_records_with_published_counts_are_preferred():
+    rows = [
+        record(GATHER, "AMG-G0", 500.0, count_rule="footprint"),
+        record(GATHER, "AMG-G0", 50.0),
+        record(GATHER, "AMG-G0", 60.0),
+        record(GATHER, "AMG-G1", 7.0, count_rule="footprint"),
+    ]
+    points, _ = spatter_data.points_of(pd.DataFrame(rows))
+    assert points[points["own"]]["bandwidth_GBps"].tolist() == [60.0, 7.0]
+    fig = figures["spatter-fig7"](own_records(count_rule="footprint"))
+    assert "other counts than the published" in footnotes(fig)
+
+
+def test_other_types_are_left_out_with_a_note():
+    frame = own_records()
+    frame.loc[0, "dtype"] = "float32"
+    assert "1 record in another type than float64" in footnotes(figures["spatter-fig3"](frame))
+
+
+def test_records_without_threads_are_drawn_with_their_idle_ones():
+    rows = own_records(working_threads=1).drop(columns="threads")
+    own, _ = spatter_data.points_of(rows)
+    assert own[own["own"]]["threads"].isna().all() and own["own"].any()
+
+
+def test_no_finding_calls_a_disturbed_record_the_best():
+    records = own_records()
+    wins = records["pattern"].eq("LULESH-G2")
+    records.loc[wins, "bandwidth_GBps"] *= 50
+    text = " ".join(findings(frame_of(records)))
+    assert "the best LULESH-G2" in text and "disturbed" not in text
+    records.loc[wins, "disturbed"] = True
+    text = " ".join(findings(frame_of(records)))
+    assert "the best AMG-G0" in text
+    # If the fastest variant of a case is disturbed, another variant wins.
+    quiet = " ".join(findings(frame_of(own_records())))
+    assert "simd won 32" in quiet
+    records = own_records()
+    first = records["variant"].eq("simd") & records["pattern"].eq("UNIFORM:8:4")
+    records.loc[first, "disturbed"] = True
+    text = " ".join(findings(frame_of(records)))
+    assert "simd won 28" in text and "scalar won 4" in text
+
+
+def test_findings_mark_disturbed_numbers():
+    text = " ".join(findings(frame_of(own_records(disturbed=True))))
+    assert "gather 82.5 GB/s (disturbed)" in text and "kernel (disturbed), and the best" in text
+
+
+def test_invalid_records_are_left_out_and_disturbed_ones_hollow():
+    frame = own_records()
+    top = frame[frame["pattern"] == "UNIFORM:8:1"]["bandwidth_GBps"].idxmax()
+    frame.loc[top, "valid"] = False
+    frame.loc[frame["pattern"] == "UNIFORM:8:8", "disturbed"] = True
+    fig = figures["spatter-fig3"](frame)
+    mine = line(fig.axes[0], plain(OWN))
+    assert mine.get_ydata()[0] == pytest.approx(60 * 1.25)
+    hollow = [c for c in fig.axes[0].lines if c.get_label() == "_disturbed" and len(c.get_xdata())]
+    assert [list(c.get_xdata()) for c in hollow] == [[8]]
+    assert hollow[0].get_markerfacecolor() == "white"
+    note = footnotes(fig)
+    assert "1 record that failed validation" in note and "Hollow" in note
+
+
+def test_simd_against_scalar_pairs_the_same_case():
+    fig = figures["spatter-fig6"](own_records())
+    for ax in fig.axes:
+        np.testing.assert_allclose(line(ax, "simd").get_ydata(), [1.25] * 8)
+        np.testing.assert_allclose(line(ax, "auto").get_ydata(), [0.9] * 8)
+        low, high = ax.get_ylim()
+        assert low < 0.9 and high > 1.25
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        pytest.param(lambda f: f[f["variant"] == "simd"], id="one variant"),
+        pytest.param(lambda f: f[f["variant"] != "scalar"], id="no scalar"),
+        pytest.param(
+            lambda f: f[(f["variant"] == "scalar") == (f["pages_requested"] == "4k")],
+            id="pairs on other pages",
+        ),
+        pytest.param(lambda f: f.iloc[-3:], id="no stride"),
+    ],
+)
+def test_simd_against_scalar_needs_pairs(rows):
+    with refused("memkern report"):
+        figures["spatter-fig6"](rows(own_records()))
+
+
+def test_simd_against_scalar_has_nothing_to_draw_without_own_records():
+    with pytest.raises(InputError, match="variant scalar"):
+        figures["spatter-fig6"](None)
+
+
+def test_each_page_policy_has_a_curve():
+    fig = figures["spatter-pages"](own_records(pages="4k"))
+    expected = np.array([60 / min(stride, 10) * 1.25 for stride in STRIDES])
+    np.testing.assert_allclose(line(fig.axes[0], "4k").get_ydata(), expected)
+    np.testing.assert_allclose(line(fig.axes[0], "thp (obtained: 4k)").get_ydata(), 1.1 * expected)
+    with pytest.raises(InputError, match="two page policies"):
+        figures["spatter-pages"](own_records(pages_requested="thp"))
+
+
+def test_radars_show_bandwidth_over_stride_1_of_the_same_kernel():
+    fig = figures["spatter-fig7"](own_records())
+    axes = {ax.get_label(): ax for ax in fig.axes}
+    assert list(axes) == [OWN, *PUBLISHED_CPUS, "key"]
+    amg = line(axes["Skylake"], "AMG gather").get_ydata()
+    stride1 = published("Skylake", GATHER)[0]
+    expected = [published("Skylake", GATHER, f"AMG-G{i}") / stride1 for i in range(2)]
+    np.testing.assert_allclose(amg, np.log2(np.array(expected) * 256))
+    lulesh = line(axes["Broadwell"], "LULESH scatter").get_ydata()
+    stride1 = published("Broadwell", SCATTER)[0]
+    expected = [published("Broadwell", SCATTER, f"LULESH-S{i}") / stride1 for i in range(4)]
+    np.testing.assert_allclose(lulesh, np.log2(np.array(expected) * 256))
+    mine = line(axes[OWN], "AMG gather").get_ydata()
+    np.testing.assert_allclose(mine, np.log2(np.array([100, 100 / 1.2]) / (60 * 1.25 * 1.1) * 256))
+    angles = [
+        x
+        for ax in axes.values()
+        for c in ax.lines
+        if c.get_label()[0] != "_"
+        for x in c.get_xdata()
+    ]
+    assert len({round(float(angle), 6) for angle in angles}) == 34
+
+
+def test_radars_clip_and_note_values_off_the_scale():
+    frame = own_records()
+    frame.loc[frame["pattern"] == "AMG-G0", "bandwidth_GBps"] = 60 * 1.25 * 1.1 * 20
+    fig = figures["spatter-fig7"](frame)
+    ax = next(ax for ax in fig.axes if ax.get_label() == OWN)
+    assert line(ax, "AMG gather").get_ydata()[0] == spatter_radar.radius(spatter_radar.CAP)
+    crossed = [c for c in ax.lines if c.get_marker() == "x" and len(c.get_xdata())]
+    assert len(crossed) >= 1
+    assert any("off the scale: AMG-G0 20" in text.get_text() for text in fig.texts)
+
+
+def test_radars_leave_out_a_platform_without_stride_1():
+    frame = own_records()
+    frame = frame[frame["suite"] != "ustride"]
+    fig = figures["spatter-fig7"](frame)
+    assert OWN not in {ax.get_label() for ax in fig.axes}
+    assert "Own Machine 3000, 4 threads left out" in footnotes(fig)
+
+
+def test_bandwidth_bandwidth_draws_the_values_and_constant_fractions():
+    fig = figures["spatter-fig9"](own_records(), patterns=["AMG-G0", "PENNANT-S0"])
+    gather, scatter = fig.axes
+    marks = {c.get_label(): c for c in scatter.collections}
+    points = {tuple(pair) for pair in np.asarray(marks["PENNANT-S0"].get_offsets()).tolist()}
+    for platform in (*PUBLISHED_CPUS, "K40", "Titan XP", "P100", "V100"):
+        kind = "UNIFORM:8:1" if platform in PUBLISHED_CPUS else "UNIFORM:256:1"
+        pair = published(platform, SCATTER, kind), published(platform, SCATTER, "PENNANT-S0")
+        assert pair in points
+    own = next(c for c in gather.collections if c.get_label() == "_own")
+    np.testing.assert_allclose(own.get_offsets(), [[60 * 1.25 * 1.1, 100.0]])
+    diagonals = [c for c in gather.lines if c.get_label() == "_share"]
+    shares = [c.get_ydata() / np.array(c.get_xdata()) for c in diagonals]
+    assert all(share[0] == pytest.approx(share[1]) for share in shares)
+    assert 1.0 in [share[0] for share in shares]
+    names = {text.get_text().replace("\n", ", ") for text in gather.texts}
+    assert names == {OWN, *PUBLISHED_CPUS, "K40", "Titan XP", "P100", "V100"}
+
+
+def test_bandwidth_bandwidth_notes_values_below_the_scale():
+    frame = own_records()
+    frame.loc[frame["pattern"] == "AMG-G0", "bandwidth_GBps"] = 1e-6
+    fig = figures["spatter-fig9"](frame)
+    assert f"AMG-G0 on {OWN}, 1e-06 GB/s" in footnotes(fig)
+    crossed = [c for c in fig.axes[0].lines if c.get_label() == "_off"]
+    own = [c for c in fig.axes[0].collections if c.get_label() == "_own"]
+    lowest = min(c.get_offsets()[0, 1] for c in own)
+    assert [c.get_ydata()[0] for c in crossed] == [lowest]
+    low, high = fig.axes[0].get_ylim()
+    assert low < lowest and high / low < 2**17
+
+
+@pytest.mark.parametrize(
+    ("patterns", "culprit"),
+    [
+        (["AMG-G7"], "AMG-G7"),
+        ("nonsense", "nonsense"),
+        ([], "one to six"),
+        ([f"PENNANT-G{i}" for i in range(7)], "one to six"),
+    ],
+)
+def test_bandwidth_bandwidth_refuses_patterns(patterns, culprit):
+    with pytest.raises(InputError, match=culprit):
+        figures["spatter-fig9"](None, patterns=patterns)
+
+
+def test_bandwidth_bandwidth_of_one_kernel_fits_a_column():
+    fig = figures["spatter-fig9"](own_records(), patterns="PENNANT-G0,PENNANT-G12")
+    assert fig.get_figwidth() == 3.35
+    assert_legible(fig)
+
+
+def test_table_4_has_the_harmonic_means_and_correlations_of_the_data():
+    table = tables["spatter-table4"](own_records()).set_index("platform")
+    rows = reference.load("lavin2020")
+    for platform in ("Naples", "V100"):
+        for suite in ("AMG", "LULESH", "NEKBONE", "PENNANT"):
+            x = rows[(rows["platform"] == platform) & (rows["suite"] == suite.lower())]
+            mean = len(x) / np.sum(1 / x["bandwidth_GBps"])
+            assert table.loc[platform, suite] == pytest.approx(mean)
+    for kind, name, number in (("cpu", "CPUs", 6), ("gpu", "GPUs", 3)):
+        known = table[(table["kind"] == kind) & (table["row"] == "published")]
+        known = known[known["STREAM"].notna()]
+        assert len(known) == number
+        for suite in ("AMG", "LULESH", "NEKBONE", "PENNANT"):
+            r = np.corrcoef(known[suite], known["STREAM"])[0, 1]
+            assert table.loc[f"Pearson's R, published {name}", suite] == pytest.approx(r)
+    assert math.isnan(table.loc["V100", "STREAM"])
+    assert table.loc["Broadwell", "STREAM"] == 43
+    assert table.loc[OWN, "AMG"] == pytest.approx(2 / (1 / 100 + 1.2 / 100))
+    assert math.isnan(table.loc[OWN, "STREAM"])
+
+
+def test_table_4_of_an_incomplete_application_has_no_mean():
+    frame = own_records()
+    frame = frame[frame["pattern"] != "LULESH-S2"]
+    table = tables["spatter-table4"](frame, stream_GBps=33.0).set_index("platform")
+    assert math.isnan(table.loc[OWN, "LULESH"])
+    assert table.loc[OWN, "PENNANT"] > 0
+    assert table.loc[OWN, "STREAM"] == 33
+    without = tables["spatter-table4"](None).set_index("platform")
+    assert OWN not in without.index
+    correlation = "Pearson's R, published CPUs"
+    pd.testing.assert_series_equal(without.loc[correlation], table.loc[correlation])
+
+
+def test_table_4_notes_records_that_are_not_in_it():
+    alien = [record("spatter.gather", "UNIFORM:4:3", 1.0, suite=""), record("stream.copy", "", 1.0)]
+    frame = pd.concat([own_records(), pd.DataFrame(alien)], ignore_index=True)
+    frame = frame[frame["pattern"] != "LULESH-G3"]
+    notes = " ".join(tables["spatter-table4"](frame).attrs["notes"])
+    assert "1 record of other kernels than gather and scatter (stream.copy) left out." in notes
+    strides = len(STRIDES) * 2 * len(VARIANTS) * len(PAGES) + 1
+    assert f"{strides} records of patterns that are no application's (UNIFORM:8:1, " in notes
+    assert f"{OWN} has no mean of LULESH" in notes and "valid record of LULESH-G3." in notes
+    assert "AMG" not in notes
+    assert tables["spatter-table4"](None).attrs["notes"] == []
+
+
+@pytest.mark.parametrize("stream", [0, -1.0, math.inf])
+def test_table_4_refuses_a_wrong_stream(stream):
+    with pytest.raises(InputError, match="stream_GBps"):
+        tables["spatter-table4"](None, stream_GBps=stream)
+
+
+@pytest.mark.parametrize("name", [*SPATTER, "spatter-table4"])
+@pytest.mark.parametrize(
+    ("records", "culprit"),
+    [
+        (lambda: own_records().iloc[:0], "no record"),
+        (lambda: own_records().drop(columns="suite"), "'suite'"),
+        (lambda: own_records().drop(columns=["kernel", "valid"]), "'kernel', 'valid'"),
+        (lambda: own_records(bandwidth_GBps=0.0), "0.0 GB/s"),
+        (lambda: own_records(bandwidth_GBps=float("nan")), "nan GB/s"),
+        (lambda: own_records(bandwidth_GBps="fast"), "fast GB/s"),
+        (lambda: [1, 2], "list"),
+    ],
+)
+def test_wrong_records_are_refused(name, records, culprit):
+    with refused(culprit):
+        {**figures, **tables}[name](records())
+
+
+@PROPERTY
+@given(
+    st.lists(st.floats(0, 10), min_size=1, max_size=12),
+    st.lists(st.sampled_from([0.1, 0.2, 0.5]), min_size=12, max_size=12),
+)
+def test_labels_are_spread_without_overlap_and_in_order(positions, widths):
+    x = np.array(positions)
+    width = np.array(widths[: len(x)])
+    moved = spatter._spread(x, width, 0.0, 10.0)
+    order = np.argsort(x, kind="stable")
+    gaps = np.diff(moved[order])
+    needed = (width[order][1:] + width[order][:-1]) / 2
+    assert (gaps >= needed - 1e-9).all()
+    assert moved.min() >= -1e-9 and moved.max() <= 10 + 1e-9
+    settled = spatter._spread(moved, width, 0.0, 10.0)
+    np.testing.assert_allclose(settled, moved, atol=1e-6)
+
+
+def test_prefetchers_off_over_on():
+    frame = own_records()
+    fig = figures["spatter-fig4"](without_prefetchers(frame))
+    for ax in fig.axes[:2]:
+        (line,) = (line for line in ax.get_lines() if line.get_label() == "prefetchers off over on")
+        assert line.get_xdata().tolist() == STRIDES
+        assert np.allclose(line.get_ydata(), 0.4)
+    # Other figures ignore the records without prefetchers.
+    everywhere = without_prefetchers(frame, 5.0)
+    for name in ("spatter-fig3", "spatter-fig9"):
+        drawn = [
+            [
+                np.asarray(line.get_ydata()).tolist()
+                for ax in figures[name](given).axes
+                for line in ax.get_lines()
+            ]
+            for given in (frame, everywhere)
+        ]
+        assert drawn[0] == drawn[1]
+
+
+def test_random_order_over_ascending_order():
+    rows = []
+    for kernel, ratio in ((GATHER, 0.5), (SCATTER, 0.75)):
+        for stride in (1, 4, 16):
+            for seed, share in (("", 1.0), (":1", ratio)):
+                pattern = f"BASES:8:{stride}:1024{seed}"
+                for variant, gain in (("scalar", 1.0), ("simd", 1.5)):
+                    rows.append(record(kernel, pattern, 40 / stride * share * gain,
+                                       delta=str(8192 * stride), variant=variant))  # fmt: skip
+    rows.append(record(GATHER, "BASES:8:2:1024", 10.0, delta="16384"))  # without the other order
+    fig = figures["spatter-fig4"](pd.DataFrame(rows))
+    for ax, ratio in zip(fig.axes[:2], (0.5, 0.75), strict=True):
+        (line,) = (one for one in ax.get_lines() if str(one.get_label()).startswith("random"))
+        assert line.get_xdata().tolist() == [1, 4, 16]
+        assert np.allclose(line.get_ydata(), ratio)
+    assert_legible(fig)
+    with refused("no pattern was measured with and without prefetchers"):
+        figures["spatter-fig4"](pd.DataFrame(rows[::2]).iloc[:1])
+    with refused("no pattern was measured"):
+        figures["spatter-fig4"](None)
