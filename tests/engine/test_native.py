@@ -16,9 +16,14 @@ from memkern.engine import sampling
 from memkern.spec.case import Case
 
 
+def untaken(samples: int) -> np.ndarray:
+    """Return rows for samples and their conditions."""
+    return np.full((samples, 1 + len(sampling.CONDITIONS)), np.nan)
+
+
 def test_the_extension_checks_the_arguments_of_samples_and_values() -> None:
     native = mk.gather([0, 1], delta=2, count=4, threads=1).prepare().native
-    rows = np.full((2, 1 + len(sampling.CONDITIONS)), np.nan)
+    rows = untaken(2)
     with pytest.raises(ValueError, match="outside"):
         native.sample(rows, 1, 1.0, parts=[(0, 2), (2, 5)])
     with pytest.raises(ValueError, match="one for each row"):
@@ -109,7 +114,7 @@ def test_elements_are_set_and_read_while_others_measure() -> None:
 @pytest.mark.parametrize("repetition", ["fork", "barrier"])
 def test_samples_start_when_they_are_told_to(case: Case, repetition: str) -> None:
     native = case.with_(repetition=repetition).prepare().native
-    rows, calls = np.full((10, 1 + len(sampling.CONDITIONS)), np.nan), []
+    rows, calls = untaken(10), []
 
     def start() -> bool:
         calls.append((~np.isnan(rows[:, 0])).sum())
@@ -123,7 +128,7 @@ def test_samples_start_when_they_are_told_to(case: Case, repetition: str) -> Non
 
 def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
     native = case.prepare().native
-    rows, starts = np.full((4, 1 + len(sampling.CONDITIONS)), np.nan), iter([True, True])
+    rows, starts = untaken(4), iter([True, True])
 
     def interrupted() -> bool:
         if next(starts, False):
@@ -141,7 +146,7 @@ def test_an_error_at_the_start_of_a_sample_ends_sampling(case: Case) -> None:
 
 @pytest.mark.parametrize("probes", [True, False])
 def test_samples_without_probes_have_no_conditions(case: Case, probes: bool) -> None:
-    rows = np.full((3, 1 + len(sampling.CONDITIONS)), np.nan)
+    rows = untaken(3)
     assert case.prepare().native.sample(rows, 1, 1.0, probes=probes) == 3
     assert (rows[:, 0] > 0).all()
     assert np.isnan(rows[:, 1:4]).all() != probes
@@ -149,7 +154,7 @@ def test_samples_without_probes_have_no_conditions(case: Case, probes: bool) -> 
 
 def test_each_sample_of_a_round_is_of_its_candidate() -> None:
     prepared = mk.stream("copy", elements=64, threads=1, isa="baseline").prepare()
-    rows = np.full((3, 1 + len(sampling.CONDITIONS)), np.nan)
+    rows = untaken(3)
     every = [("scalar", "baseline"), ("auto", "baseline"), ("scalar", "baseline")]
     assert prepared.native.sample(rows, 1, 1.0, candidates=every) == 3
     assert prepared.obtained["variant"] == "scalar"

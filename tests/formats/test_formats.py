@@ -7,6 +7,8 @@ import sqlite3
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -107,8 +109,6 @@ def test_exports_are_read_by_other_programs(tmp_path):
     assert [row["case_id"] for row in array] == ["a", "b"]
     assert array == document["records"]
     assert json.loads(ResultSet().to_json_text()) == []
-
-    import pyarrow.parquet as pq
 
     metadata = pq.read_schema(tmp_path / "x.parquet").metadata
     assert metadata[b"memkern.schema_version"] == b"1"
@@ -265,9 +265,6 @@ def test_text_that_is_not_unicode_is_stored_with_escapes(tmp_path):
 
 
 def test_small_files_of_tables_too_large_for_the_memory_are_refused(tmp_path, monkeypatch):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     pq.write_table(pa.table({"x": pa.repeat(1, 10**7)}), tmp_path / "x.parquet")
     assert (tmp_path / "x.parquet").stat().st_size < 10**5
     monkeypatch.setattr("memkern.limits.memory_left", lambda: (5e8, "MemAvailable"))

@@ -10,6 +10,7 @@ from checking import refused
 
 import memkern as mk
 from memkern.errors import InputError
+from memkern.families.spatter import kernels as spatter
 from memkern.spec.case import Case
 
 
@@ -83,8 +84,6 @@ def test_cases_refuse_bad_input(options: dict[str, Any], match: str) -> None:
 
 
 def test_kernels_need_their_own_patterns() -> None:
-    from memkern.families.spatter import kernels as spatter
-
     with pytest.raises(InputError, match="needs pattern_scatter"):
         spatter.case("gs", pattern_gather=[0, 1])
     with pytest.raises(InputError, match="'scan'"):
