@@ -23,7 +23,14 @@ from memkern.models.roofline import Ceiling, limit
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["FigureOfMerit", "figures_of_merit", "from_memory_figure", "valid_records"]
+__all__ = [
+    "FigureOfMerit",
+    "bandwidth_figure",
+    "figures_of_merit",
+    "from_memory_figure",
+    "highest",
+    "valid_records",
+]
 
 _TYPICAL = (0.05, 0.95)
 # Names of the bandwidths that limit the other figures.
@@ -135,8 +142,14 @@ def valid_records(frame: DataFrame, kernels: Sequence[str], value: str) -> DataF
         **{value: to_numeric(rows[value], errors="coerce").astype(float)},
     )
     rows = rows[rows[value].gt(0) & np.isfinite(rows[value])]
-    quiet = rows[~rows["disturbed"]]
+    quiet: DataFrame = rows[~rows["disturbed"]]
     return quiet if len(quiet) else rows
+
+
+def highest(rows: DataFrame, column: str) -> dict[str, Any]:
+    """Return the record with the highest value in a column."""
+    (row,) = rows.sort_values(column, kind="stable").tail(1).to_dict("records")
+    return {str(name): value for name, value in row.items()}
 
 
 def from_memory_figure(
@@ -163,13 +176,13 @@ def from_memory_figure(
     values = values[values["operation"] == kernel]
     if values.empty:
         return []
-    best = values.loc[values["bandwidth_GBps"].idxmax()]
+    best = highest(values, "bandwidth_GBps")
     how = f"{best['stores']} stores" if best["stores"] else ""
     return [bandwidth_figure(best, name, title, place, how)]
 
 
 def bandwidth_figure(
-    record: Any, name: str, title: str, place: int, how: str = ""
+    record: Mapping[str, Any], name: str, title: str, place: int, how: str = ""
 ) -> FigureOfMerit:
     """Return the figure of a record's bandwidth.
 
@@ -180,10 +193,8 @@ def bandwidth_figure(
     name, title, place, how
         As for `FigureOfMerit`.
     """
-    row = dict(record)
-    return FigureOfMerit(
-        name, title, "GB/s", place, row, row["bandwidth_GBps"] * row["time_min_s"], how=how
-    )
+    amount = record["bandwidth_GBps"] * record["time_min_s"]
+    return FigureOfMerit(name, title, "GB/s", place, record, amount, how=how)
 
 
 def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:

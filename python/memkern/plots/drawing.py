@@ -386,7 +386,8 @@ def dots(
         hollow = look._replace(zorder=look.zorder + 0.05)._asdict()
         _markers(ax, label, values, places, look._asdict())
         if disturbed:
-            _markers(ax, label, *zip(*disturbed, strict=True), hollow | _RINGS)
+            rings, heights = zip(*disturbed, strict=True)
+            _markers(ax, label, rings, heights, hollow | _RINGS)
         for dot, y in zip(values, places, strict=True):
             right = dot.value <= middle
             ax.annotate(

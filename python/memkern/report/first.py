@@ -18,7 +18,7 @@ from memkern.results.hosts import host_sentence
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Entry", "Tile", "fitness", "machine_facts", "next_sentence", "tiles"]
+__all__ = ["Entry", "Tile", "fitness", "machine_facts", "next_sentence", "side_by_side", "tiles"]
 
 # Shares of a limit below which a figure is worth a look.
 _LOW_SHARE = 0.6
@@ -88,6 +88,8 @@ def _entry(figure: FigureOfMerit, environment: Mapping[str, Any]) -> Entry:
         lines.append(("limit", f"{three_figures(figure.limit)}: {percent(share)} reached"))
     known = expected_of(figure, environment)
     word, sentence = verdict(figure, known)
+    if known is not None and known.peak > 0 and not share:
+        lines.append(("peak", f"{three_figures(known.peak)} of the socket"))
     if known is not None:
         kind = "published" if known.published else "computed"
         lines.append((kind, _range(known.low, known.high)))
@@ -103,12 +105,37 @@ def _entry(figure: FigureOfMerit, environment: Mapping[str, Any]) -> Entry:
     )
 
 
+def side_by_side(machines: Sequence[Sequence[Tile]]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the figures of several machines by their titles.
+
+    Parameters
+    ----------
+    machines : sequence of sequence of Tile
+
+    Returns
+    -------
+    list of (str, list of (str, str))
+        Title with unit, and for each machine the value and the range of the next run, empty where
+        it is not measured.
+    """
+    columns = [
+        {
+            f"{one.title} ({one.unit})": (one.value, one.lines[0][1])
+            for tile in mine
+            for one in tile.entries
+        }
+        for mine in machines
+    ]
+    titles = dict.fromkeys(title for column in columns for title in column)
+    return [(title, [column.get(title, ("", "")) for column in columns]) for title in titles]
+
+
 def _range(low: float, high: float) -> str:
     return three_figures(low) if low == high else f"{three_figures(low)} to {three_figures(high)}"
 
 
 def machine_facts(
-    records: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]
+    records: Sequence[Mapping[Any, Any]], environment: Mapping[str, Any]
 ) -> list[tuple[str, str]]:
     """Return names and texts of what is known about a machine.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,7 +74,7 @@ def add(file: str | Path, folder: Path) -> Path:
     return target
 
 
-def _environment(results: ResultSet, file: str | Path) -> Mapping[str, Any]:
+def _environment(results: ResultSet, file: str | Path) -> dict[str, Any]:
     """Return the last environment of the results of one machine."""
     found = [*results.environments.values()]
     if not found:
@@ -136,7 +135,7 @@ def write(folder: Path, *, progress: bool = False) -> Path:
 
 
 def _row(
-    page: Path, environment: Mapping[str, Any], results: ResultSet, figures: list[FigureOfMerit]
+    page: Path, environment: dict[str, Any], results: ResultSet, figures: list[FigureOfMerit]
 ) -> _Row:
     machine = environment.get("machine") or {}
     threads = max((int(record.get("threads") or 0) for record in results), default=0)

@@ -17,7 +17,7 @@ from memkern.plots import Exhibit, Section
 from memkern.plots import sections as registered
 from memkern.plots.frames import Records, listed, with_samples
 from memkern.plots.predictions import MACHINE
-from memkern.report.first import Tile, fitness, machine_facts, next_sentence, tiles
+from memkern.report.first import Tile, fitness, machine_facts, next_sentence, side_by_side, tiles
 from memkern.report.quality import banners, disagreements, distinct, failed, machine_files, quality
 from memkern.report.sides import Side, combined, comparison, named_apart
 from memkern.report.svg import inline
@@ -160,6 +160,7 @@ def write(
         verdict=fitness(frame),
         started=min(distinct(frame, "started"), default=""),
         machines=shown_machines,
+        side_by_side=side_by_side([machine.tiles for machine in shown_machines]),
         next=sentence,
         sections=shown,
         banners=banners(frame, against, left_out, beside),

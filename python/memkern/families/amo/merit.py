@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from memkern.models.merit import FigureOfMerit, valid_records
+from memkern.models.merit import FigureOfMerit, highest, valid_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -29,12 +29,12 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
         ("atomics_shared", _SHARED, 7, rows[central & ~private]),
     )
     return [
-        _figure(dict(mine.loc[mine["rate_GAMS"].idxmax()]), name, title, place)
+        _figure(highest(mine, "rate_GAMS"), name, title, place)
         for name, title, place, mine in parts
         if len(mine)
     ]
 
 
-def _figure(record: dict[str, object], name: str, title: str, place: int) -> FigureOfMerit:
-    amount = float(record["rate_GAMS"]) * float(record["time_min_s"])  # type: ignore[arg-type]
+def _figure(record: dict[str, Any], name: str, title: str, place: int) -> FigureOfMerit:
+    amount = record["rate_GAMS"] * record["time_min_s"]
     return FigureOfMerit(name, title, "GAMS", place, record, amount)

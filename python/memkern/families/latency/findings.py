@@ -60,7 +60,7 @@ def findings(records: Records) -> list[str]:
         times = [
             f"{three_figures(row[NS])} ns{interval_mark(row, 'ci_relative')} in "
             f"{in_bytes(row['size_B'])}"
-            for row in (smallest, largest)
+            for row in map(dict, (smallest, largest))
         ]
         found[machine] = shown_in(
             "latency-sizes",
@@ -78,7 +78,7 @@ def findings(records: Records) -> list[str]:
         text = (
             f"{int(most['chains'])} independent chains in {in_bytes(most['size_B'])} have "
             f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns"
-            f"{interval_mark(most, 'ci_relative')} from one to the next"
+            f"{interval_mark(dict(most), 'ci_relative')} from one to the next"
         )
         found.setdefault(machine, []).append(Finding(text, "latency-chains"))
     for name, text in _gathers_beside_bound(records).items():

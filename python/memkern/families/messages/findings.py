@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memkern.families.messages.data import LATENCY, MILLIONS, messages
@@ -25,7 +26,7 @@ def findings(records: DataFrame) -> list[str]:
     return by_machine(messages(records, "")[0], _on_machine)
 
 
-def _on_machine(mine: DataFrame) -> list[str]:
+def _on_machine(mine: DataFrame) -> Sequence[str]:
     """Return the findings on one machine."""
     sentences = []
     for (library, distance), rows in mine.groupby(["library", "distance"], sort=False):

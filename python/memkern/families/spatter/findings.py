@@ -103,7 +103,7 @@ def _beside_published(points: DataFrame, platform: str, others: Sequence[str]) -
         rest = each.drop(platform)
         ends = [
             f"{rounded(each[name])} ({name}, {counted(int(rows['threads'][name]), 'thread')})"
-            for name in (rest.idxmin(), rest.idxmax())
+            for name in map(str, (rest.idxmin(), rest.idxmax()))
         ]
         sentences.append(
             f"Each of its {counted(int(rows['threads'][platform]), 'thread')} has "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memkern.families.transfers.data import WAYS, fits, transfers
@@ -18,7 +19,7 @@ def findings(records: DataFrame) -> list[str]:
     return by_machine(transfers(records, "")[0], _on_machine)
 
 
-def _on_machine(mine: DataFrame) -> list[str]:
+def _on_machine(mine: DataFrame) -> Sequence[str]:
     """Return the findings on one machine."""
     sentences = []
     for way, rows in mine.groupby("way", sort=False):
