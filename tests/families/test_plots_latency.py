@@ -336,7 +336,7 @@ def test_the_structure_stands_beside_what_the_system_says():
         "L1: 32 KiB", "L2: 1 MiB", "L3: 16 MiB", "", "unknown", "unknown", "", "64 B", "unknown",
     ]  # fmt: skip
     (_, said) = findings(Results(rows))
-    assert said == "By latency, cache 3 has 4 MiB to 4.76 MiB, while the system says L3: 16 MiB"
+    assert said == "By latency, cache 3 has 4 MiB to 4.76 MiB, by the system L3: 16 MiB"
 
 
 def test_sizes_of_caches_are_confirmed_or_that_of_the_last_one_is_measured():
@@ -788,8 +788,8 @@ def test_disturbed_records_are_hollow():
 def test_findings_follow_from_the_records():
     first, second, bound, third = findings(Results(all_records()))
     assert "which bounds random gathers" in bound
-    assert "takes 2 ns in 16 KiB and 128 ns in 64 MiB" in first
-    assert "32 independent chains in 64 MiB have 16 loads in flight: 8 ns" in second
+    assert "takes 2 ns ±2 % in 16 KiB and 128 ns ±2 % in 64 MiB" in first
+    assert "32 independent chains in 64 MiB have 16 loads in flight: 8 ns ±2 % from" in second
     assert "answers another core's write after 50 to 100 ns" in third
     assert findings(Results(sizes())) == [first]
     named = findings(Results([*sizes(), *sizes(machine="Other")]))

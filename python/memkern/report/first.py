@@ -153,7 +153,7 @@ def machine_facts(
         ("cores", _cores(machine, used)),
         ("caches", _caches(environment)),
         ("memory", _memory(environment)),
-        ("virtual", _virtual(machine)),
+        ("virtual machine", _virtual(machine)),
         ("load", "" if load is None else f"{load:g} at the start (other programs included)"),
         ("system", _system(environment)),
     ]
@@ -197,7 +197,7 @@ def _memory(environment: Mapping[str, Any]) -> str:
 def _virtual(machine: Mapping[str, Any]) -> str:
     hypervisor = machine.get("hypervisor")
     if not hypervisor:
-        return "no hypervisor seen"
+        return "no"
     return "yes" if hypervisor == "unknown" else f"yes ({hypervisor})"
 
 

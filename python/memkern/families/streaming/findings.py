@@ -24,6 +24,8 @@ from memkern.shared.streaming_records import FAMILIES, MEMORY, as_defined, is_nt
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+# Columns with the interval of a bandwidth, and whether its record is disturbed.
+_ABOUT = ("time_min_ci_relative", "disturbed")
 _SUSTAINED = ("stream.copy", "stream.triad")
 
 
@@ -170,7 +172,11 @@ def _on_indices(mine: DataFrame, values: DataFrame) -> list[str]:
         return []
     if regular["level"] == MEMORY:
         # The same value of the triad from memory as in the other sentences.
-        regular = {**regular, **_by_stores(values, "stream.triad")[regular["stores"]]}
+        triad = _by_stores(values, "stream.triad")[regular["stores"]]
+        regular = {
+            **regular,
+            **{name: triad[name] for name in (BANDWIDTH, *_ABOUT) if name in triad},
+        }
         place = "from memory"
     else:
         place = f"{in_bytes(regular['footprint_B'])}, which the caches hold in part or whole"
