@@ -602,8 +602,8 @@ FAULTS = (
           "if disturbed < _QUIET * len(frame):", "pytest test_report -k reported_at_the_top"),
     Fault("a report hides what it had no time for", "    if left_out:\n        banners",
           "    if left_out > 1:\n        banners", "pytest test_report -k left_out"),
-    Fault("the middle record for the widest", "in the middle record and {half.max():.2%}",
-          "in the middle record and {half.median():.2%}", "pytest test_report -k scope"),
+    Fault("the middle record for the widest", "in the median record and {half.max():.2%}",
+          "in the median record and {half.median():.2%}", "pytest test_report -k scope"),
 )  # fmt: skip
 
 

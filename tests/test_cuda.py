@@ -597,7 +597,7 @@ def test_the_report_measures_a_gpu(
     capsys.readouterr()
     for words, said in (
         (["--device", "cuda", "--threads", "2"], "--threads is for processors: leave it out"),
-        (["--device", "mpi"], "a report is of cpu or of a GPU such as cuda:0, not of mpi"),
+        (["--device", "mpi"], "a report is for cpu or a GPU such as cuda:0, not for mpi"),
         (["--device", "cuda:7"], "cuda:7"),
     ):
         assert main(["report", *words, "-o", str(tmp_path / "other.html")]) == 2
@@ -1078,7 +1078,11 @@ UNKNOWN = "cuda:7" if HAS_GPU else "cuda:1"
 @pytest.mark.parametrize(
     "kernel, options, match",
     [
-        ("stream.copy", {"device": "gpu"}, "device 'gpu' is not cpu, cuda, cuda:N, mpi or shmem"),
+        (
+            "stream.copy",
+            {"device": "gpu"},
+            "device must be cpu, cuda, cuda:N, mpi or shmem, not 'gpu'",
+        ),
         ("stream.copy", {"device": "cuda:x"}, "'cuda:x'"),
         ("stream.copy", {"device": UNKNOWN}, "is not one of cuda:0 to cuda:"),
         ("stream.copy", {"timer": "sundial"}, "timer 'sundial'"),
@@ -1120,7 +1124,7 @@ UNKNOWN = "cuda:7" if HAS_GPU else "cuda:1"
         (
             "transfers.both",
             {"invocations": 2},
-            "a sample of transfers is a single one: leave invoc",
+            "a sample of transfers has one invocation: leave invoc",
         ),
         ("transfers.both", {"threads": 2}, "leave threads out"),
         ("transfers.both", {"size_B": 12}, "size_B of transfers.both must be a multiple of 8"),
@@ -1320,7 +1324,7 @@ def test_the_doctor_judges_gpus(nvml: Nvml) -> None:
     assert worse["power"][1] == "limit 350 W, 700 W by default"
     assert worse["clocks"][1] == "at most 1.98 GHz, set to 1.20 GHz"
     assert worse["throttling"][1] == "power cap, temperature"
-    assert "5 with 8 lanes; it can have PCI Express 5 with 16 lanes" in worse["link"][1]
+    assert "5 with 8 lanes; it supports PCI Express 5 with 16 lanes" in worse["link"][1]
 
 
 @ONLY_EMULATED
@@ -1343,7 +1347,7 @@ def test_a_card_in_a_narrow_slot_is_compared_with_what_it_can_have(
     monkeypatch.setattr(gpu, "_PCI", tmp_path)
     (link,) = (f for f in card_findings("cuda:0") if f.subject == "cuda:0 link")
     assert link.state == "note"
-    assert link.text == ("PCI Express 3 with 4 lanes; it can have PCI Express 4 with 16 lanes")
+    assert link.text == ("PCI Express 3 with 4 lanes; it supports PCI Express 4 with 16 lanes")
     assert main(["info"]) == 0
     assert "PCI Express 3 of 4, 4 of 16 lanes" in capsys.readouterr().out
 
@@ -1727,7 +1731,9 @@ def test_records_say_why_the_energy_of_a_gpu_is_unknown(
     case = mk.stream("copy", elements=4096, device="cuda", runs=2)
     monkeypatch.setattr(Nvml, "nvmlDeviceGetPowerUsage", property())
     record = case.measure().record
-    assert record["energy_note"] == "energy is not measured: NVML does not tell the power of cuda:0"
+    assert (
+        record["energy_note"] == "energy is not measured: NVML does not report the power of cuda:0"
+    )
     assert "energy_J" not in record
     monkeypatch.setitem(sys.modules, "pynvml", None)
     gpu._nvml.cache_clear()
@@ -1755,7 +1761,7 @@ def test_a_meter_of_a_gpu_that_vanishes_is_named(
         return native(name, work)
 
     monkeypatch.setattr(gpu, "metered_W", vanishing)
-    note = "energy is unknown: the power of cuda:0 can't be read any more"
+    note = "energy is unknown: the power of cuda:0 can no longer be read"
     with pytest.warns(UserWarning, match=note):
         record = mk.stream("copy", elements=4096, device="cuda", runs=2).measure().record
     assert record["energy_note"] == note and "energy_J" not in record

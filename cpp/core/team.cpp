@@ -143,7 +143,7 @@ Team::Team(const TeamRequest& request) {
   }
   if (started != size_) {
     throw InputError("only " + std::to_string(started) + " of " + std::to_string(size_) +
-                     " threads were granted: raise OMP_THREAD_LIMIT or ask for fewer");
+                     " threads were granted: raise OMP_THREAD_LIMIT or request fewer");
   }
   if (!bound) throw InputError("pin '" + request.pin + "' was refused by the operating system");
   if (units_.empty()) return;

@@ -399,7 +399,7 @@ void Problem::check_starts(const std::string& name, std::int64_t last) const {
     }
     for (std::int64_t i = 1; i < a.columns; ++i) {
       if (at[i] < at[i - 1]) {
-        throw InputError(name + "[" + std::to_string(i) + "] is smaller than the one before");
+        throw InputError(name + "[" + std::to_string(i) + "] is smaller than the previous one");
       }
     }
   };

@@ -272,7 +272,7 @@ class Case {
     const std::size_t steps = prepared_.runner().steps();
     if (out.ndim() != 2 || (out.shape(1) != static_cast<py::ssize_t>(1 + kConditions) &&
                             out.shape(1) != static_cast<py::ssize_t>(1 + steps + kConditions))) {
-      throw InputError("out must have ten columns, or nine more than there are kernels");
+      throw InputError("out must have ten columns, or nine more than kernels");
     }
     const std::size_t event_values = 3 * events.size();
     if (!events.empty() &&
@@ -292,11 +292,11 @@ class Case {
     const std::size_t time_columns = columns - kConditions;
     if (!parts.empty() &&
         (std::ssize(parts) != out.shape(0) || time_columns != 1 || !events.empty())) {
-      throw InputError("parts are one for each row of ten columns, without events");
+      throw InputError("parts must be one for each row of ten columns, without events");
     }
     for (const auto& [begin, end] : parts) prepared_.check_range({begin, end});
     if (!candidates.empty() && std::ssize(candidates) != out.shape(0)) {
-      throw InputError("candidates are one for each row");
+      throw InputError("candidates must be one for each row");
     }
     double* const rows = out.mutable_data();
     const double end = now() + deadline_s;

@@ -114,7 +114,7 @@ def timeout_s() -> float:
 def tell_end(why: str) -> None:
     """Print why all ranks end because of one that does not answer, before ending them."""
     print(
-        f"memkern: {why}: all ranks end ({TIMEOUT} sets after how long)",
+        f"memkern: {why}: all ranks end ({TIMEOUT} sets the time limit)",
         file=sys.__stderr__,
         flush=True,
     )
@@ -137,7 +137,7 @@ def waiting_for_all(do: str) -> Iterator[None]:
     def end() -> None:
         if ended.wait(most_s):
             return
-        tell_end(f"a rank has kept others waiting for {most_s:g} s while they {do}")
+        tell_end(f"a rank has kept others waiting for {most_s:g} s to {do}")
         os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()

@@ -149,7 +149,7 @@ def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str])
         ("spatter -p 0 --numa node:99", "node:99"),
         ("spatter -p 0 --ci -1", "--ci"),
         ("spatter -p 0 --budget nan", "--budget"),
-        ("spatter -p 0 --runs 2 --ci 1", "--runs takes exactly so many samples"),
+        ("spatter -p 0 --runs 2 --ci 1", "--runs sets the number of samples"),
         ("spatter -p 0 -b cuda --device cpu", "-b cuda does not run on cpu"),
         ("spatter -p 0 -b serial --device cuda", "-b serial does not run on"),
         ("spatter -p 0 --output /nowhere/x.db", "/nowhere"),
@@ -194,7 +194,7 @@ def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str])
         ("amo --kernel rand --hot 4", "--hot is for amo.central"),
         ("amo --kernel central --indices random", "--indices is for amo.rand"),
         ("amo --kernel rand --index-dtype int32", "as wide as the words"),
-        ("amo --kernel rand --prefetch 0,4", "--prefetch does nothing for amo.rand"),
+        ("amo --kernel rand --prefetch 0,4", "--prefetch has no effect on amo.rand"),
         ("bs 1..3 --elements 5", "--elements is for bs.bs6, bs.bs7, bs.bs8, not for bs.bs1, "),
         ("bs 1..3 --elements 20", "--elements is for"),
         ("bs 0..5 --degree 7", "--degree is for"),
@@ -206,34 +206,34 @@ def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str])
         ("bs 1,6 --alpha 2", "--alpha is for bs.bs2, bs.bs5"),
         ("bs 1 --definition paper", "--definition is for bs.bs5"),
         ("bs 0 --variant simd", "--variant is for"),
-        ("bs 0 --prefetch 4", "--prefetch does nothing for bs.bs0"),
-        ("bs 0 --offset 64", "--offset does nothing for bs.bs0"),
-        ("bs 0 --chunk 64", "--chunk does nothing for bs.bs0"),
-        ("bs 0 --schedule dynamic", "--schedule does nothing for bs.bs0"),
+        ("bs 0 --prefetch 4", "--prefetch has no effect on bs.bs0"),
+        ("bs 0 --offset 64", "--offset has no effect on bs.bs0"),
+        ("bs 0 --chunk 64", "--chunk has no effect on bs.bs0"),
+        ("bs 0 --schedule dynamic", "--schedule has no effect on bs.bs0"),
         ("loops -k triad --rows 9 --columns 9", "--rows is for loops.stencil, loops.matvec"),
         ("loops -k triad -n 9 --columns 9", "--columns is for"),
-        ("loops -k stencil --rows 9 --columns 9 -n 5", "--elements means nothing with --rows"),
-        ("loops --layer-condition L1 --sizes 1KiB:2KiB:2", "--sizes means nothing with --layer"),
-        ("loops --layer-condition L1 --rows 9", "--rows means nothing with --layer"),
+        ("loops -k stencil --rows 9 --columns 9 -n 5", "--elements has no effect with --rows"),
+        ("loops --layer-condition L1 --sizes 1KiB:2KiB:2", "--sizes has no effect with --layer"),
+        ("loops --layer-condition L1 --rows 9", "--rows has no effect with --layer"),
         ("loops -k load --alpha 3", "--alpha is for loops."),
-        ("loops -k peakflops --prefetch 4 -n 9", "--prefetch does nothing for loops.peakflops"),
+        ("loops -k peakflops --prefetch 4 -n 9", "--prefetch has no effect on loops.peakflops"),
         ("stream -k copy --alpha 3 -n 9", "--alpha is for"),
         ("stream -k copy --index-dtype int32 -n 9", "--index-dtype is for other kernels"),
         ("raider -k copy,triad --pattern chase -n 9", "--pattern is for raider.gather_copy"),
         ("raider -k copy --allow-repeats -n 9", "--allow-repeats is for"),
         ("raider -k gather_copy --definition release -n 9", "--definition is for"),
         ("spmv hpcg:4 -f sell --unroll 2", "--unroll is for the format crs"),
-        ("spmv hpcg:4 --tune --prefetch 8", "--prefetch means nothing with --tune"),
-        ("spmv hpcg:4 --tune --runs 3", "--runs means nothing with --tune"),
-        ("dw --lattice 4 4 4 4 -l lexicographic --cut s", "--cut means nothing in the lexico"),
-        ("dw --lattice 4 4 4 4 -l lexicographic --vector 256", "--vector means nothing"),
-        ("dw --lattice 4 4 4 4 --prefetch-into L1", "--prefetch-into means nothing without"),
-        ("suite apps --counts paper --footprint 1e6", "--footprint means nothing with"),
-        ("tune -p UNIFORM:8:1 --repeats 3", "--repeats means nothing in a search"),
-        ("latency --prefetch 8", "prefetch does nothing for latency.chase"),
-        ("latency --prefetch 0,8", "--prefetch does nothing for latency.chase"),
-        ("tune -k latency.chase --set prefetch=8", "prefetch does nothing for latency.chase"),
-        ("tune -k latency.chase --prefetch 0,8", "prefetch does nothing for latency.chase"),
+        ("spmv hpcg:4 --tune --prefetch 8", "--prefetch has no effect with --tune"),
+        ("spmv hpcg:4 --tune --runs 3", "--runs has no effect with --tune"),
+        ("dw --lattice 4 4 4 4 -l lexicographic --cut s", "--cut has no effect in the lexico"),
+        ("dw --lattice 4 4 4 4 -l lexicographic --vector 256", "--vector has no effect"),
+        ("dw --lattice 4 4 4 4 --prefetch-into L1", "--prefetch-into has no effect without"),
+        ("suite apps --counts paper --footprint 1e6", "--footprint has no effect with"),
+        ("tune -p UNIFORM:8:1 --repeats 3", "--repeats has no effect in a search"),
+        ("latency --prefetch 8", "prefetch has no effect on latency.chase"),
+        ("latency --prefetch 0,8", "--prefetch has no effect on latency.chase"),
+        ("tune -k latency.chase --set prefetch=8", "prefetch has no effect on latency.chase"),
+        ("tune -k latency.chase --prefetch 0,8", "prefetch has no effect on latency.chase"),
     ],
 )
 def test_wrong_input_is_one_sentence_and_exit_code_2(
@@ -603,7 +603,7 @@ def test_only_the_verb_that_is_asked_for_gets_its_options(
         ("--help",): ("info", "stream", "report"),
         ("nope",): ("info", "more"),
         ("repord",): ("verb 'repord' is unknown: did you mean report?",),
-        ("gather",): ("a kernel gather is measured by memkern amo, memkern spatter",),
+        ("gather",): ("kernel gather is measured by memkern amo, memkern spatter",),
     }.items():
         added.clear()
         _, out, err = run(capsys, *words)
@@ -701,7 +701,7 @@ def test_report_end_to_end(
     assert code == 0, out
     assert len(told) == 1
     html = target.read_text()
-    assert "When measuring began, stress (process 77) ran on this machine" in html
+    assert "When measuring began, stress (process 77) also ran on this machine" in html
     assert str(target) in out
     assert "<html" in html
     frame = mk.load(tmp_path / "report.parquet").to_frame()
@@ -723,7 +723,7 @@ def test_records_figures_and_reports_take_a_machine_file(
     words = ["stream", "-k", "triad,copy", "-n", "4096", "-t", "1", "-q", "-o", str(records)]
     code, _, err = run(capsys, *words, "--machine", "A64FX")
     assert code == 0
-    assert "A64FX is another machine than that of the records" in err
+    assert "A64FX is another machine than the machine of the records" in err
     assert "no roofline" not in err
     for row in mk.load(records):
         assert row["machine_file"] == "A64FX, published"
@@ -1020,7 +1020,7 @@ def test_other_processes_are_reported(
     set_activity(monkeypatch, [BUSY])
     code, _, err = run(capsys, *BRIEF)
     assert code == 0
-    assert "the machine is not quiet: stress (process 77) runs on it too" in err
+    assert "the machine is not quiet: it also runs stress (process 77)" in err
     set_activity(monkeypatch, [BUSY])
     assert "not quiet" not in run(capsys, *BRIEF, "-q")[2]
 
@@ -1070,7 +1070,7 @@ def test_placements_and_order_are_options(capsys: pytest.CaptureFixture[str]) ->
     assert len({r["case_order_seed"] for r in measured(capsys, *brief)}) == 1
     assert {r["case_order_seed"] for r in measured(capsys, *brief, "--case-order-seed", "7")} == {7}
     declared = ("--case-order", "declared", "--case-order-seed", "7")
-    assert "means nothing with --case-order declared" in refused_words(capsys, *brief, *declared)
+    assert "has no effect with --case-order declared" in refused_words(capsys, *brief, *declared)
     refused_words(capsys, *brief, "--case-order", "backwards")
     refused_words(capsys, *words, "--placements", "0")
 
@@ -1294,7 +1294,7 @@ def test_atomics_over_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["amo.stride1"] == [(128, 0, 64), (128, 64, 8), (512, 0, 200), (512, 64, 32)]
     assert found["amo.gather"] == found["amo.stride1"]
     assert len(found["amo.ptrchase"]) == 1
-    assert "--words means nothing with --sizes" in refused_words(capsys, *words, "--words", "64")
+    assert "--words has no effect with --sizes" in refused_words(capsys, *words, "--words", "64")
 
 
 @pytest.mark.parametrize("verb", ["amo", "spatter", "stream", "compare", "report"])

@@ -108,12 +108,12 @@ def test_invalid_results_are_named(
         ("loops.load --threads 99", "has 99 threads"),
         ("loops.load --device cuda", "loops.load runs on cuda:0"),
         ("loops.load --turns 1", "'1' is not a whole number of at least 2"),
-        ("loops.load --pin compact", "--pin means nothing beside neighbours"),
-        ("loops.load --repeats 2", "--repeats means nothing in turns"),
-        ("loops.load --placements 2", "--placements means nothing in turns"),
-        ("loops.load --case-order declared", "--case-order means nothing in turns"),
+        ("loops.load --pin compact", "--pin has no effect beside neighbours"),
+        ("loops.load --repeats 2", "--repeats has no effect in turns"),
+        ("loops.load --placements 2", "--placements has no effect in turns"),
+        ("loops.load --case-order declared", "--case-order has no effect in turns"),
         ("loops.load --output x.txt", "x.txt"),
-        ("loops.peakflops --prefetch 4", "--prefetch does nothing for loops.peakflops"),
+        ("loops.peakflops --prefetch 4", "--prefetch has no effect on loops.peakflops"),
     ],
 )
 def test_wrong_input_is_one_sentence(

@@ -151,10 +151,10 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
 
 def test_loops_that_are_off_have_a_reason() -> None:
     assert ecm._marks(False, False, 1.5, "") == "off: not explained"
-    assert ecm._marks(False, False, 0.7, "every column begins anew") == (
-        "off: every column begins anew"
+    assert ecm._marks(False, False, 0.7, "every column starts anew") == (
+        "off: every column starts anew"
     )
-    assert ecm._marks(False, False, 1.2, "every column begins anew") == ""
+    assert ecm._marks(False, False, 1.2, "every column starts anew") == ""
     assert ecm._marks(True, True, 1.5, "") == "fitted disturbed"
 
 
@@ -164,7 +164,7 @@ def test_ecm_refuses(host, tmp_path, capsys) -> None:
     found.results.filter(kernel="latency.chase").save(records)
     assert "no record of one core" in refused_words(capsys, "ecm", str(records), "-q")
     words = refused_words(capsys, "ecm", str(records), "--machine", "A64FX", "-q")
-    assert "A64FX is a published machine" in words
+    assert "not the published machine A64FX" in words
     other = tmp_path / "other.json"
     document = json.loads(published("A64FX").to_json())
     other.write_text(json.dumps({**document, "model": "Another CPU"}))

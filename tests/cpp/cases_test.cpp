@@ -187,7 +187,7 @@ TEST(Prepare, RefusesWrongInputByName) {
       {"bs.bs6", put("row_starts", 0, 1), "row_starts must go from 0 to 40"},
       {"bs.bs6", cut("columns"), "row_starts[20] is 40, outside 0 to 39"},
       {"bs.bs6", put("row_starts", 20, 39), "row_starts must go from 0 to 40"},
-      {"bs.bs8", put("row_starts", 5, 5), "row_starts[5] is smaller than the one before"},
+      {"bs.bs8", put("row_starts", 5, 5), "row_starts[5] is smaller than the previous one"},
       {"bs.bs8", put("row_starts", 5, -1), "row_starts[5] is -1, outside 0 to 40"},
       {"bs.bs8", put("columns", 0, -1), "columns[0] is -1, outside 0 to 59"},
       {"bs.bs7", put("ids", 59, -2), "ids[59] is -2, outside -1 to 19"},

@@ -359,7 +359,7 @@ TEST(Starts, MustAscendFromZeroToTheLast) {
     EXPECT_EQ(refused_starts({1, 2, 9}, type, 9), "starts must go from 0 to 9");
     EXPECT_EQ(refused_starts({0, 2, 8}, type, 9), "starts must go from 0 to 9");
     EXPECT_EQ(refused_starts({0, 2, 10}, type, 9), "starts must go from 0 to 9");
-    EXPECT_EQ(refused_starts({0, 5, 4, 9}, type, 9), "starts[2] is smaller than the one before");
+    EXPECT_EQ(refused_starts({0, 5, 4, 9}, type, 9), "starts[2] is smaller than the previous one");
   }
 }
 

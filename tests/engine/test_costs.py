@@ -87,7 +87,7 @@ def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
     with monkeypatch.context() as patch:
         patch.setattr(disturbance, "disturbed_samples", lambda share, *_: share == share)
         assert np.isnan(launch_cost_s(0, "none", "fork"))
-        with pytest.warns(UserWarning, match="rooflines by the bandwidths beside a record are"):
+        with pytest.warns(UserWarning, match="records have no roofline, because"):
             record = product.measure().record
         assert all(np.isnan(record[name]) for name in (*bandwidths, "roofline_fraction"))
         assert record["machine_file"] == ""

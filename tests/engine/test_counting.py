@@ -126,7 +126,8 @@ def test_from_events_to_the_figure(
     (row,) = mk.load(file).records
     lacking = [name for name in QUANTITIES if name not in codes]
     assert row["counters_note"] == (
-        f"{', '.join(lacking)} can't be counted: the table of events has none for this processor"
+        f"{', '.join(lacking)} can't be counted: the table of events has no such event for this "
+        "processor"
         if lacking
         else ""
     )
@@ -197,7 +198,7 @@ def test_counts_of_known_work_decide_what_is_believed(
     )
     rows = [line.split(maxsplit=4) for line in out.splitlines()[1:]]
     found = {(name, work.partition(",")[0]): float(ratio) for name, _, _, ratio, work in rows}
-    update, copy, load = "a = s a", "a = b", "largest of a"
+    update, copy, load = "a = s a", "a = b", "maximum of a"
     assert found == {
         **{(f"{level}_load", work): 2 if level == "L3" else 1
            for level in events.BOUNDARIES for work in (load, update)},
@@ -242,7 +243,7 @@ def test_events_by_their_names_are_checked(
     (row,) = measured(capsys, *COMMAND, "--counters", "r1234", "-t", "1")
     assert row["counters_note"] == "r1234: 3 times the true count in memkern counters --check"
     for pair in ("r1234", "L9_load=r1234", "L2_load", "L2_load=", "page-faults=", "L2_load=auto"):
-        assert "give QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
+        assert "must be QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
     assert "is unknown" in refused_words(capsys, "counters", "--check", "L2_load=nosuch")
     assert "can't be counted" in refused_words(capsys, "counters", "--check", "L2_load=r1")
 
@@ -253,14 +254,14 @@ def test_migrations_are_not_checked_on_a_single_unit(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert "cpu-migrations" not in known_counts._every()
     pair = "cpu-migrations=page-faults"
-    assert "give QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
+    assert "must be QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
 
 
 def test_a_check_without_any_event_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     _memkern.step_events([(1, 2, 1, 1, 1, errno.EACCES, -1)])
     for words in ((), ("--json",)):
         assert refused_words(capsys, "counters", "--check", *words).startswith(
-            "memkern: no event of which the true count is known can be counted here: page-faults: "
+            "memkern: no event with a known true count can be counted here: page-faults: "
             "the system does not permit it"
         )
 
@@ -316,7 +317,7 @@ def test_an_event_that_is_named_must_be_counted(capsys: pytest.CaptureFixture[st
     assert "is unknown" in refused_words(capsys, *COMMAND, "--counters", "nosuch")
     assert "lack a name" in refused_words(capsys, *COMMAND, "--counters", "cycles,")
     both = refused_words(capsys, *COMMAND, "--counters", "auto,page-faults")
-    assert both.endswith("have auto beside other names: give auto alone, or names only")
+    assert "counters must be auto alone or names without auto, not" in both
 
 
 def test_quantities_of_other_processors_are_named_as_such(
@@ -329,8 +330,8 @@ def test_quantities_of_other_processors_are_named_as_such(
     )
     use(tmp_path, monkeypatch, "Zen 4")
     assert refused_words(capsys, *COMMAND, "--counters", "L2_store") == (
-        "memkern: event 'L2_store' can't be counted: the table of events has none for this "
-        "processor"
+        "memkern: event 'L2_store' can't be counted: the table of events has no such event for "
+        "this processor"
     )
 
 
@@ -363,7 +364,7 @@ def test_ordinary_users_count_what_user_code_causes() -> None:
         assert done.returncode == 0, done.stderr
         (row,) = json.loads(done.stdout)
         assert json.loads(row["counter_rows"])[0]["event"] == "page-faults"
-        assert ("page-faults: of user code only" in row["counters_note"]) == reduced
+        assert ("page-faults: counted in user code only" in row["counters_note"]) == reduced
     done = unprivileged(*COMMAND, "--counters", "context-switches")
     assert done.returncode == (2 if reduced else 0)
 
@@ -426,7 +427,7 @@ def test_tables_show_what_was_counted(
     event = r"L2_load \S+ \(\d+\.\d\d of the model's\)"
     rest = r"page-faults \S+, context-switches unknown"
     assert re.fullmatch(f"     counted in an invocation: {event}, {rest}", counted)
-    assert note == "context-switches has no count: it was never on the processor"
+    assert note == "context-switches has no count: its counter never ran"
 
 
 def test_cases_of_the_figure_are_told_apart() -> None:
@@ -459,7 +460,7 @@ def test_each_counter_of_an_event_is_extrapolated_by_its_own_share(
         assert one["running"] == running / 1000
         if count is None:
             assert one["count"] is None
-            assert row["counters_note"] == "tlb_misses has no count: it was never on the processor"
+            assert row["counters_note"] == "tlb_misses has no count: its counter never ran"
         else:
             assert one["count"] * row["invocations"] == pytest.approx(count)
 

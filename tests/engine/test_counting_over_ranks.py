@@ -118,4 +118,4 @@ def test_what_a_rank_cannot_count(tmp_path: Path) -> None:
     counted, rows, note = stepped(tmp_path, "L2_load,L3_load", lost=("", "L3_load"))
     assert [row["count"] for row in counted] == [400, None]
     assert rows == [{"L2_load": 300, "L3_load": 300}, {"L2_load": 100, "L3_load": None}]
-    assert note == "L3_load has no count: it can't be read"
+    assert note == "L3_load has no count: its counter can't be read"

@@ -122,7 +122,7 @@ def test_stolen_time_is_not_quiet() -> None:
 def test_shared_cores_are_not_quiet() -> None:
     shared = Activity((), 0.0, 0.4)
     assert not shared.quiet
-    assert str(shared) == "something on the same physical cores (in 40% of the probes)"
+    assert str(shared) == "other load on the same physical cores (in 40% of the probes)"
     for share in (0.2, math.nan):
         assert Activity((), 0.0, share).quiet
         assert str(Activity((), 0.0, share)) == "nothing else"
@@ -155,7 +155,7 @@ def test_unknown_run_queue_delays_give_one_warning(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(_memkern, "run_queue_delays_known", lambda: False)
     prepared._warn_once.cache_clear()
     case = mk.stream("copy", elements=64, threads=1, pin="none")
-    with pytest.warns(UserWarning, match="does not tell how long threads wait") as caught:
+    with pytest.warns(UserWarning, match="does not report how long threads wait") as caught:
         case.prepare()
         case.prepare()
     assert len(caught) == 1

@@ -84,9 +84,7 @@ def test_more_threads_than_processing_units_give_a_warning(case: Case) -> None:
 
 def test_idle_threads_are_named_and_counted() -> None:
     one = mk.gather("UNIFORM:8:1", count=1, threads=2, runs=1)
-    with pytest.warns(
-        UserWarning, match=r"1 of 2 threads are idle, since spatter\.gather has only"
-    ):
+    with pytest.warns(UserWarning, match=r"1 of 2 threads are idle: spatter\.gather has only"):
         prepared_module._warn_once.cache_clear()
         record = one.measure().record
     assert (record["threads"], record["working_threads"]) == (2, 1)

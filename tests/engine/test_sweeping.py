@@ -123,7 +123,9 @@ def test_a_sweep_divides_its_time_among_its_cases(tmp_path: Path) -> None:
 
 def test_a_sweep_leaves_out_what_it_has_no_time_for(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    with pytest.warns(UserWarning, match="3 of 3 measurements are left out: 1e-09 s were too few"):
+    with pytest.warns(
+        UserWarning, match="3 of 3 measurements are left out: 1e-09 s did not suffice"
+    ):
         none = mk.sweep(endless(placements=50), time_s=1e-9, output=path, progress=False)
     assert (len(none), none.left_out) == (0, 3)
     few = mk.sweep(endless(placements=2), time_s=2.0, output=path, resume=True, progress=False)
@@ -202,7 +204,7 @@ def test_duplicate_cases_are_measured_once_with_a_warning(tmp_path: Path, suffix
     one, other = (mk.stream("copy", elements=n, threads=1, runs=1) for n in (64, 128))
     cases = [one, other, one.with_(name="again"), other, one]
     output = tmp_path / f"x{suffix}" if suffix else None
-    with pytest.warns(UserWarning, match="6 of the cases repeat an earlier one"):
+    with pytest.warns(UserWarning, match="6 of the cases equal an earlier one"):
         results = mk.sweep(iter(cases), repeats=2, output=output)
     assert sorted((r["elements"], r["repeat"]) for r in results) == [
         (64, 0), (64, 1), (128, 0), (128, 1),

@@ -83,7 +83,7 @@ def test_what_a_library_lacks_is_refused(over: Over) -> None:
         assert messages["indexed"] == messages["packed"] == messages["neighbor"] == ""
         assert "flush_every is for variant single" in messages["batches"]
     else:
-        assert "OpenSHMEM has no indexed gets and puts: it has single" in messages["indexed"]
+        assert "OpenSHMEM has no variant indexed: choose from single" in messages["indexed"]
 
 
 def test_records_name_the_method_and_the_share_of_remote_elements(over: Over) -> None:
@@ -102,8 +102,8 @@ def test_records_name_the_method_and_the_share_of_remote_elements(over: Over) ->
     "options, match",
     [
         ({"variant": "simd"}, "variant 'simd' is not one of single, indexed, packed, neighbor"),
-        ({"device": "shmem", "variant": "packed"}, "OpenSHMEM has no packed gets and puts"),
-        ({"wrap": 4}, "a row for each instance of a rank and one more, 35 in all"),
+        ({"device": "shmem", "variant": "packed"}, "OpenSHMEM has no variant packed"),
+        ({"wrap": 4}, "must have 35 rows, one more than a rank"),
         ({"flush_every": 4, "variant": "packed"}, "flush_every is for variant single"),
         ({"flush_every": 4, "variant": "neighbor"}, "flush_every is for variant single"),
         ({"flush_every": 4}, "give variant single, not best"),

@@ -83,7 +83,7 @@ def test_numbers_out_of_range_are_refused() -> None:
     make = instructions.instructions
     with refused("instruction 'sqrt' is not one of load"):
         make("sqrt")
-    with refused("has 1 thread, not 2"):
+    with refused("runs 1 thread, not 2"):
         make("add", threads=2)
     with refused("index_stride must be at most 8"):
         make("gather", index_stride=9)

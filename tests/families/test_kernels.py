@@ -910,8 +910,8 @@ def test_rows_of_the_stencil_fit_their_cache() -> None:
     assert 3 * 8 * columns["memory"] > caches["L3"]
     assert rows_held("L1", caches, "float32") == pytest.approx(2 * columns["L1"], abs=2)
     for where, match in (
-        ("L4", "holds rows: L1, L2, L3, memory"),
-        ("L2", "no more than a smaller"),
+        ("L4", "must be one of L1, L2, L3, memory here"),
+        ("L2", "no more rows than a smaller"),
     ):
         with pytest.raises(InputError, match=match):
             rows_held(where, {**caches, "L2": 2**15} if where == "L2" else caches)

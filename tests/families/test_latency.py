@@ -271,11 +271,11 @@ def test_two_workers_take_turns(lines: int, take_by: str) -> None:
         (chase, {"order": [[1, 2]]}, "1-d array"),
         (chase, {"steps": 0}, "steps"),
         (chase, {"size_B": "many"}, "is not a size in bytes"),
-        (loaded, {"threads": 1}, "needs two workers"),
+        (loaded, {"threads": 1}, "needs at least two workers"),
         (loaded, {"loads": 9}, "loads"),
         (loaded, {"pause": -1}, "pause"),
-        (loaded, {"variant": "best"}, "no best variant"),
-        (ping_pong, {"threads": 3}, "has 2 threads"),
+        (loaded, {"variant": "best"}, "not best, because the chain"),
+        (ping_pong, {"threads": 3}, "runs 2 threads"),
         (ping_pong, {"lines": 3}, "lines"),
         (ping_pong, {"take_by": "hand"}, "take_by 'hand' is not one of load, swap"),
         (ping_pong, {"take_by": "swap", "lines": 2}, "swap needs one line"),
@@ -344,7 +344,7 @@ def test_the_structure_has_as_many_lines_in_pages_as_side_by_side() -> None:
         ("-k nope", "'nope' is not one of chase, loaded"),
         ("--order pairs", "distance_B must be a power of two"),
         ("loaded --distance 64", "distance"),
-        ("--sizes 1KiB:1B:3", "smaller"),
+        ("--sizes 1KiB:1B:3", "must ascend"),
     ],
 )
 def test_wrong_words_are_refused(

@@ -100,7 +100,7 @@ def test_what_is_not_there_is_refused(over: Over) -> None:
     if over.device == "mpi":
         assert "does not send messages to itself" in messages["self"]
     else:
-        assert "OpenSHMEM has no messages that are sent" in messages["send"]
+        assert "OpenSHMEM has no send and receive" in messages["send"]
 
 
 def test_records_have_latency_rate_and_bandwidth(over: Over) -> None:
@@ -166,14 +166,14 @@ def test_distances(chosen: list[pairs.Pair], nodes: tuple[int, ...], wanted: str
         ({"window": 0}, "window must be at least 1"),
         ({"window": 2**17}, "window must be at most 65536"),
         ({"window": 1.5}, "window must be an integer"),
-        ({"pairs": "near"}, "pairs 'near' are not node or other, nor a list such as 0-1,2-3"),
+        ({"pairs": "near"}, "pairs must be node or other or a list such as 0-1,2-3, not 'near'"),
         ({"pairs": "0-1,1-2"}, "rank 1 is in two pairs"),
         ({"pairs": "0-6"}, "pairs name rank 6, but there are 6 ranks"),
-        ({"pairs": "0-1,2-5"}, "are on other node and same node: measure them apart"),
-        ({"flush_every": 2}, "messages have a window: leave flush_every out"),
+        ({"pairs": "0-1,2-5"}, "are on other node and same node: measure them separately"),
+        ({"flush_every": 2}, "messages use window instead of flush_every"),
         ({"threads": 2}, "one thread of each rank"),
         ({"dtype": "float64"}, "dtype 'float64'"),
-        ({"what": "send", "device": "shmem"}, "OpenSHMEM has no messages"),
+        ({"what": "send", "device": "shmem"}, "OpenSHMEM has no send and receive"),
         (
             {"what": "fetch_add", "device": "shmem", "window": 2},
             "OpenSHMEM completes a fetch_add before the next one: leave out window 2",

@@ -93,7 +93,7 @@ def test_a_rank_that_leaves_before_others_meet_it_ends_all(
     words = [PROGRAM, device, f"leaving={started}"]
     done = run(LAUNCHERS[device], 2, words, tmp_path, variables)
     assert done.returncode != 0
-    assert f"memkern: a rank has kept others waiting for 2 s while they {do}: all" in done.stderr
+    assert f"memkern: a rank has kept others waiting for 2 s to {do}: all" in done.stderr
 
 
 def test_a_lost_update_on_one_rank_is_caught(shared: Any) -> None:
@@ -273,7 +273,7 @@ def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
 @pytest.mark.parametrize(
     "device, options, why",
     [
-        ("mpi", {"pattern": "ptrchase"}, "each step of a chase depends on the one before"),
+        ("mpi", {"pattern": "ptrchase"}, "each step of a chase depends on the previous one"),
         ("mpi", {"primitive": "cas-retry"}, "each cas-retry needs the old value"),
         ("shmem", {"primitive": "cas"}, "each cas needs the old value"),
         ("shmem", {"returns": "used"}, "OpenSHMEM completes an operation that returns a value"),
@@ -284,7 +284,7 @@ def test_batches_of_what_is_completed_one_by_one_are_refused(
     device: str, options: dict[str, Any], why: str
 ) -> None:
     options = {"pattern": "rand", "device": device, "iters": 8, **options}
-    with refused(f"flush_every does nothing for amo.{options['pattern']}, since {why}"):
+    with refused(f"flush_every has no effect on amo.{options['pattern']}, since {why}"):
         mk.amo(**options, flush_every=2)
     # The command line applies lists of values to a case that was built with one of them.
     with refused(why):
@@ -315,8 +315,8 @@ BATCHES = {(pattern, "add") for pattern in kernels.PATTERNS if pattern != "ptrch
 def test_batches_of_no_case_are_refused(value: str, capsys: pytest.CaptureFixture[str]) -> None:
     words = "amo --kernel ptrchase,rand --primitive cas --iters 8 --device mpi --flush-every"
     assert refused_words(capsys, *words.split(), value).endswith(
-        "--flush-every does nothing for amo.ptrchase, amo.rand, since each step of a chase depends "
-        "on the one before and each cas needs the old value: leave it out"
+        "--flush-every has no effect on amo.ptrchase, amo.rand, since each step of a chase depends "
+        "on the previous one and each cas needs the old value: leave it out"
     )
 
 

@@ -439,7 +439,7 @@ def test_findings_follow_from_the_records(whole):
     assert "25 % of the compare-and-swaps at one word for all succeed." in text
     assert "in the time of one atomic add, with 4 workers: 5 at random places (RAND, 2 MiB)" in text
     assert "5 at one word for all (CENTRAL), of which 50 % are lost." in text
-    assert "4 workers on words of their own reach 2.4 GAMS with the words 128 B apart" in text
+    assert "4 workers on separate words reach 2.4 GAMS with the words 128 B apart" in text
     assert "0.3 GAMS with the words in one cache line: false sharing costs a factor of 8.0" in text
     assert "add takes 2 ns in 16 KiB and 8 ns in 64 MiB" in text
     assert len(section.exhibits) == 7 and section.remarks == ()

@@ -352,8 +352,11 @@ def test_findings_follow_from_the_records(whole):
         "larger than the caches: the fastest is RRII s, 512 bit (non-temporal stores, prefetch)"
         in text
     )
-    assert "Prefetch makes it 0.80 times as fast on 8x8x8x8, Ls 8, in cache and 1.40 times" in text
-    assert "Non-temporal stores make it 1.10 times as fast on 8x8x8x8" in text
+    assert (
+        "With prefetch the kernel is 0.80 times as fast on 8x8x8x8, Ls 8, in cache and 1.40 times"
+        in text
+    )
+    assert "With non-temporal stores the kernel is 1.10 times as fast on 8x8x8x8" in text
     assert "Speed-up with 4 threads on 16x16x16x16, Ls 8: 4.00 in RRII s" in text
     assert "With Lx from 4 to 64 beside 8x8x16, RRII s goes from 64 GFLOP/s to 64 GFLOP/s" in text
     assert "the last cache holds LC_t up to Lx = " in text and "LC_y beyond." in text

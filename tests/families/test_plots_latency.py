@@ -336,7 +336,7 @@ def test_the_structure_stands_beside_what_the_system_says():
         "L1: 32 KiB", "L2: 1 MiB", "L3: 16 MiB", "", "unknown", "unknown", "", "64 B", "unknown",
     ]  # fmt: skip
     (_, said) = findings(Results(rows))
-    assert said == "By latency, cache 3 has 4 MiB to 4.76 MiB, by the system L3: 16 MiB"
+    assert said == "By latency, cache 3 has 4 MiB to 4.76 MiB, the system reports L3: 16 MiB"
 
 
 def test_sizes_of_caches_are_confirmed_or_that_of_the_last_one_is_measured():
@@ -693,12 +693,12 @@ def test_four_nodes_are_measured_printed_and_drawn(monkeypatch, capsys):
     out, error, rows = numa(monkeypatch, capsys, NODES, [0, 1, 2, 3])
     assert error == "" and len(rows) == 2 * 3 * 4
     assert out == [
-        "ns from a load to the next, by the node of the units (rows) and that of the memory:",
+        "ns from a load to the next, by the node of the units (rows) and of the memory (columns):",
         "node        0       1       2       3",
         "   0    100.0   150.0   200.0   250.0",
         "   1    150.0   100.0   150.0   200.0",
         "   2    200.0   150.0   100.0   150.0",
-        "GB/s of a triad, by the node of the units (rows) and that of the memory:",
+        "GB/s of a triad, by the node of the units (rows) and of the memory (columns):",
         "node        0       1       2       3",
         "   0     50.0    33.3    25.0    20.0",
         "   1     33.3    50.0    33.3    25.0",
@@ -728,7 +728,7 @@ def test_memory_that_may_not_be_used_is_left_out(monkeypatch, capsys):
 def test_a_node_without_memory_has_a_row_and_no_column(monkeypatch, capsys, memories):
     bare = [{**node, "memory_B": 0 if node["node"] == 1 else node["memory_B"]} for node in NODES]
     out, error, rows = numa(monkeypatch, capsys, bare, memories)
-    assert error == "memkern: node 1 has no memory: its units alone are measured\n"
+    assert error == "memkern: node 1 has no memory: only its units are measured\n"
     assert [row["numa"] for row in rows[::2]] == ["node:0", "node:2", "node:3"] * 3
     assert [text.split() for text in out[1:4]] == [
         ["node", "0", "2", "3"],
@@ -741,7 +741,7 @@ def test_a_node_without_memory_has_a_row_and_no_column(monkeypatch, capsys, memo
 
 def test_unknown_nodes_are_one(monkeypatch, capsys):
     out, error, rows = numa(monkeypatch, capsys, None, [0])
-    assert error == "" and out[-1] == "this machine has one NUMA node: nothing is remote"
+    assert error == "" and out[-1] == "this machine has one NUMA node: no memory is remote"
     assert [(row["pin"], row["numa"]) for row in rows] == [
         ("0", "first-touch"),
         ("0,1,2,3,4,5", "first-touch"),
@@ -790,7 +790,7 @@ def test_findings_follow_from_the_records():
     assert "which bounds random gathers" in bound
     assert "takes 2 ns ±2 % in 16 KiB and 128 ns ±2 % in 64 MiB" in first
     assert "32 independent chains in 64 MiB have 16 loads in flight: 8 ns ±2 % from" in second
-    assert "answers another core's write after 50 to 100 ns" in third
+    assert "answer to another core's write takes 50 to 100 ns" in third
     assert findings(Results(sizes())) == [first]
     named = findings(Results([*sizes(), *sizes(machine="Other")]))
     assert named[1].startswith("Other: ")

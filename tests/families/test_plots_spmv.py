@@ -363,14 +363,14 @@ def test_findings_follow_from_the_records(whole):
     section = sections["spmv"](frame_of(whole))
     text = " ".join(section.findings)
     assert "4 workers on hpcg:68, which is larger than the caches: CRS 4 GFLOP/s, 100 % of" in text
-    assert "The roofline is 4 GFLOP/s, with the 24 GB/s that loads alone" in text
-    assert "5pt:300:300 in SELL-8 reaches 6 GFLOP/s, 1.5 times what memory" in text
-    assert "The loads of x cost most for rmat:18:16:0: SELL-8 is at" in text
+    assert "The roofline is 4 GFLOP/s, by the 24 GB/s of loads from memory" in text
+    assert "5pt:300:300 in SELL-8 reaches 6 GFLOP/s, 1.5 times the limit of memory" in text
+    assert "Loads of x cost most for rmat:18:16:0: SELL-8 is at" in text
     assert "of 4 nonzeros CRS with 1 accumulator 0.5 GFLOP/s and SELL-8 6 GFLOP/s" in text
     assert "of 128 nonzeros CRS with 3 accumulators 7 GFLOP/s and SELL-8 6 GFLOP/s" in text
     assert "Speed-up with 4 threads on hpcg:68: 4.00 in CRS" in text
     assert "beta of rmat:18:16:0 in SELL-8 from 0.25 to 0.96; the fastest is by all rows," in text
-    assert "with 3.8 GFLOP/s after 3 GFLOP/s with sigma 1" in text
+    assert "with 3.8 GFLOP/s instead of 3 GFLOP/s with sigma 1" in text
     assert "Conversion to SELL takes as long as 20 products" in text
     assert len(section.exhibits) == 5 and section.remarks == ()
 

@@ -426,7 +426,7 @@ def test_an_unresolved_t0_is_shown_by_its_upper_bound():
     assert ax.texts[0].get_text().startswith(f"T₀ {words}   Wmax ")
     rows += stream(sizes=[64 * MIB])
     text = " ".join(findings(frame_of(Results(rows))))
-    assert f"with T0 {words} from what the caches hold and Wmax" in text
+    assert f"with T0 {words} for sizes within the caches and Wmax" in text
     table = tables["bs-t0-wmax"](Results(rows)).set_index("test")
     assert math.isnan(table.loc["BS1", f"{OWN}: T0_us"])
     assert table.loc["BS1", f"{OWN}: T0_high_us"] == pytest.approx(1e6 * fit.t0_ci_s[1])
@@ -749,12 +749,14 @@ def test_findings_follow_from_the_records(whole):
     empty = record("bs.bs0", 1, 1.0, bandwidth_GBps=0.0, time_min_s=1.5e-6)
     section = sections["streaming"](frame_of(Results([*rows, empty])))
     text = " ".join(section.findings)
-    assert "From memory (90.5 MiB or more, where bandwidth no longer falls" in text
+    assert "From memory (90.5 MiB or more, beyond which bandwidth no longer drops" in text
     both = "45.0 GB/s with non-temporal stores and 30.0 GB/s with ordinary stores"
     assert f": copy {both}; triad {both}." in text
-    assert "1.50 times as high in copy and 1.50 times as high in triad" in text
+    assert "by a factor of 1.50 in copy and 1.50 in triad" in text
     assert "triad reaches 400 GB/s in L1, 200 GB/s in L2, 150 GB/s in L3 and 30.0 GB/s in" in text
-    assert "T0 2 [2, 2] µs from what the caches hold and Wmax 30 [30, 30] GB/s beyond them" in text
+    assert (
+        "T0 2 [2, 2] µs for sizes within the caches and Wmax 30 [30, 30] GB/s beyond them" in text
+    )
     assert "An empty launch, BS0, takes 1.5 µs." in text
     assert "gather triad is 8.0 times slower (3.75 GB/s)" in text
     assert "10.0 times slower" in text and "10 000 000" in text.replace("\N{NO-BREAK SPACE}", " ")

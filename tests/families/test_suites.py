@@ -85,7 +85,7 @@ def test_apps_for_gpus_are_the_published_runs():
     for case, of_cpu in zip(suites.load("APPS-GPU"), suites.apps(), strict=True):
         assert case["delta"] == 16 * of_cpu["delta"]
     assert suites.load("APPS-GPU") == suites.apps(kind="gpu")
-    with refused("a cpu and a gpu shape, not 'fpga'"):
+    with refused("must be cpu or gpu, not 'fpga'"):
         suites.apps(kind="fpga")
 
 

@@ -55,7 +55,7 @@ def test_sizes_as_text() -> None:
 @pytest.mark.parametrize(
     "text, match",
     [
-        ("4KiB:1KiB:3", "smaller"),
+        ("4KiB:1KiB:3", "must ascend"),
         ("1KiB:4KiB", "LOW:HIGH:COUNT"),
         ("1KiB:4KiB:x", "LOW:HIGH:COUNT"),
         ("1KiB:4KiB:²", "LOW:HIGH:COUNT"),

@@ -172,7 +172,7 @@ def test_missing_meters_are_named_in_one_sentence(
     first = root / CAP / "intel-rapl:0/energy_uj"
     for path in (root / CAP).glob("*/energy_uj"):
         path.write_text("?")
-    assert why_none(root) == f"energy is not measured: {first} contains '?', which is no number"
+    assert why_none(root) == f"energy is not measured: {first} must contain a number, not '?'"
     for path in (root / CAP).glob("*/energy_uj"):
         path.unlink()
     assert why_none(root) == f"energy is not measured: {first} does not exist"
@@ -312,7 +312,7 @@ def test_a_meter_that_vanishes_is_named(
     lost = DRAM
     code, out, err = run(capsys, *CASE, "--json")
     (row,) = json.loads(out)
-    note = "energy is unknown: package-0 dram can't be read any more"
+    note = "energy is unknown: package-0 dram can no longer be read"
     assert code == 0 and "energy_J" not in row and row["energy_note"] == note
     assert f"memkern: {note}\n" in err
 
@@ -331,7 +331,7 @@ def test_records_say_why_they_have_no_energy(
             figures[name](Results([{**row, "energy_note": ""}]))
     live(monkeypatch, tree(tmp_path, SERVER), {PACKAGE: lambda: 8.0})
     (row,) = measured(capsys, *CASE, "--flush")
-    assert row["energy_note"] == "energy is not measured with flush, which needs energy too"
+    assert row["energy_note"] == "energy is not measured with flush, whose energy would be included"
     late = Prepared(mk.loops("triad", 4096), deadline=time.perf_counter() + 4)
     assert metering.measure(late, 1e-6).note == "energy is not measured: too little time was left"
     monkeypatch.setattr(metering, "ranks", lambda: SimpleNamespace(size=2))

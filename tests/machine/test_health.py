@@ -103,7 +103,7 @@ CASES = [
     ("processors", {}, UNKNOWN, "may use"),
     ("processors", UNITS, GOOD, "all 4"),
     ("processors", UNITS | {"proc/self/status": "Cpus_allowed_list:\t0,2\n"}, NOTE, "2 of 4"),
-    ("governor", {}, UNKNOWN, "does not tell"),
+    ("governor", {}, UNKNOWN, "does not report"),
     ("governor", {f"{CLOCK}/scaling_governor": "performance\n"}, GOOD, "performance"),
     ("governor", GOVERNORS, NOTE, "performance, powersave (intel_pstate)"),
     ("frequency", {}, UNKNOWN, "limits of the clock"),
@@ -120,7 +120,7 @@ CASES = [
     ("SMT", {f"{CPU}/smt/control": "on\n"}, NOTE, "two units on a core"),
     ("SMT", UNITS | {CORES.format(i): f"{i // 2}" for i in range(4)}, NOTE, "4 units on 2 cores"),
     ("SMT", UNITS | {CORES.format(i): f"{i}" for i in range(4)}, GOOD, "none"),
-    ("transparent huge pages", {}, UNKNOWN, "does not tell"),
+    ("transparent huge pages", {}, UNKNOWN, "does not report"),
     ("transparent huge pages", {HUGE: "always [madvise] never\n"}, GOOD, "madvise"),
     ("transparent huge pages", {HUGE: "always madvise [never]\n"}, NOTE, "TLB"),
     ("huge page pools", {}, UNKNOWN, "reserved"),
@@ -163,7 +163,7 @@ CASES = [
     ("memory population", {TABLE: TWO_CHANNELS}, NOTE, "modules for 3200 MT/s run at 2933"),
     ("memory population", {TABLE: THREE}, NOTE, "1 empty channel, the modules differ"),
     ("memory population", COUNTED, UNKNOWN, "1 populated channel (counted by EDAC)"),
-    ("memory population", VIRTUAL, UNKNOWN, "the 2 in its table are invented"),
+    ("memory population", VIRTUAL, UNKNOWN, "the 2 in its table are not real"),
 ]
 
 
@@ -212,7 +212,7 @@ BALLOON = {"sys/bus/vmbus/drivers/hv_balloon/1eccfd72-4b41/x": ""}
         ("cgroup", CGROUP, {"throttled": 3}, {"throttled": 3}, GOOD, "no limits"),
         ("cgroup", CGROUP, {"throttled": 3}, {"throttled": 10}, BAD, "7 times"),
         ("swap", {}, {"pswpin": 1, "pswpout": 1}, {"pswpin": 2, "pswpout": 4}, BAD, "4 pages"),
-        ("memory reclaim", {}, {}, {}, UNKNOWN, "does not tell"),
+        ("memory reclaim", {}, {}, {}, UNKNOWN, "does not report"),
         ("memory reclaim", {}, {"pgsteal_kswapd": 4}, {"pgsteal_kswapd": 4}, GOOD, "none"),
         ("memory reclaim", {}, {"pgsteal_direct": 4}, {"pgsteal_direct": 44}, NOTE, "40 pages"),
         ("balloon", BALLOON, {}, {"nr_balloon_pages": 0}, GOOD, "0 GB"),

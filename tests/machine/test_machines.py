@@ -225,7 +225,9 @@ def test_cases_of_default_threads_keep_to_a_quota(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(topology, "processor_quota", lambda: Quota(1.5, 0.1))
     prepared._warn_once.cache_clear()
     with described(MACHINES["large cache"]):
-        with pytest.warns(UserWarning, match=r"use 1\.5 of 2 processors: cases have 1 thread by"):
+        with pytest.warns(
+            UserWarning, match=r"quota of 1\.5 of 2 processors: cases have 1 thread by"
+        ):
             assert mk.stream("copy", elements=64).prepare().obtained["threads"] == 1
         assert mk.stream("copy", elements=64, threads=2).prepare().obtained["threads"] == 2
         assert mk.stream("copy", elements=64, pin="0,1").prepare().obtained["threads"] == 2

@@ -135,7 +135,7 @@ def test_the_clock_of_a_gpu_may_not_be_limited(
     monkeypatch.setattr(restoring, "_NVML", "libnosuch.so.1")
     limit(f"{what}: libnosuch.so.1: cannot open")
     monkeypatch.setattr(gpu, "clocks_MHz", lambda name: [])
-    with refused("the clock of cuda:0 can't be limited: NVML does not tell its clocks"):
+    with refused("the clock of cuda:0 can't be limited: NVML does not report its clocks"):
         switches.gpu_clock_limit(1500, "cuda:0")
 
 
@@ -181,7 +181,7 @@ def test_cache_ways(tmp_path: Path) -> None:
     with refused("Linux has no file for the sector cache of A64FX"):
         switches.cache_ways(4, arm)
     (root / RESCTRL / "schemata").write_text("MB:0=100\n")
-    with refused("divides no L3"):
+    with refused("divide an L3"):
         switches.cache_ways(4, root)
 
 

@@ -268,14 +268,14 @@ def test_no_hypothesis_is_outside_none_and_full(values) -> None:
     "text", ["", "L1 + ", "L1 * L2", "max(L1, L2", "min(L1, L2)", "L1 loads", "registers"]
 )
 def test_texts_that_are_no_hypothesis(text) -> None:
-    with refused("is no hypothesis"):
+    with refused("is not a hypothesis"):
         Overlap.parse(text)
 
 
 def test_a_transfer_counts_once() -> None:
-    with refused("every transfer is in one group, once"):
+    with refused("every transfer must be in exactly one group"):
         Overlap.parse("L1 load + max(L1, L2)")
-    with refused("no hypothesis"):
+    with refused("not a hypothesis"):
         Overlap(((), ("L1",)))
     with refused("does not have memory"):
         A64FX.model_of(Overlap.parse("L1 + L2"))

@@ -146,7 +146,7 @@ def test_known_reasons_of_errors() -> None:
         )
 
     assert judged("loops.stencil", "L1", 1.5).reason == "unaligned loads and stores cross lines"
-    assert judged("loops.matvec", "L1", 1.5).reason == "every column begins anew"
+    assert judged("loops.matvec", "L1", 1.5).reason == "every column starts anew"
     assert judged("loops.stencil", "L1", 0.5).reason == ""
     assert judged("loops.stencil", "L2", 1.5).reason == ""
     alone = {level: Transfer(load_B, 0) for level, (load_B, _) in moved.items()}
@@ -156,7 +156,7 @@ def test_known_reasons_of_errors() -> None:
     assert judged("loops.daxpy", "L3", share**0.4).reason == ""
     assert judged("loops.daxpy", "L3", share**2.5).reason == ""
     assert judged("loops.daxpy", "L1", 1.5).reason == ""
-    assert judged("loops.daxpy", "L3", 1.5, spread=0.6).reason.startswith("varies as much")
+    assert judged("loops.daxpy", "L3", 1.5, spread=0.6).reason.startswith("varies by as much")
     assert judged("loops.daxpy", "L3", 0.2, spread=math.nan).reason == ""
 
 

@@ -114,7 +114,7 @@ def test_all_findings_have_the_same_value():
         *raider(),
     ]
     text = " ".join(sections["streaming"](known(rows)).findings)
-    assert "From memory (128 MiB or more, where bandwidth no longer falls" in text
+    assert "From memory (128 MiB or more, beyond which bandwidth no longer drops" in text
     assert "triad 43.0 GB/s with non-temporal stores and 31.6 GB/s with ordinary stores" in text
     assert "31.6 GB/s in memory" in text
     # Arrays of ten million elements are from memory, where the regular triad has one value.
@@ -123,7 +123,7 @@ def test_all_findings_have_the_same_value():
         row for row in rows if row.get("elements") != 10_000_000 or "raider" not in row["kernel"]
     ]
     text = " ".join(sections["streaming"](known(held)).findings)
-    assert "(22.9 MiB, which the caches hold in part or whole)" in text
+    assert "(22.9 MiB, which the caches hold partly or entirely)" in text
 
 
 def test_values_are_those_of_the_first_family_and_of_undisturbed_records():

@@ -49,7 +49,7 @@ def test_the_published_machine_has_the_paper_s_numbers() -> None:
     assert "Alappat" in A64FX.source
     with refused("no instruction 'fma' with 128 bits"):
         A64FX.instruction("fma", 128)
-    with refused("no machine 'M1' is published: A64FX, Xeon Gold 6148"):
+    with refused("machine 'M1' is not published: choose from A64FX, Xeon Gold 6148"):
         published("M1")
 
 
@@ -93,7 +93,7 @@ def test_truncated_files_are_refused(tmp_path_factory, size) -> None:
     text = A64FX.to_json().strip()
     path = tmp_path_factory.mktemp("cut") / "a.json"
     path.write_text(text[: size % len(text)])
-    with refused("is truncated or no machine file"):
+    with refused("is truncated or not a machine file"):
         machine_file.load_machine(path)
 
 
@@ -109,9 +109,9 @@ def damaged(tmp_path, change):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda d: d.update(version=1), "has version 1 of the schema, this memkern reads 2"),
+        (lambda d: d.update(version=1), "has version 1 of the schema, but this memkern reads 2"),
         (lambda d: d.pop("version"), "has version None"),
-        (lambda d: d.update(format="other"), "is no machine file"),
+        (lambda d: d.update(format="other"), "is not a machine file"),
         (lambda d: d.pop("clock_GHz"), "is damaged: the file has no clock_GHz"),
         (lambda d: d.update(more=1), "is damaged: the file has 'more'"),
         (lambda d: d.update(cores="12"), "cores must be of type int, not '12'"),
@@ -183,7 +183,7 @@ def test_files_that_hold_something_else(tmp_path) -> None:
     path = tmp_path / "a.json"
     for text in ("[]", "3", "null", '"memkern machine"', "{}"):
         path.write_text(text)
-        with refused("is no machine file"):
+        with refused("is not a machine file"):
             machine_file.load_machine(path)
     path.write_text("[" * 100_000)
     with refused("nested too deeply"):

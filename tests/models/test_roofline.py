@@ -149,7 +149,7 @@ def test_limits_of_records() -> None:
     single = roofline(machine, record(performance_GFLOPs=704 / 1.8, dtype="float32"))
     assert single.seconds == pytest.approx(5.0)
     assert roofline(machine, record(performance_GFLOPs=math.nan)).bound == "memory"
-    with refused("has no bytes of each level"):
+    with refused("lacks the bytes of a level"):
         roofline(machine, {"kernel": "amo.rand", "threads": 1})
 
 
@@ -158,9 +158,9 @@ def test_only_ceilings_that_are_known_limit() -> None:
     found = limit(record(footprint_B=1000), memory, {})
     # Without sizes of caches, the data come from memory.
     assert (found.bound, found.seconds) == ("memory", pytest.approx(1.0))
-    with refused("has no bytes of each level up to L2"):
+    with refused("lacks the bytes of a level up to L2"):
         limit(record(footprint_B=1000), memory, {"L2": 2000.0})
-    with refused("nothing limits the record of loops.daxpy"):
+    with refused("this roofline does not limit the record of loops.daxpy"):
         limit(record(memory_load_B=0.0, memory_store_B=0.0), memory, {})
 
 

@@ -49,7 +49,7 @@ def test_a_slow_rise_is_one_plateau_and_a_steep_one_none():
 @pytest.mark.parametrize(
     "sizes, values, problem",
     [
-        ([1.0, 2.0], [1.0], "as many"),
+        ([1.0, 2.0], [1.0], "same length"),
         ([1.0, 2.0], [1.0, -1.0], "positive"),
         ([0.0, 2.0], [1.0, 1.0], "positive"),
         ([1.0, 2.0], [1.0, np.nan], "positive"),
@@ -108,7 +108,7 @@ def test_a_level_after_walks_is_a_cache():
 @pytest.mark.parametrize(
     "sizes, costs, cycle, problem",
     [
-        ([4096.0], [1.0, 2.0], CYCLE_NS, "as many"),
+        ([4096.0], [1.0, 2.0], CYCLE_NS, "same length"),
         ([4096.0], [np.nan], CYCLE_NS, "positive"),
         ([0.0], [1.0], CYCLE_NS, "positive"),
         ([4096.0], [1.0], 0.0, "cycle must be positive, not 0"),
@@ -155,10 +155,10 @@ def test_without_a_rise_no_line_is_found():
 @pytest.mark.parametrize(
     "distances, times, cycle, problem",
     [
-        ([8, 16, 32], [0.0, 1.0], CYCLE_NS, "as many, not 3 and 2"),
-        ([8, 16], [0.0, 1.0], CYCLE_NS, "at least 3 and ascend"),
-        ([8, 32, 16], [0.0] * 3, CYCLE_NS, "at least 3 and ascend"),
-        ([8, 16, 32], [0.0, np.nan, 1.0], CYCLE_NS, "times must be numbers"),
+        ([8, 16, 32], [0.0, 1.0], CYCLE_NS, "the same length, not 3 and 2"),
+        ([8, 16], [0.0, 1.0], CYCLE_NS, "at least 3 distances in ascending order"),
+        ([8, 32, 16], [0.0] * 3, CYCLE_NS, "at least 3 distances in ascending order"),
+        ([8, 16, 32], [0.0, np.nan, 1.0], CYCLE_NS, "times must be finite"),
         ([8, 16, 32], [0.0] * 3, -1.0, "cycle positive"),
     ],
 )

@@ -174,7 +174,7 @@ BOTH = pytest.mark.parametrize(
     ("name", "rows", "values", "culprit"),
     [
         ("scaling", rows, mk.efficiencies, "`memkern scaling` measures them"),
-        ("corun", test_neighbours.rows, mk.slowdowns, "`memkern corun` does so"),
+        ("corun", test_neighbours.rows, mk.slowdowns, "measure with `memkern corun`"),
     ],
 )
 

@@ -253,7 +253,7 @@ def test_a_shared_host_is_described_below_the_title(tmp_path):
     assert "host is shared" not in page(tmp_path, own_records(state="quiet"), sections=[]).text
     records = own_records(state="shared", shared_with="", states="", core_share=0.76)
     text = page(tmp_path, records).text
-    told = "This host is shared: its cores have 76% of their best throughput; the intervals say"
+    told = "This host is shared: its cores have 76% of their best throughput; the intervals show"
     assert told in text and text.index(told) < text.index("At stride 1")
 
 
@@ -278,12 +278,19 @@ def test_validity_reports_retaken_samples_and_the_scope_of_intervals(tmp_path):
     )
     text = page(tmp_path, records, sections=[]).text
     assert "1 record is disturbed, drawn with hollow markers and left out of fits." in text
-    assert f"7 samples were disturbed and retaken, beside {20 * len(records)} that count" in text
+    assert (
+        f"7 samples were disturbed and retaken, in addition to {20 * len(records)} that count"
+        in text
+    )
     assert "a worker had 75.0% of its processor (cpu_share) and 87.5% of its core" in text
-    assert f"of {len(records) - 1} records for the next run and of 1 record for nothing" in text
-    assert "interval of the shortest time is 3.00% of it in the middle record and 3.00%" in text
-    assert "that of the median is 4.00% of it in the middle record and 4.00%" in text
-    assert "that within the run is 1.00% of it in the middle record and 50.00%" in text
+    assert f"of {len(records) - 1} records for the next run and of 1 record for no runs" in text
+    assert (
+        "interval of the shortest time is 3.00% of the value in the median record and 3.00%" in text
+    )
+    assert "the interval of the median is 4.00% of the value in the median record and 4.00%" in text
+    assert (
+        "the interval within the run is 1.00% of the value in the median record and 50.00%" in text
+    )
 
 
 def test_validity_reports_what_ran_beside_it_and_few_placements(tmp_path):
@@ -292,7 +299,7 @@ def test_validity_reports_what_ran_beside_it_and_few_placements(tmp_path):
         placements_requested=lambda frame: [3 if i in (4, 5) else 5 for i in frame.index],
     )
     text = page(tmp_path, records, sections=[], beside="stress (process 77)").text
-    assert "When measuring began, stress (process 77) ran on this machine, too." in text
+    assert "When measuring began, stress (process 77) also ran on this machine." in text
     assert (
         f"3 of {len(records)} records have fewer than 5 placements, 2 since no more were requested "
         "(--quick, --runs or a GPU), 1 since time was short or placements were disturbed: their "

@@ -371,7 +371,7 @@ def test_the_more_specific_value_wins_even_if_it_is_the_default(
 @pytest.mark.parametrize(
     "table, message",
     [
-        ("colour = 1", "has no option 'colour': there are elements, footprint_B, dtype"),
+        ("colour = 1", "has no option 'colour': choose from elements, footprint_B, dtype"),
         ("beta = 1.0", "has no scalar beta"),
         ("pages = 3", "pages 3 is not one of"),
         ("pattern = '0'", "has no option 'pattern'"),
@@ -393,9 +393,9 @@ def test_unknown_keys_and_wrong_values_have_different_messages(
 @pytest.mark.parametrize(
     "text, message",
     [
-        ("colours = 1", "unknown key 'colours': there are repeats, defaults, case"),
+        ("colours = 1", "unknown key 'colours': choose from repeats, defaults, case"),
         ("[defaults]\ncolour = 1\n[[case]]\nkernel = 'gather'\npattern = '0'", "'colour'"),
-        ("[[case]]\nsuite = 'amg'\ncolour = 1", "no option 'colour': there are pattern, "),
+        ("[[case]]\nsuite = 'amg'\ncolour = 1", "no option 'colour': choose from pattern, "),
         ("[[case]]\nkernel = 'spmv.crs'", "'spmv.crs' needs matrix"),
         ("[[case]]\nkernel = 'dw.hop'\nls = 4", "'dw.hop' needs lattice"),
     ],
@@ -436,7 +436,7 @@ def _in_a_sweep(options: str, folder: Path) -> object:
 def test_knobs_without_effect_are_refused_wherever_they_are_given(
     build: Callable[[Path], object], tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match=r"prefetch does nothing for latency\.chase"):
+    with pytest.raises(InputError, match=r"prefetch has no effect on latency\.chase"):
         build(tmp_path)
 
 

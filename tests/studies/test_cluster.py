@@ -100,7 +100,7 @@ def test_parts_by_hand_make_the_whole(capsys: pytest.CaptureFixture[str], tmp_pa
 
 @pytest.mark.parametrize("part", ["0/2", "3/2", "2", "a/b", "1/0", "1/2/3", "-1/2", ""])
 def test_wrong_parts_are_refused(capsys: pytest.CaptureFixture[str], part: str) -> None:
-    assert "is not K/N" in refused_words(capsys, "sweep", "x.toml", f"--part={part}")
+    assert "must be K/N" in refused_words(capsys, "sweep", "x.toml", f"--part={part}")
 
 
 # Tasks
@@ -292,12 +292,12 @@ def test_results_of_another_build_are_not_continued(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("--nodes 2", "--nodes means nothing without --executor"),
-        ("--no-wait", "--no-wait means nothing without --executor"),
-        ("--options time=5", "--options means nothing without --executor"),
+        ("--nodes 2", "--nodes has no effect without --executor"),
+        ("--no-wait", "--no-wait has no effect without --executor"),
+        ("--options time=5", "--options has no effect without --executor"),
         ("--executor local", "--executor needs --output"),
-        ("--executor local -o x.db --part 1/2", "--part means nothing with --executor"),
-        ("--executor local -o x.db --no-wait", "--no-wait means nothing with --executor local"),
+        ("--executor local -o x.db --part 1/2", "--part has no effect with --executor"),
+        ("--executor local -o x.db --no-wait", "--no-wait has no effect with --executor local"),
         ("--executor local -o x.db --options time=5", "time=... is for --executor slurm"),
         ("--executor local -o x.db --options time", "NAME=VALUE, not 'time'"),
         ("--executor slurm -o x.db --options array=1-3", "array=... is chosen by memkern"),

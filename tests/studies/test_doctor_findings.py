@@ -265,13 +265,13 @@ def test_bandwidth_of_a_core_beside_published_ones() -> None:
     }  # fmt: skip
     machine = {"machine": {"cores": 4}}
     (found,) = bandwidth_of_a_core([record], machine)
-    assert found.state == GOOD and "5.5 GB/s by each of 4 cores" in found.text
+    assert found.state == GOOD and "5.5 GB/s per core on 4 cores" in found.text
     # Four threads on each core of Knights Landing and of ThunderX2.
-    assert "published in 2020 2.7 to 6.1 GB/s" in found.text
+    assert "published processors have 2.7 to 6.1 GB/s" in found.text
     (found,) = bandwidth_of_a_core([record | {"bandwidth_median_GBps": 4.0}], machine)
     assert found.state == NOTE and found.advice
     (found,) = bandwidth_of_a_core([record | {"threads": 2}], {"machine": {"cores": None}})
-    assert "11.0 GB/s by each of 2 cores" in found.text
+    assert "11.0 GB/s per core on 2 cores" in found.text
     assert bandwidth_of_a_core([record | {"kernel": "loops.load"}], machine) == []
     (found,) = bandwidth_of_a_core([record | {"disturbed": True}], machine)
     assert found.state == UNKNOWN and found.text.endswith(", but its samples were disturbed")
@@ -280,9 +280,9 @@ def test_bandwidth_of_a_core_beside_published_ones() -> None:
 @pytest.mark.parametrize(
     "measured, state, text",
     [
-        (None, UNKNOWN, "times of loads do not show"),
+        (None, UNKNOWN, "latencies of loads do not show"),
         ({"L1": 2**15, "L3": 2**25}, GOOD, "measured latencies of L1, L3"),
-        ({"L1": 2**15, "L3": 2**23}, NOTE, "from 8192 KiB on, where the system says 32768 KiB"),
+        ({"L1": 2**15, "L3": 2**23}, NOTE, "from 8192 KiB on, while the system reports 32768 KiB"),
         ({"L2": 2**20}, GOOD, "measured latencies of L2"),
     ],
 )

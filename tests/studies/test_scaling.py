@@ -65,7 +65,7 @@ def test_each_launcher_binds_by_its_own_options(
 
 
 def test_binding_by_another_launcher_is_refused() -> None:
-    with refused("bind core is known for Open MPI, MPICH and srun, but aprun is none of them"):
+    with refused("bind core is for Open MPI, MPICH and srun, not for aprun"):
         OTHER.command(4, 2, "core")
 
 

@@ -106,7 +106,7 @@ def test_a_quick_look_is_at_the_cases_that_tell_most(
     found = [record["elements"] for record in json.loads(out)]
     assert code == 0 and 100 in found and len(found) < 100
     assert 199 in found or len(found) == 1
-    assert " of 100 cases, about 1 s" in err and "are left out: 1 s were too few" in err
+    assert " of 100 cases, about 1 s" in err and "are left out: 1 s did not suffice" in err
 
 
 def test_rounds_keep_what_was_placed_before_ctrl_c(

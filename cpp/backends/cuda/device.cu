@@ -437,7 +437,7 @@ class CudaDevice : public Device {
 
   DeviceMemory& other(const std::string& memory) override {
     if (memory == name_)
-      throw InputError("a transfer to another device than " + name_ + " needs two");
+      throw InputError("a transfer to another device than " + name_ + " needs two devices");
     if (memory.rfind("cuda:", 0) == 0) return cuda::device(std::stoi(memory.substr(5)));
     auto& known = host_[memory];
     if (known == nullptr) known = std::make_unique<HostMemory>(memory, number_);

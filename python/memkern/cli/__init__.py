@@ -76,7 +76,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     words : sequence of str, optional
         Words to parse: options are added only to verbs among these words, by default to all verbs.
     """
-    parser = Parser(prog="memkern", description="How fast this machine really moves data.")
+    parser = Parser(prog="memkern", description="Measure how fast this machine moves data.")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
     # If the first word is a verb, neither help nor errors list the verbs.
@@ -239,7 +239,7 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
             raise InputError(f"memkern {args.verb} runs as one process: leave --comm {comm} out")
         raise InputError(
             f"memkern {args.verb} runs as one process, not as {launcher.size()} ranks: start it "
-            f"without the launcher (or, as so many separate processes, with {launcher.COMM}=none)"
+            f"without the launcher (or, as separate processes, with {launcher.COMM}=none)"
         )
     from memkern.engine import start
 

@@ -126,8 +126,9 @@ def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any
     options = named_values(pairs)
     for name in options:
         if name not in known:
-            choices = ", ".join(f"{option}=..." for option in known) or "no options"
-            raise InputError(f"--option {shown(name)} is unknown: there are {choices}")
+            choices = ", ".join(f"{option}=..." for option in known)
+            known_ones = f"choose from {choices}" if known else "there are no options"
+            raise InputError(f"--option {shown(name)} is unknown: {known_ones}")
     return options
 
 
@@ -181,26 +182,27 @@ def table_text(frame: DataFrame) -> str:
     return frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3g}")
 
 
-@verb("fit", _fit, "T0 and Wmax from records: ours, or columns bytes_B and time_s")
+@verb("fit", _fit, "fit T0 and Wmax to records, or to a table with columns bytes_B and time_s")
 def _fit_options(sub: Parser) -> None:
     sub.add_argument("file", metavar="FILE")
     sub.add_argument(
         "--by",
         metavar="COLUMN",
-        help="fit groups separately; several columns as A,B (our records: kernel and what varies)",
+        help="columns by which groups are fitted separately, as A,B (for records: kernel and "
+        "varying columns)",
     )
     sub.add_argument(
         "--weighting",
         default="fitted",
         choices=("fitted", "none"),
-        help="weights from the fitted times, or none as Chalmers and Warburton",
+        help="weights from the fitted times, or none as in Chalmers and Warburton",
     )
     sub.add_argument(
         "--leave-out",
         type=_leave_out,
         metavar="WHAT",
-        help="one fit without the sizes up to a number of bytes, those that fit the caches, those "
-        "before the changepoint, or none (two fits: sizes within the caches, and beyond)",
+        help="one fit without the sizes up to a number of bytes, within the caches, or before the "
+        "changepoint, or of all sizes (none); default: two fits, within the caches and beyond",
     )
     sub.add_argument("--level", type=positive, default=95.0, metavar="PERCENT")
     sub.add_argument("--json", action="store_true", help="as JSON")
@@ -226,12 +228,12 @@ def _exhibit_options(sub: Parser, what: str) -> None:
     force_option(sub)
 
 
-@verb("figure", _figure, "a named figure from published and own records")
+@verb("figure", _figure, "draw a named figure from own records and published data")
 def _figure_options(sub: Parser) -> None:
     _exhibit_options(sub, "figure")
 
 
-@verb("table", _table, "a named table from published and own records")
+@verb("table", _table, "print a named table from own records and published data")
 def _table_options(sub: Parser) -> None:
     _exhibit_options(sub, "table")
     sub.add_argument("--json", action="store_true", help="as JSON")

@@ -169,7 +169,7 @@ def _gate(text: str) -> _Gate:
             gate = gate._replace(undecided=True)
         else:
             raise argparse.ArgumentTypeError(
-                f"{shown(word)} is not slower, slower:PERCENT or undecided"
+                f"must be slower, slower:PERCENT or undecided, not {shown(word)}"
             )
     return gate
 
@@ -193,17 +193,22 @@ def _compare_options(sub: Parser) -> None:
         group.add_argument(
             f"--{side}-python",
             metavar="PATH",
-            help=f"Python interpreter of side {side.upper()}, if it is another build",
+            help=f"Python interpreter of side {side.upper()}, for another build",
         )
-    group.add_argument("--self", action="store_true", help="A against itself: false verdicts here")
+    group.add_argument(
+        "--self", action="store_true", help="compare A with itself: rate of false verdicts here"
+    )
     group.add_argument(
         "--pairs",
         type=count(30),
         metavar="N",
-        help="most pairs of a case (30); tested after half, two thirds and all",
+        help="largest number of pairs of a case (30); tests after half, two thirds and all",
     )
     group.add_argument(
-        "--seconds", type=positive, metavar="N", help="no pair begins later (no limit)"
+        "--seconds",
+        type=positive,
+        metavar="N",
+        help="seconds after which no pair begins (no limit)",
     )
     group.add_argument("--seed", type=count(0), metavar="N", help="seed of the random order (0)")
 
@@ -213,12 +218,14 @@ def _compare_options(sub: Parser) -> None:
     group.add_argument("--junit", metavar="PATH", help="write JUnit XML, one test per case")
     group.add_argument("--history", metavar="PATH.csv", help="append one line per case")
     force_option(group)
-    group.add_argument("--label", default="", metavar="TEXT", help="commit, for the history")
+    group.add_argument(
+        "--label", default="", metavar="TEXT", help="label in the history, such as a commit"
+    )
     group.add_argument(
         "--fail-on",
         type=_gate,
         metavar="slower[:PERCENT][,undecided]",
-        help="exit code 3 if a case is slower, by more than PERCENT if given, or has no verdict; "
-        "always if none has one",
+        help="exit code 3 if a case is slower (by more than PERCENT, if given) or undecided; "
+        "always if no case has a verdict",
     )
     group.add_argument("-q", "--quiet", action="store_true", help="no progress")

@@ -115,13 +115,13 @@ def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], s
         line(text)
 
 
-@verb("corun", _corun, "what a neighbour costs: kernels alone and beside each other")
+@verb("corun", _corun, "measure how much kernels slow each other down")
 def _corun_options(sub: Parser) -> None:
     sub.add_argument(
         "kernels",
         nargs="*",
         metavar="KERNEL",
-        help="such as stream.triad or latency.chase, each followed by options of its own as "
+        help="such as stream.triad or latency.chase, each followed by its own options as "
         "NAME=VALUE, such as elements=1000000 (loads, triad, gather, atomics and a chase)",
     )
     group = sub.add_argument_group("neighbours")

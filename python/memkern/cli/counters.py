@@ -73,14 +73,14 @@ def _check(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@verb("counters", _counters, "which events can be counted here, for --counters")
+@verb("counters", _counters, "list the events that --counters can count here")
 def _counters_options(sub: Parser) -> None:
     sub.add_argument(
         "--check",
         nargs="?",
         const="",
         metavar="QUANTITY=EVENT,...",
-        help="count work of which the true count is known, and store the ratios for later records; "
-        "by default all known events, else events by their names and what each is to count",
+        help="count work with known true counts, and store the ratios for later records (default: "
+        "all known events)",
     )
     sub.add_argument("--json", action="store_true", help="as JSON")

@@ -38,7 +38,7 @@ def _doctor(args: argparse.Namespace) -> int:
     return FAILED if args.baseline and (found.worse or not found.judged) else GOOD
 
 
-@verb("doctor", _doctor, "whether this machine is fit for measuring, and what to do")
+@verb("doctor", _doctor, "check whether this machine is fit for measuring, and give advice")
 def _doctor_options(sub: Parser) -> None:
     sub.add_argument("--quick", action="store_true", help="within 5 s instead of 24 s")
     sub.add_argument(

@@ -33,7 +33,7 @@ def _ecm(args: argparse.Namespace) -> int:
     if args.results and (args.output or args.wait_quiet):
         raise InputError("ecm measures nothing if it is given results: leave out its options")
     if args.machine in PUBLISHED:
-        raise InputError(f"{args.machine} is a published machine: --machine names a file")
+        raise InputError(f"--machine must be a file, not the published machine {args.machine}")
     machine = None if args.machine is None else load_machine(args.machine)
     results = _measured(args) if args.results is None else _read(args.results)
     if machine is not None:
@@ -104,7 +104,7 @@ def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
         try:
             model = with_domain(model, load, triad, machine.cores, machine.domains)
         except InputError as error:
-            warn(f"without the limit of memory: {error}")
+            warn(f"the limit of memory is left out: {error}")
     return EcmParameters(model.levels, str(model.overlap), how)
 
 
@@ -227,7 +227,7 @@ def _lines_of_cores(rows: Sequence[JudgedCores]) -> Iterator[str]:
         )
 
 
-@verb("ecm", _ecm, "loops as the ECM model predicts them, beside their measurements")
+@verb("ecm", _ecm, "compare measured loops with predictions of the ECM model")
 def _ecm_options(sub: Parser) -> None:
     sub.add_argument(
         "results",

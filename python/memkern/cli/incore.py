@@ -36,9 +36,9 @@ def _incore(args: argparse.Namespace) -> int:
     from memkern.studies.incore import llvm_mca, measured_in_core, osaca
 
     if args.arch and osaca() is None:
-        raise InputError("OSACA is not installed, which --arch is for: `pip install osaca`")
+        raise InputError("--arch needs OSACA: `pip install osaca`")
     if args.machine in PUBLISHED:
-        raise InputError(f"{args.machine} is a published machine: --machine names a file")
+        raise InputError(f"--machine must be a file, not the published machine {args.machine}")
     machine = None if args.machine is None else load_machine(args.machine)
     if args.output:
         check_output(args.output, args.force)
@@ -65,7 +65,7 @@ def _incore(args: argparse.Namespace) -> int:
         machine.with_in_core(found.bodies).save(args.machine, force=True)
     tell_host(found.results, args.quiet)
     if llvm_mca() is None:
-        warn("llvm-mca is not installed: there is no prediction by it beside the measurement")
+        warn("llvm-mca is not installed: its prediction is left out")
     if not args.quiet:
         for text in found.missing:
             warn(text)
@@ -136,20 +136,20 @@ def _incore_options(sub: Parser) -> None:
         type=numbers(0, "unroll"),
         default=0,
         metavar="N,...",
-        help="how often loops are unrolled, 0 as each kernel is (0)",
+        help="unrolling of loops (0: the default of each kernel)",
     )
     add(
         "--machine",
         metavar="FILE",
-        help="machine file of this machine, whose instructions tell arithmetic from loads and "
-        "stores, and to which the measured times are added",
+        help="machine file of this machine, by whose instructions arithmetic, loads and stores are "
+        "separated, and to which the measured times are added",
     )
-    add("--cpu", default="native", metavar="NAME", help="processor as llvm-mca names it (native)")
+    add("--cpu", default="native", metavar="NAME", help="llvm-mca's name of the processor (native)")
     add(
         "--arch",
         default="",
         metavar="NAME",
-        help="microarchitecture as OSACA names it, such as ZEN4 or ICX: also predict by OSACA",
+        help="OSACA's name of the microarchitecture, such as ZEN4 or ICX: also predict by OSACA",
     )
     seconds_option(sub, 60.0)
     add("-o", "--output", metavar="PATH", help="records: .db, .parquet, .csv, .json")

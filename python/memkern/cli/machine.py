@@ -185,12 +185,12 @@ def _columns(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@verb("info", _info, "what this machine and this build have, and what is missing")
+@verb("info", _info, "list features of this machine and build, and missing ones")
 def _info_options(sub: Parser) -> None:
     sub.add_argument("--json", action="store_true", help="as JSON")
 
 
-@verb("columns", _columns, "what the columns of a record hold, and in which unit")
+@verb("columns", _columns, "list the columns of records with their meanings and units")
 def _columns_options(sub: Parser) -> None:
     sub.add_argument("names", nargs="*", metavar="NAME", help="these columns only")
     sub.add_argument("--json", action="store_true", help="as JSON")
@@ -199,7 +199,7 @@ def _columns_options(sub: Parser) -> None:
 @verb(
     "calibrate",
     _calibrate,
-    "measure how times differ between placements and runs, for later intervals",
+    "measure the variation of times between placements and runs, for later intervals",
 )
 def _calibrate_options(sub: Parser) -> None:
     seconds_option(sub, 120.0)

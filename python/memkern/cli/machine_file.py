@@ -42,7 +42,7 @@ def _of_another(machine: MachineFile) -> Iterator[str]:
     """Yield a line if a file describes another machine than this one."""
     model = processor_model()
     if model and not machine.describes(model):
-        yield f"of another machine than this one ({model}):"
+        yield f"this file is of another machine than this one ({model}):"
 
 
 def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
@@ -147,13 +147,13 @@ def _compare(first: MachineFile, second: MachineFile) -> int:
         mark = " *" if row.differs else ""
         values = (str(one) if one.known else "" for one in (row.first, row.second))
         print(f"{row.what:<46} " + " ".join(f"{v:>22}" for v in values) + f" {ratio:>7}{mark}")
-    print("* the intervals are apart, or values without intervals by more than 1 %")
+    print("* intervals do not overlap, or values without intervals differ by more than 1 %")
     if not first.is_of(second.model):
-        print(f"the files are of two processors: {first.model} and {second.model}")
+        print(f"the files are of different processors: {first.model} and {second.model}")
     return GOOD
 
 
-@verb("machine", _machine, "what models need to know of this machine, as a file")
+@verb("machine", _machine, "measure the parameters that models need, as a machine file")
 def _machine_options(sub: Parser) -> None:
     from memkern.models.machine_file import PUBLISHED
 
@@ -165,7 +165,7 @@ def _machine_options(sub: Parser) -> None:
         + ", ".join(PUBLISHED),
     )
     sub.add_argument("-o", "--output", metavar="PATH", help="machine file (JSON)")
-    sub.add_argument("--records", metavar="PATH", help="also keep the records: .db, .parquet, ...")
+    sub.add_argument("--records", metavar="PATH", help="also write the records: .db, .parquet, ...")
     seconds_option(sub, 150.0)
     sub.add_argument("--json", action="store_true", help="the file on standard output")
     wait_option(sub)

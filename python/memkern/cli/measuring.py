@@ -177,7 +177,7 @@ def _of_ranks(results: ResultSet) -> str:
     hosts = len({row["host"] for row in rows})
     return (
         f"{worst['ranks']} ranks on {hosts} host{'s' * (hosts > 1)}, totals over all of them; "
-        f"their own times differ by up to {worst['rank_spread']:.1%}, where rank {slow['rank']} on "
+        f"their own times differ by up to {worst['rank_spread']:.1%}; rank {slow['rank']} on "
         f"{slow['host']} is the slowest"
     )
 
@@ -389,7 +389,7 @@ def warn_if_not_quiet(found: Activity, args: argparse.Namespace) -> None:
     if found.others and not args.quiet:
         from memkern.engine.disturbance import describe
 
-        warn(f"the machine is not quiet: {describe(found.others)} runs on it too")
+        warn(f"the machine is not quiet: it also runs {describe(found.others)}")
 
 
 @contextlib.contextmanager
@@ -410,20 +410,20 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
         return
     verdicts = dict.fromkeys(str(record.get("doctor") or "") for record in results)
     if ailing := [verdict for verdict in verdicts if verdict.startswith(DISTURBED)]:
-        warn(f"memkern doctor found this machine {ailing[-1]} (run it again to see what to do)")
+        warn(f"memkern doctor found this machine {ailing[-1]} (run it again for advice)")
     if told := host_sentence(results):
         warn(told)
     if disturbed := sum(record.get("disturbed") is True for record in results):
         warn(
             f"{disturbed} of {len(results)} records are disturbed: their workers waited for "
             "processors in most samples; they have no interval and are left out of verdicts: use "
-            "fewer threads (--threads) or other processors (--pin), or end what else runs here"
+            "fewer threads (--threads) or other processors (--pin), or end other programs"
         )
     if grown := sum(record.get("caches_grown") is True for record in results):
         warn(
-            f"{grown} of {len(results)} records are not from memory alone: this machine has come "
-            "to get a larger part of its last-level caches than when sizes were chosen, which "
-            "holds more than half of their data: give a larger size"
+            f"{grown} of {len(results)} records are not from memory alone: the last-level caches "
+            "of this machine have grown since sizes were chosen, and hold more than half of the "
+            "data: give a larger size"
         )
 
 
@@ -444,7 +444,7 @@ def scope_of(results: ResultSet) -> str:
     """Return the explanation of the intervals in a table; empty if there are none."""
     if all(math.isnan(r["ci_relative"]) or r["rotation"] for r in results):
         return ""
-    text = "±%: half the width of the interval that holds 95 % of the next runs on this host"
+    text = "±%: half the width of the interval that contains 95 % of the next runs on this host"
     if any(r["stop"] == "runs" and r["invocations"] > 1 for r in results):
         text += "; xN: a sample is N invocations, since the clock does not resolve one"
     return text

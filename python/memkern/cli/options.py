@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
             what = "verb" if found["name"] == "VERB" else found["name"] or "choice"
             message = str(unknown(found["value"], what, choices))
             if what == "verb" and (owners := _owners(found["value"], choices)):
-                message = f"a kernel {found['value']} is measured by {', '.join(owners)}"
+                message = f"kernel {found['value']} is measured by {', '.join(owners)}"
         self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
@@ -164,7 +164,7 @@ def kernels_with_options(words: Sequence[str]) -> list[tuple[str, list[str]]]:
         elif found:
             found[-1][1].append(word)
         else:
-            raise InputError(f"{shown(word)} must follow the kernel that it is an option of")
+            raise InputError(f"{shown(word)} must follow the kernel that takes it")
     return found
 
 
@@ -217,7 +217,7 @@ def quick_option(parser: Any) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help=f"in about {QUICK_S:g} s: fewer samples, and the most telling of many cases",
+        help=f"measure in about {QUICK_S:g} s: fewer samples, and only the main ones of many cases",
     )
 
 
@@ -230,9 +230,9 @@ def shorten_turns(args: argparse.Namespace) -> None:
 def seconds_option(parser: Any, seconds: float) -> None:
     """Add the options for the time of a verb that chooses its cases."""
     add = parser.add_argument
-    help = f"measure at most so long ({seconds:g})"
+    help = f"time limit in seconds ({seconds:g})"
     add("--seconds", type=positive, default=seconds, metavar="N", help=help)
-    short = f"--seconds {QUICK_S:g}: what it suffices for"
+    short = f"measure the cases for which {QUICK_S:g} s suffice (--seconds {QUICK_S:g})"
     add("--quick", action="store_const", dest="seconds", const=QUICK_S, help=short)
 
 
@@ -265,14 +265,14 @@ def measuring_options(
     group = parser.add_argument_group("how to measure")
     add = group.add_argument
     add("--dtype", choices=dtypes, help=f"type of the values ({dtypes[0]})")
-    add("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, where there are any")
+    add("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, if any")
     for name, default, option in (*declared(Knobs), *declared(Stop)):
         if option.flag != "-" and (runs or name != "runs"):
             add(*_flags(name, option, short), **_arguments(name, default, option))
     add(
         "--machine",
         metavar="FILE",
-        help="machine file of `memkern machine -o`, with whose roofline records are compared",
+        help="machine file of `memkern machine -o`, by which records get a roofline",
     )
     add("--repeats", type=count(1), default=1, metavar="N", help="records of each case (1)")
     add(
@@ -285,15 +285,15 @@ def measuring_options(
         "--case-order-seed",
         type=count(0),
         metavar="N",
-        help="seed of the random order, as in the records of another run (a new one)",
+        help="seed of the random order, to repeat that of another run (a new seed)",
     )
     if comm:
         add(
             "--comm",
             choices=launcher.CHOICES,
             default="auto",
-            help="how ranks that a launcher started measure together (auto: by MPI, or by "
-            "OpenSHMEM if they can't); none: as independent copies",
+            help="library by which launched ranks measure together (auto: MPI, or else "
+            "OpenSHMEM); none: independent copies",
         )
     quick_option(group)
     wait_option(group)
@@ -341,7 +341,7 @@ def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
             value = each(value)[0]
             knobs[name] = value / option.per if option.per != 1 else value
     if "runs" in knobs and "ci" in knobs:
-        raise InputError("--runs takes exactly so many samples: leave out --ci, or give no --runs")
+        raise InputError("--runs sets the number of samples: leave out --ci or --runs")
     if {"ci", "budget_s"} & knobs.keys():
         knobs.setdefault("runs", None)
     return knobs

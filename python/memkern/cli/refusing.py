@@ -107,4 +107,4 @@ def refuse(args: argparse.Namespace, reason: str, **defaults: Any) -> None:
     """
     for option, default in defaults.items():
         if getattr(args, option) != default:
-            raise InputError(f"--{option.replace('_', '-')} means nothing {reason}: leave it out")
+            raise InputError(f"--{option.replace('_', '-')} has no effect {reason}: leave it out")

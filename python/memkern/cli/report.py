@@ -158,7 +158,7 @@ def _report_device(args: argparse.Namespace) -> str:
     if knobs.place == PROCESSORS:
         return knobs.device
     if knobs.place != GPUS:
-        raise InputError(f"a report is of cpu or of a GPU such as cuda:0, not of {args.device}")
+        raise InputError(f"a report is for cpu or a GPU such as cuda:0, not for {args.device}")
     for option, given in (
         ("--threads", args.threads), ("--pin", args.pin), ("--machine", args.machine),
     ):  # fmt: skip

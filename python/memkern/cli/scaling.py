@@ -64,8 +64,8 @@ def _scaling(args: argparse.Namespace) -> int:
     tell_host(results, args.quiet)
     if over := [record for record in results if record.get("oversubscribed")]:
         warn(
-            f"{len(over)} of {len(results)} records are oversubscribed: with more workers than "
-            "processing units on a host they are no scaling, and are not drawn"
+            f"{len(over)} of {len(results)} records are oversubscribed (more workers than "
+            "processing units on a host): they do not show scaling, and are not drawn"
         )
     if args.json:
         print(results.to_json_text())
@@ -130,7 +130,7 @@ def _scaling_options(sub: Parser) -> None:
         "kernels",
         nargs="*",
         metavar="KERNEL",
-        help="such as stream.triad or raider.gather_triad, each followed by options of its own as "
+        help="such as stream.triad or raider.gather_triad, each followed by its own options as "
         "NAME=VALUE, such as elements=22000000 (three triads of RaiderSTREAM with 8.7 and 22 "
         "million elements)",
     )
@@ -152,8 +152,8 @@ def _scaling_options(sub: Parser) -> None:
     group.add_argument(
         "--launcher",
         metavar="COMMAND",
-        help='what starts ranks: mpirun, srun, "mpirun --oversubscribe" (mpirun, or oshrun for '
-        "OpenSHMEM)",
+        help='command that starts ranks: mpirun, srun, "mpirun --oversubscribe" (mpirun, or '
+        "oshrun for OpenSHMEM)",
     )
     group.add_argument(
         "--comm",
@@ -161,7 +161,7 @@ def _scaling_options(sub: Parser) -> None:
         dest="started_comm",
         choices=("mpi", "shmem"),
         default="mpi",
-        help="how the ranks communicate (mpi)",
+        help="library by which the ranks communicate (mpi)",
     )
     group.add_argument(
         "--turns", type=count(3), metavar="N", help="turns of all numbers of ranks (5)"

@@ -157,7 +157,7 @@ def _part(text: str) -> Part:
     except argparse.ArgumentTypeError:
         part = Part(1, 0)
     if part.number > part.of:
-        raise argparse.ArgumentTypeError(f"{shown(text)} is not K/N, such as 1/4 to 4/4")
+        raise argparse.ArgumentTypeError(f"must be K/N, such as 1/4 to 4/4, not {shown(text)}")
     return part
 
 
@@ -213,7 +213,7 @@ def _tune(args: argparse.Namespace) -> int:
     return exit_code(search)
 
 
-@verb("sweep", _sweep, "a sweep declared in a TOML file")
+@verb("sweep", _sweep, "measure the cases of a sweep in a TOML file")
 def _sweep_options(sub: Parser) -> None:
     sub.add_argument("file", metavar="FILE.toml")
     measuring_options(sub)
@@ -238,14 +238,16 @@ def _sweep_options(sub: Parser) -> None:
     )
 
 
-@verb("merge", _merge, "join results files, such as those of several machines")
+@verb("merge", _merge, "join results files, such as files of several machines")
 def _merge_options(sub: Parser) -> None:
     sub.add_argument("files", nargs="+", metavar="FILE")
     sub.add_argument("-o", "--output", required=True, metavar="PATH")
     force_option(sub)
 
 
-@verb("tune", _tune, "search variant, pages, prefetch distance and chunk in a budget")
+@verb(
+    "tune", _tune, "search for the best variant, pages, prefetch distance and chunk within a budget"
+)
 def _tune_options(sub: Parser) -> None:
     sub.add_argument(
         "-k", "--kernel", default="gather", metavar="NAME", help="such as stream.triad (gather)"

@@ -323,7 +323,7 @@ class Ranks:
             error = kind(f"rank {number} on {self.hosts[number]}: {text}")
             vars(error)["resumable"] = resumable
             raise error
-        raise RuntimeError("a rank has failed without telling why")
+        raise RuntimeError("a rank failed without a message")
 
     def _interrupt(self) -> NoReturn:
         """Raise KeyboardInterrupt as the deferred signal would have."""

@@ -96,7 +96,7 @@ def _event_of(name: str) -> Event:
 def _lacking() -> str:
     """Return a sentence: the table of events lacks this processor, or some of its quantities."""
     if events.quantities(ROOT):
-        return "the table of events has none for this processor"
+        return "the table of events has no such event for this processor"
     vendor, family, model = events.processor(ROOT)
     what = f"{vendor} family {family} model {model}" if vendor else "unknown"
     return f"the table of events lacks this processor ({what})"
@@ -161,9 +161,7 @@ def _by_name(text: str) -> Counting:
     found = []
     names = events.names_of(text)
     if AUTO in names:
-        raise InputError(
-            f"counters {shown(text)} have auto beside other names: give auto alone, or names only"
-        )
+        raise InputError(f"counters must be auto alone or names without auto, not {shown(text)}")
     for name in names:
         event, why = _permitted(_event_of(name))
         if why:
@@ -177,8 +175,8 @@ def _of_user_code(found: Sequence[Event]) -> list[str]:
     if not (names := [event.name for event in found if event.user_only]):
         return []
     return [
-        f"{', '.join(names)}: of user code only, as the system permits no more (as root, or with "
-        "kernel.perf_event_paranoid of at most 1, the kernel's part counts too)"
+        f"{', '.join(names)}: counted in user code only (counts in the kernel need root or "
+        "kernel.perf_event_paranoid of at most 1)"
     ]
 
 
@@ -245,7 +243,7 @@ def columns(
         of_event = np.concatenate([of_rank[number] for of_rank in each], axis=1)
         row = _row(event, of_event, invocations)
         if math.isnan(row["count"]):
-            why = "it was never on the processor" if row["running"] == 0 else "it can't be read"
+            why = "its counter never ran" if row["running"] == 0 else "its counter can't be read"
             notes.append(f"{event.name} has no count: {why}")
         if event.name in modelled:
             row["model"] = modelled[event.name]

@@ -211,7 +211,7 @@ class Activity:
             found.append(f"other virtual machines, for {self.steal_share:.0%} of the time")
         if self.shared_probes > SHARED_PROBES:
             found.append(
-                f"something on the same physical cores (in {self.shared_probes:.0%} of the probes)"
+                f"other load on the same physical cores (in {self.shared_probes:.0%} of the probes)"
             )
         return " and ".join(found) or "nothing else"
 

@@ -57,11 +57,11 @@ def why_not(prepared: Prepared) -> str:
     """Return why the energy of a case can't be measured, in one sentence; empty if it can."""
     knobs = prepared.case.knobs
     if ranks().size > 1 or knobs.place == RANKS:
-        return "energy is not measured over ranks: the meters of each host are its own"
+        return "energy is not measured over ranks: each host has its own meters"
     if knobs.flush:
-        return "energy is not measured with flush, which needs energy too"
+        return "energy is not measured with flush, whose energy would be included"
     if prepared.case.template_variant == "managed":
-        return "energy is not measured of managed memory, which only the first invocation moves"
+        return "energy is not measured for managed memory, which only the first invocation moves"
     if prepared.left_s < _LONGEST_S:
         return "energy is not measured: too little time was left"
     return gpu.why_no_energy(knobs.device) if knobs.place == GPUS else energy.why_none()
@@ -108,7 +108,7 @@ def _measured(prepared: Prepared, seconds: float, beside: Neighbour | None) -> E
         of_total = [meter.name for meter in meters if meter.total]
         lost = ", ".join(name for name in of_total if math.isnan(powers_W[name])) or "every meter"
     if math.isnan(power_W):
-        note = f"energy is unknown: {lost} can't be read any more"
+        note = f"energy is unknown: {lost} can no longer be read"
         warnings.warn(note, stacklevel=3)
         return Energy(powers_W=powers_W, note=note)
     if knobs.place == GPUS:

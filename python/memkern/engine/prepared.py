@@ -145,9 +145,10 @@ class Prepared:
         if quota := limiting_quota():
             workers = workers_by_quota()
             _warn_once(
-                f"its control group lets this process use {quota.processors:g} of {units} "
-                f"processors: cases have {workers} thread{'s' * (workers > 1)} by default. Samples "
-                "in which threads are stopped are disturbed, unless they are too long to be without"
+                f"the control group of this process has a quota of {quota.processors:g} of {units} "
+                f"processors: cases have {workers} thread{'s' * (workers > 1)} by default; samples "
+                "in which threads are stopped are disturbed, unless they are too long to avoid "
+                "stops"
             )
         if small.wanted():
             return
@@ -156,8 +157,8 @@ class Prepared:
         workers = working_threads(self.own, used)
         if workers < used and self.case.bytes_B:
             _warn_once(
-                f"{used - workers} of {used} threads are idle, since {self.case.spec.name} "
-                f"has only so many iterations here: {workers}"
+                f"{used - workers} of {used} threads are idle: {self.case.spec.name} has only "
+                f"{workers} iteration{'s' * (workers > 1)} here"
             )
         warn_of_conditions(obtained["shared_units"])
 
@@ -187,7 +188,7 @@ class Prepared:
             choices = ", ".join(f"{v} on {i}" for v, i in every)
             raise InputError(
                 f"kernel {self.case.spec.name!r} has no variant {variant!r} for instruction set "
-                f"{isa!r} here: there are {choices}"
+                f"{isa!r} here: choose from {choices}"
             )
         return fitting
 
@@ -384,7 +385,7 @@ def _warn_once(text: str) -> None:
 
 
 DELAYS_UNKNOWN = (
-    "the system does not tell how long threads wait for a processor (/proc/self/schedstat): "
+    "the system does not report how long threads wait for a processor (/proc/self/schedstat): "
     "samples are judged by CPU time against wall time"
 )
 
@@ -409,7 +410,7 @@ def _device(case: Case) -> dict[str, Any]:
     size = remote.describe(knobs.device).ranks
     if size != ranks().size:
         raise InputError(
-            f"{knobs.device} has {size} ranks, of which {ranks().size} measure together: leave "
+            f"{knobs.device} has {size} ranks, but {ranks().size} of them measure together: leave "
             "out --comm none"
         )
     device = remote.handle(

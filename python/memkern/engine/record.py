@@ -427,9 +427,9 @@ def _ceilings_beside(as_run: Case, threads: int) -> Ceilings | None:
     rates = ceilings_GBps(threads, as_run.knobs.pin, as_run.knobs.pages)
     if math.isnan(rates.load_GBps):
         warnings.warn(
-            "rooflines by the bandwidths beside a record are left out where these were disturbed, "
-            "or memory is too small for data beyond the caches: --machine names a file of a "
-            "measurement in better conditions",
+            "records have no roofline, because measurements of the bandwidths of memory were "
+            "disturbed or memory is too small for data beyond the caches: give --machine a file "
+            "that was measured in better conditions",
             stacklevel=2,
         )
     return rates.times(ranks().size)

@@ -70,7 +70,7 @@ class CaseRun:
         if not (ranks().even or case.knobs.threads):
             raise InputError(
                 "the ranks have different numbers of processing units, and so of threads: give "
-                "the number of threads (--threads), or bind all ranks to as many units"
+                "--threads, or bind all ranks to the same number of units"
             )
         self.case = case
         self.repeat = repeat

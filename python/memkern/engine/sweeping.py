@@ -313,9 +313,8 @@ class _Results:
         results.interrupted, results.left_out = self.interrupted, self._left_out
         if several := self._duplicates:
             warnings.warn(
-                f"{several} of the cases repeat{'s' * (several == 1)} an earlier one, apart from "
-                "its name: equal cases are measured once (--repeats gives several records of a "
-                "case)",
+                f"{several} of the cases equal{'s' * (several == 1)} an earlier one except for the "
+                "name: equal cases are measured once (--repeats gives several records of a case)",
                 stacklevel=4,
             )
         if several := self._briefer:
@@ -326,8 +325,8 @@ class _Results:
             )
         if self._left_out:
             warnings.warn(
-                f"{self._left_out} of {self._total} measurements are left out: {time_s:.3g} s were "
-                "too few for all of them here",
+                f"{self._left_out} of {self._total} measurements are left out: {time_s:.3g} s did "
+                "not suffice for all",
                 stacklevel=4,
             )
         if self.interrupted:

@@ -118,7 +118,9 @@ def _decode_csv(path: Path) -> Contents:
     records, samples, header = _csv_files(path)
     content = read(records)
     if not header.exists():
-        raise InputError(f"{records} can't be read as {RESULT}: {header.name} is not beside it")
+        raise InputError(
+            f"{records} can't be read as {RESULT}: {header.name} is missing in its folder"
+        )
     head = read(header)
     with parsing(header, RESULT):
         kinds, environments = _parse_header(json.loads(head))

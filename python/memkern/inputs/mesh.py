@@ -64,7 +64,7 @@ class HexMesh(FromFields):
         object.__setattr__(self, "degree", integer(self.degree, "degree", 1))
         if self.local_nodes > MAX_NODES:
             raise InputError(
-                f"elements and degree must give at most {MAX_NODES} local nodes, and "
+                f"elements and degree must give at most {MAX_NODES} local nodes, but "
                 f"{self.elements} and {self.degree} give {shown(self.local_nodes)}"
             )
         if self.masked not in ("none", "boundary"):

@@ -41,7 +41,7 @@ MAX_LENGTH = 2**28
 def _check_length(length: int, arrays: int = 0) -> None:
     """Check the length of a pattern, and that `arrays` arrays of that length fit in memory."""
     if length < 1:
-        raise InputError("a pattern needs at least one index, and this one is empty")
+        raise InputError("a pattern needs at least one index, but this one is empty")
     if length > MAX_LENGTH:
         raise InputError(f"a pattern has at most {MAX_LENGTH} indices, not {shown(length)}")
     check_memory(8 * length * arrays, f"a pattern of {length} indices")
@@ -50,7 +50,7 @@ def _check_length(length: int, arrays: int = 0) -> None:
 def _check_largest(largest: int) -> None:
     if largest > INT64_MAX:
         raise InputError(
-            f"indices must be at most {INT64_MAX}, and the largest here is {shown(largest)}"
+            f"indices must be at most {INT64_MAX}, but the largest here is {shown(largest)}"
         )
 
 
@@ -85,10 +85,10 @@ def _as_indices(values: Any) -> npt.NDArray[np.int64]:
     # [-1, 2**63] to floats.
     for position, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-            raise InputError(f"indices must be integers, and index {position} is {shown(value)}")
+            raise InputError(f"indices must be integers, but index {position} is {shown(value)}")
     _check_largest(int(max(values)))
     if min(values) < 0:
-        raise InputError(f"indices must not be negative, and one is {shown(int(min(values)))}")
+        raise InputError(f"indices must not be negative, but one is {shown(int(min(values)))}")
     return np.array(values, dtype=np.int64)
 
 
@@ -135,7 +135,7 @@ class Pattern(FromFields):
             indices.setflags(write=False)
         _check_length(len(indices))
         if indices.min() < 0:
-            raise InputError(f"indices must not be negative, and one is {int(indices.min())}")
+            raise InputError(f"indices must not be negative, but one is {int(indices.min())}")
         object.__setattr__(self, "indices", indices)
         if not isinstance(self.name, str):
             raise InputError(f"the name of a pattern must be a text, not {shown(self.name)}")
@@ -419,7 +419,7 @@ def laplacian(dim: int, order: int, size: int) -> Pattern:
     )
     _check_length(2 * dim * order + 1, 3)
     if size > 1 and dim > 64:  # the power below would have millions of digits
-        raise InputError(f"indices must be at most {INT64_MAX}, and {dim} dimensions exceed that")
+        raise InputError(f"indices must be at most {INT64_MAX}, but {dim} dimensions exceed that")
     centre = order * size ** (dim - 1)
     _check_largest(2 * centre)
     axes = np.array([size**axis for axis in range(dim)], dtype=np.int64)

@@ -65,10 +65,7 @@ def sizes(low: str | float, high: str | float, count: int) -> list[int]:
     first, last = parse_bytes(low), parse_bytes(high)
     count = integer(count, "the number of sizes", 1, _MAX_SIZES)
     if first > last:
-        raise InputError(
-            f"sizes must go from the smaller one to the larger, not from {shown(low)} to "
-            f"{shown(high)}"
-        )
+        raise InputError(f"sizes must ascend, not go from {shown(low)} to {shown(high)}")
     if small.wanted():
         last = min(last, _SMALL_B)
         first, count = min(first, last / 16), min(count, 5)
@@ -90,7 +87,7 @@ def parse_sizes(text: str, multiple: int = 1) -> list[int]:
         return [int(parse_bytes(part)) for part in text.split(",")]
     parts = text.split(":")
     if len(parts) != 3 or not re.fullmatch("[0-9]{1,18}", parts[2]):
-        raise InputError(f"sizes are LOW:HIGH:COUNT, such as 16KiB:1GiB:100, not {shown(text)}")
+        raise InputError(f"sizes must be LOW:HIGH:COUNT, such as 16KiB:1GiB:100, not {shown(text)}")
     found = sizes(parts[0], parts[1], int(parts[2]))
     return list(dict.fromkeys(-(-size // multiple) * multiple for size in found))
 
@@ -107,8 +104,8 @@ def integer_list_parser(least: int, name: str) -> Callable[[str], list[int]]:
             first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, -1)
             if last < first or first < least or last - first >= _MAX_SIZES:
                 raise InputError(
-                    f"{name} {shown(text)} is no list of whole numbers of at least {least}, such "
-                    f"as {least + 1},{least + 3} or {least + 1}..{least + 8}"
+                    f"{name} must be a list of whole numbers of at least {least}, such as "
+                    f"{least + 1},{least + 3} or {least + 1}..{least + 8}, not {shown(text)}"
                 )
             numbers += range(first, last + 1)
         return list(dict.fromkeys(numbers))

@@ -288,7 +288,7 @@ def _json_int(text: str) -> int:
 
 def _parse_json(data: bytes, label: str) -> list[Any]:
     if not data.strip():
-        raise InputError(f"{label} is empty, and a list of configurations was expected")
+        raise InputError(f"{label} is empty, but must hold a list of configurations")
     if data.startswith(b"version https://git-lfs.github.com/spec/"):
         raise InputError(
             f"{label} is a git-lfs pointer, not JSON: fetch the file itself with `git lfs pull`"
@@ -308,7 +308,7 @@ def _parse_json(data: bytes, label: str) -> list[Any]:
         found = "an object" if isinstance(top, dict) else shown(top)
         raise InputError(f"{label} must hold a list of configurations, not {found}")
     if not top:
-        raise InputError(f"{label} holds an empty list, and at least one configuration is needed")
+        raise InputError(f"{label} holds an empty list, but must hold at least one configuration")
     return top
 
 
@@ -379,12 +379,12 @@ def read_json(
         try:
             if "runs" in values:
                 if "nruns" in values:
-                    raise InputError("nruns is given twice, also as runs of Spatter 0")
+                    raise InputError("nruns is given twice: also as runs, its name in Spatter 0")
                 values["nruns"] = values.pop("runs")
             if of_version_0 := sorted(values.keys() & _OF_VERSION_0):
                 raise InputError(
-                    f"{', '.join(of_version_0)} of Spatter 0 is not in Spatter 2, and changes what "
-                    "is measured: give the indices as the pattern, and leave it out"
+                    f"{', '.join(of_version_0)} of Spatter 0 is not in Spatter 2, and changes the "
+                    "measurement: give the indices as the pattern, and leave it out"
                 )
             for key in values:
                 if key not in _KEYS:
@@ -598,7 +598,7 @@ _OPTIONS = (
         "a number has no effect, a path is the results file",
         _at_least(0),
         "N|PATH",
-        idle="Spatter never gave it a meaning",
+        idle="Spatter does not use it",
     ),
     _Option(
         ("-p", "--pattern"),

@@ -162,7 +162,7 @@ def why_none(root: Path | None = None) -> str:
     path = found[0].path
     try:
         text = Path(path).read_text(encoding="utf-8", errors="replace").strip()
-        reason = f"{path} contains {text!r}, which is no number"
+        reason = f"{path} must contain a number, not {text!r}"
     except OSError as error:
         reason = why(path, error)
     return f"energy is not measured: {reason}"

@@ -198,7 +198,7 @@ def names_of(text: str) -> list[str]:
         A name is empty, or the terms of a counting unit do not end.
     """
     if text.count("/") % 2:
-        raise InputError(f"counters {shown(text)} have a '/' without a second one after the terms")
+        raise InputError(f"counters {shown(text)} need a second '/' after the terms")
     # Every second part contains the terms of a unit.
     parts = text.split("/")
     parts[1::2] = [part.replace(",", "\0") for part in parts[1::2]]
@@ -206,7 +206,7 @@ def names_of(text: str) -> list[str]:
     if not all(names):
         raise InputError(f"counters {shown(text)} lack a name: give names with commas in between")
     if len(set(names)) < len(names):
-        raise InputError(f"counters {shown(text)} have a name twice")
+        raise InputError(f"counters {shown(text)} name an event twice")
     return names
 
 
@@ -328,7 +328,7 @@ def _of_device(name: str, device: str, terms: str, root: Path) -> Event:
     for folder in exact or folders:
         kind = read_number(folder, "type")
         if kind is None:
-            raise InputError(f"event {shown(name)} can't be counted: {folder} tells no type")
+            raise InputError(f"event {shown(name)} can't be counted: {folder} has no type")
         code = Code(name, kind, *_configs(name, terms, folder))
         codes += [code._replace(unit=unit) for unit in _units(folder)] or [code]
         if (text := read_text(folder, f"events/{terms}.scale")) is not None:
@@ -362,7 +362,7 @@ def _configs(name: str, terms: str, folder: Path) -> tuple[int, int, int]:
         try:
             value = int(text, 0) if equals else 1
         except ValueError:
-            raise InputError(f"event {shown(name)}: {shown(term)} is no number") from None
+            raise InputError(f"event {shown(name)}: {shown(term)} is not a number") from None
         where, _, ranges = layout.partition(":")
         if where not in _CONFIGS:
             raise InputError(

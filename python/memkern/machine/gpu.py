@@ -325,7 +325,7 @@ def why_no_energy(name: str) -> str:
     if not (math.isnan(energy_J(name)) and math.isnan(_read(name).power_W)):
         return ""
     reason = (
-        f"NVML does not tell the power of {name}"
+        f"NVML does not report the power of {name}"
         if _nvml(name) is not None
         else f"NVML is missing or does not know {name} (pip install nvidia-ml-py)"
     )

@@ -49,7 +49,7 @@ def card_findings(name: str, copy_GBps: float = math.nan) -> list[Finding]:
 def _power(name: str, set_to: Mapping[str, Any], now: Mapping[str, Any]) -> Finding:
     subject, limit, usual = f"{name} power", set_to["power_limit_W"], now["default_power_limit_W"]
     if limit is None:
-        return Finding(subject, UNKNOWN, "the driver does not tell the limit of power", _NVML)
+        return Finding(subject, UNKNOWN, "the driver does not report the power limit", _NVML)
     text = f"limit {limit:.0f} W"
     if usual is None or limit >= usual:
         return Finding(subject, GOOD, text)
@@ -60,7 +60,7 @@ def _power(name: str, set_to: Mapping[str, Any], now: Mapping[str, Any]) -> Find
 def _clocks(name: str, set_to: Mapping[str, Any]) -> Finding:
     subject, most = f"{name} clocks", set_to["max_clock_GHz"]
     if most is None:
-        return Finding(subject, UNKNOWN, "the driver does not tell the clocks", _NVML)
+        return Finding(subject, UNKNOWN, "the driver does not report the clocks", _NVML)
     text = f"at most {most:.2f} GHz"
     application = set_to["application_clock_GHz"]
     if application is None or application >= most:
@@ -73,13 +73,11 @@ def _clocks(name: str, set_to: Mapping[str, Any]) -> Finding:
 def _throttling(name: str, now: Mapping[str, Any]) -> Finding:
     subject, reasons = f"{name} throttling", now["throttle"]
     if reasons is None:
-        return Finding(subject, UNKNOWN, "the driver does not tell why clocks are low", _NVML)
+        return Finding(subject, UNKNOWN, "the driver does not report why clocks are low", _NVML)
     words = [word for word in reasons.split(", ") if word not in ("", "idle")]
     if not words:
         return Finding(subject, GOOD, "none")
-    return Finding(
-        subject, NOTE, ", ".join(words), "Look at its temperature and at its supply of power."
-    )
+    return Finding(subject, NOTE, ", ".join(words), "Check its temperature and its power supply.")
 
 
 def _link(name: str, set_to: Mapping[str, Any], now: Mapping[str, Any]) -> Finding:
@@ -87,12 +85,12 @@ def _link(name: str, set_to: Mapping[str, Any], now: Mapping[str, Any]) -> Findi
     most = (set_to["link_generation"], set_to["link_width"])
     found = (now["link_generation"], now["link_width"])
     if None in most or None in found:
-        return Finding(subject, UNKNOWN, "the driver does not tell its link", _NVML)
+        return Finding(subject, UNKNOWN, "the driver does not report its link", _NVML)
     text = f"PCI Express {found[0]:.0f} with {found[1]:.0f} lanes"
     if found == most:
         return Finding(subject, GOOD, text)
-    can = f"it can have PCI Express {most[0]:.0f} with {most[1]:.0f} lanes"
-    return Finding(subject, NOTE, f"{text}; {can}", "Transfers will be slower: look at the slot.")
+    can = f"it supports PCI Express {most[0]:.0f} with {most[1]:.0f} lanes"
+    return Finding(subject, NOTE, f"{text}; {can}", "Transfers will be slower: check the slot.")
 
 
 def _memory(name: str, about: Mapping[str, Any], copy_GBps: float) -> Finding:

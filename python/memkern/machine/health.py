@@ -193,12 +193,12 @@ def findings(
 
 # Advice for values that the firmware or a hypervisor does not report, or that containers hide.
 ASK_HOST = (
-    "see the firmware's setup, or ask who runs the host of a virtual machine; otherwise compare "
+    "see the firmware's setup, or ask the operator of a virtual machine's host; otherwise compare "
     "times of this machine only"
 )
 SHOW_FILES = "run it where /proc and /sys are visible, such as outside of this container"
 _CPU = "sys/devices/system/cpu"
-_UNTOLD = "the system does not tell"
+_UNTOLD = "the system does not report"
 
 
 def _processors(environment: Environment) -> Finding:
@@ -215,8 +215,8 @@ def _processors(environment: Environment) -> Finding:
             NOTE,
             f"this process may use {usable} of {there} processing units, and others may use the "
             "rest, which share caches and memory with it",
-            "run it without taskset, in an exclusive job or container, and say in reports how many "
-            "units it had",
+            "run it without taskset, in an exclusive job or container, and state in reports how "
+            "many units it had",
         )
     return Finding(subject, GOOD, f"this process may use all {there} processing units")
 
@@ -232,7 +232,7 @@ def _governor(settings: Mapping[str, Any]) -> Finding:
         "governor",
         NOTE,
         f"{governor} ({driver or 'driver unknown'}): the clock follows the load, and a worker that "
-        "waits gets a lower one",
+        "waits has a lower one",
         "as root: cpupower frequency-set -g performance",
     )
 
@@ -254,7 +254,7 @@ def _frequency(base: Path) -> Finding:
             "frequency",
             NOTE,
             f"the clock is limited to {allowed:.2f} of {most:.2f} GHz{is_now}",
-            f"as root: cpupower frequency-set -u {most * 1e6:.0f}, or say the limit in reports",
+            f"as root: cpupower frequency-set -u {most * 1e6:.0f}, or state the limit in reports",
         )
     return Finding("frequency", GOOD, f"the clock may rise to {most:.2f} GHz{is_now}")
 
@@ -347,7 +347,7 @@ def _pools(machine: Mapping[str, Any], settings: Mapping[str, Any]) -> Finding:
         return Finding(
             subject,
             NOTE,
-            f"{text}: more than half of the memory, which ordinary pages can not use",
+            f"{text}: more than half of the memory, which ordinary pages can't use",
             "as root: sysctl vm.nr_hugepages=0, unless you measure with --pages hugetlb-2m",
         )
     return Finding(subject, GOOD, text)
@@ -368,7 +368,7 @@ def _mitigations(settings: Mapping[str, Any]) -> Finding:
             subject,
             NOTE,
             " and ".join(slow),
-            "compare --variant scalar with simd, and say it in reports; mitigations=off on the "
+            "compare --variant scalar with simd, and state it in reports; mitigations=off on the "
             "kernel's command line switches them off, for machines without secrets",
         )
     if not gathers or gathers.startswith("Unknown"):
@@ -420,14 +420,14 @@ def _swap(base: Path, moved: int | None) -> Finding:
             "swap",
             BAD,
             f"{_counted(moved, 'page')} moved from or to swap while doctor measured; {in_use}",
-            "stop what needs the memory (see free and top), or, as root: swapoff -a",
+            "stop programs that need the memory (see free and top), or, as root: swapoff -a",
         )
     if used_B:
         return Finding(
             "swap",
             NOTE,
             f"{in_use}, though no page moved while doctor measured",
-            "stop what needs the memory (see free and top), or, as root: swapoff -a",
+            "stop programs that need the memory (see free and top), or, as root: swapoff -a",
         )
     return Finding("swap", GOOD, "nothing is swapped" if sizes else "there is none")
 
@@ -435,13 +435,14 @@ def _swap(base: Path, moved: int | None) -> Finding:
 def _reclaim(pages: int | None) -> Finding:
     subject = "memory reclaim"
     if pages is None:
-        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether it takes pages back", SHOW_FILES)
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether the kernel reclaims pages", SHOW_FILES)
     if pages:
         return Finding(
             subject,
             NOTE,
-            f"the kernel took {_counted(pages, 'page')} back while doctor measured: little is free",
-            "stop what needs the memory, or, as root: echo 1 > /proc/sys/vm/drop_caches",
+            f"the kernel reclaimed {_counted(pages, 'page')} while doctor measured: little memory "
+            "is free",
+            "stop programs that need the memory, or, as root: echo 1 > /proc/sys/vm/drop_caches",
         )
     return Finding(subject, GOOD, "none while doctor measured")
 
@@ -486,7 +487,7 @@ def _damon(base: Path) -> Finding:
     if not (running or modules):
         if (base / "sys/kernel/mm").is_dir():
             return Finding(subject, GOOD, "off")
-        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether it watches memory", SHOW_FILES)
+        return Finding(subject, UNKNOWN, f"{_UNTOLD} whether DAMON watches memory", SHOW_FILES)
     stops = [f"echo off > /{(f / 'state').relative_to(base)}" for f in running]
     stops += [f"echo N > /sys/module/{name}/parameters/enabled" for name in modules]
     advice = f"as root: {'; '.join(stops)}"
@@ -494,11 +495,12 @@ def _damon(base: Path) -> Finding:
     # Without swap, memory of a measurement can't be swapped out.
     swap = len((read_text(base, "proc/swaps") or "").splitlines()) > 1
     if actions & _MOVES or (swap and actions & _TAKES):
-        text = f"on ({found}): it takes or moves pages that a measurement has not used for a while"
+        text = f"on ({found}): it reclaims or moves pages that a measurement has not used for a "
+        "while"
         return Finding(subject, BAD, text, advice)
     text = f"on ({found}): it clears marks in page tables to see which pages are used"
     if actions & _TAKES:
-        text += "; without swap it can only take pages of files"
+        text += "; without swap it can only reclaim pages of files"
     return Finding(subject, NOTE, text, advice)
 
 
@@ -541,9 +543,9 @@ def _memory(base: Path, hypervisor: str | None) -> Finding:
             subject, UNKNOWN, f"the firmware's table, /{smbios.TABLE}, is damaged", ASK_HOST
         )
     if hypervisor:
-        text = "this is a virtual machine, and only its host has the modules"
+        text = "this is a virtual machine, whose host has the memory modules"
         if found.modules:
-            text += f": the {len(found.modules)} in its table are invented"
+            text += f": the {len(found.modules)} in its table are not real"
         return Finding(subject, UNKNOWN, text, ASK_HOST)
     if not found.modules:
         text = f"{_UNTOLD} which modules there are"
@@ -576,7 +578,7 @@ def _memory(base: Path, hypervisor: str | None) -> Finding:
             subject,
             NOTE,
             f"{text}; {', '.join(wrong)}",
-            "equip every channel with equal modules as the board's manual says, and see the speed "
+            "equip every channel with equal modules (see the board's manual), and check the speed "
             "in the firmware's setup",
         )
     return Finding(subject, GOOD, text)
@@ -614,7 +616,7 @@ def timer(tick_s: float, launch_s: float, *, root: str | Path = "/") -> Finding:
         return Finding("timer", state, text, SHOW_FILES)
     others = (read_text(folder, "available_clocksource") or "").split()
     better = [name for name in others if name not in (source, *_SLOW_CLOCKS)]
-    advice = "see dmesg for why the kernel rejects the processor's counter (tsc=reliable)"
+    advice = "see in dmesg why the kernel rejects the processor's counter (tsc=reliable)"
     if better:
         advice = f"as root: echo {better[0]} > /{folder.relative_to(root)}/current_clocksource"
     return Finding("timer", state, text, advice)

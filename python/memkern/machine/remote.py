@@ -239,7 +239,7 @@ def handle(
     if threads > 1 and not module.threads():
         raise InputError(
             f"{DEVICES[device]} was initialised for one thread of each rank: use threads 1, or "
-            "measure all cases of several threads in a run of their own"
+            "measure all cases of several threads in a separate run"
         )
     if contexts == "private" and not module.private_contexts():
         raise InputError(f"{DEVICES[device]} here has no private contexts: leave contexts out")

@@ -180,7 +180,7 @@ def read_journal(folder: str) -> tuple[Owner, list[tuple[str, int | None, bytes]
     except (OSError, KeyError, TypeError, ValueError):
         raise ValueError(
             f"{journal}, which lists settings that a killed process had changed, can't be read or "
-            "is not complete: remove it when they are restored"
+            "is not complete: remove it when the settings are restored"
         ) from None
 
 

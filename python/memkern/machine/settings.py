@@ -77,16 +77,14 @@ def _folder() -> str:
     """
     folder = _place()
     if folder is None:
-        raise InputError(
-            f"no folder is known for the journal of changed settings: let {FOLDER} name one"
-        )
+        raise InputError(f"no folder is known for the journal of changed settings: set {FOLDER}")
     try:
         folder.mkdir(mode=0o700, parents=bool(os.environ.get(FOLDER)), exist_ok=True)
         status = folder.stat()
     except OSError as error:
         raise InputError(
             f"{folder} can't be made for the journal of changed settings: {error.strerror} "
-            f"({FOLDER} names another folder)"
+            f"(set {FOLDER} to another folder)"
         ) from None
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise InputError(f"{folder} must belong to this user, and no one else may write to it")
@@ -122,7 +120,7 @@ def _restore_killed(folder: str) -> None:
     if failed:
         raise InputError(
             f"settings that a killed process had changed can't be restored: {'; '.join(failed)}; "
-            f"once they are, or if they exist no more, remove {folder}/{restoring.JOURNAL}"
+            f"once they are, or if they no longer exist, remove {folder}/{restoring.JOURNAL}"
         )
     warnings.warn(
         f"restored {len(found[1])} settings of this machine that a killed process had changed",

@@ -75,14 +75,14 @@ def stored(target: Path) -> dict[str, Any] | None:
     try:
         status = os.fstat(number)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_B:
-            raise ValueError("it is no regular file, or too large")
+            raise ValueError("it is not a regular file, or too large")
         with open(number, "rb", closefd=False) as file:
             text = file.read(_MOST_B)
     finally:
         os.close(number)
     document = json.loads(text, parse_int=_integer, parse_float=_real, parse_constant=_real)
     if not isinstance(document, dict):
-        raise TypeError("it is no object")
+        raise TypeError("it is not an object")
     return document if heading().items() <= document.items() else None
 
 

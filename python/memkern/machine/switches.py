@@ -127,7 +127,7 @@ def _clock_limits(root: Path) -> list[tuple[Path, dict[str, int]]]:
         clocks = {name: read_number(policy, f"{name}_freq") for name in _CLOCKS}
         known = {name: kHz for name, kHz in clocks.items() if kHz is not None}
         if len(known) < len(clocks):
-            raise InputError(f"the clock can't be limited: {policy} does not tell its limits")
+            raise InputError(f"the clock can't be limited: {policy} does not report its limits")
         found.append((policy, known))
     return found
 
@@ -177,7 +177,7 @@ def gpu_clock_limit(MHz: int, device: str) -> list[Change]:
     clocks = gpu.clocks_MHz(device)
     if not clocks:
         raise InputError(
-            f"the clock of {device} can't be limited: NVML does not tell its clocks (pip install "
+            f"the clock of {device} can't be limited: NVML does not report its clocks (pip install "
             "nvidia-ml-py)"
         )
     least, most = min(clocks), max(clocks)
@@ -206,8 +206,7 @@ def _last_cache(root: Path) -> tuple[Path, str, int, int]:
             # stores.
             raise InputError(
                 "cache ways can't be limited: Linux has no file for the sector cache of A64FX, "
-                "which takes registers that a kernel module must set and tagged addresses, as "
-                "Fujitsu's compiler makes them"
+                "which needs a kernel module for its registers and a compiler that tags addresses"
             )
         raise InputError(
             f"cache ways can't be limited: {folder} is not mounted (as root, where the processor "
@@ -217,7 +216,9 @@ def _last_cache(root: Path) -> tuple[Path, str, int, int]:
     line = next((line for line in lines if line.startswith("L3:")), None)
     mask = read_text(folder, "info/L3/cbm_mask")
     if line is None or mask is None or not re.fullmatch(r"L3:(\d+=[0-9a-f]+;?)+", line):
-        raise InputError("cache ways can't be limited: the system divides no L3 (see schemata)")
+        raise InputError(
+            "cache ways can't be limited: the system can't divide an L3 (see schemata)"
+        )
     most, least = int(mask, 16).bit_length(), read_number(folder, "info/L3/min_cbm_bits") or 1
     return folder, line, least, most
 

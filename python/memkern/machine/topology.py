@@ -107,10 +107,10 @@ def from_memory(unit_B: float = 1, whole_B: float = 1, least: int = 1) -> int:
     if number * whole_B <= cache_B:
         held = "; the caches hold them, so that values are not from memory"
     elif number * whole_B < 2 * cache_B:
-        held = "; the caches hold most of them, so that values are not those of memory alone"
+        held = "; the caches hold most of them, so that values are only partly from memory"
     warnings.warn(
-        f"data have {found_MB:.4g} MB by default, not {wanted_MB:.4g} MB, which memory is too "
-        f"small for (limited by {limit}){held}",
+        f"data have {found_MB:.4g} MB by default, not {wanted_MB:.4g} MB, because memory is too "
+        f"small (limited by {limit}){held}",
         stacklevel=2,
     )
     return number

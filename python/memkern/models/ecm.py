@@ -81,7 +81,9 @@ class Overlap:
         """Check that no transfer counts twice."""
         parts = [part for group in self.groups for term in group for part in _parts(term)]
         if not all(self.groups) or len(set(parts)) < len(parts):
-            raise InputError(f"{self} is no hypothesis: every transfer is in one group, once")
+            raise InputError(
+                f"{self} is not a hypothesis: every transfer must be in exactly one group"
+            )
 
     @classmethod
     def parse(cls, text: str) -> Overlap:
@@ -99,7 +101,7 @@ class Overlap:
         for term in itertools.chain(*groups):
             if not re.fullmatch(r"(L\d|memory)( load| store)?", term):
                 raise InputError(
-                    f"{shown(text)} is no hypothesis: write a sum of levels, such as L1 load + "
+                    f"{shown(text)} is not a hypothesis: write a sum of levels, such as L1 load + "
                     "max(L1 store, L2, memory)"
                 )
         return cls(tuple(groups))

@@ -61,9 +61,9 @@ LIMITED = ("loops.load", "loops.triad")
 # Reasons why these loops take longer in L1 than their transfers.
 _LONGER_IN_L1 = {
     "loops.stencil": "unaligned loads and stores cross lines",
-    "loops.matvec": "every column begins anew",
+    "loops.matvec": "every column starts anew",
 }
-_VARIES = "varies as much from placement to placement"
+_VARIES = "varies by as much between placements"
 _LOADS_ALONE = "takes as long as its loads alone"
 
 # Logarithmic grid of the cycles per byte: points on each axis, decades, and number of refinements
@@ -404,7 +404,7 @@ def loop_times(results: ResultSet) -> tuple[list[LoopTime], float]:
             "`memkern ecm` measures the loops"
         )
     if len(platforms) > 1:
-        raise InputError("the records are of several machines or builds: give those of one")
+        raise InputError("the records are of several machines or builds: give records of one")
     clock_GHz = float(np.median([record["clock_GHz"] for record, _, _ in found]))
     parts = {
         (loop.kernel, str(record.get("name")).removesuffix(PART)): (loop, vectors)

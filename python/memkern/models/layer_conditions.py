@@ -183,8 +183,7 @@ class LayerConditions:
             raise InputError(f"layout must be scalar, RIRI or RRII, not {self.layout!r}")
         if self.threads > self._sites:
             raise InputError(
-                f"threads must be at most the {self._sites} sites that get a result, not "
-                f"{self.threads}"
+                f"threads must be at most the {self._sites} computed sites, not {self.threads}"
             )
 
     @classmethod
@@ -687,9 +686,7 @@ def _walk(
     if parity != "full":
         walk = walk[at.sum(axis=0)[walk] % 2 == (parity == "odd")]
     if threads > len(walk):
-        raise InputError(
-            f"threads must be at most the {len(walk)} sites that get a result, not {threads}"
-        )
+        raise InputError(f"threads must be at most the {len(walk)} computed sites, not {threads}")
     starts = np.arange(threads + 1) * len(walk) // threads
     parts = np.full((sharing, np.diff(starts).max()), -1)
     for row, first, last in zip(parts, starts[:-1], starts[1:], strict=False):

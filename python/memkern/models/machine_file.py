@@ -341,7 +341,7 @@ class MachineFile:
         if self.ecm is None:
             raise InputError(
                 f"the machine file of {self.name} has no parameters of the ECM model: "
-                "`memkern ecm -o` adds them"
+                "`memkern ecm --machine FILE` adds them"
             )
         return Ecm(
             self.ecm.levels,
@@ -437,7 +437,7 @@ def load_machine(path: str | Path) -> MachineFile:
     Raises
     ------
     InputError
-        It can't be read, is truncated or no machine file, or has another version of the schema.
+        It can't be read, is truncated or not a machine file, or has another version of the schema.
     """
     if str(path) in PUBLISHED:
         return published(str(path))
@@ -445,15 +445,15 @@ def load_machine(path: str | Path) -> MachineFile:
     try:
         document = json.loads(content)
     except ValueError as error:
-        raise InputError(f"{path} is truncated or no machine file: {error}") from None
+        raise InputError(f"{path} is truncated or not a machine file: {error}") from None
     except RecursionError:
-        raise InputError(f"{path} is no machine file: its lists are nested too deeply") from None
+        raise InputError(f"{path} is not a machine file: its lists are nested too deeply") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(f"{path} is no machine file: `memkern machine -o` writes one")
+        raise InputError(f"{path} is not a machine file: `memkern machine -o` writes one")
     version = document.get("version")
     if version != VERSION:
         raise InputError(
-            f"{path} has version {shown(version)} of the schema, this memkern reads {VERSION}: "
+            f"{path} has version {shown(version)} of the schema, but this memkern reads {VERSION}: "
             "measure the machine again"
         )
     entries = {key: value for key, value in document.items() if key not in ("format", "version")}
@@ -506,8 +506,8 @@ def machine_of(path: str | Path, models: Iterable[str]) -> MachineFile:
             )
         if model and not found.describes(model):
             warnings.warn(
-                f"{found.name} is another machine than that of the records ({model}): rooflines "
-                f"and predictions are those of {found.name}",
+                f"{found.name} is another machine than the machine of the records ({model}): "
+                f"rooflines and predictions are for {found.name}",
                 stacklevel=2,
             )
     return found
@@ -748,7 +748,9 @@ def published(name: str) -> MachineFile:
         There is no machine of this name.
     """
     if name not in _PUBLISHED:
-        raise InputError(f"no machine {shown(name)} is published: {', '.join(PUBLISHED)}")
+        raise InputError(
+            f"machine {shown(name)} is not published: choose from {', '.join(PUBLISHED)}"
+        )
     return _PUBLISHED[name]()
 
 

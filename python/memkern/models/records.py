@@ -113,7 +113,7 @@ def _numbers(column: Any, name: str) -> Floats:
     try:
         values = np.asarray(column, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"column {name} must hold numbers and nothing else") from None
+        raise InputError(f"column {name} must hold numbers only") from None
     if values.ndim != 1:
         raise InputError(f"column {name} must have one dimension, not shape {values.shape}")
     return values

@@ -269,8 +269,8 @@ def limit(
     at = level_of(record, list(dict.fromkeys([*sizes_B, *moved])), sizes_B) if moved else MEMORY
     if at not in moved:
         raise InputError(
-            f"the record of {record.get('kernel')} has no bytes of each level up to {at}: it is of "
-            "a kernel or of a version without them"
+            f"the record of {record.get('kernel')} lacks the bytes of a level up to {at}: its "
+            "kernel or its version of memkern does not model them"
         )
     levels_s = {
         name: tops[name].seconds(moved[name]) for name in _until(list(moved), at) if name in tops
@@ -280,7 +280,7 @@ def limit(
         levels_s["core"] = flops / peak / 1e9
     bound, seconds = max(levels_s.items(), key=lambda pair: pair[1], default=("", 0.0))
     if not seconds:
-        raise InputError(f"nothing limits the record of {record.get('kernel')} by this roofline")
+        raise InputError(f"this roofline does not limit the record of {record.get('kernel')}")
     levels_s.pop("core", None)
     return Roofline(seconds, bound, levels_s)
 

@@ -71,7 +71,9 @@ def plateaus(sizes_B: npt.ArrayLike, values: npt.ArrayLike) -> list[Plateau]:
     """
     sizes, found = np.asarray(sizes_B, dtype=float), np.asarray(values, dtype=float)
     if sizes.shape != found.shape or sizes.ndim != 1:
-        raise InputError(f"sizes and values must be as many, not {sizes.size} and {found.size}")
+        raise InputError(
+            f"sizes and values must have the same length, not {sizes.size} and {found.size}"
+        )
     if not (found > 0).all() or not (sizes > 0).all():
         raise InputError("sizes and values must be positive")
     order = np.argsort(sizes)
@@ -171,12 +173,12 @@ def line_size(distances_B: npt.ArrayLike, longer_ns: npt.ArrayLike, cycle_ns: fl
     distances, longer = np.asarray(distances_B, dtype=float), np.asarray(longer_ns, dtype=float)
     if distances.shape != longer.shape or distances.ndim != 1:
         raise InputError(
-            f"distances and times must be as many, not {distances.size} and {longer.size}"
+            f"distances and times must have the same length, not {distances.size} and {longer.size}"
         )
     if len(distances) < _LEAST_POINTS or not (np.diff(distances) > 0).all():
-        raise InputError(f"distances must be at least {_LEAST_POINTS} and ascend")
+        raise InputError(f"there must be at least {_LEAST_POINTS} distances in ascending order")
     if not (np.isfinite(longer).all() and cycle_ns > 0):
-        raise InputError("times must be numbers, that of a cycle positive")
+        raise InputError("times must be finite, and the time of a cycle positive")
     missed = longer > max(_MISS_SHARE * longer[-1], _MISS_CYCLES * cycle_ns)
     if not missed[-1] or missed.all():
         return math.nan

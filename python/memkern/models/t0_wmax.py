@@ -44,8 +44,8 @@ _LEAST_HELD = 4
 _SETTLED = 1e-10
 
 _UNWEIGHTED = (
-    "the fit is unweighted: its interval of T0 is unreliable, and with few sizes that of Wmax as "
-    "well"
+    "the fit is unweighted: its interval of T0 is unreliable, and with few sizes also its interval "
+    "of Wmax"
 )
 
 

@@ -85,7 +85,8 @@ def _samples(frame: DataFrame) -> list[str]:
     if len(retaken):
         sentences.append(
             f"{counted(int(retaken.sum()), 'sample')} {'was' if retaken.sum() == 1 else 'were'} "
-            f"disturbed and retaken, beside {_numbers(frame, 'samples').sum():.0f} that count."
+            f"disturbed and retaken, in addition to {_numbers(frame, 'samples').sum():.0f} that "
+            "count."
         )
     shares = {
         "its processor (cpu_share)": _numbers(frame, "cpu_share"),
@@ -122,7 +123,7 @@ def _placements(frame: DataFrame) -> list[str]:
 _SCOPES = {
     "next run": "for the next run",
     "within this run": "within this run only",
-    "none": "for nothing: these records print none",
+    "none": "for no runs: these records show no interval",
 }
 
 
@@ -135,15 +136,15 @@ def _intervals(frame: DataFrame) -> list[str]:
             f"of {counted(number, 'record')} {_SCOPES.get(str(scope), str(scope))}"
             for scope, number in scopes.items()
         ]
-        sentences += [f"The intervals hold, {listed(parts)}."] if parts else []
+        sentences += [f"The intervals are valid, {listed(parts)}."] if parts else []
     widths = {
         "the interval of the shortest time": _numbers(frame, "time_min_ci_relative"),
-        "that of the median": _numbers(frame, "ci_relative"),
-        "that within the run": _numbers(frame, "within_ci_relative"),
+        "the interval of the median": _numbers(frame, "ci_relative"),
+        "the interval within the run": _numbers(frame, "within_ci_relative"),
     }
     parts = [
-        f"of {what} is {half.median():.2%} of it in the middle record and {half.max():.2%} in the "
-        "widest"
+        f"of {what} is {half.median():.2%} of the value in the median record and {half.max():.2%} "
+        "in the widest"
         for what, half in widths.items()
         if len(half)
     ]
@@ -154,7 +155,7 @@ def banners(frame: DataFrame, against: Sequence[str], left_out: int, beside: str
     """Return the warnings at the top of a report."""
     found = []
     if beside:
-        found.append(f"When measuring began, {beside} ran on this machine, too.")
+        found.append(f"When measuring began, {beside} also ran on this machine.")
     disturbed = int(frame["disturbed"].eq(True).sum()) if "disturbed" in frame else 0
     if disturbed > _QUIET * len(frame):
         found.append(
@@ -167,7 +168,7 @@ def banners(frame: DataFrame, against: Sequence[str], left_out: int, beside: str
     if verdicts:
         found.append(
             f"Before measuring, memkern doctor found this machine {' and '.join(verdicts)}: run it "
-            "again, and see what to do."
+            "again, and follow its advice."
         )
     if left_out:
         found.append(

@@ -221,7 +221,7 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
         cells += [f"[{row['low']:.3f}, {row['high']:.3f}]" if row["low"] == row["low"] else ""]
         verdict = str(row["verdict"])
         if needed := row["needed"]:
-            verdict += f": a verdict would take about {needed} {counted}"
+            verdict += f": a verdict needs about {needed} {counted}"
         elif verdict not in (FASTER, SLOWER, SAME) and row["ratio"] == row["ratio"]:
             verdict += ": not judged"
         rows.append([*cells, str(row[counted]), verdict])

@@ -30,7 +30,7 @@ def host_sentence(records: Iterable[Mapping[Any, Any]]) -> str:
     by = f" with {'; '.join([*names][:3])}" if names else ""
     facts = [*_states(shared), *_shares(shared)]
     told = f": {', '.join(facts)}" if facts else ""
-    return f"this host is shared{by}{told}; the intervals say how well values repeat on it"
+    return f"this host is shared{by}{told}; the intervals show how well values repeat on it"
 
 
 def _states(shared: list[Mapping[Any, Any]]) -> list[str]:

@@ -59,7 +59,7 @@ def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
     if not rows:
         raise InputError(
             "there is no case that was measured alone and beside a neighbour in the same turn: "
-            "`memkern corun` does so"
+            "measure with `memkern corun`"
         )
     return DataFrame(rows)
 

@@ -44,9 +44,11 @@ def stream_options(parser: argparse.ArgumentParser) -> None:
         help="total bytes of all arrays, log-spaced, such as 16KiB:1GiB:400; or a list",
     )
     parser.add_argument(
-        "--alpha", type=checked(read_number), metavar="X", help="the kernel's scalar"
+        "--alpha", type=checked(read_number), metavar="X", help="scalar of the kernel"
     )
-    parser.add_argument("--beta", type=checked(read_number), metavar="X", help="its second scalar")
+    parser.add_argument(
+        "--beta", type=checked(read_number), metavar="X", help="second scalar of the kernel"
+    )
 
 
 def kernels_of(args: argparse.Namespace) -> list[str]:

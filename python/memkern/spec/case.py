@@ -492,7 +492,7 @@ class Case(FromFields):
         unknown = set(changes) - knobs - stop - own - set(labels)
         if unknown:
             raise InputError(
-                f"a case has no knob {sorted(unknown)[0]!r}: there are "
+                f"a case has no knob {sorted(unknown)[0]!r}: choose from "
                 f"{', '.join(sorted(knobs | stop | own))}"
             )
         changed = dataclasses.replace(
@@ -524,7 +524,7 @@ def does_nothing(option: str, kernels: str, reasons: Iterable[str] = ()) -> Inpu
     """Return the error for an option without effect on kernels, with the reasons that are known."""
     known = " and ".join(dict.fromkeys(filter(None, reasons)))
     since = known and f", since {known}"
-    return InputError(f"{option} does nothing for {kernels}{since}: leave it out")
+    return InputError(f"{option} has no effect on {kernels}{since}: leave it out")
 
 
 def once_for_inputs(function: Callable[[Case], Result]) -> Callable[[Case], Result]:

@@ -20,7 +20,7 @@ KINDS = {
     "identity": "the case, and where and when it was measured",
     "input": "an input of the kernel; distinguishes the cases of a kernel",
     "requested": "an option as requested; distinguishes cases as well",
-    "obtained": "what was actually used, whatever was requested",
+    "obtained": "value that was used, which may differ from the request",
     "measured": "a measurement, or computed from measurements",
     "modelled": "by a formula or a model, such as bytes",
 }

@@ -250,7 +250,7 @@ class Knobs:
     )
     prefetch: int = _option(
         0,
-        "software prefetch distance in iterations (none, but for BS6 to BS8 and dw)",
+        "software prefetch distance in iterations (none, except for BS6 to BS8 and dw)",
         where=(PROCESSORS,),
         least=0,
         several=True,
@@ -276,7 +276,7 @@ class Knobs:
     )
     repetition: str = _option(
         "fork",
-        "how invocations follow each other",
+        "synchronisation between invocations",
         where=(PROCESSORS,),
         choices=("fork", "barrier", "spin", "free"),
         several=True,
@@ -347,7 +347,7 @@ class Knobs:
     )
     flush_every: int = _option(
         1,
-        "on mpi and shmem: updates that are completed together (1)",
+        "on mpi and shmem: operations that are completed together (1)",
         where=(RANKS,),
         least=1,
         most=2**16,
@@ -374,7 +374,7 @@ class Knobs:
     )
     clock_limit: int = _option(
         0,
-        "limit the clock of all cores, or that of the GPU, while measuring, in MHz",
+        "limit the clock of all cores, or of the GPU, while measuring, in MHz",
         where=(PROCESSORS, GPUS),
         least=0,
         least_given=1,
@@ -399,7 +399,7 @@ class Knobs:
     )
     counters: str = _option(
         "",
-        "events to count during the samples, or auto: what is known to show traffic",
+        "events to count during the samples, or auto: events known to show traffic",
         where=(PROCESSORS,),
         metavar="NAMES",
         native=False,
@@ -412,7 +412,7 @@ class Knobs:
             object.__setattr__(self, "device", "cuda:0")
         if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}|mpi|shmem", str(self.device)):
             raise InputError(
-                f"device {shown(str(self.device))} is not cpu, cuda, cuda:N, mpi or shmem"
+                f"device must be cpu, cuda, cuda:N, mpi or shmem, not {shown(str(self.device))}"
             )
         for name, default, option in declared(self):
             if (value := getattr(self, name)) == default and type(value) is type(default):
@@ -484,7 +484,12 @@ class Stop:
         0.02, "target interval of the median (2)", below=1.0, metavar="PERCENT", per=100.0
     )
     budget_s: float = _option(
-        1.0, "most seconds a case (1)", below=MOST, metavar="SECONDS", flag="budget", unit="s"
+        1.0,
+        "time limit of a case in seconds (1)",
+        below=MOST,
+        metavar="SECONDS",
+        flag="budget",
+        unit="s",
     )
     max_samples: int = _option(1000, "most samples", least=1, most=10**7, flag="-")
     invocations: int = _option(0, "invocations in a sample", least=0, most=10**9, flag="-")

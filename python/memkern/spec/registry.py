@@ -90,8 +90,8 @@ def find(name: str) -> KernelSpec:
     found = _registry.get(name)
     if found is None:
         raise InputError(
-            f"kernel {name!r} of a pickled case is unknown here: import what registers it first, "
-            "in the version of memkern that pickled the case"
+            f"kernel {name!r} of a pickled case is unknown here: import the module that registers "
+            "it first, in the version of memkern that pickled the case"
         )
     return found
 
@@ -230,7 +230,7 @@ def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:
         if option in ("alpha", "beta") and option not in known:
             raise InputError(f"kernel {spec.name!r} has no scalar {option}")
         if option not in known and not (option == "index_dtype" and options[option] == ""):
-            near = meant(option, known, cutoff=0.8) or f": there are {listed(known)}"
+            near = meant(option, known, cutoff=0.8) or f": choose from {listed(known)}"
             raise InputError(f"kernel {spec.name!r} has no option {shown(option)}{near}")
     for option, default in known.items():
         if default is inspect.Parameter.empty and option not in options:

@@ -59,7 +59,7 @@ def read_sweep(path: str | Path, changes: Mapping[str, Any]) -> tuple[Cases, int
     for key in document:
         if key not in _TOP_KEYS:
             raise InputError(
-                f"{path} has the unknown key {shown(key)}: there are {', '.join(_TOP_KEYS)}"
+                f"{path} has the unknown key {shown(key)}: choose from {', '.join(_TOP_KEYS)}"
             )
     tables = document.get("case", [])
     defaults = document.get("defaults", {})
@@ -68,7 +68,7 @@ def read_sweep(path: str | Path, changes: Mapping[str, Any]) -> tuple[Cases, int
     parts: list[Cases] = []
     for number, table in enumerate(tables):
         if not isinstance(table, dict):
-            raise InputError(f"case {number} of {path} is not a table")
+            raise InputError(f"case {number} of {path} must be a table")
         parts.append(_declare({**defaults, **table, **changes}, f"case {number} of {path}"))
         _ = parts[-1][0]
     return joined(parts), integer(document.get("repeats", 1), "repeats", 1)

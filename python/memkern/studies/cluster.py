@@ -345,7 +345,7 @@ class Array:
         """
         if self._executor.at_once:
             raise InputError(
-                f"--no-wait means nothing with --executor {self._executor.name}, whose tasks run "
+                f"--no-wait has no effect with --executor {self._executor.name}, whose tasks run "
                 "one after the other: leave it out"
             )
         self._begin()
@@ -416,7 +416,7 @@ class Array:
             )
         if failed:
             raise InputError(
-                f"{len(failed)} of {len(self._parts)} tasks failed: what they measured is kept in "
+                f"{len(failed)} of {len(self._parts)} tasks failed: their measurements are kept in "
                 f"{self.folder}, and the same command with --resume measures the rest"
             )
         results = merge(self._sources())

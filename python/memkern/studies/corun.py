@@ -83,7 +83,7 @@ def halves(cores: Sequence[Sequence[int]]) -> Sides:
             raise InputError("corun needs two processing units, and this process may use one")
         raise InputError(
             "corun needs two cores, and this process may use one: --units "
-            f"{units[0]}:{units[1]} measures what its hardware threads cost each other"
+            f"{units[0]}:{units[1]} measures how much its hardware threads slow each other down"
         )
     pairs = len(cores) // 2
 

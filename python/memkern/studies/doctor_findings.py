@@ -37,7 +37,8 @@ MEASURED = {*SUBJECTS.values(), _PEAK, _PER_CORE, _NEXT_RUNS, "exchanges", BASEL
 
 _AGAIN = "check again when nothing else runs, and without --quick"
 _FREE_MEMORY = (
-    "stop what needs the memory, or lift its limit (see free, top, ulimit -v), and try again"
+    "stop programs that need the memory, or lift its limit (see free, top, ulimit -v), and try "
+    "again"
 )
 
 # Limits of the states note and bad.
@@ -85,15 +86,15 @@ def _processor_time(watch: CoreWatch) -> Finding:
     known = ~np.isnan(cpu_share)
     total_s = float(seconds[known].sum())
     if not total_s:
-        text = "the system does not tell how long threads wait"
+        text = "the system does not report how long threads wait"
         return Finding(subject, UNKNOWN, text, health.SHOW_FILES)
     away = 1 - float(seconds[known] @ cpu_share[known]) / total_s
     waited_s = float(np.nansum(np.where(np.isnan(waited), 1 - cpu_share, waited) * seconds))
     state = graded(away, _AWAY, disturbance.WAITED_SHARE if waited_s > away * total_s / 2 else 1.0)
     text = f"all workers had their processors {1 - away:.1%} of the time"
     advice = (
-        "see in top what runs beside it (in a container, on the host), and stop it, or use fewer "
-        "--threads; --wait-quiet 600 waits for it to end"
+        "find other programs with top (in a container, on the host), and stop them, or use fewer "
+        "--threads; --wait-quiet 600 waits for them to end"
     )
     return Finding(subject, state, text, "" if state == GOOD else advice)
 
@@ -141,7 +142,7 @@ def _clock(GHz: _Floats, virtual: bool) -> Finding:
 def _exchange(watch: CoreWatch) -> Finding:
     subject = "exchanges"
     if not len(watch.states):
-        text = "there are not two processing units between which lines could be exchanged"
+        text = "there are no two processing units that could exchange lines"
         return Finding(subject, UNKNOWN, text, "let this process use at least two units (taskset)")
     told = [
         f"{state.exchange_s * 1e9:.0f} ns {state.share:.0%} of the time" for state in watch.states
@@ -152,9 +153,9 @@ def _exchange(watch: CoreWatch) -> Finding:
     if watch.dwell_s == watch.dwell_s:
         text += f", each for {watch.dwell_s:.2g} s on average"
     advice = (
-        "the hypervisor moves processors: records are of the state of most of their samples "
-        "(column states), and compare with records of the same one; fixed processors for the "
-        "virtual machine would make it one state"
+        "the hypervisor moves virtual processors: a record uses samples of its most frequent state "
+        "(column states), and is comparable with records of the same state; the hypervisor should "
+        "pin the virtual processors"
     )
     return Finding(subject, NOTE, text, advice)
 
@@ -189,7 +190,7 @@ def run_queue_delays(known: bool) -> Finding:
     """Return the finding on whether the system reports how long threads wait for processors."""
     subject = "run-queue delay"
     if known:
-        return Finding(subject, GOOD, "the system tells how long threads wait for a processor")
+        return Finding(subject, GOOD, "the system reports how long threads wait for a processor")
     advice = "use a kernel with CONFIG_SCHED_INFO, and in a container its own /proc"
     return Finding(subject, UNKNOWN, DELAYS_UNKNOWN, advice)
 
@@ -213,7 +214,7 @@ def other_programs(activity: Activity, processors: float) -> Finding:
         words.append(f"{disturbance.describe(activity.others)} ran when doctor began")
     if processors == processors:
         words.append(f"other programs used {max(processors, 0.0):.2f} processors on average")
-    text = "; ".join(words) or "nothing else was seen, but the system does not tell its load"
+    text = "; ".join(words) or "nothing else was seen, but the system does not report its load"
     advice = "stop them (top shows them), or wait until they end with --wait-quiet 600"
     if state == UNKNOWN:
         advice = health.SHOW_FILES
@@ -224,7 +225,7 @@ def steal_time(share: float) -> Finding:
     """Return the finding on the share of the time that a hypervisor gave to others."""
     state = graded(share, _STEAL, math.inf)
     if state == UNKNOWN:
-        text = "the system does not tell the stolen time"
+        text = "the system does not report the stolen time"
         return Finding("steal time", UNKNOWN, text, health.SHOW_FILES)
     text = f"the hypervisor gave {max(share, 0.0):.1%} of the processors' time to others"
     advice = "move to a host without neighbours, or to a virtual machine with dedicated processors"
@@ -262,18 +263,18 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
     state = graded(sd, _SPREAD, math.inf)
     text += f", {sd:.1%} standard deviation over {record['placements']} placements in memory"
     advice = (
-        "look for what comes and goes beside it, and measure with more placements (--placements "
+        "look for programs that come and go, and measure with more placements (--placements "
         "20) or fixed pages (--pages thp)"
     )
     if record["state"] == "shared":
         text += "; this host is shared"
-        advice = "see core share and exchanges: medians vary with them, shortest times less"
+        advice = "see core share and exchanges: medians vary with them, shortest times vary less"
     if kernel == CHASE and state == GOOD and record["ns_per_access"] > _MOST_LATENCY_NS:
         state = NOTE
         text += f"; memory of the same socket takes less than {_MOST_LATENCY_NS:.0f} ns"
         advice = (
-            "see whether the memory is that of another node (memkern latency numa), and the "
-            "clock of the memory and saving of power in the firmware's setup; use huge pages "
+            "check whether the memory is on another node (memkern latency numa), and the memory "
+            "clock and power saving in the firmware's setup; use huge pages "
             "(--pages thp)"
         )
     return Finding(subject, state, text, "" if state == GOOD else advice)
@@ -308,16 +309,16 @@ def share_of_peak(
     if shown[0]["disturbed"]:
         return Finding(subject, UNKNOWN, f"{text}, but their samples were disturbed", _AGAIN)
     if share > 1:
-        text += ": the channels are miscounted, or caches helped"
-        return Finding(subject, UNKNOWN, text, "compare with what the board's maker says")
+        text += ": the channels are miscounted, or caches hold data"
+        return Finding(subject, UNKNOWN, text, "compare with the specification of the board")
     if share >= _LEAST_OF_PEAK:
         return Finding(subject, GOOD, text)
     return Finding(
         subject,
         NOTE,
         text,
-        "see whether modules are in all channels (board's manual, dmidecode -t 17), whether all "
-        "cores ran, and the clock of the memory in the firmware's setup",
+        "check whether modules are in all channels (board's manual, dmidecode -t 17), whether all "
+        "cores ran, and the memory clock in the firmware's setup",
     )
 
 
@@ -351,19 +352,20 @@ def bandwidth_of_a_core(
     cores = min(record["threads"], machine["machine"]["cores"] or record["threads"])
     GBps = record["bandwidth_median_GBps"] / cores
     text = (
-        f"the triad moves {GBps:.1f} GB/s by each of {cores} core{'s' * (cores > 1)}; processors "
-        f"published in 2020 {min(published):.1f} to {max(published):.1f} GB/s (Lavin et al., table "
-        "3)"
+        f"the triad has {GBps:.1f} GB/s per core on {cores} core{'s' * (cores > 1)}; published "
+        f"processors have {min(published):.1f} to {max(published):.1f} GB/s (Lavin et al. 2020, "
+        "table 3)"
     )
     if record["disturbed"]:
         return [Finding(_PER_CORE, UNKNOWN, f"{text}, but its samples were disturbed", _AGAIN)]
     if GBps >= _LEAST_OF_PUBLISHED * min(published):
         return [Finding(_PER_CORE, GOOD, text)]
     advice = (
-        "see whether modules are in all channels, what else uses the memory, and whether the clock "
-        "is limited; machines with many cores for each channel have less, and need fewer --threads"
+        "check whether modules are in all channels, which other programs use the memory, and "
+        "whether the clock is limited; machines with many cores per channel have less, and need "
+        "fewer --threads"
     )
-    return [Finding(_PER_CORE, NOTE, f"{text}: this is less than half of the least", advice)]
+    return [Finding(_PER_CORE, NOTE, f"{text}: this is less than half of the lowest", advice)]
 
 
 def cache_sizes(machine: Mapping[str, Any]) -> Finding:
@@ -377,16 +379,17 @@ def cache_sizes(machine: Mapping[str, Any]) -> Finding:
     subject = "cache sizes"
     found = [cache for cache in data_caches(machine) if cache["source"] == "measured"]
     if not found:
-        text = "the times of loads do not show whether caches have the sizes that the system says"
+        text = "latencies of loads do not show whether caches have the sizes that the system "
+        "reports"
         return Finding(subject, UNKNOWN, text, "measure them with memkern latency structure")
     # Hybrid processors have two kinds of caches of a level; only one size is measured.
     confirmed = {cache["level"] for cache in found if cache["size_B"] == cache["system_B"]}
     wrong = [cache for cache in found if cache["level"] not in confirmed]
     if not wrong:
         names = ", ".join(f"L{level}" for level in sorted(confirmed))
-        return Finding(subject, GOOD, f"as the system says, by measured latencies of {names}")
+        return Finding(subject, GOOD, f"as the system reports, by measured latencies of {names}")
     text = "; ".join(
-        f"loads slow down from {cache['size_B'] // 1024} KiB on, where the system says "
+        f"loads slow down from {cache['size_B'] // 1024} KiB on, while the system reports "
         f"{cache['system_B'] // 1024} KiB of L{cache['level']}"
         for cache in wrong
     )
@@ -394,8 +397,9 @@ def cache_sizes(machine: Mapping[str, Any]) -> Finding:
         subject,
         NOTE,
         text,
-        "choose --sizes by the measured ones, as records do for their levels; others may use the "
-        "rest of a cache, so measure again (memkern latency structure) when neighbours change",
+        "choose --sizes by the measured sizes, which determine the levels of records; others may "
+        "use the rest of a cache, so measure again (memkern latency structure) when neighbours "
+        "change",
     )
 
 
@@ -436,8 +440,8 @@ def against(earlier: ResultSet, results: ResultSet) -> Finding:
             BASELINE,
             BAD,
             text,
-            "check again; if it stays so, compare settings, clock, temperature and memory errors "
-            "(ras-mc-ctl, mcelog) with a host that is as fast as before",
+            "check again; if it remains slower, compare settings, clock, temperature and memory "
+            "errors (ras-mc-ctl, mcelog) with a host that is as fast as before",
         )
     judged = frame["verdict"].isin((FASTER, SAME)).any()
     return Finding(BASELINE, GOOD, text) if judged else Finding(BASELINE, UNKNOWN, text, _AGAIN)

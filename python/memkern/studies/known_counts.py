@@ -169,7 +169,7 @@ def _every() -> Names:
     if not found:
         first = next(iter(_WORK))
         raise InputError(
-            "no event of which the true count is known can be counted here: "
+            "no event with a known true count can be counted here: "
             f"{first}: {counting.event_here(first)[1]}"
         )
     return found
@@ -183,7 +183,7 @@ def _named(text: str) -> Names:
         quantity, _, name = pair.partition("=")
         if not name or quantity not in quantities or name == counting.AUTO:
             raise InputError(
-                f"{shown(pair)} does not tell what an event is to count: give QUANTITY=EVENT, "
+                f"{shown(pair)} must be QUANTITY=EVENT, "
                 f"where QUANTITY is one of {', '.join(quantities)}"
             )
         counting.requested(name)

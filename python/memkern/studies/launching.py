@@ -84,8 +84,8 @@ class Launcher:
             return [f"--cpus-per-task={threads}", *options[bind]]
         if bind:
             raise InputError(
-                f"bind {bind} is known for Open MPI, MPICH and srun, but {self.words[0]} is none "
-                "of them: write its own options into the launcher's command"
+                f"bind {bind} is for Open MPI, MPICH and srun, not for {self.words[0]}: give "
+                "options of binding in the launcher's command"
             )
         return []
 

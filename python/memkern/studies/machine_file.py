@@ -572,7 +572,7 @@ def _instruction_rows(done: _Done) -> list[Instruction]:
         each = time_of(record, record["cycles_per_access"] / record["time_median_s"])
         place = (name, bits)
         found.setdefault(place, {})[quantity] = each
-        notes[place] = "latency: with a load of the same place" if name == "store" else ""
+        notes[place] = "latency: store and load of the same address" if name == "store" else ""
     return [
         Instruction(
             name,

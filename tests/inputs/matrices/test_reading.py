@@ -89,8 +89,8 @@ def sentence_of_entry(what="a row and a column, counted from 1, and a number"):
 
 
 BAD = [
-    ("", "{} is empty and must hold a matrix"),
-    (" \n\n", "{} is empty and must hold a matrix"),
+    ("", "{} is empty, but must hold a matrix"),
+    (" \n\n", "{} is empty, but must hold a matrix"),
     (
         "2 2 1\n1 1 1\n",
         "{} must begin like %%MatrixMarket matrix coordinate real general, not with '2",
@@ -125,15 +125,21 @@ BAD = [
     (market("99999999999999999999 1 1\n1 1 1\n"), "{} can't be read: a matrix has at most"),
     (market("9223372036854775807 1 1\n1 1 1\n"), "has at most 1099511627776 rows"),
     (market("1 4611686018427387904 1\n1 1 1\n"), "has at most 1099511627776 columns"),
-    (market("1 1 9223372036854775807\n1 1 1\n"), "sizes say, 9223372036854775807, not 1"),
+    (market("1 1 9223372036854775807\n1 1 1\n"), "declares, 9223372036854775807, not 1"),
     (market(f"{'9' * 5000} 1 1\n1 1 1\n"), "line 2 of {} must be the numbers"),
-    (market("1 1 1000000000000\n1 1 1\n"), "as its sizes say, 1000000000000, not 1"),
-    (market("3000000 300000\n1\n", "array real general"), "say, 900000000000, not 1"),
-    (market("2 2 3\n1 1 1\n2 2 1\n"), "{} must have as many entries as its sizes say, 3, not 2"),
-    (market("2 2 1\n1 1 1\n2 2 1\n"), "{} must have as many entries as its sizes say, 1, not 2"),
-    (market("2 2\n1\n2\n3\n", "array real general"), "say, 4, not 3"),
-    (market("2 2\n1\n2\n3\n4\n", "array real symmetric"), "say, 3, not 4"),
-    (market("2 2\n1\n2\n", "array real skew-symmetric"), "say, 1, not 2"),
+    (market("1 1 1000000000000\n1 1 1\n"), "as its size line declares, 1000000000000, not 1"),
+    (market("3000000 300000\n1\n", "array real general"), "declares, 900000000000, not 1"),
+    (
+        market("2 2 3\n1 1 1\n2 2 1\n"),
+        "{} must have as many entries as its size line declares, 3, not 2",
+    ),
+    (
+        market("2 2 1\n1 1 1\n2 2 1\n"),
+        "{} must have as many entries as its size line declares, 1, not 2",
+    ),
+    (market("2 2\n1\n2\n3\n", "array real general"), "declares, 4, not 3"),
+    (market("2 2\n1\n2\n3\n4\n", "array real symmetric"), "declares, 3, not 4"),
+    (market("2 2\n1\n2\n", "array real skew-symmetric"), "declares, 1, not 2"),
     (market("2 2 1\n3 1 1\n"), "{} can't be read as a Matrix Market file: Line 3: Row index"),
     (market("2 2 1\n1 3 1\n"), "Line 3: Column index out of bounds"),
     (market("2 2 1\n4294967297 1 1\n"), "Line 3: Integer out of range"),
@@ -147,7 +153,10 @@ BAD = [
     (market("2 2 1\n1 1 abc\n"), sentence_of_entry() + ", not '1 1 abc'"),
     (market("2 2 1\n1 1 nan\n"), sentence_of_entry()),
     (market("2 2 1\n1 1 inf\n"), sentence_of_entry()),
-    (market("2 2 1\n1 1 1e999\n"), "{} must hold finite numbers, and that in row 0 and column 0"),
+    (
+        market("2 2 1\n1 1 1e999\n"),
+        "{} must hold finite numbers, but the value in row 0 and column 0",
+    ),
     (market("2 2 1\n1 1\n"), sentence_of_entry()),
     (market("2 2 2\n1\n1 1 1\n"), sentence_of_entry()),
     (market("2 2 2\n1 1 1 2 2 2\n"), sentence_of_entry()),
@@ -177,10 +186,10 @@ BAD = [
         market("2 2 1\n1 1 3\n", "coordinate real skew-symmetric"),
         "{} must have a diagonal of zeros",
     ),
-    (market("1 1 1\n1 1 3 1\n", "coordinate complex general"), "{} must be real, and some of its"),
+    (market("1 1 1\n1 1 3 1\n", "coordinate complex general"), "{} must be real, but some of its"),
     (
         market("2 2 1\n2 1 3 1\n", "coordinate complex hermitian"),
-        "{} must be real, and some of its",
+        "{} must be real, but some of its",
     ),
     (
         market("2 3 1\n1 3 1\n", "coordinate real symmetric"),
@@ -306,10 +315,16 @@ HUGE = 10**11
     [
         # The row starts alone take 400 GB.
         (market(f"{HUGE} {HUGE} 1\n1 1 1\n"), f"a matrix of {HUGE} x {HUGE} with 1 nonzeros needs"),
-        (market(f"1000 1000 {HUGE}\n" + "1 1 1\n" * 200_000), f"say, {HUGE}, and a file of its"),
-        (market("9 9 3\n" + "\n" * 3_000_000), "say, 3, and its text is longer than"),
-        (market("9 9 3\n" + " " * 3_000_000), "say, 3, and its text is longer than"),
-        (market("9 9 3\n1 1 1\n" + "2 2 1\n" * 200_000), "say, 3, and its text is longer than"),
+        (
+            market(f"1000 1000 {HUGE}\n" + "1 1 1\n" * 200_000),
+            f"declares, {HUGE}, but a file of its",
+        ),
+        (market("9 9 3\n" + "\n" * 3_000_000), "declares, 3, but its text is longer than"),
+        (market("9 9 3\n" + " " * 3_000_000), "declares, 3, but its text is longer than"),
+        (
+            market("9 9 3\n1 1 1\n" + "2 2 1\n" * 200_000),
+            "declares, 3, but its text is longer than",
+        ),
         ("%%MatrixMarket" + "%" * 2_000_000, "must begin like %%MatrixMarket"),
         ("\0" * 3_000_000, "must begin like %%MatrixMarket"),
     ],

@@ -105,7 +105,7 @@ def _on_price(rows: DataFrame) -> list[str]:
     if not parts:
         return []
     return [
-        f"Plain additions (a load and a store) in the time of one atomic add, with "
+        f"Number of plain additions (a load and a store) in the time of one atomic add, with "
         f"{with_workers(rows, False)}: {'; '.join(parts)}."
     ]
 
@@ -124,13 +124,13 @@ def _on_sharing(mine: DataFrame) -> list[str]:
     # The widest gap is first.
     apart, near = far[0], by_line[NEIGHBOURS]
     text = (
-        f"{with_workers(rows, False)} on words of their own reach "
+        f"{with_workers(rows, False)} on separate words reach "
         f"{marked_value(apart, RATE, 'GAMS')} with the words {apart['padding_B']:g} B apart, and "
         f"{marked_value(near, RATE, 'GAMS')} with the words in one cache line: "
         f"false sharing costs a factor of {apart[RATE] / near[RATE]:.1f}"
     )
     if ONE_WORD in by_line:
-        text += f". On one word for all they reach {marked_value(by_line[ONE_WORD], RATE, 'GAMS')}"
+        text += f". On one common word they reach {marked_value(by_line[ONE_WORD], RATE, 'GAMS')}"
     return [f"{text}."]
 
 
@@ -160,6 +160,6 @@ def _on_limits(rows: DataFrame) -> list[str]:
         for row in ([least, most] if len(rows) > 1 else [least])
     ]
     return [
-        "Of the rate that fetch-and-adds between ranks allow, atomic operations on words of other "
-        f"ranks reach {' to '.join(parts)}."
+        "Atomic operations on words of other ranks, as shares of the rate of fetch-and-adds "
+        f"between ranks: {' to '.join(parts)}."
     ]

@@ -207,13 +207,13 @@ def amo_case(
     knobs = Knobs(device=options.get("device", "cpu"))
     if not exists(pattern, primitive, order, dtype, knobs.place):
         raise InputError(
-            f"there is no {primitive} in order {order} for {dtype} in amo.{pattern}: exchange and "
-            "floating-point numbers are for rand, stride1, striden and central, such numbers are "
-            f"only added except on {RANKS}, and plain is relaxed"
+            f"amo.{pattern} has no {primitive} in order {order} for {dtype}: exchange and "
+            "floating-point types are for rand, stride1, striden and central, floating-point types "
+            f"have only add except on {RANKS}, and plain has only order relaxed"
         )
     always = pattern == "ptrchase" or primitive.startswith("cas")
     if returns == "unused" and always:
-        raise InputError(f"{primitive} in {pattern} always uses what it returns")
+        raise InputError(f"{primitive} in {pattern} always uses its result")
     returns = returns or ("used" if always else "unused")
     size = np.dtype(dtype).itemsize
     threads = integer(threads, "threads", 0, 2**20)
@@ -242,7 +242,7 @@ def amo_case(
     if padding % size:
         raise InputError(f"padding must be a multiple of the {size} bytes of a word, not {padding}")
     if stride != 1 and pattern != "striden":
-        raise InputError(f"amo.{pattern} has no stride: amo.striden has")
+        raise InputError(f"amo.{pattern} has no stride: only amo.striden has one")
     pad = max(1, padding // size)
     step = stride * pad
     if pattern == "ptrchase":
@@ -250,7 +250,7 @@ def amo_case(
             if given is not None:
                 raise InputError(f"amo.ptrchase has no {what}: it only accesses its indices")
     if hot is not None and pattern != "central":
-        raise InputError(f"amo.{pattern} has no hot words: amo.central has")
+        raise InputError(f"amo.{pattern} has no hot words: only amo.central has them")
     hot = integer(1 if sharing != "private" else workers, "hot") if hot is None else hot
     integer(hot, "hot", 1, 2**40)
     arrays: dict[str, IndexArray] = {}
@@ -354,15 +354,15 @@ def _build_indices(
         given = indices.whole_numbers(rule, "indices")
         if len(given) < iters * workers + 1:
             raise InputError(
-                f"indices must be {iters * workers + 1}, one more than there are iterations, not "
+                f"indices must have {iters * workers + 1} elements, one more than iterations, not "
                 f"{len(given)}"
             )
         return "array", given
     if rule not in index.RULES:
         known = ", ".join(index.RULES)
-        raise InputError(f"indices {shown(rule)} are not one of {known}, or an array")
+        raise InputError(f"indices must be one of {known} or an array, not {shown(rule)}")
     if rule == "circustent" and (pad > 1 or sharing == "private"):
-        raise InputError("CircusTent's own indices know neither padding nor private words")
+        raise InputError("indices 'circustent' support neither padding nor private words")
     private = sharing == "private"
     return rule, index.drawn(pattern, rule, places, pad, iters, workers, private, seed)
 

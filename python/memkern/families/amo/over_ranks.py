@@ -98,8 +98,8 @@ def targets_of(pattern: str, targets: str, remote: float | None) -> str:
         raise InputError(f"amo.{pattern} has no targets {targets!r}: it has {', '.join(known)}")
     if (targets == "share") != (remote is not None):
         raise InputError(
-            "give the percentage of remote operations by remote (--remote), which is for targets "
-            "'share'"
+            "targets 'share' and remote (--remote), the percentage of remote operations, must be "
+            "given together"
         )
     if remote is not None and not 0 <= remote <= 100:
         raise InputError(f"remote must be a percentage from 0 to 100, not {remote}")
@@ -125,7 +125,7 @@ def refuse(
 def one_by_one(device: str, pattern: str, primitive: str, returns: str) -> str:
     """Return why updates can't be completed together; empty if they can."""
     if pattern == "ptrchase":
-        return "each step of a chase depends on the one before"
+        return "each step of a chase depends on the previous one"
     if primitive.startswith("cas"):
         return f"each {primitive} needs the old value"
     if device == "shmem" and (returns == "used" or pattern in _READING):

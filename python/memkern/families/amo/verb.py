@@ -68,7 +68,7 @@ def _requested(args: argparse.Namespace) -> list[tuple[str, str]]:
     known = _benchmarks()
     for name in args.bench:
         if name.upper() not in known:
-            raise InputError(f"benchmark {shown(name)} is not one of those that --list prints")
+            raise InputError(f"benchmark {shown(name)} is unknown: --list prints all")
     return [known[name.upper()] for name in args.bench]
 
 
@@ -204,7 +204,7 @@ def _as_circustent(number: int, record: dict[str, Any]) -> str:
 
 @verb("amo", _amo, "atomic memory operations in CircusTent's patterns")
 def _amo_options(sub: Parser) -> None:
-    add = sub.add_argument_group("as CircusTent takes them").add_argument
+    add = sub.add_argument_group("options of CircusTent").add_argument
     add(
         *("-b", "-bench", "--bench"),
         action="append",
@@ -215,7 +215,7 @@ def _amo_options(sub: Parser) -> None:
         *("-m", "-memsize", "--memsize"),
         type=count(1),
         metavar="BYTES",
-        help="size of VAL (as much as is accessed)",
+        help="size of VAL (the accessed size)",
     )
     add(
         *("-p", "-pes", "--pes"),
@@ -235,7 +235,7 @@ def _amo_options(sub: Parser) -> None:
         metavar="WORDS",
         help="distance between words of consecutive iterations of striden (1)",
     )
-    add("-l", "-list", "--list", action="store_true", help="list what --bench takes")
+    add("-l", "-list", "--list", action="store_true", help="list the benchmarks of --bench")
     add = sub.add_argument_group("atomics").add_argument
     add("--kernel", type=words, metavar="NAME,...", help=", ".join(amo.PATTERNS) + " (all)")
     add(
@@ -253,7 +253,7 @@ def _amo_options(sub: Parser) -> None:
     add(
         "--returns",
         choices=("used", "unused"),
-        help="what the last operation of an iteration returns (as CircusTent)",
+        help="whether the result of an iteration's last operation is used (as in CircusTent)",
     )
     add("--words", type=count(1), metavar="N", help="size of VAL in words")
     add(
@@ -272,16 +272,16 @@ def _amo_options(sub: Parser) -> None:
         "--padding",
         type=numbers(0, "padding"),
         metavar="BYTES,...",
-        help="distance between words that are used (0: adjacent)",
+        help="distance between used words (0: adjacent)",
     )
     add("--hot", type=count(1), metavar="N", help="words that central accesses (1)")
-    add("--indices", choices=index.RULES, help="how IDX is drawn (random)")
+    add("--indices", choices=index.RULES, help="generator of IDX (random)")
     add(
         "--targets",
         type=words,
         metavar="NAME,...",
-        help=f"on mpi and shmem, whose words are accessed: {', '.join(TARGETS)} (random; ring "
-        "without indices)",
+        help=f"on mpi and shmem, ranks whose words are accessed: {', '.join(TARGETS)} (random; "
+        "ring without indices)",
     )
     add(
         "--remote",

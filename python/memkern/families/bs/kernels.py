@@ -30,7 +30,7 @@ def _case(kernel: str, **options: Any) -> Case:
 _test = functools.partial(regular, source=BS, build=_case)
 
 register_without_arrays(
-    "bs.bs0", "empty launch", "Chalmers and Warburton 2020, BS0: what launching a kernel costs, T0"
+    "bs.bs0", "empty launch", "Chalmers and Warburton 2020, BS0: cost of launching a kernel, T0"
 )
 _test("bs.bs1", "y = x", lambda v, s, t: {"y": v["x"]})
 _test("bs.bs2", "y = s x + t y", lambda v, s, t: {"y": s * v["x"] + t * v["y"]})

@@ -101,8 +101,8 @@ def _bs_options(sub: Parser) -> None:
         "--halo",
         choices=HALOS,
         help="one mesh of all ranks for BS6 to BS8, which exchange values of shared nodes in each "
-        "invocation: while nothing is computed, or during what does not depend on them",
+        "invocation: without computing (blocking), or during independent work (overlap)",
     )
-    sub.add_argument("--definition", choices=DEFINITIONS, help="of BS5 (paper)")
+    sub.add_argument("--definition", choices=DEFINITIONS, help="definition of BS5 (paper)")
     stream_options(sub)
     measuring_options(sub)

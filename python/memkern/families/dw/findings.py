@@ -103,7 +103,11 @@ def _gains(places: Sequence[DataFrame], column: str, low: str, high: str) -> lis
 def _on_prefetch(places: Sequence[DataFrame]) -> list[str]:
     """Return the sentence on the gain by software prefetch on each lattice."""
     parts = _gains(places, "prefetches", "", _PREFETCH)
-    return [f"Prefetch makes it {listed(parts)}, by layout and stores."] if parts else []
+    return (
+        [f"With prefetch the kernel is {listed(parts)}, depending on layout and stores."]
+        if parts
+        else []
+    )
 
 
 def _on_stores(places: Sequence[DataFrame]) -> list[str]:
@@ -111,7 +115,9 @@ def _on_stores(places: Sequence[DataFrame]) -> list[str]:
     parts = _gains(places, "stores", "ordinary stores", "non-temporal stores")
     if not parts:
         return []
-    return [f"Non-temporal stores make it {listed(parts)}, by layout and prefetch."]
+    return [
+        f"With non-temporal stores the kernel is {listed(parts)}, depending on layout and prefetch."
+    ]
 
 
 def _on_energy(mine: DataFrame) -> list[str]:

@@ -229,8 +229,9 @@ def _cuts(lanes: int, extents: Extents, order: str, even: bool) -> tuple[int, in
         unit = cut * (2 if even else 1)
         if extent % unit:
             raise InputError(
-                f"{lanes} parts cut {name} into {cut}, which needs a multiple of {unit} sites "
-                f"there, not {extent}: other extents, another cut or a narrower vector fit"
+                f"the extent of {name} must be a multiple of {unit} for {lanes} parts, of which "
+                f"{cut} are along {name}, not {extent}: use other extents, another cut or a "
+                "narrower vector"
             )
     return cuts["x"], cuts["y"], cuts["z"], cuts["t"]
 
@@ -374,7 +375,7 @@ def dw_case(
     if cut not in ("auto", "s") and not (isinstance(cut, str) and cut and set(cut) <= set("tzyx")):
         raise InputError(f"cut {shown(cut)} is not one of {', '.join(CUTS)}")
     if sorted(str(order)) != sorted("tzyx"):
-        raise InputError(f"order {shown(order)} does not name t, z, y and x once each")
+        raise InputError(f"order must name t, z, y and x once each, not {shown(order)}")
     if not isinstance(block, Iterable) or len(block) != 4:
         raise InputError(f"block must be four numbers of sites, of x, y, z and t, not {block!r}")
     block = [integer(n, "block", 0, 2**31 - 1) for n in block]
@@ -382,14 +383,14 @@ def dw_case(
         known_widths = widths(options.get("isa", "best"))
         vector = vector or max(known_widths, default=0)
         if vector and not known_widths:
-            raise InputError(f"there are no vectors for instruction set {options['isa']!r} here")
+            raise InputError(f"instruction set {options['isa']!r} has no vectors here")
         if vector and vector not in known_widths:
             raise InputError(
                 f"vector of {vector} bits is not one of {', '.join(map(str, known_widths))} here"
             )
         if not vector:
             if cut != "auto":
-                raise InputError("this machine has no vectors to cut the lattice for")
+                raise InputError("this machine has no vectors: leave out cut")
             layout = "lexicographic"
     real_B = np.dtype(dtype).itemsize
     found = _choose_layout(extents, ls, layout, cut, vector, real_B, which)
@@ -401,7 +402,7 @@ def dw_case(
     options.setdefault("prefetch", _ahead(found, real_B))
     if share_planes:
         if options.get("chunk"):
-            raise InputError("chunk follows from sharing planes and can't be given with it")
+            raise InputError("share_planes sets chunk: leave out chunk")
         workers = options.get("threads") or len(os.sched_getaffinity(0))
         slices = found.local["xyzt".index(order[0])]
         options["chunk"] = -(-found.sites // slices // workers)

@@ -66,10 +66,12 @@ def hop(
     """
     extents, ls = check_fields(links, psi)
     if links.dtype != psi.dtype:
-        raise InputError(f"links and psi must have one type, not {links.dtype} and {psi.dtype}")
+        raise InputError(
+            f"links and psi must have the same type, not {links.dtype} and {psi.dtype}"
+        )
     for given in ("lattice", "ls", "dtype"):
         if given in options:
-            raise InputError(f"{given} follows from psi and can't be given")
+            raise InputError(f"{given} follows from psi: leave it out")
     dtype = "float32" if psi.dtype == np.complex64 else "float64"
     options = {"layout": layout, "parity": parity, "dtype": dtype, **options}
     prepared = prepare(case(extents, ls=ls, **options))

@@ -83,18 +83,18 @@ def _row(number: int, record: dict[str, Any]) -> str:
 def _dw_options(sub: Parser) -> None:
     add = sub.add_argument_group("lattice").add_argument
     add("--lattice", nargs=4, type=checked(read_integer), action="append", required=True,
-        metavar=("X", "Y", "Z", "T"), help="extents; again for one more lattice")  # fmt: skip
+        metavar=("X", "Y", "Z", "T"), help="extents; once for each lattice")  # fmt: skip
     add("--ls", type=numbers(1, "ls"), metavar="N,...",
         help="extent of the fifth dimension (8)")  # fmt: skip
     add("--parity", type=words, metavar="NAME,...",
-        help="sites that get a result: " + ", ".join(PARITIES) + " (full)")  # fmt: skip
+        help="sites that are computed: " + ", ".join(PARITIES) + " (full)")  # fmt: skip
     add = sub.add_argument_group("layout and loops").add_argument
     add("-l", "--layout", type=words, metavar="NAME,...",
         help=", ".join(LAYOUTS) + " (RRII)")  # fmt: skip
     add("--cut", type=words, metavar="WORD,...",
-        help="what a vector's complex numbers are: " + "; ".join(CUTS) + " (auto)")  # fmt: skip
+        help="dimensions of vectors: " + "; ".join(CUTS) + " (auto)")  # fmt: skip
     add("--vector", type=numbers(0, "vector"), metavar="BITS,...",
-        help="128, 256 or 512 (the widest here)")  # fmt: skip
+        help="bits of a vector: 128, 256 or 512 (the widest here)")  # fmt: skip
     add("--order", metavar="TZYX", help="loops from the outermost to the innermost (tzyx)")
     add("--block", nargs=4, type=checked(read_integer),
         metavar=("X", "Y", "Z", "T"),
@@ -103,7 +103,7 @@ def _dw_options(sub: Parser) -> None:
         "--share-planes",
         action="store_true",
         default=None,
-        help="all workers work in the same slice of the outermost loop",
+        help="all workers share each slice of the outermost loop",
     )
     add("--prefetch-into", choices=("L1", "L2"),
         help="cache to prefetch into, --prefetch sites ahead (L2)")  # fmt: skip

@@ -89,7 +89,7 @@ def instructions_case(
         integer(int(text), "index_stride", 0, _MOST_STRIDE)
     gathers = instruction.startswith("gather")
     if options.setdefault("threads", 1) not in (0, 1):
-        raise InputError(f"instructions.repeat has 1 thread, not {options['threads']}")
+        raise InputError(f"instructions.repeat runs 1 thread, not {options['threads']}")
     options["threads"] = 1
     integer(vector, "vector", 0, 2**16)
     rounds = -(-integer(count, "count", 1, 2**40) // _CHAINS)
@@ -196,7 +196,7 @@ def _reference(case: Case, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, 
 register(
     KernelSpec(
         name="instructions.repeat",
-        summary="an instruction on values in registers and L1, in chains",
+        summary="one instruction, repeated in chains on values in registers and L1",
         source="Alappat et al. 2021, table 2; Fog, Instruction tables",
         arrays=declared("instructions.repeat").arrays,
         traffic=lambda case: Traffic(),

@@ -32,7 +32,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
 def _instructions(args: argparse.Namespace) -> int:
     from memkern.studies.machine_file import instruction_cases
 
-    refuse(args, "of instructions, which chooses the variants", variant=None)
+    refuse(args, "in instructions, which chooses the variants", variant=None)
     knobs = {k: v for k, v in knobs_of(args).items() if k not in ("threads", "dtype", "isa")}
     lists = {
         "names": args.instruction,

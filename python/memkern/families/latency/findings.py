@@ -64,10 +64,10 @@ def findings(records: Records) -> list[str]:
         ]
         found[machine] = shown_in(
             "latency-sizes",
-            [f"A load that waits for the one before takes {' and '.join(times)}"],
+            [f"A load that depends on the previous one takes {' and '.join(times)}"],
         )
     for row in _differences(records):
-        text = f"By latency, {row['what']} has {row['found']}, by the system {row['system']}"
+        text = f"By latency, {row['what']} has {row['found']}, the system reports {row['system']}"
         found.setdefault(row["machine"], []).append(Finding(text, "latency-structure"))
     try:
         several, _ = concurrency(records)
@@ -90,6 +90,6 @@ def findings(records: Records) -> list[str]:
         spread = three_figures(low) if len(rows) == 1 else (
             f"{three_figures(low)} to {three_figures(high)}"
         )  # fmt: skip
-        text = f"A core answers another core's write after {spread} ns"
+        text = f"A core's answer to another core's write takes {spread} ns"
         found.setdefault(machine, []).append(Finding(text, "latency-cores"))
     return with_names(found)

@@ -347,12 +347,14 @@ def loaded_case(
     ring, lines, columns = _ring(order, size_B, line_B, seed, parts=parts)
     if options.get("variant") == "best":
         raise InputError(
-            "latency.loaded has no best variant, since it is the chain that is timed and not the "
-            "traffic: choose simd, auto or scalar"
+            "variant of latency.loaded must be simd, auto or scalar, not best, because the chain "
+            "is timed and not the traffic"
         )
     workers = _workers(threads)
     if workers < 2:
-        raise InputError("latency.loaded needs two workers: one that waits, others that move lines")
+        raise InputError(
+            "latency.loaded needs at least two workers: one for the chain, others for traffic"
+        )
     if traffic_B is None:
         traffic_B = max(topology.from_memory(whole_B=parts) // (2 * (workers - 1)), 2**20)
     traffic_B = small.cut(int(parse_bytes(traffic_B)), 2**18)
@@ -430,7 +432,7 @@ def ping_pong_case(
     if take_by == "swap" and lines == 2:
         raise InputError("take_by swap needs one line that both write: set lines to 1")
     if options.setdefault("threads", 2) not in (0, 2):
-        raise InputError(f"latency.ping_pong has 2 threads, not {options['threads']}")
+        raise InputError(f"latency.ping_pong runs 2 threads, not {options['threads']}")
     options["threads"] = 2
     return _case(
         kernel,

@@ -279,7 +279,7 @@ def _numa(args: argparse.Namespace) -> int:
     memories = topology.numa_nodes()
     for node in nodes:
         if node["memory_B"] == 0:
-            warn(f"node {node['node']} has no memory: its units alone are measured")
+            warn(f"node {node['node']} has no memory: only its units are measured")
         elif node["node"] not in memories:
             warn(f"memory of node {node['node']} is left out: this process may not use it")
     cases = latency.numa_cases(nodes, os.sched_getaffinity(0), memories, **options)
@@ -288,7 +288,7 @@ def _numa(args: argparse.Namespace) -> int:
         line(_node_matrix(results, "latency.chase", "ns_per_access", "ns from a load to the next"))
         line(_node_matrix(results, "stream.triad", "bandwidth_GBps", "GB/s of a triad"))
         if len(nodes) < 2:
-            line("this machine has one NUMA node: nothing is remote")
+            line("this machine has one NUMA node: no memory is remote")
     return exit_code(results)
 
 
@@ -302,7 +302,7 @@ def _node_matrix(results: ResultSet, kernel: str, column: str, what: str) -> str
         near, far = map(int, re.findall(NODES, record["name"])[0])
         found[near, far] = _cell(record, column)
     rows, columns = (sorted({pair[side] for pair in found}) for side in (0, 1))
-    title = f"{what}, by the node of the units (rows) and that of the memory:"
+    title = f"{what}, by the node of the units (rows) and of the memory (columns):"
     return "\n".join([title, *_square("node", found, rows, columns), *_explained(shown)])
 
 
@@ -319,8 +319,8 @@ def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
     units = by_topology({unit for pair in found for unit in pair}, next(iter(orders), ()))
     title = "one line" if lines == 1 else "a line in each direction"
     rows = [
-        f"ns from a core's write to another's answer, {title} taken by {take_by}; the unit of a "
-        "row touched it first:"
+        f"ns from a core's write to another core's answer, {title} taken by {take_by}; the row's "
+        "unit touched it first:"
     ]
     rows += [*_square("unit", found, units, units), *_explained(shown)]
     return "\n".join(rows)
@@ -361,20 +361,20 @@ _OWN_CASES: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 
 
-@verb("latency", _latency, "latency of loads, beside traffic, and between cores")
+@verb("latency", _latency, "latency of loads, alone and beside traffic, and between cores")
 def _latency_options(sub: Parser) -> None:
     sub.add_argument(
         "study",
         nargs="?",
         choices=(*_STUDIES, *_OWN_CASES),
-        help="sizes: dependent loads from L1 to memory; loaded: from memory, beside traffic of the "
-        "other workers; cores: lines that two cores write in turn, for every pair; structure: "
-        "caches, TLBs and lines, beside what the system says; numa: latency and bandwidth from "
-        "each node's units to each node's memory; banks: loads from a GPU's shared memory, by "
-        "their stride (sizes)",
+        help="sizes: dependent loads from L1 to memory; loaded: from memory, beside traffic of "
+        "the other workers; cores: lines that two cores write in turn, for every pair; structure: "
+        "caches, TLBs and lines, and values reported by the system; numa: latency and bandwidth "
+        "from each node's units to each node's memory; banks: loads from a GPU's shared memory, "
+        "by their stride (sizes)",
     )
     add = sub.add_argument_group("latency").add_argument
-    add("-k", "--kernel", choices=_TABLES, help="only this kernel, with the options given")
+    add("-k", "--kernel", choices=_TABLES, help="only this kernel, with the given options")
     add("--sizes", dest="size_B", metavar="LOW:HIGH:COUNT", help="bytes of the buffer, or a list")
     add(
         "--order",
@@ -393,8 +393,8 @@ def _latency_options(sub: Parser) -> None:
         dest="line_B",
         type=count(8),
         metavar="BYTES",
-        help="from a place that is loaded to the next in the buffer (a cache line); more, such as "
-        "4096, leaves out the lines in between",
+        help="distance between loaded addresses in the buffer (a cache line); larger distances, "
+        "such as 4096, leave out lines",
     )
     add(
         "--distance",
@@ -421,7 +421,7 @@ def _latency_options(sub: Parser) -> None:
         "--lines",
         type=numbers(1, "lines"),
         metavar="N,...",
-        help="of cores: 1 line that both write, 2: one in each direction (1,2)",
+        help="of cores: 1: one line that both write, 2: one in each direction (1,2)",
     )
     add(
         "--take-by",
@@ -433,7 +433,7 @@ def _latency_options(sub: Parser) -> None:
         "--stride",
         type=numbers(0, "stride"),
         metavar="N,...",
-        help="of banks: words from a lane of a warp to the next (1..32)",
+        help="of banks: words between neighbouring lanes of a warp (1..32)",
     )
     add("--turns", type=count(1), metavar="N", help="of cores: turns in an invocation (4096)")
     measuring_options(sub, dtypes=("uint64",))

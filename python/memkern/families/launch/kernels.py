@@ -8,13 +8,11 @@ from memkern.shared.without_arrays import register_without_arrays
 from memkern.spec.case import Case
 from memkern.spec.registry import case, shows_options_of
 
-register_without_arrays(
-    "launch.empty", "fork and join only", "what an OpenMP parallel region costs"
-)
+register_without_arrays("launch.empty", "fork and join only", "cost of an OpenMP parallel region")
 register_without_arrays(
     "launch.compute",
-    "a thousand dependent multiplications a worker",
-    "Alappat et al. 2021, figure 3: work beside which a barrier's cost is seen",
+    "a thousand dependent multiplications per worker",
+    "Alappat et al. 2021, figure 3: work between barriers",
 )
 
 

@@ -47,7 +47,7 @@ def _barrier_cells(record: dict[str, Any]) -> str:
     return f"{middle:>9.1f} {max(low, 0):>9.1f} {high:>9.1f} {middle * record['clock_GHz']:>9.0f}"
 
 
-@verb("barrier", _barrier, "cost of a team's barrier, over team sizes")
+@verb("barrier", _barrier, "cost of a barrier, over numbers of threads")
 def _barrier_options(sub: Parser) -> None:
     sub.add_argument("-t", "--threads", type=numbers(1, "threads"), metavar="N,...")
     sub.add_argument("--kinds", default="omp-passive,omp-active,spin", metavar="NAME,...")

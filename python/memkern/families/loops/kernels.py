@@ -24,10 +24,10 @@ from memkern.spec.registry import case, shows_options_of
 
 _loop = functools.partial(regular, source=LOOPS)
 
-_loop("loops.load", "largest of a", lambda v, s, t: {RESULT: np.max(v["a"])}, combine=np.max)
+_loop("loops.load", "maximum of a", lambda v, s, t: {RESULT: np.max(v["a"])}, combine=np.max)
 _loop(
     "loops.load4",
-    "largest of a, b, c and d",
+    "maximum of a, b, c and d",
     lambda v, s, t: {RESULT: max(np.max(v[name]) for name in "abcd")},
     combine=np.max,
 )

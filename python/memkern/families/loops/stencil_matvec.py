@@ -84,7 +84,7 @@ def stencil(
     if (rows is None) != (columns is None) or sum(
         x is not None for x in (rows, elements, footprint_B)
     ) > 1:
-        raise InputError("loops.stencil takes rows and columns, or elements, or footprint_B")
+        raise InputError("loops.stencil takes either rows and columns, or elements, or footprint_B")
     one_of(layer_condition, "layer_condition", ("", *HOLDERS))
     if layer_condition and rows is not None:
         raise InputError("layer_condition chooses rows and columns: leave these out")
@@ -142,11 +142,11 @@ def rows_held(holder: str, caches_B: Mapping[str, int], dtype: str = "float64") 
     """
     if holder not in HOLDERS or (holder != "memory" and holder not in caches_B):
         known = ", ".join([*caches_B, "memory"])
-        raise InputError(f"{shown(holder)} is not a level of this machine that holds rows: {known}")
+        raise InputError(f"layer_condition must be one of {known} here, not {shown(holder)}")
     room = 2 * max(caches_B.values()) if holder == "memory" else caches_B[holder] / 2
     smaller = [size for level, size in caches_B.items() if level < holder or holder == "memory"]
     if any(room <= size for size in smaller):
-        raise InputError(f"{holder} holds no more than a smaller cache does: the rows fit that one")
+        raise InputError(f"{holder} holds no more rows than a smaller cache")
     return max(3, int(room / (3 * value_B(dtype))))
 
 
@@ -337,7 +337,7 @@ def _traffic_matvec(case: Case) -> Traffic:
 register(
     KernelSpec(
         name="loops.stencil",
-        summary="a = s (b there and at its four neighbours)",
+        summary="a = s (sum of b at the point and its four neighbours)",
         source=LOOPS,
         arrays=declared("loops.stencil").arrays,
         traffic=_traffic_stencil,

@@ -30,7 +30,7 @@ def _loops(args: argparse.Namespace) -> int:
 def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the options of stencils for the levels that should hold their rows."""
     if args.kernel not in (None, "stencil"):
-        raise InputError("--layer-condition is the stencil's: use it with --kernel stencil")
+        raise InputError("--layer-condition is for the stencil: use it with --kernel stencil")
     size = {} if args.elements is None else {"elements": args.elements}
     return [{"layer_condition": holder, **size} for holder in args.layer_condition.split(",")]
 
@@ -41,7 +41,7 @@ def _loops_options(sub: Parser) -> None:
     sub.add_argument(
         "--layer-condition",
         metavar="WHERE,...",
-        help="stencil whose size is such that L1, L2, L3 or memory holds three rows",
+        help="stencil of a size for which this level (L1, L2, L3 or memory) holds three rows",
     )
     for side in ("rows", "columns"):
         help = f"{side} of stencil and matvec"

@@ -107,7 +107,7 @@ def message_case(
             "mpirun or oshrun"
         )
     if kernel == "messages.send" and knobs.device != "mpi":
-        raise InputError(f"{DEVICES[knobs.device]} has no messages that are sent and received")
+        raise InputError(f"{DEVICES[knobs.device]} has no send and receive")
     if options.pop("threads", 0) > 1:
         raise InputError("one thread of each rank exchanges messages: leave threads out")
     size = parse_bytes(size_B)
@@ -244,7 +244,7 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
 
 def _refuse(case: Case) -> None:
     if case.knobs.flush_every != 1:
-        raise InputError("messages have a window: leave flush_every out")
+        raise InputError("messages use window instead of flush_every: leave flush_every out")
 
 
 def _spec(what: str, summary: str) -> None:

@@ -72,7 +72,7 @@ def parse(text: str, nodes: Sequence[int]) -> tuple[str, list[Pair]]:
         )
     if not re.fullmatch(r"[0-9]{1,9}-[0-9]{1,9}(,[0-9]{1,9}-[0-9]{1,9})*", text):
         raise InputError(
-            f"pairs {shown(text)} are not {' or '.join(NEIGHBOURS)}, nor a list such as 0-1,2-3"
+            f"pairs must be {' or '.join(NEIGHBOURS)} or a list such as 0-1,2-3, not {shown(text)}"
         )
     pairs = [(int(a), int(b)) for a, _, b in (one.partition("-") for one in text.split(","))]
     seen: set[int] = set()
@@ -99,6 +99,7 @@ def distance(pairs: Sequence[Pair], nodes: Sequence[int]) -> str:
     }
     if len(found) > 1:
         raise InputError(
-            f"the pairs {written(pairs)} are on {' and '.join(sorted(found))}: measure them apart"
+            f"the pairs {written(pairs)} are on {' and '.join(sorted(found))}: measure them "
+            "separately"
         )
     return found.pop()

@@ -116,6 +116,6 @@ def _messages_options(sub: Parser) -> None:
         "--pairs",
         metavar="PAIRS",
         help="node: neighbours on a node; other: each rank and its counterpart on another node; "
-        "each: every pair by itself; or origins and targets: 0-1,2-3 (node and other)",
+        "each: every pair separately; or origins and targets: 0-1,2-3 (node and other)",
     )
     measuring_options(sub, dtypes=("uint64",))

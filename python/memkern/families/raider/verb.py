@@ -26,6 +26,6 @@ def _raider_options(sub: Parser) -> None:
         "--allow-repeats",
         action="store_true",
         default=None,
-        help="the indices of a file need not be a permutation",
+        help="allow repeated indices in a file",
     )
-    sub.add_argument("--definition", choices=DEFINITIONS, help="(paper)")
+    sub.add_argument("--definition", choices=DEFINITIONS, help="definition of the kernels (paper)")

@@ -718,8 +718,8 @@ def _check_reach(case: Case) -> None:
         way = sum(abs(int(d)) for d in array) * (count // len(array) + 1)
         if way >= _FAR or count * length >= _FAR:
             raise InputError(
-                f"{count} instances of {length} indices at delta {case.columns['delta']} reach "
-                "further than 2**60 elements: use a smaller count or delta"
+                f"{count} instances of {length} indices at delta {case.columns['delta']} span more "
+                "than 2**60 elements: use a smaller count or delta"
             )
 
 

@@ -37,8 +37,7 @@ def refuse(device: str, kernel: str, variant: str, *, threads: int) -> None:
     if variant != "best" and variant not in METHODS[device]:
         one_of(variant, "variant", METHODS["mpi"])
         raise InputError(
-            f"{_LIBRARY[device]} has no {variant} gets and puts: it has "
-            f"{', '.join(METHODS[device])}"
+            f"{_LIBRARY[device]} has no variant {variant}: choose from {', '.join(METHODS[device])}"
         )
     if threads > 1:
         raise InputError("one thread of each rank moves elements: leave threads out")
@@ -77,8 +76,8 @@ def rows(wrap: int, count: int, ranks: int, row_B: int) -> int:
     needed += needed * row_B % _PART_B > 0
     if wrap not in (1, needed):
         raise InputError(
-            f"over ranks the dense buffer has a row for each instance of a rank and one more, "
-            f"{needed} in all: leave wrap out"
+            f"over ranks the dense buffer must have {needed} rows, one more than a rank has "
+            "instances: leave wrap out"
         )
     return needed
 
@@ -101,11 +100,10 @@ def check_size(elements: int, ranks: int) -> None:
         Number of elements of each rank.
     ranks : int
     """
-    check_memory(40 * elements * ranks, f"the places of {elements * ranks} elements")
+    check_memory(40 * elements * ranks, f"an index array of {elements * ranks} elements")
     if elements > _MOST:
         raise InputError(
-            f"{elements} elements of each rank are more than the {_MOST} that libraries count: use "
-            "a smaller count"
+            f"each rank may have at most {_MOST} elements, not {elements}: use a smaller count"
         )
 
 

@@ -146,7 +146,7 @@ def ustride(
         If an argument is not one of these.
     """
     if kind not in _LENGTHS:
-        raise InputError(f"the uniform strides have a cpu and a gpu shape, not {shown(kind)}")
+        raise InputError(f"kind of the uniform strides must be cpu or gpu, not {shown(kind)}")
     count = _counter(count_rule, kind, footprint_B)
     cases = []
     for kernel in ("gather", "scatter"):
@@ -198,7 +198,7 @@ def apps(
         If an argument is not one of these.
     """
     if kind not in _LENGTHS:
-        raise InputError(f"the applications have a cpu and a gpu shape, not {shown(kind)}")
+        raise InputError(f"kind of the applications must be cpu or gpu, not {shown(kind)}")
     count = _counter(count_rule, kind, footprint_B)
     table = reference.rows("lavin2020-patterns")
     if name is not None:
@@ -206,7 +206,7 @@ def apps(
         table = [row for row in table if wanted in (row["suite"], row["pattern"].lower())]
         if not table:
             raise InputError(
-                "an application is one of pennant, lulesh, nekbone, amg or a pattern such as "
+                "name must be one of pennant, lulesh, nekbone, amg or a pattern such as "
                 f"PENNANT-G3, not {shown(name)}"
             )
     merged = _MERGED[kind]

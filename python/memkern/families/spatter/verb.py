@@ -85,7 +85,7 @@ def _suite_options(sub: Parser) -> None:
     sub.add_argument(
         "--counts",
         choices=("footprint", "paper"),
-        help="published counts, or such that the sparse array fills --footprint bytes (footprint)",
+        help="published counts, or counts for a sparse array of --footprint bytes (footprint)",
     )
     sub.add_argument("--footprint", type=positive, metavar="BYTES", help="(2e9)")
     measuring_options(sub)

@@ -82,8 +82,8 @@ def _on_memory(rows: DataFrame) -> list[str]:
     if known.empty:
         return [text]
     return [
-        f"{text} The roofline is {three_figures(known[ROOFLINE].max())} GFLOP/s, with the "
-        f"{three_figures(known['load_GBps'].iloc[0])} GB/s that loads alone got from memory."
+        f"{text} The roofline is {three_figures(known[ROOFLINE].max())} GFLOP/s, by the "
+        f"{three_figures(known['load_GBps'].iloc[0])} GB/s of loads from memory."
     ]
 
 
@@ -97,9 +97,9 @@ def _on_caches(rows: DataFrame) -> list[str]:
     if top[ROOFLINE] != top[ROOFLINE]:
         return [f"{text}."]
     return [
-        f"{text}, {top[VALUE] / top[ROOFLINE]:.1f} times what memory would allow."
+        f"{text}, {top[VALUE] / top[ROOFLINE]:.1f} times the limit of memory."
         if top.get("bound", "memory") == "memory"
-        else f"{text}{_of_roofline(top)}, which {top['bound']} sets."
+        else f"{text}{_of_roofline(top)}, which is limited by {top['bound']}."
     ]
 
 
@@ -116,7 +116,7 @@ def _on_x(rows: DataFrame) -> list[str]:
         undisturbed(rows).to_dict("records"), key=lambda row: row["alpha_implied"] - row["alpha"]
     )
     return [
-        f"The loads of x cost most for {worst['label']}: {worst['kind']} is at {_share(worst)} of "
+        f"Loads of x cost most for {worst['label']}: {worst['kind']} is at {_share(worst)} of "
         f"the roofline{disturbed_mark(worst['disturbed'])}, as if each nonzero loaded "
         f"{three_figures(worst['alpha_implied'])} elements of x from memory instead of "
         f"{three_figures(worst['alpha'])}."
@@ -136,7 +136,7 @@ def _on_lengths(mine: DataFrame) -> list[str]:
             f"{row['line'].replace(',', ' with')} {_performance(row)}" for row in _by_kind(found)
         ]
         parts.append(f"of {length:g} nonzeros {listed(names)}")
-    return [f"On rows of one length the fastest are: {'; '.join(parts)}."]
+    return [f"With rows of equal length the fastest are: {'; '.join(parts)}."]
 
 
 def _on_fill_in(mine: DataFrame) -> list[str]:
@@ -147,7 +147,7 @@ def _on_fill_in(mine: DataFrame) -> list[str]:
     ends = rows.groupby(["label", "C"])["beta"].agg(["first", "max"]).reset_index()
     most = ends.assign(gain=ends["max"] / ends["first"]).nlargest(1, "gain").to_dict("records")[0]
     if most["gain"] < _GAIN:
-        return ["Sorting of rows saves nothing: without it, all matrices have little padding."]
+        return ["Sorting of rows saves nothing: all matrices have little padding without it."]
     here = mine[(mine["label"] == most["label"]) & (mine["C"] == most["C"])]
     here = best(of_workers(here[here["format"] == "sell"]), ("sigma",), value=VALUE)
     first = here.sort_values("sigma").to_dict("records")[0]
@@ -156,7 +156,7 @@ def _on_fill_in(mine: DataFrame) -> list[str]:
     return [
         f"Sorting of rows raises beta of {most['label']} in {top['kind']} from "
         f"{three_figures(most['first'])} to {three_figures(most['max'])}; the fastest is by "
-        f"{block}, with {_performance(top)} after {_performance(first)} with sigma "
+        f"{block}, with {_performance(top)} instead of {_performance(first)} with sigma "
         f"{first['sigma']:g}."
     ]
 
@@ -171,7 +171,7 @@ def _on_conversion(mine: DataFrame) -> list[str]:
     text = f"Conversion to SELL takes as long as {three_figures(middle)} products"
     if len(rows) > 1:
         text += (
-            f" in the median of {len(rows)} cases, {three_figures(low)} at least and "
-            f"{three_figures(high)} at most"
+            f" in the median of {len(rows)} cases, from {three_figures(low)} to "
+            f"{three_figures(high)}"
         )
     return [f"{text}."]

@@ -136,7 +136,7 @@ def spmv_case(
     block = _sigma(1 if sigma is None else sigma, chunk, rows) if format == "sell" else 1
     if move_columns and (format != "sell" or rows != columns or halo):
         raise InputError(
-            "columns are moved like rows only in spmv.sell of square matrices without halo"
+            "move_columns is for spmv.sell of square matrices without halo: leave it out"
         )
     # `unroll` is named `mve` here.
     unroll = options.pop("unroll", 0)
@@ -441,9 +441,9 @@ def _spec(name: str, summary: str, source: str) -> None:
 
 
 _spec("crs", "y = y + A x or y = A x, by compressed rows", ALAPPAT)
-_spec("sell", "the same in chunks of C rows sorted within sigma", KREUTZER)
-_spec("ell", "the same in one chunk of all rows (ELLPACK)", KREUTZER)
-_spec("csc", "the same by compressed columns", "baseline")
+_spec("sell", "y = y + A x or y = A x, by chunks of C rows sorted within sigma", KREUTZER)
+_spec("ell", "y = y + A x or y = A x, by one chunk of all rows (ELLPACK)", KREUTZER)
+_spec("csc", "y = y + A x or y = A x, by compressed columns", "baseline")
 
 
 @shows_options_of("spmv.sell")

@@ -54,7 +54,7 @@ class Product:
         self.permute_s = 0.0
         self._dtype = str(options.get("dtype", "float64"))
         if "accumulate" in options:
-            raise InputError("a product has no accumulate: it adds to y where there is one")
+            raise InputError("a product takes no accumulate: it adds to y if y is given")
         self._prepared: Prepared | None = None
         if a.nnz == 0:
             # There is nothing to convert, but options are still checked.

@@ -167,14 +167,14 @@ def _spmv_options(sub: Parser) -> None:
     add("--sigma", type=numbers(1, "sigma"), metavar="ROWS,...",
         help="rows of a block within which rows are sorted by length (1)")  # fmt: skip
     add("--move-columns", action="store_true", default=None,
-        help="move columns of a square matrix like its rows")  # fmt: skip
-    add("--rcm", action="store_true", help="reverse Cuthill-McKee first")
+        help="permute the columns of a square matrix like its rows")  # fmt: skip
+    add("--rcm", action="store_true", help="reorder by reverse Cuthill-McKee first")
     add("--balance", type=words, metavar="HOW,...", help=", ".join(BALANCES) + " (rows)")
     add("--mve", type=_accumulators, metavar="N,...",
         help="accumulators of a row of crs: " + ", ".join(map(str, MVE)) + " or auto")  # fmt: skip
     add("--halo", type=words, metavar="WHEN,...",
         help="one product of all ranks, which exchange elements of x in each invocation: blocking "
-        "(before the product), overlap (during that of rows that need none)")  # fmt: skip
-    add("--tune", action="store_true", help="search the best options within --budget (30 s)")
+        "(before the product), overlap (during the product of rows that need none)")  # fmt: skip
+    add("--tune", action="store_true", help="search for the best options within --budget (30 s)")
     add("--write", action="store_true", help="y = A x in place of y = y + A x")
     measuring_options(sub)

@@ -18,6 +18,6 @@ def _stream(args: argparse.Namespace) -> int:
     return measure_kernels(args, names)
 
 
-@verb("stream", _stream, "STREAM: its four kernels in turn, or some of them on their own")
+@verb("stream", _stream, "STREAM: its four kernels in turn, or single ones")
 def _stream_options(sub: Parser) -> None:
     streaming_options(sub)

@@ -85,12 +85,11 @@ def _on_memory(values: DataFrame, threshold: FromMemory) -> list[str]:
         if len(of_kernel) > 1:
             ratio = of_kernel[NONTEMPORAL][BANDWIDTH] / of_kernel[ORDINARY][BANDWIDTH]
             mark = disturbed_mark(any(row["disturbed"] for row in of_kernel.values()))
-            gains.append(f"{ratio:.2f} times{mark} as high in {short(kernel)}")
+            gains.append(f"{ratio:.2f}{mark} in {short(kernel)}")
     sentences = [f"{_where(threshold, values['least_B'].min())}: {'; '.join(parts)}."]
     if gains:
         sentences.append(
-            f"There, the bandwidth of non-temporal stores is {listed(gains)} as that of ordinary "
-            "ones."
+            f"There, non-temporal stores change the bandwidth by a factor of {listed(gains)}."
         )
     return sentences
 
@@ -100,8 +99,9 @@ def _where(threshold: FromMemory, least_B: float) -> str:
     if threshold.how == "largest":
         return f"At the largest size ({in_bytes(least_B)})"
     reasons = {
-        "plateau": "where bandwidth no longer falls with the size",
-        "caches": f"{MULTIPLE} times the last-level caches, since no record over sizes shows more",
+        "plateau": "beyond which bandwidth no longer drops",
+        "caches": f"{MULTIPLE} times the last-level caches, since records have too few sizes to "
+        "show more",
     }
     return f"From memory ({in_bytes(threshold.least_B)} or more, {reasons[threshold.how]})"
 
@@ -148,7 +148,7 @@ def _on_launch(tests: DataFrame, empty: DataFrame) -> list[str]:
     ]
     sentences = []
     for one in fitted(tests)[0]:
-        held = " from what the caches hold" * (len(one.fits) > 1)
+        held = " for sizes within the caches" * (len(one.fits) > 1)
         where = " beyond them" if held else " in the caches" * one.in_caches
         rows = one.rows[one.rows["bytes_B"].isin(one.fits[-1].points["bytes_B"])]
         kinds = [kind for kind in (NONTEMPORAL, ORDINARY) if stores(rows).eq(kind).any()]
@@ -179,7 +179,7 @@ def _on_indices(mine: DataFrame, values: DataFrame) -> list[str]:
         }
         place = "from memory"
     else:
-        place = f"{in_bytes(regular['footprint_B'])}, which the caches hold in part or whole"
+        place = f"{in_bytes(regular['footprint_B'])}, which the caches hold partly or entirely"
     parts = [
         f"{short(name)} is {regular[BANDWIDTH] / rows[name][BANDWIDTH]:.1f} times slower "
         f"({_bandwidth(rows[name])})"

@@ -34,7 +34,7 @@ from memkern.spec.registry import case, find, register, shows_options_of
 WAYS = {
     "to_device": "target[:] on a GPU = source[:] of the host",
     "from_device": "target[:] of the host = source[:] on a GPU",
-    "both": "both at the same time (pageable memory: one after the other), with other arrays",
+    "both": "both directions at the same time (pageable memory: one after the other)",
     "between": "target[:] on another GPU = source[:] on a GPU",
 }
 MEMORIES = ("pageable", "pinned", "managed")
@@ -140,7 +140,7 @@ def _refuse(options: Mapping[str, Any]) -> None:
             "host"
         )
     if options.get("invocations") not in (None, 1):
-        raise InputError("a sample of transfers is a single one: leave invocations out")
+        raise InputError("a sample of transfers has one invocation: leave invocations out")
     if options.get("threads", 0):
         raise InputError("one thread of the host starts transfers: leave threads out")
 

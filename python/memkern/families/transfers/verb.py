@@ -79,7 +79,9 @@ def _transfers(args: argparse.Namespace) -> int:
             axes: dict[str, Sequence[Any]] = {"variant": chosen, "size_B": sizes}
             parts += [product(build, axes)] * bool(chosen)
     if not parts:
-        raise InputError(f"no such transfer has variant {', '.join(map(str, each(variants)))}")
+        raise InputError(
+            f"none of these transfers has variant {', '.join(map(str, each(variants)))}"
+        )
     return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 

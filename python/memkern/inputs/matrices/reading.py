@@ -128,7 +128,7 @@ def read(path: str | os.PathLike[str]) -> CSR:
     if header.symmetry != "general" and (row < column).any() and (row > column).any():
         raise InputError(
             f"{source} must have entries on one side of the diagonal only, because it is "
-            f"{header.symmetry}, and it has some on both: write general in its first line"
+            f"{header.symmetry}, but it has some on both: write general in its first line"
         )
     if header.symmetry == "skew-symmetric" and matrix.data[: header.entries][row == column].any():
         raise InputError(f"{source} must have a diagonal of zeros, because it is skew-symmetric")
@@ -144,7 +144,7 @@ def _read_checked(source: Path) -> tuple[bytes, _Header]:
         content = text.read(_HEAD_B).removeprefix(_BYTE_ORDER_MARK)
         whole = len(content) < _HEAD_B - len(_BYTE_ORDER_MARK)
         if not content.strip():
-            raise InputError(f"{source} is empty and must hold a matrix")
+            raise InputError(f"{source} is empty, but must hold a matrix")
         if whole and not content.endswith(b"\n"):
             content += b"\n"
         header = _header(source, content)
@@ -204,7 +204,7 @@ def _matrix_within(source: Path, archive: tarfile.TarFile) -> tarfile.TarInfo:
         return (named or found)[0]
     names = ", ".join(one.name for one in found[:5]) or "none"
     raise InputError(
-        f"{source} must hold one .mtx file, or one with the name of its folder, and holds "
+        f"{source} must hold one .mtx file, or one with the name of its folder, but holds "
         f"{shown(names)}: unpack it, and name the file"
     )
 
@@ -215,8 +215,8 @@ def _check_declared(source: Path, header: _Header, text_B: int) -> None:
     most = text_B // (2 * words)
     if header.entries > most:
         raise InputError(
-            f"{source} must have as many entries as its sizes say, {header.entries}, and a file "
-            f"of its size has at most {most}"
+            f"{source} must have as many entries as its size line declares, {header.entries}, but "
+            f"a file of its size has at most {most}"
         )
 
 
@@ -241,8 +241,8 @@ def _read_rest(source: Path, text: BinaryIO, head: bytes, header: _Header) -> by
         size += len(part)
         if size > most:
             raise InputError(
-                f"{source} must have as many entries as its sizes say, {header.entries}, and its "
-                f"text is longer than {most} bytes"
+                f"{source} must have as many entries as its size line declares, {header.entries}, "
+                f"but its text is longer than {most} bytes"
             )
         # Joining needs the same size again, in addition to the parts in memory.
         check_memory(size, str(source))
@@ -308,7 +308,7 @@ def _name_format(source: Path, content: bytes) -> None:
     if _HARWELL_BOEING.match(content):
         raise InputError(
             f"{source} is a Harwell-Boeing or Rutherford-Boeing file, not a Matrix Market file: "
-            "scipy.io.hb_read reads those with real values, and scipy.io.mmwrite writes .mtx"
+            "scipy.io.hb_read reads real values, and scipy.io.mmwrite writes .mtx"
         )
     if re.match(rb"[ \t]*%[ \t]*MatrixMarket", content, re.I):
         raise InputError(f"the first line of {source} must begin with %%MatrixMarket, with two %")
@@ -341,7 +341,8 @@ def _check_body(source: Path, content: bytes, header: _Header) -> None:
     found -= sum(1 for _ in _BLANK.finditer(content, header.end))
     if found != header.entries:
         raise InputError(
-            f"{source} must have as many entries as its sizes say, {header.entries}, not {found}"
+            f"{source} must have as many entries as its size line declares, {header.entries}, not "
+            f"{found}"
         )
 
 
@@ -540,7 +541,7 @@ def _real(values: npt.NDArray[Any], name: str) -> Floats:
     """Convert real numbers to float64, and refuse other values."""
     if values.dtype.kind == "c":
         if np.any(values.imag):
-            raise InputError(f"{name} must be real, and some of its imaginary parts are not zero")
+            raise InputError(f"{name} must be real, but some of its imaginary parts are not zero")
         values = values.real
     if values.dtype.kind not in "buif":
         raise InputError(f"{name} must hold real numbers, not {values.dtype} values")
@@ -569,7 +570,7 @@ def _finished(matrix: CSR, name: str) -> CSR:
         at = int(finite.argmin())
         row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
         raise InputError(
-            f"{name} must hold finite numbers, and that in row {row} and column "
+            f"{name} must hold finite numbers, but the value in row {row} and column "
             f"{matrix.indices[at]}, counted from 0, is {matrix.data[at]}"
         )
     dtype = index_dtype(matrix.shape[0], matrix.shape[1], matrix.nnz)
