@@ -53,6 +53,7 @@ check() {
     want MPICH mpich command -v mpirun.mpich
     want libpfm4 libpfm4 python3 -c 'import ctypes; ctypes.CDLL("libpfm.so.4")'
     want "MPICH's headers" libmpich-dev mpich_headers
+    want "a browser" chromium command -v chromium # 80 MB
   fi
   if [ "$level" = --all ]; then
     want "HIP's compiler" hipcc command -v hipcc # 350 MB

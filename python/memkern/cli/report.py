@@ -80,11 +80,13 @@ def _of_this_machine(args: argparse.Namespace) -> int:
     """Measure this machine, and write its report."""
     from memkern import report
     from memkern.engine import sweep
+    from memkern.engine.calibration import load_health
     from memkern.engine.disturbance import describe as describe_threads
     from memkern.formats import check_output
     from memkern.machine.topology import machine_environment
     from memkern.models import load_machine
     from memkern.studies.describe import describe
+    from memkern.studies.doctor import doctor
 
     target = _target(args)
     data = target.with_suffix(".parquet")
@@ -103,6 +105,8 @@ def _of_this_machine(args: argparse.Namespace) -> int:
     announce(cases, time_s, _LONGER)
     found = wait_until_quiet(args)
     warn_if_not_quiet(found, args)
+    if device == PROCESSORS and not load_health():
+        doctor(quick=True)  # its verdict is in the records
     begin = time.monotonic()
     results = sweep(
         cases,

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 __all__ = [
     "FigureOfMerit",
     "bandwidth_figure",
+    "best_record",
     "figures_of_merit",
     "from_memory_figure",
-    "highest",
     "valid_records",
 ]
 
@@ -146,9 +146,10 @@ def valid_records(frame: DataFrame, kernels: Sequence[str], value: str) -> DataF
     return quiet if len(quiet) else rows
 
 
-def highest(rows: DataFrame, column: str) -> dict[str, Any]:
-    """Return the record with the highest value in a column."""
-    (row,) = rows.sort_values(column, kind="stable").tail(1).to_dict("records")
+def best_record(rows: DataFrame, column: str, *, lowest: bool = False) -> dict[str, Any]:
+    """Return the record with the highest or the lowest value in a column."""
+    order = rows.sort_values(column, ascending=lowest, kind="stable")
+    (row,) = order.head(1).to_dict("records")
     return {str(name): value for name, value in row.items()}
 
 
@@ -176,7 +177,7 @@ def from_memory_figure(
     values = values[values["operation"] == kernel]
     if values.empty:
         return []
-    best = highest(values, "bandwidth_GBps")
+    best = best_record(values, "bandwidth_GBps")
     how = f"{best['stores']} stores" if best["stores"] else ""
     return [bandwidth_figure(best, name, title, place, how)]
 

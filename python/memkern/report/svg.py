@@ -81,8 +81,10 @@ def inline(fig: Figure, name: str, title: str) -> Inline:
     root.attrib |= {"role": "img", "aria-label": title}
     for unused in ("width", "height"):
         del root.attrib[unused]
-    for found in [part for part in root if part.tag.endswith(("metadata", "defs"))]:
-        root.remove(found)  # the date, and a style that would hold for the whole page
+    # The style would hold for the whole page.
+    for parent in list(root.iter()):
+        for part in [part for part in parent if part.tag.endswith(("}metadata", "}style"))]:
+            parent.remove(part)
     shown = [label for label in series if not label.startswith("_")]
     text = ElementTree.tostring(root, encoding="unicode")
     return Inline(Markup(text), shown if len(shown) > 1 else [], _data([d for _, d in lines]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memkern.models.merit import FigureOfMerit, highest, valid_records
+from memkern.models.merit import FigureOfMerit, best_record, valid_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -29,7 +29,7 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
         ("atomics_shared", _SHARED, 7, rows[central & ~private]),
     )
     return [
-        _figure(highest(mine, "rate_GAMS"), name, title, place)
+        _figure(best_record(mine, "rate_GAMS"), name, title, place)
         for name, title, place, mine in parts
         if len(mine)
     ]

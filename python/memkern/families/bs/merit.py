@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memkern.models.merit import FigureOfMerit, valid_records
+from memkern.models.merit import FigureOfMerit, best_record, valid_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -15,5 +15,6 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     rows = valid_records(frame, ["bs.bs0"], "time_min_s")
     if rows.empty:
         return []
-    record = dict(rows.sort_values(["threads", "time_min_s"], ascending=[False, True]).iloc[0])
+    most = rows[rows["threads"].eq(rows["threads"].max())]
+    record = best_record(most, "time_min_s", lowest=True)
     return [FigureOfMerit("launch", "Empty launch", "µs", 8, record, 1e6, is_time=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memkern.models.merit import FigureOfMerit, highest, valid_records
+from memkern.models.merit import FigureOfMerit, best_record, valid_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -19,7 +19,7 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     rows = rows[alone & rows["caches_multiple"].ge(2)]
     if rows.empty:
         return []
-    record = highest(rows, "footprint_B")
+    record = best_record(rows, "footprint_B")
     amount = record["ns_per_access"] / record["time_median_s"]
     title = "Idle latency of memory"
     return [FigureOfMerit("latency", title, "ns", 4, record, amount, is_time=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memkern.models.merit import FigureOfMerit, bandwidth_figure, highest, valid_records
+from memkern.models.merit import FigureOfMerit, bandwidth_figure, best_record, valid_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -26,7 +26,7 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
             rows["pattern"].isin([_PATTERN.format(stride), f"{_PATTERN.format(stride)}:NR"])
         ]
         if len(mine):
-            record = highest(mine, "bandwidth_GBps")
+            record = best_record(mine, "bandwidth_GBps")
             name, title = f"gather_stride_{stride}", f"Gather at stride {stride}"
             found.append(bandwidth_figure(record, name, title, place))
     return found

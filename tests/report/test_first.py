@@ -1,0 +1,106 @@
+"""The first page of a report: tiles, facts, the verdict, and the sentence on what to look at."""
+
+import pytest
+from merit_records import ENVIRONMENT, records, results
+
+from memkern.models.merit import figures_of_merit
+from memkern.plots.frames import with_samples
+from memkern.report.first import (
+    fitness,
+    machine_facts,
+    next_sentence,
+    side_by_side,
+    tiles,
+)
+
+
+def shown(rows=None, environment=ENVIRONMENT):
+    frame = with_samples(results(rows))
+    figures = figures_of_merit(frame)
+    found = tiles(figures, environment)
+    return frame, figures, found, [entry for tile in found for entry in tile.entries]
+
+
+def test_eight_tiles_have_value_interval_limit_and_expected_range():
+    _, _, found, entries = shown()
+    assert [len(tile.entries) for tile in found] == [1, 1, 1, 1, 1, 1, 2, 1]
+    copy = entries[0]
+    assert (copy.title, copy.value) == ("Copy from memory, non-temporal stores", "100")
+    lines = dict(copy.lines)
+    assert lines["next run"] == "80 to 111" and lines["typical"].startswith("90.9 (84")
+    assert lines["limit"].endswith("97 % reached") and copy.share == pytest.approx(0.974, abs=1e-3)
+    assert "published" in lines and copy.word == "as expected" and copy.good
+    assert "28 of 28 cores" in copy.about
+
+
+def test_disturbed_values_have_no_interval():
+    rows = [{**row, "disturbed": True} for row in records()]
+    for row in rows:
+        row["time_min_ci_low_s"] = row["time_min_ci_high_s"] = float("nan")
+    _, _, _, entries = shown(rows)
+    assert {dict(entry.lines)["next run"] for entry in entries} == {"no interval: disturbed"}
+    assert all(entry.word == "" for entry in entries)
+
+
+def test_an_unknown_processor_has_no_verdict():
+    _, _, _, entries = shown(environment={"machine": {"model": "Some Processor"}})
+    assert all(entry.word == "" and "published" not in dict(entry.lines) for entry in entries)
+
+
+def test_facts_name_what_is_used_reported_and_measured():
+    facts = dict(machine_facts(records(), ENVIRONMENT))
+    assert facts["cores"] == "28 of 28 processing units used, 28 cores, 1 socket"
+    assert facts["caches"] == "L1 32 KiB, L2 1 MiB, L3 40 MiB (measured: 30 MiB)"
+    assert facts["memory"] == "192 GiB, 6 channels, DDR4 2933 MT/s, peak 141 GB/s"
+    assert facts["virtual machine"] == "no" and facts["load"].startswith("0.5 ")
+    unknown = dict(machine_facts(records(), {"machine": {"hypervisor": "unknown"}}))
+    assert unknown["memory"] == "channels unknown (only root may read them)"
+    assert unknown["virtual machine"] == "yes" and unknown["cores"] == "28 used"
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({}, "Gather at stride 8 reaches 11 % of its limit"),
+        ({"valid": False}, "12 records failed validation"),
+        ({"disturbed": True}, "9 figures disturbed: measure again"),
+    ],
+)
+def test_the_next_step_follows_from_the_worst(change, sentence):
+    frame, figures, _, entries = shown([{**row, **change} for row in records()])
+    assert next_sentence(frame, figures, entries).startswith(sentence)
+
+
+def test_values_worse_than_published_come_before_low_shares():
+    rows = records()
+    rows[5] = {**rows[5], "ns_per_access": 900.0}
+    frame, figures, _, entries = shown(rows)
+    assert next_sentence(frame, figures, entries).startswith("Idle latency of memory: worse than")
+    (latency,) = (entry for entry in entries if entry.unit == "ns")
+    assert latency.word == "above" and not latency.good
+
+
+@pytest.mark.parametrize(
+    ("doctor", "text", "word"),
+    [
+        ("fit", "fit", "good"),
+        ("disturbed: steal time", "disturbed: steal time", "bad"),
+        (None, "memkern doctor has not checked this machine since its boot", ""),
+    ],
+)
+def test_the_verdict_is_of_the_doctor(doctor, text, word):
+    frame, *_ = shown([{**row, "doctor": doctor} for row in records()])
+    assert (text, word) in fitness(frame) and fitness(frame)[-1] == (". The host was quiet.", "")
+
+
+def test_machines_are_side_by_side_by_figure():
+    *_, every, _ = shown()
+    *_, few, _ = shown(records()[:1])
+    rows = dict(side_by_side([every, few]))
+    assert rows["Loads from memory (GB/s)"] == [
+        ("110", rows["Loads from memory (GB/s)"][0][1]),
+        ("", ""),
+    ]
+    assert [value for value, _ in rows["Copy from memory, non-temporal stores (GB/s)"]] == [
+        "100"
+    ] * 2
