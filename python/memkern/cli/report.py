@@ -105,7 +105,7 @@ def _of_this_machine(args: argparse.Namespace) -> int:
     announce(cases, time_s, _LONGER)
     found = wait_until_quiet(args)
     warn_if_not_quiet(found, args)
-    if device == PROCESSORS and not load_health():
+    if device == "cpu" and not load_health():
         doctor(quick=True)  # its verdict is in the records
     begin = time.monotonic()
     results = sweep(

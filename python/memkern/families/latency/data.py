@@ -175,6 +175,15 @@ def several_chains(records: Records) -> tuple[DataFrame, list[str]]:
     return frame, notes
 
 
+def single_chains(records: Records) -> tuple[DataFrame, list[str]]:
+    """Return the chases by one chain over several sizes, the fastest of each size, and notes."""
+    frame, notes = chases(records, MEASURE)
+    frame = frame[frame["chains"] == 1]
+    frame = frame[frame.groupby(["machine", "kind"])["size_B"].transform("nunique") > 1]
+    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])
+    return frame.sort_values("kind", kind="stable"), notes
+
+
 def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
     """Return chases of sizes measured with one and several chains, with the column in_flight."""
     frame, notes = several_chains(records)

@@ -18,7 +18,6 @@ from memkern.families.latency.data import (
     banks,
     beside_atomics,
     chains_and_gathers,
-    chases,
     concurrency,
     cycle_ns,
     exchanges,
@@ -28,6 +27,7 @@ from memkern.families.latency.data import (
     pairs,
     sampled,
     saturation,
+    single_chains,
     structure_chases,
     structure_rows,
     tlbs,
@@ -60,8 +60,9 @@ from memkern.plots.exhibits import (
     table,
     tabulated,
 )
-from memkern.plots.frames import Records, frame_of, ranked, three_figures
+from memkern.plots.frames import Records, frame_of, three_figures
 from memkern.plots.registry import family_section
+from memkern.plots.sentences import plateaus
 from memkern.plots.style import GREY, log2_axis
 
 if TYPE_CHECKING:
@@ -109,11 +110,7 @@ def _title(ax: Axes, machine: object, several: bool, title: str = "", *, pad: fl
 )
 def over_sizes(records: Records = None) -> Selection:
     """Time of a load that waits for the previous load against the size of the buffer."""
-    frame, notes = chases(records, MEASURE)
-    frame = frame[frame["chains"] == 1]
-    frame = frame[frame.groupby(["machine", "kind"])["size_B"].transform("nunique") > 1]
-    frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])
-    return frame.sort_values("kind", kind="stable"), notes
+    return single_chains(records)
 
 
 @drawn(
@@ -566,6 +563,18 @@ def _draw_strides(ax: Axes, rows: DataFrame) -> None:
     ax.set_xlabel("Stride")
 
 
+def _over_sizes_caption(records: DataFrame) -> str:
+    """Return how to read the curve of dependent loads on this machine."""
+    frame, _ = single_chains(records)
+    first = frame[frame["machine"].eq(frame["machine"].iloc[0]) & frame["order"].eq("random")]
+    text = (
+        "Time from one load to the next if each depends on the previous one, through all lines of "
+        "a buffer in random order. Each plateau is a cache, each rise the share of loads that miss "
+        "it; a slope beyond the last cache is the cost of address translation. "
+    )
+    return text + plateaus(first, "size_B", NS, "ns")
+
+
 family_section(
     "latency",
     6,
@@ -576,8 +585,7 @@ family_section(
         (
             "Dependent loads",
             over_sizes,
-            "Time from one load to the next if each waits for the one before, through all lines "
-            "of a buffer in random order.",
+            _over_sizes_caption,
         ),
         (
             "Dependent operations on processors and GPUs",

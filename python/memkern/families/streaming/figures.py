@@ -40,8 +40,9 @@ from memkern.plots.predictions import (
     predictions,
     seconds_of,
 )
-from memkern.plots.registry import Section, section, section_of
+from memkern.plots.registry import Caption, Section, section, section_of
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
+from memkern.plots.sentences import plateaus
 from memkern.plots.style import GREY, NOTE_SIZE, log2_axis, note, own_look, plain
 from memkern.shared.streaming_records import BARRIER, FAMILIES, as_defined, is_nt, short
 
@@ -60,6 +61,45 @@ _MEASURE_THREADS = "memkern stream -k copy,triad -t 1..4 -o threads.parquet"
 _ELSEWHERE = ("bs.bs6", "bs.bs7", "bs.bs8", "loops.matvec")
 
 # -------------------------------------------------------------------------- bandwidth by footprint
+
+
+def _over_sizes(records: Records, kernels: str | Sequence[str] = "") -> tuple[DataFrame, list[str]]:
+    """Return the best record of each kernel, size and kind of stores, and notes."""
+    frame, notes = select(
+        records,
+        split(kernels) or ("stream", "bs", "loops"),
+        ("variant", "footprint_B", "dtype", "threads"),
+        measure=_MEASURE_SIZES,
+    )
+    if not kernels:
+        frame = frame[~frame["kernel"].isin(_ELSEWHERE)]
+    frame, left = prevailing(as_defined(frame, "paper", "permutation"))
+    # In STREAM's rotation the arrays of all kernels share the caches.
+    frame, rotated = prevailing(frame, ("rotation",), per=("platform", "kernel"))
+    notes += left + rotated
+    frame = frame[frame.groupby(["platform", "kernel"])["footprint_B"].transform("nunique") > 1]
+    if frame.empty:
+        raise InputError(f"no kernel was measured at two sizes: `{_MEASURE_SIZES}` does so")
+    frame = frame.assign(nt=is_nt(frame), family=frame["kernel"].str.partition(".")[0])
+    frame = best(frame, ("platform", "kernel", "footprint_B", "nt"))
+    return frame, notes
+
+
+def _sizes_caption(records: DataFrame) -> str:
+    """Return how to read the curves over sizes on this machine."""
+    frame, _ = _over_sizes(records)
+    ordinary = frame[~frame["nt"] & frame["platform"].eq(frame["platform"].iloc[0])]
+    kernels = list(dict.fromkeys(ordinary["kernel"]))
+    text = (
+        "Each step down is a cache that no longer holds the data of all threads; both axes are "
+        "logarithmic. An ordinary store to memory reads its line first; a non-temporal store does "
+        f"not, and its data do not stay in a cache. {_BEST}"
+    )
+    if not kernels:
+        return text
+    kernel = "stream.triad" if "stream.triad" in kernels else kernels[0]
+    here = plateaus(ordinary[ordinary["kernel"] == kernel], "footprint_B", BANDWIDTH, "GB/s")
+    return text + here.replace("Here:", f" Here {short(kernel)} has", 1)
 
 
 @drawn(
@@ -81,24 +121,7 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
         Names of kernels or families, with commas between; by default ``stream``, ``bs`` and
         ``loops`` without the kernels that have their own figure.
     """
-    frame, notes = select(
-        records,
-        split(kernels) or ("stream", "bs", "loops"),
-        ("variant", "footprint_B", "dtype", "threads"),
-        measure=_MEASURE_SIZES,
-    )
-    if not kernels:
-        frame = frame[~frame["kernel"].isin(_ELSEWHERE)]
-    frame, left = prevailing(as_defined(frame, "paper", "permutation"))
-    # In STREAM's rotation the arrays of all kernels share the caches.
-    frame, rotated = prevailing(frame, ("rotation",), per=("platform", "kernel"))
-    notes += left + rotated
-    frame = frame[frame.groupby(["platform", "kernel"])["footprint_B"].transform("nunique") > 1]
-    if frame.empty:
-        raise InputError(f"no kernel was measured at two sizes: `{_MEASURE_SIZES}` does so")
-    frame = frame.assign(nt=is_nt(frame), family=frame["kernel"].str.partition(".")[0])
-    frame = best(frame, ("platform", "kernel", "footprint_B", "nt"))
-
+    frame, notes = _over_sizes(records, kernels)
     several = frame["platform"].nunique() > 1
     shown = []
     for (platform, family), rows in frame.groupby(["platform", "family"], sort=False):
@@ -264,12 +287,9 @@ def _scaled(ax: Axes, rows: DataFrame, source: MachineFile) -> float:
 _CITED = ("chalmers2020", "raider2022", "alappat2021-kernels")
 _BEST = "Of several records of a size, the best is drawn."
 # The last entry is a family whose records are required in addition to the published ones.
-_EXHIBITS: tuple[tuple[str, Any, str, str], ...] = (
+_EXHIBITS: tuple[tuple[str, Any, Caption, str], ...] = (
     (
-        "Bandwidth from L1 to memory", sizes,
-        "Each step down is a cache that no longer holds the data of all threads; both axes are "
-        "logarithmic. An ordinary store to memory reads its line first; a non-temporal store does "
-        f"not, and its data do not stay in a cache. {_BEST}", "",
+        "Bandwidth from L1 to memory", sizes, _sizes_caption, "",
     ),
     (
         "Bandwidth against threads", saturation,
