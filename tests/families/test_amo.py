@@ -11,6 +11,7 @@ from checking import Changed, checked, corrupted, measured, refused_words, run
 import memkern as mk
 from memkern.errors import InputError
 from memkern.families.amo import kernels as amo
+from memkern.families.amo import verb
 
 # Patterns by their operand: the same for every access, or read from memory.
 CONSTANT = ("rand", "stride1", "striden", "central")
@@ -275,5 +276,23 @@ def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str])
     assert len(seen) == 16
     code, out, _ = run(capsys, "amo", "-i", "50", "--runs", "2", "--primitive", "exchange,plain")
     assert code == 0
-    assert len(out.splitlines()) == 1 + 4 + 8 + 1
+    assert len(out.splitlines()) == 1 + 4 + 8 + 1 + 1
+    assert "healthy can't be told" in out.splitlines()[-1]
     assert "GAMS" in out
+
+
+def test_the_cost_of_false_sharing_is_told() -> None:
+    sure = {
+        "kernel": "amo.central", "primitive": "add", "order": "relaxed", "returns": "used",
+        "threads": 4, "ranks": 1, "dtype": "uint64", "variant_requested": "best", "repeat": 0,
+        "sharing": "private", "valid": True,
+    }  # fmt: skip
+    beside = {**sure, "padding_B": 0, "rate_GAMS": 0.1}
+    apart = {**sure, "padding_B": 64, "rate_GAMS": 0.4}
+    text = verb._false_sharing([beside, apart])
+    assert "40 ns for an operation on adjacent words, 10 ns on words 64 B apart, 4 times" in text
+    unsure = verb._false_sharing([beside, {**apart, "disturbed": True}])
+    assert unsure.endswith("can't be told: a record is disturbed")
+    for others in ([beside], [{**beside, "threads": 1}, {**apart, "threads": 1}]):
+        assert verb._false_sharing(others) == ""
+    assert verb._false_sharing([{**beside, "sharing": "shared"}, apart]) == ""

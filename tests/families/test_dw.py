@@ -774,7 +774,7 @@ SMALL = ("--lattice", "4", "4", "4", "4")
 def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str]) -> None:
     records = measured(
         *(capsys, "dw", *SMALL, "--lattice", "2", "4", "4", "8", "--ls", "2,4"),
-        *("-l", "RRII,RIRI,lexicographic", "--cut", "s,t", "--vector", "128"),
+        *("--layout", "RRII,RIRI,lexicographic", "--cut", "s,t", "--vector", "128"),
         *("--parity", "full,odd", *QUICK),
     )
     assert all(r["valid"] and r["kernel"] == "dw.hop" for r in records)
@@ -830,7 +830,16 @@ def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[st
     records = measured(capsys, "dw", *SMALL, "--variant", "simd", "--prefetch", "0,2", *QUICK)
     assert [(r["prefetch"], r["prefetch_into"]) for r in records] == [(0, "L2"), (2, "L2")]
     records = measured(
-        *(capsys, "dw", *SMALL, "-l", "lexicographic", "--variant", "scalar", "--share-planes"),
+        *(
+            capsys,
+            "dw",
+            *SMALL,
+            "--layout",
+            "lexicographic",
+            "--variant",
+            "scalar",
+            "--share-planes",
+        ),
         *("-t", "1,2", "--runs", "2"),
     )
     assert [(r["threads"], r["chunk"]) for r in records] == [(1, 64), (2, 32)]

@@ -19,6 +19,7 @@ from memkern.engine import sampling
 from memkern.engine.run import CaseRun, calibrated
 from memkern.families.latency import kernels as latency
 from memkern.families.latency import verb
+from memkern.families.latency.data import level_lines, loaded_sentence
 from memkern.families.latency.verb import _matrix
 from memkern.formats import ResultSet
 from memkern.machine.topology import machine_environment
@@ -382,11 +383,62 @@ def test_structure_of_this_machine(
     path = tmp_path / "structure.parquet"
     code, out, _ = run(capsys, "latency", "structure", "--runs", "3", "-o", str(path))
     assert code == 0
-    assert {"random", "one-per-page", *latency.PAIRS} <= set(out.split())
+    assert "L1" in out.split() and "random" not in out.split()
     assert re.search(r"^ *what +found +system +agrees +ns +cycles$", out, re.MULTILINE)
     code, again, _ = run(capsys, "table", "latency-structure", str(path))
     assert code == 0 and "exceeds_B" in again
     assert re.search(r"line +(not found|\d+ (Ki)?B)", again)
+
+
+def test_rows_are_printed_on_request(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    monkeypatch.setattr(verb, "_sizes", lambda _: [2**13, 2**14])
+    found = {}
+    for words in ((), ("--rows",)):
+        code, out, _ = run(capsys, "latency", "--runs", "1", *words)
+        assert code == 0
+        found[words] = [line.split()[0] for line in out.splitlines()]
+    assert {"level", "L1"} <= {*found[()]} and not {"case", "0", "1"} & {*found[()]}
+    assert found["--rows",][:3] == ["case", "0", "1"] and "level" not in found["--rows",]
+
+
+LEVELS: dict[str, Any] = {
+    "kernel": "latency.chase", "backend": "openmp", "environment_id": "e", "order": "random",
+    "chains": 1, "line_B": 64, "threads": 1, "pages_requested": "default",
+    "variant_requested": "best", "ci_relative": 0.012, "disturbed": False,
+}  # fmt: skip
+
+
+def levels(*changes: dict[str, Any], caches: bool = True) -> list[str]:
+    """Return the words of each line of the summary of chases by level."""
+    records = [
+        {**LEVELS, "size_B": 2**k, "ns_per_access": ns + k / 100, **change}
+        for change in changes
+        for k, ns in ((k, 1.0 if k < 16 else 4.0 if k < 20 else 90.0) for k in range(12, 25))
+    ]
+    known = [
+        {"level": level, "type": "unified", "size_B": size_B, "instances": 1, "line_B": 64}
+        for level, size_B in ((1, 2**15), (2, 2**19))
+    ]
+    environments = {"e": {"machine": {"caches": known if caches else []}}}
+    found = level_lines(ResultSet(records, [np.empty(0)] * len(records), environments))
+    return [" ".join(line.split()) for line in found]
+
+
+def test_chases_are_summarised_by_level() -> None:
+    assert levels({}) == [
+        "level sizes records ns ±% ns of its sizes",
+        "L1 4 KiB to 32 KiB 4 1.13 1.2 1.12 to 1.15",
+        "L2 64 KiB to 512 KiB 4 4.17 1.2 4.16 to 4.19",
+        "memory 1 MiB to 16 MiB 5 90.22 1.2 90.20 to 90.24",
+    ]
+    _, *found = levels({}, caches=False)
+    assert [line.split()[:2] for line in found] == [["level", "1"], ["level", "2"], ["level", "3"]]
+    assert found[2] == "level 3 1 MiB to 16 MiB 5 90.22 1.2 90.20 to 90.24"
+    _, first, *_, second = levels({"chains": 1}, {"chains": 4, "disturbed": True})
+    assert first == "chains 1" and second == "memory 1 MiB to 16 MiB 5 disturbed"
 
 
 def test_numa_of_this_machine(
@@ -417,22 +469,25 @@ def test_workers_that_wait_for_each_other_refuse_to_be_scheduled(
 
 
 @pytest.mark.parametrize(
-    "most_ns, threads, text",
+    "most_ns, threads, end",
     [
-        (199.0, 2, "not saturated with 1 generator"),
-        (199.0, 4, "not saturated with 3 generators"),
-        (200.0, 2, ""),
+        (199.0, 2, "1.99 times as long; not saturated with 1 generator"),
+        (199.0, 4, "1.99 times as long; not saturated with 3 generators"),
+        (200.0, 2, "of traffic, 2.00 times as long"),
     ],
 )
-def test_traffic_that_does_not_double_the_latency_is_told(
-    most_ns: float, threads: int, text: str
-) -> None:
-    alone = {"kernel": "latency.chase", "ns_per_access": 100.0, "threads": 1}
-    beside = {"kernel": "latency.loaded", "ns_per_access": most_ns, "threads": threads}
-    less = {**beside, "ns_per_access": 110.0}
-    results = ResultSet([alone, less, beside], [np.empty(0)] * 3, {})
-    assert verb._saturation(results) == text
-    assert verb._saturation(ResultSet([alone], [np.empty(0)], {})) == ""
+def test_idle_and_loaded_latency_are_compared(most_ns: float, threads: int, end: str) -> None:
+    sure = {"valid": True, "disturbed": False}
+    alone = {"kernel": "latency.chase", "ns_per_access": 100.0, "threads": 1, **sure}
+    beside = {"kernel": "latency.loaded", "ns_per_access": most_ns, "threads": threads, **sure}
+    beside["traffic_GBps"] = 12.34
+    less = {**beside, "ns_per_access": 110.0, "traffic_GBps": 1.0}
+    text = loaded_sentence([alone, less, beside])
+    assert text.endswith(end)
+    assert f"idle 100.0 ns, loaded {most_ns:.1f} ns beside 12.3 GB/s" in text
+    unsure = {**beside, "disturbed": True}
+    assert loaded_sentence([alone, unsure]).endswith("no undisturbed record beside traffic")
+    assert loaded_sentence([beside]).endswith("no undisturbed record without traffic")
 
 
 def test_all_pairs_are_measured_in_both_orders(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -460,7 +515,7 @@ def test_many_pairs_have_less_time_each(
 ) -> None:
     every: list[Case] = []
 
-    def measured(cases: Any, *_: Any, most_s: float) -> ResultSet:
+    def measured(cases: Any, *_: Any, most_s: float, answers: Any) -> ResultSet:
         assert most_s == math.inf  # every pair is requested
         every.extend(cases[:1])
         return ResultSet([], [], {})

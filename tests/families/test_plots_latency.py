@@ -32,6 +32,7 @@ from memkern.formats import ResultSet
 from memkern.machine import caches, topology
 from memkern.machine.topology import machine_environment
 from memkern.plots import figures, save, sections, tables
+from memkern.plots.style import lacking
 
 FIGURES = (
     "latency-banks", "latency-chains", "latency-cores", "latency-gather", "latency-histogram",
@@ -365,10 +366,11 @@ def test_sizes_of_caches_are_confirmed_or_that_of_the_last_one_is_measured():
 def test_measured_sizes_of_caches_are_stored(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     rows = structured(ends={32 * KIB: 1.0, MIB: 4.0, 4 * MIB: 15.0, 2**40: 100.0})
-    monkeypatch.setattr(verb, "measure", lambda *_, most_s: Results(rows))
+    monkeypatch.setattr(verb, "measure", lambda *_, **__: Results(rows))
+    monkeypatch.setattr(verb, "health_of", lambda _: "healthy")
     monkeypatch.setattr(verb, "exit_code", lambda _: 0)
     code, out, err = run(capsys, "latency", "structure")
-    assert code == 0 and "L3: 16 MiB" in out
+    assert code == 0 and "L3: 16 MiB" in out and out.endswith("healthy\n")
     assert err == (
         "memkern: sizes of caches for later records, until the next boot: L1 32 KiB, L2 1 MiB, "
         "L3 4.36 MiB\n"
@@ -530,6 +532,10 @@ def test_gathers_stand_beside_chains():
         figures["latency-gather"](Results([*chains(), *gathers()[:1]]))
     with refused("no machine has chases and gathers"):
         figures["latency-gather"](Results([*chains(), *gathers(machine="Other")]))
+    fig = figures["latency-gather"](Results([*chains(), *gathers(), *gathers(machine="Other")]))
+    (told,) = lacking(fig)
+    assert told.startswith("Other left out: no record of chains: `memkern latency")
+    assert told in " ".join(footnotes(fig).split())
 
 
 def test_findings_tell_the_share_of_the_bound_that_a_random_gather_has():

@@ -81,6 +81,13 @@ def whole():
     return Results(everything())
 
 
+def test_panels_without_records_are_hidden(whole):
+    assert [ax.get_visible() for ax in figures["messages"](whole).axes] == [True] * 3
+    windowed = [row for row in everything() if row["window"] > 1]
+    shown = figures["messages"](Results(windowed)).axes
+    assert [ax.get_visible() for ax in shown] == [False, True, True]
+
+
 def test_curves_are_the_records(whole):
     latency, rate, bandwidth = figures["messages"](whole).axes
     assert curve_labels(latency)[0] == "put, same node"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import memkern as mk
 from memkern import limits
 from memkern.errors import InputError
 from memkern.families.spmv import kernels as family
+from memkern.families.spmv.data import fastest_sentences
 from memkern.families.spmv.model import SpmvModel
 from memkern.inputs import matrices
 from memkern.spec.case import Case
@@ -659,9 +661,13 @@ def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str],
 def test_the_verb_prints_a_table(capsys: pytest.CaptureFixture[str], file: str) -> None:
     code, out, _ = run(capsys, "spmv", file, "5pt:4:5", *QUICK, "-t", "1,2")
     assert code == 0
-    header, *rows, _ = out.splitlines()
+    header, *rows = out.splitlines()
     assert header.split()[:3] == ["matrix", "format", "variant"]
-    assert len(rows) == 8
+    rows, (scope, *below) = rows[:8], rows[8:]
+    assert scope.startswith("±%")
+    labels = ("file small.mtx, 1 thread", "file small.mtx, 2 threads", "5pt:4:5, 1 thread")
+    assert len(below) == 4
+    assert all(any(line.startswith(f"{label}: ") for line in below) for label in labels)
     assert sum("sell-8-1" in row for row in rows) == 4
     assert sum(row.startswith("file small.mtx") for row in rows) == 4
     assert "INVALID" not in out
@@ -732,3 +738,52 @@ def test_a_product_without_memory_for_its_validation_is_refused(
         mk.spmv.case(a)
     monkeypatch.setattr(limits, "memory_left", lambda: (47.0 * a.nnz, "the group"))
     assert mk.spmv.case(a).integers["nonzeros"] == a.nnz
+
+
+PRODUCT: dict[str, Any] = {
+    "name": "", "matrix": "hpcg:4", "nonzeros": 64, "dtype": "float64", "index_dtype": "int32",
+    "result": "accumulate", "threads": 2, "ranks": 1, "valid": True, "disturbed": False,
+    "kernel": "spmv.crs", "C": 0, "sigma": 0, "unroll": 0, "time_min_s": 2e-3,
+    "time_min_ci_relative": 0.01, "convert_s": 1e-3,
+}  # fmt: skip
+SELL = {**PRODUCT, "kernel": "spmv.sell", "C": 8, "sigma": 32, "time_min_s": 1.6e-3}
+
+
+@pytest.mark.parametrize(
+    "records, text",
+    [
+        (
+            [PRODUCT, {**SELL, "convert_s": 0.0099}, {**SELL, "C": 4, "time_min_s": 1.9e-3}],
+            "sell-8-32 is fastest, 1.25 times as fast as crs; its conversion (0.0099 s) has paid "
+            "after 25 products",
+        ),
+        (
+            [{**SELL, "time_min_s": 2.2e-3}, PRODUCT, {**PRODUCT, "time_min_s": 2.1e-3}],
+            "crs is fastest, 1.1 times as fast as sell-8-32, and needs no conversion",
+        ),
+        (
+            [PRODUCT, {**SELL, "time_min_s": 1.985e-3, "time_min_ci_relative": math.nan}],
+            "sell-8-32 and crs do not differ by more than their intervals: sell-8-32 is 1.01 times "
+            "as fast, ±1%",
+        ),
+        (
+            [SELL, {**SELL, "C": 4, "time_min_s": 3.2e-3}],
+            "sell-8-32 is fastest, 2 times as fast as sell-4-32; with --format crs it is told when "
+            "its conversion has paid",
+        ),
+        (
+            [{**PRODUCT, "disturbed": True}, SELL, {**SELL, "C": 4}],
+            "which format is fastest can't be told, since records are disturbed",
+        ),
+    ],
+)  # fmt: skip
+def test_the_fastest_format_is_told(records: list[dict[str, Any]], text: str) -> None:
+
+    assert fastest_sentences(records) == f"hpcg:4, 2 threads: {text}"
+
+
+def test_each_matrix_in_several_formats_has_a_sentence() -> None:
+    other = [{**record, "matrix": "hpcg:8"} for record in (PRODUCT, SELL)]
+    alone = {**PRODUCT, "matrix": "hpcg:16"}
+    lines = fastest_sentences([PRODUCT, *other, SELL, alone]).splitlines()
+    assert [line.partition(",")[0] for line in lines] == ["hpcg:4", "hpcg:8"]

@@ -418,7 +418,20 @@ def test_from_meters_to_the_energy_of_layouts(
     machine: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "dw.json"
-    words = ("dw", "--lattice", "4", "4", "4", "4", "-l", "RRII,RIRI", "-t", "1", "--runs", "3")
+    words = (
+        "dw",
+        "--lattice",
+        "4",
+        "4",
+        "4",
+        "4",
+        "--layout",
+        "RRII,RIRI",
+        "-t",
+        "1",
+        "--runs",
+        "3",
+    )
     code, _, err = run(capsys, *words, "-o", str(file), "-q")
     assert code == 0, err
     rows = {row["layout"]: row for row in mk.load(file).records}

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from checking import PROPERTY, once_a_kind, refused
+from checking import PROPERTY, once_a_kind, refused, run
 from hypothesis import given
 from hypothesis import strategies as st
 from plotting import assert_legible, footnotes, hardest_first, line
@@ -23,6 +23,7 @@ from spatter_records import (
 )
 
 from memkern import reference
+from memkern.cli import analysis
 from memkern.errors import InputError
 from memkern.families.spatter import data as spatter_data
 from memkern.families.spatter import figures as spatter
@@ -30,7 +31,17 @@ from memkern.families.spatter import radar as spatter_radar
 from memkern.families.spatter.findings import findings
 from memkern.plots import describe, figures, save, tables
 from memkern.plots.frames import frame_of
-from memkern.plots.style import plain
+from memkern.plots.style import lacking, plain
+
+# The labels of the published platforms have their threads.
+THREADS = dict(zip(PUBLISHED_CPUS, ("24", "24", "32", "272", "20", "12 or 24"), strict=True))
+
+
+def labelled(platform, strides=False):
+    """Return the label of a platform, in a figure of strides or of all cases."""
+    if platform not in THREADS:
+        return platform
+    return f"{platform}, {THREADS[platform].split()[-1] if strides else THREADS[platform]} threads"
 
 
 def published(platform, kernel, pattern=None):
@@ -117,14 +128,15 @@ def test_stride_figure_draws_published_and_own_values():
     assert "GB/s" in fig.axes[0].get_ylabel()
     for ax, kernel, top in zip(fig.axes, (GATHER, SCATTER), (60.0, 40.0), strict=True):
         for platform in PUBLISHED_CPUS:
-            curve = line(ax, platform)
+            curve = line(ax, labelled(platform, strides=True))
             assert list(curve.get_xdata()) == STRIDES
             assert list(curve.get_ydata()) == published(platform, kernel)
         mine = line(ax, plain(OWN))
         best_of_all = [top / min(stride, 10) * 1.25 * 1.1 for stride in STRIDES]
         np.testing.assert_allclose(mine.get_ydata(), best_of_all)
-        assert all(mine.get_zorder() > line(ax, other).get_zorder() for other in PUBLISHED_CPUS)
-        assert all(mine.get_linewidth() > line(ax, p).get_linewidth() for p in PUBLISHED_CPUS)
+        others = [line(ax, labelled(platform, strides=True)) for platform in PUBLISHED_CPUS]
+        assert all(mine.get_zorder() > other.get_zorder() for other in others)
+        assert all(mine.get_linewidth() > other.get_linewidth() for other in others)
         styles = {(c.get_color(), c.get_marker()) for c in ax.lines if c.get_label()[0] != "_"}
         assert len(styles) == 7
 
@@ -321,7 +333,7 @@ def test_bandwidth_bandwidth_draws_the_values_and_constant_fractions():
     assert all(share[0] == pytest.approx(share[1]) for share in shares)
     assert 1.0 in [share[0] for share in shares]
     names = {text.get_text().replace("\n", ", ") for text in gather.texts}
-    assert names == {OWN, *PUBLISHED_CPUS, "K40", "Titan XP", "P100", "V100"}
+    assert names == {OWN, *map(labelled, PUBLISHED_CPUS), "K40", "Titan XP", "P100", "V100"}
 
 
 def test_bandwidth_bandwidth_notes_values_below_the_scale():
@@ -487,3 +499,64 @@ def test_random_order_over_ascending_order():
         figures["spatter-fig4"](pd.DataFrame(rows[::2]).iloc[:1])
     with refused("no pattern was measured"):
         figures["spatter-fig4"](None)
+
+
+def test_own_strides_are_printed_beside_a_published_processor():
+    text = spatter_data.beside_published(own_records())
+    gather, here, share, skylake, _, sentence, scatter, *_ = text.splitlines()
+    assert gather.split() == ["gather", "at", "stride", *map(str, STRIDES)]
+    assert scatter.startswith("scatter at stride")
+    best_of_all = [60 / min(stride, 10) * 1.25 * 1.1 for stride in STRIDES]
+    assert here.startswith("here, 4 threads: GB/s")
+    assert [float(x) for x in here.split()[-8:]] == pytest.approx(best_of_all, abs=0.01)
+    assert share.split()[-8:-4] == ["100%", "50%", "25%", "12%"]
+    assert skylake.startswith("Skylake, 24 threads: GB/s")
+    values = published("Skylake", GATHER)
+    assert [float(x) for x in skylake.split()[-8:]] == pytest.approx(values, abs=0.01)
+    there = f"{values[3] / values[0]:.0%}"
+    assert sentence.startswith("at stride 8 a gather keeps 12% of its bandwidth at stride 1 here,")
+    assert f"{there} on Skylake" in sentence
+    assert "here (disturbed)" in spatter_data.beside_published(own_records(disturbed=True))
+    # Without strides there is nothing to compare.
+    patterns = own_records()
+    patterns = patterns[~patterns["pattern"].str.startswith("UNIFORM")]
+    assert spatter_data.beside_published(patterns) == ""
+    assert spatter_data.beside_published(gpu_records()) == ""
+
+
+def test_machines_without_a_second_file_are_told(capsys, monkeypatch, tmp_path):
+    frame = own_records()
+    strides = frame["pattern"].str.startswith("UNIFORM")
+    other = frame[~strides].assign(platform="Other Machine, 2 threads")
+    both = pd.concat([frame, other])
+    lone = "Other Machine, 2 threads left out: no record of stride 1"
+    for name in ("spatter-fig7", "spatter-fig9"):
+        fig = figures[name](both)
+        assert lone in footnotes(fig)
+        (told,) = lacking(fig)
+        assert told.startswith(f"{lone}: `memkern suite ustride-cpu -o more.db` measures them")
+        (told,) = lacking(figures[name](frame[strides]))
+        assert "no record of application patterns: `memkern suite apps -o more.db`" in told
+        assert lacking(figures[name](frame)) == lacking(figures[name](None)) == []
+    (told,) = lacking(figures["spatter-fig8"](gpu_records()[~strides]))
+    assert "`memkern suite ustride-gpu --device cuda -o more.db`" in told
+    scalar = frame[strides & frame["variant"].eq("scalar")].assign(platform="Other Machine")
+    (told,) = lacking(figures["spatter-fig6"](pd.concat([frame, scalar])))
+    assert told.startswith("Other Machine left out: no record of two variants: ")
+    small = frame[strides & frame["pages"].eq("4k")].assign(platform="Other Machine")
+    (told,) = lacking(figures["spatter-pages"](pd.concat([frame, small])))
+    assert told.endswith("--pages 4k,thp -o more.db` measures them")
+    # The command line prints them.
+    monkeypatch.setattr(analysis, "_loaded", lambda _: frame[~strides])
+    target = str(tmp_path / "x.svg")
+    assert run(capsys, "figure", "spatter-fig7", "patterns.db", "-o", target) == (
+        0, f"{target}\n", f"memkern: {OWN} left out: no record of stride 1: `memkern suite "
+        "ustride-cpu -o more.db` measures them; give more.db as well\n",
+    )  # fmt: skip
+
+
+def test_kernels_without_records_have_no_panel():
+    gathers = own_records()
+    gathers = gathers[gathers["kernel"].eq(GATHER)]
+    for name in ("spatter-fig6", "spatter-pages"):
+        assert [ax.get_title() for ax in figures[name](gathers).axes] == ["Gather"]

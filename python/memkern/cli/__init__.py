@@ -34,6 +34,7 @@ from memkern.cli import (
     incore,
     machine,
     machine_file,
+    questions,
     report,
     scaling,
     sweep,
@@ -42,6 +43,7 @@ from memkern.cli.measuring import warn
 from memkern.cli.options import (
     FAILED,
     GOOD,
+    GROUPS,
     INTERRUPTED,
     INVALID,
     TERMINATED,
@@ -78,15 +80,30 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """
     parser = Parser(prog="memkern", description="Measure how fast this machine moves data.")
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    verbs = parser.add_subparsers(dest="verb", metavar="VERB", parser_class=Parser)
+    verbs = parser.add_subparsers(
+        dest="verb", metavar="VERB", help="one of those below", parser_class=Parser
+    )
     # If the first word is a verb, neither help nor errors list the verbs.
     first = _first_verb(words[0]) if words else None
-    for verb in [first] if first else _verbs().values():
-        sub = verbs.add_parser(verb.name, help=verb.help, description=verb.help)
+    there = [first] if first else list(_verbs().values())
+    parser.epilog = _by_group(there)
+    for verb in there:
+        examples = "".join(f"\n  {command}" for command in verb.examples)
+        sub = verbs.add_parser(verb.name, description=verb.help, epilog=f"examples:{examples}")
         sub.set_defaults(run=verb.run, parser=sub)
         if words is None or verb.name in words:
             verb.add_options(sub)
     return parser
+
+
+def _by_group(verbs: Sequence[Verb]) -> str:
+    """Return the list of verbs in the help, by their groups."""
+    width = max(len(verb.name) for verb in verbs)
+    parts = []
+    for group in GROUPS:
+        lines = [f"  {v.name:<{width}}  {v.help}" for v in verbs if v.group == group]
+        parts.append("\n".join([f"to {group}:", *lines]))
+    return "\n\n".join(parts)
 
 
 def _first_verb(word: str) -> Verb | None:
@@ -164,8 +181,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
             near = f": did you mean --kernel {extra[0]}?"
         own.error(f"unrecognized arguments: {' '.join(extra)}{near}")
     if args.verb is None and not args.version:
-        parser.print_help()
-        parser.exit(WRONG_INPUT)
+        print(questions.screen())
+        parser.exit(GOOD)
     return args
 
 

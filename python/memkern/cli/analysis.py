@@ -14,9 +14,11 @@ from memkern.cli.measuring import (
 )
 from memkern.cli.options import (
     GOOD,
+    UNDERSTAND,
     WRONG_INPUT,
     Parser,
     force_option,
+    listed,
     named_values,
     positive,
     verb,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from memkern.models import Side, T0WmaxFit
 
 T = TypeVar("T")
+_LEVEL = 95.0  # of the intervals of fits, in percent
 
 
 def _leave_out(text: str) -> str | float:
@@ -38,25 +41,10 @@ def _leave_out(text: str) -> str | float:
 
 
 def _fit(args: argparse.Namespace) -> int:
-    from memkern.models import groups, read
+    from memkern.models import read
 
-    fits: list[tuple[str, Side]] = []
-    code = GOOD
-    split = groups(read(args.file), args.by.split(",") if args.by else ())
-    for name, group in split.items():
-        empty = all(record.get("bytes_B") == 0 for record in group)
-        if args.by is None and len(split) > 1 and empty:
-            # Launches move no bytes, so their records are not points of the fit.
-            continue
-        try:
-            sides = _sides(group, args)
-        except InputError as error:
-            warn(f"{name}: {error}" if len(split) > 1 else str(error))
-            code = WRONG_INPUT
-            continue
-        fits += [(name, side) for side in sides]
-        if [side.name for side in sides] == ["caches"]:
-            warn(f"{name}: too few sizes beyond the caches for a separate fit")
+    how = {"weighting": args.weighting, "level": args.level / 100}
+    fits, code = _fits(read(args.file), args.by, args.leave_out, how)
     if not (fits or code):
         raise InputError(f"no record of {args.file} moves any bytes")
     if not fits:
@@ -72,31 +60,75 @@ def _fit(args: argparse.Namespace) -> int:
         rows = [{"group": name, "side": side.name, **side.fit.summary()} for name, side in fits]
         print(json.dumps(jsonable(rows), indent=1, allow_nan=False))
         return code
+    print("\n".join(_fit_lines(fits, args.level)))
+    return code
+
+
+def fit_text(results: ResultSet) -> str:
+    """Return the table of T0 and Wmax of the kernels that were measured at several sizes.
+
+    The reason why a kernel has no fit is printed as a warning.
+    """
+    sizes: dict[Any, set[Any]] = {}
+    for record in results:
+        sizes.setdefault(record["kernel"], set()).add(record["bytes_B"])
+    several = [kernel for kernel, its in sizes.items() if len(its) > 1]
+    fits, _ = _fits(results.filter(kernel=several), None, None, {}) if several else ([], GOOD)
+    return "\n".join(_fit_lines(fits, _LEVEL)) if fits else ""
+
+
+def _fits(
+    records: ResultSet, by: str | None, leave_out: Any, how: Mapping[str, Any]
+) -> tuple[list[tuple[str, Side]], int]:
+    """Return the fits of all groups of records, each with the group's name, and the exit code."""
+    from memkern.models import groups
+
+    fits: list[tuple[str, Side]] = []
+    code = GOOD
+    split = groups(records, by.split(",") if by else ())
+    for name, group in split.items():
+        empty = all(record.get("bytes_B") == 0 for record in group)
+        if by is None and len(split) > 1 and empty:
+            # Launches move no bytes, so their records are not points of the fit.
+            continue
+        try:
+            sides = _sides(group, leave_out, how)
+        except InputError as error:
+            warn(f"{name}: {error}" if len(split) > 1 else str(error))
+            code = WRONG_INPUT
+            continue
+        fits += [(name, side) for side in sides]
+        if [side.name for side in sides] == ["caches"]:
+            warn(f"{name}: too few sizes beyond the caches for a separate fit")
+    return fits, code
+
+
+def _fit_lines(fits: Sequence[tuple[str, Side]], level: float) -> list[str]:
+    """Return the table of fits with intervals of a level in percent."""
     width = max(24, *(len(name) for name, _ in fits))
-    print(
+    lines = [
         f"{'group':<{width}} {'sizes':<6} {'points':>6} {'T0 µs':>13} "
-        f"{f'{args.level:g} % interval':<21} {'Wmax GB/s':>9} "
-        f"{f'{args.level:g} % interval':<21} {'B0.8 bytes':>15} {'R2':>8}"
-    )
+        f"{f'{level:g} % interval':<21} {'Wmax GB/s':>9} "
+        f"{f'{level:g} % interval':<21} {'B0.8 bytes':>15} {'R2':>8}"
+    ]
     for name, side in fits:
         fit = side.fit
         t0, interval, b80 = _t0(fit)
         wmax = [f"{x:.4g}" for x in (fit.wmax_GBps, *fit.wmax_ci_GBps)]
-        print(
+        lines.append(
             f"{name:<{width}} {side.name:<6} {len(fit.residuals):>6} {t0:>13} {interval:<21} "
             f"{wmax[0]:>9} {f'[{wmax[1]}, {wmax[2]}]':<21} {b80:>15} {fit.r2:>8.5f}"
         )
-    return code
+    return lines
 
 
-def _sides(group: ResultSet, args: argparse.Namespace) -> list[Side]:
+def _sides(group: ResultSet, leave_out: Any, how: Mapping[str, Any]) -> list[Side]:
     """Fit the sizes within and beyond the caches separately, or all sizes not left out."""
     from memkern.models import Side, fit_both_sides, fit_t0_wmax
 
-    how: dict[str, Any] = {"weighting": args.weighting, "level": args.level / 100}
-    if args.leave_out is None:
+    if leave_out is None:
         return fit_both_sides(group, **how)
-    out = None if args.leave_out == "none" else args.leave_out
+    out = None if leave_out == "none" else leave_out
     return [Side("all", fit_t0_wmax(group, leave_out_B=out, **how))]
 
 
@@ -147,6 +179,7 @@ def _named(args: argparse.Namespace, available: Mapping[str, Callable[..., T]]) 
 
 def _figure(args: argparse.Namespace) -> int:
     from memkern.plots import figures, save
+    from memkern.plots.style import lacking
 
     target = args.output or f"{args.name}.pdf"
     if args.name is not None and not args.list:
@@ -154,6 +187,8 @@ def _figure(args: argparse.Namespace) -> int:
     figure = _named(args, figures)
     if figure is not None:
         save(figure, target)
+        for sentence in lacking(figure):
+            warn(sentence)
         print(target)
     return GOOD
 
@@ -182,6 +217,12 @@ def table_text(frame: DataFrame) -> str:
     return frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3g}")
 
 
+@listed(
+    UNDERSTAND,
+    "memkern fit bs.parquet",
+    "memkern fit bs.parquet --by kernel,threads",
+    "memkern fit times.csv --leave-out caches",
+)
 @verb("fit", _fit, "fit T0 and Wmax to records, or to a table with columns bytes_B and time_s")
 def _fit_options(sub: Parser) -> None:
     sub.add_argument("file", metavar="FILE")
@@ -204,7 +245,7 @@ def _fit_options(sub: Parser) -> None:
         help="one fit without the sizes up to a number of bytes, within the caches, or before the "
         "changepoint, or of all sizes (none); default: two fits, within the caches and beyond",
     )
-    sub.add_argument("--level", type=positive, default=95.0, metavar="PERCENT")
+    sub.add_argument("--level", type=positive, default=_LEVEL, metavar="PERCENT")
     sub.add_argument("--json", action="store_true", help="as JSON")
 
 
@@ -228,11 +269,23 @@ def _exhibit_options(sub: Parser, what: str) -> None:
     force_option(sub)
 
 
+@listed(
+    UNDERSTAND,
+    "memkern figure --list",
+    "memkern figure spatter-fig3 strides.parquet -o strides.pdf",
+    "memkern figure spatter-fig9 --option patterns=AMG-G0,LULESH-G2",
+)
 @verb("figure", _figure, "draw a named figure from own records and published data")
 def _figure_options(sub: Parser) -> None:
     _exhibit_options(sub, "figure")
 
 
+@listed(
+    UNDERSTAND,
+    "memkern table --list",
+    "memkern table spatter-table4 apps.db",
+    "memkern table spatter-table4 apps.db -o apps.csv",
+)
 @verb("table", _table, "print a named table from own records and published data")
 def _table_options(sub: Parser) -> None:
     _exhibit_options(sub, "table")

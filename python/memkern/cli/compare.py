@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import json
 import shlex
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.checks import shown
 from memkern.cli.measuring import warn
 from memkern.cli.options import (
+    COMPARE,
     FAILED,
     GOOD,
     INTERRUPTED,
@@ -18,13 +24,16 @@ from memkern.cli.options import (
     force_option,
     given,
     knobs_of,
+    listed,
     measuring_options,
+    named_values,
     positive,
     verb,
 )
 from memkern.cli.refusing import refuse_lists
 from memkern.errors import InputError
 from memkern.files import unused
+from memkern.spec.registry import case, registry
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -95,22 +104,39 @@ def _load(args: argparse.Namespace) -> DataFrame:
 def _measure(args: argparse.Namespace) -> DataFrame:
     from memkern.studies.interleaved import compare_runs
 
-    if args.files:
-        raise InputError(f"--run measures both sides: leave {shown(args.files[0])} out")
     if args.self and (args.b is not None or args.b_python):
         raise InputError("--self measures A against itself: leave --b and --b-python out")
     a = _changes("a", args.a or "")
     b = a if args.self else _changes("b", args.b or "")
-    return compare_runs(
-        args.run_file,
-        a,
-        b,
-        a_python=args.a_python,
-        b_python=args.a_python if args.self else args.b_python,
-        progress=not args.quiet,
-        **given(args, "pairs", "seed"),
-        **({"time_s": args.seconds} if args.seconds else {}),
-    )
+    with _sweep_file(args.run_file, args.files) as sweep:
+        return compare_runs(
+            sweep,
+            a,
+            b,
+            a_python=args.a_python,
+            b_python=args.a_python if args.self else args.b_python,
+            progress=not args.quiet,
+            **given(args, "pairs", "seed"),
+            **({"time_s": args.seconds} if args.seconds else {}),
+        )
+
+
+@contextlib.contextmanager
+def _sweep_file(name: str, words: list[str]) -> Iterator[Path]:
+    """Yield the sweep file of this name, or one with the case of a kernel and its options."""
+    is_kernel = name in registry()
+    if wrong := [word for word in words if not is_kernel or "=" not in word]:
+        raise InputError(f"--run measures both sides: leave {shown(wrong[0])} out")
+    if not is_kernel:
+        yield Path(name)
+        return
+    values = {"kernel": name, **named_values(words)}
+    case(**values)  # its errors name no file
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "sweep.toml"
+        lines = (f"{option} = {json.dumps(value)}\n" for option, value in values.items())
+        path.write_text(f"[[case]]\n{''.join(lines)}", encoding="utf-8")
+        yield path
 
 
 def _changes(side: str, text: str) -> dict[str, Any]:
@@ -174,13 +200,31 @@ def _gate(text: str) -> _Gate:
     return gate
 
 
+@listed(
+    COMPARE,
+    "memkern compare before.parquet after.parquet",
+    'memkern compare --run stream.triad --a="--pages 4k" --b="--pages thp"',
+    "memkern compare --run sweep.toml --a-python old/bin/python --fail-on slower:5",
+)
 @verb("compare", _compare, "compare B with A: two files, or two sides measured in turns")
 def _compare_options(sub: Parser) -> None:
-    sub.add_argument("files", nargs="*", metavar="FILE", help="A and B, files with records")
+    sub.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="A and B, files with records; after a kernel of --run its options as NAME=VALUE",
+    )
 
-    group = sub.add_argument_group("measuring both sides in turns")
+    group = sub.add_argument_group(
+        "measuring both sides in turns",
+        "Both sides run cases of memkern: this gates builds and options of memkern, not other\n"
+        "programs. Accesses of your own code are gated with `memkern corun` and two files.",
+    )
     group.add_argument(
-        "--run", dest="run_file", metavar="SWEEP.toml", help="measure the cases of this file"
+        "--run",
+        dest="run_file",
+        metavar="SWEEP.toml|KERNEL",
+        help="measure the cases of this file, or one of a kernel such as stream.triad",
     )
     for side in "ab":
         group.add_argument(

@@ -10,16 +10,19 @@ from memkern.cli.measuring import (
     exit_code,
     line,
     tell_host,
+    tell_limit,
     wait_until_quiet,
     warn,
     warn_if_not_quiet,
 )
 from memkern.cli.options import (
+    COMPARE,
     Parser,
     count,
     given,
     kernels_with_options,
     knobs_of,
+    listed,
     measuring_options,
     named_values,
     shorten_turns,
@@ -74,6 +77,7 @@ def _corun(args: argparse.Namespace) -> int:
     elif table:
         _print_matrix("all turns", results, entry)
         line(ENTRIES)
+        tell_limit(results, args)
     wrong = [label_of(r["kernel"], r["definition"], r["name"]) for r in results if not r["valid"]]
     if wrong:
         warn(f"the results of {', '.join(dict.fromkeys(wrong))} are invalid")
@@ -115,6 +119,12 @@ def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], s
         line(text)
 
 
+@listed(
+    COMPARE,
+    "memkern corun -o corun.parquet",
+    "memkern corun stream.triad latency.chase size_B=1GiB",
+    "memkern corun stream.triad --units 0:1 --turns 9",
+)
 @verb("corun", _corun, "measure how much kernels slow each other down")
 def _corun_options(sub: Parser) -> None:
     sub.add_argument(

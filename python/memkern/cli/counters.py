@@ -7,7 +7,7 @@ import json
 import math
 
 from memkern.cli.measuring import warn
-from memkern.cli.options import GOOD, Parser, verb
+from memkern.cli.options import GOOD, UNDERSTAND, Parser, listed, verb
 
 
 def _counters(args: argparse.Namespace) -> int:
@@ -73,6 +73,12 @@ def _check(args: argparse.Namespace) -> int:
     return GOOD
 
 
+@listed(
+    UNDERSTAND,
+    "memkern counters",
+    "memkern counters --check",
+    "memkern counters --json",
+)
 @verb("counters", _counters, "list the events that --counters can count here")
 def _counters_options(sub: Parser) -> None:
     sub.add_argument(

@@ -5,9 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+from typing import TYPE_CHECKING
 
 from memkern.cli.measuring import exit_code, show_progress
-from memkern.cli.options import FAILED, GOOD, Parser, force_option, verb
+from memkern.cli.options import FAILED, GOOD, MANAGE, Parser, force_option, listed, verb
+
+if TYPE_CHECKING:
+    from memkern.studies.doctor import Health
 
 
 def _doctor(args: argparse.Namespace) -> int:
@@ -32,12 +36,29 @@ def _doctor(args: argparse.Namespace) -> int:
         print(found.summary)
     else:
         print(f"{found}\ntook {found.seconds:.1f} s")
+        if args.baseline:
+            print(_answer(found, args.baseline))
     if found.results.interrupted or not found.results.valid:
         return exit_code(found.results)
     # A gate without any verdict does not pass.
     return FAILED if args.baseline and (found.worse or not found.judged) else GOOD
 
 
+def _answer(found: Health, baseline: str) -> str:
+    """Return the sentence on whether the machine is slower than in the baseline."""
+    if found.worse:
+        return f"this machine is slower than in {baseline}: see the finding on the baseline"
+    if found.judged:
+        return f"this machine is not slower than in {baseline}"
+    return f"whether this machine is slower than in {baseline} can't be told: no case was judged"
+
+
+@listed(
+    MANAGE,
+    "memkern doctor",
+    "memkern doctor --quick -o week.db",
+    "memkern doctor --baseline week.db",
+)
 @verb("doctor", _doctor, "check whether this machine is fit for measuring, and give advice")
 def _doctor_options(sub: Parser) -> None:
     sub.add_argument("--quick", action="store_true", help="within 5 s instead of 24 s")

@@ -11,7 +11,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.cli.measuring import exit_code
-from memkern.cli.options import Parser, force_option, seconds_option, verb, wait_option
+from memkern.cli.options import (
+    UNDERSTAND,
+    Parser,
+    force_option,
+    listed,
+    seconds_option,
+    verb,
+    wait_option,
+)
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
@@ -227,6 +235,12 @@ def _lines_of_cores(rows: Sequence[JudgedCores]) -> Iterator[str]:
         )
 
 
+@listed(
+    UNDERSTAND,
+    "memkern ecm --quick",
+    "memkern ecm -o loops.parquet",
+    "memkern ecm --machine host.json",
+)
 @verb("ecm", _ecm, "compare measured loops with predictions of the ECM model")
 def _ecm_options(sub: Parser) -> None:
     sub.add_argument(

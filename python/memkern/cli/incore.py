@@ -17,9 +17,11 @@ from memkern.cli.measuring import (
     warn_if_not_quiet,
 )
 from memkern.cli.options import (
+    UNDERSTAND,
     Parser,
     each,
     force_option,
+    listed,
     numbers,
     seconds_option,
     verb,
@@ -113,6 +115,12 @@ def _row(row: dict[str, Any]) -> str:
     ).rstrip()
 
 
+@listed(
+    UNDERSTAND,
+    "memkern incore --quick",
+    "memkern incore -k triad,stencil --variant auto,simd",
+    "memkern incore --machine host.json -o bodies.parquet",
+)
 @verb("incore", _incore, "cycles of kernels in the core, measured in L1 and by static analysis")
 def _incore_options(sub: Parser) -> None:
     add = sub.add_argument

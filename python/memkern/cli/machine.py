@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from memkern.checks import unknown
-from memkern.cli.options import GOOD, Parser, seconds_option, verb, wait_option
+from memkern.cli.options import (
+    GOOD,
+    MANAGE,
+    Parser,
+    listed,
+    seconds_option,
+    verb,
+    wait_option,
+)
 from memkern.spec import columns
 
 
@@ -185,17 +193,35 @@ def _columns(args: argparse.Namespace) -> int:
     return GOOD
 
 
+@listed(
+    MANAGE,
+    "memkern info",
+    "memkern info --json",
+    "memkern info --json > host-info.json",
+)
 @verb("info", _info, "list features of this machine and build, and missing ones")
 def _info_options(sub: Parser) -> None:
     sub.add_argument("--json", action="store_true", help="as JSON")
 
 
+@listed(
+    MANAGE,
+    "memkern columns",
+    "memkern columns bandwidth_GBps time_min_s",
+    "memkern columns --json",
+)
 @verb("columns", _columns, "list the columns of records with their meanings and units")
 def _columns_options(sub: Parser) -> None:
     sub.add_argument("names", nargs="*", metavar="NAME", help="these columns only")
     sub.add_argument("--json", action="store_true", help="as JSON")
 
 
+@listed(
+    MANAGE,
+    "memkern calibrate",
+    "memkern calibrate --quick",
+    "memkern calibrate --seconds 300 --wait-quiet 600",
+)
 @verb(
     "calibrate",
     _calibrate,

@@ -6,7 +6,16 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from memkern.cli.options import GOOD, Parser, force_option, seconds_option, verb, wait_option
+from memkern.cli.options import (
+    GOOD,
+    UNDERSTAND,
+    Parser,
+    force_option,
+    listed,
+    seconds_option,
+    verb,
+    wait_option,
+)
 from memkern.errors import InputError
 from memkern.machine.environment import processor_model
 
@@ -153,6 +162,12 @@ def _compare(first: MachineFile, second: MachineFile) -> int:
     return GOOD
 
 
+@listed(
+    UNDERSTAND,
+    "memkern machine -o host.json",
+    "memkern machine host.json",
+    "memkern machine host.json a64fx",
+)
 @verb("machine", _machine, "measure the parameters that models need, as a machine file")
 def _machine_options(sub: Parser) -> None:
     from memkern.models.machine_file import PUBLISHED

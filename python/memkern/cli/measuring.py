@@ -270,16 +270,19 @@ def measure(
     cases: Sequence[Case],
     args: argparse.Namespace,
     header: str = HEADER,
-    row: Callable[[int, dict[str, Any]], str] = row_of,
+    row: Callable[[int, dict[str, Any]], str] | None = row_of,
     shown: Collection[str] = SHOWN,
     select: Callable[[Sequence[Case]], Sequence[Case]] | None = None,
     most_s: float = math.inf,
+    answers: Sequence[Callable[[ResultSet], str]] = (),
 ) -> ResultSet:
     """Measure with the options of the command line, and print a table of the results.
 
-    `row` makes a line of the table from the number and the record of a case. Varying columns that
+    `row` makes a line of the table from the number and the record of a case; without it there is
+    none. Varying columns that
     are not `shown` in the line precede it (see `varying`). `select` returns the cases to measure.
-    If `most_s` is too short for all cases, the least informative ones are left out first.
+    If `most_s` is too short for all cases, the least informative ones are left out first. Each of
+    `answers` returns what is printed below the table, such as one sentence, from all records.
     """
     from memkern.engine import ranks, sweep
 
@@ -302,7 +305,7 @@ def measure(
         warn_if_not_quiet(found, args)
 
     def show(measurement: Measurement) -> None:
-        if not table:
+        if not table or row is None:
             return
         record = measurement.record
         if measurement.parts:
@@ -337,9 +340,11 @@ def measure(
     elif table:
         summary = _summary(results) if row is row_of else ""
         notes = dict.fromkeys(str(record.get("counters_note") or "") for record in results)
-        for text in (scope_of(results) if header else "", summary, _of_ranks(results), *notes):
+        below = (scope_of(results) if header else "", summary, _of_ranks(results), *notes)
+        for text in (*below, *(answer(results) for answer in answers)):
             if text:
                 line(text)
+        tell_limit(results, args)
     return results
 
 
@@ -425,6 +430,21 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
             "of this machine have grown since sizes were chosen, and hold more than half of the "
             "data: give a larger size"
         )
+
+
+def health_of(results: ResultSet) -> str:
+    """Return the sentence on whether what was measured is healthy."""
+    from memkern.models.answers import health_sentence
+
+    return health_sentence(results, results.environments)
+
+
+def tell_limit(results: ResultSet, args: argparse.Namespace) -> None:
+    """Print what bounds the records and what to try, if a machine file was given."""
+    if args.machine:
+        from memkern.models.answers import limit_sentence
+
+        line(limit_sentence(results))
 
 
 def plus_minus(record: dict[str, Any], quantity: str = "floor") -> str:

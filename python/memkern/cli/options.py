@@ -3,25 +3,60 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar, cast
 
 from memkern import launcher
 from memkern.checks import LEAST, MOST, in_digits, read_integer, read_number, shown, unknown
 from memkern.errors import InputError
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
-from memkern.spec.options import Knobs, Option, Stop, declared
+from memkern.spec.options import PROCESSORS, Knobs, Option, Stop, declared
 
 T = TypeVar("T")
 
 GOOD, INVALID, WRONG_INPUT, FAILED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 
+MEASURE, UNDERSTAND, COMPARE, MANAGE = GROUPS = ("measure", "understand", "compare", "manage")
+"""Groups of verbs, in the order of the help."""
+
+
+class _HelpAll(argparse.Action):
+    """The option that prints the help with all options."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> NoReturn:
+        """Print the help and exit."""
+        cast(Parser, parser).elsewhere.clear()
+        parser.print_help()
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
-    """Argument parser whose errors are one sentence, without the usage."""
+    """Argument parser with line breaks in its epilog, and errors of one sentence.
+
+    Attributes
+    ----------
+    elsewhere : set of str
+        Options that are for GPUs or ranks only, which the help leaves out.
+    """
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **how)
+        self.elsewhere: set[str] = set()
+
+    def format_help(self) -> str:
+        """Return the help."""
+        hidden = {a: a.help for a in self._actions if a.dest in self.elsewhere}
+        for action in hidden:
+            action.help = argparse.SUPPRESS
+        text = super().format_help()
+        for action, help in hidden.items():
+            action.help = help
+        return text
 
     def error(self, message: str) -> NoReturn:
         """Exit with the message."""
@@ -60,12 +95,18 @@ class Verb:
         Runs the verb with the values of its options, and returns the exit code.
     add_options : callable
         Adds the options to a parser.
+    group : str
+        One of `GROUPS`.
+    examples : tuple of str
+        Commands at the end of the verb's help.
     """
 
     name: str
     run: Callable[[argparse.Namespace], int]
     help: str
     add_options: Callable[[Parser], None]
+    group: str = MEASURE
+    examples: tuple[str, ...] = ()
 
 
 def verb(
@@ -73,6 +114,11 @@ def verb(
 ) -> Callable[[Callable[[Parser], None]], Verb]:
     """Return a decorator that makes a `Verb` of the function that adds the options."""
     return functools.partial(Verb, name, run, help)
+
+
+def listed(group: str, *examples: str) -> Callable[[Verb], Verb]:
+    """Return a decorator that gives a verb its group and the examples at the end of its help."""
+    return lambda verb: dataclasses.replace(verb, group=group, examples=examples)
 
 
 def positive(text: str) -> float:
@@ -247,20 +293,32 @@ def wait_option(parser: Any) -> None:
 
 
 def measuring_options(
-    parser: argparse.ArgumentParser,
+    parser: Parser,
     *,
     short: bool = True,
     runs: bool = True,
     comm: bool = True,
     dtypes: tuple[str, ...] = DTYPES,
+    elsewhere: Collection[str] = (),
 ) -> None:
     """Add the options of a verb that measures.
 
     `short` is False if a peer's short options take precedence, `runs` if ``--runs`` is the peer's
     own option, `comm` if the verb has another option of this name; the first of `dtypes` is the
-    default of cases. Options of a case have no default here: if not given they are None, and the
-    case's own default applies.
+    default of cases; options of the verb in `elsewhere` are for GPUs or ranks only. Options of a
+    case have no default here: if not given they are None, and the case's own default applies.
     """
+    own = {name for name, _, option in declared(Knobs) if PROCESSORS not in option.where}
+    parser.elsewhere |= {"comm", *own, *elsewhere}
+    if parser.add_help:
+        parser.add_argument(
+            "--help-all",
+            action=_HelpAll,
+            nargs=0,
+            dest=argparse.SUPPRESS,
+            default=argparse.SUPPRESS,
+            help="this help with the options for GPUs and ranks",
+        )
     _output_options(parser, short)
     group = parser.add_argument_group("how to measure")
     add = group.add_argument

@@ -19,9 +19,11 @@ from memkern.cli.measuring import (
 from memkern.cli.options import (
     GOOD,
     INTERRUPTED,
+    UNDERSTAND,
     Parser,
     count,
     force_option,
+    listed,
     verb,
     wait_option,
 )
@@ -189,6 +191,12 @@ def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]
     return [case.with_(threads=case.knobs.threads or threads, **knobs) for case in cases]
 
 
+@listed(
+    UNDERSTAND,
+    "memkern report",
+    "memkern report --quick -o host.html",
+    "memkern report this-week.parquet last-week.parquet -o weeks.html",
+)
 @verb("report", _report, "measure this machine, or take records, and write one HTML file")
 def _report_options(sub: Parser) -> None:
     sub.add_argument(
@@ -226,6 +234,12 @@ def _gallery(args: argparse.Namespace) -> int:
     return GOOD
 
 
+@listed(
+    UNDERSTAND,
+    "memkern gallery site",
+    "memkern gallery site --add host.parquet",
+    "memkern gallery site --add one.parquet --add other.parquet",
+)
 @verb("gallery", _gallery, "write a static site of many machines' reports")
 def _gallery_options(sub: Parser) -> None:
     sub.add_argument("folder", metavar="DIR", help="folder of bundles (.parquet) and of the site")

@@ -11,16 +11,19 @@ from memkern.cli.measuring import (
     exit_code,
     line,
     tell_host,
+    tell_limit,
     wait_until_quiet,
     warn,
     warn_if_not_quiet,
 )
 from memkern.cli.options import (
+    COMPARE,
     Parser,
     count,
     given,
     kernels_with_options,
     knobs_of,
+    listed,
     measuring_options,
     named_values,
     numbers,
@@ -71,6 +74,7 @@ def _scaling(args: argparse.Namespace) -> int:
         print(results.to_json_text())
     elif not args.quiet:
         _print_table(results)
+        tell_limit(results, args)
     return exit_code(results)
 
 
@@ -124,6 +128,12 @@ def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, place
     return with_half_width(row[name], row[low], row[high], places)
 
 
+@listed(
+    COMPARE,
+    "memkern scaling --ranks 1,2,4",
+    "memkern scaling stream.triad elements=22000000 --mode weak",
+    "memkern scaling raider.gather_triad --ranks 1,2 --bind socket",
+)
 @verb("scaling", _scaling, "strong and weak scaling over numbers of ranks")
 def _scaling_options(sub: Parser) -> None:
     sub.add_argument(

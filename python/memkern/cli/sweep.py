@@ -16,6 +16,7 @@ from memkern.checks import read_integer, shown
 from memkern.cli.measuring import (
     HEADER,
     exit_code,
+    health_of,
     line,
     measure,
     requested,
@@ -23,12 +24,16 @@ from memkern.cli.measuring import (
     scope_of,
     show_progress,
     tell_host,
+    tell_limit,
     varying,
     varying_cells,
     varying_header,
 )
 from memkern.cli.options import (
+    COMPARE,
     GOOD,
+    MANAGE,
+    MEASURE,
     QUICK_S,
     Parser,
     checked,
@@ -36,6 +41,7 @@ from memkern.cli.options import (
     force_option,
     given,
     knobs_of,
+    listed,
     measuring_options,
     named_values,
     verb,
@@ -210,9 +216,17 @@ def _tune(args: argparse.Namespace) -> int:
         names = dict.fromkeys(("variant", *([] if on_device else ["isa"]), *tuned))
         chosen = (f"--{name.replace('_', '-')} {getattr(best.knobs, name)}" for name in names)
         line(f"best: {' '.join(chosen)}")
+        line(health_of(search))
+        tell_limit(search, args)
     return exit_code(search)
 
 
+@listed(
+    MEASURE,
+    "memkern sweep sweep.toml -o sweep.db",
+    "memkern sweep sweep.toml --resume -o sweep.db",
+    "memkern sweep sweep.toml --part 1/4 -o sweep-1-of-4.db",
+)
 @verb("sweep", _sweep, "measure the cases of a sweep in a TOML file")
 def _sweep_options(sub: Parser) -> None:
     sub.add_argument("file", metavar="FILE.toml")
@@ -238,6 +252,12 @@ def _sweep_options(sub: Parser) -> None:
     )
 
 
+@listed(
+    MANAGE,
+    "memkern merge -o all.db part-1.db part-2.db",
+    "memkern merge part-1.db part-2.db -o all.parquet",
+    "memkern merge --force -o all.csv part-1.db part-2.db",
+)
 @verb("merge", _merge, "join results files, such as files of several machines")
 def _merge_options(sub: Parser) -> None:
     sub.add_argument("files", nargs="+", metavar="FILE")
@@ -245,6 +265,12 @@ def _merge_options(sub: Parser) -> None:
     force_option(sub)
 
 
+@listed(
+    COMPARE,
+    "memkern tune -p UNIFORM:8:16:NR -l 1000000",
+    "memkern tune -k stream.triad --set elements=1000000",
+    "memkern tune -k stream.triad --pages 4k,thp --budget 60",
+)
 @verb(
     "tune", _tune, "search for the best variant, pages, prefetch distance and chunk within a budget"
 )

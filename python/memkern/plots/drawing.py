@@ -147,13 +147,24 @@ def disturbed_note(rows: DataFrame, look: str = "Hollow") -> list[str]:
 def finish(
     fig: Figure, columns: int, notes: Iterable[str], rows: DataFrame, look: str = "Hollow"
 ) -> Figure:
-    """Write the legend, of at most some columns, and the small print, and return the figure.
+    """Hide empty panels, write the legend and the small print, and return the figure.
 
-    `look` is the word for the markers of disturbed records.
+    The legend has at most some columns; `look` is the word for the markers of disturbed records.
     """
+    for ax in fig.axes:
+        if _is_empty(ax):
+            ax.set_visible(False)
     legend_above(fig, columns)
     note(fig, [*notes, *disturbed_note(rows, look)])
     return fig
+
+
+def _is_empty(ax: Axes) -> bool:
+    """Return whether a panel shows no data."""
+    import numpy as np
+
+    others = (*ax.collections, *ax.patches, *ax.images, *ax.texts)
+    return not others and not any(np.size(line.get_xdata()) for line in ax.lines)
 
 
 def panels(number: int, columns: int, row_in: float) -> tuple[Figure, list[Axes]]:

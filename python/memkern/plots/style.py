@@ -10,6 +10,7 @@ from functools import cache, wraps
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec
+from weakref import WeakKeyDictionary
 
 from memkern.errors import InputError
 from memkern.files import publish
@@ -229,6 +230,19 @@ def note(fig: Figure, sentences: Iterable[str]) -> None:
             color=GREY,
             gid="note",
         )
+
+
+_LACKING: WeakKeyDictionary[Figure, list[str]] = WeakKeyDictionary()
+
+
+def tell_lacking(fig: Figure, sentences: Iterable[str]) -> None:
+    """Add sentences on records that a figure lacks, which the command line prints."""
+    _LACKING.setdefault(fig, []).extend(sentences)
+
+
+def lacking(fig: Figure) -> list[str]:
+    """Return the sentences on records that a figure lacks, each with the remedy."""
+    return [*_LACKING.get(fig, ())]
 
 
 def save(fig: Figure, path: str | os.PathLike[str]) -> Path:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from memkern.checks import read_number
 from memkern.cli.measuring import exit_code, measure
-from memkern.cli.options import checked, count, given, knobs_of, measuring_options
+from memkern.cli.options import Parser, checked, count, given, knobs_of, measuring_options
 from memkern.cli.refusing import options_by_kernel, taken
 from memkern.errors import InputError
 from memkern.inputs.sizes import parse_sizes
 from memkern.spec import registry
 from memkern.spec.sequences import joined, product
+
+if TYPE_CHECKING:
+    from memkern.formats import ResultSet
 
 # Options of the kernels other than the length of their arrays.
 _OPTIONS = (
@@ -22,7 +25,7 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def streaming_options(sub: argparse.ArgumentParser) -> None:
+def streaming_options(sub: Parser) -> None:
     """Add the options of the verb of a family whose kernels have a length."""
     sub.add_argument("-k", "--kernel", metavar="NAME,...", help="(all of them)")
     sub.add_argument(
@@ -62,8 +65,12 @@ def measure_kernels(
     args: argparse.Namespace,
     names: Sequence[str],
     shapes: Sequence[Mapping[str, Any]] | None = None,
+    answers: Sequence[Callable[[ResultSet], str]] = (),
 ) -> int:
-    """Measure kernels at the requested lengths, or in the given shapes; return the exit code."""
+    """Measure kernels at the requested lengths, or in the given shapes; return the exit code.
+
+    For `answers` see `memkern.cli.measuring.measure`.
+    """
     knobs = knobs_of(args)
     knobs.pop("index_dtype", None)
     if args.sizes is not None and args.elements is not None:
@@ -75,7 +82,7 @@ def measure_kernels(
             own["repeats"] = own.pop("allow_repeats")
         build = functools.partial(registry.case, name, **own, **taken(name, knobs))
         parts += [product(functools.partial(build, **shape), axes) for shape in shapes or [{}]]
-    return exit_code(measure(joined(parts), args))
+    return exit_code(measure(joined(parts), args, answers=answers))
 
 
 def lengths(sizes: str | None, elements: int | None) -> dict[str, list[int]]:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern import reference
 from memkern.engine import (
     DELAYS_UNKNOWN,
     Activity,
@@ -23,6 +22,7 @@ from memkern.formats import ResultSet
 from memkern.machine import health, smbios
 from memkern.machine.caches import MEMORY, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
+from memkern.models.answers import LEAST_OF_PUBLISHED, MOST_LATENCY_NS, published_GBps
 from memkern.results.verdicts import FASTER, SAME, SLOWER
 from memkern.statistics import next_run_interval
 
@@ -51,12 +51,6 @@ _CLOCK = (0.05, 0.15)  # 5th to 95th percentile of the clock, relative to its me
 _SPREAD = 0.05  # standard deviation of the logarithms of the placements' medians
 # Triads reach 70 to 90 % of the peak of all channels if enough cores run.
 _LEAST_OF_PEAK = 0.5
-# Processors with many cores have less bandwidth per core than those published in 2020.
-_LEAST_OF_PUBLISHED = 0.5
-# Threads per core for the published bandwidths of these platforms; others had one.
-_THREADS_OF_A_CORE = {"KNL": 4, "TX2": 4}
-# Memory of the same socket takes about 100 ns, without huge pages up to about 150 ns.
-_MOST_LATENCY_NS = 200.0
 
 
 def core_findings(watch: CoreWatch, machine: Mapping[str, Any]) -> list[Finding]:
@@ -269,9 +263,9 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
     if record["state"] == "shared":
         text += "; this host is shared"
         advice = "see core share and exchanges: medians vary with them, shortest times vary less"
-    if kernel == CHASE and state == GOOD and record["ns_per_access"] > _MOST_LATENCY_NS:
+    if kernel == CHASE and state == GOOD and record["ns_per_access"] > MOST_LATENCY_NS:
         state = NOTE
-        text += f"; memory of the same socket takes less than {_MOST_LATENCY_NS:.0f} ns"
+        text += f"; memory of the same socket takes less than {MOST_LATENCY_NS:.0f} ns"
         advice = (
             "check whether the memory is on another node (memkern latency numa), and the memory "
             "clock and power saving in the firmware's setup; use huge pages "
@@ -339,13 +333,7 @@ def bandwidth_of_a_core(
     list of Finding
         Empty without a triad.
     """
-    published = [
-        row["table3_stream_MBps"]
-        / (row["table3_threads"] / _THREADS_OF_A_CORE.get(row["abbreviation"], 1))
-        / 1e3
-        for row in reference.rows("lavin2020-platforms")
-        if row["table3_threads"] and row["table3_stream_MBps"]
-    ]
+    least, most = published_GBps()
     record = next((record for record in records if record["kernel"] == TRIAD), None)
     if record is None:
         return []
@@ -353,12 +341,12 @@ def bandwidth_of_a_core(
     GBps = record["bandwidth_median_GBps"] / cores
     text = (
         f"the triad has {GBps:.1f} GB/s per core on {cores} core{'s' * (cores > 1)}; published "
-        f"processors have {min(published):.1f} to {max(published):.1f} GB/s (Lavin et al. 2020, "
+        f"processors have {least:.1f} to {most:.1f} GB/s (Lavin et al. 2020, "
         "table 3)"
     )
     if record["disturbed"]:
         return [Finding(_PER_CORE, UNKNOWN, f"{text}, but its samples were disturbed", _AGAIN)]
-    if GBps >= _LEAST_OF_PUBLISHED * min(published):
+    if GBps >= LEAST_OF_PUBLISHED * least:
         return [Finding(_PER_CORE, GOOD, text)]
     advice = (
         "check whether modules are in all channels, which other programs use the memory, and "

@@ -226,8 +226,9 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
             mine, look = rows[rows["pattern"] == pattern], marked_look(number)
             curve(rate, mine, "threads", RATE, look, pattern.upper())
             curve(scaling, mine.dropna(subset="scaled"), "threads", "scaled", look, pattern.upper())
-        threads = np.array([1.0, rows["threads"].max()])
-        scaling.plot(threads, threads, color=GREY, linewidth=0.7, label="ideal")
+        if rows["scaled"].notna().any():
+            threads = np.array([1.0, rows["threads"].max()])
+            scaling.plot(threads, threads, color=GREY, linewidth=0.7, label="ideal")
         _against_workers(rate, rows, _RATE_LABEL)
         _against_workers(scaling, rows, "Rate over that of one worker")
         counts_axis(rate.yaxis, 10)

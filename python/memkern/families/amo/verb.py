@@ -5,20 +5,23 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from typing import Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memkern.checks import read_number, shown
-from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, warn
+from memkern.cli.measuring import exit_code, health_of, line, marks, measure, plus_minus, warn
 from memkern.cli.options import (
     GOOD,
+    MEASURE,
     Parser,
     checked,
     count,
     each,
     given,
     knobs_of,
+    listed,
     measuring_options,
     numbers,
     verb,
@@ -35,6 +38,9 @@ from memkern.spec.case import Case
 from memkern.spec.kernel import DTYPES, WORD_DTYPES
 from memkern.spec.options import Knobs
 from memkern.spec.sequences import joined, product
+
+if TYPE_CHECKING:
+    from memkern.formats import ResultSet
 
 _RULE = "=" * 48
 
@@ -133,8 +139,18 @@ def _amo(args: argparse.Namespace) -> int:
         raise InputError(f"no pattern has {primitives} in order {', '.join(orders)} for {dtype}")
     args.threads = None  # the cases already have their numbers of workers
     if args.bench is None:
-        return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
-    return exit_code(measure(joined(parts), args, "", _as_circustent))
+        answers = [_false_sharing, health_of]
+        return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN, answers=answers))
+    answers = [_beside_circustent, health_of]
+    return exit_code(measure(joined(parts), args, "", _as_circustent, answers=answers))
+
+
+def _beside_circustent(results: ResultSet) -> str:
+    """Return why results differ from those of CircusTent."""
+    from memkern.models.answers import peer_sentence
+
+    statistic = "memkern takes the shortest time of several samples, CircusTent times one pass"
+    return peer_sentence("CircusTent", results, statistic)
 
 
 def _default(option: str) -> str:
@@ -172,6 +188,18 @@ _HEADER = (
 
 
 _SHOWN = ("primitive", "order", "returns", "sharing", "targets", "threads", "words")
+# Columns that the two cases of false sharing have in common.
+_SAME = (
+    "kernel",
+    "primitive",
+    "order",
+    "returns",
+    "threads",
+    "ranks",
+    "dtype",
+    "variant_requested",
+)
+_LINE_B = 64
 
 
 def _row(number: int, record: dict[str, Any]) -> str:
@@ -191,6 +219,39 @@ def _row(number: int, record: dict[str, Any]) -> str:
     ).rstrip()
 
 
+def _false_sharing(results: Iterable[dict[str, Any]]) -> str:
+    """Return a sentence for each case with private words in one line and in several.
+
+    It is empty if the cases do not differ in the padding of private words.
+    """
+    cases: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
+    for record in results:
+        if record["sharing"] == "private" and record["threads"] * record["ranks"] > 1:
+            same = (*(record[name] for name in _SAME), record["repeat"])
+            cases.setdefault(same, {})[record["padding_B"]] = record
+    return "\n".join(
+        _cost_of_sharing(paddings[min(paddings)], paddings[max(paddings)])
+        for paddings in cases.values()
+        if max(paddings) >= _LINE_B > min(paddings)
+    )
+
+
+def _cost_of_sharing(beside: dict[str, Any], apart: dict[str, Any]) -> str:
+    """Return the sentence on words of workers in one line, and the same words in several."""
+    pattern = beside["kernel"].partition(".")[2]
+    what = (
+        f"false sharing ({pattern} {beside['primitive']}, {beside['order']}) of "
+        f"{beside['threads']} threads"
+    )
+    if unsure := dict.fromkeys([*marks(beside), *marks(apart)]):
+        return f"what {what} costs can't be told: a record is {', '.join(unsure)}"
+    ns = [1 / record["rate_GAMS"] * record["threads"] for record in (beside, apart)]
+    return (
+        f"{what}: {ns[0]:.3g} ns for an operation on adjacent words, {ns[1]:.3g} ns on words "
+        f"{apart['padding_B']} B apart, {ns[0] / ns[1]:.3g} times as long"
+    )
+
+
 def _as_circustent(number: int, record: dict[str, Any]) -> str:
     name = f"{record['kernel'].partition('.')[2]}_{record['primitive']}".upper()
     words = {"INVALID": "FAILED ITS VALIDATION"}
@@ -202,6 +263,12 @@ def _as_circustent(number: int, record: dict[str, Any]) -> str:
     )
 
 
+@listed(
+    MEASURE,
+    "memkern amo -b RAND_ADD -m 1000000000 -p 2 -i 1000000",
+    "memkern amo --primitive add,cas,plain --threads 1,2",
+    "memkern amo --kernel central --sharing private --padding 0,64",
+)
 @verb("amo", _amo, "atomic memory operations in CircusTent's patterns")
 def _amo_options(sub: Parser) -> None:
     add = sub.add_argument_group("options of CircusTent").add_argument
@@ -289,4 +356,4 @@ def _amo_options(sub: Parser) -> None:
         metavar="PERCENT",
         help="indices of words on other ranks, for --targets share",
     )
-    measuring_options(sub, dtypes=(*WORD_DTYPES, *DTYPES))
+    measuring_options(sub, dtypes=(*WORD_DTYPES, *DTYPES), elsewhere=("targets", "remote"))

@@ -7,13 +7,16 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from memkern.cli.analysis import fit_text
 from memkern.cli.measuring import exit_code, measure
 from memkern.cli.options import (
+    MEASURE,
     Parser,
     count,
     each,
     given,
     knobs_of,
+    listed,
     measuring_options,
     numbers,
     verb,
@@ -55,7 +58,7 @@ def _finite_elements(args: argparse.Namespace) -> int:
             axes = lengths(args.sizes, args.entries)
         build = functools.partial(registry.case, name, **own, **taken(name, knobs))
         parts.append(product(build, axes))
-    return exit_code(measure(joined(parts), args))
+    return exit_code(measure(joined(parts), args, answers=[fit_text]))
 
 
 def _list(least: int, name: str) -> Callable[[str], list[int]]:
@@ -63,6 +66,12 @@ def _list(least: int, name: str) -> Callable[[str], list[int]]:
     return lambda text: each(convert(text))
 
 
+@listed(
+    MEASURE,
+    "memkern bs 1 --sizes 64KiB:512MiB:60",
+    "memkern bs 1,2 -n 10000000",
+    "memkern bs 6 --degree 3,7 --elements 20",
+)
 @verb("bs", _finite_elements, "the finite-element streaming tests BS0 to BS8")
 def _bs_options(sub: Parser) -> None:
     sub.add_argument(
@@ -105,4 +114,4 @@ def _bs_options(sub: Parser) -> None:
     )
     sub.add_argument("--definition", choices=DEFINITIONS, help="definition of BS5 (paper)")
     stream_options(sub)
-    measuring_options(sub)
+    measuring_options(sub, elsewhere=("halo",))

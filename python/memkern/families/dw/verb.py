@@ -9,11 +9,13 @@ from typing import Any
 from memkern.checks import read_integer
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
 from memkern.cli.options import (
+    MEASURE,
     Parser,
     checked,
     each,
     given,
     knobs_of,
+    listed,
     measuring_options,
     numbers,
     verb,
@@ -79,6 +81,12 @@ def _row(number: int, record: dict[str, Any]) -> str:
     ).rstrip()
 
 
+@listed(
+    MEASURE,
+    "memkern dw --lattice 16 16 16 16",
+    "memkern dw --lattice 24 24 24 24 --ls 8 --layout RRII,RIRI",
+    "memkern dw --lattice 16 16 16 16 --dtype float32 --prefetch 2",
+)
 @verb("dw", _dw, "the hopping term of the domain-wall operator of lattice QCD")
 def _dw_options(sub: Parser) -> None:
     add = sub.add_argument_group("lattice").add_argument
@@ -89,7 +97,7 @@ def _dw_options(sub: Parser) -> None:
     add("--parity", type=words, metavar="NAME,...",
         help="sites that are computed: " + ", ".join(PARITIES) + " (full)")  # fmt: skip
     add = sub.add_argument_group("layout and loops").add_argument
-    add("-l", "--layout", type=words, metavar="NAME,...",
+    add("--layout", type=words, metavar="NAME,...",
         help=", ".join(LAYOUTS) + " (RRII)")  # fmt: skip
     add("--cut", type=words, metavar="WORD,...",
         help="dimensions of vectors: " + "; ".join(CUTS) + " (auto)")  # fmt: skip

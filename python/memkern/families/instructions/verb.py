@@ -6,7 +6,16 @@ import argparse
 from typing import Any
 
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
-from memkern.cli.options import Parser, each, knobs_of, measuring_options, verb, words
+from memkern.cli.options import (
+    MEASURE,
+    Parser,
+    each,
+    knobs_of,
+    listed,
+    measuring_options,
+    verb,
+    words,
+)
 from memkern.cli.refusing import refuse
 from memkern.families.instructions.kernels import INSTRUCTIONS, QUANTITIES
 
@@ -46,6 +55,12 @@ def _instructions(args: argparse.Namespace) -> int:
     return exit_code(measure(cases, args, _HEADER, _row, _SHOWN))
 
 
+@listed(
+    MEASURE,
+    "memkern instructions --instruction fma,gather",
+    "memkern instructions --quantity latency --isa avx2",
+    "memkern instructions --quick -o instructions.parquet",
+)
 @verb("instructions", _instructions, "throughput and latency of single instructions on one core")
 def _instructions_options(sub: Parser) -> None:
     add = sub.add_argument_group("instructions").add_argument

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.checks import LEAST, MOST
@@ -17,9 +17,12 @@ from memkern.models.structure import Plateau, line_size, plateaus, tlb_levels
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, lines_B, listed, ranked, typed, with_samples
 from memkern.plots.selection import cache_ends, select, split
+from memkern.plots.style import plain
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+    from memkern.formats import ResultSet
 
 NS = "ns_per_access"
 SHORTEST = "shortest_ns"
@@ -223,11 +226,119 @@ def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
     return frame.assign(share=share, kind=texts), notes
 
 
+# Options of chases that have a summary of their own.
+_APART = ("order", "chains", "line_B", "threads", "pages_requested", "variant_requested")
+# Sizes nearer to the end of a cache than this factor are partly in the next level.
+_WITHIN = 2.0
+
+
+def level_lines(results: ResultSet) -> list[str]:
+    """Return a table of the latency of each level of the memory hierarchy.
+
+    Levels are the caches of the machine, as far as known, else the plateaus of the latency. The
+    latency of a level is the median over the sizes well within it; disturbed records are left out
+    of it.
+
+    Parameters
+    ----------
+    results : ResultSet
+        Records of chases over sizes.
+    """
+    ends = cache_ends(results)
+    apart: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for record in results:
+        apart.setdefault(tuple(record.get(name) for name in _APART), []).append(record)
+    several = [len({key[place] for key in apart}) > 1 for place in range(len(_APART))]
+    lines = [
+        f"{'level':<8} {'sizes':<23} {'records':>7} {'ns':>8} {'±%':>5} {'ns of its sizes':>18}"
+    ]
+    for key, records in apart.items():
+        if len(apart) > 1:
+            words = (f"{name} {value}" for name, value in zip(_APART, key, strict=True))
+            lines.append(", ".join(itertools.compress(words, several)))
+        levels = _by_caches(records, ends) if ends else _by_plateaus(records)
+        lines += [_level_line(*level) for level in levels]
+    return lines
+
+
+_Level = tuple[str, list[dict[str, Any]], list[dict[str, Any]]]
+
+
+def _by_caches(
+    records: Sequence[dict[str, Any]], ends: Sequence[tuple[str, float]]
+) -> list[_Level]:
+    """Return name, records, and records well within the level, of each level with records."""
+    levels = []
+    below_B = 0.0
+    for name, end_B in [*ends, ("memory", math.inf)]:
+        own = [r for r in records if below_B < r["size_B"] <= end_B]
+        within = [r for r in own if _WITHIN * below_B <= r["size_B"] <= end_B / _WITHIN]
+        below_B = max(below_B, end_B)
+        if own:
+            levels.append((name, own, within))
+    return levels
+
+
+def _by_plateaus(records: Sequence[dict[str, Any]]) -> list[_Level]:
+    """Return the plateaus of the latency as levels (see `_by_caches`)."""
+    sure = {float(r["size_B"]): r for r in records if not r["disturbed"]}
+    found = plateaus([*sure], [record[NS] for record in sure.values()])
+    levels = []
+    for number, plateau in enumerate(found, start=1):
+        own = [r for size_B, r in sure.items() if plateau.begin_B <= size_B <= plateau.end_B]
+        levels.append((f"level {number}", own, own))
+    return levels
+
+
+def _level_line(
+    name: str, records: Sequence[dict[str, Any]], within: Sequence[dict[str, Any]]
+) -> str:
+    """Return the line of a level."""
+    sizes = [in_bytes(end(record["size_B"] for record in records)) for end in (min, max)]
+    head = f"{name:<8} {' to '.join(dict.fromkeys(sizes)):<23} {len(records):>7}"
+    sure = [record for record in records if not record["disturbed"]]
+    if not sure:
+        return f"{head} {'':>8} {'':>5} disturbed"
+    inner = [record for record in within if not record["disturbed"]] or sure
+    middle = sorted(inner, key=lambda record: float(record[NS]))[(len(inner) - 1) // 2]
+    width = middle["ci_relative"]
+    half = f"{100 * width:.1f}" if width == width else ""
+    reach = f"{min(r[NS] for r in sure):.2f} to {max(r[NS] for r in sure):.2f}"
+    left_out = len(records) - len(sure)
+    mark = f" {left_out} disturbed" if left_out else ""
+    return f"{head} {middle[NS]:>8.2f} {half:>5} {reach:>18}{mark}"
+
+
 def saturation(idle_ns: float, most_ns: float, threads: int) -> str:
     """Return the remark that traffic has not doubled the latency; empty if it has."""
     if not most_ns < _SATURATED * idle_ns:
         return ""
     return f"not saturated with {counted(threads - 1, 'generator')}"
+
+
+def loaded_sentence(results: Iterable[Mapping[str, Any]]) -> str:
+    """Return the sentence on the idle latency and on that beside the most traffic.
+
+    Parameters
+    ----------
+    results : iterable of mapping
+        Records of a chase alone, and of loaded latency.
+    """
+    sure = [r for r in results if r["valid"] and not r["disturbed"]]
+    alone = [record for record in sure if record["kernel"] == CHASE]
+    beside = [record for record in sure if record["kernel"] == LOADED]
+    if not (alone and beside):
+        lacking = "beside" if alone else "without"
+        return f"idle and loaded latency can't be compared: no undisturbed record {lacking} traffic"
+    idle_ns = min(record["ns_per_access"] for record in alone)
+    worst = max(beside, key=lambda record: float(record["ns_per_access"]))
+    most_ns = worst["ns_per_access"]
+    remark = saturation(idle_ns, most_ns, worst["threads"])
+    return (
+        f"latency of memory: idle {idle_ns:.1f} ns, loaded {most_ns:.1f} ns beside "
+        f"{worst['traffic_GBps']:.1f} GB/s of traffic, {most_ns / idle_ns:.2f} times as long"
+        + (f"; {remark}" if remark else "")
+    )
 
 
 def exchanges(records: Records) -> tuple[DataFrame, list[str]]:
@@ -535,16 +646,21 @@ def gathers(records: Records) -> tuple[DataFrame, list[str]]:
     return frame.drop_duplicates(["machine", "stride_B"]), notes
 
 
-def chains_and_gathers(records: Records) -> tuple[DataFrame, DataFrame, list[str]]:
+def chains_and_gathers(records: Records) -> tuple[DataFrame, DataFrame, list[str], list[str]]:
     """Return chains in the largest buffer and gathers for machines with both, and notes.
 
-    The column rate of both is in million lines per second.
+    The column rate of both is in million lines per second. The last list has a sentence for each
+    machine that lacks one of both.
     """
     chains, notes = several_chains(records)
     chains = chains[chains["order"] == "random"]
     chains = chains[chains["size_B"] == chains.groupby("machine")["size_B"].transform("max")]
     chains = ranked(chains, NS, lowest=True).drop_duplicates(["machine", "chains"])
     loads, more = gathers(records)
+    lonely = [
+        *_alone(chains, loads, "gathers", MEASURE_GATHER),
+        *_alone(loads, chains, "chains", MEASURE_CHAINS),
+    ]
     chains = chains[chains["machine"].isin(loads["machine"])]
     if chains.empty:
         raise InputError(
@@ -553,7 +669,13 @@ def chains_and_gathers(records: Records) -> tuple[DataFrame, DataFrame, list[str
         )
     loads = loads[loads["machine"].isin(chains["machine"])]
     rates = chains.assign(rate=1e3 / chains[NS]), loads.assign(rate=loads["lines_per_s"] / 1e6)
-    return *rates, [*notes, *more]
+    return *rates, [*notes, *more], lonely
+
+
+def _alone(there: DataFrame, others: DataFrame, what: str, measure: str) -> list[str]:
+    """Return a sentence for each machine without other records, with what measures these."""
+    machines = [m for m in dict.fromkeys(there["machine"]) if m not in set(others["machine"])]
+    return [f"{plain(m)} left out: no record of {what}: `{measure}` does." for m in machines]
 
 
 def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:

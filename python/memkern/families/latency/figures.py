@@ -63,7 +63,7 @@ from memkern.plots.exhibits import (
 from memkern.plots.frames import Records, frame_of, three_figures
 from memkern.plots.registry import family_section
 from memkern.plots.sentences import plateaus
-from memkern.plots.style import GREY, log2_axis
+from memkern.plots.style import GREY, log2_axis, tell_lacking
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -520,10 +520,11 @@ def beside_gather(records: Records = None) -> Figure:
     """
     from pandas import concat
 
-    chains, loads, notes = chains_and_gathers(records)
+    chains, loads, notes, lonely = chains_and_gathers(records)
     both = list(dict.fromkeys(chains["machine"]))
-    notes = [*notes, _BOUND]
+    notes = [*notes, *lonely, _BOUND]
     fig, axes = panels(2 * len(both), 2, 2.5)
+    tell_lacking(fig, lonely)
     for left, right, name in zip(axes[::2], axes[1::2], both, strict=True):
         mine, gathered = (rows[rows["machine"] == name] for rows in (chains, loads))
         most = mine["rate"].max()

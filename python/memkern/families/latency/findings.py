@@ -32,7 +32,7 @@ def _differences(records: Records) -> list[dict[str, Any]]:
 def _gathers_beside_bound(records: Records) -> dict[object, str]:
     """Return by machine the sentence on the bound of random gathers and the share reached."""
     try:
-        chains, loads, _ = chains_and_gathers(records)
+        chains, loads, *_ = chains_and_gathers(records)
     except InputError:  # either is not measured
         return {}
     found: dict[object, str] = {}

@@ -12,13 +12,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memkern import small
-from memkern.cli.measuring import exit_code, line, marks, measure, plus_minus, warn
+from memkern.cli.measuring import exit_code, health_of, line, marks, measure, plus_minus, warn
 from memkern.cli.options import (
+    MEASURE,
     Parser,
     count,
     each,
     given,
     knobs_of,
+    listed,
     measuring_options,
     numbers,
     verb,
@@ -129,8 +131,9 @@ def _pairs() -> list[str]:
     return pairs[: small.cut(len(pairs), 1)]
 
 
+_Table = tuple[str, Callable[[int, dict[str, Any]], str] | None, tuple[str, ...]]
 # Header, row function and shown columns of each kernel's table.
-_TABLES: dict[str, tuple[str, Callable[[int, dict[str, Any]], str], tuple[str, ...]]] = {
+_TABLES: dict[str, _Table] = {
     "chase": (_HEADER, _row, ("size_B", "lines", "order", "chains", "threads", "pages")),
     "loaded": (_LOADED_HEADER, _loaded_row, ("loads", "pause", "threads")),
     "ping_pong": (_CORES_HEADER, _cores_row, ("pin", "lines")),
@@ -190,10 +193,13 @@ def _latency(args: argparse.Namespace) -> int:
         chain = {k: v[0] for k, v in axes.items() if k in ("size_B", "order", "line_B", "steps")}
         cases = joined([[registry.case("latency.chase", **knobs, **chain)], cases])
     most_s = _MOST_S if limited else math.inf
-    results = measure(cases, args, *_TABLES[kernel], most_s=most_s)
-    beside_traffic = args.kernel is None and study == "loaded"
-    if beside_traffic and not (args.json or args.quiet) and (text := _saturation(results)):
-        line(text)
+    answers = [health_of]
+    if args.kernel is None and study == "loaded":
+        answers = [_loaded, health_of]
+    table = _TABLES[kernel]
+    if "size_B" in missing and args.size_B is None and not args.rows:
+        table, answers = _no_rows(table), [_levels, health_of]
+    results = measure(cases, args, *table, most_s=most_s, answers=answers)
     every_pair = "pin" in axes
     if every_pair and not (args.json or args.quiet):
         for lines, take_by in itertools.product(axes["lines"], axes.get("take_by", ["load"])):
@@ -201,16 +207,29 @@ def _latency(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
-def _saturation(results: ResultSet) -> str:
-    """Return the remark that traffic has not doubled the idle latency; empty if it has."""
-    from memkern.families.latency.data import saturation
+def _no_rows(table: _Table) -> _Table:
+    """Return a table without rows."""
+    header, _, shown = table
+    return header, None, shown
 
-    alone = [r["ns_per_access"] for r in results if r["kernel"] == "latency.chase"]
-    beside = [r for r in results if r["kernel"] == "latency.loaded"]
-    if not (alone and beside):
-        return ""
-    most_ns = max(record["ns_per_access"] for record in beside)
-    return saturation(min(alone), most_ns, max(record["threads"] for record in beside))
+
+def _levels(results: ResultSet) -> str:
+    """Return the table of latencies by level."""
+    from memkern.families.latency.data import level_lines
+
+    return "\n".join(level_lines(results))
+
+
+def _levels_of_random(results: ResultSet) -> str:
+    """Return the table of latencies by level, from lines in random order."""
+    return _levels(results.filter(order="random"))
+
+
+def _loaded(results: ResultSet) -> str:
+    """Return the sentence on idle and loaded latency."""
+    from memkern.families.latency.data import loaded_sentence
+
+    return loaded_sentence(results)
 
 
 def _chosen(knobs: Mapping[str, Any]) -> bool:
@@ -255,9 +274,12 @@ def _structure(args: argparse.Namespace) -> int:
     reported_B = caches.last_level_B({"machine": {"caches": system}})
     cases = latency.structure_cases(reported_B, caches.line_B(), memory_left()[0], **options)
     most_s = math.inf if _chosen(knobs) else _MOST_S
-    results = measure(cases, args, *_TABLES["chase"], most_s=most_s)
+    table = _TABLES["chase"] if args.rows else _no_rows(_TABLES["chase"])
+    answers = [] if args.rows else [_levels_of_random]
+    results = measure(cases, args, *table, most_s=most_s, answers=answers)
+    shown = not (args.json or args.quiet)
     try:
-        if not (args.json or args.quiet):
+        if shown:
             line(table_text(tables["latency-structure"](results)[list(_FOUND)]))
         sizes_B = measured_caches(results)
     except InputError as error:
@@ -266,6 +288,8 @@ def _structure(args: argparse.Namespace) -> int:
         if capacity.save(sizes_B, system) and not args.quiet:
             found = ", ".join(f"{name} {in_bytes(size_B)}" for name, size_B in sizes_B.items())
             warn(f"sizes of caches for later records, until the next boot: {found}")
+    if shown:
+        line(health_of(results))
     return exit_code(results)
 
 
@@ -361,6 +385,12 @@ _OWN_CASES: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 
 
+@listed(
+    MEASURE,
+    "memkern latency",
+    "memkern latency loaded -o loaded.parquet",
+    "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32",
+)
 @verb("latency", _latency, "latency of loads, alone and beside traffic, and between cores")
 def _latency_options(sub: Parser) -> None:
     sub.add_argument(
@@ -435,5 +465,6 @@ def _latency_options(sub: Parser) -> None:
         metavar="N,...",
         help="of banks: words between neighbouring lanes of a warp (1..32)",
     )
+    add("--rows", action="store_true", help="a row for each size, not a summary by level")
     add("--turns", type=count(1), metavar="N", help="of cores: turns in an invocation (4096)")
     measuring_options(sub, dtypes=("uint64",))

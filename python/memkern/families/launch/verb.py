@@ -12,7 +12,17 @@ from memkern.cli.measuring import (
     wait_until_quiet,
     warn_if_not_quiet,
 )
-from memkern.cli.options import Parser, count, each, force_option, numbers, verb, wait_option
+from memkern.cli.options import (
+    MEASURE,
+    Parser,
+    count,
+    each,
+    force_option,
+    listed,
+    numbers,
+    verb,
+    wait_option,
+)
 
 
 def _barrier(args: argparse.Namespace) -> int:
@@ -47,6 +57,12 @@ def _barrier_cells(record: dict[str, Any]) -> str:
     return f"{middle:>9.1f} {max(low, 0):>9.1f} {high:>9.1f} {middle * record['clock_GHz']:>9.0f}"
 
 
+@listed(
+    MEASURE,
+    "memkern barrier",
+    "memkern barrier -t 1,2,4 --kinds spin",
+    "memkern barrier --quick --json",
+)
 @verb("barrier", _barrier, "cost of a barrier, over numbers of threads")
 def _barrier_options(sub: Parser) -> None:
     sub.add_argument("-t", "--threads", type=numbers(1, "threads"), metavar="N,...")

@@ -9,7 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
-from memkern.cli.options import Parser, each, knobs_of, measuring_options, numbers, verb, words
+from memkern.cli.options import (
+    MEASURE,
+    Parser,
+    each,
+    knobs_of,
+    listed,
+    measuring_options,
+    numbers,
+    verb,
+    words,
+)
 from memkern.errors import InputError
 from memkern.families.messages import pairs
 from memkern.families.messages.kernels import OPERATIONS, WORD_B, most_window
@@ -89,6 +99,12 @@ def _messages(args: argparse.Namespace) -> int:
     return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
+@listed(
+    MEASURE,
+    "memkern messages --device mpi",
+    "memkern messages --device mpi -k put,get --sizes 8,1MiB",
+    "memkern messages --device shmem --pairs other -o messages.parquet",
+)
 @verb("messages", _messages, "latency, rate and bandwidth of messages between ranks")
 def _messages_options(sub: Parser) -> None:
     add = sub.add_argument_group("messages").add_argument

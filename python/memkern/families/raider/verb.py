@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from memkern.cli.options import Parser, verb
+from memkern.cli.options import MEASURE, Parser, listed, verb
 from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
 from memkern.spec.registry import DEFINITIONS
 
@@ -13,6 +13,12 @@ def _raider(args: argparse.Namespace) -> int:
     return measure_kernels(args, kernels_of(args))
 
 
+@listed(
+    MEASURE,
+    "memkern raider -k triad,gather_triad",
+    "memkern raider --pattern zipf:1.2",
+    "memkern raider -k gather_copy --pattern stride:8 -n 1000000",
+)
 @verb("raider", _raider, "RaiderSTREAM: STREAM's kernels regular, gathered, scattered and central")
 def _raider_options(sub: Parser) -> None:
     streaming_options(sub)

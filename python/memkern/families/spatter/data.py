@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from memkern.plots.drawing import disturbed_note
 from memkern.plots.frames import Records, best, counted, usable
+from memkern.plots.style import plain
 from memkern.spec.columns import of_kind
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ KERNELS = {GATHER: "gather", SCATTER: "scatter"}
 APPLICATIONS = ("AMG", "LULESH", "NEKBONE", "PENNANT")
 KINDS = {"cpu": "CPUs", "gpu": "GPUs"}
 STRIDE_1 = "stride 1"
+_LINE = 8  # doubles of a cache line
 
 Bandwidths = Mapping[tuple[str, str], float]
 
@@ -202,6 +204,118 @@ def platforms_of(points: DataFrame) -> dict[str, bool]:
     """Return for each platform whether it is an own one, in the order of a legend."""
     pairs = points[["platform", "own"]].drop_duplicates()
     return {str(platform): bool(own) for platform, own in pairs.itertuples(index=False)}
+
+
+def beside_published(records: Records, platform: str = "Skylake") -> str:
+    """Return the bandwidths of own strides beside those of a published platform, as text.
+
+    Each kernel has a table with the shares of the bandwidth at stride 1, and a sentence on the
+    stride at which every value has a cache line of its own. It is empty without own records of
+    several strides on a processor.
+    """
+    points, _ = points_of(records, "cpu")
+    lines = []
+    for kernel, word in KERNELS.items():
+        of_kernel = points[points["kernel"].eq(kernel) & points["stride"].notna()]
+        rows = [
+            (name, part.set_index("stride").sort_index())
+            for name, part in (
+                ("here", of_kernel[of_kernel["own"].astype(bool)]),
+                (platform, of_kernel[of_kernel["platform"].eq(platform)]),
+            )
+        ]
+        strides = [stride for stride in rows[0][1].index if stride in rows[1][1].index]
+        if strides[:1] != [1.0] or len(strides) < 2:
+            continue
+        lines.append(f"{word + ' at stride':<34}" + "".join(f"{n:>8.0f}" for n in strides))
+        shares = []
+        for name, part in rows:
+            GBps = part["bandwidth_GBps"].reindex(strides)
+            share = GBps / GBps.loc[1.0]
+            shares.append(share)
+            about = f"{name}, {counted(int(part['threads'].max()), 'thread')}"
+            lines.append(f"{about + ': GB/s':<34}" + "".join(f"{x:>8.2f}" for x in GBps))
+            lines.append(
+                f"{'share of that at stride 1':>33} " + "".join(f"{x:>8.0%}" for x in share)
+            )
+        at = max(stride for stride in strides if stride <= _LINE)
+        mark = " (disturbed)" * bool(rows[0][1].loc[[1.0, at], "disturbed"].any())
+        lines.append(
+            f"at stride {at:.0f} a {word} keeps {shares[0].loc[at]:.0%} of its bandwidth at "
+            f"stride 1 here{mark}, and {shares[1].loc[at]:.0%} on {platform} (Lavin et al. 2020)"
+        )
+    return "\n".join(lines)
+
+
+def labels_of(points: DataFrame) -> dict[str, str]:
+    """Return the label of each platform: its name, and of a published processor its threads."""
+    labels = {}
+    for platform, own in platforms_of(points).items():
+        threads = points.loc[points["platform"] == platform, "threads"].dropna().unique()
+        numbers = " or ".join(f"{number:.0f}" for number in sorted(threads))
+        labels[platform] = platform if own or not numbers else f"{platform}, {numbers} threads"
+    return labels
+
+
+# Suites that measure what a machine lacks, by the kind of its platform.
+_SUITES = {
+    "cpu": ("ustride-cpu", "apps"),
+    "gpu": ("ustride-gpu --device cuda", "apps-gpu --device cuda"),
+}
+
+
+def incomplete(points: DataFrame, cases: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+    """Return the own platforms without stride 1, or without application patterns, as sentences.
+
+    Parameters
+    ----------
+    points : DataFrame
+        As `points_of` returns them.
+    cases : sequence of str
+        Application patterns; by default all.
+
+    Returns
+    -------
+    notes, told : list of str
+        Sentences for the small print, and the same with the command that measures what is missing.
+    """
+    notes, told = [], []
+    names = cases or application_patterns()
+    own = points[points["own"].astype(bool)]
+    for (platform, kind), rows in own.groupby(["platform", "kind"], sort=False):
+        strides, patterns = rows["case"].eq(STRIDE_1).any(), rows["case"].isin(names).any()
+        if strides == patterns:
+            continue
+        what = "application patterns" if strides else "stride 1"
+        left_out = f"left out: no record of {what}"
+        suite = _SUITES[str(kind)][bool(strides)]
+        notes.append(f"{plain(platform)} {left_out}.")
+        told.append(
+            f"{platform} {left_out}: `memkern suite {suite} -o more.db` measures them; give "
+            "more.db as well"
+        )
+    return notes, told
+
+
+def unpaired(
+    own: DataFrame, drawn: DataFrame, what: str, option: str
+) -> tuple[list[str], list[str]]:
+    """Return the platforms with strides that are not drawn, as sentences (see `incomplete`).
+
+    Parameters
+    ----------
+    own, drawn : DataFrame
+        Own records of strides, and those that are drawn.
+    what : str
+        What the others lack.
+    option : str
+        Option of ``memkern suite ustride-cpu`` that measures it.
+    """
+    others = [p for p in dict.fromkeys(own["platform"]) if p not in set(drawn["platform"])]
+    left_out = f"left out: no record of {what}"
+    measure = f"`memkern suite ustride-cpu {option} -o more.db` measures them"
+    notes = [f"{plain(platform)} {left_out}." for platform in others]
+    return notes, [f"{platform} {left_out}: {measure}" for platform in others]
 
 
 def application_patterns() -> list[str]:

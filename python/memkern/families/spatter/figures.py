@@ -6,7 +6,7 @@ After Lavin et al., MEMSYS 2020, whose published platforms are drawn next to own
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
@@ -19,13 +19,16 @@ from memkern.families.spatter.data import (
     Bandwidths,
     application_patterns,
     bandwidths,
+    incomplete,
     kernel_of,
+    labels_of,
     own_records,
     platforms_of,
     points_of,
     prefetcher_pairs,
     remarks,
     same_cases,
+    unpaired,
 )
 from memkern.families.spatter.findings import findings
 from memkern.families.spatter.radar import radars_cpu, radars_gpu
@@ -46,6 +49,7 @@ from memkern.plots.style import (
     other_look,
     own_look,
     plain,
+    tell_lacking,
     two_lines,
 )
 
@@ -85,16 +89,22 @@ class _Series(NamedTuple):
 def _by_stride(
     series: Sequence[_Series], column: str, columns: int, notes: Sequence[str]
 ) -> Figure:
-    """Draw one column against the stride: gather and scatter side by side, the legend above."""
-    fig = new_figure(DOUBLE_IN, 2.9)
-    axes = fig.subplots(1, 2, sharex=True, sharey=True)
-    for ax, (kernel, word) in zip(axes, KERNELS.items(), strict=True):
+    """Draw one column against the stride: a panel for each kernel, the legend above."""
+    kernels = {
+        kernel: word
+        for kernel, word in KERNELS.items()
+        if any(one.rows["kernel"].eq(kernel).any() for one in series)
+    }
+    fig = new_figure(DOUBLE_IN if len(kernels) > 1 else COLUMN_IN, 2.9)
+    axes = fig.subplots(1, len(kernels), sharex=True, sharey=True, squeeze=False)[0]
+    for ax, (kernel, word) in zip(axes, kernels.items(), strict=True):
         for label, look, rows, _ in series:
             curve(ax, rows[rows["kernel"] == kernel], "stride", column, look, label)
         ax.set(title=word.capitalize(), xlabel="Stride (elements of 8 B)")
         ax.set_xscale("log", base=2)
         log2_axis(ax.xaxis)
     handles, labels = axes[0].get_legend_handles_labels()
+    columns = columns if len(kernels) > 1 else (columns + 1) // 2
     legend = fig.legend(handles, labels, loc="outside upper center", ncols=columns)
     for text, one in zip(legend.get_texts(), series, strict=True):
         text.set_fontweight("bold" if one.own else "normal")
@@ -132,15 +142,15 @@ def _platforms_by_stride(records: Records, kind: str) -> Figure:
     points = points[points["stride"].notna()]
     what = "uniform strides on a " + ("CPU" if kind == "cpu" else "GPU (backend cuda)")
     notes += remarks(records, points, what)
-    platforms = platforms_of(points)
+    platforms, labels = platforms_of(points), labels_of(points)
     number = {True: 0, False: 0}
     series = []
     for platform, own in platforms.items():
         look = (own_look if own else other_look)(number[own])
         number[own] += 1
         rows = points[points["platform"] == platform]
-        series.append(_Series(plain(platform), look, rows, own))
-    return _bandwidth_by_stride(series, 4, notes)
+        series.append(_Series(plain(labels[platform]), look, rows, own))
+    return _bandwidth_by_stride(series, 3 if kind == "cpu" else 4, notes)
 
 
 @drawn(
@@ -256,8 +266,12 @@ def simd_against_scalar(records: Records = None) -> Figure:
             label = variant if len(platforms) == 1 else f"{variant}, {plain(platform)}"
             if len(drawn):
                 series.append(_Series(label, own_look(2 * number + i), drawn))
-    notes = [*notes, *disturbed_note(cases)]
-    return _ratio_by_stride(series, "Bandwidth over that of scalar code", 2, notes)
+    strides = own[own["stride"].notna()]
+    left_out, told = unpaired(strides, cases, "two variants", "--variant scalar,simd")
+    notes = [*notes, *left_out, *disturbed_note(cases)]
+    fig = _ratio_by_stride(series, "Bandwidth over that of scalar code", 2, notes)
+    tell_lacking(fig, told)
+    return fig
 
 
 @drawn(
@@ -275,7 +289,8 @@ def page_policies(records: Records = None) -> Figure:
     policies = own.groupby("platform", sort=False)["pages_requested"].nunique()
     if policies.empty or policies.max() < 2:
         raise InputError(f"no platform was measured under two page policies: {_MEASURE}")
-    own = own[own["platform"] == policies.idxmax()]
+    strides, own = own, own[own["platform"] == policies.idxmax()]
+    left_out, told = unpaired(strides, own, "as many page policies", "--pages 4k,thp")
     own = best(own, ("pages_requested", "kernel", "stride"))
     series = []
     for number, policy in enumerate(sorted(own["pages_requested"].unique())):
@@ -284,7 +299,9 @@ def page_policies(records: Records = None) -> Figure:
         label = policy if obtained in ("", policy) else f"{policy} (obtained: {obtained})"
         look = other_look(number)._replace(linewidth=1.3, markersize=4.0)
         series.append(_Series(plain(label), look, rows))
-    return _bandwidth_by_stride(series, 3, [*notes, *disturbed_note(own)])
+    fig = _bandwidth_by_stride(series, 3, [*notes, *left_out, *disturbed_note(own)])
+    tell_lacking(fig, told)
+    return fig
 
 
 # --------------------------------------------------------------------------- bandwidth-bandwidth
@@ -349,6 +366,9 @@ def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELEC
     if not panels or max(map(len, panels.values())) > 6:
         raise InputError("patterns must be one to six gathers or scatters, or up to six of each")
     points, notes = points_of(records)
+    labels = labels_of(points)
+    left_out, told = incomplete(points, [name for names in panels.values() for name in names])
+    notes += left_out
     base = points[points["case"] == STRIDE_1].set_index(["platform", "kernel"])
     base = base[["bandwidth_GBps", "disturbed"]].add_prefix("base_")
     points = points[points["case"].isin([name for names in panels.values() for name in names])]
@@ -357,6 +377,7 @@ def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELEC
     notes += remarks(records, points, "these patterns with stride 1")
 
     fig = new_figure(DOUBLE_IN if len(panels) == 2 else COLUMN_IN, 4.2)
+    tell_lacking(fig, told)
     axes = fig.subplots(1, len(panels), squeeze=False)[0]
     off: list[str] = []
     for ax, (kernel, names) in zip(axes, sorted(panels.items()), strict=True):
@@ -382,7 +403,7 @@ def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELEC
         ]
         of_kernel = of_kernel.assign(bandwidth_GBps=of_kernel["bandwidth_GBps"].clip(lower=lowest))
         _markers(ax, of_kernel, names)
-        _name_platforms(ax, of_kernel)
+        _name_platforms(ax, of_kernel, labels)
     if off:
         notes.append(f"✕ below the scale: {'; '.join(off)}.")
     note(fig, notes)
@@ -438,12 +459,12 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
     )
 
 
-def _name_platforms(ax: Axes, points: DataFrame) -> None:
+def _name_platforms(ax: Axes, points: DataFrame, labels: Mapping[str, str]) -> None:
     """Draw a vertical line for each platform and write its name above the axes."""
     import numpy as np
 
     platforms = points.drop_duplicates("platform")
-    names = [two_lines(platform) for platform in platforms["platform"]]
+    names = [two_lines(labels[platform]) for platform in platforms["platform"]]
     lines = np.array([1 + name.count("\n") for name in names])
     x = platforms["base_bandwidth_GBps"].to_numpy(dtype=float)
     left, right = np.log2(ax.get_xlim())

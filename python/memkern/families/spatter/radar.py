@@ -16,7 +16,9 @@ from memkern.families.spatter.data import (
     STRIDE_1,
     application_patterns,
     bandwidths,
+    incomplete,
     kernel_of,
+    labels_of,
     platforms_of,
     points_of,
     relative,
@@ -33,7 +35,7 @@ from memkern.plots.style import (
     note,
     note_lines,
     other_look,
-    plain,
+    tell_lacking,
     two_lines,
 )
 
@@ -170,8 +172,9 @@ def _radars(records: Records, kind: str) -> Figure:
     notes += remarks(records, applications, f"application patterns on {KINDS[kind]}")
     values = bandwidths(points)
     ratios = {platform: relative(values[platform]) for platform in platforms_of(points)}
-    without = [platform for platform in applications["platform"].unique() if not ratios[platform]]
-    notes += [f"{plain(platform)} left out: no record of stride 1." for platform in without]
+    left_out, told = incomplete(points)
+    notes += left_out
+    labels = labels_of(points)
     ratios = {platform: ratio for platform, ratio in ratios.items() if ratio}
     small = {platform: _small_print(values[platform], ratio) for platform, ratio in ratios.items()}
     small[""] = [*_KEY, "● gather, ▲ scatter"]
@@ -182,10 +185,13 @@ def _radars(records: Records, kind: str) -> Figure:
     across = DOUBLE_IN / columns
     diameter = min(across - 0.42, 1.6)
     names = 0.06 + 0.12 * diameter  # room for the names around a radar
-    title = names + 0.12 * max(2 + two_lines(platform).count("\n") for platform in small)
+    title = names + 0.12 * max(
+        2 + two_lines(labels.get(platform, "")).count("\n") for platform in small
+    )
     below = names + 0.105 * max(map(len, small.values()))
     height = rows * (title + diameter + below) + 0.1 * (len(note_lines(DOUBLE_IN, notes)) + 0.5)
     fig = new_figure(DOUBLE_IN, height, layout=None)
+    tell_lacking(fig, told)
     spokes, own = _spokes(application_patterns()), platforms_of(points)
     for number, (platform, lines) in enumerate(small.items()):
         row, column = divmod(number, columns)
@@ -202,7 +208,7 @@ def _radars(records: Records, kind: str) -> Figure:
         else:
             _draw_key(ax, spokes)
         weight = "bold" if own.get(platform) else "normal"
-        heading = two_lines(platform) if platform else "Key"
+        heading = two_lines(labels[platform]) if platform else "Key"
         fig.text(
             x / DOUBLE_IN,
             (y + diameter + names + 0.04) / height,

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 
 from memkern.checks import shown
 from memkern.cli.measuring import exit_code, measure, warn
-from memkern.cli.options import Parser, count, knobs_of, measuring_options, numbers, positive, verb
+from memkern.cli.options import (
+    MEASURE,
+    Parser,
+    count,
+    knobs_of,
+    listed,
+    measuring_options,
+    numbers,
+    positive,
+    verb,
+)
 from memkern.cli.refusing import refuse
 from memkern.errors import InputError
 from memkern.families.spatter import kernels as spatter
@@ -16,6 +26,7 @@ from memkern.inputs import spatter_files as spatter_input
 from memkern.spec.sequences import product
 
 if TYPE_CHECKING:
+    from memkern.formats import ResultSet
     from memkern.spec.case import Case
 
 
@@ -57,7 +68,14 @@ def _spatter(args: argparse.Namespace) -> int:
             raise InputError(f"config {number}: {error}") from None
 
     cases = product(build, {"number": range(len(found.configs))})
-    return exit_code(measure(cases, args))
+    return exit_code(measure(cases, args, answers=[_beside_spatter]))
+
+
+def _beside_spatter(results: ResultSet) -> str:
+    """Return why results differ from those of Spatter."""
+    from memkern.models.answers import peer_sentence
+
+    return peer_sentence("Spatter", results, "both take the shortest time of the runs")
 
 
 def _suite(args: argparse.Namespace) -> int:
@@ -68,15 +86,64 @@ def _suite(args: argparse.Namespace) -> int:
     sizes = {"count_rule": args.counts, "footprint_B": args.footprint}
     configs = suites.load(args.suite, **{k: v for k, v in sizes.items() if v is not None})
     knobs = knobs_of(args)
-    return exit_code(measure([spatter.from_config(c, **knobs) for c in configs], args))
+    cases = [spatter.from_config(c, **knobs) for c in configs]
+    return exit_code(measure(cases, args, answers=[_beside_published]))
 
 
+def _beside_published(results: ResultSet) -> str:
+    """Return a table of bandwidths by stride beside those of a published processor, if any."""
+    from memkern.families.spatter.data import beside_published
+
+    return beside_published(results)
+
+
+def _options_of(sub: Parser, kernel: str = "") -> None:
+    """Add Spatter's options, by default with those that choose the kernel, and ours."""
+    readers = {"op": _op, "omp_threads": numbers(1, "threads")}
+    spatter_input.add_options(sub, readers, kernel)
+    of_gpus = ("shared_memory", "local_work_size")
+    measuring_options(sub, short=False, runs=False, elsewhere=of_gpus)
+
+
+@listed(
+    MEASURE,
+    "memkern spatter -p UNIFORM:8:1 -d 8 -l 16777216 -k gather",
+    "memkern spatter -f suite.json -o results.parquet",
+    "memkern spatter -k gs -g UNIFORM:8:1 -u UNIFORM:8:2 -l 1000000",
+)
 @verb("spatter", _spatter, "gather/scatter with Spatter's own options and JSON files")
 def _spatter_options(sub: Parser) -> None:
-    spatter_input.add_options(sub, {"op": _op, "omp_threads": numbers(1, "threads")})
-    measuring_options(sub, short=False, runs=False)
+    _options_of(sub)
 
 
+@listed(
+    MEASURE,
+    "memkern gather -p UNIFORM:8:1 -l 1000000",
+    "memkern gather -p UNIFORM:8:16:NR -l 1000000 --pages 4k,thp",
+    "memkern gather -p 0,24,48 -d 8 -l 1000000 -o gather.parquet",
+)
+@verb("gather", _spatter, "gather, with Spatter's own options")
+def _gather_options(sub: Parser) -> None:
+    _options_of(sub, "gather")
+
+
+@listed(
+    MEASURE,
+    "memkern scatter -p UNIFORM:8:1 -l 1000000",
+    "memkern scatter -p UNIFORM:8:1:NR -l 1000000 --variant simd,nt",
+    "memkern scatter -p 0,24,48 -d 8 -l 1000000 -o scatter.parquet",
+)
+@verb("scatter", _spatter, "scatter, with Spatter's own options")
+def _scatter_options(sub: Parser) -> None:
+    _options_of(sub, "scatter")
+
+
+@listed(
+    MEASURE,
+    "memkern suite ustride-cpu",
+    "memkern suite apps --counts paper --runs 10 -o apps.db",
+    "memkern suite lulesh --footprint 5e8",
+)
 @verb("suite", _suite, "a published suite of gather/scatter cases")
 def _suite_options(sub: Parser) -> None:
     sub.add_argument(

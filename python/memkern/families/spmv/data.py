@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 VALUE = "performance_GFLOPs"
 ROOFLINE = "roofline_GFLOPs"
+CRS = "spmv.crs"
 # In the order of a legend and a table.
 FORMATS = ("crs", "sell", "ell", "csc")
 
@@ -87,6 +88,71 @@ def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         ],
         conversion=frame["convert_s"] / frame["time_min_s"],
     ), notes + left
+
+
+# Columns that formats of one matrix have in common where they are compared.
+_SAME = ("name", "matrix", "nonzeros", "dtype", "index_dtype", "result", "threads", "ranks", "halo")
+
+
+def format_words(record: Mapping[str, Any]) -> str:
+    """Return the format of a record with its parameters, such as ``sell-8-1`` or ``crs mve 2``."""
+    format = str(record["kernel"]).partition(".")[2]
+    if format == "sell":
+        return f"sell-{record['C']}-{record['sigma']}"
+    return f"{format} mve {record['unroll']}" if record["unroll"] else format
+
+
+def fastest_sentences(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return a sentence on the fastest format of each matrix that was measured in several formats.
+
+    It has the ratio of the shortest times to that of CRS, which is the base since it needs no
+    conversion, and the number of products after which the conversion has paid.
+    """
+    matrices: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for record in records:
+        matrices.setdefault(tuple(record.get(name) for name in _SAME), []).append(record)
+    sentences = [
+        _fastest(of) for of in matrices.values() if len({_format(record) for record in of}) > 1
+    ]
+    return "\n".join(sentences)
+
+
+def _fastest(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sentence on the fastest format of a matrix."""
+    label = f"{records[0]['name'] or records[0]['matrix']}, "
+    label += counted(int(records[0]["threads"]), "thread")
+    best: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+    for record in sorted(records, key=lambda record: float(record["time_min_s"])):
+        if record["valid"] and not record["disturbed"]:
+            best.setdefault(_format(record), record)
+    crs = next((record for record in best.values() if record["kernel"] == CRS), None)
+    if len(best) < 2 or (crs is None and any(record["kernel"] == CRS for record in records)):
+        return f"{label}: which format is fastest can't be told, since records are disturbed"
+    fastest, second, *_ = best.values()
+    other = second if crs is None or crs is fastest else crs
+    less_s = other["time_min_s"] - fastest["time_min_s"]
+    names = [format_words(record) for record in (fastest, other)]
+    ratio = f"{other['time_min_s'] / fastest['time_min_s']:.3g} times as fast"
+    widths = [record["time_min_ci_relative"] for record in (fastest, other)]
+    width = math.hypot(*(width if width == width else 0.0 for width in widths))
+    if less_s <= width * fastest["time_min_s"]:
+        return (
+            f"{label}: {names[0]} and {names[1]} do not differ by more than their intervals: "
+            f"{names[0]} is {ratio}, ±{width:.0%}"
+        )
+    text = f"{label}: {names[0]} is fastest, {ratio} as {names[1]}"
+    if crs is fastest:
+        return f"{text}, and needs no conversion"
+    if crs is None:
+        return f"{text}; with --format crs it is told when its conversion has paid"
+    products = math.ceil(fastest["convert_s"] / less_s)
+    return (
+        f"{text}; its conversion ({fastest['convert_s']:.3g} s) has paid after {products} products"
+    )
+
+
+def _format(record: Mapping[str, Any]) -> tuple[Any, ...]:
+    return record["kernel"], record.get("C"), record.get("sigma")
 
 
 def accumulators(number: float) -> str:

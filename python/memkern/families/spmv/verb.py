@@ -16,13 +16,16 @@ from memkern.cli.measuring import (
     scope_of,
     show_progress,
     tell_host,
+    tell_limit,
 )
 from memkern.cli.options import (
+    MEASURE,
     QUICK_S,
     Parser,
     each,
     given,
     knobs_of,
+    listed,
     measuring_options,
     numbers,
     verb,
@@ -34,6 +37,7 @@ from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE, format_of
 from memkern.spec.sequences import joined, product
 
 if TYPE_CHECKING:
+    from memkern.formats import ResultSet
     from memkern.spec.case import Case
 
 _FORMATS = ["crs", "sell"]  # measured unless others are requested
@@ -65,8 +69,10 @@ def _tune(args: argparse.Namespace) -> int:
             line(f"{'step':<9} {_HEADER}")
             for number, record in enumerate(search):
                 line(f"{record['tune_step']:<9} {_row(number, record)}")
-            if scope := scope_of(search):
-                line(scope)
+            for text_below in (scope_of(search), _fastest(search)):
+                if text_below:
+                    line(text_below)
+            tell_limit(search, args)
     assert records is not None
     tell_host(records, args.quiet)
     if args.output:
@@ -115,7 +121,15 @@ def _spmv(args: argparse.Namespace) -> int:
         }
         own = taken(f"spmv.{format}", own)
         parts.append(product(functools.partial(build, matrix=text, format=format, **own), axes))
-    return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
+    answers = [_fastest]
+    return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN, answers=answers))
+
+
+def _fastest(results: ResultSet) -> str:
+    """Return the sentences on the fastest format of each matrix."""
+    from memkern.families.spmv.data import fastest_sentences
+
+    return fastest_sentences(results)
 
 
 _HEADER = (
@@ -128,12 +142,10 @@ _SHOWN = ("name", "matrix", "C", "sigma", "unroll", "variant", "isa", "threads",
 
 
 def _row(number: int, record: dict[str, Any]) -> str:
+    from memkern.families.spmv.data import format_words
+
     label = record["name"] or record["matrix"]
-    format = record["kernel"].partition(".")[2]
-    if format == "sell":
-        format = f"sell-{record['C']}-{record['sigma']}"
-    elif record["unroll"]:
-        format = f"{format} mve {record['unroll']}"
+    format = format_words(record)
     fraction = record["roofline_min_fraction"]
     share = f"{100 * fraction:.0f}%" if fraction == fraction else ""
     return (
@@ -151,6 +163,12 @@ def _accumulators(text: str) -> Any:
     return text if text == "auto" else numbers(0, "mve")(text)
 
 
+@listed(
+    MEASURE,
+    "memkern spmv FILE.mtx",
+    "memkern spmv FILE.mtx hpcg:96 -C 8,16 --sigma 1,1024",
+    "memkern spmv FILE.mtx --tune --budget 60",
+)
 @verb("spmv", _spmv, "sparse matrix-vector products of a matrix, in each format")
 def _spmv_options(sub: Parser) -> None:
     sub.add_argument(
@@ -177,4 +195,4 @@ def _spmv_options(sub: Parser) -> None:
         "(before the product), overlap (during the product of rows that need none)")  # fmt: skip
     add("--tune", action="store_true", help="search for the best options within --budget (30 s)")
     add("--write", action="store_true", help="y = A x in place of y = y + A x")
-    measuring_options(sub)
+    measuring_options(sub, elsewhere=("halo",))

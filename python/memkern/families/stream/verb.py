@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from memkern.cli.options import Parser, verb
+from memkern.cli.measuring import health_of
+from memkern.cli.options import MEASURE, Parser, listed, verb
 from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
+
+if TYPE_CHECKING:
+    from memkern.formats import ResultSet
 
 _ROTATION = "stream.rotation"
 
@@ -15,9 +20,30 @@ def _stream(args: argparse.Namespace) -> int:
     if args.kernel is None:
         # By default the four kernels in turn, and in a sweep over sizes each alone.
         names = [name for name in names if (name == _ROTATION) == (args.sizes is None)]
-    return measure_kernels(args, names)
+    return measure_kernels(args, names, answers=[_beside_stream, health_of])
 
 
+def _beside_stream(results: ResultSet) -> str:
+    """Return why the rotation differs from STREAM, and from kernels on their own; else nothing."""
+    from memkern.models.answers import peer_sentence
+
+    rotations = results.filter(kernel=_ROTATION)
+    sentence = peer_sentence(
+        "STREAM", rotations, "both take the shortest time without that of the first turn"
+    )
+    alone = (
+        "`-k triad` measures a kernel on its own, in the variant that is fastest for it, and "
+        "differs from the rotation, in which other kernels use the caches in between"
+    )
+    return f"{sentence}\n{alone}" if sentence else ""
+
+
+@listed(
+    MEASURE,
+    "memkern stream",
+    "memkern stream -k copy,triad -t 1,2",
+    "memkern stream -k triad --sizes 16KiB:1GiB:40 -o stream.parquet",
+)
 @verb("stream", _stream, "STREAM: its four kernels in turn, or single ones")
 def _stream_options(sub: Parser) -> None:
     streaming_options(sub)

@@ -8,7 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
-from memkern.cli.options import Parser, each, knobs_of, measuring_options, verb, words
+from memkern.cli.options import (
+    MEASURE,
+    Parser,
+    each,
+    knobs_of,
+    listed,
+    measuring_options,
+    verb,
+    words,
+)
 from memkern.errors import InputError
 from memkern.families.transfers.kernels import MEMORIES, VARIANTS, WAYS, WORD_B
 from memkern.inputs.sizes import parse_sizes
@@ -85,6 +94,12 @@ def _transfers(args: argparse.Namespace) -> int:
     return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
+@listed(
+    MEASURE,
+    "memkern transfers -o transfers.parquet",
+    "memkern transfers -k to_device --memory pinned",
+    "memkern transfers --sizes 1MiB:1GiB:11",
+)
 @verb("transfers", _transfers, "transfers between a host and a GPU, and between two GPUs")
 def _transfers_options(sub: Parser) -> None:
     add = sub.add_argument_group("transfers").add_argument

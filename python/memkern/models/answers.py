@@ -1,0 +1,276 @@
+"""Sentences that answer whether what was measured is healthy, and what bounds it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from memkern import reference
+from memkern.models.expected import expected
+from memkern.models.memory import NONTEMPORAL, ORDINARY
+
+__all__ = [
+    "FROM_MEMORY",
+    "LEAST_OF_PUBLISHED",
+    "MOST_LATENCY_NS",
+    "Compared",
+    "health_sentence",
+    "limit_sentence",
+    "peer_sentence",
+    "published_GBps",
+]
+
+# Processors with many cores have less bandwidth per core than those published in 2020.
+LEAST_OF_PUBLISHED = 0.5
+# Memory of the same socket takes about 100 ns, without huge pages up to about 150 ns.
+MOST_LATENCY_NS = 200.0
+FROM_MEMORY = 2.0
+"""Least ratio of data to the last-level caches at which they come from memory."""
+# Share of the roofline from which on nothing but the bound can be improved.
+_NEAR = 0.8
+
+# Threads per core for the published bandwidths of these platforms; others had one.
+_THREADS_OF_A_CORE = {"KNL": 4, "TX2": 4}
+
+# Its parts have records of their own.
+_ROTATION = "stream.rotation"
+
+Record = Mapping[str, Any]
+
+
+class Compared(NamedTuple):
+    """Values of healthy machines that a record is compared with.
+
+    Attributes
+    ----------
+    value : float
+        Value of the record, in the unit of the range.
+    low, high : float
+        Range of healthy values.
+    what : str
+        The value with its unit.
+    against : str
+        The range and its source.
+    shared : bool
+        Whether a value may be worse because others use the same host.
+    """
+
+    value: float
+    low: float
+    high: float
+    what: str
+    against: str
+    shared: bool = False
+
+
+def published_GBps() -> tuple[float, float]:
+    """Return the range of the STREAM bandwidths of a core of the published processors."""
+    each = [
+        row["table3_stream_MBps"]
+        / (row["table3_threads"] / _THREADS_OF_A_CORE.get(row["abbreviation"], 1))
+        / 1e3
+        for row in reference.rows("lavin2020-platforms")
+        if row["table3_threads"] and row["table3_stream_MBps"]
+    ]
+    return min(each), max(each)
+
+
+# Figures of which there are published values, by kernel.
+_FIGURES = {
+    "stream.copy": "copy",
+    "stream.triad": "triad",
+    "loops.load": "load",
+    "latency.chase": "latency",
+}
+
+
+def compared(record: Record, environment: Mapping[str, Any]) -> Compared | None:
+    """Return what a record from memory is compared with; None if no value is known.
+
+    Values of the same processor are preferred to those of all published ones.
+
+    Parameters
+    ----------
+    record : mapping
+    environment : mapping
+        Of the record; empty if unknown.
+    """
+    kernel = str(record.get("kernel"))
+    if record.get("backend") != "openmp" or kernel == _ROTATION:
+        return None
+    # Other orders, and several chains, hide a part of the latency.
+    if kernel == "latency.chase" and (record["order"], record["chains"]) != ("random", 1):
+        return None
+    threads = int(record["threads"])
+    is_time = kernel == "latency.chase"
+    value = float(record["ns_per_access" if is_time else "bandwidth_GBps"])
+    what = f"{kernel.partition('.')[2]} {value:.1f} GB/s"
+    if is_time:
+        what = f"latency of memory {value:.0f} ns"
+    known = None
+    if kernel in _FIGURES:
+        known = expected(
+            _FIGURES[kernel],
+            environment,
+            threads,
+            stores=NONTEMPORAL if record.get("variant") == "nt" else ORDINARY,
+            pages=str(record.get("pages") or ""),
+        )
+    if known is not None and known.published:
+        titles = "; ".join(dict.fromkeys(source.title for source in known.sources))
+        against = (
+            f"{known.low:.3g} to {known.high:.3g} {known.unit} of this processor by published "
+            f"values ({titles})"
+        )
+        low, high = (0.0, known.high) if is_time else (known.low, math.inf)
+        return Compared(value, low, high, what, against, known.shared)
+    if is_time:
+        against = f"at most {MOST_LATENCY_NS:.0f} ns from memory of the same socket"
+        return Compared(value, 0.0, MOST_LATENCY_NS, what, against)
+    if not kernel.startswith("stream."):
+        return None
+    workers = min(threads, int((environment.get("machine") or {}).get("cores") or threads))
+    least, most = published_GBps()
+    return Compared(
+        value / workers,
+        LEAST_OF_PUBLISHED * least,
+        math.inf,
+        f"{what}, {value / workers:.1f} GB/s by each of {workers} core{'s' * (workers > 1)}",
+        f"{least:.1f} to {most:.1f} GB/s by a core of processors published in 2020 (Lavin et al., "
+        "table 3)",
+    )
+
+
+def health_sentence(
+    records: Iterable[Record], environments: Mapping[str, Any] | None = None
+) -> str:
+    """Return the sentence on whether what was measured is healthy, and against what.
+
+    Of several records the best one from memory counts that is neither invalid nor disturbed.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+    environments : mapping, optional
+        Environments of the records, by their identity.
+    """
+    pairs = [
+        (record, compared(record, (environments or {}).get(str(record.get("environment_id")), {})))
+        for record in records
+    ]
+    known = [(record, one) for record, one in pairs if one is not None]
+    if not known:
+        return (
+            "whether this is healthy can't be told: no value is known to compare it with; keep it "
+            "(-o), and compare a later run with it (memkern compare)"
+        )
+    far = [pair for pair in known if _multiple(pair[0]) >= FROM_MEMORY]
+    if not far:
+        return (
+            "whether this is healthy can't be told: no data come from memory alone, and no values "
+            "of the caches are known: give a larger size"
+        )
+    sure = [one for record, one in far if record.get("valid") and not record.get("disturbed")]
+    best = max(
+        sure or [one for _, one in far],
+        key=lambda one: one.value if one.high == math.inf else -one.value,
+    )
+    if not sure:
+        return f"{best.what}: whether this is healthy can't be told, since samples are disturbed"
+    doctor = next((str(r["doctor"]) for r, _ in reversed(far) if r.get("doctor")), "")
+    verdict = f"; memkern doctor found this machine {doctor}" if doctor else ""
+    if best.low <= best.value <= best.high:
+        return f"{best.what}: healthy, against {best.against}{verdict}"
+    if best.shared:
+        cause = "others may use the same host, so that it is no sign of a fault"
+        return f"{best.what}: worse than is usual, against {best.against}; {cause}{verdict}"
+    advice = verdict or "; memkern doctor looks for the reason"
+    return f"{best.what}: not healthy, against {best.against}{advice}"
+
+
+def _multiple(record: Record) -> float:
+    multiple = record.get("caches_multiple")
+    return math.nan if multiple is None else float(multiple)
+
+
+# What to try for each bound, near the roofline and far from it.
+_ADVICE = {
+    "memory": (
+        "only less data help: a smaller --dtype, --variant nt, or sizes that a cache holds",
+        "try more --threads, --pages thp and --prefetch, or let `memkern tune` search them",
+    ),
+    "core": (
+        "only fewer operations help, or wider vectors (--isa)",
+        "try --variant simd and --unroll 4; `memkern incore` tells what the body needs",
+    ),
+    "cache": (
+        "only less data help, or sizes that a nearer cache holds",
+        "try --unroll 4 and --repetition free; `memkern incore` tells what the body needs",
+    ),
+}
+
+
+def limit_sentence(records: Iterable[Record]) -> str:
+    """Return the sentence on what bounds the records, their share of it, and what to try.
+
+    Parameters
+    ----------
+    records : iterable of mapping
+        With the columns of the roofline of a machine file.
+    """
+    sure = [record for record in records if record.get("valid") and not record.get("disturbed")]
+    bounded = [record for record in sure if record.get("bound")]
+    if not bounded:
+        why = "no record has a roofline" if sure else "all records are disturbed"
+        return f"what bounds this can't be told: {why}"
+    counts = Counter(str(record["bound"]) for record in bounded)
+    bound, number = counts.most_common(1)[0]
+    of = f" ({number} of {len(bounded)} records)" if len(counts) > 1 else ""
+    own = [record for record in bounded if record["bound"] == bound]
+    source = own[0]["machine_file"]
+    shares = [float(record["roofline_min_fraction"]) for record in own]
+    shares = sorted(share for share in shares if share == share)
+    if not shares:
+        return (
+            f"bound by {bound}{of}, which was faster than in {source}: measure that file again "
+            "(memkern machine)"
+        )
+    share = f"{shares[0]:.0%}" + (f" to {shares[-1]:.0%}" if len(shares) > 1 else "")
+    near, far = _ADVICE[bound if bound in _ADVICE else "cache"]
+    advice = near if shares[0] >= _NEAR else far
+    return f"bound by {bound}{of}: {share} of the roofline by {source}; {advice}"
+
+
+def peer_sentence(peer: str, records: Iterable[Record], statistic: str) -> str:
+    """Return the sentence on why results differ from those of another program.
+
+    It is empty for records of devices and of ranks.
+
+    Parameters
+    ----------
+    peer : str
+        Name of the program.
+    records : iterable of mapping
+    statistic : str
+        How the statistics of the two programs differ.
+    """
+    own = [record for record in records if record.get("backend") == "openmp"]
+    if not own:
+        return ""
+    variants = _named(f"{record['variant']}/{record['isa']}" for record in own)
+    pages = _named(str(record["pages"]) for record in own)
+    pinned = {record.get("pin_requested") for record in own} != {"none"}
+    stores = " with non-temporal stores" * any(str(r["variant"]).startswith("nt") for r in own)
+    return (
+        f"differences from {peer}: {statistic}; the code is variant {variants}{stores}, that of "
+        f"{peer} as its compiler makes it; pages are {pages} and workers "
+        f"{'pinned' if pinned else 'not pinned'}, with {peer} as the system chooses"
+    )
+
+
+def _named(values: Iterable[str]) -> str:
+    """Return the different values, at most three."""
+    names = [*dict.fromkeys(values)]
+    return ", ".join([*names[:3], *["..."] * (len(names) > 3)])

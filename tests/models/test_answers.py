@@ -1,0 +1,127 @@
+"""Sentences on whether what was measured is healthy, and on what bounds it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from memkern.models.answers import (
+    LEAST_OF_PUBLISHED,
+    health_sentence,
+    limit_sentence,
+    peer_sentence,
+    published_GBps,
+)
+from memkern.models.expected import expected
+
+COPY: dict[str, Any] = {
+    "kernel": "stream.copy", "backend": "openmp", "threads": 4, "bandwidth_GBps": 40.0,
+    "caches_multiple": 4.0, "valid": True, "disturbed": False, "doctor": "",
+    "environment_id": "e1",
+}  # fmt: skip
+CHASE = {
+    **COPY, "kernel": "latency.chase", "ns_per_access": 120.0, "order": "random", "chains": 1,
+}  # fmt: skip
+LOW, HIGH = published_GBps()
+
+
+def test_bandwidth_is_compared_with_published_processors() -> None:
+    healthy = health_sentence([COPY])
+    assert healthy.startswith("copy 40.0 GB/s, 10.0 GB/s by each of 4 cores: healthy, against")
+    assert f"{LOW:.1f} to {HIGH:.1f} GB/s by a core of processors published in 2020" in healthy
+    # Threads of a core share its bandwidth.
+    cores = {"e1": {"machine": {"cores": 2}}}
+    assert "20.0 GB/s by each of 2 cores: healthy" in health_sentence([COPY], cores)
+    least = 4 * LEAST_OF_PUBLISHED * LOW
+    assert "not healthy" not in health_sentence([{**COPY, "bandwidth_GBps": 1.01 * least}])
+    ill = health_sentence([{**COPY, "bandwidth_GBps": 0.99 * least}])
+    assert ": not healthy, against" in ill and ill.endswith("memkern doctor looks for the reason")
+    # The best record from memory counts, and the last verdict of memkern doctor is repeated.
+    told = health_sentence([{**COPY, "bandwidth_GBps": 0.1, "doctor": "fit"}, COPY])
+    assert told.startswith("copy 40.0 GB/s") and told.endswith("found this machine fit")
+
+
+EPYC = {"machine": {"model": "AMD EPYC 7742 64-Core Processor", "cores": 64, "sockets": 1}}
+
+
+def test_values_of_the_same_processor_are_preferred() -> None:
+    record = {**COPY, "kernel": "stream.triad", "variant": "nt", "threads": 64}
+    known = expected("triad", EPYC, 64)
+    assert known is not None and known.published and not known.shared
+    text = health_sentence([{**record, "bandwidth_GBps": 1.01 * known.low}], {"e1": EPYC})
+    assert f": healthy, against {known.low:.3g} to {known.high:.3g} GB/s of this processor" in text
+    assert known.sources[0].title in text
+    slow = {**record, "bandwidth_GBps": 0.9 * known.low}
+    assert ": not healthy, against" in health_sentence([slow], {"e1": EPYC})
+    # Others may use a shared host.
+    guest = {"machine": {**EPYC["machine"], "hypervisor": "kvm"}}
+    text = health_sentence([slow], {"e1": guest})
+    assert "worse than is usual" in text and "no sign of a fault" in text
+
+
+def test_latency_is_compared_with_memory_of_one_socket() -> None:
+    text = health_sentence([CHASE, {**CHASE, "ns_per_access": 1.0, "caches_multiple": 0.1}])
+    assert text.startswith("latency of memory 120 ns: healthy, against at most 200 ns")
+    assert ": not healthy," in health_sentence([{**CHASE, "ns_per_access": 250.0}])
+    hidden = [{**CHASE, "ns_per_access": 9.0, **how} for how in ({"chains": 8}, {"order": "pairs"})]
+    assert "memory 120 ns" in health_sentence([CHASE, *hidden])
+
+
+@pytest.mark.parametrize(
+    "changes, why",
+    [
+        ({"disturbed": True}, "copy 40.0 GB/s, 10.0 GB/s by each of 4 cores: whether this is"),
+        ({"valid": False}, "since samples are disturbed"),
+        ({"caches_multiple": 1.5}, "no data come from memory alone"),
+        ({"caches_multiple": math.nan}, "no data come from memory alone"),
+        ({"kernel": "amo.rand"}, "no value is known to compare it with"),
+        ({"kernel": "stream.rotation"}, "no value is known to compare it with"),
+        ({"backend": "cuda"}, "no value is known to compare it with"),
+    ],
+)
+def test_why_health_can_not_be_told(changes: dict[str, Any], why: str) -> None:
+    text = health_sentence([COPY | changes])
+    assert why in text and "healthy can't be told" in text
+
+
+BOUND: dict[str, Any] = {
+    "valid": True, "disturbed": False, "bound": "memory", "roofline_min_fraction": 0.5,
+    "machine_file": "host, 2026-01-01",
+}  # fmt: skip
+
+
+def test_the_bound_is_told_with_its_share_and_advice() -> None:
+    text = limit_sentence([BOUND])
+    assert text.startswith("bound by memory: 50% of the roofline by host, 2026-01-01; try more")
+    near = [{**BOUND, "roofline_min_fraction": share} for share in (0.95, 0.85)]
+    text = limit_sentence(near)
+    assert text.startswith("bound by memory: 85% to 95% of the roofline")
+    assert "only less data help" in text
+    others = [{**BOUND, "bound": bound} for bound in ("L2", "core")]
+    text = limit_sentence([BOUND, BOUND, *others])
+    assert text.startswith("bound by memory (2 of 4 records): 50% to 50%")
+    for record, advice in zip(others, ("--repetition free", "--variant simd"), strict=True):
+        assert advice in limit_sentence([record])
+    unknown = limit_sentence([{**BOUND, "roofline_min_fraction": math.nan}])
+    assert "was faster than in host" in unknown and "measure that file again" in unknown
+
+
+def test_why_a_bound_can_not_be_told() -> None:
+    assert limit_sentence([{**BOUND, "bound": ""}]).endswith("no record has a roofline")
+    assert limit_sentence([{**BOUND, "disturbed": True}]).endswith("all records are disturbed")
+
+
+def test_differences_from_a_peer_are_told() -> None:
+    row = {**COPY, "variant": "nt", "isa": "avx2", "pages": "thp", "pin_requested": "auto"}
+    text = peer_sentence("STREAM", [row, row], "both take the shortest time")
+    assert text == (
+        "differences from STREAM: both take the shortest time; the code is variant nt/avx2 with "
+        "non-temporal stores, that of STREAM as its compiler makes it; pages are thp and workers "
+        "pinned, with STREAM as the system chooses"
+    )
+    several = [{**row, "variant": name, "pin_requested": "none"} for name in ("a", "b", "c", "d")]
+    text = peer_sentence("Spatter", several, "x")
+    assert "variant a/avx2, b/avx2, c/avx2, ..., that of" in text and "not pinned" in text
+    assert peer_sentence("Spatter", [{**row, "backend": "cuda"}], "x") == ""
