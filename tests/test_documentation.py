@@ -23,6 +23,7 @@ from checking import once_a_kind
 
 import memkern
 from memkern import _memkern, cli, small
+from memkern.cli.questions import QUESTIONS
 from memkern.engine import costs
 from memkern.engine import sweeping as sweep
 from memkern.engine.run import CaseRun
@@ -35,7 +36,7 @@ EXAMPLES = ROOT / "examples"
 FAMILIES = EXAMPLES / "families.md"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(EXAMPLES.rglob("*.md"))]
 # Blocks that are not executed.
-OTHER_KINDS = {"diff", "yaml"}
+OTHER_KINDS = {"diff", "text", "yaml"}
 
 # Commands that a test can't run, and why.
 NOT_RUN = {
@@ -392,8 +393,8 @@ def options_of_verbs() -> dict[str, set[str]]:
     }
 
 
-def test_every_measuring_verb_takes_the_same_options_or_the_readme_says_which() -> None:
-    readme = (ROOT / "README.md").read_text()
+def test_every_measuring_verb_takes_the_same_options_or_a_page_tells_which() -> None:
+    readme = (EXAMPLES / "commands.md").read_text()
     documented = {
         verb: set(re.findall(r"`--([\w-]+)`", text.partition(" and in ")[0]))
         for verb, text in re.findall(r"^- `(\w+)`: (`--.*)[;.]$", readme, re.MULTILINE)
@@ -412,6 +413,13 @@ def test_every_measuring_verb_takes_the_same_options_or_the_readme_says_which() 
         assert short.get(option, f"`--{option}") in paragraph, option
 
 
+def test_the_readme_has_the_questions_of_the_prompt_and_two_pages() -> None:
+    text = (ROOT / "README.md").read_text()
+    assert len(text.encode()) < 6000
+    table = re.findall(r"^\| (.*) \| `(.*)` \|$", text, re.MULTILINE)
+    assert table == list(QUESTIONS)
+
+
 def kernel_rows() -> str:
     """Return the documentation's table of kernels, made from the registry."""
     rows = ["| kernel | definition | bytes | flops |", "| --- | --- | --- | --- |"]
@@ -427,8 +435,8 @@ def test_the_table_of_kernels_is_that_of_the_registry() -> None:
     assert FAMILIES.read_text().endswith(f"\n\n{kernel_rows()}\n")
 
 
-def test_the_readme_lists_the_unrolling_factors() -> None:
-    text = " ".join((ROOT / "README.md").read_text().split())
+def test_the_unrolling_factors_are_those_of_the_entries() -> None:
+    text = " ".join((EXAMPLES / "measuring.md").read_text().split())
     (listed,) = re.findall(r"their variant `simd` also unrolled ([\d, and]+) times", text)
     there: dict[str, set[int]] = {}
     for kernel, variant, _, _, _, unroll, _ in _memkern.entries():
