@@ -581,7 +581,7 @@ def test_the_report_measures_a_gpu(
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     few = [mk.stream("copy", elements=2**k, device="cuda") for k in (8, 12)]
     calls: list[Any] = []
-    monkeypatch.setattr("memkern.cli.analysis._QUICK_S", 600.0)
+    monkeypatch.setattr("memkern.cli.report._QUICK_S", 600.0)
     monkeypatch.setattr("memkern.engine.expected_s", lambda _: 60.0)
     monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: calls.append(how) or few)
     path = tmp_path / "report.html"
@@ -926,7 +926,7 @@ def test_the_script_for_a_card_asks_for_a_quick_report(
     monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path
 ) -> None:
     few = [mk.stream(kernel, elements=64, device="cuda") for kernel in ("copy", "add")]
-    monkeypatch.setattr("memkern.cli.analysis._QUICK_S", 600.0)
+    monkeypatch.setattr("memkern.cli.report._QUICK_S", 600.0)
     monkeypatch.setattr("memkern.engine.expected_s", lambda _: 60.0)
     calls: list[Any] = []
     monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: calls.append(how) or few)

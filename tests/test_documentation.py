@@ -263,7 +263,8 @@ def test_options_in_the_text_exist(document: Path) -> None:
     every = set().union(*known.values())
     for code in code_in_text(document):
         words = code.split()
-        verb = words[1] if words[0] == "memkern" and len(words) > 1 else None
+        named = words[0] == "memkern" and len(words) > 1 and not words[1].startswith("--")
+        verb = words[1] if named else None
         assert verb is None or verb in known, code
         options = {word[2:].partition("=")[0] for word in words if word.startswith("--")}
         # Options of other programs are not tested.

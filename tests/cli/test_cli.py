@@ -691,13 +691,11 @@ def test_report_end_to_end(
     if not whole:
         monkeypatch.setattr("memkern.report.cases.report_cases", few_cases)
     # No case is left out, even on a busy machine.
-    monkeypatch.setattr("memkern.cli.analysis._QUICK_S", 600.0)
+    monkeypatch.setattr("memkern.cli.report._QUICK_S", 600.0)
     monkeypatch.setattr("memkern.engine.expected_s", lambda cases: 600.0)
     set_activity(monkeypatch, [BUSY])
     told: list[mk.ResultSet] = []
-    monkeypatch.setattr(
-        "memkern.cli.analysis.tell_host", lambda results, quiet: told.append(results)
-    )
+    monkeypatch.setattr("memkern.cli.report.tell_host", lambda results, quiet: told.append(results))
     target = tmp_path / "report.html"
     code, out, _ = run(capsys, "report", "--quick", "-q", "-o", str(target), "-t", "1")
     assert code == 0, out

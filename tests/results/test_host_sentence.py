@@ -47,7 +47,7 @@ def test_states_are_those_of_all_records() -> None:
         ({"core_share": 0.76}, "its cores have 76% of their best throughput"),
         ({"waited_share": 0.03}, "workers waited for 3% of the time"),
         ({"absent_share": 0.2}, "the hypervisor took processors away for 20% of the time"),
-        ({"shared_with": "sh (process 7)"}, "this host is shared with sh (process 7);"),
+        ({"shared_with": "sh (process 7)"}, "this host is shared with sh;"),
     ],
 )
 def test_what_is_known_of_the_cause_is_told(changes: dict[str, Any], text: str) -> None:

@@ -130,11 +130,13 @@ def _of_this_machine(args: argparse.Namespace) -> int:
     words += ["--device", device] if device != "cpu" else []
     words += ["--machine", args.machine] if args.machine else []
     about = machine["devices"].get(device)
+    environment = machine_environment()
+    processor = environment["machine"]["model"] or "this machine"
     report.write(
         results,
         target,
-        title=f"Data movement on {about['name'] if about else 'this machine'}",
-        environment=machine_environment(),
+        title=f"Data movement on {about['name'] if about else processor}",
+        environment=environment,
         command=" ".join(words),
         data=data,
         left_out=results.left_out,

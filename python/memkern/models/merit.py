@@ -121,7 +121,7 @@ class FigureOfMerit:
 
 
 def valid_records(frame: DataFrame, kernels: Sequence[str], value: str) -> DataFrame:
-    """Return the valid records of some kernels with a positive value, the undisturbed if any.
+    """Return the valid records of some kernels with a positive value.
 
     Parameters
     ----------
@@ -141,14 +141,13 @@ def valid_records(frame: DataFrame, kernels: Sequence[str], value: str) -> DataF
         disturbed=rows["disturbed"].eq(True),
         **{value: to_numeric(rows[value], errors="coerce").astype(float)},
     )
-    rows = rows[rows[value].gt(0) & np.isfinite(rows[value])]
-    quiet: DataFrame = rows[~rows["disturbed"]]
-    return quiet if len(quiet) else rows
+    positive: DataFrame = rows[rows[value].gt(0) & np.isfinite(rows[value])]
+    return positive
 
 
 def best_record(rows: DataFrame, column: str, *, lowest: bool = False) -> dict[str, Any]:
-    """Return the record with the highest or the lowest value in a column."""
-    order = rows.sort_values(column, ascending=lowest, kind="stable")
+    """Return the record with the highest or lowest value in a column, an undisturbed one if any."""
+    order = rows.sort_values(["disturbed", column], ascending=[True, lowest], kind="stable")
     (row,) = order.head(1).to_dict("records")
     return {str(name): value for name, value in row.items()}
 

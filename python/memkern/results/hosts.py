@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
@@ -26,8 +27,10 @@ def host_sentence(records: Iterable[Mapping[Any, Any]]) -> str:
     shared = [record for record in records if record.get("state") == "shared"]
     if not shared:
         return ""
-    names = dict.fromkeys(str(r["shared_with"]) for r in shared if r.get("shared_with"))
-    by = f" with {'; '.join([*names][:3])}" if names else ""
+    texts = ", ".join(str(r["shared_with"]) for r in shared if r.get("shared_with"))
+    # Without the numbers of their processes, which change within a run.
+    names = dict.fromkeys(re.sub(r" \([^()]*\)", "", texts).split(", ")) if texts else {}
+    by = f" with {', '.join([*names][:3])}" if names else ""
     facts = [*_states(shared), *_shares(shared)]
     told = f": {', '.join(facts)}" if facts else ""
     return f"this host is shared{by}{told}; the intervals show how well values repeat on it"

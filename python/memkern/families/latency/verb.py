@@ -197,7 +197,7 @@ def _latency(args: argparse.Namespace) -> int:
     if args.kernel is None and study == "loaded":
         answers = [_loaded, health_of]
     table = _TABLES[kernel]
-    if "size_B" in missing and args.size_B is None and not args.rows:
+    if "size_B" in missing and args.size_B is None and not args.every_row:
         table, answers = _no_rows(table), [_levels, health_of]
     results = measure(cases, args, *table, most_s=most_s, answers=answers)
     every_pair = "pin" in axes
@@ -274,8 +274,8 @@ def _structure(args: argparse.Namespace) -> int:
     reported_B = caches.last_level_B({"machine": {"caches": system}})
     cases = latency.structure_cases(reported_B, caches.line_B(), memory_left()[0], **options)
     most_s = math.inf if _chosen(knobs) else _MOST_S
-    table = _TABLES["chase"] if args.rows else _no_rows(_TABLES["chase"])
-    answers = [] if args.rows else [_levels_of_random]
+    table = _TABLES["chase"] if args.every_row else _no_rows(_TABLES["chase"])
+    answers = [] if args.every_row else [_levels_of_random]
     results = measure(cases, args, *table, most_s=most_s, answers=answers)
     shown = not (args.json or args.quiet)
     try:
@@ -465,6 +465,7 @@ def _latency_options(sub: Parser) -> None:
         metavar="N,...",
         help="of banks: words between neighbouring lanes of a warp (1..32)",
     )
-    add("--rows", action="store_true", help="a row for each size, not a summary by level")
+    help = "a row for each size, not a summary by level"
+    add("--rows", dest="every_row", action="store_true", help=help)
     add("--turns", type=count(1), metavar="N", help="of cores: turns in an invocation (4096)")
     measuring_options(sub, dtypes=("uint64",))

@@ -609,6 +609,8 @@ def _without_mean(platform: str, measured: Bandwidths) -> list[str]:
 
 # ---------------------------------------------------------------------------------------- report
 
+# Bandwidths with a smaller ratio count as equal.
+_NEAR = 1.1
 _PUBLISHED = "Published platforms after Lavin et al. 2020."
 _BEST = "Of several records of a case, the highest bandwidth is drawn."
 
@@ -627,10 +629,11 @@ def _strides_caption(records: DataFrame) -> str:
     if not {1.0, 8.0} <= set(rates.index):
         return text
     last = max(rates.index)
+    further = rates[8.0] / rates[last]
+    beyond = f"another {further:.1f} times slower" if further > _NEAR else "as fast as at stride 8"
     return (
         f"{text} Here the gather at stride 8 is {rates[1.0] / rates[8.0]:.1f} times slower than at "
-        f"stride 1 (8 times for whole lines), and at stride {last:g} another "
-        f"{rates[8.0] / rates[last]:.1f} times."
+        f"stride 1 (8 times for whole lines), and at stride {last:g} {beyond}."
     )
 
 
