@@ -214,3 +214,21 @@ def test_duplicate_cases_are_measured_once_with_a_warning(tmp_path: Path, suffix
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             assert len(mk.sweep([one, other], repeats=2, output=output, resume=True)) == 4
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_what_is_known_so_far_is_shown_beside_the_progress(
+    progress: bool, case: Case, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(sweeping, "_FIRST_LOOK_S", 0.0)
+    cases = mk.vary(case.with_(budget_s=0.01, placements=2), pages=["4k", "default"])
+    seen: list[int] = []
+
+    def learned(results: mk.ResultSet) -> str:
+        seen.append(len(results))
+        return f"{len(results)} known" if len(results) > 1 else ""
+
+    mk.sweep(cases, progress=progress, learned=learned)
+    err = capsys.readouterr().err
+    assert seen == ([1, 2, 2, 2] if progress else [])
+    assert err.count("memkern: so far 2 known") == (3 if progress else 0)

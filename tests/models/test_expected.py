@@ -389,3 +389,15 @@ def test_computed_ranges_give_no_verdict() -> None:
         assert word == "unknown" and "decides nothing" in text
     word, text = verdict(figure("copy", 470), found)
     assert word == "above" and "implausible" in text
+
+
+def test_an_unknown_processor_has_the_peak_of_its_modules() -> None:
+    machine = {"model": "Some Processor", "architecture": "x86_64", "sockets": 2, "cores": 8}
+    environment = {"machine": machine, "memory": {"channels": 4, "peak_GBps": 80.0}}
+    found = expected("load", environment, 2)
+    assert found is not None and not found.published and found.sources == ()
+    # Two of four cores of a socket with a peak of 40 GB/s, of which half is plausible.
+    assert (found.low, found.high, found.peak) == pytest.approx((10, 40, 40))
+    assert "the memory modules that the system reports" in found.sentence
+    assert expected("load", {"machine": machine, "memory": {"channels": 4}}, 2) is None
+    assert verdict(figure("load", 20), found)[0] == "unknown"

@@ -62,6 +62,7 @@ def test_files_are_shown_side_by_side(tmp_path, capsys):
     assert main(["report", *files, "-o", str(page)]) == 0
     text = page.read_text()
     assert "<title>old and new</title>" in text and "Comparison of old and new" in text
+    assert "memkern table compare" not in text
     assert capsys.readouterr().out == f"report: {page}\n"
     assert main(["report", *files, "-o", str(page)]) == 2  # it exists
     assert main(["report", *files, "--quick", "-o", str(tmp_path / "b.html")]) == 2

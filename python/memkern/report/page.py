@@ -15,6 +15,7 @@ from memkern.models.merit import figures_of_merit
 from memkern.models.records import processors
 from memkern.plots import Exhibit, Section
 from memkern.plots import sections as registered
+from memkern.plots import tables as known_tables
 from memkern.plots.frames import Records, listed, with_samples
 from memkern.plots.predictions import MACHINE
 from memkern.report.first import Tile, fitness, machine_facts, next_sentence, side_by_side, tiles
@@ -282,7 +283,8 @@ def _shown(exhibit: Exhibit, name: str, source: str) -> _Shown:
     title, caption, content = exhibit.title, exhibit.caption, exhibit.content
     if isinstance(content, DataFrame):
         table = table_of(content)
-        command = f"memkern table {exhibit.name} {source}"
+        # A comparison is not a table of one file's records.
+        command = f"memkern table {exhibit.name} {source}" if exhibit.name in known_tables else ""
         return _Shown(name, exhibit.name, title, caption, "", 0.0, [], table.data, table, command)
     svg, series, data = inline(content, name, title)
     command = f"memkern figure {exhibit.name} {source} -o {exhibit.name}.pdf"
