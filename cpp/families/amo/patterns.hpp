@@ -125,9 +125,9 @@ struct ScatterGather {  // src = AMO(IDX[i]); dest = AMO(IDX[i+1]); then as abov
 
 // Whether all operations of a pattern have the case's operand, so that IDX is not operated on.
 template <class Pattern>
-inline constexpr bool kHasConstantOperand = std::is_same_v<Pattern, Rand> ||
-                                            std::is_same_v<Pattern, Strided> ||
-                                            std::is_same_v<Pattern, Central>;
+inline constexpr bool kHasConstantOperand =
+    std::is_same_v<Pattern, Rand> || std::is_same_v<Pattern, Strided> ||
+    std::is_same_v<Pattern, Central>;
 
 }  // namespace amo
 
