@@ -600,8 +600,8 @@ FAULTS = (
           'row["time_median_s"] / best[top]["time_median_s"]', "pytest test_energy -k lower_clock"),
     Fault("a report hides disturbed records", "if disturbed > _QUIET * len(frame):",
           "if disturbed < _QUIET * len(frame):", "pytest test_report -k reported_at_the_top"),
-    Fault("a report hides what it had no time for", "    if left_out:\n        banners",
-          "    if left_out > 1:\n        banners", "pytest test_report -k left_out"),
+    Fault("a report hides what it had no time for", "    if left_out:\n        found",
+          "    if left_out > 1:\n        found", "pytest test_report -k left_out"),
     Fault("the middle record for the widest", "in the median record and {half.max():.2%}",
           "in the median record and {half.median():.2%}", "pytest test_report -k scope"),
 )  # fmt: skip

@@ -6,20 +6,26 @@ errors and intervals, residuals, the points used, and `predict`. `LayerCondition
 processor.
 """
 
-from memkern.models.ecm import Ecm, EcmLevel, EcmPrediction, Overlap, hypotheses
-from memkern.models.fit import ModelFit, Parameter, Prediction
-from memkern.models.layer_conditions import LayerConditions, StencilConditions, simulate
-from memkern.models.machine_file import MachineFile, load_machine, published
-from memkern.models.memory import FromMemory, from_memory, plateau_B
-from memkern.models.records import Records, cache_ends, groups, read
-from memkern.models.t0_wmax import (
-    Side,
-    T0WmaxFit,
-    fit_both_sides,
-    fit_t0_wmax,
-    predict_sum,
-    strong_scaling_efficiency,
-)
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memkern.models.ecm import Ecm, EcmLevel, EcmPrediction, Overlap, hypotheses
+    from memkern.models.fit import ModelFit, Parameter, Prediction
+    from memkern.models.layer_conditions import LayerConditions, StencilConditions, simulate
+    from memkern.models.machine_file import MachineFile, load_machine, published
+    from memkern.models.memory import FromMemory, from_memory, plateau_B
+    from memkern.models.records import Records, cache_ends, groups, read
+    from memkern.models.t0_wmax import (
+        Side,
+        T0WmaxFit,
+        fit_both_sides,
+        fit_t0_wmax,
+        predict_sum,
+        strong_scaling_efficiency,
+    )
 
 __all__ = [
     "Ecm",
@@ -50,3 +56,55 @@ __all__ = [
     "simulate",
     "strong_scaling_efficiency",
 ]
+
+# Modules are imported when a name is first used: the verbs that need one need not wait for all.
+_NAMES = {
+    "ecm": (
+        "Ecm",
+        "EcmLevel",
+        "EcmPrediction",
+        "Overlap",
+        "hypotheses",
+    ),
+    "fit": (
+        "ModelFit",
+        "Parameter",
+        "Prediction",
+    ),
+    "layer_conditions": (
+        "LayerConditions",
+        "StencilConditions",
+        "simulate",
+    ),
+    "machine_file": (
+        "MachineFile",
+        "load_machine",
+        "published",
+    ),
+    "memory": (
+        "FromMemory",
+        "from_memory",
+        "plateau_B",
+    ),
+    "records": (
+        "Records",
+        "cache_ends",
+        "groups",
+        "read",
+    ),
+    "t0_wmax": (
+        "Side",
+        "T0WmaxFit",
+        "fit_both_sides",
+        "fit_t0_wmax",
+        "predict_sum",
+        "strong_scaling_efficiency",
+    ),
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -23,11 +23,13 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern import reference
 from memkern.models.memory import NONTEMPORAL, ORDINARY
-from memkern.models.merit import FigureOfMerit
+
+if TYPE_CHECKING:
+    from memkern.models.merit import FigureOfMerit
 
 __all__ = ["Expected", "Source", "expected", "expected_of", "verdict"]
 
