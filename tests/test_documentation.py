@@ -28,12 +28,14 @@ from memkern.engine import costs
 from memkern.engine import sweeping as sweep
 from memkern.engine.run import CaseRun
 from memkern.machine import remote
-from memkern.plots import figures, kernel_table, tables
+from memkern.plots import figures, kernel_table, paper_table, registry, tables
 from memkern.spec.sweepfile import read_sweep
 
 ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 FAMILIES = EXAMPLES / "families.md"
+PAPERS = EXAMPLES / "papers.md"
+DECLARED_OUT = "## Declared out"
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(EXAMPLES.rglob("*.md"))]
 # Blocks that are not executed.
 OTHER_KINDS = {"diff", "text", "yaml"}
@@ -182,7 +184,7 @@ def test_every_command_is_taken(
                 code = cli.main(words)
                 err = capsys.readouterr().err
                 assert code == 0 or re.search(MISSING, err), f"{command}\n{err}"
-                if words[0] in ("figure", "table"):
+                if words[0] in ("figure", "table") and words[1] != "--paper":
                     assert words[1] in {"figure": figures, "table": tables}[words[0]]
 
 
@@ -436,6 +438,31 @@ def test_the_table_of_kernels_is_that_of_the_registry() -> None:
     assert FAMILIES.read_text().endswith(f"\n\n{kernel_rows()}\n")
 
 
+def paper_rows() -> str:
+    """Return the documentation's tables of the papers' exhibits, made from the registries."""
+    lines = []
+    for name, paper in registry.PAPERS.items():
+        lines += [f"## `{name}`: {paper.source}, {paper.title}", ""]
+        lines += ["| exhibit | shown by `memkern` | status | remark |", "| --- | --- | --- | --- |"]
+        for row in paper_table(paper=name).itertuples():
+            by = ", ".join(f"`{command}`" for command in filter(None, row.shown_by.split(", ")))
+            lines.append(f"| {row.exhibit} | {by} | {row.status} | {row.remark} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def papers_page() -> str:
+    """Return the page of the papers with its tables brought up to date."""
+    text = PAPERS.read_text()
+    head, tail = text.partition("\n## `")[0], text.partition(DECLARED_OUT)[2]
+    return f"{head}\n{paper_rows()}\n{DECLARED_OUT}{tail}"
+
+
+def test_the_page_of_the_papers_is_that_of_the_registries() -> None:
+    # To update it: PYTHONPATH=tests python tests/test_documentation.py
+    assert PAPERS.read_text() == papers_page()
+
+
 def test_the_unrolling_factors_are_those_of_the_entries() -> None:
     text = " ".join((EXAMPLES / "measuring.md").read_text().split())
     (listed,) = re.findall(r"their variant `simd` also unrolled ([\d, and]+) times", text)
@@ -473,3 +500,4 @@ def test_small_cases_are_announced(
 if __name__ == "__main__":
     before, _, _ = FAMILIES.read_text().partition("| kernel |")
     FAMILIES.write_text(f"{before}{kernel_rows()}\n")
+    PAPERS.write_text(papers_page())

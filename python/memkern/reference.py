@@ -204,6 +204,22 @@ _TABLES = {
             "note": ("note", str),
         },
     ),
+    "lavin2020-applications": _Table(
+        "lavin2020_table2_applications.csv",
+        _LAVIN_2020,
+        _texts("application", "version", "problem", "changes", "traced"),
+    ),
+    "lavin2020-kernels": _Table(
+        "lavin2020_table1_kernels.csv",
+        _LAVIN_2020,
+        {
+            **_texts("application", "class", "kernel"),
+            "gathers": ("gathers", int),
+            "scatters": ("scatters", int),
+            "moved_MB": ("moved_MB", float),
+            "moved_percent": ("moved_percent", float),
+        },
+    ),
     "lavin2020-patterns": _Table(
         "lavin2020_table5_patterns.csv",
         _LAVIN_2020,
@@ -360,6 +376,12 @@ def rows(name: str) -> list[dict[str, Any]]:
             pattern_length, kernel, delta, count, runs, threads (None on GPUs), time_min_s,
             bandwidth_GBps, note.  On GPUs an application pattern is 16 instances merged into
             256 indices, with 16 times the delta.
+        ``lavin2020-applications``
+            Table 2, how the patterns were extracted: application, version, problem, changes,
+            traced (parts of the kernels).
+        ``lavin2020-kernels``
+            Table 1: application, class (of its patterns), kernel, gathers, scatters, moved_MB (by
+            them), moved_percent (of all data moved by loads and stores).
         ``lavin2020-patterns``
             Table 5: suite, pattern, kernel, indices (list of int), delta, type.
         ``lavin2020-platforms``

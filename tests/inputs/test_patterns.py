@@ -16,6 +16,26 @@ SMALL = st.lists(st.integers(0, 20_000), min_size=1, max_size=40)
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("7", "uniform"),
+        ("UNIFORM:8:24", "uniform"),
+        ("9,6,3", "uniform"),
+        ("4,4,4", "broadcast"),
+        ("0,0,5,5,9", "broadcast"),
+        ("MS1:8:4:20", "mostly stride-1"),
+        ("LAPLACIAN:2:2:100", "mostly stride-1"),
+        ("0,1,9,3", "mostly stride-1"),
+        ("0,1,9,3,7", "complex"),
+        ("9223372036854775807,0", "uniform"),
+        ("5,5,0", "complex"),
+    ],
+)
+def test_classes_of_patterns(text, expected):
+    assert parse(text).access_class == expected
+
+
+@pytest.mark.parametrize(
     ("text", "expected", "delta"),
     [
         ("UNIFORM:8:4", [0, 4, 8, 12, 16, 20, 24, 28], None),

@@ -179,7 +179,7 @@ def test_records_with_published_counts_are_preferred():
     ]
     points, _ = spatter_data.points_of(pd.DataFrame(rows))
     assert points[points["own"]]["bandwidth_GBps"].tolist() == [60.0, 7.0]
-    fig = figures["spatter-fig7"](own_records(count_rule="footprint"))
+    fig = figures["spatter-radars-cpu"](own_records(count_rule="footprint"))
     assert "other counts than the published" in footnotes(fig)
 
 
@@ -275,7 +275,7 @@ def test_each_page_policy_has_a_curve():
 
 
 def test_radars_show_bandwidth_over_stride_1_of_the_same_kernel():
-    fig = figures["spatter-fig7"](own_records())
+    fig = figures["spatter-radars-cpu"](own_records())
     axes = {ax.get_label(): ax for ax in fig.axes}
     assert list(axes) == [OWN, *PUBLISHED_CPUS, "key"]
     amg = line(axes["Skylake"], "AMG gather").get_ydata()
@@ -301,7 +301,7 @@ def test_radars_show_bandwidth_over_stride_1_of_the_same_kernel():
 def test_radars_clip_and_note_values_off_the_scale():
     frame = own_records()
     frame.loc[frame["pattern"] == "AMG-G0", "bandwidth_GBps"] = 60 * 1.25 * 1.1 * 20
-    fig = figures["spatter-fig7"](frame)
+    fig = figures["spatter-radars-cpu"](frame)
     ax = next(ax for ax in fig.axes if ax.get_label() == OWN)
     assert line(ax, "AMG gather").get_ydata()[0] == spatter_radar.radius(spatter_radar.CAP)
     crossed = [c for c in ax.lines if c.get_marker() == "x" and len(c.get_xdata())]
@@ -312,13 +312,121 @@ def test_radars_clip_and_note_values_off_the_scale():
 def test_radars_leave_out_a_platform_without_stride_1():
     frame = own_records()
     frame = frame[frame["suite"] != "ustride"]
-    fig = figures["spatter-fig7"](frame)
+    fig = figures["spatter-radars-cpu"](frame)
     assert OWN not in {ax.get_label() for ax in fig.axes}
     assert "Own Machine 3000, 4 threads left out" in footnotes(fig)
 
 
+def table_5(kernel):
+    """Return the patterns of one kernel in the order of table 5, with their deltas."""
+    rows = reference.rows("lavin2020-patterns")
+    return {row["pattern"]: row["delta"] for row in rows if row["kernel"] == kernel}
+
+
+@pytest.mark.parametrize(("name", "kernel"), [("spatter-fig7", GATHER), ("spatter-fig8", SCATTER)])
+def test_a_circle_is_a_pattern_and_a_spoke_a_platform(name, kernel):
+    records = own_records(disturbed=lambda frame: frame["pattern"].eq("AMG-G1"))
+    fig = figures[name](records)
+    axes = {ax.get_label(): ax for ax in fig.axes}
+    assert list(axes) == ["key", *table_5(kernel)]
+    named = {text.get_text() for text in axes["key"].texts}
+    assert named == {
+        "A", "BDW", "SKX", "TX2", "KNL", "CLX", "Naples", "K40c", "TitanXP", "P100", "V100",
+    }  # fmt: skip
+    assert f"A: {OWN}." in footnotes(fig)
+    spokes = {}
+    gpus = ("K40", "Titan XP", "P100", "V100")
+    for pattern in table_5(kernel):
+        for label, platforms, length in (
+            ("published cpu", PUBLISHED_CPUS, 8), ("published gpu", gpus, 256),
+        ):  # fmt: skip
+            dots = line(axes[pattern], label)
+            expected = [
+                published(platform, kernel, pattern)
+                / published(platform, kernel, f"UNIFORM:{length}:1")
+                for platform in platforms
+            ]
+            np.testing.assert_allclose(dots.get_ydata(), spatter_radar.radius(expected))
+            spokes.setdefault(label, tuple(dots.get_xdata()))
+            assert spokes[label] == tuple(dots.get_xdata())
+            assert dots.get_color() == {"published cpu": "#0072b2"}.get(label, "#009e73")
+        top = 60 if kernel == GATHER else 40
+        own = records[records["pattern"].eq(pattern)]["bandwidth_GBps"] / (top * 1.25 * 1.1)
+        np.testing.assert_allclose(
+            line(axes[pattern], "own cpu").get_ydata(), spatter_radar.radius(own)
+        )
+        hollow = [c for c in axes[pattern].lines if c.get_label() == "_disturbed"]
+        assert any(len(c.get_xdata()) for c in hollow) == (pattern == "AMG-G1")
+    rings = [c for c in axes["key"].lines if c.get_label() == "_ring"]
+    (black,) = (c for c in rings if c.get_color() == "black")
+    assert set(black.get_ydata()) == {spatter_radar.radius(1.0)}
+
+
+def test_bandwidths_by_delta_are_those_over_stride_1():
+    fig = figures["spatter-delta"](own_records())
+    cpus, gpus = fig.axes
+    assert (cpus.get_title(), gpus.get_title()) == ("CPUs", "GPUs")
+    assert cpus.get_xlabel().startswith("Delta")
+    for ax, platform, length in ((cpus, "Broadwell", 8), (gpus, "V100", 256)):
+        dots = line(ax, labelled(platform))
+        expected = {
+            (
+                delta,
+                published(platform, kernel, pattern)
+                / published(platform, kernel, f"UNIFORM:{length}:1"),
+            )
+            for kernel in (GATHER, SCATTER)
+            for pattern, delta in table_5(kernel).items()
+        }
+        assert set(zip(dots.get_xdata(), dots.get_ydata(), strict=True)) == expected
+    assert len(line(cpus, plain(OWN)).get_xdata()) == 34
+    crossed = [c for c in cpus.lines if c.get_label() == "_scatter"]
+    assert all(set(c.get_xdata()) <= {0, 1, 8} and len(c.get_xdata()) == 5 for c in crossed)
+
+
+def test_tables_of_applications_platforms_and_patterns():
+    kernels, applications = (tables[f"spatter-table{number}"]() for number in (1, 2))
+    assert kernels["gathers"].sum() == 9754089 and kernels["scatters"].sum() == 1860283
+    assert kernels["moved_percent"].max() == 67.6
+    assert applications["application"].tolist() == ["AMG", "LULESH", "Nekbone", "PENNANT"]
+    platforms = tables["spatter-table3"](own_records(), stream_GBps=33.3).set_index("platform")
+    assert platforms.loc[OWN, ["stream_MBps", "threads", "backend"]].tolist() == [
+        33300,
+        4,
+        "openmp",
+    ]
+    assert platforms.loc["Knights Landing", ["stream_MBps", "threads"]].tolist() == [249313, 272]
+    assert len(platforms) == 10 and "Naples" not in platforms.index
+    with refused("stream_GBps is -1, which is not a positive number"):
+        tables["spatter-table3"](None, stream_GBps=-1)
+    own = [
+        record(GATHER, "UNIFORM:20:3", 1.0, delta="60"), record(SCATTER, "a name", 1.0),
+        record(GATHER, "MS1:8:4:20", 1.0),
+    ]  # fmt: skip
+    patterns = tables["spatter-table5"](pd.DataFrame(own))
+    assert patterns["row"].tolist() == ["published"] * 34 + ["own"] * 2
+    assert patterns.iloc[-2].tolist() == [
+        "UNIFORM:20:3", "gather", "own", f"[{','.join(str(3 * i) for i in range(16))},...]", "60",
+        "", "uniform",
+    ]  # fmt: skip
+    (note,) = patterns.attrs["notes"]
+    assert note.startswith("a name left out: ")
+
+
+def test_the_classes_of_the_patterns_are_the_types_of_table_5():
+    table = tables["spatter-table5"]()
+    types = (
+        table["type"]
+        .str.lower()
+        .replace({"": "complex"})
+        .str.replace(r"^stride-.*", "uniform", regex=True)
+    )
+    assert table["class"].tolist() == types.tolist()
+    assert set(types) == {"uniform", "broadcast", "mostly stride-1", "complex"}
+
+
 def test_bandwidth_bandwidth_draws_the_values_and_constant_fractions():
-    fig = figures["spatter-fig9"](own_records(), patterns=["AMG-G0", "PENNANT-S0"])
+    fig = figures["spatter-fig9"](own_records(), patterns=["AMG-G0", "PENNANT-S0"], omit="")
     gather, scatter = fig.axes
     marks = {c.get_label(): c for c in scatter.collections}
     points = {tuple(pair) for pair in np.asarray(marks["PENNANT-S0"].get_offsets()).tolist()}
@@ -336,10 +444,35 @@ def test_bandwidth_bandwidth_draws_the_values_and_constant_fractions():
     assert names == {OWN, *map(labelled, PUBLISHED_CPUS), "K40", "Titan XP", "P100", "V100"}
 
 
+def test_bandwidth_bandwidth_marks_strides_and_the_patterns_of_the_paper():
+    fig = figures["spatter-fig9"](None)
+    gather, scatter = ({c.get_label(): c for c in ax.collections} for ax in fig.axes)
+    assert list(gather) == [
+        "stride 1", "stride 16", *(f"PENNANT-G{number}" for number in (6, 9, 12, 15)),
+    ]  # fmt: skip
+    assert list(scatter) == ["stride 1", "stride 16", "LULESH-S1", "LULESH-S3"]
+    assert "Skylake, 24 threads" not in {
+        t.get_text().replace("\n", ", ") for t in fig.axes[0].texts
+    }
+    for marks, kernel in ((gather, GATHER), (scatter, SCATTER)):
+        for name, number in (("stride 1", 0), ("stride 16", 4)):
+            points = {tuple(pair) for pair in np.asarray(marks[name].get_offsets()).tolist()}
+            assert len(points) == 9
+            for platform in ("Broadwell", "Naples", "V100"):
+                strides = published(platform, kernel)
+                assert (strides[0], strides[number]) in points
+    only = figures["spatter-fig9"](own_records(), patterns="stride 1,stride 64").axes
+    assert [[c.get_label() for c in ax.collections] for ax in only] == 2 * [
+        ["stride 1", "_own", "stride 64", "_own"]
+    ]
+    with refused("platform 'Skylark' is not one of .*: did you mean Skylake"):
+        figures["spatter-fig9"](None, omit="Skylark")
+
+
 def test_bandwidth_bandwidth_notes_values_below_the_scale():
     frame = own_records()
     frame.loc[frame["pattern"] == "AMG-G0", "bandwidth_GBps"] = 1e-6
-    fig = figures["spatter-fig9"](frame)
+    fig = figures["spatter-fig9"](frame, patterns="AMG-G0,AMG-G1,LULESH-S1")
     assert f"AMG-G0 on {OWN}, 1e-06 GB/s" in footnotes(fig)
     crossed = [c for c in fig.axes[0].lines if c.get_label() == "_off"]
     own = [c for c in fig.axes[0].collections if c.get_label() == "_own"]
@@ -353,6 +486,7 @@ def test_bandwidth_bandwidth_notes_values_below_the_scale():
     ("patterns", "culprit"),
     [
         (["AMG-G7"], "AMG-G7"),
+        (["stride 3"], "'stride 3' is no application pattern or stride"),
         ("nonsense", "nonsense"),
         ([], "one to six"),
         ([f"PENNANT-G{i}" for i in range(7)], "one to six"),
@@ -461,13 +595,25 @@ def test_labels_are_spread_without_overlap_and_in_order(positions, widths):
 def test_prefetchers_off_over_on():
     frame = own_records()
     fig = figures["spatter-fig4"](without_prefetchers(frame))
-    for ax in fig.axes[:2]:
-        (line,) = (line for line in ax.get_lines() if line.get_label() == "prefetchers off over on")
-        assert line.get_xdata().tolist() == STRIDES
-        assert np.allclose(line.get_ydata(), 0.4)
+    titles = [ax.get_title() for ax in fig.axes]
+    assert titles == [
+        f"Gather: {OWN}", "Gather, each over its own stride 1",
+        f"Scatter: {OWN}", "Scatter, each over its own stride 1",
+    ]  # fmt: skip
+    for (left, right), top in zip((fig.axes[:2], fig.axes[2:]), (60.0, 40.0), strict=True):
+        on = np.array([top / min(stride, 10) * 1.25 * 1.1 for stride in STRIDES])
+        for name, share in (("prefetchers on", 1.0), ("prefetchers off", 0.4)):
+            assert line(left, name).get_xdata().tolist() == STRIDES
+            np.testing.assert_allclose(line(left, name).get_ydata(), share * on)
+            np.testing.assert_allclose(line(right, name).get_ydata(), on / on[0])
+    assert "not published as numbers" in footnotes(fig)
+    # Without stride 1 nothing is drawn over it.
+    fig = figures["spatter-fig4"](without_prefetchers(frame[frame["pattern"] != "UNIFORM:8:1"]))
+    assert [ax.get_visible() for ax in fig.axes] == [True, False, True, False]
+    assert f"{OWN}: no gather of stride 1 in both ways." in footnotes(fig)
     # Other figures ignore the records without prefetchers.
     everywhere = without_prefetchers(frame, 5.0)
-    for name in ("spatter-fig3", "spatter-fig9"):
+    for name in ("spatter-fig3", "spatter-fig9", "spatter-delta"):
         drawn = [
             [
                 np.asarray(line.get_ydata()).tolist()
@@ -490,10 +636,10 @@ def test_random_order_over_ascending_order():
                                        delta=str(8192 * stride), variant=variant))  # fmt: skip
     rows.append(record(GATHER, "BASES:8:2:1024", 10.0, delta="16384"))  # without the other order
     fig = figures["spatter-fig4"](pd.DataFrame(rows))
-    for ax, ratio in zip(fig.axes[:2], (0.5, 0.75), strict=True):
-        (line,) = (one for one in ax.get_lines() if str(one.get_label()).startswith("random"))
-        assert line.get_xdata().tolist() == [1, 4, 16]
-        assert np.allclose(line.get_ydata(), ratio)
+    for ax, ratio in zip(fig.axes[::2], (0.5, 0.75), strict=True):
+        ascending, random = line(ax, "ascending order"), line(ax, "random order")
+        assert random.get_xdata().tolist() == [1, 4, 16]
+        np.testing.assert_allclose(random.get_ydata() / ascending.get_ydata(), ratio)
     assert_legible(fig)
     with refused("no pattern was measured with and without prefetchers"):
         figures["spatter-fig4"](pd.DataFrame(rows[::2]).iloc[:1])
@@ -530,7 +676,13 @@ def test_machines_without_a_second_file_are_told(capsys, monkeypatch, tmp_path):
     other = frame[~strides].assign(platform="Other Machine, 2 threads")
     both = pd.concat([frame, other])
     lone = "Other Machine, 2 threads left out: no record of stride 1"
-    for name in ("spatter-fig7", "spatter-fig9"):
+    for name in (
+        "spatter-radars-cpu",
+        "spatter-fig7",
+        "spatter-fig8",
+        "spatter-fig9",
+        "spatter-delta",
+    ):
         fig = figures[name](both)
         assert lone in footnotes(fig)
         (told,) = lacking(fig)
@@ -538,7 +690,7 @@ def test_machines_without_a_second_file_are_told(capsys, monkeypatch, tmp_path):
         (told,) = lacking(figures[name](frame[strides]))
         assert "no record of application patterns: `memkern suite apps -o more.db`" in told
         assert lacking(figures[name](frame)) == lacking(figures[name](None)) == []
-    (told,) = lacking(figures["spatter-fig8"](gpu_records()[~strides]))
+    (told,) = lacking(figures["spatter-radars-gpu"](gpu_records()[~strides]))
     assert "`memkern suite ustride-gpu --device cuda -o more.db`" in told
     scalar = frame[strides & frame["variant"].eq("scalar")].assign(platform="Other Machine")
     (told,) = lacking(figures["spatter-fig6"](pd.concat([frame, scalar])))
@@ -549,7 +701,7 @@ def test_machines_without_a_second_file_are_told(capsys, monkeypatch, tmp_path):
     # The command line prints them.
     monkeypatch.setattr(analysis, "_loaded", lambda _: frame[~strides])
     target = str(tmp_path / "x.svg")
-    assert run(capsys, "figure", "spatter-fig7", "patterns.db", "-o", target) == (
+    assert run(capsys, "figure", "spatter-radars-cpu", "patterns.db", "-o", target) == (
         0, f"{target}\n", f"memkern: {OWN} left out: no record of stride 1: `memkern suite "
         "ustride-cpu -o more.db` measures them; give more.db as well\n",
     )  # fmt: skip

@@ -24,13 +24,14 @@ from memkern.cli.options import (
     verb,
 )
 from memkern.errors import InputError
-from memkern.files import publish, unused
+from memkern.files import publish, unused, writing
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
     from memkern.formats import ResultSet
     from memkern.models import Side, T0WmaxFit
+    from memkern.plots.registry import Registry
 
 T = TypeVar("T")
 _LEVEL = 95.0  # of the intervals of fits, in percent
@@ -164,41 +165,89 @@ def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any
     return options
 
 
-def _named(args: argparse.Namespace, available: Mapping[str, Callable[..., T]]) -> T | None:
-    """Return the requested figure or table, or print the available ones and return None."""
+def _is_list(args: argparse.Namespace, available: Registry[T]) -> bool:
+    """Return whether the available figures or tables are requested, and then print them."""
     from memkern.plots import describe
+    from memkern.plots.registry import of_paper
 
-    if args.list or args.name is None:
-        for name, function in available.items():
-            print(f"{name:<16} {describe(function)}")
-        return None
+    if not args.list and (args.name is not None or args.paper):
+        return False
+    chosen = of_paper(available, args.paper) if args.paper else available
+    for name, function in chosen.items():
+        numbers = f" ({', '.join(available.origins[name].numbers)})" if args.paper else ""
+        print(f"{name:<16} {describe(function)}{numbers}")
+    return True
+
+
+def _made(args: argparse.Namespace, available: Registry[T]) -> T:
+    """Return the requested figure or table."""
     make = available[args.name]
     given = [*args.option, *([f"machine={args.machine}"] if args.machine else [])]
     return make(_loaded(args.files), **_options(make, given))
+
+
+def _of_paper(args: argparse.Namespace, available: Registry[T], suffix: str) -> dict[Path, T]:
+    """Return the figures or tables of a paper by their files.
+
+    The reason why one can't be made from the given records is printed as a warning.
+    """
+    from memkern.plots.registry import of_paper
+
+    what, makers = available.what, of_paper(available, args.paper)
+    if args.option:
+        raise InputError(f"--option is for one {what}, and --paper makes several: name the {what}")
+    if not makers:
+        raise InputError(f"memkern has no {what} of {args.paper}")
+    folder = Path(args.output or "")
+    targets = {name: folder / f"{args.paper}-{name}{suffix}" for name in makers}
+    if args.output or what == "figure":
+        with writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        for target in targets.values():
+            unused(target, args.force)
+    # The first positional argument is a file, since the paper names the exhibits.
+    records = _loaded([args.name, *args.files] if args.name else [])
+    made = {}
+    for name, make in makers.items():
+        options = {"machine": args.machine} if args.machine else {}
+        known = inspect.signature(make).parameters
+        try:
+            made[targets[name]] = make(records, **{o: x for o, x in options.items() if o in known})
+        except InputError as error:
+            warn(f"{what} {name} is left out: {error}")
+    if not made:
+        raise InputError(f"no {what} of {args.paper} can be made from these records")
+    return made
 
 
 def _figure(args: argparse.Namespace) -> int:
     from memkern.plots import figures, save
     from memkern.plots.style import lacking
 
-    target = args.output or f"{args.name}.pdf"
-    if args.name is not None and not args.list:
-        unused(target, args.force)
-    figure = _named(args, figures)
-    if figure is not None:
-        save(figure, target)
+    if _is_list(args, figures):
+        return GOOD
+    if args.paper:
+        made = _of_paper(args, figures, ".pdf")
+    else:
+        target = unused(args.output or f"{args.name}.pdf", args.force)
+        made = {target: _made(args, figures)}
+    for path, figure in made.items():
+        save(figure, path)
         for sentence in lacking(figure):
             warn(sentence)
-        print(target)
+        print(path)
     return GOOD
 
 
 def _table(args: argparse.Namespace) -> int:
     from memkern.plots import tables
 
-    frame = _named(args, tables)
-    if frame is None:
+    if _is_list(args, tables):
         return GOOD
+    if args.paper:
+        _show_tables(args, _of_paper(args, tables, ".csv"))
+        return GOOD
+    frame = _made(args, tables)
     for remark in frame.attrs.get("notes", ()):
         warn(remark)
     if args.output:
@@ -210,6 +259,20 @@ def _table(args: argparse.Namespace) -> int:
     else:
         print(table_text(frame))
     return GOOD
+
+
+def _show_tables(args: argparse.Namespace, made: Mapping[Path, DataFrame]) -> None:
+    """Write the tables of a paper into its folder, or print them below their names."""
+    for remark in (note for frame in made.values() for note in frame.attrs.get("notes", ())):
+        warn(remark)
+    if args.output:
+        publish({path: frame.to_csv(index=False).encode() for path, frame in made.items()})
+        print("\n".join(map(str, made)))
+    elif args.json:
+        texts = {path.stem: frame.to_json(orient="records") for path, frame in made.items()}
+        print("{" + ", ".join(f'"{name}": {text}' for name, text in texts.items()) + "}")
+    else:
+        print("\n\n".join(f"{path.stem}\n{table_text(frame)}" for path, frame in made.items()))
 
 
 def table_text(frame: DataFrame) -> str:
@@ -266,6 +329,11 @@ def _exhibit_options(sub: Parser, what: str) -> None:
         metavar="FILE",
         help="machine file by which rooflines and the ECM model are drawn: option machine",
     )
+    sub.add_argument(
+        "--paper",
+        metavar="PAPER",
+        help=f"make every {what} of a paper instead, such as lavin2020, in the folder of -o",
+    )
     force_option(sub)
 
 
@@ -274,6 +342,7 @@ def _exhibit_options(sub: Parser, what: str) -> None:
     "memkern figure --list",
     "memkern figure spatter-fig3 strides.parquet -o strides.pdf",
     "memkern figure spatter-fig9 --option patterns=AMG-G0,LULESH-G2",
+    "memkern figure --paper lavin2020 -o figures",
 )
 @verb("figure", _figure, "draw a named figure from own records and published data")
 def _figure_options(sub: Parser) -> None:
@@ -285,6 +354,7 @@ def _figure_options(sub: Parser) -> None:
     "memkern table --list",
     "memkern table spatter-table4 apps.db",
     "memkern table spatter-table4 apps.db -o apps.csv",
+    "memkern table --paper lavin2020",
 )
 @verb("table", _table, "print a named table from own records and published data")
 def _table_options(sub: Parser) -> None:

@@ -190,6 +190,29 @@ class Pattern(FromFields):
         """The largest index."""
         return int(self.indices.max())
 
+    @property
+    def access_class(self) -> str:
+        """The class of the pattern after Lavin et al., MEMSYS 2020, section 2.
+
+        ``uniform`` (all steps are equal and not 0), ``broadcast`` (some neighbours are equal, and
+        no index is below the one before), ``mostly stride-1`` (a third of the steps or more are 1)
+        or ``complex``. Where the words of the paper leave a choice, all patterns of its table 5
+        have the type that is printed there.
+
+        Examples
+        --------
+        >>> uniform(4, 24).access_class, custom([0, 0, 1, 1]).access_class
+        ('uniform', 'broadcast')
+        >>> ms1(8, 4, 20).access_class, custom([4, 8, 12, 0]).access_class
+        ('mostly stride-1', 'complex')
+        """
+        steps = np.diff(self.indices)
+        if len(steps) == 0 or (steps[0] != 0 and (steps == steps[0]).all()):
+            return "uniform"
+        if steps.min() == 0:
+            return "broadcast"
+        return "mostly stride-1" if 3 * (steps == 1).sum() >= len(steps) else "complex"
+
     def _derived(self, indices: npt.NDArray[np.int64], suffix: str) -> Pattern:
         if np.array_equal(indices, self.indices):
             return self

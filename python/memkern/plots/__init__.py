@@ -24,6 +24,7 @@ from memkern.plots.ecm import (
 from memkern.plots.energy import clock_table, clock_whiskers, z_plot
 from memkern.plots.kernels import kernel_table
 from memkern.plots.neighbours import slowdown_map, slowdown_table
+from memkern.plots.papers import paper_table
 from memkern.plots.registry import Exhibit, Section, describe
 from memkern.plots.scaling import efficiency_table, scaling_curves
 from memkern.plots.style import save
@@ -46,6 +47,7 @@ __all__ = [
     "figures",
     "kernel_table",
     "overlap_diagram",
+    "paper_table",
     "predicted_against_measured",
     "roofline_figure",
     "roofline_table",

@@ -172,6 +172,8 @@ def predicted_against_measured(
 @drawn(
     "ecm-overlap",
     "A panel for each kernel, 6.9 in wide.",
+    paper="alappat2021",
+    number="figure 6",
     records="``memkern ecm``",
     lack="no such loop was measured in the level",
 )

@@ -174,15 +174,12 @@ def clock_table(records: Records = None) -> DataFrame:
 @drawn(
     "energy-clock",
     "One panel, 3.35 in wide, with the published change on A64FX by a clock lower by 9 %.",
+    paper="alappat2021",
+    number="figure 15",
     records="As of `clock_table`",
 )
 def clock_whiskers(records: Records = None) -> Figure:
-    """Change of speed and of energy by a lower clock: range, quartiles and median of all cases.
-
-    References
-    ----------
-    Alappat et al., 2021.
-    """
+    """Change of speed and of energy by a lower clock: range, quartiles and median of all cases."""
     table = clock_table(records)
     fig = new_figure(COLUMN_IN, 2.8)
     ax = fig.subplots()

@@ -25,7 +25,7 @@ from memkern.plots.drawing import (
     machine_panels,
     named,
 )
-from memkern.plots.registry import register, tables
+from memkern.plots.registry import Origin, origin, register, tables
 from memkern.plots.selection import cache_ends, device_cache_ends
 from memkern.plots.style import figure
 
@@ -52,6 +52,7 @@ def documented(
     records: str,
     lack: str = "",
     optional: bool = False,
+    of: Origin | None = None,
 ) -> str:
     """Return the documentation of an exhibit in numpydoc's sections.
 
@@ -67,12 +68,16 @@ def documented(
         Condition of an InputError, as the beginning of a sentence.
     optional : bool
         Whether published data are shown without records.
+    of : Origin, optional
+        The paper's figures or tables that it shows.
     """
     text = inspect.cleandoc(function.__doc__ or "")
     # Sections begin with an underlined heading.
     head, *sections = re.split(r"\n\n(?=\w[\w ]*\n-+\n)", text)
     options = "".join(s.split("\n", 2)[2] + "\n" for s in sections if s.startswith("Parameters"))
     rest = [section for section in sections if not section.startswith("Parameters")]
+    if of is not None:
+        rest.append(f"References\n----------\n{of}")
     kind = "DataFrame, ResultSet or None" if optional else "DataFrame or ResultSet"
     lack = lack or "there is no such record"
     raised = f"{lack[0].upper()}{lack[1:]}, or the records lack a needed column."
@@ -96,7 +101,7 @@ def _indented(text: str) -> str:
 
 
 def table(
-    name: str, columns: str, *, integers: str = "", **about: Any
+    name: str, columns: str, *, integers: str = "", paper: str = "", number: str = "", **about: Any
 ) -> Callable[[Callable[P, Selection]], Callable[P, DataFrame]]:
     """Register a table of some columns of the records that a function selects.
 
@@ -108,11 +113,14 @@ def table(
         ``"platform, time_us (the shortest)"``.
     integers : str
         The columns that are integers, separated by commas.
+    paper, number : str
+        The paper and its table that are shown, such as ``"lavin2020"`` and ``"table 4"``.
     **about
         As for `documented`.
     """
     shown = re.split(r", | and ", re.sub(r" \([^()]*\)", "", columns))
     whole = dict.fromkeys(filter(None, integers.split(", ")), int)
+    of = origin(paper, number, about.get("optional", False))
 
     def enter(select: Callable[P, Selection]) -> Callable[P, DataFrame]:
         @wraps(select)
@@ -121,14 +129,14 @@ def table(
             return frame[shown].astype(whole).reset_index(drop=True)
 
         returns = f"Columns {columns}."
-        build.__doc__ = documented(select, "pandas.DataFrame", returns, **about)
-        return register(tables, name)(build)
+        build.__doc__ = documented(select, "pandas.DataFrame", returns, of=of, **about)
+        return register(tables, name, of)(build)
 
     return enter
 
 
 def tabulated(
-    name: str, returns: str, **about: Any
+    name: str, returns: str, *, paper: str = "", number: str = "", **about: Any
 ) -> Callable[[Callable[P, DataFrame]], Callable[P, DataFrame]]:
     """Register a table that a function builds, and complete its documentation.
 
@@ -137,13 +145,16 @@ def tabulated(
     name : str
     returns : str
         The columns of the table.
+    paper, number : str
+        As for `table`.
     **about
         As for `documented`.
     """
+    of = origin(paper, number, about.get("optional", False))
 
     def enter(build: Callable[P, DataFrame]) -> Callable[P, DataFrame]:
-        build.__doc__ = documented(build, "pandas.DataFrame", returns, **about)
-        return register(tables, name)(build)
+        build.__doc__ = documented(build, "pandas.DataFrame", returns, of=of, **about)
+        return register(tables, name, of)(build)
 
     return enter
 
@@ -250,7 +261,7 @@ def curve_figure(
 
 
 def drawn(
-    name: str, returns: str = _PANELS, **about: Any
+    name: str, returns: str = _PANELS, *, paper: str = "", number: str = "", **about: Any
 ) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
     """Register a figure that a function draws, and complete its documentation.
 
@@ -259,12 +270,15 @@ def drawn(
     name : str
     returns : str
         The panels of the figure and their width.
+    paper, number : str
+        As for `table`.
     **about
         As for `documented`.
     """
+    of = origin(paper, number, about.get("optional", False))
 
     def enter(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-        draw.__doc__ = documented(draw, _FIGURE, returns, **about)
-        return figure(name)(draw)
+        draw.__doc__ = documented(draw, _FIGURE, returns, of=of, **about)
+        return figure(name, of)(draw)
 
     return enter

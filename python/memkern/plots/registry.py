@@ -68,15 +68,118 @@ class Section:
 
 
 class Registry(dict[str, Callable[..., R]]):
-    """Functions by name; an unknown name raises an `InputError` with the nearest names."""
+    """Functions by name; an unknown name raises an `InputError` with the nearest names.
+
+    Attributes
+    ----------
+    what : str
+        What the functions make.
+    origins : dict of str to Origin
+        Origins of those that show figures or tables of papers, by name.
+    """
 
     def __init__(self, what: str) -> None:
         super().__init__()
         self.what = what
+        self.origins: dict[str, Origin] = {}
 
     def __missing__(self, name: object) -> Callable[..., R]:
         """Refuse an unknown name."""
         raise unknown(name, self.what, self)
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper whose figures and tables are drawn.
+
+    Attributes
+    ----------
+    source : str
+        Authors and year.
+    title : str
+    exhibits : tuple of str
+        Its figures and tables, in the order of `memkern table papers`.
+    """
+
+    source: str
+    title: str
+    exhibits: tuple[str, ...]
+
+
+def _numbered(figures: int, *tables: str) -> tuple[str, ...]:
+    return (*(f"figure {n}" for n in range(1, figures + 1)), *(f"table {n}" for n in tables))
+
+
+PAPERS = {
+    "alappat2021": Paper(
+        "Alappat et al. 2021",
+        "ECM modeling and performance tuning of SpMV and Lattice QCD on A64FX",
+        _numbered(25, *"123456"),
+    ),
+    "beebe2022-circustent": Paper(
+        "Beebe et al. 2022, slides",
+        "CircusTent: A Tool for Understanding the Performance of Atomic Memory Operations",
+        (
+            "chart of atomics in GAPBS",
+            "chart of remote atomics",
+            "table of atomics per iteration",
+            "runs of RAND_ADD",
+        ),
+    ),
+    "beebe2022-raiderstream": Paper(
+        "Beebe et al. 2022",
+        "RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems",
+        _numbered(8, "I", "II"),
+    ),
+    "chalmers2020": Paper(
+        "Chalmers and Warburton 2020",
+        "Portable high-order finite element kernels I: Streaming Operations",
+        _numbered(7, *"123"),
+    ),
+    "lavin2020": Paper(
+        "Lavin et al., MEMSYS 2020",
+        "Evaluating Gather and Scatter Performance on CPUs and GPUs",
+        (*_numbered(9, *"12345"), "insight 5 of section 5.4.2"),
+    ),
+}
+"""Papers by name. Where a text has no numbers, its figures are counted by their captions."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The figures or tables of a paper that a figure or table of this package shows.
+
+    Attributes
+    ----------
+    paper : str
+        Name in `PAPERS`.
+    numbers : tuple of str
+        Figures and tables as in `Paper.exhibits`.
+    published : bool
+        Whether published values are shown without own records.
+    """
+
+    paper: str
+    numbers: tuple[str, ...]
+    published: bool
+
+    def __str__(self) -> str:
+        """Return the citation."""
+        return f"{PAPERS[self.paper].source}, {', '.join(self.numbers)}."
+
+
+def origin(paper: str, number: str, published: bool) -> Origin | None:
+    """Return the origin for the name of a paper and a text such as ``"figure 1, 2"``.
+
+    Without a paper there is none.
+    """
+    if not paper:
+        return None
+    kind, _, rest = number.partition(" ")
+    numbers = [f"{kind} {each}" for each in rest.split(", ")]
+    if wrong := [each for each in numbers if each not in PAPERS[paper].exhibits]:
+        raise KeyError(f"{paper} has no {wrong[0]}")
+    return Origin(paper, tuple(numbers), published)
 
 
 figures: Registry[Figure] = Registry("figure")
@@ -86,7 +189,7 @@ _places: dict[str, int] = {}
 
 
 def register(
-    where: dict[str, Callable[..., R]], name: str
+    where: Registry[R], name: str, of: Origin | None = None
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Register a function under a name in `figures`, `tables` or `sections`."""
 
@@ -94,9 +197,27 @@ def register(
         if name in where:
             raise KeyError(f"{name!r} is registered already")
         where[name] = function
+        if of is not None:
+            where.origins[name] = of
         return function
 
     return enter
+
+
+def of_paper(where: Registry[R], paper: str) -> dict[str, Callable[..., R]]:
+    """Return the figures or tables that show those of a paper, by name in the paper's order.
+
+    Raises
+    ------
+    InputError
+        The paper is unknown.
+    """
+    if paper not in PAPERS:
+        raise unknown(paper, "paper", PAPERS)
+    order = PAPERS[paper].exhibits
+    names = [name for name, origin in where.origins.items() if origin.paper == paper]
+    names.sort(key=lambda name: (order.index(where.origins[name].numbers[0]), name))
+    return {name: where[name] for name in names}
 
 
 def section(

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from memkern.errors import InputError
 from memkern.files import publish
-from memkern.plots.registry import figures, register
+from memkern.plots.registry import Origin, figures, register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -135,7 +135,9 @@ def _matplotlib_style() -> Any:
     return style
 
 
-def figure(name: str) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
+def figure(
+    name: str, of: Origin | None = None
+) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
     """Register a function that draws a figure, and run it in the common style."""
 
     def enter(function: Callable[P, Figure]) -> Callable[P, Figure]:
@@ -144,7 +146,7 @@ def figure(name: str) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
             with context():
                 return function(*args, **kwargs)
 
-        return register(figures, name)(draw)
+        return register(figures, name, of)(draw)
 
     return enter
 

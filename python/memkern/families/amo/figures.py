@@ -338,17 +338,14 @@ def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -
     "amo-circustent",
     "platform, row (own or published), threads, memory_B (size of VAL), iters (of each worker), "
     "time_s, rate_GAMS, ns_per_amo (of each worker), disturbed",
+    paper="beebe2022-circustent",
+    number="runs of RAND_ADD",
     records="`amo.rand` with the primitive ``add``; the fastest of each case counts",
     optional=True,
     integers="threads, memory_B, iters",
 )
 def circustent_table(records: Records = None) -> Selection:
-    """Atomic adds at random places: own runs and five published runs of CircusTent.
-
-    References
-    ----------
-    Beebe et al. 2022.
-    """
+    """Atomic adds at random places: own runs and five published runs of CircusTent."""
     from pandas import concat
 
     from memkern import reference

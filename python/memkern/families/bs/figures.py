@@ -174,6 +174,8 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
     "bs-fit",
     "A panel for each test, 6.9 in wide, 3.35 in for one alone. A diamond marks the size at which "
     "a fit reaches 80 % of its Wmax.",
+    paper="chalmers2020",
+    number="figure 1, 2, 3, 4, 5",
     records="several sizes",
     lack="no test with enough sizes to fit, a wrong `leave_out`, a bandwidth that is not positive",
 )
@@ -186,10 +188,6 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
         Points excluded from a single fit because they fit in the caches: ``caches``,
         ``changepoint``, a number of bytes or ``none``. By default, if the caches are known, T0 is
         fitted to the sizes in the caches and Wmax to the larger sizes.
-
-    References
-    ----------
-    Chalmers and Warburton 2020, figures 1 to 5.
     """
     frame, notes = own_tests(records, LINEAR, _MEASURE)
     fits, unfit = fitted(frame, leave_out)
@@ -289,6 +287,8 @@ def _fit_notes(fits: Sequence[Fitted]) -> list[str]:
 @drawn(
     "bs-mesh",
     "A row for each platform, a panel for each test, 6.9 in wide.",
+    paper="chalmers2020",
+    number="figure 6, 7",
     records="several meshes",
 )
 def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
@@ -298,10 +298,6 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
     ----------
     leave_out : str or float
         As for `bs_fits`, for the fit at degree 7, which is drawn in black.
-
-    References
-    ----------
-    Chalmers and Warburton 2020, figures 6 and 7.
     """
     frame, notes = own_tests(records, MESH, _MEASURE_MESH)
     fits, unfit = fitted(frame, leave_out)
@@ -345,6 +341,8 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
     "the ends of its 95 % interval, ``low`` and ``high``; for each published one only the values. "
     "Column names begin with the platform's name and a colon. A T0 that is not resolved has only "
     "the upper end, if that is positive.",
+    paper="chalmers2020",
+    number="table 3",
     records="several sizes; those of BS6 and BS7 at polynomial degree 7",
     lack="a wrong `leave_out`",
     optional=True,
@@ -356,10 +354,6 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
     ----------
     leave_out : str or float
         As for `bs_fits`.
-
-    References
-    ----------
-    Chalmers and Warburton 2020, table 3.
     """
     from pandas import DataFrame
 

@@ -90,6 +90,8 @@ _MOST_SITES = 30_000
 @drawn(
     "dw-layouts",
     "A panel for each machine and lattice, 6.9 in wide, 3.35 in with one panel.",
+    paper="alappat2021",
+    number="figure 18, 22",
     records="`dw.hop`",
     lack="no such record, a number of workers that no record has",
 )
@@ -173,6 +175,8 @@ def _against(ax: Axes, rows: DataFrame, x: str, xlabel: str, kinds: Sequence[str
 
 @drawn(
     "dw-scaling",
+    paper="alappat2021",
+    number="figure 23",
     records="two numbers of workers or more",
     lack="no lattice with two numbers of workers",
 )
@@ -209,6 +213,8 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
 
 @drawn(
     "dw-extent",
+    paper="alappat2021",
+    number="figure 25",
     records="two Lx or more. The layer conditions that the last cache fulfils are named if a "
     "ResultSet describes the caches",
     lack="no lattices that differ in Lx alone, a number of workers that no record has",
@@ -267,6 +273,8 @@ def _conditions(ax: Axes, rows: DataFrame, last: tuple[int, int]) -> None:
 @drawn(
     "dw-traffic",
     "Two panels, 6.9 in wide.",
+    paper="alappat2021",
+    number="figure 21",
     records="Only the last cache of the machine is read, if a ResultSet describes it",
     lack="a number is wrong, or the extents are not multiples of the cuts",
 )
@@ -419,6 +427,8 @@ def _levels(ax: Axes, ls: int) -> None:
     "dw-energy",
     "One panel, 3.35 in wide: range, quartiles and median over lattices, workers and clocks of "
     "each machine, and the published energy on A64FX.",
+    paper="alappat2021",
+    number="figure 24",
     records="`dw.hop` in both layouts, with energy",
     lack="no lattice has both layouts with energy",
 )
@@ -426,10 +436,6 @@ def by_energy(records: Records = None) -> Figure:
     """Speed and energy of the domain-wall kernel as RIRI against RRII.
 
     Each layout is represented by its fastest record with energy.
-
-    References
-    ----------
-    Alappat et al., 2021.
     """
     frame, notes = hops(records, _MEASURE)
     changes = energies(frame)

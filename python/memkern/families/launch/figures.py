@@ -32,15 +32,12 @@ _BARRIERS = {"spin": "spinning", "omp-active": "OpenMP, active", "omp-passive": 
 @drawn(
     "barrier-cost",
     "A panel of nanoseconds and, if the clock is known, one of cycles, 6.9 in wide.",
+    paper="alappat2021",
+    number="figure 3",
     records="`launch.barrier`; the lowest cost of each kind and thread count is drawn",
 )
 def barrier_cost(records: Records = None) -> Figure:
-    """Cost of a barrier against the number of threads, in nanoseconds and in core cycles.
-
-    References
-    ----------
-    Alappat et al. 2021, figure 3.
-    """
+    """Cost of a barrier against the number of threads, in nanoseconds and in core cycles."""
     ends = ("barrier_low_s", "barrier_high_s")
     frame, notes = select(
         records,

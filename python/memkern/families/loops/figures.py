@@ -85,6 +85,8 @@ def _own_cycles(
     "loops-cycles",
     "A panel for each platform, kernel and requested size of pages, 6.9 in wide, 3.35 in for one "
     "alone.",
+    paper="alappat2021",
+    number="figure 5",
     records="loop kernels at two sizes or more. The caches are marked if a ResultSet describes "
     "them",
     lack="no kernel with cycles at two sizes",
@@ -104,10 +106,6 @@ def cycles(
     machine : str
         Machine file, by which the ECM model is drawn. Beyond L1, its time in the core is the lowest
         time measured in L1.
-
-    References
-    ----------
-    Alappat et al. 2021, section 4.
     """
     source = machine_for(machine, records)
     frame, notes = _own_cycles(records, split(kernels), _MEASURE)
@@ -245,6 +243,8 @@ def _mark_rows(ax: Axes, rows: DataFrame) -> None:
 @drawn(
     "matvec",
     "A panel for each platform, 6.9 in wide, 3.35 in for one alone.",
+    paper="alappat2021",
+    number="figure 4",
     records="`loops.matvec` at two lengths or more",
     lack="no such record, a bandwidth that is not positive",
 )
@@ -260,10 +260,6 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
         Memory bandwidth for the two limits drawn, of 8 and of 24 bytes. By default the highest
         bandwidth of the platform's streaming kernels from memory; without such a record, no limit
         is drawn.
-
-    References
-    ----------
-    Alappat et al. 2021, figure 4.
     """
     if memory_GBps <= 0 or memory_GBps == math.inf:
         raise InputError(f"memory_GBps is {memory_GBps!r}, which is not a positive number")
@@ -325,18 +321,15 @@ def _memory_bandwidth(records: Records, platform: str) -> float:
     "distinguishes several rows of a kernel), for each own platform the cycles for one of its "
     "vectors of every stream in L1, L2 and memory, then the A64FX's for one of 512 bits, "
     "predicted and measured. Missing numbers are NaN.",
+    paper="alappat2021",
+    number="table 3",
     records="loop kernels; the fewest cycles of any variant and unrolling are shown. The rows of "
     "a stencil are assumed to be in L1 if their level is unknown",
     lack="no record is of a loop with data in L1, L2 or memory",
     optional=True,
 )
 def cycles_by_level(records: Records = None) -> DataFrame:
-    """Cycles per vector of loops with data in L1, L2 and memory, and published ones of an A64FX.
-
-    References
-    ----------
-    Alappat et al. 2021, table of the ECM predictions.
-    """
+    """Cycles per vector of loops with data in L1, L2 and memory, and published ones of an A64FX."""
     from pandas import DataFrame
 
     from memkern import reference

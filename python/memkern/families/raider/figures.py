@@ -77,6 +77,8 @@ def _own(
 @drawn(
     "raider-kernels",
     "A panel for each kind of access, 6.9 in wide.",
+    paper="beebe2022-raiderstream",
+    number="figure 3, 4",
     records="`raider` kernels",
     lack="a bandwidth is not positive",
     optional=True,
@@ -95,10 +97,6 @@ def by_kernel(
         Definition of the kernels: ``paper`` or ``release``.
     index_pattern : str
         Index array: ``permutation``, ``stride:8``, ``chase``, ...
-
-    References
-    ----------
-    Beebe et al. 2022, figures 3 and 4.
     """
     from pandas import concat
 
@@ -177,6 +175,8 @@ def _bars(ax: Axes, points: DataFrame, kernels: list[str], platforms: DataFrame)
 @drawn(
     "raider-sizes",
     "Three panels, 6.9 in wide.",
+    paper="beebe2022-raiderstream",
+    number="figure 5, 6",
     records="`raider` kernels",
     optional=True,
     lack="a bandwidth is not positive",
@@ -190,10 +190,6 @@ def by_size(
     ----------
     definition, index_pattern
         As for `by_kernel`.
-
-    References
-    ----------
-    Beebe et al. 2022, figures 5 and 6.
     """
     own, notes = _own(records, definition, index_pattern)
     own, left = prevailing(own[own["kernel"].isin(_TRIADS)])
@@ -238,6 +234,8 @@ def _bandwidth_axes(axes: Sequence[Axes], values: Sequence[float]) -> None:
 @drawn(
     "raider-scaling",
     "Three panels, 6.9 in wide.",
+    paper="beebe2022-raiderstream",
+    number="figure 7, 8",
     records="strong scaling by ``memkern scaling``. Those with more workers than processing units "
     "on a host are left out",
     optional=True,
@@ -251,10 +249,6 @@ def by_nodes(
     ----------
     definition, index_pattern
         As for `by_kernel`.
-
-    References
-    ----------
-    Beebe et al. 2022, figures 7 and 8.
     """
     own, notes = _own(records, definition, index_pattern, _MEASURE_RANKS)
     some = len(own) > 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from memkern.checks import unknown
 from memkern.errors import InputError
 from memkern.families.spatter.data import (
     APPLICATIONS,
@@ -26,13 +27,16 @@ from memkern.families.spatter.data import (
     platforms_of,
     points_of,
     prefetcher_pairs,
+    published,
     remarks,
     same_cases,
     unpaired,
 )
 from memkern.families.spatter.findings import findings
+from memkern.families.spatter.of_paper import bandwidth_by_delta as bandwidth_by_delta
+from memkern.families.spatter.pattern_radars import gather_radars as gather_radars
 from memkern.families.spatter.radar import radars_cpu, radars_gpu
-from memkern.plots.drawing import curve, disturbed_note
+from memkern.plots.drawing import curve, disturbed_note, finish
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, best, counted, frame_of, listed
 from memkern.plots.registry import Caption, Section, section, section_of
@@ -60,16 +64,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pandas import DataFrame
 
-# Patterns with different behaviour: neighbouring rows of a mesh, a long stride, a wide stencil, a
-# delta of a mesh row, a delta larger than any cache, and three scatters.
+# Of the four gathers of figure 9, the paper's text only names PENNANT-G12. The others are of the
+# same application, with deltas from a row of the mesh to more than any cache.
 SELECTED = (
-    "PENNANT-G0",
-    "LULESH-G3",
-    "AMG-G0",
+    STRIDE_1,
+    "stride 16",
     "PENNANT-G6",
+    "PENNANT-G9",
     "PENNANT-G12",
+    "PENNANT-G15",
     "LULESH-S1",
-    "PENNANT-S0",
     "LULESH-S3",
 )
 
@@ -156,6 +160,8 @@ def _platforms_by_stride(records: Records, kind: str) -> Figure:
 @drawn(
     "spatter-fig3",
     "Two panels, 6.9 in wide.",
+    paper="lavin2020",
+    number="figure 3",
     records="Own records; those of uniform patterns whose instances do not overlap (delta = "
     "length times stride) are drawn beside the six published CPUs. Of several records of a "
     "stride, the one with the highest bandwidth is drawn",
@@ -163,36 +169,32 @@ def _platforms_by_stride(records: Records, kind: str) -> Figure:
     optional=True,
 )
 def strides_cpu(records: Records = None) -> Figure:
-    """Bandwidth of gather and scatter against stride on CPUs.
-
-    References
-    ----------
-    Lavin et al., MEMSYS 2020, figure 3.
-    """
+    """Bandwidth of gather and scatter against stride on CPUs."""
     return _platforms_by_stride(records, "cpu")
 
 
-_WAYS = {"switched": "prefetchers off over on", "order": "random over ascending order"}
+# Names of the bandwidths with and without prefetching.
+_WAYS = {
+    "switched": ("prefetchers on", "prefetchers off"),
+    "order": ("ascending order", "random order"),
+}
 
 
 @drawn(
     "spatter-fig4",
-    "Two panels, 6.9 in wide.",
+    "A row of two panels for each platform, kernel and way of comparing, 6.9 in wide.",
+    paper="lavin2020",
+    number="figure 4",
     records="uniform strides with the prefetchers off and as they are, or of patterns "
     "``BASES:length:stride:count`` with and without a seed. A pair of records differs only in "
     "that, and in the variant that was the fastest",
     lack="no pair of records to compare",
-    optional=True,
 )
 def without_prefetchers(records: Records = None) -> Figure:
-    """Ratio of bandwidths without and with hardware prefetchers, against stride.
+    """Bandwidth with and without hardware prefetchers against stride, and over that of stride 1.
 
     If prefetchers can't be switched (``--prefetchers default,off``), instances of the pattern in
     random order are compared with ascending order, which shows the gain by prefetching.
-
-    References
-    ----------
-    Lavin et al., MEMSYS 2020, figure 4.
     """
     pairs, notes = prefetcher_pairs(records)
     if pairs.empty:
@@ -201,39 +203,65 @@ def without_prefetchers(records: Records = None) -> Figure:
             "option --prefetchers default,off or, where they can't be switched, the patterns "
             "BASES:8:STRIDE:1024 and BASES:8:STRIDE:1024:1"
         )
-    platforms = list(pairs["platform"].unique())
-    series = []
-    groups = pairs.groupby(["platform", "way"], sort=False)
-    for number, ((platform, way), rows) in enumerate(groups):
-        way = str(way)
-        label = _WAYS[way] if len(platforms) == 1 else f"{_WAYS[way]}, {plain(platform)}"
-        series.append(_Series(label, own_look(number), rows))
-    notes = [*notes, *disturbed_note(pairs)]
-    return _ratio_by_stride(series, "Ratio of bandwidths", 1 + (len(platforms) == 1), notes)
+    pairs = pairs.assign(without_GBps=pairs["ratio"] * pairs["bandwidth_GBps"])
+    cells = list(pairs.groupby(["platform", "kernel", "way"], sort=False))
+    fig = new_figure(DOUBLE_IN, 0.6 + 1.8 * len(cells))
+    for both, ((platform, kernel, way), rows) in zip(
+        fig.subplots(len(cells), 2, sharex=True, squeeze=False), cells, strict=True
+    ):
+        _with_and_without(both, rows, _WAYS[str(way)])
+        word = KERNELS[str(kernel)]
+        both[0].set(title=f"{word.capitalize()}: {plain(platform, 32)}")
+        both[1].set(title=f"{word.capitalize()}, each over its own stride 1")
+        if not rows["stride"].eq(1).any():
+            notes = [*notes, f"{plain(platform)}: no {word} of stride 1 in both ways."]
+    notes = [*notes, "The paper's bandwidths without prefetchers were not published as numbers."]
+    return finish(fig, 4, notes, pairs)
+
+
+def _with_and_without(axes: Sequence[Axes], rows: DataFrame, names: Sequence[str]) -> None:
+    """Draw the bandwidths with and without prefetching, and their shares of those at stride 1."""
+    from matplotlib.ticker import FuncFormatter
+
+    left, right = axes
+    first = rows[rows["stride"].eq(1)]
+    columns = ("bandwidth_GBps", "without_GBps")
+    for number, (column, name) in enumerate(zip(columns, names, strict=True)):
+        curve(left, rows, "stride", column, own_look(number), name)
+        if len(first):
+            shares = rows.assign(share=rows[column] / first[column].iloc[0])
+            curve(right, shares, "stride", "share", own_look(number), name)
+    for ax in axes:
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log", base=2)
+        log2_axis(ax.xaxis)
+        log2_axis(ax.yaxis)
+        ax.set_xlabel("Stride (elements of 8 B)")
+    right.yaxis.set_major_formatter(FuncFormatter(lambda share, _: fraction(share)))
+    left.set_ylabel("Bandwidth (GB/s)")
+    right.set_ylabel("Share of stride 1")
 
 
 @drawn(
     "spatter-fig5",
     "Two panels, 6.9 in wide.",
+    paper="lavin2020",
+    number="figure 5",
     records="Own records; those of the backend cuda are drawn beside the four published GPUs",
     optional=True,
 )
 def strides_gpu(records: Records = None) -> Figure:
-    """Bandwidth of gather and scatter against stride on GPUs.
-
-    References
-    ----------
-    Lavin et al., MEMSYS 2020, figure 5.
-    """
+    """Bandwidth of gather and scatter against stride on GPUs."""
     return _platforms_by_stride(records, "gpu")
 
 
 @drawn(
     "spatter-fig6",
     "Two panels, 6.9 in wide.",
+    paper="lavin2020",
+    number="figure 6",
     records="uniform strides with the variants scalar, and simd or auto",
     lack="no pair of records to compare",
-    optional=True,
 )
 def simd_against_scalar(records: Records = None) -> Figure:
     """Improvement of vectorised variants over scalar code against stride, as a ratio.
@@ -241,10 +269,6 @@ def simd_against_scalar(records: Records = None) -> Figure:
     Only own records are drawn: the published data have no scalar runs. A pair of records differs
     only in the variant; if a stride has several pairs (page policies, thread counts), the pair with
     the highest bandwidth is drawn.
-
-    References
-    ----------
-    Lavin et al., MEMSYS 2020, figure 6.
     """
     own, notes = own_records(records, ("variant",))
     table, cases = same_cases(own[own["stride"].notna()], "variant")
@@ -280,7 +304,6 @@ def simd_against_scalar(records: Records = None) -> Figure:
     records="uniform strides under two page policies or more. The best variant of each is drawn; "
     "of several own platforms, the one with the most policies",
     lack="fewer than two page policies",
-    optional=True,
 )
 def page_policies(records: Records = None) -> Figure:
     """Bandwidth of gather and scatter against stride for each page policy measured."""
@@ -333,15 +356,49 @@ def _spread(
     return moved
 
 
+def _is_stride(name: str) -> bool:
+    return name.startswith("stride ")
+
+
+def _panels_of(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the strides and application patterns of each kernel that has one."""
+    known = application_patterns()
+    strides = set(published()["case"]) - set(known)
+    for name in names:
+        if name not in known and name not in strides:
+            raise InputError(
+                f"{name!r} is no application pattern or stride: they go from {known[0]} to "
+                f"{known[-1]}, and from stride 1 to stride 128"
+            )
+    patterns = [name for name in names if not _is_stride(name)]
+    kernels = {kernel_of(name) for name in patterns} or (set(KERNELS) if names else set())
+    panels = {
+        kernel: [
+            name for name in dict.fromkeys(names) if _is_stride(name) or kernel_of(name) == kernel
+        ]
+        for kernel in sorted(kernels)
+    }
+    if not panels or max(map(len, panels.values())) > 6:
+        raise InputError("patterns must be one to six gathers or scatters, or up to six of each")
+    return panels
+
+
 @drawn(
     "spatter-fig9",
     "A panel for gather and one for scatter (6.9 in wide), or one alone (3.35 in).",
-    records="application patterns and of stride 1; the highest bandwidths are drawn",
-    lack="a name is no application pattern, more than six are of one kernel",
+    paper="lavin2020",
+    number="figure 9",
+    records="application patterns and of strides; the highest bandwidths are drawn",
+    lack="a name is no application pattern or stride, more than six are of one kernel, a platform "
+    "to omit is not a published one",
     optional=True,
 )
-def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELECTED) -> Figure:
-    """Bandwidth of application patterns against stride-1 bandwidth, all platforms.
+def bandwidth_bandwidth(
+    records: Records = None,
+    patterns: Sequence[str] = SELECTED,
+    omit: Sequence[str] = ("Skylake",),
+) -> Figure:
+    """Bandwidth of patterns and strides against stride-1 bandwidth, all platforms.
 
     Both axes are in GB/s and logarithmic; gathers are drawn against the stride-1 gather of the
     platform, scatters against its stride-1 scatter. Grey diagonals mark constant ratios.
@@ -349,26 +406,27 @@ def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELEC
     Parameters
     ----------
     patterns : sequence of str
-        Published names of the patterns to draw, at most six gathers and six scatters.
-
-    References
-    ----------
-    Lavin et al., MEMSYS 2020, figure 9.
+        Published names of the patterns to draw, and strides such as ``"stride 16"``, which are
+        drawn for both kernels: at most six gathers and six scatters.
+    omit : sequence of str
+        Published platforms that are not drawn. The paper leaves Skylake out, which is close to
+        Cascade Lake.
     """
-    known = application_patterns()
-    panels: dict[str, list[str]] = {}
-    for pattern in dict.fromkeys(split(patterns)):
-        if pattern not in known:
-            raise InputError(
-                f"{pattern!r} is no application pattern: they go from {known[0]} to {known[-1]}"
-            )
-        panels.setdefault(kernel_of(pattern), []).append(pattern)
-    if not panels or max(map(len, panels.values())) > 6:
-        raise InputError("patterns must be one to six gathers or scatters, or up to six of each")
+    panels = _panels_of(split(patterns))
+    applications = [name for names in panels.values() for name in names if not _is_stride(name)]
     points, notes = points_of(records)
+    theirs = points[~points["own"].astype(bool)]["platform"]
+    for platform in split(omit):
+        if platform not in set(theirs):
+            raise unknown(platform, "platform", dict.fromkeys(theirs))
+    points = points[points["own"].astype(bool) | ~points["platform"].isin(split(omit))]
     labels = labels_of(points)
-    left_out, told = incomplete(points, [name for names in panels.values() for name in names])
-    notes += left_out
+    told: list[str] = []
+    if applications:
+        left_out, told = incomplete(points, applications)
+        notes += left_out
+        complete = points[points["case"].isin(applications)]["platform"]
+        points = points[points["platform"].isin(complete)]
     base = points[points["case"] == STRIDE_1].set_index(["platform", "kernel"])
     base = base[["bandwidth_GBps", "disturbed"]].add_prefix("base_")
     points = points[points["case"].isin([name for names in panels.values() for name in names])]
@@ -380,7 +438,7 @@ def bandwidth_bandwidth(records: Records = None, patterns: Sequence[str] = SELEC
     tell_lacking(fig, told)
     axes = fig.subplots(1, len(panels), squeeze=False)[0]
     off: list[str] = []
-    for ax, (kernel, names) in zip(axes, sorted(panels.items()), strict=True):
+    for ax, (kernel, names) in zip(axes, panels.items(), strict=True):
         word = KERNELS[kernel]
         ax.set_xlabel(f"Stride-1 {word} bandwidth (GB/s)")
         ax.set_ylabel(f"Bandwidth of {word} patterns (GB/s)")
@@ -438,8 +496,14 @@ def _shares(ax: Axes, points: DataFrame) -> float:
 
 def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
     """Draw one set of markers per pattern; markers of own records are larger, edged and on top."""
-    for number, pattern in enumerate(patterns):
-        look = other_look(number)
+    strides = [name for name in patterns if _is_stride(name)]
+    others = [name for name in patterns if not _is_stride(name)]
+    for pattern in patterns:
+        if pattern in strides:
+            marker = "opHd*<"[strides.index(pattern)]
+            look = other_look(0)._replace(color=GREY, marker=marker)
+        else:
+            look = other_look(others.index(pattern))
         rows = points[points["case"] == pattern]
         published, own = rows[~rows["own"]], rows[rows["own"]]
         how: dict[str, Any] = {"color": look.color, "zorder": 4, "label": pattern}
@@ -502,6 +566,8 @@ def _name_platforms(ax: Axes, points: DataFrame, labels: Mapping[str, str]) -> N
     'The rows "own" and "published" are in GB/s, with STREAM as printed in table 4. A row '
     '"R" has Pearson\'s R of each column with the STREAM column over the published platforms of '
     "that kind, except V100, which has no STREAM bandwidth.",
+    paper="lavin2020",
+    number="table 4",
     records="application patterns; of several records, the highest bandwidth is used",
     lack="a STREAM bandwidth that is not positive",
     optional=True,
@@ -510,16 +576,13 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
     """Harmonic mean of the bandwidth per application and platform, and Pearson's R with STREAM.
 
     The mean is over the gather and scatter patterns of an application together, as in the paper. An
-    own platform has a mean only if all patterns of the application were measured.
+    own platform has a mean only if all patterns of the application were measured. The R that are
+    printed in the paper are not used.
 
     Parameters
     ----------
     stream_GBps : float
         STREAM bandwidth of the own machine in GB/s, for its last column.
-
-    References
-    ----------
-    Lavin et al., MEMSYS 2020, table 4. The R printed there are not used.
     """
     from pandas import DataFrame
 
@@ -648,9 +711,10 @@ _EXHIBITS: tuple[tuple[str, Any, Caption, str | None], ...] = (
     ),
     (
         "Without prefetchers", without_prefetchers,
-        "Below the line, prefetchers gain that much: the bandwidth with them switched off over "
-        "that with them or, where they can't be switched, of instances in random order over that "
-        "in ascending order.", None,
+        "The distance of the curves is what prefetchers gain: the bandwidth with them switched on "
+        "and off or, where they can't be switched, of instances in ascending and in random order. "
+        "At the right each curve is over its own stride 1: where it ends tells how many lines an "
+        "access moves, 1/8 for one of 64 B and 1/16 for two.", None,
     ),
     (
         "Vectorised against scalar code", simd_against_scalar,

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 Keys = AbstractSet[tuple[str, str]]
 
-# Figures of strides by kind of platform.
+# Figures of strides and of patterns by kind of platform.
 _STRIDES = {"cpu": "spatter-fig3", "gpu": "spatter-fig5"}
+_PATTERNS = {"cpu": "spatter-radars-cpu", "gpu": "spatter-radars-gpu"}
 # Bandwidths with a ratio up to this count as equal.
 _NEAR = 1.02
 
@@ -57,7 +58,7 @@ def findings(records: DataFrame) -> list[str]:
             *shown_in(
                 strides, _beside_published(points[points["kind"] == kind], platform, list(others))
             ),
-            *shown_in("spatter-fig7", _on_patterns(table[platform], disturbed)),
+            *shown_in(_PATTERNS[kind], _on_patterns(table[platform], disturbed)),
             # Disturbed records are not compared.
             *shown_in("spatter-fig6", _on_variants(mine[~mine["disturbed"]])),
             *shown_in("spatter-pages", _on_pages(mine[~mine["disturbed"]])),

@@ -1,4 +1,4 @@
-"""Radar charts of the application patterns, one per platform (figures 7 and 8 of the paper)."""
+"""Radar charts of the application patterns, one per platform."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FLOOR, CAP = 1 / 256, 8.0
-_RINGS = (1 / 64, 1 / 8, 1.0, CAP)
+RINGS = (1 / 64, 1 / 8, 1.0, CAP)
 _COLOURS = dict(zip(APPLICATIONS, (other_look(i).color for i in (1, 0, 2, 3)), strict=True))
 _KEY = ("from the centre: bandwidth over", "stride 1 of its kernel (log. scale)")
 _MARKERS = {GATHER: "o", SCATTER: "^"}
@@ -68,7 +68,7 @@ def radius(ratio: Any) -> Any:
     return np.log2(np.clip(ratio, FLOOR, CAP) / FLOOR)
 
 
-def _text(ax: Any, angle: float, r: float, text: str, **how: Any) -> None:
+def write(ax: Any, angle: float, r: float, text: str, **how: Any) -> None:
     """Write a text centred at a point of the radar."""
     ax.text(angle, float(r), text, ha="center", va="center", rotation_mode="anchor", **how)
 
@@ -83,14 +83,14 @@ def _frame(ax: Any, spokes: Mapping[str, float], rings_named: Sequence[float]) -
     ax.spines["polar"].set_visible(False)
     ax.set(xticks=[], yticks=[])
     circle = np.linspace(0, tau, 181)
-    for ring in _RINGS:
+    for ring in RINGS:
         colour, width = ("black", 0.9) if ring == 1 else ("#d0d0d0", 0.5)
         r = np.full_like(circle, radius(ring))
         ax.plot(circle, r, color=colour, linewidth=width, zorder=1.5, label="_ring")
         if ring in rings_named:
             box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
             ink = "black" if ring == 1 else GREY
-            _text(ax, 0, radius(ring), fraction(ring), fontsize=5.5, color=ink, bbox=box, zorder=9)
+            write(ax, 0, radius(ring), fraction(ring), fontsize=5.5, color=ink, bbox=box, zorder=9)
     half = tau / (len(spokes) + len(APPLICATIONS) + 1) / 2
     for application in APPLICATIONS:
         angles = [angle for name, angle in spokes.items() if name.startswith(application)]
@@ -100,7 +100,7 @@ def _frame(ax: Any, spokes: Mapping[str, float], rings_named: Sequence[float]) -
         middle = (angles[0] + angles[-1]) / 2
         turn = -degrees(middle) + (0 if cos(middle) >= -0.01 else 180)
         how = {"fontsize": 6, "fontweight": "bold", "color": _COLOURS[application]}
-        _text(ax, middle, radius(CAP) * 1.2, application, rotation=turn, **how)
+        write(ax, middle, radius(CAP) * 1.2, application, rotation=turn, **how)
 
 
 def _draw(
@@ -145,7 +145,7 @@ def _draw_key(ax: Any, spokes: Mapping[str, float]) -> None:
         ax.plot([angle, angle], radius([1 / 64, 1]), color="#d0d0d0", linewidth=0.5, label="_spoke")
         application, _, short = name.partition("-")
         turn = 90 - degrees(angle) + (180 if angle > pi else 0)
-        _text(
+        write(
             ax, angle, radius(2.8), short, fontsize=5.5, rotation=turn, color=_COLOURS[application]
         )
 
@@ -199,7 +199,7 @@ def _radars(records: Records, kind: str) -> Figure:
         y = height - (row + 1) * (title + diameter + below) + below
         box = (x - diameter / 2) / DOUBLE_IN, y / height, diameter / DOUBLE_IN, diameter / height
         ax = fig.add_axes(box, projection="polar", label=platform or "key")
-        _frame(ax, spokes, _RINGS[1:] if platform else _RINGS)
+        _frame(ax, spokes, RINGS[1:] if platform else RINGS)
         if platform:
             disturbed = applications[
                 (applications["platform"] == platform) & applications["disturbed"]
@@ -231,7 +231,7 @@ def _radars(records: Records, kind: str) -> Figure:
 
 
 @drawn(
-    "spatter-fig7",
+    "spatter-radars-cpu",
     "A grid of radars, 6.9 in wide, the own machine first.",
     records="application patterns and of stride 1; the highest bandwidths are drawn",
     optional=True,
@@ -243,16 +243,12 @@ def radars_cpu(records: Records = None) -> Figure:
     bandwidth of the pattern over the stride-1 bandwidth of the same kernel on the same platform,
     on a logarithmic scale from 1/256 to 8, with a black ring at 1. Values outside the scale are
     drawn at its end and printed below the radar.
-
-    References
-    ----------
-    Lavin et al., MEMSYS 2020, figure 7.
     """
     return _radars(records, "cpu")
 
 
 @drawn(
-    "spatter-fig8",
+    "spatter-radars-gpu",
     "A grid of radars, 6.9 in wide, the own machine first.",
     records="Own records",
     optional=True,
@@ -262,9 +258,5 @@ def radars_gpu(records: Records = None) -> Figure:
 
     As `radars_cpu`, for the own records of the backend cuda and the four published GPUs, where 16
     consecutive instances of a pattern were merged into one of 256 indices.
-
-    References
-    ----------
-    Lavin et al., MEMSYS 2020, figure 8.
     """
     return _radars(records, "gpu")

@@ -81,6 +81,8 @@ def _against(
 
 @drawn(
     "spmv-row-length",
+    paper="alappat2021",
+    number="figure 8, 9, 11",
     records="`spmv` kernels with matrices ``tsm``",
     lack="no tall and skinny matrices with rows of two lengths",
 )
@@ -128,6 +130,8 @@ def against_row_length(
 
 @drawn(
     "spmv-saturation",
+    paper="alappat2021",
+    number="figure 8, 9, 11",
     records="two numbers of workers or more",
     lack="no matrix with two numbers of workers",
 )
@@ -166,6 +170,8 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
     "spmv-matrices",
     "For each machine a panel of the matrices that fit in the caches and one of the larger ones, "
     "6.9 in wide, 3.35 in with one panel.",
+    paper="alappat2021",
+    number="figure 12, 13, 14, 16",
     records="`spmv` kernels. Matrices that fit in the caches have a panel if a ResultSet "
     "describes the caches",
     lack="no such record, a number of workers that no record has",
@@ -291,6 +297,8 @@ def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -
     "(by the shortest time), roofline_GFLOPs, roofline_min_fraction, bandwidth_GBps, alpha (the "
     "lower bound), alpha_implied (missing where the caches of a ResultSet's machine hold the "
     "matrix, or some of it), beta, convert_s, conversion (in products), disturbed",
+    paper="alappat2021",
+    number="table 4",
     integers="rows",
     records="`spmv` kernels; the fastest of several accumulators and ways to balance is shown",
     lack="a number of workers that no record has",

@@ -180,6 +180,8 @@ def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
 @drawn(
     "saturation",
     "6.9 in wide, 3.35 in with one panel.",
+    paper="alappat2021",
+    number="figure 2, 7",
     records="two thread counts of a kernel or more",
     lack="no kernel with two thread counts",
 )

@@ -1,0 +1,137 @@
+"""Figures and tables of papers: declared with them, and made together."""
+
+import json
+from pathlib import Path
+
+import pytest
+from checking import refused, run
+from spatter_records import own_records
+
+from memkern.cli import analysis
+from memkern.errors import InputError
+from memkern.plots import figures, tables
+from memkern.plots.papers import REMARKS
+from memkern.plots.registry import PAPERS, of_paper, origin
+
+DRAWN = [(where, name) for where in (figures, tables) for name in where.origins]
+
+
+@pytest.mark.parametrize(
+    ("where", "name"), DRAWN, ids=[f"{where.what} {name}" for where, name in DRAWN]
+)
+def test_what_shows_published_values_needs_no_records(where, name):
+    assert str(where.origins[name]) in where[name].__doc__
+    if where.origins[name].published:
+        assert where[name](None) is not None
+    elif name != "dw-traffic":  # a model, of no records at all
+        with pytest.raises(InputError):
+            where[name](None)
+
+
+def test_the_names_of_the_figures_of_spatter_are_the_numbers_of_the_paper():
+    found = of_paper(figures, "lavin2020")
+    *numbered, last = found
+    assert numbered == [f"spatter-fig{number}" for number in (3, 4, 5, 6, 7, 8, 9)]
+    assert last == "spatter-delta"
+    for name in numbered:
+        assert figures.origins[name].numbers == (f"figure {name[-1]}",)
+    assert figures.origins["bs-mesh"].numbers == ("figure 6", "figure 7")
+
+
+def test_an_origin_is_one_of_the_paper():
+    assert origin("", "", True) is None
+    with pytest.raises(KeyError, match="lavin2020 has no figure 10"):
+        origin("lavin2020", "figure 9, 10", True)
+    with refused("paper 'lavin' is not one of alappat2021, .*: did you mean"):
+        of_paper(figures, "lavin")
+
+
+def test_all_figures_of_a_paper_are_drawn(capsys, monkeypatch, tmp_path):
+    folder = tmp_path / "new"
+    code, out, err = run(capsys, "figure", "--paper", "lavin2020", "-o", str(folder))
+    assert code == 0
+    written = sorted(path.name for path in folder.iterdir())
+    assert written == [
+        "lavin2020-spatter-delta.pdf",
+        *(f"lavin2020-spatter-fig{number}.pdf" for number in (3, 5, 7, 8, 9)),
+    ]
+    assert sorted(Path(line).name for line in out.splitlines()) == written
+    lacking = "memkern: figure spatter-fig4 is left out: no pattern was measured with and without"
+    assert err.startswith(lacking) and "figure spatter-fig6 is left out: no uniform stride" in err
+    # The first positional argument is a file of records, and no file is overwritten.
+    monkeypatch.setattr(analysis, "_loaded", lambda paths: own_records() if paths else None)
+    words = ("figure", "--paper", "lavin2020", "own.db", "-o", str(folder))
+    code, _, err = run(capsys, *words)
+    assert code == 2 and "lavin2020-spatter-fig3.pdf exists already" in err
+    code, out, err = run(capsys, *words, "--force", "--machine", "none.json")
+    assert code == 0 and "spatter-fig6.pdf" in out
+    assert err.startswith(lacking) and "fig6" not in err
+
+
+def test_all_tables_of_a_paper_are_printed(capsys, tmp_path):
+    code, out, _ = run(capsys, "table", "--paper", "chalmers2020")
+    assert code == 0 and out.startswith("chalmers2020-bs-t0-wmax\ntest ")
+    code, out, _ = run(capsys, "table", "--paper", "chalmers2020", "--json")
+    assert json.loads(out)["chalmers2020-bs-t0-wmax"][0]["test"] == "BS1"
+    code, out, _ = run(capsys, "table", "--paper", "chalmers2020", "-o", str(tmp_path))
+    assert (code, out) == (0, f"{tmp_path}/chalmers2020-bs-t0-wmax.csv\n")
+    assert (tmp_path / "chalmers2020-bs-t0-wmax.csv").read_text().startswith("test,")
+
+
+def test_the_exhibits_of_a_paper_are_listed(capsys):
+    code, out, _ = run(capsys, "figure", "--paper", "chalmers2020", "--list")
+    assert code == 0
+    one, two = out.splitlines()
+    assert one.startswith("bs-fit ") and one.endswith(
+        "(figure 1, figure 2, figure 3, figure 4, figure 5)"
+    )
+    assert two.startswith("bs-mesh ")
+
+
+@pytest.mark.parametrize(
+    ("words", "culprit"),
+    [
+        ("figure --paper nope", "paper 'nope' is not one of alappat2021, "),
+        ("figure --paper lavin2020 --option x=1", "--option is for one figure, and --paper makes"),
+        ("figure --paper beebe2022-circustent", "memkern has no figure of beebe2022-circustent"),
+        ("figure --paper chalmers2020", "no figure of chalmers2020 can be made from these records"),
+        ("table --paper lavin2020 -o /dev/null/x", "/dev/null/x can't be written: Not a directory"),
+        ("table --paper lavin2020 no.db", "no.db"),
+    ],
+)
+def test_what_a_paper_lacks_is_refused(capsys, monkeypatch, tmp_path, words, culprit):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *words.split())
+    assert (code, out) == (2, "") and culprit in err.splitlines()[-1]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_exhibit_of_a_paper_is_shown_or_has_a_remark():
+    table = tables["papers"]()
+    for name, paper in PAPERS.items():
+        assert len(set(paper.exhibits)) == len(paper.exhibits)
+        assert set(REMARKS[name]) <= set(paper.exhibits)
+        rows = table[table["paper"] == name]
+        assert rows["exhibit"].tolist() == list(paper.exhibits)
+    for row in table.itertuples():
+        own = row.shown_by.startswith(("figure ", "table "))
+        wanted = {"missing": "", "drawing": ""}.get(row.status)
+        assert (row.shown_by == wanted) if wanted is not None else row.shown_by, row
+        assert row.remark or own or row.status == "command", row
+        assert not row.remark or row.remark.endswith("."), row
+    spatter = table[table["paper"].eq("lavin2020")].set_index("exhibit")
+    assert spatter.loc["figure 3", ["shown_by", "status"]].tolist() == [
+        "figure spatter-fig3", "published",
+    ]  # fmt: skip
+    assert spatter.loc["figure 6", "status"] == "own"
+    assert tables["papers"](paper="chalmers2020")["paper"].unique().tolist() == ["chalmers2020"]
+    with refused("paper 'x' is not one of"):
+        tables["papers"](paper="x")
+
+
+def test_the_commands_of_remarks_run(capsys):
+    commands = {remark.command for remarks in REMARKS.values() for remark in remarks.values()} - {
+        ""
+    }
+    for command in commands:
+        assert run(capsys, *command.split())[0] == 0, command
