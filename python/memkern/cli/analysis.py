@@ -341,7 +341,6 @@ def _exhibit_options(sub: Parser, what: str) -> None:
     UNDERSTAND,
     "memkern figure --list",
     "memkern figure spatter-fig3 strides.parquet -o strides.pdf",
-    "memkern figure spatter-fig9 --option patterns=AMG-G0,LULESH-G2",
     "memkern figure --paper lavin2020 -o figures",
 )
 @verb("figure", _figure, "draw a named figure from own records and published data")
@@ -353,7 +352,6 @@ def _figure_options(sub: Parser) -> None:
     UNDERSTAND,
     "memkern table --list",
     "memkern table spatter-table4 apps.db",
-    "memkern table spatter-table4 apps.db -o apps.csv",
     "memkern table --paper lavin2020",
 )
 @verb("table", _table, "print a named table from own records and published data")
