@@ -65,12 +65,13 @@ def loops(kernel: str, elements: int | None = None, **options: Any) -> Case:
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return loads at every size, and the peak floating-point rate."""
+    most_B = min(4 * cache_B, memory_B // 2)
     if quick:
-        return []
+        return [loops("load", footprint_B=most_B, budget_s=0.1)]
     brief: dict[str, Any] = {"budget_s": 0.12}
     loads = [
         loops("load", footprint_B=size, repetition="free", **brief)
-        for size in sizes(2**14, min(4 * cache_B, memory_B // 2), 25)
+        for size in sizes(2**14, most_B, 25)
     ]
     return [*loads, *(loops("peakflops", 10**7, dtype=dtype, **brief) for dtype in DTYPES)]
 
