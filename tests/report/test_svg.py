@@ -56,6 +56,26 @@ def test_several_series_can_be_hidden():
     assert inline(figures["latency-sizes"](results(chases())), "f3", "").series == []
 
 
+def test_boxes_hide_the_series_of_their_label():
+    from memkern.plots.drawing import curve, marked_look, panels
+    from memkern.plots.frames import frame_of
+
+    rows = frame_of(results(chases()))
+    fig, (ax,) = panels(1, 1, 2.0)
+    for number, label in enumerate(("one", "_without a box", "two")):
+        curve(ax, rows, "size_B", "ns_per_access", marked_look(number), label)
+    found = inline(fig, "f5", "")
+    assert found.series == ["one", "two"]
+    groups = ElementTree.fromstring(found.svg).iter(f"{SVG}g")
+    of = {
+        part.get("id"): part.get("class") for part in groups if "marked" in (part.get("id") or "")
+    }
+    # Each curve has a line and one of the hollow markers.
+    assert [of.get(f"f5-marked-{number}") for number in range(0, 6, 2)] == [
+        "f5-series-0", None, "f5-series-1"
+    ]  # fmt: skip
+
+
 def test_data_are_the_drawn_records_without_formulas():
     rows = [{**row, "platform": "=HYPERLINK(1), 2 threads"} for row in chases()]
     found = inline(figures["latency-sizes"](results(rows)), "f4", "")

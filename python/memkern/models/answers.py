@@ -8,11 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from memkern import reference
-from memkern.models.expected import expected
-from memkern.models.memory import NONTEMPORAL, ORDINARY
+from memkern.models.expected import expected_of_record
+from memkern.models.memory import FROM_MEMORY
 
 __all__ = [
-    "FROM_MEMORY",
     "LEAST_OF_PUBLISHED",
     "MOST_LATENCY_NS",
     "Compared",
@@ -26,8 +25,6 @@ __all__ = [
 LEAST_OF_PUBLISHED = 0.5
 # Memory of the same socket takes about 100 ns, without huge pages up to about 150 ns.
 MOST_LATENCY_NS = 200.0
-FROM_MEMORY = 2.0
-"""Least ratio of data to the last-level caches at which they come from memory."""
 # Share of the roofline from which on nothing but the bound can be improved.
 _NEAR = 0.8
 
@@ -111,13 +108,7 @@ def compared(record: Record, environment: Mapping[str, Any]) -> Compared | None:
         what = f"latency of memory {value:.0f} ns"
     known = None
     if kernel in _FIGURES:
-        known = expected(
-            _FIGURES[kernel],
-            environment,
-            threads,
-            stores=NONTEMPORAL if record.get("variant") == "nt" else ORDINARY,
-            pages=str(record.get("pages") or ""),
-        )
+        known = expected_of_record(_FIGURES[kernel], record, environment)
     if known is not None and known.published:
         titles = "; ".join(dict.fromkeys(source.title for source in known.sources))
         against = (

@@ -31,7 +31,7 @@ from memkern.models.memory import NONTEMPORAL, ORDINARY
 if TYPE_CHECKING:
     from memkern.models.merit import FigureOfMerit
 
-__all__ = ["Expected", "Source", "expected", "expected_of", "verdict"]
+__all__ = ["Expected", "Source", "expected", "expected_of", "expected_of_record", "verdict"]
 
 _UNITS = {
     "copy": "GB/s",
@@ -236,11 +236,20 @@ def expected(
 
 
 def expected_of(figure: FigureOfMerit, environment: Mapping[str, Any]) -> Expected | None:
-    """Return the expected range of a figure of merit by threads, stores and pages of its record.
+    """Return the expected range of a figure of merit, as `expected_of_record`."""
+    return expected_of_record(figure.name, figure.record, environment)
+
+
+def expected_of_record(
+    name: str, record: Mapping[str, Any], environment: Mapping[str, Any]
+) -> Expected | None:
+    """Return the expected range of a figure by the threads, stores and pages of its record.
 
     Parameters
     ----------
-    figure : FigureOfMerit
+    name : str
+        As for `expected`.
+    record : mapping
     environment : mapping
         Of its machine.
 
@@ -249,12 +258,11 @@ def expected_of(figure: FigureOfMerit, environment: Mapping[str, Any]) -> Expect
     Expected or None
         As of `expected`; None for records of GPUs and of several hosts.
     """
-    record = figure.record
     ranks = _count(record.get("ranks")) or 1
     if record.get("backend") == "cuda" or ranks > (_count(record.get("ranks_per_node")) or ranks):
         return None
     return expected(
-        figure.name,
+        name,
         environment,
         ranks * (_count(record.get("threads")) or 1),
         stores=NONTEMPORAL if record.get("variant") == "nt" else ORDINARY,

@@ -28,7 +28,7 @@ __all__ = [
     "bandwidth_figure",
     "best_record",
     "figures_of_merit",
-    "from_memory_figure",
+    "from_memory_figures",
     "valid_records",
 ]
 
@@ -61,8 +61,6 @@ class FigureOfMerit:
         Conditions that the title does not name, such as ``non-temporal stores``.
     limit : float
         The model's limit in the unit of the figure; NaN if it is unknown.
-    limited_by : str
-        Description of the limit.
     """
 
     name: str
@@ -74,7 +72,6 @@ class FigureOfMerit:
     is_time: bool = False
     how: str = ""
     limit: float = math.nan
-    limited_by: str = ""
 
     def of(self, seconds: float) -> float:
         """Return the figure of an invocation of this time."""
@@ -152,33 +149,34 @@ def best_record(rows: DataFrame, column: str, *, lowest: bool = False) -> dict[s
     return {str(name): value for name, value in row.items()}
 
 
-def from_memory_figure(
-    frame: DataFrame, kernel: str, name: str, title: str, place: int
+def from_memory_figures(
+    frame: DataFrame, *wanted: tuple[str, str, str, int]
 ) -> list[FigureOfMerit]:
-    """Return the figure of a kernel's bandwidth from memory by most threads, if there is one.
+    """Return the figures of kernels' bandwidths from memory that the records have.
 
-    It is of the kind of stores with the highest bandwidth, and of the record whose bandwidth is the
-    median over the sizes, as `memkern.models.memory.memory_values` has it.
+    Each is of the kind of stores with the highest bandwidth, and of the record whose bandwidth is
+    the median over the sizes, as `memkern.models.memory.memory_values` has it.
 
     Parameters
     ----------
     frame : DataFrame
         All records of one machine.
-    kernel : str
-    name, title, place
-        As for `FigureOfMerit`.
+    *wanted : tuple of (str, str, str, int)
+        Kernel, and name, title and place as for `FigureOfMerit`.
     """
     rows = valid_records(frame, sorted(set(frame.get("kernel", ()))), "bandwidth_GBps")
     if rows.empty or not {"platform", "variant", "footprint_B"} <= set(rows):
         return []
     rows.attrs.update(frame.attrs)
     values = memory_values(rows, from_memory(rows))
-    values = values[values["operation"] == kernel]
-    if values.empty:
-        return []
-    best = best_record(values, "bandwidth_GBps")
-    how = f"{best['stores']} stores" if best["stores"] else ""
-    return [bandwidth_figure(best, name, title, place, how)]
+    found = []
+    for kernel, name, title, place in wanted:
+        of_kernel = values[values["operation"] == kernel]
+        if len(of_kernel):
+            best = best_record(of_kernel, "bandwidth_GBps")
+            how = f"{best['stores']} stores" if best["stores"] else ""
+            found.append(bandwidth_figure(best, name, title, place, how))
+    return found
 
 
 def bandwidth_figure(
@@ -243,5 +241,4 @@ def _limited(figure: FigureOfMerit, memory: Mapping[str, Ceiling]) -> FigureOfMe
         return figure
     if figure.of(seconds) * _MOST_SHARE < figure.value:  # loads were slower than at other times
         return figure
-    by = "the bandwidths of loads and stores above, and the bytes that memory moves"
-    return replace(figure, limit=figure.of(seconds), limited_by=by)
+    return replace(figure, limit=figure.of(seconds))

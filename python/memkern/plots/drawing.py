@@ -48,7 +48,7 @@ class Drawn(NamedTuple):
 
 
 def mark(line: Line2D, drawn: Drawn) -> None:
-    """Attach its records to a line."""
+    """Attach its records to a line; matplotlib has no attribute for them."""
     line.memkern = drawn  # type: ignore[attr-defined]
 
 

@@ -10,7 +10,7 @@ from memkern import progress as progress_module
 from memkern.errors import InputError
 from memkern.files import publish
 from memkern.formats import ResultSet, load
-from memkern.machine.environment import platform_label
+from memkern.machine.environment import machine_label, platform_label
 from memkern.models.merit import FigureOfMerit, figures_of_merit
 from memkern.plots.frames import three_figures, with_samples
 from memkern.report.page import template, write_sides
@@ -66,12 +66,16 @@ def add(file: str | Path, folder: Path) -> Path:
     public = {name: part for name, part in environment.items() if name != "ranks"} | {"run": kept}
     bundle = ResultSet(records, results.samples, dict.fromkeys(results.environments, public))
     folder.mkdir(parents=True, exist_ok=True)
-    label = re.sub(r"[^a-z0-9]+", "-", platform_label(environment, 1).rpartition(",")[0].lower())
+    label = re.sub(r"[^a-z0-9]+", "-", _label(environment).lower())
     target = folder / f"{label.strip('-')}-{next(iter(results.environments))[:8]}.parquet"
     if target.exists():
         raise InputError(f"{target} exists: this machine's results are in the gallery already")
     bundle.save(target)
     return target
+
+
+def _label(environment: dict[str, Any]) -> str:
+    return machine_label(platform_label(environment, 1))
 
 
 def _environment(results: ResultSet, file: str | Path) -> dict[str, Any]:
@@ -142,7 +146,7 @@ def _row(
     started = min((str(record.get("started") or "") for record in results), default="")
     return _Row(
         page.name,
-        platform_label(environment, 1).rpartition(",")[0],
+        _label(environment),
         started[:10],
         f"{threads} of {machine.get('threads') or '?'}",
         {figure.name: three_figures(figure.value) for figure in figures},

@@ -222,7 +222,7 @@ def write_sides(
         data=data,
         machine=machine,
         first=[compared] if compared is not None else [],
-        machines=[(side.name, side.results, side.environment) for side in apart],
+        machines=apart,
     )
 
 

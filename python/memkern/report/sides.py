@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from memkern.errors import InputError
 from memkern.formats import ResultSet
+from memkern.machine.environment import machine_label
 from memkern.plots import Exhibit, Section
 from memkern.plots.frames import listed
 from memkern.results.comparison import compare
@@ -75,8 +76,8 @@ def named_apart(every: Sequence[Side]) -> list[Side]:
 
 
 def _with_name(platform: str, name: str) -> str:
-    machine, comma, threads = platform.rpartition(", ")
-    return f"{machine or threads} ({name})" + (f"{comma}{threads}" if machine else "")
+    machine = machine_label(platform)
+    return f"{machine} ({name}){platform[len(machine) :]}"
 
 
 def combined(every: Sequence[Side]) -> ResultSet:

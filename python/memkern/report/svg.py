@@ -17,6 +17,7 @@ from markupsafe import Markup
 from memkern.formats.encoding import csv_table
 from memkern.plots.drawing import Drawn, marked_lines
 from memkern.plots.frames import three_figures
+from memkern.plots.sentences import interval_mark
 from memkern.plots.style import encoded
 from memkern.spec.columns import COLUMNS
 
@@ -70,12 +71,14 @@ def inline(fig: Figure, name: str, title: str) -> Inline:
     for number, (line, _) in enumerate(lines):
         line.set_gid(f"marked-{number}")
     root = ElementTree.fromstring(encoded(fig, ".svg", "figure"))
-    series = list(dict.fromkeys(drawn.label for _, drawn in lines))
+    labels = dict.fromkeys(drawn.label for _, drawn in lines)
+    series = [label for label in labels if not label.startswith("_")]
     groups = {group.get("id"): group for group in root.iter(f"{{{_SVG}}}g")}
     for number, (_, drawn) in enumerate(lines):
         # Lines outside of their axes have no group.
         if (group := groups.get(f"marked-{number}")) is not None:
-            group.set("class", f"{name}-series-{series.index(drawn.label)}")
+            if drawn.label in series:
+                group.set("class", f"{name}-series-{series.index(drawn.label)}")
             _add_tooltips(group, drawn)
     _prefix_names(root, name)
     root.attrib |= {"role": "img", "aria-label": title}
@@ -85,9 +88,8 @@ def inline(fig: Figure, name: str, title: str) -> Inline:
     for parent in list(root.iter()):
         for part in [part for part in parent if part.tag.endswith(("}metadata", "}style"))]:
             parent.remove(part)
-    shown = [label for label in series if not label.startswith("_")]
     text = ElementTree.tostring(root, encoding="unicode")
-    return Inline(Markup(text), shown if len(shown) > 1 else [], _data([d for _, d in lines]))
+    return Inline(Markup(text), series if len(series) > 1 else [], _data([d for _, d in lines]))
 
 
 def _add_tooltips(group: ElementTree.Element, drawn: Drawn) -> None:
@@ -133,7 +135,7 @@ def tooltip(drawn: Drawn, row: Mapping[Any, Any]) -> str:
     parts = [drawn.label]
     for column in (drawn.y, drawn.x):
         if isinstance(row[column], (int, float)):
-            ends = _interval(row, column) if column == drawn.y else ""
+            ends = interval_mark(row, _width_of(column)) if column == drawn.y else ""
             parts.append(f"{_named(column)}: {_amount(row[column])}{ends}")
     case = [f"{name} {_amount(row[name])}" for name in _CASE if _known(row.get(name))]
     parts.append(", ".join(case))
@@ -157,11 +159,9 @@ def _known(value: Any) -> bool:
     return value is not None and value == value and value != ""
 
 
-def _interval(row: Mapping[Any, Any], column: str) -> str:
-    """Return the interval of a value for the next run."""
-    by_median = column in _BY_MEDIAN or "median" in column
-    width = row.get(_WIDTHS[by_median])
-    return f" ±{100 * float(width):.2g} %" if width is not None and width > 0 else ""
+def _width_of(column: str) -> str:
+    """Return the column of the width of the interval of a value."""
+    return _WIDTHS[column in _BY_MEDIAN or "median" in column]
 
 
 def _data(every: Sequence[Drawn]) -> str:

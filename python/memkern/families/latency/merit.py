@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memkern.models.memory import FROM_MEMORY
 from memkern.models.merit import FigureOfMerit, best_record, valid_records
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     if rows.empty:
         return []
     alone = rows["threads"].eq(1) & rows["chains"].eq(1) & rows["order"].eq("random")
-    rows = rows[alone & rows["caches_multiple"].ge(2)]
+    rows = rows[alone & rows["caches_multiple"].ge(FROM_MEMORY)]
     if rows.empty:
         return []
     record = best_record(rows, "footprint_B")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memkern.models.memory import FROM_MEMORY
 from memkern.models.merit import FigureOfMerit, bandwidth_figure, best_record, valid_records
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     rows = valid_records(frame, ["spatter.gather"], "bandwidth_GBps")
     if rows.empty:
         return []
-    large = rows["caches_multiple"].ge(2) & rows["dtype"].eq("float64")
+    large = rows["caches_multiple"].ge(FROM_MEMORY) & rows["dtype"].eq("float64")
     rows = rows[large & rows["threads"].eq(rows["threads"].max())]
     found = []
     for place, stride in ((5, 1), (6, 8)):

@@ -18,7 +18,7 @@ from memkern.families.spatter.data import (
     relative,
     remarks,
 )
-from memkern.families.spatter.radar import CAP, FLOOR, RINGS, radius, write
+from memkern.families.spatter.radar import CAP, FLOOR, draw_rings, radius, write
 from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records
 from memkern.plots.style import (
@@ -70,18 +70,7 @@ def _spokes(points: DataFrame) -> list[_Spoke]:
 
 def _frame(ax: Any, spokes: Sequence[_Spoke]) -> None:
     """Draw the rings and the spokes."""
-    import numpy as np
-
-    ax.set_theta_zero_location("N")
-    ax.set_theta_direction(-1)
-    ax.set_rlim(0, radius(CAP))
-    ax.spines["polar"].set_visible(False)
-    ax.set(xticks=[], yticks=[])
-    circle = np.linspace(0, tau, 121)
-    for ring in RINGS:
-        colour, width = ("black", 0.9) if ring == 1 else ("#d0d0d0", 0.5)
-        r = np.full_like(circle, radius(ring))
-        ax.plot(circle, r, color=colour, linewidth=width, zorder=1.5, label="_ring")
+    draw_rings(ax)
     for spoke in spokes:
         ends = [spoke.angle, spoke.angle], [0, radius(CAP)]
         ax.plot(*ends, color="#e3e3e3", linewidth=0.5, label="_spoke")

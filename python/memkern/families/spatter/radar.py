@@ -73,8 +73,8 @@ def write(ax: Any, angle: float, r: float, text: str, **how: Any) -> None:
     ax.text(angle, float(r), text, ha="center", va="center", rotation_mode="anchor", **how)
 
 
-def _frame(ax: Any, spokes: Mapping[str, float], rings_named: Sequence[float]) -> None:
-    """Draw the rings and the named arcs of the applications."""
+def draw_rings(ax: Any) -> None:
+    """Set the axes of a radar, and draw its rings."""
     import numpy as np
 
     ax.set_theta_zero_location("N")
@@ -87,10 +87,17 @@ def _frame(ax: Any, spokes: Mapping[str, float], rings_named: Sequence[float]) -
         colour, width = ("black", 0.9) if ring == 1 else ("#d0d0d0", 0.5)
         r = np.full_like(circle, radius(ring))
         ax.plot(circle, r, color=colour, linewidth=width, zorder=1.5, label="_ring")
-        if ring in rings_named:
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
-            ink = "black" if ring == 1 else GREY
-            write(ax, 0, radius(ring), fraction(ring), fontsize=5.5, color=ink, bbox=box, zorder=9)
+
+
+def _frame(ax: Any, spokes: Mapping[str, float], rings_named: Sequence[float]) -> None:
+    """Draw the rings and the named arcs of the applications."""
+    import numpy as np
+
+    draw_rings(ax)
+    for ring in rings_named:
+        box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
+        ink = "black" if ring == 1 else GREY
+        write(ax, 0, radius(ring), fraction(ring), fontsize=5.5, color=ink, bbox=box, zorder=9)
     half = tau / (len(spokes) + len(APPLICATIONS) + 1) / 2
     for application in APPLICATIONS:
         angles = [angle for name, angle in spokes.items() if name.startswith(application)]
