@@ -157,6 +157,11 @@ def test_contradictions_are_found():
     ):
         rows = known([*agree, record("loops.triad", 256 * MIB, 43.0, **other)])
         assert contradictions(rows) == [], other
+    # Values whose intervals overlap do not contradict each other.
+    for width, found in ((0.10, 1), (0.20, 0)):
+        wide = [row | {"time_min_ci_relative": width} for row in agree]
+        other = record("loops.triad", 256 * MIB, 43.0, time_min_ci_relative=width)
+        assert len(contradictions(known([*wide, other]))) == found
     # In the caches, values at different sizes may differ.
     assert contradictions(known([*agree, record("loops.triad", 20 * MIB, 300.0)])) == []
 

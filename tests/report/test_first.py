@@ -71,6 +71,13 @@ def test_the_next_step_follows_from_the_worst(change, sentence):
     assert next_sentence(frame, figures, entries).startswith(sentence)
 
 
+def test_contradictions_come_before_low_shares():
+    rows = records()
+    twin = {**rows[0], "kernel": "raider.copy", "bandwidth_GBps": 2 * rows[0]["bandwidth_GBps"]}
+    frame, figures, _, entries = shown([*rows, twin])
+    assert next_sentence(frame, figures, entries).startswith("Some numbers contradict each other")
+
+
 def test_values_worse_than_published_come_before_low_shares():
     rows = records()
     rows[5] = {**rows[5], "ns_per_access": 900.0}

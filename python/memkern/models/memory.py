@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -222,10 +222,11 @@ def _by_kernel(
 
 
 def contradictions(frame: DataFrame) -> list[str]:
-    """Return sentences on values that should be equal but differ by more than 10 %.
+    """Return sentences on values that should be equal, but differ by more than their intervals.
 
     Compared are bandwidths from memory of the same operation, kind of stores, type and pages,
-    measured by different kernels or as the ceiling of a roofline, and the repeats of a case.
+    measured by different kernels or as the ceiling of a roofline, and the repeats of a case. Values
+    within 10 % of each other never contradict each other.
 
     Parameters
     ----------
@@ -246,13 +247,14 @@ def contradictions(frame: DataFrame) -> list[str]:
         each = _by_kernel(regular, thresholds, here)
         for key, rows in each.groupby(here, sort=False, dropna=False):
             place, operation, kind = (str(part) for part in key[:3])
-            values = dict(zip(rows["kernel"], rows[_BANDWIDTH], strict=True))
+            values = dict(zip(rows["kernel"], _with_widths(rows), strict=True))
             what = operation.partition(".")[2] + " from memory"
             found += _disagree(what + f" with {kind} stores" * bool(kind) + f" on {place}", values)
         found += _against_ceilings(frame, regular, thresholds)
     if "case_id" in frame:
         for _, rows in frame.groupby("case_id", sort=False):
-            values = {f"repeat {number}": value for number, value in enumerate(rows[_BANDWIDTH], 1)}
+            repeats = enumerate(_with_widths(rows), 1)
+            values = {f"repeat {number}": value for number, value in repeats}
             first = rows.iloc[0]
             what = f"{first['kernel']} in {first['footprint_B']:.4g} B on {first['platform']}"
             found += _disagree(what, values)
@@ -276,22 +278,28 @@ def _against_ceilings(
         if column not in frame:
             continue
         ceilings = frame.groupby("platform")[column].median().dropna()
-        for row in each[each["kernel"].eq(operation)].to_dict("records"):
-            place = row["platform"]
+        rows = each[each["kernel"].eq(operation)]
+        for place, value in zip(rows["platform"], _with_widths(rows), strict=True):
             if place in ceilings:
-                values = {operation: row[_BANDWIDTH], "ceiling of a roofline": ceilings[place]}
+                values = {operation: value, "ceiling of a roofline": (ceilings[place], 0.0)}
                 found += _disagree(f"{operation.partition('.')[2]} from memory on {place}", values)
     return found
 
 
-def _disagree(what: str, values: Mapping[str, Any]) -> list[str]:
+def _with_widths(rows: DataFrame) -> list[tuple[float, float]]:
+    """Return bandwidths, each with half the width of its interval relative to it; 0 if unknown."""
+    widths = rows.get("time_min_ci_relative")
+    widths = [0.0] * len(rows) if widths is None else widths.astype(float).fillna(0.0)
+    return [*zip(rows[_BANDWIDTH], widths, strict=True)]
+
+
+def _disagree(what: str, values: Mapping[str, tuple[float, float]]) -> list[str]:
     """Return the sentence on the smallest and the largest value if they contradict each other."""
     ordered = sorted(values, key=lambda name: values[name])
-    low, high = ordered[0], ordered[-1]
-    if values[high] <= (1 + _APART) * values[low]:
+    (low, low_width), (high, high_width) = values[ordered[0]], values[ordered[-1]]
+    if high <= (1 + _APART) * low or high / (1 + high_width) <= low * (1 + low_width):
         return []
     return [
-        f"{what}: {values[low]:.3g} GB/s as {low} and {values[high]:.3g} GB/s as {high} are "
-        f"{100 * (values[high] / values[low] - 1):.0f} % apart, though definition and size are "
-        "the same."
+        f"{what}: {low:.3g} GB/s as {ordered[0]} and {high:.3g} GB/s as {ordered[-1]} are "
+        f"{100 * (high / low - 1):.0f} % apart, though definition and size are the same."
     ]

@@ -12,7 +12,7 @@ from memkern.models.expected import expected_of, verdict
 from memkern.models.merit import FigureOfMerit
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import counted, listed, percent, three_figures
-from memkern.report.quality import distinct
+from memkern.report.quality import disagreements, distinct
 from memkern.results.hosts import host_sentence
 
 if TYPE_CHECKING:
@@ -251,6 +251,11 @@ def next_sentence(
         return (
             f"{counted(disturbed, 'figure')} disturbed: measure again when nothing else runs "
             "(--wait-quiet 600)."
+        )
+    if disagreements(frame):
+        return (
+            "Some numbers contradict each other by more than their intervals: measure again, and "
+            "see the section on validity."
         )
     low = [figure for figure in figures if 0 < figure.share < _LOW_SHARE]
     if low:
