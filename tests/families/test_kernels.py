@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import platform
 import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -39,6 +40,11 @@ THREADS = (1, 2)
 STREAMING = [name for name, s in registry().items() if over_length(s) and not s.indices]
 INDEXED = [name for name, s in registry().items() if over_length(s) and s.indices]
 MAPS = [name for name in STREAMING if name != "stream.rotation" and "central" not in name]
+
+CLOCK_KNOWN = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "aarch64"),
+    reason="cpp/core/clock.cpp has no instruction of known latency for this architecture",
+)
 
 Entry = tuple[str, str, str, str, str, int, str]
 
@@ -878,17 +884,16 @@ def test_a_rotation_of_any_number_of_runs_is_valid(runs: int) -> None:
     assert narrow.measure().valid
 
 
+@CLOCK_KNOWN
 def test_cycles_come_from_the_measured_clock() -> None:
     record = mk.loops("copy", 4000, threads=1, variant="simd", runs=5).measure().record
-    if record["clock_GHz"] != record["clock_GHz"]:
-        assert record["cycles_per_vector"] != record["cycles_per_vector"]
-        return  # no instruction of known latency on this processor
     assert 0.1 < record["clock_GHz"] < 10
     lanes = {"avx512": 8, "avx2": 4}.get(record["isa"], 2)
     cycles = record["time_min_s"] * record["clock_GHz"] * 1e9
     assert record["cycles_per_vector"] == pytest.approx(cycles / (4000 / lanes))
 
 
+@CLOCK_KNOWN
 def test_no_more_flops_than_accumulators_allow() -> None:
     # If accumulators were merged into one, the rate would exceed the hardware's.
     rates = {
@@ -897,7 +902,7 @@ def test_no_more_flops_than_accumulators_allow() -> None:
         .record["cycles_per_vector"]
         for unroll in (8, 16)
     }
-    assert all(not rate < 0.2 for rate in rates.values()), rates
+    assert all(rate >= 0.2 for rate in rates.values()), rates
 
 
 def test_rows_of_the_stencil_fit_their_cache() -> None:

@@ -141,15 +141,15 @@ def test_pairs_of_one_rank_a_node_are_on_other_nodes() -> None:
 
 
 @pytest.mark.parametrize(
-    "chosen, nodes, wanted",
+    "chosen, wanted",
     [
-        ([(0, 0), (1, 1)], NODES, "same rank"),
-        ([(0, 4), (2, 3)], NODES, "same node"),
-        ([(0, 2), (4, 5)], NODES, "other node"),
+        ([(0, 0), (1, 1)], "same rank"),
+        ([(0, 4), (2, 3)], "same node"),
+        ([(0, 2), (4, 5)], "other node"),
     ],
 )
-def test_distances(chosen: list[pairs.Pair], nodes: tuple[int, ...], wanted: str) -> None:
-    assert pairs.distance(chosen, nodes) == wanted
+def test_distances(chosen: list[pairs.Pair], wanted: str) -> None:
+    assert pairs.distance(chosen, NODES) == wanted
 
 
 @pytest.mark.usefixtures("six_ranks")
