@@ -53,6 +53,7 @@ check() {
     want MPICH mpich command -v mpirun.mpich
     want libpfm4 libpfm4 python3 -c 'import ctypes; ctypes.CDLL("libpfm.so.4")'
     want "MPICH's headers" libmpich-dev mpich_headers
+    want "Google Benchmark's compare.py" libbenchmark-tools test -f /usr/share/benchmark/compare.py
     want "a browser" chromium command -v chromium # 80 MB
   fi
   if [ "$level" = --all ]; then

@@ -459,7 +459,7 @@ def test_suite_and_tune(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> N
 def test_tune_searches_lists_and_keeps_single_values(capsys: Any, tmp_path: Path) -> None:
     target = tmp_path / "search.json"
     words = "-k stream.triad --set elements=1000 -t 1 --variant simd --pages 4k --prefetch 0,8,16"
-    code, out, _ = run(capsys, *f"tune {words} --budget 0.5 -o {target}".split())
+    code, out, _ = run(capsys, *f"tune {words} --budget 4 -o {target}".split())
     assert code == 0
     records = list(mk.load(target))
     assert {record["variant"] for record in records} == {"simd"}
@@ -599,7 +599,7 @@ def test_only_the_verb_that_is_asked_for_gets_its_options(
 
     monkeypatch.setattr(argparse._ActionsContainer, "add_argument", record)
     assert run(capsys, "columns", "nope")[0] == 2
-    assert added == ["--help", "--version", "--help", "names", "--json"]
+    assert added == ["--help", "--version", "--help", "names", "--json", "--schema"]
     for words, named in {
         (): ("memkern stream", "memkern --help"),
         ("--help",): ("info", "stream", "report"),

@@ -31,6 +31,7 @@ from memkern.cli import (
     counters,
     doctor,
     ecm,
+    export,
     incore,
     machine,
     machine_file,
@@ -115,7 +116,7 @@ def _first_verb(word: str) -> Verb | None:
 def _verbs() -> dict[str, Verb]:
     """Return the verbs by name, in the order in which the help lists them."""
     before = (machine, doctor, counters, machine_file, ecm, incore)
-    after = (sweep, corun, scaling, compare, analysis, report)
+    after = (sweep, corun, scaling, compare, analysis, report, export)
     return _verbs_of([*before, *family_modules("verb"), *after])
 
 

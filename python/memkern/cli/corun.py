@@ -44,6 +44,7 @@ def _corun(args: argparse.Namespace) -> int:
 
     refuse(args, "beside neighbours: --units names the processing units", pin=None)
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
+    refuse(args, "in turns, whose records are ratios", openmetrics=None)
     shorten_turns(args)
     order = {"case_order": "random", "case_order_seed": None}
     refuse(args, "in turns, whose order is random, by --seed", **order)

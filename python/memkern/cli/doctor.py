@@ -8,7 +8,17 @@ import json
 from typing import TYPE_CHECKING
 
 from memkern.cli.measuring import exit_code, show_progress
-from memkern.cli.options import FAILED, GOOD, MANAGE, Parser, force_option, listed, verb
+from memkern.cli.options import (
+    FAILED,
+    GOOD,
+    MANAGE,
+    Parser,
+    force_option,
+    listed,
+    metrics_option,
+    verb,
+)
+from memkern.machine.health import DISTURBED
 
 if TYPE_CHECKING:
     from memkern.studies.doctor import Health
@@ -17,14 +27,20 @@ if TYPE_CHECKING:
 def _doctor(args: argparse.Namespace) -> int:
     from memkern.formats import check_output
     from memkern.formats.values import jsonable
+    from memkern.results.exchange import metrics_file, write_openmetrics
     from memkern.studies.doctor import doctor
 
     if args.output:
         check_output(args.output, args.force)
+    if args.openmetrics:
+        metrics_file(args.openmetrics)
     with show_progress(args) as progress:
         found = doctor(quick=args.quick, baseline=args.baseline, progress=progress)
     if args.output:
         found.results.save(args.output)
+    if args.openmetrics:
+        healthy = found.verdict != DISTURBED and found.results.valid and not found.worse
+        write_openmetrics(args.openmetrics, found.results, healthy, found.verdict)
     if args.json:
         document = {
             "verdict": found.verdict,
@@ -69,6 +85,7 @@ def _doctor_options(sub: Parser) -> None:
         "code 3 if a case is slower, or if none could be judged",
     )
     sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
+    metrics_option(sub)
     sub.add_argument("--json", action="store_true", help="verdict, findings and records as JSON")
     force_option(sub)
     sub.add_argument("-q", "--quiet", action="store_true", help="verdict in one line, no progress")

@@ -20,6 +20,7 @@ from memkern.cli.options import (
     verb,
     wait_option,
 )
+from memkern.cli.refusing import refuse
 from memkern.spec import columns
 
 
@@ -174,6 +175,12 @@ _HEADINGS = {
 
 def _columns(args: argparse.Namespace) -> int:
     known = columns.COLUMNS
+    if args.schema:
+        from memkern.formats.json_schema import json_schema
+
+        refuse(args, "with --schema, which is of all columns", names=[], json=False)
+        print(json.dumps(json_schema(), indent=1))
+        return GOOD
     now = {**_HEADINGS, **columns.CURRENT_NAMES}
     args.names = [now.get(name, name) for name in args.names]
     for name in args.names:
@@ -208,12 +215,17 @@ def _info_options(sub: Parser) -> None:
     MANAGE,
     "memkern columns",
     "memkern columns bandwidth_GBps time_min_s",
-    "memkern columns --json",
+    "memkern columns --schema > memkern.schema.json",
 )
 @verb("columns", _columns, "list the columns of records with their meanings and units")
 def _columns_options(sub: Parser) -> None:
     sub.add_argument("names", nargs="*", metavar="NAME", help="these columns only")
     sub.add_argument("--json", action="store_true", help="as JSON")
+    sub.add_argument(
+        "--schema",
+        action="store_true",
+        help="the JSON Schema of records and of doctor --json; later versions only add columns",
+    )
 
 
 @listed(

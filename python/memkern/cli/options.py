@@ -245,9 +245,20 @@ def _output_options(parser: argparse.ArgumentParser, short: bool) -> None:
         help="results file: .db, .parquet, .csv or .json",
     )
     group.add_argument("--json", action="store_true", help="records as JSON on standard output")
+    metrics_option(group)
     group.add_argument("--resume", action="store_true", help="resume an unfinished results file")
     force_option(group)
     group.add_argument("-q", "--quiet", action="store_true", help="no table, progress or warnings")
+
+
+def metrics_option(parser: Any) -> None:
+    """Add the option for a file of gauges."""
+    parser.add_argument(
+        "--openmetrics",
+        metavar="FILE.prom",
+        help="gauges for Prometheus, such as for node_exporter's textfile collector; replaces "
+        "those of an earlier run",
+    )
 
 
 def force_option(parser: Any) -> None:

@@ -187,6 +187,7 @@ def _tune(args: argparse.Namespace) -> int:
     if args.output:
         check_output(args.output, args.force)
     refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
+    refuse(args, "in a search: measure its result", openmetrics=None)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
     own = given(args, "pattern", "delta", "count") | named_values(args.set)
     case = registry.case(args.kernel, **own, **knobs)

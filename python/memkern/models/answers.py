@@ -16,6 +16,7 @@ __all__ = [
     "MOST_LATENCY_NS",
     "Compared",
     "health_sentence",
+    "is_healthy",
     "limit_sentence",
     "peer_sentence",
     "published_GBps",
@@ -147,11 +148,7 @@ def health_sentence(
     environments : mapping, optional
         Environments of the records, by their identity.
     """
-    pairs = [
-        (record, compared(record, (environments or {}).get(str(record.get("environment_id")), {})))
-        for record in records
-    ]
-    known = [(record, one) for record, one in pairs if one is not None]
+    known = _known(records, environments)
     if not known:
         return (
             "whether this is healthy can't be told: no value is known to compare it with; keep it "
@@ -163,11 +160,7 @@ def health_sentence(
             "whether this is healthy can't be told: no data come from memory alone, and no values "
             "of the caches are known: give a larger size"
         )
-    sure = [one for record, one in far if record.get("valid") and not record.get("disturbed")]
-    best = max(
-        sure or [one for _, one in far],
-        key=lambda one: one.value if one.high == math.inf else -one.value,
-    )
+    sure, best = _best(far)
     if not sure:
         return f"{best.what}: whether this is healthy can't be told, since samples are disturbed"
     doctor = next((str(r["doctor"]) for r, _ in reversed(far) if r.get("doctor")), "")
@@ -179,6 +172,44 @@ def health_sentence(
         return f"{best.what}: worse than is usual, against {best.against}; {cause}{verdict}"
     advice = verdict or "; memkern doctor looks for the reason"
     return f"{best.what}: not healthy, against {best.against}{advice}"
+
+
+def is_healthy(records: Iterable[Record], environments: Mapping[str, Any] | None = None) -> bool:
+    """Return whether all records are valid, and the best one from memory is not worse than known.
+
+    Parameters
+    ----------
+    records, environments
+        As for `health_sentence`.
+    """
+    records = list(records)
+    far = [pair for pair in _known(records, environments) if _multiple(pair[0]) >= FROM_MEMORY]
+    valid = all(record.get("valid") is True for record in records)
+    if not far or not valid:
+        return valid
+    sure, best = _best(far)
+    return not sure or best.low <= best.value <= best.high
+
+
+def _known(
+    records: Iterable[Record], environments: Mapping[str, Any] | None
+) -> list[tuple[Record, Compared]]:
+    """Return the records that can be compared, with what they are compared with."""
+    pairs = (
+        (record, compared(record, (environments or {}).get(str(record.get("environment_id")), {})))
+        for record in records
+    )
+    return [(record, one) for record, one in pairs if one is not None]
+
+
+def _best(known: list[tuple[Record, Compared]]) -> tuple[bool, Compared]:
+    """Return whether a record is neither invalid nor disturbed, and the best of these or of all."""
+    sure = [one for record, one in known if record.get("valid") and not record.get("disturbed")]
+    best = max(
+        sure or [one for _, one in known],
+        key=lambda one: one.value if one.high == math.inf else -one.value,
+    )
+    return bool(sure), best
 
 
 def _multiple(record: Record) -> float:

@@ -36,6 +36,7 @@ _REACH = 2.0
 # Largest relative difference of two consistent values of the same quantity.
 _APART = 0.1
 
+_WIDTH = "time_min_ci_relative"
 _BANDWIDTH = "bandwidth_GBps"
 # Kernels with the same operation as a kernel of another family.
 _SAME = {
@@ -288,9 +289,9 @@ def _against_ceilings(
 
 def _with_widths(rows: DataFrame) -> list[tuple[float, float]]:
     """Return bandwidths, each with half the width of its interval relative to it; 0 if unknown."""
-    widths = rows.get("time_min_ci_relative")
-    widths = [0.0] * len(rows) if widths is None else widths.astype(float).fillna(0.0)
-    return [*zip(rows[_BANDWIDTH], widths, strict=True)]
+    if _WIDTH not in rows:
+        return [(value, 0.0) for value in rows[_BANDWIDTH]]
+    return [*zip(rows[_BANDWIDTH], rows[_WIDTH].astype(float).fillna(0.0), strict=True)]
 
 
 def _disagree(what: str, values: Mapping[str, tuple[float, float]]) -> list[str]:

@@ -6,7 +6,7 @@ Every family with such numbers has a module ``merit`` with a function `figures_o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ __all__ = [
     "FigureOfMerit",
     "bandwidth_figure",
     "best_record",
+    "figure_line",
     "figures_of_merit",
     "from_memory_figures",
     "valid_records",
@@ -215,6 +216,18 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     ]
     found.sort(key=lambda figure: figure.place)
     return _with_limits(found)
+
+
+def figure_line(figures: Iterable[FigureOfMerit]) -> str:
+    """Return figures of merit in one line, such as ``copy=29.6 GB/s; latency=108 ns``.
+
+    Parameters
+    ----------
+    figures : iterable of FigureOfMerit
+        Those of disturbed records are left out.
+    """
+    sure = [figure for figure in figures if not figure.disturbed]
+    return "; ".join(f"{figure.name}={figure.value:.6g} {figure.unit}" for figure in sure)
 
 
 def _with_limits(figures: list[FigureOfMerit]) -> list[FigureOfMerit]:
