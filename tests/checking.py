@@ -21,10 +21,14 @@ from hypothesis import settings
 import memkern as mk
 from memkern import cli
 from memkern.engine.communication import ranks
+from memkern.engine.disturbance import Activity
 from memkern.errors import InputError
 from memkern.formats import ResultSet
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, finish
+
+# The smallest case of Spatter.
+SMALL = ["-l", "256", "-t", "1", "-r", "3"]
 
 # The same examples in every run, and none stored.
 PROPERTY = settings(derandomize=True, deadline=None, database=None, max_examples=100)
@@ -148,6 +152,18 @@ def unless_refused(call: Callable[..., Any], *arguments: Any) -> Any:
     except InputError as error:
         assert len(str(error).splitlines()) == 1
         return None
+
+
+def set_activity(monkeypatch: pytest.MonkeyPatch, observations: list[Activity]) -> list[Activity]:
+    """Replace the observed activity of the machine by these observations, one after the other."""
+    for place in ("memkern.engine.cores", "memkern.engine"):
+        monkeypatch.setattr(f"{place}.observe_activity", lambda: observations.pop(0))
+    monkeypatch.setattr("memkern.cli.measuring.time.sleep", lambda seconds: None)
+    return observations
+
+
+BUSY = Activity(((77, "stress", 1),), 0.0)
+IDLE = Activity((), 0.0)
 
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:

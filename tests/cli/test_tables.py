@@ -1,0 +1,307 @@
+"""Tables of the command line: options that vary, marks, activity of other processes."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from checking import (
+    BUSY,
+    IDLE,
+    measured,
+    one_sentence,
+    refused_words,
+    run,
+    set_activity,
+)
+
+import memkern as mk
+from memkern.cli import measuring
+from memkern.engine import disturbance
+from memkern.formats import ResultSet
+
+BRIEF = ("stream", "-k", "copy", "-n", "512", "-t", "1", "--variant", "scalar", "--runs", "2")
+
+
+def test_other_processes_are_reported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_activity(monkeypatch, [BUSY])
+    code, _, err = run(capsys, *BRIEF)
+    assert code == 0
+    assert "the machine is not quiet: it also runs stress (process 77)" in err
+    set_activity(monkeypatch, [BUSY])
+    assert "not quiet" not in run(capsys, *BRIEF, "-q")[2]
+
+
+def test_waiting_for_a_quiet_machine(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observations = set_activity(monkeypatch, [BUSY, BUSY, IDLE])
+    code, _, err = run(capsys, *BRIEF, "--wait-quiet", "60")
+    assert (code, observations) == (0, [])
+    assert "not quiet" not in err
+    # The reason for waiting is printed at once, and again after a while.
+    assert err.count("waiting for stress (process 77) to end, for 0 of at most 60 s") == 1
+    assert "the machine is quiet after 0 s" in err
+    # After the time limit it measures with a warning.
+    set_activity(monkeypatch, [BUSY] * 100_000)
+    code, _, err = run(capsys, *BRIEF, "--wait-quiet", "0.01")
+    assert code == 0 and "stress (process 77) has not ended after 0 s" in err
+    set_activity(monkeypatch, [BUSY, IDLE])
+    assert "quiet" not in run(capsys, *BRIEF, "--wait-quiet", "60", "-q")[2]
+    code, _, err = run(capsys, *BRIEF, "--wait-quiet", "-1")
+    assert code == 2 and "not a positive number" in err
+
+
+def test_disturbed_records_are_reported(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    set_activity(monkeypatch, [IDLE])
+
+    monkeypatch.setattr(disturbance, "disturbed_samples", disturbed_samples)
+    code, out, err = run(capsys, *BRIEF, "--budget", "0.01", "--json")
+    assert code == 0
+    [record] = json.loads(out)
+    assert record["disturbed"] is True
+    assert record["ci_relative"] is None and record["ci_scope"] == "none"
+    assert record["state"] == "disturbed"
+    assert "1 of 1 records are disturbed: their workers waited" in err and "--threads" in err
+
+
+def test_placements_and_order_are_options(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("stream", "-k", "copy,scale", "-n", "512", "-t", "1", "--variant", "scalar")
+    brief = (*words, "--budget", "0.01", "--placements", "2")
+    records = measured(capsys, *brief, "--case-order", "declared")
+    assert [r["kernel"] for r in records] == ["stream.copy", "stream.scale"]
+    assert {r["case_order"] for r in records} == {"declared"}
+    assert all(r["placements"] <= 2 for r in records)
+    assert len({r["case_order_seed"] for r in measured(capsys, *brief)}) == 1
+    assert {r["case_order_seed"] for r in measured(capsys, *brief, "--case-order-seed", "7")} == {7}
+    declared = ("--case-order", "declared", "--case-order-seed", "7")
+    assert "has no effect with --case-order declared" in refused_words(capsys, *brief, *declared)
+    refused_words(capsys, *brief, "--case-order", "backwards")
+    refused_words(capsys, *words, "--placements", "0")
+
+
+def test_calibrate_prints_what_it_stores(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    code, out, _ = run(capsys, "calibrate", "--seconds", "1", "-q")
+    assert code == 0
+    assert "L1, 1 thread" in out
+    assert str(tmp_path / "memkern" / "calibration.json") in out
+    assert run(capsys, "calibrate", "--seconds", "0")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "columns", "rows"),
+    [
+        (
+            "loops -k triad,sum --unroll 1,2 --prefetch 0,4 --variant simd -n 99",
+            "prefetch unroll case",
+            [["0", "1"], ["0", "2"], ["4", "1"], ["4", "2"]] * 2,
+        ),
+        (
+            "amo --kernel central --sharing private --padding 0,64 --pages default,4k -i 9",
+            "pages padding_B case",
+            [["default", "0"], ["4k", "0"], ["default", "64"], ["4k", "64"]],
+        ),
+        ("spmv hpcg:4 -f crs --mve 1,2 --prefetch 0,8", "prefetch matrix", [["0"], ["8"]] * 2),
+        (
+            "dw --lattice 2 2 2 2 --repetition fork,barrier --variant scalar "
+            "--layout lexicographic",
+            "repetition lattice",
+            [["fork"], ["barrier"]],
+        ),
+        (
+            "latency sizes --sizes 4096,8192 --order pairs --distance 128,256",
+            "distance_B case",
+            [["128"], ["256"]] * 2,
+        ),
+        # Options that have a column anyway or depend on the kernel get no column in front.
+        ("spmv hpcg:4 -f sell -C 4,8 --sigma 1,32 -t 1", "matrix format", None),
+        ("amo --kernel central --sharing private,shared --threads 1,2 -i 9", "case pattern", None),
+        ("bs 1,6 -n 99 --elements 2,3 --degree 2 --pages default,4k", "case kernel", None),
+    ],
+)
+def test_tables_show_every_option_that_varies(words, columns, rows, capsys):
+    code, out, _ = run(capsys, *words.split(), "--runs", "1", "--threads", "1")
+    header, *lines = out.splitlines()
+    assert code == 0 and " ".join(header.split()).startswith(columns)
+    if rows is not None:
+        below = ("GB/s of", "±%", "whether ", "latency of memory", "differences from ")
+        lines = [line for line in lines if not line.startswith(below)]
+        assert [line.split()[: len(rows[0])] for line in lines] == rows
+
+
+@pytest.mark.parametrize(
+    ("cases", "columns", "rows"),
+    [
+        (
+            "kernel = 'spmv.sell'\nmatrix = 'hpcg:4'\nC = [4, 8]\nsigma = [1, 32]",
+            ["C", "sigma", "case"],
+            [["4", "1"], ["4", "32"], ["8", "1"], ["8", "32"]],
+        ),
+        (
+            "kernel = 'dw.hop'\nlattice = [[2, 2, 2, 2], [4, 2, 2, 2]]\nls = [2, 3]",
+            ["lattice", "Ls", "case"],
+            [["2x2x2x2", "2"], ["2x2x2x2", "3"], ["4x2x2x2", "2"], ["4x2x2x2", "3"]],
+        ),
+        (
+            "kernel = 'amo.rand'\nsharing = ['private', 'shared']\niters = 9\nchunk = [0, 4]",
+            ["chunk", "sharing", "case"],
+            [["0", "private"], ["4", "private"], ["0", "shared"], ["4", "shared"]],
+        ),
+        # Inputs that the first columns distinguish get no column.
+        ("kernel = 'gather'\npattern = ['0,1', '0,1,2']\ncount = 9", ["case"], None),
+        (
+            "kernel = 'gather'\npattern = '0,1'\ncount = [8, 9]\nname = 'a'",
+            ["count", "case"],
+            [["8"], ["9"]],
+        ),
+    ],
+)
+def test_rows_of_a_sweep_can_be_told_apart(
+    cases: str, columns: list[str], rows: list[list[str]] | None, tmp_path: Path, capsys: Any
+) -> None:
+    file = tmp_path / "sweep.toml"
+    file.write_text(f"[[case]]\n{cases}\nruns = 1\nthreads = 1\n")
+    code, out, err = run(capsys, "sweep", str(file), "--case-order", "declared")
+    assert code == 0, err
+    header, *lines = out.splitlines()
+    assert header.split()[: len(columns)] == columns
+    if rows is not None:
+        lines = [line for line in lines if not line.startswith(("GB/s of", "±%"))]
+        assert sorted(line.split()[: len(rows[0])] for line in lines) == sorted(rows)
+
+
+def test_every_option_of_how_a_case_is_run_may_get_a_column() -> None:
+    case = mk.loops("load", elements=64, threads=1, variant="scalar")
+    other = {"prefetchers": "off", "clock_limit": 900, "cache_ways": 3, "counters": "auto"}
+    for name, value in other.items():
+        widths = measuring.varying([case, case.with_(**{name: value})])
+        assert list(widths) == [name]
+        record = case.with_(**{name: value}).knobs.columns
+        assert measuring.varying_cells(widths, record).strip() == str(value)
+    on_gpu = mk.loops("load", elements=64, device="cuda")
+    assert list(measuring.varying([on_gpu, on_gpu.with_(block_shared=64)])) == ["block_shared"]
+
+
+def disturbed_samples(share: Any, *others: Any) -> Any:
+    return np.ones(len(share), dtype=bool)
+
+
+@pytest.mark.parametrize(
+    ("words", "mark", "times"),
+    [
+        ("stream -n 999", "disturbed", 4),
+        ("stream -k copy -n 999", "disturbed", 1),
+        ("amo -b RAND_ADD -i 9 -m 512", " DISTURBED", 1),
+    ],
+)
+def test_disturbed_numbers_are_marked(
+    words: str, mark: str, times: int, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    more = ("--runs", "2", "--budget", "0.01", "-t", "1", "--variant", "scalar")
+    assert mark not in run(capsys, *words.split(), *more)[1]
+    monkeypatch.setattr(disturbance, "disturbed_samples", disturbed_samples)
+    out = run(capsys, *words.split(), *more)[1]
+    assert sum(mark in line for line in out.splitlines()) == times and "nan" not in out
+
+
+def result_set(records: list[dict[str, Any]]) -> ResultSet:
+    return ResultSet(records, [np.empty(0)] * len(records), {})
+
+
+def test_the_summary_is_that_of_undisturbed_records() -> None:
+    rates = {"bandwidth_GBps": 8.0, "bytes_B": 8, "rotation": False, "valid": True}
+    records: list[dict[str, Any]] = [
+        {**rates, "disturbed": False},
+        {**rates, "bandwidth_GBps": 2.0, "disturbed": False},
+        {**rates, "bandwidth_GBps": 0.1, "disturbed": True},
+        {**rates, "bandwidth_GBps": 99.0, "disturbed": False, "valid": False},
+    ]
+    text = measuring._summary(result_set(records))
+    assert text.startswith("GB/s of 2 cases (2 disturbed or invalid left out): min 2.00,")
+    assert "max 8.00" in text
+    assert measuring._summary(result_set(records[1:])) == ""
+
+
+def test_tables_tell_for_what_an_interval_holds(capsys: Any) -> None:
+    words = ("stream", "-k", "copy", "-n", "999", "-t", "1", "--runs", "20", "--variant", "scalar")
+    row, scope = run(capsys, *words)[1].splitlines()[1:3]
+    assert re.search(r" \d+\.\d( |$)", row)
+    assert scope.startswith("±%") and "95 % of the next runs" in scope
+    record = {"ci_relative": 0.0125, "time_min_ci_relative": 0.03, "rotation": False}
+    assert measuring.plus_minus(record) == "3.0"
+    assert measuring.plus_minus(record, "median") == "1.2"
+    none = dict.fromkeys(record, math.nan) | {"rotation": False}
+    assert measuring.plus_minus(none) == "" == measuring.scope_of(result_set([none]))
+
+
+def test_a_shared_host_is_told_once(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memkern.engine.taken.Taken.quiet", False)
+    words = ("stream", "-k", "copy,scale", "-n", "999", "-t", "1", "--runs", "20")
+    _, out, err = run(capsys, *words)
+    assert err.count("this host is shared") == 1 and "shared" not in out
+    assert run(capsys, *words, "-q")[2] == ""
+
+
+def test_rotations_are_headed_by_the_options_that_vary(capsys):
+    words = "stream -n 999 --offset 0,64 --runs 2 --threads 1 --variant scalar"
+    code, out, _ = run(capsys, *words.split())
+    lines = out.splitlines()
+    assert code == 0 and [line for line in lines if line.startswith("offset")] == [
+        "offset 0:",
+        "offset 64:",
+    ]
+
+
+def test_short_options_of_spatter_accept_memkerns_values(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    target = tmp_path / "out.json"
+    words = ["spatter", "-p", "UNIFORM:8:4:NR", "-l", "64", "-r", "2", "--variant", "scalar"]
+    code, _, err = run(capsys, *words, "-o", str(target), "-t", "1,2")
+    assert (code, err) == (0, "")
+    assert [record["threads"] for record in mk.load(target)] == [1, 2]
+    code, _, err = run(capsys, *words, "-o", "7", "-t", "1")
+    assert code == 0
+    assert "-o/--op has no effect" in one_sentence(err)
+    sentence = refused_words(capsys, *words, "-o", "x.json", "--output", str(target))
+    assert "-o 'x.json' and --output are the same" in sentence
+    assert "x.txt" in refused_words(capsys, *words, "-o", str(tmp_path / "x.txt"))
+
+
+def test_atomics_take_short_options(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    target = tmp_path / "out.json"
+    words = ["amo", "-b", "RAND_ADD", "-m", "4096", "-i", "64", "--runs", "1", "-q"]
+    code, _, err = run(capsys, *words, "-t", "1", "-o", str(target))
+    assert (code, err) == (0, "")
+    (record,) = mk.load(target)
+    assert (record["threads"], record["words"]) == (1, 512)
+
+
+def test_atomics_over_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["amo", "--sizes", "1KiB,4KiB", "-t", "2", "--runs", "1", "--json", "-q"]
+    words += ["--case-order", "declared"]
+    code, out, err = run(capsys, *words, "--padding", "0,64", "-i", "200")
+    assert (code, err) == (0, "")
+    found: dict[str, list[tuple[int, int, int]]] = {}
+    for record in json.loads(out):
+        sized = (record["words"], record["padding_B"], record["iters"])
+        found.setdefault(record["kernel"], []).append(sized)
+    assert found["amo.rand"] == [(128, 0, 200), (128, 64, 200), (512, 0, 200), (512, 64, 200)]
+    # All iterations of all workers access different words.
+    assert found["amo.stride1"] == [(128, 0, 64), (128, 64, 8), (512, 0, 200), (512, 64, 32)]
+    assert found["amo.gather"] == found["amo.stride1"]
+    assert len(found["amo.ptrchase"]) == 1
+    assert "--words has no effect with --sizes" in refused_words(capsys, *words, "--words", "64")
