@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,30 +15,31 @@ from checking import (
     Changed,
     checked,
     corrupted,
-    measured,
     once_a_kind,
-    refused,
-    refused_words,
-    run,
 )
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import memkern as mk
 from memkern import _memkern
-from memkern.errors import InputError
 from memkern.families.dw import kernels as family
-from memkern.families.dw.verb import _row
 from memkern.inputs import lattice
 from memkern.inputs.lattice import random_field, random_links
 from memkern.machine import topology
-from memkern.models.layer_conditions import LayerConditions
 from memkern.spec.case import Case
 
 pytestmark = pytest.mark.usefixtures("ceilings")
+
+
 WIDTHS = family.widths()
+
+
 CUTS = ("s", "t", "z", "y", "x", "tz", "zt", "yx", "tzyx")
+
+
 LIMITS = {"float64": 1e-14, "float32": 1e-6}
+
+
 COMPLEX = {"float64": "complex128", "float32": "complex64"}
 
 
@@ -515,353 +514,3 @@ def test_bytes_are_those_of_the_fields(way: dict[str, Any], parity: str, dtype: 
     assert case.bytes_index_B == 4 * 9 * case.iterations
     nontemporal = case.with_(variant="nt")
     assert nontemporal.bytes_model_B == pytest.approx(links + 2 * spinors)
-
-
-# Records
-
-
-@pytest.mark.parametrize("parity", lattice.PARITIES)
-@pytest.mark.parametrize(
-    "way, columns",
-    [
-        ({"layout": "RRII", "vector": 128, "cut": "t"}, ("RRII", "t2", 2, 128)),
-        ({"layout": "RIRI", "vector": 128}, ("RIRI", "s", 1, 128)),
-        ({"layout": "RRII", "vector": 128, "dtype": "float32", "cut": "zt"},
-         ("RRII", "z2 t2", 4, 128)),
-        ({"layout": "lexicographic"}, ("lexicographic", "", 1, 64)),
-    ],
-)  # fmt: skip
-def test_the_record_of_a_hop(way: dict[str, Any], columns: tuple[Any, ...], parity: str) -> None:
-    extents, ls = (2, 6, 4, 8), 3
-    how = fixed(parity=parity, runs=5, prefetch=2, name="mine", **way)
-    measured = mk.dw.measure(extents, ls=ls, **how)
-    record = measured.record
-    assert measured.valid
-    assert (record["kernel"], record["name"]) == ("dw.hop", "mine")
-    assert (record["lattice"], record["Ls"], record["parity"]) == ("2x6x4x8", ls, parity)
-    names = ("layout", "cut", "partitions", "vector_bits")
-    assert tuple(record[name] for name in names) == columns
-    assert (record["order"], record["block"], record["share_planes"]) == ("tzyx", "", False)
-    assert (record["prefetch"], record["prefetch_into"]) == (2, "L2")
-    assert (record["dtype"], record["index_dtype"]) == (way.get("dtype", "float64"), "")
-    # Each site and s takes 1320 flops.
-    updates = math.prod(extents) * ls // (1 if parity == "full" else 2)
-    flops = 1320 * updates
-    assert record["performance_GFLOPs"] == pytest.approx(flops / record["time_min_s"] / 1e9)
-    median = flops / record["time_median_s"] / 1e9
-    assert record["performance_median_GFLOPs"] == pytest.approx(median)
-    assert record["triad_GBps"] == 15
-    assert record["bandwidth_GBps"] == pytest.approx(record["bytes_B"] / record["time_min_s"] / 1e9)
-    model = family.model_of(mk.dw.case(extents, ls=ls, **how))
-    caches = measured.environment["machine"]["caches"]
-    if caches:
-        moved_B = record["memory_load_B"] + record["memory_store_B"]
-        assert moved_B / updates == pytest.approx(model.levels(caches)[-1]["site_B"])
-        names = [str(cache["cache"]) for cache in model.levels(caches)]
-        assert [part.split()[0] for part in record["conditions"].split(", ")] == names
-    assert json.loads(measured.results.to_json_text())[0]["valid"] is True
-
-
-def test_the_model_follows_order_and_shared_planes() -> None:
-    def model(extents: Any, **way: Any) -> LayerConditions:
-        return family.model_of(mk.dw.case(extents, layout="lexicographic", **way))
-
-    turned = model((4, 6, 8, 10), order="xyzt", threads=2)
-    assert turned == model((10, 8, 6, 4), threads=2)
-    assert model((4, 6, 8, 10), order="xtzy").extents == (6, 8, 10, 4)
-    apart, together = (model((4, 4, 4, 8), threads=2, share_planes=s) for s in (False, True))
-    assert (apart.threads, together.threads) == (2, 1)
-    # Two workers that share planes use a shared cache like one worker.
-    assert together.holds(2**20, 2) == model((4, 4, 4, 8), threads=1).holds(2**20, 2)
-
-
-@pytest.mark.parametrize(
-    "way, site_B",
-    [
-        ({"layout": "lexicographic"}, {"none": 3072, "s": 2064, "all": 0}),
-        ({"layout": "RRII", "cut": "s", "vector": 128}, {"none": 2496, "s": 2064, "all": 0}),
-        ({"layout": "RRII", "cut": "t", "vector": 128}, {"none": 3072, "s": 2064, "all": 0}),
-        ({"layout": "RIRI", "cut": "t", "vector": 128, "variant": "nt", "dtype": "float32"},
-         {"none": 1440, "s": 936, "all": 96}),
-    ],
-)  # fmt: skip
-def test_the_traffic_is_that_of_the_layer_condition(
-    way: dict[str, Any], site_B: dict[str, int]
-) -> None:
-    case = mk.dw.case((8, 8, 8, 8), ls=8, threads=1, **way)
-    model = family.model_of(case)
-    assert isinstance(model, LayerConditions)
-    limit = model.conditions()["s"]
-    updates = case.spec.counts.width(case)
-    for condition, size_B in (("none", limit / 2), ("s", limit * 1.01), ("all", 2**40)):
-        assert model.holds(size_B) == condition
-        cache = {"level": 2, "type": "unified", "size_B": int(size_B), "shared_by": 1}
-        moved = case.transfers(("L2", "memory"), [cache])["memory"]
-        assert sum(moved) == pytest.approx(updates * site_B[condition])
-
-
-def test_the_traffic_is_that_with_blocks() -> None:
-    plain = mk.dw.case((4, 4, 8, 8), order="tzyx", threads=1, layout="lexicographic")
-    blocked = mk.dw.case((4, 4, 8, 8), block=(0, 0, 4, 0), threads=1, layout="lexicographic")
-    model = family.model_of(blocked)
-    assert model.blocks == (0, 0, 4, 0)
-    cache = {"level": 2, "size_B": int(1.2 * model.conditions()["t"]), "shared_by": 1}
-    assert plain.spec.model.conditions is not None
-    assert plain.spec.model.conditions(plain, [cache]) == {"L2": "z"}
-    assert plain.spec.model.conditions(blocked, [cache]) == {"L2": "t"}
-    # Two more spinors are read at the ends of a block of four z, and at the ends of eight t.
-    moved = blocked.transfers(("L2", "memory"), [cache])["memory"]
-    assert moved.load_B == pytest.approx(8 * (9 + 12 * (1 + 2 / 4 + 2 / 8) + 12) * 16)
-    # The model's blocks have the order of the loops, from the outermost on.
-    turned = mk.dw.case((4, 8, 4, 8), order="tyzx", block=(0, 4, 0, 0), layout="lexicographic")
-    assert family.model_of(turned).blocks == (0, 0, 4, 0)
-
-
-@pytest.mark.usefixtures("ceilings")
-def test_a_record_has_the_roofline_of_its_traffic() -> None:
-    record = mk.dw.measure((4, 4, 4, 4), ls=8, threads=1, variant="nt", runs=3).record
-    moved_s = record["memory_load_B"] / 20e9 + record["memory_store_B"] / 10e9
-    assert record["memory_store_B"] == 4**4 * 8 * 192
-    assert record["roofline_s"] == pytest.approx(moved_s)
-    assert record["roofline_fraction"] == pytest.approx(moved_s / record["time_median_s"])
-    assert record["roofline_GFLOPs"] == pytest.approx(1320 * 4**4 * 8 / moved_s / 1e9)
-    assert record["machine_file"] == "measured beside"
-    # Nothing comes from memory.
-    record = mk.dw.measure((4, 4, 4, 4), ls=8, threads=1, variant="simd", runs=3).record
-    assert record["memory_load_B"] == 0
-    assert math.isnan(record["roofline_s"])
-    assert (record["bound"], record["machine_file"]) == ("", "")
-
-
-def test_the_best_variant_is_tried_and_named() -> None:
-    record = mk.dw.measure((4, 4, 4, 4), ls=8, threads=1, runs=3).record
-    assert record["variant_requested"] == "best"
-    assert record["variant"] in ("simd", "nt")
-    record = mk.dw.measure((3, 3, 3, 3), ls=3, threads=1, runs=3).record
-    assert record["layout"] == "lexicographic"
-    assert record["variant"] == "scalar"
-
-
-# Refusals
-
-LINKS, PSI = fields((2, 2, 4, 4), 2)
-
-
-@pytest.mark.parametrize(
-    "links, psi, match",
-    [
-        (LINKS[0], PSI, r"links must have the shape \(Lt, Lz, Ly, Lx, 4, 3, 3\), not"),
-        (LINKS.astype(">c16"), PSI, "links must be complex64 or complex128, not >c16"),
-        (LINKS.astype("complex64"), PSI, "the same type, not complex64 and complex128"),
-        (LINKS, PSI.astype("complex64"), "the same type, not complex128 and complex64"),
-        (LINKS, None, "psi must be a NumPy array, not a NoneType"),
-    ],
-)
-def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
-    with refused(match):
-        mk.dw.hop(links, psi)
-
-
-@pytest.mark.parametrize(
-    "options, match",
-    [
-        ({"layout": "RIIR"}, "layout 'RIIR' is not one of RRII, RIRI, lexicographic"),
-        ({"layout": ["RRII"]}, "is not one of RRII"),
-        ({"cut": "w"}, "cut 'w' is not one of auto, s, t, z, y and x"),
-        ({"cut": ""}, "cut '' is not one of"),
-        ({"cut": "st"}, "cut 'st' is not one of"),
-        ({"cut": "TZ"}, "cut 'TZ' is not one of"),
-        ({"vector": 1024}, "vector of 1024 bits is not one of"),
-        ({"vector": -128}, "vector of -128 bits is not one of"),
-        ({"vector": 192}, "vector of 192 bits is not one of"),
-        ({"vector": True}, "vector"),
-        (
-            {"cut": "s", "vector": 128, "ls": 3},
-            "Ls must be a multiple of the 2 complex numbers of a vector, not 3",
-        ),
-        ({"cut": "x", "vector": 128, "lattice": (3, 2, 2, 2)},
-         "the extent of x must be a multiple of 2 for 2 parts, of which 2 are along x, not 3"),
-        ({"cut": "y", "vector": 128, "lattice": (2, 2, 2, 2), "parity": "even"},
-         "the extent of y must be a multiple of 4 for 2 parts, of which 2 are along y, not 2"),
-        ({"layout": "lexicographic", "cut": "t"}, "has no vectors: leave out cut and vector"),
-        ({"layout": "lexicographic", "cut": "s"}, "has no vectors: leave out cut and vector"),
-        ({"layout": "lexicographic", "vector": 128}, "has no vectors: leave out"),
-        ({"parity": "both"}, "parity must be full, even or odd, not 'both'"),
-        ({"parity": "even", "lattice": (4, 4, 4, 3)}, "extents that are all even, not 4 4 4 3"),
-        ({"order": "txyy"}, "order must name t, z, y and x once each, not 'txyy'"),
-        ({"order": "tzy"}, "once each, not 'tzy'"),
-        ({"order": ""}, "once each, not ''"),
-        ({"block": (2, 2, 2)}, r"four numbers of sites, of x, y, z and t, not \(2, 2, 2\)"),
-        ({"block": (2, 2, 2, 2, 2)}, "four numbers of sites"),
-        ({"block": 3}, "block must be four numbers of sites, of x, y, z and t, not 3"),
-        ({"lattice": 4}, "four integers of at least 1, of x, y, z and t, not 4"),
-        ({"block": (0, 0, 0, -1)}, "block must be at least 0, not -1"),
-        ({"block": (0, 0, 0, 1.5)}, "block must be an integer, not 1.5"),
-        ({"prefetch_into": "L3"}, "prefetch_into 'L3' is not one of L1, L2"),
-        ({"prefetch": -1}, "prefetch must be at least 0"),
-        ({"dtype": "int32"}, "dtype 'int32' is not one of"),
-        ({"dtype": "complex128"}, "dtype 'complex128' is not one of float64, float32"),
-        ({"dtype": int}, "dtype"),
-        ({"index_dtype": "int32"}, "index_dtype"),
-        ({"ls": 0}, "Ls must be at least 1, not 0"),
-        ({"ls": 2.0}, "Ls must be an integer, not 2.0"),
-        ({"lattice": (4, 4, 4)}, "extents must be four integers of at least 1"),
-        ({"lattice": (4, 4, 4, 0)}, "at least 1"),
-        ({"lattice": (4, 4, 4, -4)}, "at least 1"),
-        ({"lattice": (4, 4, 4, 4.0)}, "four integers"),
-        ({"threads": -1}, "threads must be at least 0"),
-        ({"unroll": 2}, "unroll 2"),
-        ({"variant": "scalar"}, "no variant 'scalar'"),
-        ({"layout": "lexicographic", "variant": "simd"}, "no variant 'simd'"),
-        ({"layout": "lexicographic", "variant": "nt"}, "no variant 'nt'"),
-        ({"isa": "mmx"}, "isa 'mmx' is not one of"),
-        ({"elements": 5}, "no option 'elements'"),
-        ({"offset": 12}, "offset must be a multiple of 8"),
-        ({"cut": 5}, "cut"),
-        ({"cut": None}, "cut"),
-        ({"order": None}, "order"),
-        ({"order": 5}, "order"),
-        ({"block": "2220"}, "block"),
-    ],
-)  # fmt: skip
-def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:
-    with refused(match):
-        mk.dw.case(**{"lattice": (4, 4, 4, 4), "ls": 4, **options}).prepare()
-
-
-def test_narrower_instruction_sets_have_narrower_vectors() -> None:
-    for isa in _memkern.supported_isas():
-        widest = max(family.widths(isa), default=0)
-        for bits in WIDTHS:
-            if bits > widest:
-                with pytest.raises(InputError, match=f"vector of {bits} bits is not|no vectors"):
-                    mk.dw.case((4, 4, 4, 4), isa=isa, vector=bits)
-                with pytest.raises(InputError, match="has no variant"):
-                    mk.dw.case((4, 4, 4, 4), vector=bits).with_(isa=isa).prepare()
-            else:
-                mk.dw.case((4, 4, 4, 4), isa=isa, vector=bits).prepare()
-
-
-def test_options_that_follow_from_the_fields_are_refused() -> None:
-    for name, value in (("lattice", (2, 2, 4, 4)), ("ls", 2), ("dtype", "float64")):
-        with pytest.raises(InputError, match=f"{name} follows from psi"):
-            mk.dw.hop(LINKS, PSI, **{name: value})
-
-
-@pytest.mark.parametrize(
-    "extents, ls",
-    # The last fields take 26 TB, though the tables of these sites are small.
-    [
-        *(((2**20,) * 4, 8), ((2**31,) * 4, 1), ((2**10,) * 4, 8), ((2**62, 2, 2, 2), 1)),
-        ((16,) * 4, 2**20),
-    ],
-)
-@pytest.mark.parametrize("layout", family.LAYOUTS)
-def test_more_than_memory_holds_is_refused(extents: Any, ls: int, layout: str) -> None:
-    with pytest.raises((InputError, MemoryError)) as caught:
-        mk.dw.case(extents, ls=ls, layout=layout).prepare()
-    assert "\n" not in str(caught.value)
-    assert str(caught.value)
-
-
-# The verb
-
-
-QUICK = ("--runs", "2", "-t", "1")
-SMALL = ("--lattice", "4", "4", "4", "4")
-
-
-def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str]) -> None:
-    records = measured(
-        *(capsys, "dw", *SMALL, "--lattice", "2", "4", "4", "8", "--ls", "2,4"),
-        *("--layout", "RRII,RIRI,lexicographic", "--cut", "s,t", "--vector", "128"),
-        *("--parity", "full,odd", *QUICK),
-    )
-    assert all(r["valid"] and r["kernel"] == "dw.hop" for r in records)
-    seen = {(r["lattice"], r["Ls"], r["layout"], r["cut"], r["parity"]) for r in records}
-    wanted = set()
-    for where, ls, parity in itertools.product(("4x4x4x4", "2x4x4x8"), (2, 4), ("full", "odd")):
-        wanted |= {(where, ls, "RRII", cut, parity) for cut in ("s", "t2")}
-        # Vectors of one complex number cut no lattice.
-        wanted |= {(where, ls, "RIRI", cut, parity) for cut in ("s", "")}
-        wanted.add((where, ls, "lexicographic", "", parity))
-    assert seen == wanted
-    assert len(records) == len(wanted)
-
-
-def test_the_verb_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(
-        *(capsys, "dw", "--lattice", "4", "2", "6", "8", "--ls", "3", "--cut", "t"),
-        *("--vector", "128", "--variant", "simd,nt", "--runs", "2", "-t", "1,2"),
-    )
-    assert code == 0, err
-    header, *rows, _ = out.splitlines()
-    assert header.split()[:5] == ["lattice", "Ls", "layout", "cut", "bits"]
-    assert len(rows) == 4
-    assert all(row.split()[:5] == ["4x2x6x8", "3", "RRII", "t2", "128"] for row in rows)
-    assert "INVALID" not in out
-
-
-def test_a_row_of_memory_without_a_roofline_is_not_in_cache(ceilings: None) -> None:
-    case = mk.case("dw.hop", lattice=[2, 2, 2, 2], ls=2, threads=1, variant="simd", runs=1)
-    record = case.measure().record | {"memory_load_B": 0.0, "memory_store_B": 0.0}
-    record["roofline_fraction"] = math.nan
-    assert "in cache" in _row(0, record)
-    assert "in cache" not in _row(0, record | {"memory_load_B": 1e6})
-
-
-def test_the_verbs_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    output = tmp_path / "out.json"
-    code, out, err = run(
-        *(capsys, "dw", *SMALL, "--ls", "16", "--dtype", "float32", "--order", "xyzt"),
-        *("--block", "2", "2", "0", "0", "--share-planes", "--prefetch", "3"),
-        *("--prefetch-into", "L1", "--variant", "simd", "-o", str(output), "-q", *QUICK),
-    )
-    assert (code, out) == (0, ""), err
-    (record,) = mk.load(output)
-    wanted = {
-        "Ls": 16, "dtype": "float32", "order": "xyzt", "block": "2x2x0x0", "share_planes": True,
-        "prefetch": 3, "prefetch_into": "L1", "variant": "simd", "threads": 1, "cut": "s",
-    }  # fmt: skip
-    assert {key: record[key] for key in wanted} == wanted
-
-
-def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
-    records = measured(capsys, "dw", *SMALL, "--variant", "simd", "--prefetch", "0,2", *QUICK)
-    assert [(r["prefetch"], r["prefetch_into"]) for r in records] == [(0, "L2"), (2, "L2")]
-    records = measured(
-        *(
-            capsys,
-            "dw",
-            *SMALL,
-            "--layout",
-            "lexicographic",
-            "--variant",
-            "scalar",
-            "--share-planes",
-        ),
-        *("-t", "1,2", "--runs", "2"),
-    )
-    assert [(r["threads"], r["chunk"]) for r in records] == [(1, 64), (2, 32)]
-
-
-@pytest.mark.parametrize(
-    "words, match",
-    [
-        ((), "--lattice"),
-        (("--lattice", "4", "4", "4"), "expected 4 arguments"),
-        (("--lattice", "4", "4", "4", "x"), "'x'"),
-        (("--lattice", "4", "4", "4", "-4"), "at least 1"),
-        (("--lattice", "5", "5", "5", "5", "--cut", "t"), "multiple of"),
-        ((*SMALL, "--ls", "0"), "ls must be a list of whole numbers of at least 1"),
-        ((*SMALL, "--ls", "-3"), "--ls"),
-        ((*SMALL, "--layout", "RRII,x"), "layout 'x'"),
-        ((*SMALL, "--vector", "wide"), "vector"),
-        ((*SMALL, "--block", "2", "2", "2"), "--block: expected 4 arguments"),
-        ((*SMALL, "--prefetch-into", "L3"), "L3"),
-    ],
-)
-def test_wrong_words_of_the_verb_are_refused_in_one_line(
-    capsys: pytest.CaptureFixture[str], words: tuple[str, ...], match: str
-) -> None:
-    assert match in refused_words(capsys, "dw", *words, "--runs", "1", "-t", "1")

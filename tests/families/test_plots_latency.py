@@ -1,18 +1,30 @@
 """Figures, findings and section of latency, against the records that they show."""
 
 import math
-import re
 
 import numpy as np
 import pytest
-from checking import once_a_kind, refused, run
+from checking import once_a_kind, refused
+from latency_records import (
+    SIZES,
+    all_records,
+    banks,
+    chains,
+    gathers,
+    loaded,
+    nodes,
+    pairs,
+    record,
+    sampled,
+    sizes,
+    structured,
+)
 from plotting import (
     KIB,
     LONG,
     MIB,
     Results,
     assert_legible,
-    common_columns,
     curve_labels,
     disturbed_markers,
     footnotes,
@@ -24,13 +36,9 @@ from plotting import (
 
 from memkern import report
 from memkern.engine.sweeping import sweep
-from memkern.families.latency import verb
-from memkern.families.latency.data import DIFFERS, concurrency, measured_caches
+from memkern.families.latency.data import concurrency
 from memkern.families.latency.findings import findings
-from memkern.families.latency.kernels import GROUP, report_cases
-from memkern.formats import ResultSet
-from memkern.machine import caches, topology
-from memkern.machine.topology import machine_environment
+from memkern.families.latency.kernels import report_cases
 from memkern.plots import figures, save, sections, tables
 from memkern.plots.style import lacking
 
@@ -39,149 +47,6 @@ FIGURES = (
     "latency-loaded",
     "latency-numa", "latency-sizes", "latency-structure",
 )  # fmt: skip
-SIZES = tuple(16 * KIB * 4**i for i in range(7))
-
-
-def record(kernel, ns, machine="Own Machine 3000", threads=1, **other):
-    """Return one record with the columns that figures read."""
-    return {
-        **common_columns(f"latency.{kernel}", threads, machine),
-        "pages": "4k",
-        "pages_requested": "default",
-        "ns_per_access": ns,
-        "lines": other.get("size_B", 64) // 64,
-        "clock_GHz": 4.0,
-        "time_min_s": 0.9e-3,
-        "time_median_s": 1e-3,
-        "ci_relative": 0.02,
-        "bandwidth_GBps": 8 / ns,
-    } | other
-
-
-def sizes(order="random", **other):
-    """Return chases of 2 ns in the first size and twice as long in each further one."""
-    how = {"chains": 1, "order": order, **other}
-    return [record("chase", 2.0 * 2**i, size_B=size, **how) for i, size in enumerate(SIZES)]
-
-
-def chains(most=16, size=SIZES[-1], ns=128.0, **other):
-    """Return chases with 1 to 32 chains; a core has at most `most` loads in flight."""
-    return [
-        record("chase", ns / min(n, most), size_B=size, order="random", chains=n, **other)
-        for n in (1, 2, 4, 8, 16, 32)
-    ]
-
-
-def loaded(threads=4, size=SIZES[-1], slower=3.0, **other):
-    """Return latencies that grow with the traffic, up to `slower` times 128 ns."""
-    return [
-        record(
-            "loaded", 128 * (1 + (slower - 1) * share**3), size_B=size, loads=loads, pause=pause,
-            traffic_GBps=share * (100 - 5 * (GROUP - loads)), threads=threads, order="random",
-            **other,
-        )
-        for loads in (8, 6, 4)
-        for pause, share in ((0, 1.0), (64, 0.7), (256, 0.4), (1024, 0.1))
-    ]  # fmt: skip
-
-
-def pairs(units=4, **other):
-    """Return all pairs of units: 50 ns for neighbours, 100 ns for others; half with two lines."""
-    return [
-        record(
-            "ping_pong", (50.0 if b // 2 == a // 2 else 100.0) / lines, pin=f"{a},{b}",
-            lines=lines, threads=2, take_by="load", **other,
-        )
-        for lines in (1, 2)
-        for a in range(units)
-        for b in range(a + 1, units)
-    ]  # fmt: skip
-
-
-def nodes(units=2, memories=2, **other):
-    """Return 100 ns and 50 GB/s to a node's own memory, 200 ns and 25 GB/s to other memory."""
-    rows = []
-    for near in range(units):
-        for far in range(memories):
-            slower = 1 + (near != far)
-            how = {"name": f"units of node {near}, memory of node {far}", **other}
-            how |= {"size_B": 2**30, "order": "random", "chains": 1, "time_min_s": 1.0}
-            rows.append(record("chase", 100.0 * slower, **how))
-            rows.append({**rows[-1], "kernel": "stream.triad", "bandwidth_GBps": 50.0 / slower})
-    return rows
-
-
-def levels(ends, **other):
-    """Return chases in random order, of 1 KiB to 128 MiB, with the latency of each level."""
-    every = [round(KIB * 2 ** (k / 4)) for k in range(69)]
-    return [
-        record("chase", next(ns for end, ns in ends.items() if size <= end), size_B=size,
-               order="random", chains=1, **other)
-        for size in every
-    ]  # fmt: skip
-
-
-def pair(order, distance_B, second, first, size_B, **other):
-    """Return a chase through pairs with these times of the first and the second access."""
-    return record("chase", (first + second) / 2, size_B=size_B, order=order, chains=1,
-                  distance_B=distance_B, **other)  # fmt: skip
-
-
-def structured(line_B=64, fetched=False, reaches=(64, 1536), ends=None, **other):
-    """Return records of a whole structure: caches, TLBs of 2 ns and 20 ns a miss, and pairs."""
-    dense = levels(ends or {32 * KIB: 1.0, MIB: 4.0, 16 * MIB: 15.0, 2**40: 100.0}, **other)
-    costs = (0.0, 2.0, 20.0)
-    apart = [
-        {
-            **row, "order": "one-per-page", "size_B": 4096 * row["lines"], "pages_requested": "4k",
-            "ns_per_access": row["ns_per_access"] + costs[np.searchsorted(reaches, row["lines"])],
-        }
-        for row in dense
-        if 16 <= row["lines"] <= 2**14
-    ]  # fmt: skip
-    both = [
-        pair(order, int(distance), 1.0 if distance < line_B else far, far, size, **other)
-        for order in ("pairs", "pairs-across")
-        for size, far in ((4 * MIB, 4.0), (128 * MIB, 15.0))
-        for distance in 2 ** np.arange(3, 11)
-    ]
-    if fetched:
-        both = [
-            pair("pairs", line_B, 4.0, 15.0, 128 * MIB, **other)
-            if (row["order"], row["distance_B"], row["size_B"]) == ("pairs", line_B, 128 * MIB)
-            else row
-            for row in both
-        ]
-    return [*dense, *apart, *both]
-
-
-def gathers(**other):
-    """Return a random gather of 100 million lines per second, and strided ones of 200 million."""
-    patterns = {f"UNIFORM:8:{stride}:NR": 0.5 for stride in (4, 8, 16, 64, 128)}
-    return [
-        record("chase", 1.0, pattern=pattern, dtype="float64", bytes_model_B=64e5, **other)
-        | {"kernel": "spatter.gather", "time_median_s": 1e-3 * share}
-        for pattern, share in {**patterns, "RANDOM:1048576:33554432:1": 1.0}.items()
-    ]
-
-
-def banks(dtype="uint32", block_threads=32, **other):
-    """Return loads of 16 ns and 1 ns more for each further lane of a warp in the same bank."""
-    return [
-        record(
-            "banks", 15.0 + math.gcd(stride, 32), stride=stride, dtype=dtype,
-            block_threads=block_threads, gpu_clock_GHz=2.0, **other,
-        )
-        for stride in range(1, 33)
-    ]  # fmt: skip
-
-
-def all_records(**other):
-    return [
-        *banks(**other), *banks(block_threads=1024, **other),
-        *sizes(**other), *chains(**other), *loaded(**other), *pairs(**other), *nodes(**other),
-        *gathers(**other),
-    ]  # fmt: skip
 
 
 INPUTS = {
@@ -310,162 +175,6 @@ def test_loads_in_flight_are_latency_times_rate():
         concurrency(Results(chains()[1:]))
     most = line(figures["latency-chains"](Results(chains(most=10))).axes[0], "as many as chains")
     assert most.get_xdata().tolist() == most.get_ydata().tolist()
-
-
-def table(rows):
-    """Return the table latency-structure with its column `what` as index."""
-    return tables["latency-structure"](Results(rows)).set_index("what")
-
-
-def test_the_structure_stands_beside_what_the_system_says():
-    # The system reports L1 of 32 KiB, L2 of 1 MiB and L3 of 16 MiB; a quarter of L3 is usable.
-    rows = structured(ends={32 * KIB: 1.0, MIB: 4.0, 4 * MIB: 15.0, 2**40: 100.0})
-    found = table(rows)
-    assert list(found.index) == [
-        "cache 1", "cache 2", "cache 3", "beyond", "TLB 1", "TLB 2", "page walk", "line",
-        "adjacent line",
-    ]  # fmt: skip
-    assert found["ns"].tolist() == pytest.approx([1, 4, 15, 100, 0, 1.8, 18, 3, 14])
-    assert found["cycles"].tolist() == pytest.approx((4 * found["ns"]).tolist())
-    assert found["fits_B"][:3].tolist() == [32 * KIB, MIB, 4 * MIB]
-    assert found["agrees"].tolist() == ["yes", "yes", "differs", *[""] * 4, "yes", ""]
-    assert found["found"].tolist() == [
-        "32 KiB to 38.1 KiB", "1 MiB to 1.19 MiB", "4 MiB to 4.76 MiB", "from 4.76 MiB",
-        "64 to 76 pages", "1448 to 1722 pages", "in 16384 pages", "64 B", "not fetched with it",
-    ]  # fmt: skip
-    assert found["system"].tolist() == [
-        "L1: 32 KiB", "L2: 1 MiB", "L3: 16 MiB", "", "unknown", "unknown", "", "64 B", "unknown",
-    ]  # fmt: skip
-    (_, said) = findings(Results(rows))
-    assert said == "By latency, cache 3 has 4 MiB to 4.76 MiB, the system reports L3: 16 MiB"
-
-
-def test_sizes_of_caches_are_confirmed_or_that_of_the_last_one_is_measured():
-    def measured(rows):
-        return measured_caches(Results(rows))
-
-    ends = {32 * KIB: 1.0, MIB: 4.0, 4 * MIB: 15.0, 2**40: 100.0}
-    assert measured(structured(ends=ends)) == {
-        "L1": 32 * KIB, "L2": MIB, "L3": pytest.approx(4.36 * MIB, rel=0.01),
-    }  # fmt: skip
-    assert measured(structured()) == {"L1": 32 * KIB, "L2": MIB, "L3": 16 * MIB}
-    # L3 is unknown without a rise beyond L2, or if all buffers may be in the last cache.
-    assert measured(structured(ends={32 * KIB: 1.0, MIB: 4.0, 2**40: 9.0})) == {
-        "L1": 32 * KIB, "L2": MIB,
-    }  # fmt: skip
-    small = [row for row in structured(ends=ends) if row["size_B"] <= 16 * MIB]
-    assert set(measured(small)) == {"L1", "L2"}
-    assert measured([row for row in structured() if row["order"] != "random"]) == {}
-    # The table has the size that the system reports even if another size was measured before.
-    again = Results(structured(ends=ends))
-    again.environments["e1"]["measured_caches"] = {"sizes_B": measured(structured(ends=ends))}
-    shown = tables["latency-structure"](again).set_index("what")
-    assert shown.loc["cache 3", "system"] == "L3: 16 MiB" and measured_caches(again)["L3"] < 5 * MIB
-
-
-def test_measured_sizes_of_caches_are_stored(capsys, monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    rows = structured(ends={32 * KIB: 1.0, MIB: 4.0, 4 * MIB: 15.0, 2**40: 100.0})
-    monkeypatch.setattr(verb, "measure", lambda *_, **__: Results(rows))
-    monkeypatch.setattr(verb, "health_of", lambda _: "healthy")
-    monkeypatch.setattr(verb, "exit_code", lambda _: 0)
-    code, out, err = run(capsys, "latency", "structure")
-    assert code == 0 and "L3: 16 MiB" in out and out.endswith("healthy\n")
-    assert err == (
-        "memkern: sizes of caches for later records, until the next boot: L1 32 KiB, L2 1 MiB, "
-        "L3 4.36 MiB\n"
-    )
-    stored = machine_environment()["measured_caches"]["sizes_B"]
-    assert list(stored) == ["L1", "L2", "L3"] and stored["L1"] == 32 * KIB
-    assert "measured: L1 32 KiB, L2 1024 KiB, L3 4" in run(capsys, "info")[1]
-    # Small cases, as in tests, do not measure the machine's caches.
-    caches.path().unlink()
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
-    assert run(capsys, "latency", "structure", "-q")[0] == 0 and not caches.path().exists()
-
-
-def test_lines_that_differ_or_come_in_pairs_are_said():
-    found = table(structured(line_B=128))
-    assert found["found"]["line"] == "128 B" and found["agrees"]["line"] == DIFFERS
-    found = table(structured(fetched=True))
-    assert found["found"]["line"] == "64 B" and found["agrees"]["line"] == "yes"
-    assert found["found"]["adjacent line"] == "fetched with it"
-    assert found["ns"]["adjacent line"] == pytest.approx(3)
-    found = table(structured(line_B=4096))
-    assert found["found"]["line"] == "not found" and "adjacent line" not in found.index
-    few = [r for r in structured(fetched=True) if r["size_B"] != 128 * MIB]
-    assert "adjacent line" not in table(few).index
-    unknown = tables["latency-structure"](frame(structured())).set_index("what")
-    assert set(unknown["agrees"]) == {""} and unknown["system"]["line"] == "unknown"
-
-
-def test_parts_of_a_structure_are_shown_alone():
-    rows = structured()
-    assert set(table([r for r in rows if r["order"] == "random"]).index) == {
-        "cache 1", "cache 2", "cache 3", "beyond",
-    }  # fmt: skip
-    assert set(table([r for r in rows if r["order"].startswith("pairs")]).index) == {
-        "line", "adjacent line",
-    }  # fmt: skip
-    with refused("no latency is the same over three sizes"):
-        table(sizes())
-    with refused("latency structure"):
-        table([r for r in rows if r["order"] == "one-per-page"])
-    # All pages fit in the TLBs.
-    found = table(structured(reaches=(64, 2**20)))
-    assert found["found"]["TLB 2"] == "at least 16384 pages" and "page walk" not in found.index
-    # Disturbed records are ignored, as well as huge pages, which have other TLBs.
-    huge = [{**r, "pages": "thp", "ns_per_access": 1.0} for r in rows if r["lines"] < 2**14]
-    disturbed = [{**r, "disturbed": True, "ns_per_access": 0.1} for r in rows]
-    apart = [r for r in huge if r["order"] == "one-per-page"]
-    assert table([*rows, *apart, *disturbed]).equals(table(rows))
-
-
-def test_tlbs_stand_beside_those_of_the_processor():
-    entries = [{"level": 1, "entries": 64}, {"level": 2, "entries": 8192}]
-    shown = tables["latency-structure"](Results(structured(), tlbs=entries)).set_index("what")
-    assert shown.loc["TLB 1", ["system", "agrees"]].tolist() == ["64 entries", "yes"]
-    assert shown.loc["TLB 2", ["system", "agrees"]].tolist() == ["8192 entries", DIFFERS]
-    one = tables["latency-structure"](Results(structured(), tlbs=entries[:1])).set_index("what")
-    assert one.loc["TLB 2", ["system", "agrees"]].tolist() == ["unknown", ""]
-
-
-def test_pairs_in_the_large_buffer_do_not_decide_on_the_line():
-    rows = structured()
-    for row in rows:
-        if row.get("distance_B") == 32 and row["size_B"] == 128 * MIB:
-            row["ns_per_access"] += 5.0
-    assert table(rows).loc["line", "found"] == "64 B"
-    # They decide if the small buffer has no pairs.
-    far = [row for row in rows if row["size_B"] != 4 * MIB or "distance_B" not in row]
-    assert table(far).loc["line", "found"] == "32 B"
-
-
-def test_the_structure_is_drawn_with_its_marks():
-    fig = figures["latency-structure"](Results(structured()))
-    costs, both = fig.axes
-    assert {"TLB 1: 64 pages", "TLB 2: 1448 pages", "page walks"} == set(panel_texts(costs))
-    assert set(panel_texts(both)) == {"same line", "other lines of 64 B"}
-    assert curve_labels(both) == [
-        f"{order} in {size} MiB" for size in (4, 128) for order in ("pairs", "pairs-across")
-    ]
-    within, across = (line(both, f"{order} in 128 MiB") for order in ("pairs", "pairs-across"))
-    assert list(within.get_xdata()) == [8, 16, 32, 64, 128, 256, 512, 1024]
-    assert list(within.get_ydata()) == pytest.approx([0, 0, 0, *[14] * 5])
-    assert list(across.get_xdata()) == [64, 128, 256, 512, 1024]
-    assert "either access first" in footnotes(fig)
-    (alone,) = figures["latency-structure"](
-        Results([r for r in structured() if r["order"].startswith("pairs")])
-    ).axes
-    assert "Distance" in alone.get_xlabel()
-    with refused("no chase shows what translation costs"):
-        figures["latency-structure"](Results(sizes()))
-
-
-def sampled(rows):
-    """Return records with samples around their times."""
-    rng = np.random.default_rng(0)
-    return Results(rows, [1e-3 * np.exp(0.1 * rng.standard_normal(50)) for _ in rows])
 
 
 def test_samples_are_drawn_as_histograms():
@@ -656,132 +365,6 @@ def test_workers_without_units_of_their_own_have_no_place_in_the_map():
     with refused("no two workers were pinned to a unit each: `memkern latency cores"):
         figures["latency-cores"](Results([loose]))
     assert figures["latency-cores"](Results([row, loose])).axes[0].images
-
-
-NODES = [
-    {"node": 0, "cpus": "0-1", "memory_B": 2**34},
-    {"node": 1, "cpus": "2-3", "memory_B": 2**34},
-    {"node": 2, "cpus": "4-5", "memory_B": 2**34},
-    {"node": 3, "cpus": "", "memory_B": 2**34},  # memory only
-]
-
-
-def numa(monkeypatch, capsys, nodes, memories, *words):
-    """Return the output of ``memkern latency numa`` on a machine with these nodes, and its records.
-
-    Loads take 100 ns, and 50 ns more for each step between the numbers of the two nodes.
-    """
-    measured = []
-
-    def measure(cases, *_):
-        for case in cases:
-            near, far = map(int, re.findall(r"\d+", case.labels["name"]))
-            how = {"name": case.labels["name"], "numa": case.knobs.numa, "pin": case.knobs.pin}
-            how |= {"size_B": 2**14, "order": "random", "chains": 1, "time_min_s": 1e-3}
-            ns = 100.0 + 50.0 * abs(near - far)
-            row = record(
-                "chase", ns, oversubscribed=False, stop="runs", bandwidth_GBps=5e3 / ns, **how
-            )
-            measured.append({**row, "kernel": case.spec.name})
-        return ResultSet(measured, [np.ones(3)] * len(measured), {})
-
-    environment = {"machine": {"numa_nodes": nodes}}
-    monkeypatch.setattr(topology, "machine_environment", lambda: environment)
-    monkeypatch.setattr(topology, "numa_nodes", lambda: memories)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
-    monkeypatch.setattr(verb, "measure", measure)
-    code, out, error = run(capsys, "latency", "numa", "--sizes", "16KiB", *words)
-    assert code == 0
-    return out.splitlines(), error, measured
-
-
-def test_four_nodes_are_measured_printed_and_drawn(monkeypatch, capsys):
-    out, error, rows = numa(monkeypatch, capsys, NODES, [0, 1, 2, 3])
-    assert error == "" and len(rows) == 2 * 3 * 4
-    assert out == [
-        "ns from a load to the next, by the node of the units (rows) and of the memory (columns):",
-        "node        0       1       2       3",
-        "   0    100.0   150.0   200.0   250.0",
-        "   1    150.0   100.0   150.0   200.0",
-        "   2    200.0   150.0   100.0   150.0",
-        "GB/s of a triad, by the node of the units (rows) and of the memory (columns):",
-        "node        0       1       2       3",
-        "   0     50.0    33.3    25.0    20.0",
-        "   1     33.3    50.0    33.3    25.0",
-        "   2     25.0    33.3    50.0    33.3",
-    ]
-    shown = tables["latency-numa"](Results(rows)).set_index(["units", "memory"])
-    assert len(shown) == 12
-    assert shown.loc[(1, 3), ["ns_per_access", "bandwidth_GBps"]].tolist() == [200.0, 25.0]
-    latencies, bandwidths = (
-        ax.images[0].get_array() for ax in figures["latency-numa"](Results(rows)).axes[:2]
-    )
-    assert latencies.shape == bandwidths.shape == (3, 4)
-    assert latencies[0].tolist() == [100.0, 150.0, 200.0, 250.0]
-
-
-def test_memory_that_may_not_be_used_is_left_out(monkeypatch, capsys):
-    out, error, rows = numa(monkeypatch, capsys, NODES, [0, 2])
-    assert [row["numa"] for row in rows[::2]] == ["node:0", "node:2"] * 3
-    assert [text.split() for text in out[1:3]] == [["node", "0", "2"], ["0", "100.0", "200.0"]]
-    assert error.splitlines() == [
-        f"memkern: memory of node {node} is left out: this process may not use it"
-        for node in (1, 3)
-    ]
-
-
-@pytest.mark.parametrize("memories", [[0, 1, 2, 3], [0, 2, 3]])
-def test_a_node_without_memory_has_a_row_and_no_column(monkeypatch, capsys, memories):
-    bare = [{**node, "memory_B": 0 if node["node"] == 1 else node["memory_B"]} for node in NODES]
-    out, error, rows = numa(monkeypatch, capsys, bare, memories)
-    assert error == "memkern: node 1 has no memory: only its units are measured\n"
-    assert [row["numa"] for row in rows[::2]] == ["node:0", "node:2", "node:3"] * 3
-    assert [text.split() for text in out[1:4]] == [
-        ["node", "0", "2", "3"],
-        ["0", "100.0", "200.0", "250.0"],
-        ["1", "150.0", "150.0", "200.0"],
-    ]
-    latencies = figures["latency-numa"](Results(rows)).axes[0].images[0].get_array()
-    assert latencies.shape == (3, 3)
-
-
-def test_unknown_nodes_are_one(monkeypatch, capsys):
-    out, error, rows = numa(monkeypatch, capsys, None, [0])
-    assert error == "" and out[-1] == "this machine has one NUMA node: no memory is remote"
-    assert [(row["pin"], row["numa"]) for row in rows] == [
-        ("0", "first-touch"),
-        ("0,1,2,3,4,5", "first-touch"),
-    ]
-    assert out[1:3] == ["node        0", "   0    100.0"]
-    assert numa(monkeypatch, capsys, None, [0], "-q")[0] == []
-
-
-def test_the_best_record_of_a_pair_of_nodes_counts():
-    rows = nodes(units=1, memories=1)
-    worse = {**rows[0], "ns_per_access": 900.0, "disturbed": True}
-    slower = {**rows[1], "bandwidth_GBps": 1.0}
-    records = Results([*rows, worse, slower])
-    latencies, bandwidths = (ax.images[0] for ax in figures["latency-numa"](records).axes[:2])
-    assert latencies.get_array().tolist() == [[100.0]]
-    assert bandwidths.get_array().tolist() == [[50.0]]
-    (row,) = tables["latency-numa"](records).to_dict("records")
-    assert (row["ns_per_access"], row["bandwidth_GBps"]) == (100.0, 50.0)
-    assert not row["disturbed"]
-    (row,) = tables["latency-numa"](Results([worse, slower])).to_dict("records")
-    assert row["disturbed"]
-
-
-def test_nodes_have_a_map_of_latency_and_one_of_bandwidth():
-    fig = figures["latency-numa"](Results([*nodes(units=2, memories=3), *sizes()]))
-    latencies, bandwidths = (ax.images[0].get_array() for ax in fig.axes[:2])
-    assert latencies.tolist() == [[100, 200, 200], [200, 100, 200]]
-    assert bandwidths.tolist() == [[50, 25, 25], [25, 50, 25]]
-    assert "nothing is remote" in footnotes(figures["latency-numa"](Results(nodes(1, 1))))
-    with refused("no record is of NUMA nodes"):
-        figures["latency-numa"](Results([{**row, "name": "x"} for row in nodes()]))
-    # Remote memory adds no point to the curve over sizes.
-    fig = figures["latency-sizes"](Results([*nodes(), *sizes()]))
-    assert len(line(fig.axes[0], "random order").get_xdata()) == len(SIZES)
 
 
 def test_disturbed_records_are_hollow():
