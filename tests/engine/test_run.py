@@ -44,6 +44,10 @@ def test_a_record_has_what_was_requested_obtained_and_measured(case: Case) -> No
     assert sample_s > 500 * _memkern.clock_tick()
     assert set(measurement.environment) >= {"machine", "os", "settings", "build", "python"}
     assert "<table" in measurement._repr_html_()
+    shown = repr(measurement)
+    assert shown.startswith("<Measurement: spatter.gather, name='a label', pattern='UNIFORM:8:4', ")
+    assert f"{record['bandwidth_GBps']:.4g} GB/s" in shown and f"valid, {record['state']}" in shown
+    assert len(shown) < 250 and repr(mk.prepare(case)) == f"<Prepared: {case!r}>"
 
 
 def test_a_fixed_count_is_exactly_the_number_of_samples(case: Case) -> None:

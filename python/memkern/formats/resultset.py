@@ -23,7 +23,7 @@ from memkern.formats.encoding import (
     sample_columns,
 )
 from memkern.formats.schema import check
-from memkern.formats.table import html_table
+from memkern.formats.table import records_table
 from memkern.formats.values import (
     RESULT,
     Contents,
@@ -308,7 +308,7 @@ class ResultSet:
         return load(path)
 
     def _repr_html_(self) -> str:
-        return html_table(self.records)
+        return records_table(self.records)
 
     def _contents(self) -> Contents:
         return Contents(self.records, self.samples, self.environments)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from memkern.checks import FromFields, one_of, printable, shown
 from memkern.discovery import above
 from memkern.errors import InputError
 from memkern.machine.declarations import ArrayRole
+from memkern.markup import html_table
 from memkern.spec.kernel import (
     BLOCK,
     DTYPES,
@@ -198,7 +200,7 @@ class Limits:
     refuse: Callable[[Case], None] | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KernelSpec:
     """Declaration of a kernel: all properties that do not depend on options.
 
@@ -256,10 +258,14 @@ class KernelSpec:
     @property
     def kernel(self) -> str:
         """Name without the definition, as in the records."""
+    def __repr__(self) -> str:
+        """Return name and definition in one line."""
+        return f"KernelSpec({self.name}: {self.summary})"
+
         return self.name.partition("@")[0]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Case(FromFields):
     """One thing to measure: a spec, its inputs, how to run it and when to stop.
 
@@ -328,17 +334,13 @@ class Case(FromFields):
             )
 
     def __repr__(self) -> str:
-        """Return kernel, inputs and the options that are not their defaults, in one line."""
-        given = {
-            field.name: getattr(options, field.name)
-            for options in (self.knobs, self.stop)
-            for field in dataclasses.fields(options)
-            if getattr(options, field.name) != field.default
-        }
-        labels = {name: word for name, word in self.labels.items() if word != ""}
-        types = {} if self.dtype == "float64" else {"dtype": self.dtype}
-        words = {**self.columns, **types, **given, **labels}.items()
-        return f"Case({', '.join([self.spec.name, *(f'{k}={shown(v)}' for k, v in words)])})"
+        """Return the kernel, and inputs and options that are not their defaults, in one line."""
+        words = [f"{name}={shown(value)}" for name, value in self.given.items()]
+        return f"Case({', '.join([self.spec.name, *words])})"
+
+    def _repr_html_(self) -> str:
+        caption = f"{self.spec.name}: {self.spec.summary}"
+        return html_table(caption, (), [(name, str(x)) for name, x in self.given.items()])
 
     def __eq__(self, other: object) -> bool:
         """Compare identities (arrays by content) and labels."""
@@ -353,6 +355,28 @@ class Case(FromFields):
     @property
     def idle_knobs(self) -> dict[str, str]:
         """Fields of `Knobs` without effect on the case, each with the reason, if it is known."""
+    @property
+    def input_columns(self) -> dict[str, Any]:
+        """Columns of the record about the inputs, with the words of the template variant."""
+        words = zip(self.spec.template_columns, self.template_variant.split("/"), strict=False)
+        return {**self.columns, **dict(words)}
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The inputs, options and labels that are not their defaults, by name."""
+        builder = inspect.signature(self.spec.build).parameters
+        limits, numbers = self.spec.limits, self.spec.numbers
+        usual = {"dtype": limits.dtypes[0], "index_dtype": limits.index_dtypes[0]}
+        usual |= {name: p.default for name, p in builder.items()} | {**numbers}
+        types = {"dtype": self.dtype, "index_dtype": self.index_dtype}
+        found = {**self.input_columns, **types, **self.labels}
+        found = {name: x for name, x in found.items() if x not in ("", usual.get(name))}
+        for options in (self.knobs, self.stop):
+            fields = dataclasses.fields(options)
+            values = {field.name: getattr(options, field.name) for field in fields}
+            found |= {f.name: values[f.name] for f in fields if values[f.name] != f.default}
+        return found
+
         idle = dict.fromkeys(self.spec.limits.idle_knobs, "")
         return idle if self.spec.limits.idle is None else {**idle, **self.spec.limits.idle(self)}
 
