@@ -145,12 +145,9 @@ def _t0(fit: T0WmaxFit) -> tuple[str, str, str]:
 
 
 def _loaded(paths: Sequence[str]) -> ResultSet | None:
-    from memkern.formats import load
+    from memkern.formats import concat, load
 
-    results = None
-    for path in paths:
-        results = load(path) if results is None else results + load(path)
-    return results
+    return concat(map(load, paths)) if paths else None
 
 
 def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any]:
