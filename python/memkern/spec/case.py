@@ -234,6 +234,8 @@ class KernelSpec:
         several operations.
     part : callable, optional
         (case, number of a rank, number of ranks) to the rank's `Part` of a case with a `Case.halo`.
+    derived_columns : callable, optional
+        Case to columns of the record that follow from its inputs, and are not in its identity.
     version : int
         Increased when the definition changes; part of a case's identity.
     """
@@ -253,15 +255,16 @@ class KernelSpec:
     numbers: Mapping[str, float] = field(default_factory=dict)
     template_columns: tuple[str, ...] = ()
     part: Callable[[Case, int, int], Part] | None = None
+    derived_columns: Callable[[Case], Mapping[str, Any]] | None = None
     version: int = 1
 
-    @property
-    def kernel(self) -> str:
-        """Name without the definition, as in the records."""
     def __repr__(self) -> str:
         """Return name and definition in one line."""
         return f"KernelSpec({self.name}: {self.summary})"
 
+    @property
+    def kernel(self) -> str:
+        """Name without the definition, as in the records."""
         return self.name.partition("@")[0]
 
 
@@ -353,9 +356,6 @@ class Case(FromFields):
         return hash(self.identity())
 
     @property
-    def idle_knobs(self) -> dict[str, str]:
-        """Fields of `Knobs` without effect on the case, each with the reason, if it is known."""
-    @property
     def input_columns(self) -> dict[str, Any]:
         """Columns of the record about the inputs, with the words of the template variant."""
         words = zip(self.spec.template_columns, self.template_variant.split("/"), strict=False)
@@ -377,6 +377,9 @@ class Case(FromFields):
             found |= {f.name: values[f.name] for f in fields if values[f.name] != f.default}
         return found
 
+    @property
+    def idle_knobs(self) -> dict[str, str]:
+        """Fields of `Knobs` without effect on the case, each with the reason, if it is known."""
         idle = dict.fromkeys(self.spec.limits.idle_knobs, "")
         return idle if self.spec.limits.idle is None else {**idle, **self.spec.limits.idle(self)}
 

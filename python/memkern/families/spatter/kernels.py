@@ -528,6 +528,12 @@ def _refuse(case: Case) -> None:
         over_ranks.refuse_batches(knobs.device, knobs.variant, knobs.flush_every)
 
 
+def _stride(case: Case) -> dict[str, int | None]:
+    """Return the stride of the pattern; none for kernels with two patterns."""
+    patterns = [Pattern(case.indices[key]) for key in case.indices if key.startswith("pattern")]
+    return {"stride": patterns[0].stride if len(patterns) == 1 else None}
+
+
 def _spec(kernel: str, summary: str) -> None:
     check = _check_gather if kernel in ("gather", "multigather") else _check_scatter
     register(
@@ -542,6 +548,7 @@ def _spec(kernel: str, summary: str) -> None:
             model=Model(bytes_B=lambda case: sum(_from_memory(case)), transfers=_transfers),
             build=case,
             limits=Limits(index_dtypes=INDEX_DTYPES, refuse=_refuse),
+            derived_columns=_stride,
         )
     )
 
