@@ -33,12 +33,13 @@ __all__ = [
     "random",
     "uniform",
 ]
+__dir__ = __all__.copy  # public names only
 
 MAX_LENGTH = 2**28
 """The largest number of indices in a pattern (2 GiB of them)."""
 
-
 _BLOCK = 2**16
+
 
 def _check_length(length: int, arrays: int = 0) -> None:
     """Check the length of a pattern, and that `arrays` arrays of that length fit in memory."""
@@ -193,7 +194,6 @@ class Pattern(FromFields):
         return int(self.indices.max())
 
     @property
-    @property
     def stride(self) -> int | None:
         """The step between neighbouring indices if all steps are equal and not 0, else None.
 
@@ -209,6 +209,7 @@ class Pattern(FromFields):
         blocks = (self.indices[i : i + _BLOCK + 1] for i in range(0, len(self) - 1, _BLOCK))
         return step if step and all((np.diff(b) == step).all() for b in blocks) else None
 
+    @property
     def access_class(self) -> str:
         """The class of the pattern after Lavin et al., MEMSYS 2020, section 2.
 
@@ -226,8 +227,8 @@ class Pattern(FromFields):
         """
         if len(self) == 1 or self.stride is not None:
             return "uniform"
-        if steps.min() == 0:
         steps = np.diff(self.indices)
+        if steps.min() == 0:
             return "broadcast"
         return "mostly stride-1" if 3 * (steps == 1).sum() >= len(steps) else "complex"
 

@@ -732,31 +732,31 @@ def _check_reach(case: Case) -> None:
 
 @shows_options_of("spatter.gather")
 def gather(pattern: PatternLike, **options: Any) -> Case:
-    """Case of ``A[:] = B[i[:]]``; parameters as for `case`."""
+    """Case of ``A[:] = B[i[:]]``."""
     return any_case("gather", pattern=pattern, **options)
 
 
 @shows_options_of("spatter.scatter")
 def scatter(pattern: PatternLike, **options: Any) -> Case:
-    """Case of ``A[j[:]] = B[:]``; parameters as for `case`."""
+    """Case of ``A[j[:]] = B[:]``."""
     return any_case("scatter", pattern=pattern, **options)
 
 
 @shows_options_of("spatter.gs")
 def gs(pattern_gather: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
-    """Case of ``A[j[:]] = B[i[:]]``; parameters as for `case`."""
+    """Case of ``A[j[:]] = B[i[:]]``."""
     return any_case("gs", pattern_gather=pattern_gather, pattern_scatter=pattern_scatter, **options)
 
 
 @shows_options_of("spatter.multigather")
 def multigather(pattern: PatternLike, pattern_gather: PatternLike, **options: Any) -> Case:
-    """Case of ``A[:] = B[i1[i2[:]]]``; parameters as for `case`."""
+    """Case of ``A[:] = B[i1[i2[:]]]``."""
     return any_case("multigather", pattern=pattern, pattern_gather=pattern_gather, **options)
 
 
 @shows_options_of("spatter.multiscatter")
 def multiscatter(pattern: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
-    """Case of ``A[j1[j2[:]]] = B[:]``; parameters as for `case`."""
+    """Case of ``A[j1[j2[:]]] = B[:]``."""
     return any_case("multiscatter", pattern=pattern, pattern_scatter=pattern_scatter, **options)
 
 
