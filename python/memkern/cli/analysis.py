@@ -152,7 +152,7 @@ def _loaded(paths: Sequence[str]) -> ResultSet | None:
 
 def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any]:
     """Return the options of a figure or table from words NAME=VALUE."""
-    known = list(inspect.signature(exhibit).parameters)[1:]
+    known = [name for name in list(inspect.signature(exhibit).parameters)[1:] if name != "ax"]
     options = named_values(pairs)
     for name in options:
         if name not in known:
