@@ -137,6 +137,20 @@ def test_the_interface_is_unchanged(part: str) -> None:
     assert json.loads(json.dumps(by_family(part))) == known
 
 
+PUBLIC_MODULES = [name for name, home in mk._all_homes().items() if ":" not in home]
+
+
+@pytest.mark.parametrize("name", PUBLIC_MODULES)
+def test_public_modules_show_public_names_only(name: str) -> None:
+    module = getattr(mk, name)
+    assert dir(module) == sorted(module.__all__)
+    for shown in dir(module):
+        found = getattr(module, shown)
+        assert not shown.startswith("_") and not inspect.ismodule(found)
+        if inspect.isfunction(found) or inspect.isclass(found):
+            assert found.__module__.startswith("memkern.")
+
+
 def to_text(interface: dict[str, Any]) -> str:
     """Return the interface of a family as JSON with an entry on each line."""
     parts = [

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import memkern as mk
 from memkern.discovery import family_names
+from memkern.spec.docstrings import entries_of, sections_of
 
 PACKAGE = Path(str(mk.__file__)).parent
 STUB = "__init__.pyi"
@@ -70,7 +71,7 @@ def function(name: str) -> str:
         if p.kind is p.KEYWORD_ONLY and not keyword:
             words.append("*")
             keyword = True
-        default = "" if p.default is p.empty else " = ..."
+        default = "" if p.default is p.empty else f" = {p.default!r}"
         words.append(f"{p.name}: {p.annotation}{default}")
     return f"def {name}(\n    " + ",\n    ".join(words) + ",\n) -> Case: ...\n"
 
@@ -96,6 +97,27 @@ def test_every_family_shows_its_options() -> None:
     assert "rows" in inspect.signature(mk.loops).parameters
     assert "degree" in inspect.signature(mk.bs).parameters
     assert inspect.signature(mk.gather).parameters["count"].default == 1024
+
+
+def test_every_parameter_is_described() -> None:
+    for name in shows_options():
+        function = getattr(mk, name)
+        entries = entries_of(function.__doc__)
+        assert list(entries) == list(inspect.signature(function).parameters), name
+        assert all(entry.text.strip() and entry.type for entry in entries.values()), name
+        titles = list(sections_of(function.__doc__))
+        assert titles[:3] == ["", "Parameters", "Returns"] and "Raises" in titles, name
+
+
+def test_descriptions_have_defaults() -> None:
+    text = inspect.getdoc(mk.gather) or ""
+    assert text.startswith("Case of ``A[:] = B[i[:]]``.\n\nParameters\n----------\npattern, ")
+    assert "\ncount : int, default 1024\n    Instances.\n" in text
+    assert "\nruns : int, optional\n    Exact number of samples" in text
+    assert "\nschedule, chunk : str, int, default 'static', 0\n" in text
+    assert "\n\nReturns\n-------\nCase\n" in text and "Lavin et al., MEMSYS 2020" in text
+    # The function's own description precedes that of a builder.
+    assert "Of BS1 to BS5 the length of each array" in entries_of(mk.bs.__doc__)["elements"].text
 
 
 if __name__ == "__main__":

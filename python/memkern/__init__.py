@@ -50,7 +50,7 @@ _NAMES = {
     "studies.scaling": ("scaling",),
     "studies.tune": ("tune",),
     "models": ("fit_t0_wmax",),
-    "formats": ("ResultSet", "load"),
+    "formats": ("ResultSet", "concat", "load"),
     "results.comparison": ("compare",),
     "results.merging": ("merge",),
     "results.scaling": ("efficiencies",),

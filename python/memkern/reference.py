@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["cite", "load", "names", "rows"]
+__dir__ = __all__.copy  # public names only
 
 _LAVIN_2020 = (
     "Patrick Lavin, Jeffrey Young, Richard Vuduc, Jason Riedy, Aaron Vose, Daniel Ernst: "

@@ -42,6 +42,7 @@ __all__ = [
     "student_quantile",
     "summarise",
 ]
+__dir__ = __all__.copy  # public names only
 
 _Floats = npt.NDArray[np.float64]
 

@@ -44,6 +44,10 @@ def test_a_record_has_what_was_requested_obtained_and_measured(case: Case) -> No
     assert sample_s > 500 * _memkern.clock_tick()
     assert set(measurement.environment) >= {"machine", "os", "settings", "build", "python"}
     assert "<table" in measurement._repr_html_()
+    shown = repr(measurement)
+    assert shown.startswith("<Measurement: spatter.gather, name='a label', pattern='UNIFORM:8:4', ")
+    assert f"{record['bandwidth_GBps']:.4g} GB/s" in shown and f"valid, {record['state']}" in shown
+    assert len(shown) < 250 and repr(mk.prepare(case)) == f"<Prepared: {case!r}>"
 
 
 def test_a_fixed_count_is_exactly_the_number_of_samples(case: Case) -> None:
@@ -94,3 +98,18 @@ def test_idle_threads_are_named_and_counted() -> None:
     points, notes = points_of(results)
     assert points[points["own"]]["threads"].tolist() == [1.0]
     assert any("1 record with idle threads left out." in note for note in notes)
+
+
+def test_patterns_with_equal_steps_have_a_stride() -> None:
+    how = {"count": 16, "delta": 32, "runs": 1, "threads": 1, "variant": "scalar"}
+    array = np.arange(0, 32, 4)
+    cases = [
+        *(mk.gather(pattern, **how) for pattern in (array, "UNIFORM:8:4", [0, 1, 3], [8, 4, 0])),
+        mk.gs(array, array, **how),
+    ]
+    results = mk.sweep(cases, progress=False)
+    strides = {record["case_id"]: record["stride"] for record in results}
+    assert [strides[case.identity()] for case in cases] == [4, 4, None, -4, None]
+    # Figures show the array as its generator.
+    points, _ = points_of(results.filter(pattern=str(mk.patterns.custom(array))))
+    assert points[points["own"]]["case"].tolist() == ["stride 4"]

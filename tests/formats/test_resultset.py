@@ -1,13 +1,15 @@
 """Result sets: types of columns, filters, sums, data frames, HTML."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from result_sets import HERE, THERE, record, result_set
 
 from memkern.errors import InputError
-from memkern.formats import ResultSet
+from memkern.formats import ResultSet, concat
+from memkern.formats.table import record_line
 from memkern.machine.environment import identity
 
 
@@ -79,6 +81,82 @@ def test_filter():
         three.filter(thread=2)
 
 
+@pytest.fixture
+def three():
+    """Return records of two environments, the last without extra."""
+    results = result_set(
+        record("a", threads=1, extra=True),
+        record("b", threads=2, extra=False, environment_id="there"),
+        record("c", threads=4),
+    )
+    results.environments["there"] = THERE
+    return results
+
+
+CHOSEN = {
+    "query": lambda r: r.query("threads == 2 or case_id == 'c'"),
+    "list": lambda r: r[[False, True, True]],
+    "array": lambda r: r[np.array([False, True, True])],
+    "column": lambda r: r[r["threads"] >= 2],
+    "frame in another order": lambda r: r[r.to_frame().sort_index(ascending=False)["threads"] >= 2],
+    "nullable": lambda r: r[~r["extra"].fillna(False)],
+    "slice": lambda r: r[1:],
+}
+
+
+@pytest.mark.parametrize("choose", CHOSEN.values(), ids=CHOSEN)
+def test_samples_and_environments_follow_the_records_that_remain(three, choose):
+    rest = choose(three)
+    assert [row["case_id"] for row in rest] == ["b", "c"]
+    assert [x.tobytes() for x in rest.samples] == [x.tobytes() for x in three.samples[1:]]
+    assert rest.environments.keys() == {"there", identity(HERE)}
+    assert rest.query("threads == 2").environments == {"there": THERE}
+    assert rest[:0] == ResultSet()
+
+
+def test_missing_booleans_are_false_and_queries_use_variables(three):
+    assert [row["case_id"] for row in three[three["extra"]]] == ["a"]
+    least = 3  # noqa: F841 (the query reads it)
+    assert [row["case_id"] for row in three.query("threads > @least")] == ["c"]
+    assert len(ResultSet().query("threads == 2")) == 0
+    assert len(ResultSet()[[]]) == 0
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda r: r["thread"], r"column 'thread' is not one of .*: did you mean threads"),
+        (lambda r: r.query("thread == 2"), "query 'thread == 2': name 'thread' is not defined"),
+        (lambda r: r.query("threads =="), "query 'threads ==': "),
+        (lambda r: r.query("threads"), "a mask must have a boolean for each of 3 records, not "),
+        (lambda r: r[[True]], r"for each of 3 records, not \[True\]"),
+        (lambda r: r[[0, 1, 2]], r"for each of 3 records, not \[0, 1, 2\]"),
+        (lambda r: r[r["valid"][:2]], "for each of 3 records"),
+        (lambda r: r[r["valid"].set_axis([1, 2, 3])], "for each of 3 records"),
+        (lambda r: concat([r, 5]), "concat joins result sets and measurements, not 5"),
+        (lambda r: concat(r), "concat joins result sets and measurements, not {"),
+    ],
+)
+def test_bad_choices_are_refused(three, use, message):
+    with pytest.raises(InputError, match=message):
+        use(three)
+
+
+def test_concat(three):
+    one = result_set(record("d", other="x"))
+    measurement = SimpleNamespace(results=one)
+    both = concat([three, measurement])
+    assert [row["case_id"] for row in both] == ["a", "b", "c", "d"]
+    assert [row["other"] for row in both] == [None, None, None, "x"]
+    assert both.samples[3].tobytes() == one.samples[0].tobytes()
+    assert both.environments.keys() == {"there", identity(HERE)}
+    assert both == three + one
+    one.interrupted, one.left_out = True, 2
+    joined = concat(part for part in (one, three, one))
+    assert (joined.interrupted, joined.left_out) == (True, 4)
+    assert concat([]) == ResultSet()
+
+
 def test_frames():
     frame = result_set(record("a", count=5, flag=True, x=0.5), record("b", word="w")).to_frame()
     assert frame["threads"].dtype == np.int64
@@ -119,3 +197,23 @@ def test_html_marks_disturbed_and_invalid_records():
     assert many.count("<tr") == 61
     assert "100 records on AMD EPYC, 2 threads; the first 60 are shown" in many
     assert "0 records" in ResultSet()._repr_html_()
+
+
+def test_a_record_in_one_line_has_its_main_value_with_the_interval():
+    times = {
+        **{"time_min_s": 1e-3, "time_min_ci_low_s": 0.8e-3, "time_min_ci_high_s": 2e-3},
+        **{"time_median_s": 2e-3, "time_ci_low_s": 1e-3, "time_ci_high_s": 3e-3},
+    }
+    inputs = {"case_columns": "pattern delta", "delta": "32", "variant": "simd", "isa": "avx2"}
+    row = record(state="quiet", **inputs, **times)
+    assert record_line(row) == (
+        "spatter.gather, pattern='UNIFORM:8:4', delta='32', threads=2; simd avx2; "
+        "12.5 GB/s [6.25, 15.62]; valid, quiet"
+    )
+    # A latency is a time, by the median; a rate of atomics precedes their bandwidth.
+    assert "; 90 ns per access [45, 135]; " in record_line({**row, "ns_per_access": 90.0})
+    assert "; 0.5 GAMS [0.25, 0.625]; " in record_line({**row, "rate_GAMS": 0.5})
+    # Without interval, rate and state.
+    bare = record("a", valid=False, bandwidth_GBps=math.nan, name="<b>")
+    text = "spatter.gather, name='<b>', pattern='UNIFORM:8:4', threads=2; 1 ms; invalid"
+    assert record_line(bare) == text

@@ -36,6 +36,25 @@ def test_classes_of_patterns(text, expected):
 
 
 @pytest.mark.parametrize(
+    "indices, expected",
+    [
+        ([0, 4, 8], 4),
+        (np.arange(0, 2**20, 8), 8),
+        (np.append(np.arange(0, 2**20, 8), 2**20 + 1), None),  # only the last step differs
+        ([9, 6, 3], -3),
+        ([4, 4, 4], None),
+        ([7], None),
+        ("UNIFORM:8:4:NR", 4),
+        ("MS1:8:4:20", None),
+    ],
+)
+def test_strides_of_patterns(indices, expected):
+    pattern = as_pattern(indices)
+    assert pattern.stride == expected
+    assert (pattern.access_class == "uniform") == (expected is not None or len(pattern) == 1)
+
+
+@pytest.mark.parametrize(
     ("text", "expected", "delta"),
     [
         ("UNIFORM:8:4", [0, 4, 8, 12, 16, 20, 24, 28], None),

@@ -5,8 +5,10 @@ import re
 
 import pytest
 from checking import refused
-from plotting import common_columns, curve_labels, frame, line
+from matplotlib.figure import Figure
+from plotting import common_columns, curve_labels, footnotes, frame, line
 
+from memkern.formats import ResultSet
 from memkern.plots import figures, tables
 from memkern.plots.drawing import counted_axis
 from memkern.plots.exhibits import Axis, curve_figure, log_scale, table
@@ -91,3 +93,62 @@ def test_a_declaration_is_a_table(exhibits):
     found = tables["new"](frame([added(2, 0.5)]))
     assert found.to_dict("records") == [{"order": "relaxed", "threads": 2, "rate_GAMS": 0.5}]
     assert "Columns order, threads (of all), rate_GAMS." in inspect.getdoc(tables["new"])
+
+
+def two_machines():
+    """Return rates of two machines, one of them disturbed."""
+    rows = [added(n, n, machine=name) for name in ("Own", "Other") for n in (1, 2, 8)]
+    return frame(rows).assign(disturbed=lambda rows: rows["rate_GAMS"] == 8)
+
+
+def test_figures_draw_in_given_axes(exhibits):
+    fig = Figure(layout="constrained")
+    axes = fig.subplots(1, 2)
+    assert figures["new"](two_machines(), ax=axes) is axes
+    assert [ax.get_title() for ax in axes] == ["Own", "Other"]
+    assert [list(line(ax, "relaxed").get_ydata()) for ax in axes] == [[1, 2, 8]] * 2
+    # The legend of all panels in the first, the small print below the last, none in the figure.
+    assert [text.get_text() for text in axes[0].get_legend().get_texts()] == ["relaxed"]
+    assert axes[1].get_legend() is None and fig.legends == [] and fig.get_supxlabel() == ""
+    assert footnotes(axes[1]) == "Hollow: from a disturbed record." and not footnotes(axes[0])
+    fig.draw_without_rendering()
+    (note,) = axes[1].findobj(lambda artist: artist.get_gid() == "note")
+    below = axes[1].xaxis.label.get_window_extent()
+    assert 0 <= note.get_window_extent().y0 < note.get_window_extent().y1 <= below.y0
+    # Afterwards, figures are new ones again.
+    assert len(figures["new"](two_machines()).axes) == 2
+
+
+def test_figures_draw_some_platforms(exhibits):
+    ax = Figure().subplots()
+    assert figures["new"](two_machines(), ax=ax, platforms="other, 1") is ax
+    assert list(line(ax, "relaxed").get_xdata()) == [1]
+    results = ResultSet(two_machines().to_dict("records"), [[1.0]] * 6)
+    assert len(figures["new"](results, platforms=["Own"]).axes) == 1
+    assert len(figures["new"](records=results, platforms=["OWN", "Other"]).axes) == 2
+
+
+def test_axes_and_platforms_that_do_not_fit_are_refused(exhibits):
+    ax, rows = Figure().subplots(), two_machines()
+    with refused("figure new has 2 panels of these records: ax must be as many axes, not 1"):
+        figures["new"](rows, ax=ax)
+    with refused("ax must be axes of matplotlib or a sequence of them, not 'left'"):
+        figures["new"](rows, ax=[ax, "left"])
+    with refused("platform 'Owl' is not one of Own"):
+        figures["new"](rows, platforms="Owl")
+    with refused("platforms are those of own records"):
+        figures["spatter-fig3"](platforms="Own")
+    with refused("figure spatter-fig8 places its panels itself: leave ax out"):
+        figures["spatter-fig8"](ax=ax)
+    assert not ax.lines
+
+
+@pytest.mark.parametrize("name, panels", [("spatter-fig3", 2), ("spatter-fig9", 2)])
+def test_published_figures_draw_in_given_axes(name, panels):
+    axes = Figure().subplots(1, panels)
+    own = figures[name]()
+    figures[name](ax=axes)
+    for ax, expected in zip(axes, own.axes, strict=True):
+        assert ax.get_xlabel() == expected.get_xlabel()
+        found, wanted = ([list(one.get_xdata()) for one in x.lines] for x in (ax, expected))
+        assert found == wanted and found

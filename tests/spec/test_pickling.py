@@ -7,6 +7,7 @@ import dataclasses
 import multiprocessing
 import operator
 import pickle
+import re
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -56,6 +57,23 @@ def test_a_case_is_shown_in_one_line() -> None:
         assert word in text
     assert "\n" not in text and len(text) < 200 and " at 0x" not in text
     assert len(repr(mk.gather(np.arange(10**5), count=1))) < 300
+    # Only what differs from the defaults, with the words of the template variant.
+    given = mk.amo("rand", iters=4, words=8, primitive="max").given
+    assert (given["iters"], given["primitive"]) == (4, "max")
+    assert given.keys().isdisjoint({"order", "sharing", "stride", "dtype", "index_dtype", "runs"})
+    assert repr(mk.loops("triad", 8, alpha=3.0)) == "Case(loops.triad, elements=8)"
+    assert "dtype='float32'" in repr(mk.loops("triad", 8, dtype="float32"))
+    assert repr(case.spec) == "KernelSpec(spatter.gather: A[:] = B[i[:]])"
+
+
+def test_a_notebook_shows_a_case_as_a_table() -> None:
+    case = mk.gather("UNIFORM:8:4", count=512, threads=2, name="<b>&")
+    text = case._repr_html_()
+    assert "spatter.gather: A[:] = B[i[:]]</caption>" in text and "<thead" not in text
+    cells = re.findall(r"<td[^>]*>([^<]*)</td>", text)
+    shown = dict(zip(cells[::2], cells[1::2], strict=True))
+    assert shown["count"] == "512" and shown["name"] == "&lt;b&gt;&amp;"
+    assert set(shown) == set(case.given) and "wrap" not in shown
 
 
 def test_cases_differ_by_inputs_options_and_labels() -> None:

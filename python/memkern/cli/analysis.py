@@ -145,17 +145,14 @@ def _t0(fit: T0WmaxFit) -> tuple[str, str, str]:
 
 
 def _loaded(paths: Sequence[str]) -> ResultSet | None:
-    from memkern.formats import load
+    from memkern.formats import concat, load
 
-    results = None
-    for path in paths:
-        results = load(path) if results is None else results + load(path)
-    return results
+    return concat(map(load, paths)) if paths else None
 
 
 def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any]:
     """Return the options of a figure or table from words NAME=VALUE."""
-    known = list(inspect.signature(exhibit).parameters)[1:]
+    known = [name for name in list(inspect.signature(exhibit).parameters)[1:] if name != "ax"]
     options = named_values(pairs)
     for name in options:
         if name not in known:

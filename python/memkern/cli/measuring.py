@@ -204,8 +204,7 @@ def varying(
             "dtype": case.dtype,
             "index_dtype": case.index_dtype,
             **dataclasses.asdict(case.knobs),
-            **case.columns,
-            **dict(zip(case.spec.template_columns, case.template_variant.split("/"), strict=False)),
+            **case.input_columns,
             "name": case.labels.get("name", ""),
         }
         for case in cases

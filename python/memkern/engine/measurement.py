@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.formats import ResultSet
+from memkern.formats.table import record_line
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Measurement:
     """One measured case; measurements with equal results are equal.
 
@@ -33,6 +34,10 @@ class Measurement:
     samples: npt.NDArray[np.float64]
     environment: dict[str, Any]
     parts: tuple[Measurement, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return the case, the main value with its interval, and the state, in one line."""
+        return f"<Measurement: {record_line(self.record)}>"
 
     def __eq__(self, other: object) -> bool:
         """Compare the results."""

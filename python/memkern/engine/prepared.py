@@ -110,6 +110,10 @@ class Prepared:
             self.how, self.loss = chosen.how, chosen.loss
             self.select(chosen.variant, chosen.isa)
 
+    def __repr__(self) -> str:
+        """Return the case."""
+        return f"<Prepared: {self.case!r}>"
+
     def _placed(self, case: Case) -> _memkern.Prepared:
         """Return the extension's case with its arrays in memory."""
         knobs = case.knobs

@@ -234,8 +234,7 @@ def _identity_columns(
         platform = environment.platform_label(machine, threads)
     if ranks().size > 1:
         platform = f"{platform} a rank, {ranks().size} ranks"
-    words = zip(case.spec.template_columns, case.template_variant.split("/"), strict=False)
-    which = {**case.columns, **dict(words)}
+    which, derived = case.input_columns, case.spec.derived_columns
     return {
         "case_id": f"{taken.case_id}-{case.spec.name}" if column else taken.case_id,
         "repeat": taken.repeat,
@@ -248,6 +247,7 @@ def _identity_columns(
         "suite": case.labels.get("suite", ""),
         **which,
         "case_columns": " ".join(which),
+        **(derived(case) if derived else {}),
     }
 
 

@@ -8,7 +8,7 @@ same contents: saved and loaded results are bitwise equal.
 Missing values are NaN in a column of floats and None in any other, in all formats.
 """
 
-from memkern.formats.resultset import ResultSet, load
+from memkern.formats.resultset import ResultSet, concat, load
 from memkern.formats.store import Sink, Store, check_output, open_output
 from memkern.formats.values import SCHEMA_VERSION, Record
 
@@ -19,6 +19,7 @@ __all__ = [
     "Sink",
     "Store",
     "check_output",
+    "concat",
     "load",
     "open_output",
 ]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
-from memkern.checks import unknown
+import numpy as np
+import numpy.typing as npt
+
+from memkern.checks import shown, unknown
 from memkern.errors import InputError
 from memkern.files import parsing, publish, writable
 from memkern.formats import database
@@ -23,7 +26,7 @@ from memkern.formats.encoding import (
     sample_columns,
 )
 from memkern.formats.schema import check
-from memkern.formats.table import html_table
+from memkern.formats.table import records_table
 from memkern.formats.values import (
     RESULT,
     Contents,
@@ -39,6 +42,8 @@ from memkern.machine.environment import Environment
 
 if TYPE_CHECKING:
     import pandas as pd
+
+Mask: TypeAlias = "Sequence[bool] | npt.NDArray[np.bool_] | pd.Series"
 
 MANY = 1000
 """Number of records above which results stay in the file until they are used."""
@@ -160,11 +165,34 @@ class ResultSet:
         """Return the records of both, starting with `self`."""
         if not isinstance(other, ResultSet):
             return NotImplemented
-        return ResultSet(
-            self.records + other.records,
-            self.samples + other.samples,
-            self.environments | other.environments,
-        )
+        return concat([self, other])
+
+    @overload
+    def __getitem__(self, key: str) -> pd.Series: ...
+
+    @overload
+    def __getitem__(self, key: slice | Mask) -> ResultSet: ...
+
+    def __getitem__(self, key: str | slice | Mask) -> pd.Series | ResultSet:
+        """Return a column, or the records of a mask or slice with their samples and environments.
+
+        Parameters
+        ----------
+        key : str, slice or array_like of bool, shape (records,)
+            A Series is aligned by its index, which is that of `to_frame`; missing values are false.
+
+        Raises
+        ------
+        InputError
+            If there is no such column, or the mask has not one boolean for each record.
+        """
+        if isinstance(key, str):
+            self._need([key])
+            column: pd.Series = self.to_frame()[key]
+            return column
+        if isinstance(key, slice):
+            return self._rows(range(len(self))[key])
+        return self._rows(np.flatnonzero(_mask(key, len(self))))
 
     def __repr__(self) -> str:
         """Return the number of records and their kernels."""
@@ -189,19 +217,50 @@ class ResultSet:
         InputError
             If there is no such column.
         """
-        known = self.records[0].keys() if self.records else columns.keys()
-        for name in columns:
-            if name not in known:
-                raise unknown(name, "column", known)
+        self._need(columns)
         allowed = {
             name: value if isinstance(value, (list, tuple, set, frozenset)) else (value,)
             for name, value in columns.items()
         }
-        kept = [
+        return self._rows(
             i
             for i, record in enumerate(self.records)
             if all(record[name] in values for name, values in allowed.items())
-        ]
+        )
+
+    def query(self, expression: str) -> ResultSet:
+        """Return the records for which an expression is true.
+
+        Parameters
+        ----------
+        expression : str
+            As for `pandas.DataFrame.query`: ``"threads == 2 and bandwidth_GBps > @least"``, where
+            ``@`` precedes the caller's variables.
+
+        Raises
+        ------
+        InputError
+            If the expression can't be evaluated, as with an unknown column, or is not a boolean
+            for each record.
+        """
+        if not len(self):
+            return self
+        try:
+            mask: Any = self.to_frame().eval(expression, level=1)
+        except Exception as error:  # pandas passes on those of the expression's operators
+            raise InputError(f"query {shown(expression)}: {error}") from None
+        return self._rows(np.flatnonzero(_mask(mask, len(self))))
+
+    def _need(self, columns: Iterable[str]) -> None:
+        """Raise InputError for a column that the records lack; no records lack none."""
+        known = self.records[0].keys() if self.records else columns
+        for name in columns:
+            if name not in known:
+                raise unknown(name, "column", known)
+
+    def _rows(self, kept: Iterable[int]) -> ResultSet:
+        """Return some records, by their positions, with their samples and environments."""
+        kept = list(kept)
         used = {self.records[i].get("environment_id") for i in kept}
         return ResultSet(
             [self.records[i] for i in kept],
@@ -308,7 +367,7 @@ class ResultSet:
         return load(path)
 
     def _repr_html_(self) -> str:
-        return html_table(self.records)
+        return records_table(self.records)
 
     def _contents(self) -> Contents:
         return Contents(self.records, self.samples, self.environments)
@@ -325,6 +384,51 @@ def need_columns(known: Container[str], *names: str) -> None:
     if missing := [repr(name) for name in names if name not in known]:
         several = "s" * (len(missing) > 1)
         raise InputError(f"the records lack the column{several} {', '.join(missing)}")
+
+
+def _mask(given: Mask, length: int) -> npt.NDArray[np.bool_]:
+    """Return a mask of records as an array (see `ResultSet.__getitem__`)."""
+    if len(given) == length and hasattr(given, "reindex"):
+        given = given.reindex(range(length))
+        if given.dtype.name == "boolean":
+            given = given.fillna(False).astype(bool)
+    mask = np.asarray(given)
+    if mask.shape != (length,) or (length and mask.dtype != np.bool_):
+        raise InputError(
+            f"a mask must have a boolean for each of {length} records, not {shown(given)}"
+        )
+    return mask.astype(np.bool_)
+
+
+def concat(results: Iterable[Any]) -> ResultSet:
+    """Join several results, one after the other.
+
+    Parameters
+    ----------
+    results : iterable of ResultSet or Measurement
+
+    Returns
+    -------
+    ResultSet
+        All records, with the columns of all; see `memkern.merge` for files that have the same
+        records.
+
+    Raises
+    ------
+    InputError
+        Something else is among them, or a column is text in one and a number in another.
+    """
+    parts = [getattr(one, "results", one) for one in results]
+    for part in parts:
+        if not isinstance(part, ResultSet):
+            raise InputError(f"concat joins result sets and measurements, not {shown(part)}")
+    return ResultSet(
+        [record for part in parts for record in part.records],
+        [samples for part in parts for samples in part.samples],
+        {key: environment for part in parts for key, environment in part.environments.items()},
+        any(part.interrupted for part in parts),
+        sum(part.left_out for part in parts),
+    )
 
 
 def load(path: str | Path) -> ResultSet:

@@ -1,11 +1,13 @@
-"""The table of results that a notebook shows."""
+"""Records as a notebook shows them: a table of several, and one in a line."""
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from memkern.checks import shown
+from memkern.markup import html_table
 
 _SHOWN_ROWS = 60
 _COLUMNS: Sequence[tuple[str, str]] = (
@@ -20,45 +22,75 @@ _COLUMNS: Sequence[tuple[str, str]] = (
     ("bandwidth_GBps", "GB/s"),
     ("performance_GFLOPs", "GFLOP/s"),
     ("rate_GAMS", "GAMS"),
+    ("ns_per_access", "ns per access"),
     ("time_min_s", "min. time"),
     ("time_min_ci_relative", "± next run"),
 )
 
 
-def html_table(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the records as an HTML table with inline styles, which notebooks keep."""
-    shown = records[:_SHOWN_ROWS]
+# The first of these rates that a record has is its main value, by the shortest or the median time.
+_RATES: Sequence[tuple[str, str, str]] = (
+    ("ns_per_access", "ns per access", "median"),
+    ("rate_GAMS", "GAMS", "min"),
+    ("bandwidth_GBps", "GB/s", "min"),
+    ("performance_GFLOPs", "GFLOP/s", "min"),
+)
+_INTERVALS = {"min": "time_min_ci", "median": "time_ci"}
+
+
+def records_table(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the main columns of records as an HTML table."""
+    some = records[:_SHOWN_ROWS]
     columns = [
         (name, title)
         for name, title in _COLUMNS
-        if any(_shown(name, record.get(name)) for record in shown)
+        if any(_shown(name, record.get(name)) for record in some)
     ]
-    cell = "padding:.2em .7em;text-align:"
-    head = "".join(
-        f'<th style="{cell}{_align(name, shown)}">{html.escape(title)}</th>'
-        for name, title in columns
-    )
-    body = []
-    for record in shown:
-        mark, colour = _mark(record)
-        cells = "".join(
-            f'<td style="{cell}{_align(name, shown)}">'
-            f"{html.escape(_shown(name, record.get(name)))}</td>"
-            for name, _ in columns
-        )
-        style = f' style="background:{colour};color:#222"' if colour else ""
-        body.append(f'<tr{style}>{cells}<td style="{cell}left">{mark}</td></tr>')
+    marks = [_mark(record) for record in some]
+    rows = [
+        [*(_shown(name, record.get(name)) for name, _ in columns), mark]
+        for record, (mark, _) in zip(some, marks, strict=True)
+    ]
     platforms = sorted({str(record["platform"]) for record in records if record.get("platform")})
-    rest = len(records) - len(shown)
     caption = f"{len(records)} record{'' if len(records) == 1 else 's'}"
     caption += f" on {', '.join(platforms)}" if platforms else ""
-    caption += f"; the first {len(shown)} are shown" if rest else ""
-    return (
-        '<table style="border-collapse:collapse;font-variant-numeric:tabular-nums">'
-        f'<caption style="text-align:left;padding:.3em 0">{html.escape(caption)}</caption>'
-        f'<thead style="border-bottom:1px solid">'
-        f"<tr>{head}<th></th></tr></thead><tbody>{''.join(body)}</tbody></table>"
+    caption += f"; the first {len(some)} are shown" if len(records) > len(some) else ""
+    return html_table(
+        caption,
+        [*(title for _, title in columns), ""],
+        rows,
+        right={i for i, (name, _) in enumerate(columns) if _is_right(name, some)},
+        colours=[colour for _, colour in marks],
     )
+
+
+def record_line(record: Mapping[str, Any]) -> str:
+    """Return a record in one line: its case, its main value with the interval, and its state."""
+    names = str(record.get("case_columns") or "pattern").split()
+    inputs = {name: record[name] for name in ("name", *names, "threads") if record.get(name)}
+    ran = " ".join(str(record[name]) for name in ("variant", "isa") if record.get(name))
+    valid = "valid" if record.get("valid") else "invalid"
+    parts = [
+        ", ".join([str(record.get("kernel")), *(f"{k}={shown(v)}" for k, v in inputs.items())]),
+        ran,
+        _main_value(record),
+        ", ".join(filter(None, (valid, str(record.get("state") or "")))),
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def _main_value(record: Mapping[str, Any]) -> str:
+    """Return the main value of a record in its unit, with its interval if it has one."""
+    for name, unit, by in _RATES:
+        value = record.get(name)
+        if value and math.isfinite(value):
+            time_s = record.get(f"time_{by}_s") or math.nan
+            ends = [record.get(f"{_INTERVALS[by]}_{end}_s") or math.nan for end in ("low", "high")]
+            ratios = [end / time_s if name == "ns_per_access" else time_s / end for end in ends]
+            low, high = sorted(value * ratio for ratio in ratios)
+            interval = f" [{low:.4g}, {high:.4g}]" if low <= high else ""
+            return f"{value:.4g} {unit}{interval}"
+    return _shown("time_min_s", record.get("time_min_s"))
 
 
 def _mark(record: Mapping[str, Any]) -> tuple[str, str]:
@@ -67,9 +99,8 @@ def _mark(record: Mapping[str, Any]) -> tuple[str, str]:
     return ("~ disturbed", "#fbe6b0") if record.get("disturbed") else ("", "")
 
 
-def _align(name: str, records: Sequence[Mapping[str, Any]]) -> str:
-    text = any(isinstance(record.get(name), str) for record in records)
-    return "left" if text and name != "delta" else "right"
+def _is_right(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
+    return name == "delta" or not any(isinstance(record.get(name), str) for record in records)
 
 
 def _shown(name: str, value: Any) -> str:

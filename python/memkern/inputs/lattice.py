@@ -32,6 +32,7 @@ __all__ = [
     "random_field",
     "random_links",
 ]
+__dir__ = __all__.copy  # public names only
 
 Complex = npt.NDArray[np.complex128]
 Extents: TypeAlias = tuple[int, int, int, int]

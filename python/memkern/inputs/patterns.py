@@ -33,9 +33,12 @@ __all__ = [
     "random",
     "uniform",
 ]
+__dir__ = __all__.copy  # public names only
 
 MAX_LENGTH = 2**28
 """The largest number of indices in a pattern (2 GiB of them)."""
+
+_BLOCK = 2**16
 
 
 def _check_length(length: int, arrays: int = 0) -> None:
@@ -191,6 +194,22 @@ class Pattern(FromFields):
         return int(self.indices.max())
 
     @property
+    def stride(self) -> int | None:
+        """The step between neighbouring indices if all steps are equal and not 0, else None.
+
+        Examples
+        --------
+        >>> custom([0, 4, 8]).stride, custom([8, 4, 0]).stride
+        (4, -4)
+        >>> custom([0, 4, 9]).stride is custom([3]).stride is None
+        True
+        """
+        step = int(self.indices[1] - self.indices[0]) if len(self) > 1 else 0
+        # In blocks: most others end in the first one, and the steps take little memory.
+        blocks = (self.indices[i : i + _BLOCK + 1] for i in range(0, len(self) - 1, _BLOCK))
+        return step if step and all((np.diff(b) == step).all() for b in blocks) else None
+
+    @property
     def access_class(self) -> str:
         """The class of the pattern after Lavin et al., MEMSYS 2020, section 2.
 
@@ -206,9 +225,9 @@ class Pattern(FromFields):
         >>> ms1(8, 4, 20).access_class, custom([4, 8, 12, 0]).access_class
         ('mostly stride-1', 'complex')
         """
-        steps = np.diff(self.indices)
-        if len(steps) == 0 or (steps[0] != 0 and (steps == steps[0]).all()):
+        if len(self) == 1 or self.stride is not None:
             return "uniform"
+        steps = np.diff(self.indices)
         if steps.min() == 0:
             return "broadcast"
         return "mostly stride-1" if 3 * (steps == 1).sum() >= len(steps) else "complex"

@@ -56,6 +56,7 @@ __all__ = [
     "simulate",
     "strong_scaling_efficiency",
 ]
+__dir__ = __all__.copy  # public names only
 
 # Modules are imported when a name is first used: the verbs that need one need not wait for all.
 _NAMES = {

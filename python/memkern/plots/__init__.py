@@ -60,6 +60,7 @@ __all__ = [
     "traffic_table",
     "z_plot",
 ]
+__dir__ = __all__.copy  # public names only
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from memkern.plots.axes import BELOW, given
 from memkern.plots.frames import three_figures
 from memkern.plots.style import (
     COLUMN_IN,
@@ -35,6 +36,7 @@ MOST_LINES = len(_LINES)
 ROOFLINE_LABEL = "roofline"
 _MARKERS = "os^DvPX*"
 _DIAMOND, _STAR = _MARKERS.index("D"), _MARKERS.index("*")
+_LABEL_IN = 0.38  # height of the ticks and the label of x
 MOST_CELLS = 8  # in a row or column of a heat map with numbers
 
 
@@ -167,16 +169,24 @@ def _is_empty(ax: Axes) -> bool:
     return not others and not any(np.size(line.get_xdata()) for line in ax.lines)
 
 
-def panels(number: int, columns: int, row_in: float) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a grid of panels, filled row by row.
+def panels(number: int, columns: int, row_in: float, **shared: Any) -> tuple[Figure, list[Axes]]:
+    """Return a figure with a grid of panels, filled row by row, or the caller's axes.
 
     A single panel has the width of a text column if `columns` is more than one, else of the page.
+    Panels share axes as by ``Figure.subplots``.
+
+    Raises
+    ------
+    InputError
+        The caller gave another number of axes.
     """
+    if (mine := given(number)) is not None:
+        return mine, mine.axes
     alone = number == 1 and columns > 1
     columns = min(columns, number)
     rows = math.ceil(number / columns)
     fig = new_figure(COLUMN_IN if alone else DOUBLE_IN, row_in * rows + 0.5)
-    axes = [ax for row in fig.subplots(rows, columns, squeeze=False) for ax in row]
+    axes = [ax for row in fig.subplots(rows, columns, squeeze=False, **shared) for ax in row]
     for ax in axes[number:]:
         ax.set_axis_off()
     return fig, axes[:number]
@@ -209,19 +219,25 @@ def legend_above(fig: Figure, most: int) -> None:
 
 def legend_below(ax: Axes, width_in: float) -> None:
     """Put the legend of a panel of this width below it, filled row by row."""
+    from matplotlib.transforms import ScaledTranslation
+
+    # In inches from the axes, which have any height: below the label of x.
+    down = ScaledTranslation(0, -_LABEL_IN, ax.figure.dpi_scale_trans)
     handles, labels = ax.get_legend_handles_labels()
     columns = _columns(labels, 8, width_in)
     order = [i for column in range(columns) for i in range(column, len(labels), columns)]
-    ax.legend(
+    legend = ax.legend(
         [handles[i] for i in order],
         [labels[i] for i in order],
         loc="upper center",
-        bbox_to_anchor=(0.5, -0.14),
+        bbox_to_anchor=(0.5, 0),
+        bbox_transform=ax.transAxes + down,
         ncols=columns,
         handletextpad=0.5,
         columnspacing=1.0,
         handlelength=2.0,
     )
+    legend.set_gid(BELOW)
 
 
 def _columns(labels: Sequence[str], most: int, width_in: float) -> int:

@@ -23,7 +23,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, first_note, frame_of, typed, undisturbed, words
-from memkern.plots.style import COLUMN_IN, GREY, new_figure, plain
+from memkern.plots.style import GREY, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -181,8 +181,7 @@ def clock_table(records: Records = None) -> DataFrame:
 def clock_whiskers(records: Records = None) -> Figure:
     """Change of speed and of energy by a lower clock: range, quartiles and median of all cases."""
     table = clock_table(records)
-    fig = new_figure(COLUMN_IN, 2.8)
-    ax = fig.subplots()
+    fig, (ax,) = panels(1, 2, 2.3)
     groups = {
         f"{float(str(limit)) / 1000:.2f} GHz": rows
         for limit, rows in table.groupby("clock_limit", sort=True)

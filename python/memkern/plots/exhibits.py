@@ -7,7 +7,6 @@ data.
 
 from __future__ import annotations
 
-import inspect
 import re
 import textwrap
 from collections.abc import Callable
@@ -27,7 +26,8 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.registry import Origin, origin, register, tables
 from memkern.plots.selection import cache_ends, device_cache_ends
-from memkern.plots.style import figure
+from memkern.plots.style import FIGURE_OPTIONS, figure
+from memkern.spec.docstrings import section, sections_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 P = ParamSpec("P")
-_FIGURE = "matplotlib.figure.Figure"
 _PANELS = "A panel for each machine, 6.9 in wide, 3.35 in with one panel."
 Selection: TypeAlias = "tuple[DataFrame, list[str]]"
 """Records to show, and sentences on those left out."""
@@ -53,6 +52,7 @@ def documented(
     lack: str = "",
     optional: bool = False,
     of: Origin | None = None,
+    options: str = "",
 ) -> str:
     """Return the documentation of an exhibit in numpydoc's sections.
 
@@ -70,27 +70,33 @@ def documented(
         Whether published data are shown without records.
     of : Origin, optional
         The paper's figures or tables that it shows.
+    options : str
+        Descriptions of further options.
     """
-    text = inspect.cleandoc(function.__doc__ or "")
-    # Sections begin with an underlined heading.
-    head, *sections = re.split(r"\n\n(?=\w[\w ]*\n-+\n)", text)
-    options = "".join(s.split("\n", 2)[2] + "\n" for s in sections if s.startswith("Parameters"))
-    rest = [section for section in sections if not section.startswith("Parameters")]
+    sections = sections_of(function.__doc__)
+    head, own = sections.pop(""), sections.pop("Parameters", "")
+    rest = [section(title, content) for title, content in sections.items()]
     if of is not None:
-        rest.append(f"References\n----------\n{of}")
+        rest.append(section("References", str(of)))
     kind = "DataFrame, ResultSet or None" if optional else "DataFrame or ResultSet"
     lack = lack or "there is no such record"
     raised = f"{lack[0].upper()}{lack[1:]}, or the records lack a needed column."
     about = f"{records}." if records[:1].isupper() else f"Own records of {records}."
-    given = f"records : {kind}\n{_indented(about)}\n{options}"
+    given = filter(None, (f"records : {kind}", _indented(about), own, options))
     parts = [
         head,
-        f"Parameters\n----------\n{given}".rstrip(),
-        f"Returns\n-------\n{result}\n{_indented(returns)}",
-        f"Raises\n------\nInputError\n{_indented(raised)}",
+        section("Parameters", "\n".join(given)),
+        section("Returns", f"{result}\n{_indented(returns)}"),
+        section("Raises", f"InputError\n{_indented(raised)}"),
         *rest,
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def _documented_figure(function: Callable[..., object], returns: str, **about: Any) -> str:
+    """Return the documentation of a figure (see `documented`)."""
+    kind = "matplotlib.figure.Figure, or `ax` if it is given"
+    return documented(function, kind, returns, options=FIGURE_OPTIONS, **about)
 
 
 def _indented(text: str) -> str:
@@ -206,7 +212,7 @@ def curve_figure(
     marks: Callable[[Axes, DataFrame], None] | None = None,
     title: Callable[[DataFrame, bool], str] = _of_machine,
     legend: int = 4,
-) -> Callable[[Callable[P, Selection]], Callable[P, Figure]]:
+) -> Callable[[Callable[P, Selection]], Callable[..., Figure]]:
     """Register a figure of curves of the records that a function selects.
 
     There is a panel for each machine, and a curve for each value of a column, in the order of the
@@ -232,7 +238,7 @@ def curve_figure(
         Maximum number of columns of the legend.
     """
 
-    def enter(select: Callable[P, Selection]) -> Callable[P, Figure]:
+    def enter(select: Callable[P, Selection]) -> Callable[..., Figure]:
         @wraps(select)
         def draw(*args: P.args, **options: P.kwargs) -> Figure:
             frame, notes = select(*args, **options)
@@ -254,7 +260,7 @@ def curve_figure(
             return finish(fig, legend, notes, frame)
 
         returns = _PANELS + " The caches are marked if a ResultSet describes them." * caches
-        draw.__doc__ = documented(select, _FIGURE, returns, records=records, lack=lack)
+        draw.__doc__ = _documented_figure(select, returns, records=records, lack=lack)
         return figure(name)(draw)
 
     return enter
@@ -262,7 +268,7 @@ def curve_figure(
 
 def drawn(
     name: str, returns: str = _PANELS, *, paper: str = "", number: str = "", **about: Any
-) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
+) -> Callable[[Callable[P, Figure]], Callable[..., Figure]]:
     """Register a figure that a function draws, and complete its documentation.
 
     Parameters
@@ -277,8 +283,8 @@ def drawn(
     """
     of = origin(paper, number, about.get("optional", False))
 
-    def enter(draw: Callable[P, Figure]) -> Callable[P, Figure]:
-        draw.__doc__ = documented(draw, _FIGURE, returns, of=of, **about)
+    def enter(draw: Callable[P, Figure]) -> Callable[..., Figure]:
+        draw.__doc__ = _documented_figure(draw, returns, of=of, **about)
         return figure(name, of)(draw)
 
     return enter

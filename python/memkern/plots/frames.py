@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
+from memkern.checks import unknown
 from memkern.errors import InputError
 from memkern.formats.resultset import need_columns
 from memkern.models.records import (
@@ -82,6 +83,31 @@ def frame_of(records: Records) -> DataFrame:
     if frame.empty:
         raise InputError("there is no record to draw: the table of records has no row")
     return _with_current_names(frame)
+
+
+def of_platforms(records: Records, platforms: str | Sequence[str] | None) -> Records:
+    """Return the records whose platform contains one of some texts, in upper or lower case.
+
+    Raises
+    ------
+    InputError
+        There is no such record for one of the texts.
+    """
+    if platforms is None:
+        return records
+    if records is None:
+        raise InputError("platforms are those of own records: give records, or leave platforms out")
+    frame = frame_of(records)
+    need_columns(frame, "platform")
+    labels = words(frame["platform"])
+    kept = labels.isna()  # none
+    for text in [platforms] if isinstance(platforms, str) else platforms:
+        found = labels.str.contains(str(text), case=False, regex=False)
+        if not found.any():
+            raise unknown(text, "platform", dict.fromkeys(labels))
+        kept |= found
+    chosen: Records = cast("Any", records)[kept.to_numpy()]
+    return chosen
 
 
 def with_samples(records: Records) -> DataFrame:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import atexit
+import inspect
 import os
 import re
 import tempfile
 from functools import cache, wraps
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, ParamSpec
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 from memkern.errors import InputError
 from memkern.files import publish
+from memkern.plots.axes import drawing_in, refuse_given
+from memkern.plots.frames import Records, of_platforms
 from memkern.plots.registry import Origin, figures, register
 
 if TYPE_CHECKING:
@@ -21,8 +24,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from matplotlib.figure import Figure
-
-P = ParamSpec("P")
 
 COLUMN_IN = 3.35
 DOUBLE_IN = 6.9
@@ -135,17 +136,36 @@ def _matplotlib_style() -> Any:
     return style
 
 
+FIGURE_OPTIONS = """\
+ax : matplotlib.axes.Axes or sequence of them, optional
+    Axes to draw in, one for each panel, instead of in a new figure. The legend of all panels is in
+    the first one, and the small print below the last one.
+platforms : str or sequence of str, optional
+    Draw only own records whose platform contains one of these texts, in upper or lower case."""
+"""Documentation of the keywords that every figure has."""
+
+
 def figure(
     name: str, of: Origin | None = None
-) -> Callable[[Callable[P, Figure]], Callable[P, Figure]]:
-    """Register a function that draws a figure, and run it in the common style."""
+) -> Callable[[Callable[..., Figure]], Callable[..., Figure]]:
+    """Register a function that draws a figure, and run it in the common style.
 
-    def enter(function: Callable[P, Figure]) -> Callable[P, Figure]:
+    The registered function also has the keywords `ax` and `platforms` (see `FIGURE_OPTIONS`).
+    """
+
+    def enter(function: Callable[..., Figure]) -> Callable[..., Figure]:
         @wraps(function)
-        def draw(*args: P.args, **kwargs: P.kwargs) -> Figure:
-            with context():
-                return function(*args, **kwargs)
+        def draw(
+            records: Records = None, *args: Any, ax: Any = None, platforms: Any = None, **more: Any
+        ) -> Any:
+            with context(), drawing_in(ax, name):
+                fig = function(of_platforms(records, platforms), *args, **more)
+            return fig if ax is None else ax
 
+        own, common = inspect.signature(function), inspect.signature(draw, follow_wrapped=False)
+        added = (common.parameters[name] for name in ("ax", "platforms"))
+        parameters = [*own.parameters.values(), *added]
+        vars(draw)["__signature__"] = own.replace(parameters=parameters)
         return register(figures, name, of)(draw)
 
     return enter
@@ -177,7 +197,14 @@ def _figure_class() -> type[Figure]:
 def new_figure(
     width: float, height: float, layout: Literal["constrained"] | None = "constrained"
 ) -> Figure:
-    """Return an empty figure of this size in inches, not managed by pyplot."""
+    """Return an empty figure of this size in inches, not managed by pyplot.
+
+    Raises
+    ------
+    InputError
+        The caller gave axes, which only `memkern.plots.drawing.panels` uses.
+    """
+    refuse_given()
     return _figure_class()(figsize=(width, height), layout=layout)
 
 

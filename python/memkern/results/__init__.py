@@ -5,3 +5,5 @@
 
 from memkern.formats import *  # noqa: F403
 from memkern.formats import __all__ as __all__
+
+__dir__ = __all__.copy  # public names only

@@ -9,9 +9,8 @@ from pathlib import Path
 from memkern.errors import InputError
 from memkern.formats.database import Database
 from memkern.formats.encoding import files_of
-from memkern.formats.resultset import ResultSet, load
+from memkern.formats.resultset import ResultSet, concat, load
 from memkern.formats.values import Record, Samples, dumps
-from memkern.machine.environment import Environment
 
 
 def merge(files: Iterable[str | Path]) -> ResultSet:
@@ -36,18 +35,10 @@ def merge(files: Iterable[str | Path]) -> ResultSet:
         There is no file or no record, a file can't be read as results, or a column has text in one
         file and numbers in another.
     """
-    records: list[Record] = []
-    samples: list[Samples] = []
-    environments: dict[str, Environment] = {}
-    for path in _sources([Path(file) for file in files]):
-        results = load(path)
-        records += results.records
-        samples += results.samples
-        environments = {**results.environments, **environments}
-    if not records:
-        raise InputError("the files to merge have no records")
     # All get the same columns.
-    joined = ResultSet(records, samples, environments)
+    joined = concat(map(load, _sources([Path(file) for file in files])))
+    if not len(joined):
+        raise InputError("the files to merge have no records")
     finished = set(map(_key, filter(_is_finished, joined)))
     kept: dict[bytes, tuple[Record, Samples]] = {}
     for record, times in zip(joined.records, joined.samples, strict=True):
@@ -55,7 +46,9 @@ def merge(files: Iterable[str | Path]) -> ResultSet:
             content = dumps(record).encode() + times.tobytes()
             kept.setdefault(hashlib.sha256(content).digest(), (record, times))
     pairs = kept.values()
-    return ResultSet([record for record, _ in pairs], [times for _, times in pairs], environments)
+    return ResultSet(
+        [record for record, _ in pairs], [times for _, times in pairs], joined.environments
+    )
 
 
 def finished_cases(path: Path) -> set[tuple[str, int]]:

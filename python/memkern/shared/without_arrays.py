@@ -23,6 +23,13 @@ def _reference(case: Case, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, 
 
 
 def _case(kernel: str, **options: Any) -> Case:
+    """Build the case of a kernel without arrays.
+
+    Raises
+    ------
+    InputError
+        An option is out of range or has no effect on the kernel.
+    """
     knobs = Knobs(variant="auto") if options.get("device", "cpu") == "cpu" else Knobs()
     return Case(find(kernel), knobs=knobs, stop=Stop(budget_s=1.0)).with_(**options)
 

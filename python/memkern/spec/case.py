@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from memkern.checks import FromFields, one_of, printable, shown
 from memkern.discovery import above
 from memkern.errors import InputError
 from memkern.machine.declarations import ArrayRole
+from memkern.markup import html_table
 from memkern.spec.kernel import (
     BLOCK,
     DTYPES,
@@ -198,7 +200,7 @@ class Limits:
     refuse: Callable[[Case], None] | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KernelSpec:
     """Declaration of a kernel: all properties that do not depend on options.
 
@@ -232,6 +234,8 @@ class KernelSpec:
         several operations.
     part : callable, optional
         (case, number of a rank, number of ranks) to the rank's `Part` of a case with a `Case.halo`.
+    derived_columns : callable, optional
+        Case to columns of the record that follow from its inputs, and are not in its identity.
     version : int
         Increased when the definition changes; part of a case's identity.
     """
@@ -251,7 +255,12 @@ class KernelSpec:
     numbers: Mapping[str, float] = field(default_factory=dict)
     template_columns: tuple[str, ...] = ()
     part: Callable[[Case, int, int], Part] | None = None
+    derived_columns: Callable[[Case], Mapping[str, Any]] | None = None
     version: int = 1
+
+    def __repr__(self) -> str:
+        """Return name and definition in one line."""
+        return f"KernelSpec({self.name}: {self.summary})"
 
     @property
     def kernel(self) -> str:
@@ -259,7 +268,7 @@ class KernelSpec:
         return self.name.partition("@")[0]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Case(FromFields):
     """One thing to measure: a spec, its inputs, how to run it and when to stop.
 
@@ -328,17 +337,13 @@ class Case(FromFields):
             )
 
     def __repr__(self) -> str:
-        """Return kernel, inputs and the options that are not their defaults, in one line."""
-        given = {
-            field.name: getattr(options, field.name)
-            for options in (self.knobs, self.stop)
-            for field in dataclasses.fields(options)
-            if getattr(options, field.name) != field.default
-        }
-        labels = {name: word for name, word in self.labels.items() if word != ""}
-        types = {} if self.dtype == "float64" else {"dtype": self.dtype}
-        words = {**self.columns, **types, **given, **labels}.items()
-        return f"Case({', '.join([self.spec.name, *(f'{k}={shown(v)}' for k, v in words)])})"
+        """Return the kernel, and inputs and options that are not their defaults, in one line."""
+        words = [f"{name}={shown(value)}" for name, value in self.given.items()]
+        return f"Case({', '.join([self.spec.name, *words])})"
+
+    def _repr_html_(self) -> str:
+        caption = f"{self.spec.name}: {self.spec.summary}"
+        return html_table(caption, (), [(name, str(x)) for name, x in self.given.items()])
 
     def __eq__(self, other: object) -> bool:
         """Compare identities (arrays by content) and labels."""
@@ -349,6 +354,28 @@ class Case(FromFields):
     def __hash__(self) -> int:
         """Hash the identity."""
         return hash(self.identity())
+
+    @property
+    def input_columns(self) -> dict[str, Any]:
+        """Columns of the record about the inputs, with the words of the template variant."""
+        words = zip(self.spec.template_columns, self.template_variant.split("/"), strict=False)
+        return {**self.columns, **dict(words)}
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The inputs, options and labels that are not their defaults, by name."""
+        builder = inspect.signature(self.spec.build).parameters
+        limits, numbers = self.spec.limits, self.spec.numbers
+        usual = {"dtype": limits.dtypes[0], "index_dtype": limits.index_dtypes[0]}
+        usual |= {name: p.default for name, p in builder.items()} | {**numbers}
+        types = {"dtype": self.dtype, "index_dtype": self.index_dtype}
+        found = {**self.input_columns, **types, **self.labels}
+        found = {name: x for name, x in found.items() if x not in ("", usual.get(name))}
+        for options in (self.knobs, self.stop):
+            fields = dataclasses.fields(options)
+            values = {field.name: getattr(options, field.name) for field in fields}
+            found |= {f.name: values[f.name] for f in fields if values[f.name] != f.default}
+        return found
 
     @property
     def idle_knobs(self) -> dict[str, str]:

@@ -14,11 +14,24 @@ from memkern.checks import listed, meant, one_of, shown, unknown
 from memkern.discovery import family_module, family_modules
 from memkern.errors import InputError
 from memkern.spec.case import Case, KernelSpec
+from memkern.spec.docstrings import with_parameters
 from memkern.spec.options import LABELS, Knobs, Stop, declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFINITIONS = ("paper", "release")
+
+# Descriptions of the options that every kernel has besides `Knobs` and `Stop`.
+_COMMON = """
+    Parameters
+    ----------
+    dtype : str
+        Type of the values.
+    name, suite : str
+        Labels of the record.
+    machine_file : str
+        Machine file by which the roofline of the record is computed.
+    """
 
 _registry: dict[str, KernelSpec] = {}
 _suites: dict[str, Suite] = {}
@@ -174,15 +187,17 @@ def _is_plain(value: object) -> bool:
 
 
 def shows_options_of(*kernels: str) -> Callable[[F], F]:
-    """Add kernels' options to the signature of a function that passes options to their builders.
+    """Add kernels' options to signature and docstring of a function that passes them to builders.
 
     Editors and notebooks complete them; `inspect.signature` returns them with types and defaults.
+    They are described as in the builders, and as in `Knobs` and `Stop`.
     """
 
     def show(function: F) -> F:
         own = inspect.signature(function)
+        specs = [_registry[kernel] for kernel in kernels]
         listed = {p.name: p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD}
-        for spec in map(_registry.__getitem__, kernels):
+        for spec in specs:
             builders = inspect.signature(spec.build).parameters
             for name, default in options_of(spec).items():
                 annotation = builders[name].annotation if name in builders else _types()[name]
@@ -193,6 +208,8 @@ def shows_options_of(*kernels: str) -> Callable[[F], F]:
                     ),
                 )
         vars(function)["__signature__"] = own.replace(parameters=list(listed.values()))
+        sources = [*(spec.build.__doc__ for spec in specs), Knobs.__doc__, Stop.__doc__, _COMMON]
+        function.__doc__ = with_parameters(function.__doc__, listed.values(), sources)
         return function
 
     return show

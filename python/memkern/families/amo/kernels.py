@@ -732,8 +732,6 @@ def amo(pattern: str, **options: Any) -> Case:
     ----------
     pattern : str
         One of `PATTERNS`.
-    **options
-        As for `amo_case`.
     """
     return case(f"amo.{pattern}", **options)
 

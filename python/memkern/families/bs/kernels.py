@@ -61,12 +61,12 @@ def bs(number: int, *, definition: str = "paper", **options: Any) -> Case:
     Parameters
     ----------
     number : int
-        0 to 8. BS1 to BS5 take `elements` or `footprint_B` as in `case_of`; BS6 to BS8 take
-        `elements` and `degree` of a mesh.
+        0 to 8.
     definition : str
         ``paper`` or ``release``, of BS5.
-    **options
-        As for `case_of` or `memkern.families.bs.mesh.meshed`.
+    elements : int
+        Of BS1 to BS5 the length of each array, by default as `memory_sized`; of BS6 to BS8 the
+        number K of the mesh of K x K x K elements, by default 20.
     """
     return case(f"bs.bs{number}", definition=definition, **options)
 

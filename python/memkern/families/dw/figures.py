@@ -67,7 +67,7 @@ from memkern.plots.predictions import (
 )
 from memkern.plots.registry import family_section
 from memkern.plots.selection import split, with_workers
-from memkern.plots.style import COLUMN_IN, GREY, NOTE_SIZE, Look, new_figure, note, plain
+from memkern.plots.style import GREY, NOTE_SIZE, Look, note, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -443,8 +443,7 @@ def by_energy(records: Records = None) -> Figure:
         known = typed(frame, ("energy_J",))["energy_J"].gt(0).any()
         why = "measure both layouts (-l RRII,RIRI)" if known else no_energy(frame)
         raise InputError(f"no lattice was measured as RIRI and as RRII with energy: {why}")
-    fig = new_figure(COLUMN_IN, 2.8)
-    ax = fig.subplots()
+    fig, (ax,) = panels(1, 2, 2.3)
     groups = {
         plain(str(machine), 20): rows for machine, rows in changes.groupby("machine", sort=False)
     }

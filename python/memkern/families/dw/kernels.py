@@ -572,7 +572,7 @@ register(
 
 @shows_options_of("dw.hop")
 def dw(lattice: Sequence[int], **options: Any) -> Case:
-    """Case of the hopping term; see `dw_case`."""
+    """Case of the hopping term."""
     return case("dw.hop", lattice=lattice, **options)
 
 

@@ -23,6 +23,7 @@ from memkern.spec.case import Case
 from memkern.spec.kernel import IndexArray
 
 __all__ = ["CUTS", "LAYOUTS", "case", "hop", "lay_out", "measure", "take_back"]
+__dir__ = __all__.copy  # public names only
 
 
 def hop(

@@ -212,5 +212,5 @@ register(
 
 @shows_options_of("instructions.repeat")
 def instructions(instruction: str = "fma", **options: Any) -> Case:
-    """Case of an instruction; see `instructions_case`."""
+    """Case of an instruction."""
     return case("instructions.repeat", instruction=instruction, **options)

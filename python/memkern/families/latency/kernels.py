@@ -812,8 +812,6 @@ def latency(size_B: float | str | None = None, **options: Any) -> Case:
     ----------
     size_B : float or str, optional
         Size of the buffer; by default four times the last-level caches.
-    **options
-        As for `chase_case`.
     """
     return case("latency.chase", size_B=size_B, **options)
 

@@ -18,11 +18,5 @@ register_without_arrays(
 
 @shows_options_of("launch.empty")
 def launch(**options: Any) -> Case:
-    """Case of the empty kernel.
-
-    Parameters
-    ----------
-    **options
-        Fields of `memkern.Knobs` and `memkern.Stop`.
-    """
+    """Case of the empty kernel."""
     return case("launch.empty", **options)

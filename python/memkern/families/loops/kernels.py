@@ -59,7 +59,13 @@ _loop(
 
 @shows_options_of("loops.triad", "loops.stencil", "loops.matvec")
 def loops(kernel: str, elements: int | None = None, **options: Any) -> Case:
-    """Case of a loop kernel of the ECM studies; parameters as for `case_of`."""
+    """Case of a loop kernel of the ECM studies.
+
+    Parameters
+    ----------
+    kernel : str
+        Such as ``triad``, ``load`` or ``stencil``.
+    """
     return case(f"loops.{kernel}", elements=elements, **options)
 
 

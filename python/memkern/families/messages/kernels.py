@@ -290,7 +290,5 @@ def messages(what: str, **options: Any) -> Case:
     ----------
     what : str
         One of `OPERATIONS`.
-    **options
-        As for `message_case`.
     """
     return case(f"messages.{what}", **options)

@@ -294,9 +294,6 @@ def raider(
         Length of each array.
     definition : str
         Definition of add and triad with indices, ``paper`` or ``release``.
-    **options
-        As `memkern.families.raider.kernels.indexed` and
-        `memkern.shared.elementwise.case_of` take them.
     """
     return case(f"raider.{kernel}", definition=definition, elements=elements, **options)
 

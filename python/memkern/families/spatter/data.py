@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from memkern.plots.drawing import disturbed_note
-from memkern.plots.frames import Records, best, counted, usable
+from memkern.plots.frames import Records, best, counted, typed, usable
 from memkern.plots.style import plain
 from memkern.spec.columns import of_kind
 
@@ -42,19 +42,24 @@ _CASE = (
 )
 
 
-def _stride(pattern: str, delta: object) -> float:
-    """Return the stride of a uniform pattern whose instances do not overlap, NaN for others."""
+def _stride(pattern: str, delta: object, length: float, stride: float) -> float:
+    """Return the stride of a uniform pattern whose instances do not overlap, NaN for others.
+
+    Published data and files of older versions lack the columns `length` and `stride`.
+    """
     match = _UNIFORM.fullmatch(pattern)
-    if match is None:
-        return float("nan")
-    length, stride, disjoint = int(match[1]), int(match[2]), match[3]
-    return float(stride) if disjoint or str(delta) == str(length * stride) else float("nan")
+    if match is not None:
+        length, stride = float(match[1]), float(match[2])
+    disjoint = (match and match[3]) or str(delta) == f"{length * stride:.0f}"
+    return stride if stride > 0 and disjoint else float("nan")
 
 
 def _with_case(frame: DataFrame) -> DataFrame:
     """Add the columns stride (NaN for an application pattern) and case (stride or pattern)."""
     patterns = [str(pattern) for pattern in frame["pattern"]]
-    strides = [_stride(*pair) for pair in zip(patterns, frame["delta"], strict=True)]
+    numbers = typed(frame, ["pattern_length", "stride"])
+    about = (numbers[name] for name in ("delta", "pattern_length", "stride"))
+    strides = [_stride(*each) for each in zip(patterns, *about, strict=True)]
     cases = [
         pattern if stride != stride else f"stride {stride:g}"
         for pattern, stride in zip(patterns, strides, strict=True)

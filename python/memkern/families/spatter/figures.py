@@ -36,19 +36,17 @@ from memkern.families.spatter.findings import findings
 from memkern.families.spatter.of_paper import bandwidth_by_delta as bandwidth_by_delta
 from memkern.families.spatter.pattern_radars import gather_radars as gather_radars
 from memkern.families.spatter.radar import radars_cpu, radars_gpu
-from memkern.plots.drawing import curve, disturbed_note, finish
+from memkern.plots.drawing import curve, disturbed_note, finish, legend_below, panels
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, best, counted, frame_of, listed
 from memkern.plots.registry import Caption, Section, section, section_of
 from memkern.plots.selection import split
 from memkern.plots.style import (
-    COLUMN_IN,
     DOUBLE_IN,
     GREY,
     Look,
     fraction,
     log2_axis,
-    new_figure,
     note,
     other_look,
     own_look,
@@ -99,8 +97,7 @@ def _by_stride(
         for kernel, word in KERNELS.items()
         if any(one.rows["kernel"].eq(kernel).any() for one in series)
     }
-    fig = new_figure(DOUBLE_IN if len(kernels) > 1 else COLUMN_IN, 2.9)
-    axes = fig.subplots(1, len(kernels), sharex=True, sharey=True, squeeze=False)[0]
+    fig, axes = panels(len(kernels), 2, 2.4, sharex=True, sharey=True)
     for ax, (kernel, word) in zip(axes, kernels.items(), strict=True):
         for label, look, rows, _ in series:
             curve(ax, rows[rows["kernel"] == kernel], "stride", column, look, label)
@@ -205,14 +202,14 @@ def without_prefetchers(records: Records = None) -> Figure:
         )
     pairs = pairs.assign(without_GBps=pairs["ratio"] * pairs["bandwidth_GBps"])
     cells = list(pairs.groupby(["platform", "kernel", "way"], sort=False))
-    fig = new_figure(DOUBLE_IN, 0.6 + 1.8 * len(cells))
-    for both, ((platform, kernel, way), rows) in zip(
-        fig.subplots(len(cells), 2, sharex=True, squeeze=False), cells, strict=True
+    fig, axes = panels(2 * len(cells), 2, 1.8, sharex=True)
+    for left, right, ((platform, kernel, way), rows) in zip(
+        axes[::2], axes[1::2], cells, strict=True
     ):
-        _with_and_without(both, rows, _WAYS[str(way)])
+        _with_and_without((left, right), rows, _WAYS[str(way)])
         word = KERNELS[str(kernel)]
-        both[0].set(title=f"{word.capitalize()}: {plain(platform, 32)}")
-        both[1].set(title=f"{word.capitalize()}, each over its own stride 1")
+        left.set(title=f"{word.capitalize()}: {plain(platform, 32)}")
+        right.set(title=f"{word.capitalize()}, each over its own stride 1")
         if not rows["stride"].eq(1).any():
             notes = [*notes, f"{plain(platform)}: no {word} of stride 1 in both ways."]
     notes = [*notes, "The paper's bandwidths without prefetchers were not published as numbers."]
@@ -372,15 +369,15 @@ def _panels_of(names: Sequence[str]) -> dict[str, list[str]]:
             )
     patterns = [name for name in names if not _is_stride(name)]
     kernels = {kernel_of(name) for name in patterns} or (set(KERNELS) if names else set())
-    panels = {
+    cells = {
         kernel: [
             name for name in dict.fromkeys(names) if _is_stride(name) or kernel_of(name) == kernel
         ]
         for kernel in sorted(kernels)
     }
-    if not panels or max(map(len, panels.values())) > 6:
+    if not cells or max(map(len, cells.values())) > 6:
         raise InputError("patterns must be one to six gathers or scatters, or up to six of each")
-    return panels
+    return cells
 
 
 @drawn(
@@ -412,8 +409,8 @@ def bandwidth_bandwidth(
         Published platforms that are not drawn. The paper leaves Skylake out, which is close to
         Cascade Lake.
     """
-    panels = _panels_of(split(patterns))
-    applications = [name for names in panels.values() for name in names if not _is_stride(name)]
+    cells = _panels_of(split(patterns))
+    applications = [name for names in cells.values() for name in names if not _is_stride(name)]
     points, notes = points_of(records)
     theirs = points[~points["own"].astype(bool)]["platform"]
     for platform in split(omit):
@@ -429,16 +426,15 @@ def bandwidth_bandwidth(
         points = points[points["platform"].isin(complete)]
     base = points[points["case"] == STRIDE_1].set_index(["platform", "kernel"])
     base = base[["bandwidth_GBps", "disturbed"]].add_prefix("base_")
-    points = points[points["case"].isin([name for names in panels.values() for name in names])]
+    points = points[points["case"].isin([name for names in cells.values() for name in names])]
     points = points.join(base, on=["platform", "kernel"], how="inner")
     points = points.assign(disturbed=points["disturbed"] | points["base_disturbed"].eq(True))
     notes += remarks(records, points, "these patterns with stride 1")
 
-    fig = new_figure(DOUBLE_IN if len(panels) == 2 else COLUMN_IN, 4.2)
+    fig, axes = panels(len(cells), 2, 3.7)
     tell_lacking(fig, told)
-    axes = fig.subplots(1, len(panels), squeeze=False)[0]
     off: list[str] = []
-    for ax, (kernel, names) in zip(axes, panels.items(), strict=True):
+    for ax, (kernel, names) in zip(axes, cells.items(), strict=True):
         word = KERNELS[kernel]
         ax.set_xlabel(f"Stride-1 {word} bandwidth (GB/s)")
         ax.set_ylabel(f"Bandwidth of {word} patterns (GB/s)")
@@ -514,13 +510,7 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
             how = {"facecolors": face, "edgecolors": edge, "zorder": 9, "label": "_own"}
             x, y = mine["base_bandwidth_GBps"], mine["bandwidth_GBps"]
             ax.scatter(x, y, s=40, marker=look.marker, linewidths=1.1, **how)
-    ax.legend(
-        loc="upper center",
-        bbox_to_anchor=(0.5, -0.15),
-        ncols=3,
-        handletextpad=0.1,
-        columnspacing=0.8,
-    )
+    legend_below(ax, DOUBLE_IN / 2)
 
 
 def _name_platforms(ax: Axes, points: DataFrame, labels: Mapping[str, str]) -> None:

@@ -528,6 +528,12 @@ def _refuse(case: Case) -> None:
         over_ranks.refuse_batches(knobs.device, knobs.variant, knobs.flush_every)
 
 
+def _stride(case: Case) -> dict[str, int | None]:
+    """Return the stride of the pattern; none for kernels with two patterns."""
+    patterns = [Pattern(case.indices[key]) for key in case.indices if key.startswith("pattern")]
+    return {"stride": patterns[0].stride if len(patterns) == 1 else None}
+
+
 def _spec(kernel: str, summary: str) -> None:
     check = _check_gather if kernel in ("gather", "multigather") else _check_scatter
     register(
@@ -542,6 +548,7 @@ def _spec(kernel: str, summary: str) -> None:
             model=Model(bytes_B=lambda case: sum(_from_memory(case)), transfers=_transfers),
             build=case,
             limits=Limits(index_dtypes=INDEX_DTYPES, refuse=_refuse),
+            derived_columns=_stride,
         )
     )
 
@@ -725,31 +732,31 @@ def _check_reach(case: Case) -> None:
 
 @shows_options_of("spatter.gather")
 def gather(pattern: PatternLike, **options: Any) -> Case:
-    """Case of ``A[:] = B[i[:]]``; parameters as for `case`."""
+    """Case of ``A[:] = B[i[:]]``."""
     return any_case("gather", pattern=pattern, **options)
 
 
 @shows_options_of("spatter.scatter")
 def scatter(pattern: PatternLike, **options: Any) -> Case:
-    """Case of ``A[j[:]] = B[:]``; parameters as for `case`."""
+    """Case of ``A[j[:]] = B[:]``."""
     return any_case("scatter", pattern=pattern, **options)
 
 
 @shows_options_of("spatter.gs")
 def gs(pattern_gather: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
-    """Case of ``A[j[:]] = B[i[:]]``; parameters as for `case`."""
+    """Case of ``A[j[:]] = B[i[:]]``."""
     return any_case("gs", pattern_gather=pattern_gather, pattern_scatter=pattern_scatter, **options)
 
 
 @shows_options_of("spatter.multigather")
 def multigather(pattern: PatternLike, pattern_gather: PatternLike, **options: Any) -> Case:
-    """Case of ``A[:] = B[i1[i2[:]]]``; parameters as for `case`."""
+    """Case of ``A[:] = B[i1[i2[:]]]``."""
     return any_case("multigather", pattern=pattern, pattern_gather=pattern_gather, **options)
 
 
 @shows_options_of("spatter.multiscatter")
 def multiscatter(pattern: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
-    """Case of ``A[j1[j2[:]]] = B[:]``; parameters as for `case`."""
+    """Case of ``A[j1[j2[:]]] = B[:]``."""
     return any_case("multiscatter", pattern=pattern, pattern_scatter=pattern_scatter, **options)
 
 

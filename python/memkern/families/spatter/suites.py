@@ -29,6 +29,7 @@ __all__ = [
     "names",
     "ustride",
 ]
+__dir__ = __all__.copy  # public names only
 
 STRIDES = (1, 2, 4, 8, 16, 32, 64, 128)
 """The strides of the uniform suites, in values."""

@@ -448,15 +448,12 @@ _spec("csc", "y = y + A x or y = A x, by compressed columns", "baseline")
 
 @shows_options_of("spmv.sell")
 def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
-    """Case of a sparse matrix-vector product; see `spmv_case`.
+    """Case of a sparse matrix-vector product.
 
     Parameters
     ----------
-    matrix : str, path, sparse array, ndarray or tuple
     format : str
         ``crs``, ``sell``, ``ell`` or ``csc``.
-    **options
-        As for `spmv_case`.
     """
     return case(f"spmv.{format_of(format)}", matrix=matrix, **options)
 

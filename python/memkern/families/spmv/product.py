@@ -26,6 +26,7 @@ from memkern.spec.case import Case
 from memkern.studies.tune import check_budget, search
 
 __all__ = ["FORMATS", "Product", "SpmvModel", "case", "convert", "measure", "multiply", "tune"]
+__dir__ = __all__.copy  # public names only
 
 Vector = npt.NDArray[Any]
 

@@ -89,7 +89,13 @@ register(
 
 @shows_options_of("stream.rotation")
 def stream(kernel: str = "rotation", elements: int | None = None, **options: Any) -> Case:
-    """Case of one of STREAM's kernels, or of all in turn; parameters as for `case_of`."""
+    """Case of one of STREAM's kernels, or of all in turn.
+
+    Parameters
+    ----------
+    kernel : str
+        ``copy``, ``scale``, ``add``, ``triad``, or all of them in turn: ``rotation``.
+    """
     return case(f"stream.{kernel}", elements=elements, **options)
 
 

@@ -231,8 +231,6 @@ def transfers(way: str, **options: Any) -> Case:
     ----------
     way : str
         One of `WAYS`.
-    **options
-        As for `transfer_case`.
     """
     return case(f"transfers.{way}", **options)
 

@@ -71,6 +71,7 @@ __all__ = [
     "tall_skinny",
     "topological_insulator",
 ]
+__dir__ = __all__.copy  # public names only
 
 
 class _Word(NamedTuple):
