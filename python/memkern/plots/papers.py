@@ -52,11 +52,9 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 3": Remark("", "Without the hardware barrier, see below."),
         "figure 4": Remark(
-            "in part",
-            "Performance with the limits of 8 and 24 B for an iteration, with and without `nta` in "
-            f"the place of the sector cache. {_UNTOLD_TRAFFIC}",
+            "", "The variant `nta` is in the place of the sector cache. Counts need `--counters`."
         ),
-        "figure 5": Remark("in part", "TLB misses are counted (`--counters`), but not drawn."),
+        "figure 5": Remark("", "TLB misses, which need `--counters`, have a figure of their own."),
         "figure 6": Remark(
             "in part",
             "The hypotheses that fit this machine best, beside no and full overlap, instead of the "
