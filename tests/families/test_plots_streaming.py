@@ -402,6 +402,20 @@ def test_saturation_draws_ideal_scaling_from_one_thread():
         figures["saturation"](frame(threads(counts=(4,))))
 
 
+def test_saturation_draws_loops_without_unrolling_beside_the_best():
+    rows = threads(names=["loops.triad"], unroll=1) + threads(names=["loops.sum"], unroll=1)
+    rows += [
+        row | {"unroll": 8, "bandwidth_GBps": 2 * row["bandwidth_GBps"]}
+        for row in rows
+        if row["kernel"] == "loops.triad"
+    ]
+    total, triad = figures["saturation"](frame(rows)).axes
+    assert list(line(triad, "Own").get_ydata()) == [40, 80, 80]
+    assert list(line(triad, "Own, not unrolled").get_ydata()) == [20, 40, 40]
+    assert line(triad, "Own, not unrolled").get_color() == line(triad, "Own").get_color()
+    assert curve_labels(total) == ["Own", "ideal"]  # there is no other unrolling
+
+
 def test_t0_is_fitted_in_the_caches_and_wmax_beyond():
     chosen, _ = own_tests(Results(bs()), ["bs.bs1"])
     (one,), notes = fitted(chosen)

@@ -60,7 +60,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
             "The hypotheses that fit this machine best, beside no and full overlap, instead of the "
             "paper's four.",
         ),
-        "figure 7": Remark("in part", "Only the best unrolling is drawn."),
+        "figure 7": Remark("", "Loops without unrolling need records with `--unroll 1`."),
         "figure 8": _CRS,
         "figure 9": _CRS,
         "figure 10": _DRAWING,
