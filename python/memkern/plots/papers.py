@@ -34,7 +34,7 @@ class Remark(NamedTuple):
 
 _DRAWING = Remark("drawing", "It has no values.")
 _CRS = Remark("", "The matrices are generated: `tsm`, `hpcg`.")
-_UNTOLD_TRAFFIC = "The counted traffic is in records measured with `--counters`, but not drawn."
+_COUNTED = "Traffic is drawn beside the prediction where records have counts (`--counters`)."
 _WITHOUT_LINES = Remark(
     "in part",
     "Own points and fits; the published T0 and Wmax are in table 3, but not drawn as lines. "
@@ -52,7 +52,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 3": Remark("", "Without the hardware barrier, see below."),
         "figure 4": Remark(
-            "", "The variant `nta` is in the place of the sector cache. Counts need `--counters`."
+            "", f"The variant `nta` is in the place of the sector cache. {_COUNTED}"
         ),
         "figure 5": Remark("", "TLB misses, which need `--counters`, have a figure of their own."),
         "figure 6": Remark(
@@ -82,20 +82,12 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 16": Remark("in part", "Processors only: no sparse product runs on GPUs."),
         "figure 17": _DRAWING,
-        "figure 18": Remark(
-            "in part", f"Performance with the roofline. {_UNTOLD_TRAFFIC} Compilers are builds."
-        ),
+        "figure 18": Remark("", _COUNTED),
         "figure 19": _DRAWING,
         "figure 20": _DRAWING,
-        "figure 21": Remark(
-            "in part", f"By layer conditions and a simulated cache. {_UNTOLD_TRAFFIC}"
-        ),
-        "figure 22": Remark(
-            "in part",
-            f"Performance with and without prefetch. {_UNTOLD_TRAFFIC} Compilers and their options "
-            "are builds.",
-        ),
-        "figure 23": Remark("in part", f"Performance. {_UNTOLD_TRAFFIC}"),
+        "figure 21": Remark("", f"A simulated cache is drawn as well. {_COUNTED}"),
+        "figure 22": Remark("", _COUNTED),
+        "figure 23": Remark("", _COUNTED),
         "figure 24": Remark(
             "in part",
             "RIRI against RRII at the clocks of the records, in percent; eco mode is a setting of "
