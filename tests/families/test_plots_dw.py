@@ -245,6 +245,22 @@ def test_the_distance_of_prefetch_is_named_if_there_are_several():
     assert "5" in panel_texts(ax)
 
 
+def test_builds_have_rows_of_their_own():
+    kinds = ("RRII s", "lexicographic")
+    rows = [record(kind, speed=40.0) for kind in kinds]
+    rows += [record(kind, speed=30.0, environment_id="e2") for kind in kinds]
+    results = Results(rows)
+    for key, compiler in (("e1", "GCC 14.2.0"), ("e2", "Clang 19.1.0")):
+        results.environments[key]["build"] = {"compiler": compiler, "flags": "-O3"}
+    (ax,) = figures["dw-layouts"](results).axes
+    assert dot_values(ax, "ordinary stores") == {
+        f"{form}\n{compiler}": speed
+        for form in ("RRII s, 512 bit", "lexicographic")
+        for compiler, speed in (("Clang 19.1.0", 30.0), ("GCC 14.2.0", 40.0))
+    }
+    assert_legible(ax.figure)
+
+
 def test_scaling_is_of_one_lattice(whole):
     (ax,) = figures["dw-scaling"](whole).axes
     assert ax.get_title() == "16x16x16x16, Ls 8"

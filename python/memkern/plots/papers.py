@@ -35,6 +35,7 @@ class Remark(NamedTuple):
 _DRAWING = Remark("drawing", "It has no values.")
 _CRS = Remark("", "The matrices are generated: `tsm`, `hpcg`.")
 _COUNTED = "Traffic is drawn beside the prediction where records have counts (`--counters`)."
+_BUILDS = "Compilers are builds, which are apart where records come from several."
 _WITHOUT_LINES = Remark(
     "in part",
     "Own points and fits; the published T0 and Wmax are in table 3, but not drawn as lines. "
@@ -67,14 +68,14 @@ REMARKS: dict[str, dict[str, Remark]] = {
         "figure 11": _CRS,
         "figure 12": Remark("", "The matrices are those of the given records."),
         "figure 13": Remark(
-            "in part",
-            "The variant `nta` is in the place of the sector cache; of several variants the "
-            "fastest is drawn.",
+            "",
+            "The variant `nta` is in the place of the sector cache, and has a series of its own if "
+            f"it was requested (`--variant simd,nta`). {_BUILDS}",
         ),
         "figure 14": Remark(
             "in part",
-            "CRS, SELL, CSC and ELLPACK of this package; the libraries of others are compared by "
-            "`bench/beside_spmv.py`.",
+            "CRS, SELL, CSC and ELLPACK of this package; `bench/README.md` has them beside oneMKL, "
+            f"Eigen, librsb, PETSc and SciPy, by `bench/beside_spmv.py`. {_BUILDS}",
         ),
         "figure 15": Remark(
             "in part",
@@ -82,11 +83,11 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 16": Remark("in part", "Processors only: no sparse product runs on GPUs."),
         "figure 17": _DRAWING,
-        "figure 18": Remark("", _COUNTED),
+        "figure 18": Remark("", f"{_COUNTED} {_BUILDS}"),
         "figure 19": _DRAWING,
         "figure 20": _DRAWING,
         "figure 21": Remark("", f"A simulated cache is drawn as well. {_COUNTED}"),
-        "figure 22": Remark("", _COUNTED),
+        "figure 22": Remark("", f"{_COUNTED} {_BUILDS}"),
         "figure 23": Remark("", _COUNTED),
         "figure 24": Remark(
             "in part",

@@ -245,13 +245,17 @@ def _options(frame: DataFrame) -> list[str]:
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:
-    """Return kinds or forms in the order of a legend: by layout, cut (s first), then width."""
+    """Return kinds or forms in the order of a legend: by layout, cut (s first), then width.
 
-    def place(kind: str) -> tuple[int, bool, str, int]:
-        name, _, bits = kind.partition(", ")
+    They may be followed by a compiler on a second line.
+    """
+
+    def place(kind: str) -> tuple[int, bool, str, int, str]:
+        form, _, build = kind.partition("\n")
+        name, _, bits = form.partition(", ")
         layout, _, cut = name.partition(" ")
         known = LAYOUTS.index(layout) if layout in LAYOUTS else len(LAYOUTS)
-        return known, cut != "s", name, -int(bits.partition(" ")[0] or 0)
+        return known, cut != "s", name, -int(bits.partition(" ")[0] or 0), build
 
     return sorted(set(kinds), key=place)
 
@@ -294,7 +298,7 @@ def by_form(frame: DataFrame, threads: float = 0) -> DataFrame:
     Parameters
     ----------
     frame : DataFrame
-        As of `hops`.
+        As of `hops`. If it has a column row, the fastest of each row instead of each form.
     threads : int
         Number of workers; by default the most of each machine.
 
@@ -310,12 +314,12 @@ def by_form(frame: DataFrame, threads: float = 0) -> DataFrame:
         No record has this number of workers.
     """
     frame = of_workers(frame, threads)
-    case = frame.groupby(["machine", "place", "form", "option"])
+    cases = ["machine", "place", "row" if "row" in frame else "form", "option"]
     frame = frame.assign(
         held=frame.groupby(["machine", "place"])["held"].transform("any"),
-        distances=case["prefetch"].transform("nunique") > 1,
+        distances=frame.groupby(cases)["prefetch"].transform("nunique") > 1,
     )
-    frame = best(frame, ("machine", "place", "form", "option"), value=VALUE)
+    frame = best(frame, cases, value=VALUE)
     return frame.sort_values(["sites", "Ls", "place"], kind="stable")
 
 

@@ -67,7 +67,7 @@ from memkern.plots.predictions import (
     with_ecm,
 )
 from memkern.plots.registry import family_section
-from memkern.plots.selection import split, with_workers
+from memkern.plots.selection import by_build, split, with_workers
 from memkern.plots.style import COLUMN_IN, GREY, NOTE_SIZE, Look, new_figure, note, plain
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def by_layouts(
     """Domain-wall kernel by layout, cut and width of vectors, stores and prefetch.
 
     Of several prefetch distances, orders and blocks, the fastest is drawn. Traffic that was counted
-    (``--counters``) has panels as well.
+    (``--counters``) has panels as well. Builds by several compilers or flags have their own rows.
 
     Parameters
     ----------
@@ -119,8 +119,8 @@ def by_layouts(
     source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE)
     frame, left = of_lattices(frame, split(lattices))
+    frame = by_build(frame.assign(row=frame["form"]), "row", "\n")
     frame = with_ecm(by_form(frame, threads), source, VALUE, core_of(source))
-    frame = frame.assign(row=frame["form"])
     drawn = [name for name in OPTIONS if name in set(frame["option"])]
     most = frame.groupby(["machine", "place"])["row"].nunique().max()
     several = len(drawn) + 1 + (source is not None)
@@ -165,7 +165,9 @@ def _with_distance(column: str) -> Callable[[Mapping[Any, Any]], str]:
 def _on_lattice(rows: DataFrame, several: bool) -> str:
     """Return the title of a panel: machine, lattice, and whether it fits in the caches."""
     where = "in cache" if rows["held"].iloc[0] else "beyond caches"
-    title = f"{rows['place'].iloc[0]}: {where}"
+    # Names of compilers leave less width.
+    wide = not rows["row"].str.contains("\n").any()
+    title = f"{rows['place'].iloc[0]}{': ' if wide else chr(10)}{where}"
     return f"{with_workers(rows, True)}\n{title}" if several else title
 
 
