@@ -102,7 +102,10 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "table 2": Remark("command", "", "machine A64FX"),
         "table 4": Remark(
-            "in part", "The matrices of the given records; the paper's are not packaged as a suite."
+            "in part",
+            "The matrices of the given records. Those of the suite (`memkern spmv "
+            "alappat2021-matrices`) have the structures that the paper's text tells; its files are "
+            "measured as `memkern spmv FILE.mtx`.",
         ),
         "table 5": Remark(
             "missing",
