@@ -491,6 +491,39 @@ def energies_of(power_W=(100.0, 130.0), **other):
     return rows
 
 
+def test_performance_and_energy_by_clock_and_layout():
+    rows = [
+        row
+        | {
+            "clock_limit": MHz,
+            "energy_per_flop_pJ": 5 + row["energy_J"] * k,
+            "performance_GFLOPs": k * row["performance_GFLOPs"],
+        }
+        for MHz, k in ((None, 1.0), (2000.0, 0.9), (1500.0, 0.75))
+        for row in energies_of()
+    ]
+    speed, energy = figures["dw-clocks"](frame(rows)).axes
+    assert (speed.get_xlabel(), energy.get_xlabel()) == (
+        "Performance (GFLOP/s)",
+        "Energy (pJ/flop)",
+    )
+    assert speed.get_title() == "4 workers\n16x16x16x16, Ls 8"
+    clocks = ["no limit", "2.00 GHz", "1.50 GHz"]
+    assert [text.get_text() for text in speed.get_yticklabels()] == clocks
+    for kind in ("RRII s", "RIRI s"):
+        full = 4 * SPEEDS[kind]
+        wanted = dict(zip(clocks, (full, 0.9 * full, 0.75 * full), strict=True))
+        assert dot_values(speed, kind) == pytest.approx(wanted)
+        joules = (100.0 if kind == "RRII s" else 130.0) / full
+        wanted = dict(zip(clocks, (5 + k * joules for k in (1, 0.9, 0.75)), strict=True))
+        assert dot_values(energy, kind) == pytest.approx(wanted)
+    assert_legible(speed.figure)
+    with refused("no lattice was measured at two clock limits: `memkern dw --lattice"):
+        figures["dw-clocks"](frame(energies_of()))
+    with refused("no lattice has energy: here is no meter"):
+        figures["dw-clocks"](frame(layouts(energy_note="here is no meter")))
+
+
 def test_energy_of_both_layouts():
     rows = frame(energies_of())
     (ax,) = figures["dw-energy"](rows).axes

@@ -91,8 +91,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
         "figure 23": Remark("", _COUNTED),
         "figure 24": Remark(
             "in part",
-            "RIRI against RRII at the clocks of the records, in percent; eco mode is a setting of "
-            "the A64FX alone, see below.",
+            "By layout and `--clock-limit`; eco mode is a setting of the A64FX alone, see below.",
         ),
         "figure 25": Remark("in part", "Processors only: this kernel does not run on GPUs."),
         "table 1": Remark(

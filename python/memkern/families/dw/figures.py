@@ -19,7 +19,6 @@ from memkern.errors import InputError
 from memkern.families.dw.data import (
     CONDITIONS,
     OPTIONS,
-    PUBLISHED_ENERGY,
     QUANTITIES,
     ROOFLINE,
     VALUE,
@@ -27,7 +26,6 @@ from memkern.families.dw.data import (
     by_quantity,
     core_of,
     counts_by_model,
-    energies,
     holding,
     hops,
     in_order,
@@ -36,6 +34,8 @@ from memkern.families.dw.data import (
     over_extents,
     over_workers,
 )
+from memkern.families.dw.energy import by_clock as by_clock
+from memkern.families.dw.energy import by_energy as by_energy
 from memkern.families.dw.findings import findings
 from memkern.models import LayerConditions, simulate
 from memkern.plots.drawing import (
@@ -55,7 +55,6 @@ from memkern.plots.drawing import (
     roofline_series,
     row_in,
 )
-from memkern.plots.energy import no_energy, whisker_notes, whiskers
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, frame_of, three_figures, typed
 from memkern.plots.predictions import (
@@ -68,7 +67,7 @@ from memkern.plots.predictions import (
 )
 from memkern.plots.registry import family_section
 from memkern.plots.selection import by_build, split, with_workers
-from memkern.plots.style import COLUMN_IN, GREY, NOTE_SIZE, Look, new_figure, note, plain
+from memkern.plots.style import GREY, NOTE_SIZE, Look, note, plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -479,36 +478,6 @@ def _levels(ax: Axes, ls: int) -> None:
                 fontsize=NOTE_SIZE,
                 color=GREY,
             )
-
-
-@drawn(
-    "dw-energy",
-    "One panel, 3.35 in wide: range, quartiles and median over lattices, workers and clocks of "
-    "each machine, and the published energy on A64FX.",
-    paper="alappat2021",
-    number="figure 24",
-    records="`dw.hop` in both layouts, with energy",
-    lack="no lattice has both layouts with energy",
-)
-def by_energy(records: Records = None) -> Figure:
-    """Speed and energy of the domain-wall kernel as RIRI against RRII.
-
-    Each layout is represented by its fastest record with energy.
-    """
-    frame, notes = hops(records, _MEASURE)
-    changes = energies(frame)
-    if changes.empty:
-        known = typed(frame, ("energy_J",))["energy_J"].gt(0).any()
-        why = "measure both layouts (-l RRII,RIRI)" if known else no_energy(frame)
-        raise InputError(f"no lattice was measured as RIRI and as RRII with energy: {why}")
-    fig = new_figure(COLUMN_IN, 2.8)
-    ax = fig.subplots()
-    groups = {
-        plain(str(machine), 20): rows for machine, rows in changes.groupby("machine", sort=False)
-    }
-    whiskers(ax, groups, "A64FX", (math.nan, PUBLISHED_ENERGY))
-    ax.set_ylabel("RIRI against RRII (%)")
-    return finish(fig, 2, [*notes, *whisker_notes(len(changes))], changes)
 
 
 # ----------------------------------------------------------------------------------------- table
