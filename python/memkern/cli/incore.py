@@ -142,7 +142,7 @@ def _incore_options(sub: Parser) -> None:
         type=words,
         default="simd",
         metavar="NAME,...",
-        help="scalar, auto and simd (simd)",
+        help="scalar, auto, simd and pipelined (simd)",
     )
     add("--isa", type=words, default="best", metavar="NAME,...", help="instruction sets (best)")
     add(

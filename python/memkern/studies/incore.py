@@ -39,7 +39,7 @@ _OTHERS = (
     *(f"bs.bs{number}" for number in range(1, 6)),
     *("spatter.gather", "spatter.scatter", "spmv.crs", "spmv.sell", "dw.hop"),
 )
-_VARIANTS = ("scalar", "auto", "simd")
+_VARIANTS = ("scalar", "auto", "simd", "pipelined")
 # Elements of an instance of the pattern, lengths of rows and columns of the matrices, and a lattice
 # that fits in L2.
 _PATTERN = 8
@@ -120,7 +120,7 @@ def measured_in_core(
     kernels : sequence of str, optional
         Some of `in_core_kernels`; by default all.
     variants, isas : sequence of str
-        Variants ``scalar``, ``auto`` and ``simd``, and instruction sets.
+        Variants ``scalar``, ``auto``, ``simd`` and ``pipelined``, and instruction sets.
     unrolls : sequence of int
         0 for the kernel's default. All compiled combinations are measured.
     machine : MachineFile, optional
