@@ -95,6 +95,22 @@ if X86:
                 if operation.startswith("multi"):
                     assert names & {"vpgatherqq", "vpgatherdd", "vpgatherdq", "vpgatherqd"}, where
 
+    def test_an_iteration_of_the_pipelined_stencil_reads_registers_of_earlier_ones() -> None:
+        found = kernels("simd", "N_AVX2")
+        name = next(name for name in found if "stencil<double, false, 1, true>" in name)
+        # The remainder of a row is in loops with dependencies.
+        loops = disassembly.innermost_loops(found[name])
+        (loop,) = (loop for loop in loops if loop[0].stores)
+        accesses = [i.stores for i in loop if i.accessed_B]
+        assert (accesses.count(False), accesses.count(True)) == (5, 1)
+        written: set[str] = set()
+        for instruction in loop:
+            *sources, target = re.findall(r"%ymm\d+", instruction.operands) or [""]
+            sources += [target] * instruction.stores
+            assert written.isdisjoint(sources), instruction
+            written |= {target} - {""} if not instruction.stores else set()
+        assert len(written) == 10
+
     def test_non_temporal_stores_are_fenced() -> None:
         streams = [n for n in kernels("scalar") if "nontemporal<" in n]
         assert streams

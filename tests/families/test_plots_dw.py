@@ -245,6 +245,22 @@ def test_the_distance_of_prefetch_is_named_if_there_are_several():
     assert "5" in panel_texts(ax)
 
 
+def test_builds_have_rows_of_their_own():
+    kinds = ("RRII s", "lexicographic")
+    rows = [record(kind, speed=40.0) for kind in kinds]
+    rows += [record(kind, speed=30.0, environment_id="e2") for kind in kinds]
+    results = Results(rows)
+    for key, compiler in (("e1", "GCC 14.2.0"), ("e2", "Clang 19.1.0")):
+        results.environments[key]["build"] = {"compiler": compiler, "flags": "-O3"}
+    (ax,) = figures["dw-layouts"](results).axes
+    assert dot_values(ax, "ordinary stores") == {
+        f"{form}\n{compiler}": speed
+        for form in ("RRII s, 512 bit", "lexicographic")
+        for compiler, speed in (("Clang 19.1.0", 30.0), ("GCC 14.2.0", 40.0))
+    }
+    assert_legible(ax.figure)
+
+
 def test_scaling_is_of_one_lattice(whole):
     (ax,) = figures["dw-scaling"](whole).axes
     assert ax.get_title() == "16x16x16x16, Ls 8"
@@ -304,6 +320,70 @@ def test_traffic_of_the_model_and_of_the_simulation(whole):
     assert panel_texts(cores) == ["LC_t", "LC_z", "LC_y", "LC_x"]
     assert scanned.get_ylim() == cores.get_ylim()
     assert "What takes long is not simulated." in footnotes(cores.figure)
+
+
+def counted(rows, L2=True):
+    """Return records with counts of 1.1 times the modelled traffic with memory, and with L2."""
+    found = []
+    for row in rows:
+        updates = row["performance_GFLOPs"] * 1e9 * row["time_min_s"] / 1320
+        row = row | {"L2_load_B": 1600 * updates, "L2_store_B": 192 * updates}
+        names = [f"{level}_{way}_B" for level in ("memory", "L2") for way in ("load", "store")]
+        found.append(row | {f"counted_{n}": 1.1 * row[n] for n in names if L2 or "L2" not in n})
+    return found
+
+
+def test_counted_traffic_of_layouts_has_panels_beside_layer_conditions():
+    fig = figures["dw-layouts"](Results(counted(layouts())))
+    small, large, in_cache, memory, _, l2 = fig.axes
+    speeds = [small.get_xlabel(), large.get_xlabel()]
+    assert speeds == ["Performance (GFLOP/s)"] * 2 and "roofline" in curve_labels(large)
+    assert memory.get_xlabel() == "Traffic with memory (B per site update)"
+    assert l2.get_xlabel() == "Traffic with L2 (B per site update)"
+    rows = [f"{kind}, 512 bit" for kind in SPEEDS]
+    every = dict.fromkeys
+    assert dot_values(memory, "ordinary stores") == every(rows, pytest.approx(1.1 * 1104))
+    assert dot_values(memory, "non-temporal stores") == every(rows, pytest.approx(1.1 * 912))
+    assert dot_values(memory, "by layer conditions") == every(rows, pytest.approx(1104))
+    assert dot_values(l2, "ordinary stores, prefetch") == every(rows, pytest.approx(1.1 * 1792))
+    # In caches, only non-temporal stores reach memory.
+    assert dot_values(in_cache, "ordinary stores") == {}
+    assert dot_values(in_cache, "non-temporal stores") == every(rows, pytest.approx(1.1 * 192))
+    assert_legible(fig)
+
+
+@pytest.mark.parametrize("name, rows", [("dw-scaling", workers()), ("dw-extent", scan())])
+def test_counted_traffic_over_workers_and_extents(name, rows):
+    fig = figures[name](Results(counted(rows, L2=False)))
+    speed, memory = fig.axes
+    assert speed.get_ylabel() == "Performance (GFLOP/s)" and "roofline" in curve_labels(speed)
+    assert memory.get_ylabel() == "Traffic with memory (B per site update)"
+    assert memory.get_xlabel() == speed.get_xlabel() and memory.get_title() == speed.get_title()
+    model = next(one for one in memory.lines if one.get_label() == "_by layer conditions")
+    np.testing.assert_allclose(line(memory, "RRII s").get_ydata(), 1.1 * model.get_ydata())
+    assert "by layer conditions" in curve_labels(memory)
+    assert_legible(fig)
+    alone = figures[name](Results(rows)).axes
+    assert len(alone) == 1 and curve_labels(alone[0]) == curve_labels(speed)
+
+
+def test_counts_are_drawn_beside_layer_conditions_and_simulation():
+    rows = counted([record("RRII s", "24x8x8x16", n) for n in (1, 2)])
+    rows += counted([record("RRII s", "12x8x8x16", 1)])
+    other = counted([record("RRII s", "24x8x8x16", 1, machine="Other", site_B=9.0)])
+    fig = figures["dw-traffic"](Results([*rows, *other]), cuts="1x1x1x1")
+    scanned, cores = fig.axes
+    assert cores.get_title() == "24 x 8 x 8 x 16, Ls 8"  # the largest counted
+    assert list(line(scanned, "_counted").get_xdata()) == [12, 24]
+    assert list(line(cores, "_counted").get_xdata()) == [1, 2]
+    np.testing.assert_allclose(line(cores, "_counted").get_ydata(), 1.1 * 1104)
+    assert "Crosses: by counters." in footnotes(fig)
+    # Non-temporal stores and half of the sites are no cases of this figure.
+    others = [record("RRII s", "24x8x8x16", 1, variant="nt", parity="full")]
+    fig = figures["dw-traffic"](Results(counted(others)), cuts="1x1x1x1")
+    assert "Crosses" not in footnotes(fig)
+    stream = {"kernel": "stream.copy", "counted_memory_load_B": 5.0}
+    assert len(figures["dw-traffic"](frame([record("RRII s") | stream])).axes) == 2
 
 
 @pytest.mark.parametrize("given", once_a_kind(["several", "own", "few"]))
@@ -409,6 +489,39 @@ def energies_of(power_W=(100.0, 130.0), **other):
         row["time_median_s"] = 1 / row["performance_GFLOPs"]
         row["energy_J"] = power_W[row["layout"] == "RIRI"] * row["time_median_s"]
     return rows
+
+
+def test_performance_and_energy_by_clock_and_layout():
+    rows = [
+        row
+        | {
+            "clock_limit": MHz,
+            "energy_per_flop_pJ": 5 + row["energy_J"] * k,
+            "performance_GFLOPs": k * row["performance_GFLOPs"],
+        }
+        for MHz, k in ((None, 1.0), (2000.0, 0.9), (1500.0, 0.75))
+        for row in energies_of()
+    ]
+    speed, energy = figures["dw-clocks"](frame(rows)).axes
+    assert (speed.get_xlabel(), energy.get_xlabel()) == (
+        "Performance (GFLOP/s)",
+        "Energy (pJ/flop)",
+    )
+    assert speed.get_title() == "4 workers\n16x16x16x16, Ls 8"
+    clocks = ["no limit", "2.00 GHz", "1.50 GHz"]
+    assert [text.get_text() for text in speed.get_yticklabels()] == clocks
+    for kind in ("RRII s", "RIRI s"):
+        full = 4 * SPEEDS[kind]
+        wanted = dict(zip(clocks, (full, 0.9 * full, 0.75 * full), strict=True))
+        assert dot_values(speed, kind) == pytest.approx(wanted)
+        joules = (100.0 if kind == "RRII s" else 130.0) / full
+        wanted = dict(zip(clocks, (5 + k * joules for k in (1, 0.9, 0.75)), strict=True))
+        assert dot_values(energy, kind) == pytest.approx(wanted)
+    assert_legible(speed.figure)
+    with refused("no lattice was measured at two clock limits: `memkern dw --lattice"):
+        figures["dw-clocks"](frame(energies_of()))
+    with refused("no lattice has energy: here is no meter"):
+        figures["dw-clocks"](frame(layouts(energy_note="here is no meter")))
 
 
 def test_energy_of_both_layouts():

@@ -296,6 +296,34 @@ def test_formats_and_matrices_are_a_choice():
     assert one.axes[0].get_title() == "1 worker"
 
 
+def test_requested_variants_and_builds_are_series():
+    rows = matrices(counts=(4,), variant="simd", variant_choice="requested")
+    hinted = [row | {"variant": "nta", "performance_GFLOPs": 7.5} for row in rows]
+    (ax,) = figures["spmv-matrices"](frame([*rows, *hinted]), formats="crs", matrices="hpcg").axes
+    assert curve_labels(ax) == ["CRS, nta", "CRS, simd", "roofline"]
+    assert dot_values(ax, "CRS, nta") == {"hpcg:68": 7.5}
+    assert dot_values(ax, "CRS, simd") == {"hpcg:68": 4.0}
+    # A variant that a trial chose has no series of its own.
+    tried = frame([*rows, *hinted]).assign(variant_choice="trial")
+    (ax,) = figures["spmv-matrices"](tried, formats="crs", matrices="hpcg").axes
+    assert dot_values(ax, "CRS") == {"hpcg:68": 7.5}
+    other = [row | {"environment_id": "e2", "performance_GFLOPs": 3.5} for row in rows]
+    results = Results([*rows, *other])
+    for key, flags in (("e1", "-O3"), ("e2", "-O1")):
+        results.environments[key]["build"] = {"compiler": "GCC 14.2.0", "flags": flags}
+    (ax,) = figures["spmv-matrices"](results, formats="crs,sell-8", matrices="hpcg").axes
+    kinds = [f"{kind}, GCC 14.2.0 -O{n}" for kind in ("CRS", "SELL-8") for n in (1, 3)]
+    assert curve_labels(ax) == [*kinds, "roofline"]
+    assert dot_values(ax, kinds[0]) == {"hpcg:68": 3.5}
+    assert dot_values(ax, kinds[1]) == {"hpcg:68": 4.0}
+    results.environments["e1"]["build"]["compiler"] = "Clang 19.1.0"
+    (ax,) = figures["spmv-matrices"](results, formats="crs", matrices="hpcg").axes
+    assert curve_labels(ax)[:2] == ["CRS, Clang 19.1.0", "CRS, GCC 14.2.0"]
+    results.environments["e2"]["build"] = results.environments["e1"]["build"]
+    (ax,) = figures["spmv-matrices"](results, formats="crs", matrices="hpcg").axes
+    assert curve_labels(ax) == ["CRS", "roofline"]
+
+
 def test_a_matrix_that_one_format_fits_into_the_caches_is_small():
     shape = (90_000, 900_000)
     rows = [record("crs", "arrow", shape), record("sell-8", "arrow", shape, beta=0.2)]

@@ -39,8 +39,8 @@ STREAMS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}
 # Bandwidths of a machine with caches of 32 KiB and 1 MiB per core, and 16 MiB for all cores.
 BANDWIDTHS = ((4 * 32 * KIB, 400.0), (4 * MIB, 200.0), (16 * MIB, 150.0), (math.inf, 30.0))
 FIGURES = (
-    *("barrier-cost", "bs-fit", "bs-mesh", "loops-cycles", "matvec", "raider-kernels"),
-    *("raider-scaling", "raider-sizes", "saturation", "sizes"),
+    *("barrier-cost", "bs-fit", "bs-mesh", "loops-cycles", "loops-tlb-misses", "matvec"),
+    *("matvec-traffic", "raider-kernels", "raider-scaling", "raider-sizes", "saturation", "sizes"),
 )
 TABLES = ("bs-t0-wmax", "loops-cycles", "raider-table")
 PUBLISHED = ("raider-kernels", "raider-scaling", "raider-sizes")  # figures that need no records
@@ -138,6 +138,8 @@ def loops(names=("triad", "sum", "update"), unrolls=(0, 1, 4), **other):
             for size in map(int, 8 * KIB * 2 ** np.arange(15)):
                 bandwidth = held(4 * size) / 4 * (1 + unroll / 8)
                 how = {"unroll": unroll, "threads": 1, "platform": "Own Machine 3000, 1 thread"}
+                # Page walks of every page of 4 KiB beyond a TLB of 1024 entries.
+                how |= {"counted_tlb_misses": size / 4096 if size > 4 * MIB else 1 + unroll}
                 rows.append(record(f"loops.{name}", size, bandwidth, **{**how, **other}))
     return rows
 
@@ -172,11 +174,20 @@ def barriers(counts=(1, 2, 4), name="Own", **other):
 
 
 def matvec(**other):
-    """Return matrix-vector products, at half the speed with the non-temporal hint."""
+    """Return matrix-vector products, at half the speed with the non-temporal hint.
+
+    By the model, L3 holds y up to 8 MiB; counters find 10 % more.
+    """
     rows = []
     for count in (1000, 10_000, 100_000, 1_000_000, 10_000_000):
         for variant, speed in {"auto": 8.0, "nta": 4.0}.items():
-            how = {"rows": count, "variant": variant, "performance_GFLOPs": speed, **other}
+            elements, spilled = 192 * count, 8 * count > 8 * MIB
+            how = {"rows": count, "elements": elements, "variant": variant}
+            how |= {"performance_GFLOPs": speed}
+            how |= {"memory_load_B": (8 + 8 * spilled) * elements}
+            how |= {"memory_store_B": 8 * spilled * elements}
+            how |= {f"counted_{name}": 1.1 * how[name] for name in how if name.endswith("_B")}
+            how |= other
             rows.append(record("loops.matvec", 192 * 8 * count, 6 * speed, **how))
     return rows
 
@@ -239,7 +250,8 @@ FAMILY = Family(
     images=9,
     shown="Wmax",
     published=(*PUBLISHED, "bs-t0-wmax", "loops-cycles"),
-    without_markers=PUBLISHED,
+    # Of several unrollings with page walks, an undisturbed one is drawn.
+    without_markers=(*PUBLISHED, "loops-tlb-misses"),
 )
 
 
@@ -389,6 +401,20 @@ def test_saturation_draws_ideal_scaling_from_one_thread():
         np.testing.assert_allclose(ideal.get_ydata(), 20 * np.asarray(ideal.get_xdata()))
     with pytest.raises(InputError, match="two thread counts"):
         figures["saturation"](frame(threads(counts=(4,))))
+
+
+def test_saturation_draws_loops_without_unrolling_beside_the_best():
+    rows = threads(names=["loops.triad"], unroll=1) + threads(names=["loops.sum"], unroll=1)
+    rows += [
+        row | {"unroll": 8, "bandwidth_GBps": 2 * row["bandwidth_GBps"]}
+        for row in rows
+        if row["kernel"] == "loops.triad"
+    ]
+    total, triad = figures["saturation"](frame(rows)).axes
+    assert list(line(triad, "Own").get_ydata()) == [40, 80, 80]
+    assert list(line(triad, "Own, not unrolled").get_ydata()) == [20, 40, 40]
+    assert line(triad, "Own, not unrolled").get_color() == line(triad, "Own").get_color()
+    assert curve_labels(total) == ["Own", "ideal"]  # there is no other unrolling
 
 
 def test_t0_is_fitted_in_the_caches_and_wmax_beyond():
@@ -665,6 +691,55 @@ def test_matrix_vector_draws_both_limits():
     for wrong in (0.0, -1.0, math.inf):
         with pytest.raises(InputError, match="memory_GBps"):
             figures["matvec"](frame(matvec()), memory_GBps=wrong)
+
+
+def test_traffic_of_matvec_is_counted_beside_the_model():
+    (ax,) = figures["matvec-traffic"](Results(matvec())).axes
+    model = [8, 8, 8, 8, 24]
+    assert curve_labels(ax) == [
+        *("counted", "by the model", "counted, prefetch hint on A"),
+        *("8 B: y in a cache", "24 B: y in memory"),
+    ]
+    assert list(line(ax, "by the model").get_xdata()) == [8 * 10**n for n in range(3, 8)]
+    np.testing.assert_allclose(line(ax, "by the model").get_ydata(), model)
+    for label in ("counted", "counted, prefetch hint on A"):
+        np.testing.assert_allclose(line(ax, label).get_ydata(), 1.1 * np.array(model))
+    np.testing.assert_allclose(line(ax, "24 B: y in memory").get_ydata(), 24)
+    assert [text.get_text() for text in ax.texts] == ["L1", "L2", "L3", "memory"]
+    assert (ax.get_ylim()[0], ax.get_ylabel()) == (0, "Traffic (B per element of A)")
+
+
+def test_traffic_of_matvec_without_counters_is_modelled():
+    rows = matvec(counted_memory_load_B=math.nan, counters_note="no counters here")
+    fig = figures["matvec-traffic"](frame(rows))
+    assert "counted" not in curve_labels(fig.axes[0])
+    assert len(line(fig.axes[0], "by the model").get_xdata()) == 5
+    assert "By the model alone: no counters here." in footnotes(fig)
+    nothing = frame(rows).drop(columns="memory_load_B")
+    with refused(
+        "no record of loops.matvec in float64 has its traffic with memory: `memkern loops"
+    ):
+        figures["matvec-traffic"](nothing)
+
+
+def test_page_walks_are_drawn_for_each_size_of_pages():
+    rows = loops(["triad"], pages_requested="4k")
+    rows += loops(["triad"], pages_requested="thp", counted_tlb_misses=3.0)
+    (ax,) = figures["loops-tlb-misses"](Results(rows)).axes
+    assert curve_labels(ax) == ["triad, 4k pages", "triad, thp pages"]
+    sizes = 8 * KIB * 2 ** np.arange(15)
+    small = line(ax, "triad, 4k pages")
+    assert list(small.get_xdata()) == list(sizes)
+    # Of several unrollings, that with the fewest cycles.
+    wanted = np.where(sizes > 4 * MIB, 256, 5 * MIB / sizes)
+    np.testing.assert_allclose(small.get_ydata(), wanted)
+    np.testing.assert_allclose(line(ax, "triad, thp pages").get_ydata(), 3 * MIB / sizes)
+    with refused(
+        "no valid record of loops.triad has a counted_tlb_misses: `memkern loops -k triad"
+    ):
+        figures["loops-tlb-misses"](frame(loops(["triad"], counted_tlb_misses=math.nan)))
+    with refused("no loop has its page walks at two sizes"):
+        figures["loops-tlb-misses"](frame(rows[:1]))
 
 
 def test_nt_of_matvec_in_older_files_is_the_prefetch_hint():

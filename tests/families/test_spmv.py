@@ -21,8 +21,11 @@ from memkern.errors import InputError
 from memkern.families.spmv import kernels as family
 from memkern.families.spmv.data import fastest_sentences
 from memkern.families.spmv.model import SpmvModel
+from memkern.families.spmv.suites import MATRICES, SUITE
 from memkern.inputs import matrices
+from memkern.spec import registry
 from memkern.spec.case import Case
+from memkern.spec.sweepfile import read_sweep
 
 FORMATS = ("crs", "sell", "ell", "csc")
 pytestmark = pytest.mark.usefixtures("ceilings")
@@ -671,6 +674,26 @@ def test_the_verb_prints_a_table(capsys: pytest.CaptureFixture[str], file: str) 
     assert sum("sell-8-1" in row for row in rows) == 4
     assert sum(row.startswith("file small.mtx") for row in rows) == 4
     assert "INVALID" not in out
+
+
+def test_the_suite_has_the_papers_names(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMKERN_SMALL", "1")
+    code, out, _ = run(capsys, "spmv", "5pt:4:5", SUITE, "-f", "crs", *QUICK, "--json")
+    rows = json.loads(out)
+    # Cut to a few rows, two of the matrices are the same case.
+    apart = [name for name in MATRICES if name != "like scai1"]
+    assert code == 0 and [row["name"] for row in rows] == ["5pt:4:5", *apart]
+    file = tmp_path / "sweep.toml"
+    file.write_text(f"[[case]]\nsuite = '{SUITE}'\nformat = ['crs', 'sell']\nruns = 1\n")
+    cases = list(read_sweep(file, {})[0])
+    assert len(cases) == 2 * len(MATRICES)
+    names = {(case.spec.name, case.labels["name"], case.labels["suite"]): case for case in cases}
+    assert len(names) == len(cases)
+    assert names["spmv.sell", "Spin-26", SUITE].columns["matrix"].startswith("spin:")
+    with refused("format 'coo' is not one of crs"):
+        registry.suite(SUITE).case(0, format="coo")
 
 
 def test_the_verbs_flags(capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path) -> None:

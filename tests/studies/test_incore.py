@@ -18,7 +18,7 @@ from memkern.engine.measurement import Measurement
 from memkern.machine.disassembly import Instruction, function_at, innermost_loops, main_loop
 from memkern.models.machine_file import EcmParameters, Quantity, load_machine, published
 from memkern.models.machine_file import Instruction as Instruction_
-from memkern.studies import incore
+from memkern.studies import incore, static_analysis
 
 X86 = platform.machine() in ("x86_64", "AMD64")
 # Nested loops and a forward jump.
@@ -40,7 +40,7 @@ def test_the_innermost_loop_is_found() -> None:
     assert [i.address for i in loop] == [6, 12, 16, 20]
     assert main_loop(CODE) == loop
     assert main_loop(CODE[-1:]) == []
-    assert incore.assembly(loop) == (
+    assert static_analysis.assembly(loop) == (
         "begin:\n\tvaddpd (%rsi,%rax,8),%ymm0,%ymm0\n\tje begin\n\tadd $0x4,%rax\n\tjne begin\n"
     )
 
@@ -60,7 +60,7 @@ def test_the_main_loop_stores_what_its_kernel_does() -> None:
 
 def test_a_jump_keeps_the_registers_that_it_tests() -> None:
     loop = [Instruction(0, "fadd", "d0, d0, d1"), Instruction(4, "cbnz", "x0, 0 <f>")]
-    assert incore.assembly(loop) == "begin:\n\tfadd d0, d0, d1\n\tcbnz x0, begin\n"
+    assert static_analysis.assembly(loop) == "begin:\n\tfadd d0, d0, d1\n\tcbnz x0, begin\n"
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_every_body_is_where_the_extension_says() -> None:
 def test_an_iteration_has_as_many_vectors_as_it_is_unrolled(kernel, dtype, unroll) -> None:
     case = mk.loops(kernel, elements=64, dtype=dtype, variant="simd", unroll=unroll, threads=1)
     isa = _memkern.supported_isas()[0]
-    body = incore.main_loop_of(case, {"variant": "simd", "isa": isa})
+    body = static_analysis.main_loop_of(case, {"variant": "simd", "isa": isa})
     assert body.units == unroll
 
 
@@ -110,7 +110,7 @@ def test_an_iteration_has_as_many_vectors_as_it_is_unrolled(kernel, dtype, unrol
 def test_the_loop_of_the_domain_wall_is_in_the_function_that_its_body_calls(layout, share) -> None:
     options = {"layout": layout, "cut": "s", "ls": 8, "variant": "simd", "threads": 1}
     case = mk.case("dw.hop", lattice=(2, 2, 2, 2), **options)
-    body = incore.main_loop_of(case, case.prepare().native.obtained())
+    body = static_analysis.main_loop_of(case, case.prepare().native.obtained())
     bits = sum(i.vector_bits or 0 for i in body.loop if i.operation in ("fma", "mul"))
     # A site has eight products of two spinor components with a matrix of 3 x 3 complex numbers. In
     # RIRI there are a third more multiplications, with only one part of each number.
@@ -122,31 +122,95 @@ def program(tmp_path, monkeypatch, text, code=0):
     path = tmp_path / "llvm-mca"
     path.write_text(f"#!/bin/sh\ncat > {tmp_path}/input\ncat <<'END'\n{text}\nEND\nexit {code}\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    monkeypatch.setattr(incore, "llvm_mca", lambda: str(path))
+    monkeypatch.setattr(static_analysis, "llvm_mca", lambda: str(path))
 
 
-BODY = incore.Body("f", tuple(CODE[2:6]), 2.0)
+BODY = static_analysis.Body("f", tuple(CODE[2:6]), 2.0)
 
 
 def test_the_cycles_are_those_of_a_vector(tmp_path, monkeypatch) -> None:
     program(tmp_path, monkeypatch, "Iterations:        1000\nTotal Cycles:      3000")
-    assert incore.mca_cycles(BODY) == 3 / 2
-    assert (tmp_path / "input").read_text() == incore.assembly(BODY.loop)
+    assert static_analysis.mca(BODY).cycles == 3 / 2
+    assert (tmp_path / "input").read_text() == static_analysis.assembly(BODY.loop)
     program(tmp_path, monkeypatch, "Total Cycles: 3000", code=1)
-    assert math.isnan(incore.mca_cycles(BODY))
+    assert math.isnan(static_analysis.mca(BODY).cycles)
     program(tmp_path, monkeypatch, "an error")
-    assert math.isnan(incore.mca_cycles(BODY))
-    monkeypatch.setattr(incore, "llvm_mca", lambda: None)
-    assert math.isnan(incore.mca_cycles(BODY))
+    assert math.isnan(static_analysis.mca(BODY).cycles)
+    monkeypatch.setattr(static_analysis, "llvm_mca", lambda: None)
+    assert math.isnan(static_analysis.mca(BODY).cycles)
+
+
+# A report of llvm-mca 14, shortened.
+PORTS = """Iterations:        1000
+Total Cycles:      3000
+
+Resources:
+[0]   - Zn3AGU0
+[1]   - Zn3FPP0
+[12.0] - Zn3FPP45
+[12.1] - Zn3FPP45
+
+Resource pressure per iteration:
+[0]    [1]    [12.0] [12.1]
+ -     1.00   2.80   2.60
+
+Resource pressure by instruction:
+[0]    [1]    [12.0] [12.1] Instructions:
+ -     9.00   0.34   0.66   vmovupd (%rdi), %ymm0"""
+
+
+def test_the_busiest_port_is_named(tmp_path, monkeypatch) -> None:
+    program(tmp_path, monkeypatch, PORTS)
+    assert static_analysis.mca(BODY) == (1.5, "Zn3FPP45", 1.4)
+    program(tmp_path, monkeypatch, PORTS.replace("2.80", " -  ").replace("2.60", " -  "))
+    assert static_analysis.mca(BODY)[1:] == ("Zn3FPP0", 0.5)
+    program(tmp_path, monkeypatch, "Total Cycles: 3000")
+    cycles, port, of_port = static_analysis.mca(BODY)
+    assert (cycles, port) == (1.5, "") and math.isnan(of_port)
+
+
+@pytest.mark.parametrize(
+    ("mnemonic", "operands", "on_stack"),
+    [
+        ("vmovapd", "%zmm1,0x40(%rsp)", True),
+        ("vaddpd", "-0x80(%rbp),%ymm1,%ymm0", True),
+        ("vaddpd", "0x80(%rbp,%rax,8),%ymm1,%ymm0", False),
+        ("mov", "0x8(%rsp),%rax", False),  # no vector
+        ("ldr", "q0, [sp, #16]", True),
+        ("ldr", "q0, [x0, #16]", False),
+    ],
+)
+def test_accesses_to_the_stack(mnemonic, operands, on_stack) -> None:
+    assert Instruction(0, mnemonic, operands).on_stack == on_stack
+
+
+def test_what_a_loop_accesses_beyond_its_definition_is_a_surplus(monkeypatch) -> None:
+    triad = [
+        Instruction(0, "vmovupd", "(%rdi),%ymm0"),
+        Instruction(4, "vmovapd", "%ymm0,0x20(%rsp)"),
+        Instruction(8, "vmovupd", "(%rsi),%ymm1"),
+        Instruction(12, "vfmadd213pd", "0x20(%rsp),%ymm2,%ymm1"),
+        Instruction(16, "vmovupd", "%ymm1,(%rdx)"),
+        Instruction(20, "jne", "0 <f>"),
+    ]
+    monkeypatch.setattr(static_analysis, "function_at", lambda *_: ("f", triad))
+    case = mk.loops("triad", elements=64, variant="simd", threads=1)
+    obtained = {"variant": "simd", "isa": "avx2", "vector_B": 32}
+    body = static_analysis.main_loop_of(case, obtained)
+    assert (body.units, body.surplus) == (1.0, (32.0, 32.0))
+    del triad[1]
+    triad[2] = Instruction(12, "vfmadd213pd", "%ymm0,%ymm2,%ymm1")
+    body = static_analysis.main_loop_of(case, obtained)
+    assert (body.units, body.surplus) == (1.0, (0.0, 0.0))
 
 
 def test_llvm_mca_predicts_a_loop() -> None:
-    if incore.llvm_mca() is None:
-        assert math.isnan(incore.mca_cycles(BODY))
+    if static_analysis.llvm_mca() is None:
+        assert math.isnan(static_analysis.mca(BODY).cycles)
         pytest.skip("llvm-mca is not installed")
     # Dependent additions take 4 cycles each on Skylake.
-    assert incore.mca_cycles(BODY, "skylake") * BODY.units == pytest.approx(4, abs=0.5)
-    assert math.isnan(incore.mca_cycles(BODY, "no-such-processor"))
+    assert static_analysis.mca(BODY, "skylake").cycles * BODY.units == pytest.approx(4, abs=0.5)
+    assert math.isnan(static_analysis.mca(BODY, "no-such-processor").cycles)
 
 
 TABLE = dataclasses.replace(
@@ -175,7 +239,7 @@ def test_the_terms_of_a_loop_are_those_of_its_instructions() -> None:
         Instruction(24, "add", "$0x20,%rdi"),
         Instruction(28, "jne", "0 <f>"),
     )
-    found = incore.terms(incore.Body("f", loop, 2.0), TABLE)
+    found = static_analysis.terms(static_analysis.Body("f", loop, 2.0), TABLE)
     assert found == {
         "arithmetic_cycles": (0.75 + 0.5) / 2,
         "load_cycles": (0.5 + 0.5 + 5.0) / 2,
@@ -183,12 +247,14 @@ def test_the_terms_of_a_loop_are_those_of_its_instructions() -> None:
         "transfer_cycles": 6.0 / 2,
     }
     apart = EcmParameters((), "L1 load + L1 store", "")
-    alone = incore.terms(incore.Body("f", loop, 2.0), dataclasses.replace(TABLE, ecm=apart))
+    alone = static_analysis.terms(
+        static_analysis.Body("f", loop, 2.0), dataclasses.replace(TABLE, ecm=apart)
+    )
     assert alone["transfer_cycles"] == (6.0 + 1.0) / 2
     for body, machine in ((None, TABLE), (BODY, None)):
-        assert all(math.isnan(value) for value in incore.terms(body, machine).values())
+        assert all(math.isnan(value) for value in static_analysis.terms(body, machine).values())
     lacking = dataclasses.replace(TABLE, instructions=())
-    assert math.isnan(incore.terms(BODY, lacking)["arithmetic_cycles"])
+    assert math.isnan(static_analysis.terms(BODY, lacking)["arithmetic_cycles"])
 
 
 def measured(seconds):
@@ -228,7 +294,7 @@ def in_core(capsys, *words):
 def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca) -> None:
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     fake_osaca(REPORT.replace("LOOP", "8.0 "))
-    program(tmp_path, monkeypatch, "Iterations:        1000\nTotal Cycles:      4000")
+    program(tmp_path, monkeypatch, PORTS.replace("3000", "4000"))
     code, out, err = run(
         capsys, "incore", "-k", "triad,stream.copy", "--arch", "ZEN4", "--seconds", "5"
     )
@@ -238,6 +304,7 @@ def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca) -> N
     row = dict(zip([name for name in header if name != "unroll"], lines[0], strict=False))
     assert (row["llvm-mca"], row["OSACA"]) == ("1.000", "2.000")
     assert float(row["meas/mca"]) == pytest.approx(float(row["measured"]), abs=0.01)
+    assert lines[0][-3:] == ["port", "Zn3FPP45", "0.700"]
     assert float(row["meas/OSA"]) == pytest.approx(float(row["measured"]) / 2, abs=0.01)
     words = refused_words(capsys, "incore", "-k", "foo", "-q")
     assert "kernel 'loops.foo' is unknown: did you mean loops." in words
@@ -273,6 +340,8 @@ def test_times_are_stored_in_records_and_in_the_machine_file(capsys, monkeypatch
         "loops", "spatter", "spmv", "spmv"
     ]  # fmt: skip
     units = {row["layout"]: row["units"] for row in rows if row["kernel"] == "dw.hop"}
+    hops = [row for row in rows if row["kernel"] == "dw.hop"]
+    assert all(row["surplus_load_B"] >= 0 and row["surplus_store_B"] >= 0 for row in hops)
     assert units["RRII"] == 2 * units["RIRI"] and units["RIRI"] >= 1 and len(units) == 2
     assert all(row["in_core_cycles"] > 0 for row in rows)
     assert rows[0]["arithmetic_cycles"] == 0.75
@@ -326,7 +395,7 @@ def fake_osaca(tmp_path, monkeypatch):
             f"#!/bin/sh\n{first}\ntest -s \"$3\" || exit 3\ncat <<'END'\n{text}\nEND\nexit {code}\n"
         )
         path.chmod(0o755)
-        monkeypatch.setattr(incore, "osaca", lambda: str(path))
+        monkeypatch.setattr(static_analysis, "osaca", lambda: str(path))
 
     return put
 
@@ -334,22 +403,22 @@ def fake_osaca(tmp_path, monkeypatch):
 def test_the_cycles_of_osaca(fake_osaca, monkeypatch) -> None:
     fake_osaca(REPORT.replace("LOOP", "1.0 "))
     # The busiest port takes 2 cycles, the dependency 1; an iteration has two vectors.
-    assert incore.osaca_cycles(BODY, "ZEN4") == 2 / BODY.units
+    assert static_analysis.osaca_cycles(BODY, "ZEN4") == 2 / BODY.units
     fake_osaca(REPORT.replace("LOOP", "8.0 "))
-    assert incore.osaca_cycles(BODY, "ZEN4") == 8 / BODY.units
-    assert math.isnan(incore.osaca_cycles(BODY, ""))
+    assert static_analysis.osaca_cycles(BODY, "ZEN4") == 8 / BODY.units
+    assert math.isnan(static_analysis.osaca_cycles(BODY, ""))
     fake_osaca(REPORT.replace("LOOP", "1.0 "), code=1)
-    assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
+    assert math.isnan(static_analysis.osaca_cycles(BODY, "ZEN4"))
     fake_osaca("the performance data of 2 instructions is missing")
-    assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
-    monkeypatch.setattr(incore, "_OSACA_S", 0.05)
+    assert math.isnan(static_analysis.osaca_cycles(BODY, "ZEN4"))
+    monkeypatch.setattr(static_analysis, "_OSACA_S", 0.05)
     fake_osaca(REPORT.replace("LOOP", "1.0 "), first="sleep 1")
-    assert math.isnan(incore.osaca_cycles(BODY, "ZEN4"))
+    assert math.isnan(static_analysis.osaca_cycles(BODY, "ZEN4"))
 
 
 def test_osaca_predicts_a_loop() -> None:
-    if incore.osaca() is None:
-        assert math.isnan(incore.osaca_cycles(BODY, "SKX"))
+    if static_analysis.osaca() is None:
+        assert math.isnan(static_analysis.osaca_cycles(BODY, "SKX"))
         pytest.skip("OSACA is not installed")
-    assert incore.osaca_cycles(BODY, "SKX") * BODY.units == pytest.approx(4, abs=0.5)
-    assert math.isnan(incore.osaca_cycles(BODY, "no-such-processor"))
+    assert static_analysis.osaca_cycles(BODY, "SKX") * BODY.units == pytest.approx(4, abs=0.5)
+    assert math.isnan(static_analysis.osaca_cycles(BODY, "no-such-processor"))

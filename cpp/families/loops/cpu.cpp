@@ -17,14 +17,68 @@ namespace {
 #include "families/loops/entries.inc"
 #undef MEMKERN_OPERATIONS
 
+#if MEMKERN_SIMD
+// The whole vectors of elements [i, end) of the stencil, in six stages: a step has each stage of
+// another vector, so that its instructions only read registers of earlier steps and none waits for
+// another. Returns the first element that is left, which is `i` if there are too few vectors.
+template <class T>
+MEMKERN_INLINE std::int64_t pipelined_steps(const Packed<T, false>& a, std::int64_t i,
+                                            std::int64_t end, double alpha) {
+  using A = Packed<T, false>;
+  const std::int64_t lanes = A::lanes();
+  const std::int64_t row = a.args.columns;
+  if (i + 5 * lanes > end) return i;
+  const auto va = A::set(alpha);
+  typename A::Value west, east, north, south, sides, ends, middle, both, total, scaled;
+#define MEMKERN_STAGES(first, last, at)                                    \
+  if constexpr ((last) >= 5) a.store(0, (at)-5 * lanes, scaled);           \
+  if constexpr ((first) <= 4 && 4 <= (last)) scaled = A::mul(va, total);   \
+  if constexpr ((first) <= 3 && 3 <= (last)) total = A::add(middle, both); \
+  if constexpr ((first) <= 2 && 2 <= (last)) {                             \
+    both = A::add(sides, ends);                                            \
+    middle = a.load(1, (at)-2 * lanes);                                    \
+  }                                                                        \
+  if constexpr ((first) <= 1 && 1 <= (last)) {                             \
+    sides = A::add(west, east);                                            \
+    ends = A::add(north, south);                                           \
+  }                                                                        \
+  if constexpr ((first) <= 0) {                                            \
+    west = a.load(1, (at)-1);                                              \
+    east = a.load(1, (at) + 1);                                            \
+    north = a.load(1, (at)-row);                                           \
+    south = a.load(1, (at) + row);                                         \
+  }
+  MEMKERN_STAGES(0, 0, i)
+  MEMKERN_STAGES(0, 1, i + lanes)
+  MEMKERN_STAGES(0, 2, i + 2 * lanes)
+  MEMKERN_STAGES(0, 3, i + 3 * lanes)
+  MEMKERN_STAGES(0, 4, i + 4 * lanes)
+  for (i += 5 * lanes; i + lanes <= end; i += lanes) {
+    MEMKERN_STAGES(0, 5, i)
+  }
+  MEMKERN_STAGES(1, 5, i)
+  MEMKERN_STAGES(2, 5, i + lanes)
+  MEMKERN_STAGES(3, 5, i + 2 * lanes)
+  MEMKERN_STAGES(4, 5, i + 3 * lanes)
+  MEMKERN_STAGES(5, 5, i + 4 * lanes)
+#undef MEMKERN_STAGES
+  return i;
+}
+#endif
+
 // Inner points of rows [begin + 1, end + 1).
-template <class T, bool kNonTemporal, int kUnroll = kMapUnroll>
+template <class T, bool kNonTemporal, int kUnroll = kMapUnroll, bool kPipelined = false>
 void stencil(const void* p, Range range, int) {
   const StreamingArgs args = *static_cast<const StreamingArgs*>(p);
   for (std::int64_t row = range.begin + 1; row <= range.end; ++row) {
     const std::int64_t end = (row + 1) * args.columns - 1;
     for (std::int64_t i = row * args.columns + 1; i < end;) {
       const std::int64_t stop = burst<T>(*static_cast<const StreamingArgs*>(p), i, end);
+#if MEMKERN_SIMD
+      if constexpr (kPipelined) {
+        i = pipelined_steps<T>(Packed<T, false>{args}, i, stop, args.alpha);
+      }
+#endif
       map_range<T, Stencil, kNonTemporal, kUnroll>(args, i, stop);
       i = stop;
     }
@@ -76,10 +130,10 @@ void matvec(const void* p, Range range, int) {
 #endif
 
 #if MEMKERN_SIMD
-#define MEMKERN_MAP_BY(u, name, Op, arrays, flops, scalars)                      \
+#define MEMKERN_MAP_BY(u, name, Op, ...)                                         \
   {name, MEMKERN_VARIANT, "float64", "", map<double, Op, false, u>, nullptr, u}, \
   {name, MEMKERN_VARIANT, "float32", "", map<float, Op, false, u>, nullptr, u},
-#define MEMKERN_REDUCE_BY(u, name, Op, arrays, flops, scalars)                  \
+#define MEMKERN_REDUCE_BY(u, name, Op, ...)                                     \
   {name, MEMKERN_VARIANT, "float64", "", reduce<double, Op, u>, finish<Op>, u}, \
   {name, MEMKERN_VARIANT, "float32", "", reduce<float, Op, u>, finish<Op>, u},
 #define MEMKERN_BODY_BY(u, name, body)                                        \
@@ -88,8 +142,18 @@ void matvec(const void* p, Range range, int) {
 #define MEMKERN_UNROLLED(by, ...)                                             \
   by(1, __VA_ARGS__) by(2, __VA_ARGS__) by(3, __VA_ARGS__) by(4, __VA_ARGS__) \
   by(6, __VA_ARGS__) by(8, __VA_ARGS__) by(12, __VA_ARGS__) by(16, __VA_ARGS__)
+// The best ones of table 3 of the paper that are not among these. All 16 for every loop would double
+// the time of compilation.
+#define MEMKERN_UNROLLED_AS_PUBLISHED                                                           \
+  MEMKERN_MAP_BY(13, "loops.copy", Copy) MEMKERN_MAP_BY(7, "loops.init", Init)                  \
+  MEMKERN_MAP_BY(13, "loops.init", Init) MEMKERN_MAP_BY(11, "loops.triad", Triad)               \
+  MEMKERN_MAP_BY(14, "loops.schoenauer", Schoenauer) MEMKERN_REDUCE_BY(10, "loops.load", Load)  \
+  MEMKERN_REDUCE_BY(9, "loops.sum", Sum) MEMKERN_REDUCE_BY(11, "loops.sum", Sum)                \
+  MEMKERN_REDUCE_BY(15, "loops.sum", Sum) MEMKERN_BODY_BY(7, "loops.stencil", stencil)          \
+  MEMKERN_BODY_BY(9, "loops.stencil", stencil) MEMKERN_BODY_BY(10, "loops.stencil", stencil)
 #else
 #define MEMKERN_UNROLLED(by, ...)
+#define MEMKERN_UNROLLED_AS_PUBLISHED
 #endif
 
 #define MEMKERN_LOOP_STORE(...) MEMKERN_STORE(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_MAP_BY, __VA_ARGS__)
@@ -102,6 +166,11 @@ void matvec(const void* p, Range range, int) {
 
 constexpr Entry kEntries[] = {
 #include "families/loops/entries.inc"
+  MEMKERN_UNROLLED_AS_PUBLISHED
+#if MEMKERN_SIMD
+  {"loops.stencil", "pipelined", "float64", "", stencil<double, false, 1, true>, nullptr},
+  {"loops.stencil", "pipelined", "float32", "", stencil<float, false, 1, true>, nullptr},
+#endif
 };
 // clang-format on
 

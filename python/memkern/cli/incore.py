@@ -35,7 +35,8 @@ def _incore(args: argparse.Namespace) -> int:
     from memkern.formats import check_output
     from memkern.models.machine_file import PUBLISHED, load_machine, machine_of
     from memkern.models.records import processors
-    from memkern.studies.incore import llvm_mca, measured_in_core, osaca
+    from memkern.studies.incore import measured_in_core
+    from memkern.studies.static_analysis import llvm_mca, osaca
 
     if args.arch and osaca() is None:
         raise InputError("--arch needs OSACA: `pip install osaca`")
@@ -108,6 +109,11 @@ def _row(row: dict[str, Any]) -> str:
     if math.isnan(row["in_core_row_cycles"]):
         marks = []
     marks += [f"in {row['level']}"] * (row["level"] != "L1") + ["disturbed"] * row["disturbed"]
+    if row["llvm_mca_port"]:
+        marks.append(f"port {row['llvm_mca_port']} {row['llvm_mca_port_cycles']:.3f}")
+    spilled = [row[f"surplus_{way}_B"] for way in ("load", "store")]
+    if any(each_B >= 1 for each_B in spilled):
+        marks.append("spills: loads {:.0f} B, stores {:.0f} B".format(*spilled))
     return (
         f"{row['kernel'] + (' ' + row['layout'])[:9]:<17} {row['variant'] + '/' + row['isa']:<15} "
         f"{row['unroll'] or '':>6} {row['in_core_unit']:<7} {text(row['units'], 'g'):>5} "
@@ -136,7 +142,7 @@ def _incore_options(sub: Parser) -> None:
         type=words,
         default="simd",
         metavar="NAME,...",
-        help="scalar, auto and simd (simd)",
+        help="scalar, auto, simd and pipelined (simd)",
     )
     add("--isa", type=words, default="best", metavar="NAME,...", help="instruction sets (best)")
     add(

@@ -132,6 +132,12 @@ class Instruction(NamedTuple):
         return self.accessed_B > 0 and self.operands.rstrip().endswith(")")
 
     @property
+    def on_stack(self) -> bool:
+        """Whether it accesses a vector on the stack, below the frame pointer where there is one."""
+        address = r"%rsp|\bsp\b|-0x[0-9a-f]+\(%rbp\)"
+        return self.accessed_B > 0 and re.search(address, self.operands) is not None
+
+    @property
     def gathers(self) -> bool:
         """Whether it loads from the addresses in a vector."""
         return "gather" in self.mnemonic or re.search(r"\[x\d+, z", self.operands) is not None

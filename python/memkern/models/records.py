@@ -188,6 +188,20 @@ def tlb_entries(environments: Mapping[str, Any]) -> dict[str, list[int]]:
     return {key: entries for key, entries in every.items() if any(entries)}
 
 
+def builds(environments: Mapping[str, Any]) -> dict[str, str]:
+    """Return the compiler of each environment's build, with its flags if these differ."""
+    known = {key: environment.get("build") or {} for key, environment in environments.items()}
+    flags: dict[str, set[str]] = {}
+    for build in known.values():
+        flags.setdefault(build.get("compiler", ""), set()).add(build.get("flags", ""))
+    names = {}
+    for key, build in known.items():
+        if compiler := build.get("compiler"):
+            options = build.get("flags", "") if len(flags[compiler]) > 1 else ""
+            names[key] = f"{compiler} {options}".strip()
+    return names
+
+
 def units_by_topology(environments: Mapping[str, Any]) -> dict[str, list[int]]:
     """Return the processing units in topological order, by environment if known."""
     texts = {

@@ -212,6 +212,8 @@ def curve_figure(
     marks: Callable[[Axes, DataFrame], None] | None = None,
     title: Callable[[DataFrame, bool], str] = _of_machine,
     legend: int = 4,
+    paper: str = "",
+    number: str = "",
 ) -> Callable[[Callable[P, Selection]], Callable[..., Figure]]:
     """Register a figure of curves of the records that a function selects.
 
@@ -236,7 +238,10 @@ def curve_figure(
         Returns the title of a panel, given its records and whether there are several machines.
     legend : int
         Maximum number of columns of the legend.
+    paper, number : str
+        As for `table`.
     """
+    of = origin(paper, number, False)
 
     def enter(select: Callable[P, Selection]) -> Callable[..., Figure]:
         @wraps(select)
@@ -260,8 +265,8 @@ def curve_figure(
             return finish(fig, legend, notes, frame)
 
         returns = _PANELS + " The caches are marked if a ResultSet describes them." * caches
-        draw.__doc__ = _documented_figure(select, returns, records=records, lack=lack)
-        return figure(name)(draw)
+        draw.__doc__ = _documented_figure(select, returns, records=records, lack=lack, of=of)
+        return figure(name, of)(draw)
 
     return enter
 

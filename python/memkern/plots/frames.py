@@ -10,6 +10,7 @@ from memkern.checks import unknown
 from memkern.errors import InputError
 from memkern.formats.resultset import need_columns
 from memkern.models.records import (
+    builds,
     data_caches,
     device_l2,
     line_sizes,
@@ -75,6 +76,7 @@ def frame_of(records: Records) -> DataFrame:
             "line_B": line_sizes(environments),
             "units": units_by_topology(environments),
             "tlbs": tlb_entries(environments),
+            "builds": builds(environments),
             "device_l2": device_l2(environments),
         }
         frame.attrs.update({name: _Facts(of) for name, of in facts.items()})

@@ -34,7 +34,8 @@ class Remark(NamedTuple):
 
 _DRAWING = Remark("drawing", "It has no values.")
 _CRS = Remark("", "The matrices are generated: `tsm`, `hpcg`.")
-_UNTOLD_TRAFFIC = "The counted traffic is in records measured with `--counters`, but not drawn."
+_COUNTED = "Traffic is drawn beside the prediction where records have counts (`--counters`)."
+_BUILDS = "Compilers are builds, which are apart where records come from several."
 _WITHOUT_LINES = Remark(
     "in part",
     "Own points and fits; the published T0 and Wmax are in table 3, but not drawn as lines. "
@@ -52,31 +53,29 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 3": Remark("", "Without the hardware barrier, see below."),
         "figure 4": Remark(
-            "in part",
-            "Performance with the limits of 8 and 24 B for an iteration, with and without `nta` in "
-            f"the place of the sector cache. {_UNTOLD_TRAFFIC}",
+            "", f"The variant `nta` is in the place of the sector cache. {_COUNTED}"
         ),
-        "figure 5": Remark("in part", "TLB misses are counted (`--counters`), but not drawn."),
+        "figure 5": Remark("", "TLB misses, which need `--counters`, have a figure of their own."),
         "figure 6": Remark(
             "in part",
             "The hypotheses that fit this machine best, beside no and full overlap, instead of the "
             "paper's four.",
         ),
-        "figure 7": Remark("in part", "Only the best unrolling is drawn."),
+        "figure 7": Remark("", "Loops without unrolling need records with `--unroll 1`."),
         "figure 8": _CRS,
         "figure 9": _CRS,
         "figure 10": _DRAWING,
         "figure 11": _CRS,
         "figure 12": Remark("", "The matrices are those of the given records."),
         "figure 13": Remark(
-            "in part",
-            "The variant `nta` is in the place of the sector cache; of several variants the "
-            "fastest is drawn.",
+            "",
+            "The variant `nta` is in the place of the sector cache, and has a series of its own if "
+            f"it was requested (`--variant simd,nta`). {_BUILDS}",
         ),
         "figure 14": Remark(
             "in part",
-            "CRS, SELL, CSC and ELLPACK of this package; the libraries of others are compared by "
-            "`bench/beside_spmv.py`.",
+            "CRS, SELL, CSC and ELLPACK of this package; `bench/README.md` has them beside oneMKL, "
+            f"Eigen, librsb, PETSc and SciPy, by `bench/beside_spmv.py`. {_BUILDS}",
         ),
         "figure 15": Remark(
             "in part",
@@ -84,24 +83,15 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 16": Remark("in part", "Processors only: no sparse product runs on GPUs."),
         "figure 17": _DRAWING,
-        "figure 18": Remark(
-            "in part", f"Performance with the roofline. {_UNTOLD_TRAFFIC} Compilers are builds."
-        ),
+        "figure 18": Remark("", f"{_COUNTED} {_BUILDS}"),
         "figure 19": _DRAWING,
         "figure 20": _DRAWING,
-        "figure 21": Remark(
-            "in part", f"By layer conditions and a simulated cache. {_UNTOLD_TRAFFIC}"
-        ),
-        "figure 22": Remark(
-            "in part",
-            f"Performance with and without prefetch. {_UNTOLD_TRAFFIC} Compilers and their options "
-            "are builds.",
-        ),
-        "figure 23": Remark("in part", f"Performance. {_UNTOLD_TRAFFIC}"),
+        "figure 21": Remark("", f"A simulated cache is drawn as well. {_COUNTED}"),
+        "figure 22": Remark("", f"{_COUNTED} {_BUILDS}"),
+        "figure 23": Remark("", _COUNTED),
         "figure 24": Remark(
             "in part",
-            "RIRI against RRII at the clocks of the records, in percent; eco mode is a setting of "
-            "the A64FX alone, see below.",
+            "By layout and `--clock-limit`; eco mode is a setting of the A64FX alone, see below.",
         ),
         "figure 25": Remark("in part", "Processors only: this kernel does not run on GPUs."),
         "table 1": Remark(
@@ -111,7 +101,10 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "table 2": Remark("command", "", "machine A64FX"),
         "table 4": Remark(
-            "in part", "The matrices of the given records; the paper's are not packaged as a suite."
+            "in part",
+            "The matrices of the given records. Those of the suite (`memkern spmv "
+            "alappat2021-matrices`) have the structures that the paper's text tells; its files are "
+            "measured as `memkern spmv FILE.mtx`.",
         ),
         "table 5": Remark(
             "missing",

@@ -13,7 +13,17 @@ from memkern.errors import InputError
 from memkern.machine.environment import machine_label
 from memkern.models.records import cache_ends as cache_ends
 from memkern.models.records import device_cache_ends as device_cache_ends
-from memkern.plots.frames import Records, best, counted, frame_of, listed, typed, usable, validated
+from memkern.plots.frames import (
+    Records,
+    best,
+    counted,
+    frame_of,
+    listed,
+    typed,
+    usable,
+    validated,
+    words,
+)
 from memkern.plots.style import plain
 
 if TYPE_CHECKING:
@@ -143,6 +153,19 @@ def prevailing(
     names = ", ".join(column.replace("_", " ") for column in columns)
     left = counted(len(frame) - len(kept), "record")
     return kept, [f"{left} under another setting ({names}) left out."]
+
+
+def by_build(frame: DataFrame, column: str, separator: str = ", ") -> DataFrame:
+    """Return records whose text in a column is followed by their compiler, if there are several.
+
+    Compilers are those of each machine's records, with their flags if these differ.
+    """
+    if "environment_id" not in frame:
+        return frame
+    build = words(frame["environment_id"].map(frame.attrs.get("builds", {})))
+    several = build.groupby(frame["machine"]).transform("nunique") > 1
+    named = frame[column] + separator + build
+    return frame.assign(**{column: frame[column].mask(several & build.ne(""), named)})
 
 
 def of_workers(frame: DataFrame, threads: float = 0) -> DataFrame:

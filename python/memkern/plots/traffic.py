@@ -15,12 +15,13 @@ from memkern.plots.frames import (
     frame_of,
     lines_B,
     three_figures,
+    typed,
 )
 from memkern.plots.style import GREY, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 # By quantity of memkern.machine.events.
 _NAMES = {
@@ -32,6 +33,23 @@ _NAMES = {
     "memory_store": "stores to memory",
 }
 _AGREES = (0.9, 1.1)
+
+
+def traffic_B(frame: DataFrame, level: str, *, counted: bool) -> Series:
+    """Return the bytes of an invocation between a level and the level above, in both directions.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Records.
+    level : str
+        ``memory``, ``L2`` or ``L3``.
+    counted : bool
+        Whether by counters, instead of by the model. NaN where a direction was not counted.
+    """
+    names = [f"{'counted_' * counted}{level}_{way}_B" for way in ("load", "store")]
+    load, store = (typed(frame, names)[name] for name in names)
+    return load + store
 
 
 @tabulated(

@@ -137,8 +137,8 @@ class Knobs:
     numa : str
         ``first-touch``, ``interleave`` or ``node:N``.
     variant : str
-        A code variant (``scalar``, ``auto``, ``simd``, ``nt``, ``nta``) or ``best``: each is tried
-        briefly, the fastest is measured.
+        A code variant (``scalar``, ``auto``, ``simd``, ``nt``, ``nta``, ``pipelined``) or ``best``:
+        each is tried briefly, the fastest is measured.
     isa : str
         An instruction set of this binary or ``best``: the widest one that the processor runs,
         with variant ``best`` the fastest one.

@@ -1,25 +1,17 @@
 """Cycles of compiled bodies in the core: measured in L1, and predicted by static analysis.
 
-The main loop of a body is found in the machine code of the extension, and given to llvm-mca and
-OSACA, which are separate programs and optional. Predictions differ from measurements by tens of
-percent, so models use the measured time. Its part that overlaps with data transfers follows from
-the instructions of the loop and their throughput in a machine file.
+Predictions differ from measurements by tens of percent, so models use the measured time. Its part
+that overlaps with data transfers follows from the instructions of the loop and their throughput in
+a machine file.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from memkern import small
 from memkern.checks import one_of
@@ -27,9 +19,7 @@ from memkern.engine import Measurement, calibrated, to_result_set
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.formats import ResultSet
-from memkern.machine.disassembly import Instruction, function_at, main_loop
 from memkern.machine.topology import machine_environment, physical_cores
-from memkern.models.ecm import Overlap
 from memkern.models.ecm_fit import PART, LoopTime, marginal
 from memkern.models.machine_file import InCore, MachineFile, body_of
 from memkern.spec.case import Case
@@ -37,23 +27,10 @@ from memkern.spec.registry import case as kernel_case
 from memkern.studies.ecm import loop_kernels, size_of
 from memkern.studies.machine_file import CacheLevel, levels_of, pinned
 from memkern.studies.rounds import place_in_rounds
+from memkern.studies.static_analysis import UNKNOWN, main_loop_of, mca, osaca_cycles, terms, value_B
 
-__all__ = [
-    "Body",
-    "MeasuredInCore",
-    "assembly",
-    "in_core_kernels",
-    "llvm_mca",
-    "main_loop_of",
-    "mca_cycles",
-    "measured_in_core",
-    "osaca",
-    "osaca_cycles",
-    "terms",
-]
+__all__ = ["MeasuredInCore", "in_core_kernels", "measured_in_core"]
 
-_ITERATIONS = 1000
-_VERSIONS = range(30, 13, -1)
 _ROUNDS = 5
 _BUDGET_S = 0.15
 _OTHERS = (
@@ -62,252 +39,20 @@ _OTHERS = (
     *(f"bs.bs{number}" for number in range(1, 6)),
     *("spatter.gather", "spatter.scatter", "spmv.crs", "spmv.sell", "dw.hop"),
 )
-_VARIANTS = ("scalar", "auto", "simd")
+_VARIANTS = ("scalar", "auto", "simd", "pipelined")
 # Elements of an instance of the pattern, lengths of rows and columns of the matrices, and a lattice
 # that fits in L2.
 _PATTERN = 8
 _LENGTHS, _COLUMNS = (128, 16), 256
 _LATTICE, _LS = (2, 2, 2, 2), 8
-_OSACA_S = 20.0  # most seconds of OSACA for a loop
 # Bytes of a nonzero and its index.
 _NONZERO_B = 12
-# Assumed bits of an SVE vector in machine code, whose length is unknown.
-_SVE_BITS = 128
-
-
-@dataclass(frozen=True)
-class Body:
-    """The main loop of a compiled body.
-
-    Attributes
-    ----------
-    name : str
-        Of the function.
-    loop : tuple of Instruction
-    units : float
-        Units of work (see `measured_in_core`) that an iteration processes, by its accesses to
-        memory.
-    """
-
-    name: str
-    loop: tuple[Instruction, ...]
-    units: float
-
-
-def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
-    """Return the main loop of the body that a case runs.
-
-    Parameters
-    ----------
-    case : Case
-    obtained : mapping
-        Variant and instruction set that run (``variant`` and ``isa``), and the bytes of its vectors
-        (``vector_B``), by default the bytes of the loop's longest accesses.
-
-    Raises
-    ------
-    InputError
-        There is no objdump, or no loop that accesses vectors.
-    """
-    wanted = (
-        case.spec.name,
-        obtained["variant"],
-        obtained["isa"],
-        case.dtype,
-        case.index_dtype,
-        case.knobs.unroll,
-        case.template_variant,
-    )
-    offsets = dict(zip(_memkern.entries(), _memkern.body_offsets(), strict=True))
-    name, code = function_at(_memkern.__file__, offsets.get(wanted, 0))
-    moved = case.transfers(("L1", "memory"), [{"level": 1, "size_B": 2**40, "shared_by": 1}])["L1"]
-    loop = main_loop(code, moved.store_B > 0 if case.spec.counts.elementwise else None)
-    accessed_B = [instruction.accessed_B for instruction in loop]
-    if not any(accessed_B):
-        raise InputError(
-            f"the machine code of {case.spec.name}, {obtained['variant']}/{obtained['isa']}, has "
-            "no loop that accesses vectors"
-        )
-    if not case.spec.counts.elementwise:
-        return Body(name, tuple(loop), _of_loop(loop, case))
-    each_B = sum(moved) / case.spec.counts.width(case) / _value_B(case)
-    # The accesses of a vector of every stream equal the loads and stores of an element.
-    vector_B = obtained.get("vector_B") or max(accessed_B)
-    return Body(name, tuple(loop), sum(accessed_B) / vector_B / each_B)
-
-
-def _of_loop(loop: Sequence[Instruction], case: Case) -> float:
-    """Return the elements of a loop: each is multiplied once, or stored once if there is no sum."""
-    if case.spec.counts.loop_width is not None:
-        return case.spec.counts.loop_width(case)
-    if case.spec.counts.flops:
-        bits = [i.vector_bits or _SVE_BITS for i in loop if i.operation in ("fma", "mul")]
-        return max(sum(bits) / 8 / _value_B(case), 1.0)
-    return max(sum(i.accessed_B for i in loop if i.stores) / _value_B(case), 1.0)
 
 
 def _elements(case: Case) -> float:
     """Return the elements of an invocation: values of each array, nonzeros, or sites and s."""
     width = case.spec.counts.width(case) * case.columns.get("pattern_length", 1)
     return float(case.iterations * width)
-
-
-def _value_B(case: Case) -> int:
-    return int(np.dtype(case.dtype).itemsize)
-
-
-def llvm_mca() -> str | None:
-    """Return the path of llvm-mca, the newest one, or None if it is not installed."""
-    names = ["llvm-mca", *(f"llvm-mca-{version}" for version in _VERSIONS)]
-    found = [path for name in names if (path := shutil.which(name))]
-    return max(found, key=_version, default=None)
-
-
-def _version(program: str) -> tuple[int, ...]:
-    text = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
-    found = re.search(r"version (\d+)\.(\d+)", text)
-    return tuple(map(int, found.groups())) if found else (0,)
-
-
-def assembly(loop: Sequence[Instruction]) -> str:
-    """Return a loop as text for an assembler, with jumps to a label at its beginning."""
-    lines = ["begin:"]
-    for instruction in loop:
-        operands = instruction.operands.strip()
-        if instruction.target is not None:
-            operands = re.sub(r"(0x)?[0-9a-f]+ <.*", "begin", operands)
-        lines.append(f"\t{instruction.mnemonic} {operands}".rstrip())
-    return "\n".join(lines) + "\n"
-
-
-def mca_cycles(body: Body, cpu: str = "native") -> float:
-    """Return the cycles of a unit of work as llvm-mca predicts them.
-
-    Parameters
-    ----------
-    body : Body
-    cpu : str
-        Name of the processor in llvm-mca.
-
-    Returns
-    -------
-    float
-        NaN if the program is not installed, or does not know an instruction.
-    """
-    program = llvm_mca()
-    if program is None:
-        return math.nan
-    done = subprocess.run(
-        [program, f"-mcpu={cpu}", f"-iterations={_ITERATIONS}"],
-        input=assembly(body.loop),
-        capture_output=True,
-        text=True,
-    )
-    found = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
-    if done.returncode or found is None:
-        return math.nan
-    return int(found[1]) / _ITERATIONS / body.units
-
-
-def osaca() -> str | None:
-    """Return the path of OSACA, or None if it is not installed."""
-    return shutil.which("osaca")
-
-
-def osaca_cycles(body: Body, arch: str) -> float:
-    """Return the cycles of a unit of work as OSACA predicts them.
-
-    The maximum of the throughput (the busiest port of the iteration) and of the dependencies from
-    one iteration to the next.
-
-    Parameters
-    ----------
-    body : Body
-    arch : str
-        Name of the microarchitecture in OSACA, such as ``ZEN4`` or ``ICX``; empty for none.
-
-    Returns
-    -------
-    float
-        NaN if the program is not installed or no microarchitecture is given, if it does not know an
-        instruction, or if it takes too long, as for the thousand instructions of the domain wall.
-    """
-    program = osaca()
-    if program is None or not arch:
-        return math.nan
-    with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "loop.s"
-        source.write_text(assembly(body.loop))
-        command = [program, "--arch", arch, str(source)]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, cwd=folder, timeout=_OSACA_S
-            )
-        except subprocess.TimeoutExpired:
-            return math.nan
-    cycles = _of_osaca(done.stdout)
-    return math.nan if done.returncode or cycles is None else cycles / body.units
-
-
-def _of_osaca(text: str) -> float | None:
-    """Return the cycles of an iteration in a report of OSACA, None if it has no final analysis.
-
-    The last line of the combined analysis has the cycles of each port, of the critical path, and of
-    the longest dependency from one iteration to the next.
-    """
-    combined = text.partition("Combined Analysis Report")[2].partition("Loop-Carried")[0]
-    try:
-        *ports, _, carried = map(float, combined.rstrip().rpartition("\n")[2].split())
-    except ValueError:
-        return None
-    return max(*ports, carried) if ports else None
-
-
-def terms(body: Body | None, machine: MachineFile | None) -> dict[str, float]:
-    """Return the separate cycles of a unit's arithmetic, loads and stores.
-
-    They are sums of reciprocal throughputs in the table of instructions of a machine file, so
-    instructions of one kind are assumed to share their ports.
-
-    Parameters
-    ----------
-    body : Body or None
-    machine : MachineFile or None
-
-    Returns
-    -------
-    dict of str to float
-        ``arithmetic_cycles``, which overlap with data transfers (T_OL), ``load_cycles``,
-        ``store_cycles``, and ``transfer_cycles``, which do not (T_nOL): cycles of loads and stores
-        by the file's hypothesis on L1; without a hypothesis they overlap. NaN without a body or a
-        file, or if the file lacks an instruction.
-    """
-    names = ("arithmetic_cycles", "load_cycles", "store_cycles", "transfer_cycles")
-    if body is None or machine is None:
-        return dict.fromkeys(names, math.nan)
-    found = dict.fromkeys(names, 0.0)
-
-    def add(term: str, name: str, bits: int, count: float = 1.0) -> None:
-        try:
-            each = machine.instruction(name, bits).reciprocal_cycles.value
-        except InputError:
-            each = math.nan
-        found[term] += count * each / body.units
-
-    for instruction in body.loop:
-        bits = instruction.vector_bits or machine.vector_bits
-        if instruction.operation:
-            add("arithmetic_cycles", instruction.operation, bits)
-        if instruction.accessed_B and instruction.gathers:
-            add("load_cycles", "gather, stride 1", bits)
-        elif instruction.accessed_B:
-            # One instruction may load or store several vectors.
-            count = max(8 * instruction.accessed_B / bits, 1.0)
-            way = "store" if instruction.stores else "load"
-            add(f"{way}_cycles", way, bits, count)
-    text = machine.ecm.overlap if machine.ecm else "max(L1 load, L1 store)"
-    both = (found["load_cycles"], found["store_cycles"])
-    return {**found, "transfer_cycles": Overlap.parse(text).cycles({"L1": both})}
 
 
 @dataclass(frozen=True, eq=False)
@@ -375,7 +120,7 @@ def measured_in_core(
     kernels : sequence of str, optional
         Some of `in_core_kernels`; by default all.
     variants, isas : sequence of str
-        Variants ``scalar``, ``auto`` and ``simd``, and instruction sets.
+        Variants ``scalar``, ``auto``, ``simd`` and ``pipelined``, and instruction sets.
     unrolls : sequence of int
         0 for the kernel's default. All compiled combinations are measured.
     machine : MachineFile, optional
@@ -396,8 +141,10 @@ def measured_in_core(
         ``level``, ``in_core_unit`` (``vector``: one of every stream; ``element``: of the pattern, a
         nonzero, or a site and s), ``units`` (in an iteration of the main loop), and per unit:
         ``in_core_cycles`` as measured, ``llvm_mca_cycles``, ``osaca_cycles`` (NaN without a
-        prediction), and the columns of `terms`; ``in_core_row_cycles`` of a matrix's row in
-        addition to its nonzeros; ``spread`` and ``disturbed``.
+        prediction), the cycles of llvm-mca's busiest port (``llvm_mca_port_cycles`` of
+        ``llvm_mca_port``), the columns of `terms`, and the bytes of spills (``surplus_load_B``,
+        ``surplus_store_B``, see `Body`); ``in_core_row_cycles`` of a matrix's row in addition to
+        its nonzeros; ``spread`` and ``disturbed``.
 
     Raises
     ------
@@ -429,19 +176,24 @@ def measured_in_core(
         measured += [done] if part is None else [done, part]
         time, row_cycles = _times(case, done, cases.get(other), part)
         vectors = case.spec.counts.elementwise and bool(obtained["vector_B"])
-        lanes = obtained["vector_B"] // _value_B(case) if vectors else 1
+        lanes = obtained["vector_B"] // value_B(case) if vectors else 1
         body = None
         try:
             body = main_loop_of(case, obtained)
         except InputError as error:
             missing.append(f"not predicted: {error}")
+        predicted = UNKNOWN if body is None else mca(body, cpu)
         columns = {
             "in_core_unit": "vector" if vectors else "element",
             "in_core_cycles": time.cycles * lanes,
             "in_core_row_cycles": row_cycles,
-            "llvm_mca_cycles": math.nan if body is None else mca_cycles(body, cpu),
+            "llvm_mca_cycles": predicted.cycles,
+            "llvm_mca_port": predicted.port,
+            "llvm_mca_port_cycles": predicted.port_cycles,
             "osaca_cycles": math.nan if body is None else osaca_cycles(body, arch),
             **terms(body, machine),
+            "surplus_load_B": math.nan if body is None else body.surplus.load_B,
+            "surplus_store_B": math.nan if body is None else body.surplus.store_B,
         }
         done.record.update(columns)
         record = done.record

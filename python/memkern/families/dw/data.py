@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
 from memkern.models import LayerConditions
@@ -17,6 +18,7 @@ from memkern.models.layer_conditions import FLOPS
 from memkern.models.machine_file import MachineFile
 from memkern.plots.frames import Records, best, typed
 from memkern.plots.selection import longest_scan, of_workers, prevailing, select
+from memkern.plots.traffic import traffic_B
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -32,6 +34,35 @@ OPTIONS = tuple(
 )
 # Additional energy of RIRI against RRII on A64FX in percent, "almost 20 %" (Alappat et al. 2021).
 PUBLISHED_ENERGY = 20.0
+
+
+class Quantity(NamedTuple):
+    """A quantity of site updates: its label, its column, and its limit or prediction.
+
+    Attributes
+    ----------
+    label : str
+        Label of its axis.
+    column, limit : str
+        Columns of the records.
+    limit_label : str
+    """
+
+    label: str
+    column: str
+    limit: str
+    limit_label: str
+
+
+def _traffic(level: str) -> Quantity:
+    label = f"Traffic with {level} (B per site update)"
+    return Quantity(label, f"counted_{level}_site_B", f"{level}_site_B", "by layer conditions")
+
+
+QUANTITIES = {
+    "performance": Quantity("Performance (GFLOP/s)", VALUE, ROOFLINE, "roofline"),
+    **{level: _traffic(level) for level in ("memory", "L2")},
+}
 CONDITIONS = {"all": "all", **{name: f"LC_{name}" for name in "tzyxs"}, "none": "none"}
 
 _NUMBERS = (
@@ -72,8 +103,9 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     frame : DataFrame
         The columns of the records and machine (the platform without its thread count), Lx to Lt,
         sites, others (all extents but Lx), place (the lattice with Ls), kind (layout and cut),
-        form (kind and width of vectors), option (stores and prefetch), site_B (see `site_B`), held
-        (whether the last cache holds all data that are read). The roofline is infinite if nothing
+        form (kind and width of vectors), option (stores and prefetch), site_B (see `site_B`), the
+        modelled and counted bytes of `QUANTITIES` (NaN where they are unknown), held (whether the
+        last cache holds all data that are read). The roofline is infinite if nothing
         comes from memory and there is no other limit.
     notes : list of str
         Sentences on the records left out.
@@ -116,6 +148,12 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         option=_options(frame),
         site_B=moved_B,
         held=moved_B <= 1.001 * result_B,
+        **{
+            ("counted_" * counted) + f"{level}_site_B":
+                traffic_B(frame, level, counted=counted) / _updates(frame)
+            for level in ("memory", "L2")
+            for counted in (True, False)
+        },
         **{ROOFLINE: frame[ROOFLINE].mask(unlimited, math.inf)},
     ), notes + left  # fmt: skip
 
@@ -207,13 +245,17 @@ def _options(frame: DataFrame) -> list[str]:
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:
-    """Return kinds or forms in the order of a legend: by layout, cut (s first), then width."""
+    """Return kinds or forms in the order of a legend: by layout, cut (s first), then width.
 
-    def place(kind: str) -> tuple[int, bool, str, int]:
-        name, _, bits = kind.partition(", ")
+    They may be followed by a compiler on a second line.
+    """
+
+    def place(kind: str) -> tuple[int, bool, str, int, str]:
+        form, _, build = kind.partition("\n")
+        name, _, bits = form.partition(", ")
         layout, _, cut = name.partition(" ")
         known = LAYOUTS.index(layout) if layout in LAYOUTS else len(LAYOUTS)
-        return known, cut != "s", name, -int(bits.partition(" ")[0] or 0)
+        return known, cut != "s", name, -int(bits.partition(" ")[0] or 0), build
 
     return sorted(set(kinds), key=place)
 
@@ -256,7 +298,7 @@ def by_form(frame: DataFrame, threads: float = 0) -> DataFrame:
     Parameters
     ----------
     frame : DataFrame
-        As of `hops`.
+        As of `hops`. If it has a column row, the fastest of each row instead of each form.
     threads : int
         Number of workers; by default the most of each machine.
 
@@ -272,12 +314,12 @@ def by_form(frame: DataFrame, threads: float = 0) -> DataFrame:
         No record has this number of workers.
     """
     frame = of_workers(frame, threads)
-    case = frame.groupby(["machine", "place", "form", "option"])
+    cases = ["machine", "place", "row" if "row" in frame else "form", "option"]
     frame = frame.assign(
         held=frame.groupby(["machine", "place"])["held"].transform("any"),
-        distances=case["prefetch"].transform("nunique") > 1,
+        distances=frame.groupby(cases)["prefetch"].transform("nunique") > 1,
     )
-    frame = best(frame, ("machine", "place", "form", "option"), value=VALUE)
+    frame = best(frame, cases, value=VALUE)
     return frame.sort_values(["sites", "Ls", "place"], kind="stable")
 
 
@@ -320,6 +362,36 @@ def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> Data
     frame = frame[frame["others"].eq(others)] if others else frame
     frame = frame[frame.groupby(here)["Lx"].transform("nunique") > 1]
     return longest_scan(of_workers(frame), "rest", "Lx", "sites", value=VALUE)
+
+
+def by_quantity(frame: DataFrame) -> DataFrame:
+    """Return records once for each of `QUANTITIES` that they have, named in the column quantity.
+
+    Records without counted bytes, or without any byte counted, only have their performance. The
+    column ecm, which is a performance, is NaN for traffic.
+    """
+    from pandas import concat
+
+    parts = [frame.assign(quantity="performance")]
+    for level in ("memory", "L2"):
+        counted = frame[frame[QUANTITIES[level].column] > 0]
+        if len(counted):
+            parts.append(counted.assign(quantity=level, ecm=math.nan))
+    return concat(parts)
+
+
+def counts_by_model(frame: DataFrame) -> dict[LayerConditions, float]:
+    """Return the counted bytes of a site update with memory, the fewest by model of the record.
+
+    The models have the layout and the cut of s that `LayerConditions` has by default, on which the
+    bytes beyond a cache that fulfils a condition do not depend.
+    """
+    counted = frame[frame["counted_memory_site_B"] > 0]
+    found: dict[LayerConditions, float] = {}
+    for row in counted.to_dict("records"):
+        model = replace(LayerConditions.of_record(row), layout="scalar", s_cut=1)
+        found[model] = min(found.get(model, math.inf), row["counted_memory_site_B"])
+    return found
 
 
 def energies(frame: DataFrame) -> DataFrame:

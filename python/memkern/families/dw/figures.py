@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -19,12 +19,13 @@ from memkern.errors import InputError
 from memkern.families.dw.data import (
     CONDITIONS,
     OPTIONS,
-    PUBLISHED_ENERGY,
+    QUANTITIES,
     ROOFLINE,
     VALUE,
     by_form,
+    by_quantity,
     core_of,
-    energies,
+    counts_by_model,
     holding,
     hops,
     in_order,
@@ -33,11 +34,11 @@ from memkern.families.dw.data import (
     over_extents,
     over_workers,
 )
+from memkern.families.dw.energy import by_clock as by_clock
+from memkern.families.dw.energy import by_energy as by_energy
 from memkern.families.dw.findings import findings
 from memkern.models import LayerConditions, simulate
 from memkern.plots.drawing import (
-    ROOFLINE_LABEL,
-    DotSeries,
     cache_regions,
     counted_axis,
     curves,
@@ -54,7 +55,6 @@ from memkern.plots.drawing import (
     roofline_series,
     row_in,
 )
-from memkern.plots.energy import no_energy, whisker_notes, whiskers
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, frame_of, three_figures, typed
 from memkern.plots.predictions import (
@@ -66,7 +66,7 @@ from memkern.plots.predictions import (
     with_ecm,
 )
 from memkern.plots.registry import family_section
-from memkern.plots.selection import split, with_workers
+from memkern.plots.selection import by_build, split, with_workers
 from memkern.plots.style import GREY, NOTE_SIZE, Look, note, plain
 
 if TYPE_CHECKING:
@@ -81,7 +81,6 @@ _MEASURE_WORKERS = "memkern dw --lattice 16 16 16 16 -l RRII,RIRI --threads 1..4
 _MEASURE_EXTENT = (
     "memkern dw --lattice 4 8 8 16 --lattice 16 8 8 16 --lattice 64 8 8 16 -o dw.parquet"
 )
-_LABEL = "Performance (GFLOP/s)"
 _CACHE_MIB = 32.0
 # Maximum number of sites in all simulations of a line, which take about a third of a second.
 _MOST_SITES = 30_000
@@ -103,7 +102,8 @@ def by_layouts(
 ) -> Figure:
     """Domain-wall kernel by layout, cut and width of vectors, stores and prefetch.
 
-    Of several prefetch distances, orders and blocks, the fastest is drawn.
+    Of several prefetch distances, orders and blocks, the fastest is drawn. Traffic that was counted
+    (``--counters``) has panels as well. Builds by several compilers or flags have their own rows.
 
     Parameters
     ----------
@@ -118,59 +118,77 @@ def by_layouts(
     source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE)
     frame, left = of_lattices(frame, split(lattices))
+    frame = by_build(frame.assign(row=frame["form"]), "row", "\n")
     frame = with_ecm(by_form(frame, threads), source, VALUE, core_of(source))
-    frame = frame.assign(row=frame["form"])
     drawn = [name for name in OPTIONS if name in set(frame["option"])]
     most = frame.groupby(["machine", "place"])["row"].nunique().max()
     several = len(drawn) + 1 + (source is not None)
-    fig, cells = machine_panels(frame, row_in(most, several) + 0.15, "place")
-    shown = frame[[VALUE, ROOFLINE, "ecm"]].mask(frame[[VALUE, ROOFLINE, "ecm"]] == math.inf)
-    ends = shown.min().min(), shown.max().max()
+    frame = by_quantity(frame)
+    frame = frame.assign(panel=frame["quantity"] + frame["place"])
+    fig, cells = machine_panels(frame, row_in(most, several) + 0.15, "panel")
     for ax, rows in cells:
-        series = dot_series(rows, "option", drawn, VALUE, _with_distance, look_beside_roofline)
-        dots(ax, in_order(rows["row"]), series | _limits(rows), ends)
+        quantity = rows["quantity"].iloc[0]
+        shown = frame[frame["quantity"] == quantity]
+        _dots(ax, rows, shown, drawn)
         # The same height of a row in every panel.
         ax.set_ylim(most - 0.5, None)
         ax.set_title(_on_lattice(rows, frame["machine"].nunique() > 1))
-        ax.set_xlabel(_LABEL)
+        ax.set_xlabel(QUANTITIES[quantity].label)
     return finish(fig, 5, [*notes, *left, *machine_note(source), *core_note(source, frame)], frame)
 
 
-def _limits(rows: DataFrame) -> dict[str, DotSeries]:
-    """Return the series of the highest roofline and prediction in each row."""
-    return roofline_series(rows, ROOFLINE) | prediction_series(rows, "ecm", ECM)
+def _dots(ax: Axes, rows: DataFrame, alike: DataFrame, options: Sequence[str]) -> None:
+    """Draw a quantity of each form by option, on an axis with all records of this quantity."""
+    what = QUANTITIES[rows["quantity"].iloc[0]]
+    numbers = alike[[what.column, what.limit, "ecm"]]
+    numbers = numbers[(numbers > 0) & (numbers < math.inf)]
+    text = _with_distance(what.column)
+    series = dot_series(rows, "option", options, what.column, text, look_beside_roofline)
+    if what.limit == ROOFLINE:
+        series |= roofline_series(rows, ROOFLINE) | prediction_series(rows, "ecm", ECM)
+    else:
+        series |= prediction_series(rows[rows[what.limit] > 0], what.limit, what.limit_label)
+    dots(ax, in_order(rows["row"]), series, (numbers.min().min(), numbers.max().max()))
 
 
-def _with_distance(row: Mapping[Any, Any]) -> str:
-    """Return performance and, if several prefetch distances were measured, the fastest one."""
-    text = three_figures(row[VALUE])
-    return f"{text} ({row['prefetch']:g} ahead)" if row["distances"] else text
+def _with_distance(column: str) -> Callable[[Mapping[Any, Any]], str]:
+    """Return the text of a record's value, with the fastest prefetch distance if several."""
+
+    def text(row: Mapping[Any, Any]) -> str:
+        value = three_figures(row[column])
+        return f"{value} ({row['prefetch']:g} ahead)" if row["distances"] else value
+
+    return text
 
 
 def _on_lattice(rows: DataFrame, several: bool) -> str:
     """Return the title of a panel: machine, lattice, and whether it fits in the caches."""
     where = "in cache" if rows["held"].iloc[0] else "beyond caches"
-    title = f"{rows['place'].iloc[0]}: {where}"
+    # Names of compilers leave less width.
+    wide = not rows["row"].str.contains("\n").any()
+    title = f"{rows['place'].iloc[0]}{': ' if wide else chr(10)}{where}"
     return f"{with_workers(rows, True)}\n{title}" if several else title
 
 
 def _against(ax: Axes, rows: DataFrame, x: str, xlabel: str, kinds: Sequence[str]) -> None:
-    """Draw performance over `x`, a line for each kind with its roofline and prediction."""
-    curves(ax, rows, "kind", kinds, x, VALUE)
+    """Draw a quantity over `x`, a line for each kind with its limit and prediction."""
+    what = QUANTITIES[rows["quantity"].iloc[0]]
+    curves(ax, rows, "kind", kinds, x, what.column)
     ecm_curves(ax, rows, "kind", kinds, x, marked_look)
-    finite = rows[rows[ROOFLINE] < math.inf]
+    finite = rows[rows[what.limit] < math.inf]
     for number, kind in enumerate(kinds):
         limit = finite[finite["kind"] == kind].sort_values(x)
         # Shifted dashes keep equal rooflines of two kinds visible.
         dashes = (3 * number, (3, 3))
         look = marked_look(number)._replace(marker="", linestyle=dashes, linewidth=0.8, zorder=2.0)
-        ax.plot(limit[x], limit[ROOFLINE], label=f"_{ROOFLINE_LABEL}", **look._asdict())
+        ax.plot(limit[x], limit[what.limit], label=f"_{what.limit_label}", **look._asdict())
     if len(finite):
-        ax.plot([], [], color=GREY, linestyle=(0, (3, 3)), linewidth=0.8, label=ROOFLINE_LABEL)
+        dashed = (0, (3, 3))
+        ax.plot([], [], color=GREY, linestyle=dashed, linewidth=0.8, label=what.limit_label)
     counted_axis(ax, rows[x])
-    top = rows[[VALUE, "ecm"]].max().max()
-    ax.set_ylim(0, 1.08 * max(top, min(finite[ROOFLINE].max(), 2 * top) if len(finite) else 0))
-    ax.set(xlabel=xlabel, ylabel=_LABEL)
+    top = rows[[what.column, "ecm"]].max().max()
+    ax.set_ylim(0, 1.08 * max(top, min(finite[what.limit].max(), 2 * top) if len(finite) else 0))
+    ax.set(xlabel=xlabel, ylabel=what.label)
 
 
 @drawn(
@@ -183,7 +201,8 @@ def _against(ax: Axes, rows: DataFrame, x: str, xlabel: str, kinds: Sequence[str
 def against_workers(records: Records = None, lattice: str = "", machine: str = "") -> Figure:
     """Domain-wall kernel on one lattice against the number of workers, by layout.
 
-    Of several kinds of stores and prefetch, the fastest is drawn.
+    Of several kinds of stores and prefetch, the fastest is drawn. Traffic that was counted
+    (``--counters``) has panels as well.
 
     Parameters
     ----------
@@ -200,14 +219,15 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
         raise InputError(
             f"{which} was measured with two numbers of workers: `{_MEASURE_WORKERS}` does so"
         )
-    frame = with_ecm(frame, source, VALUE, core_of(source))
+    frame = by_quantity(with_ecm(frame, source, VALUE, core_of(source)))
     kinds = in_order(frame["kind"])
-    fig, cells = machine_panels(frame, 2.5)
+    fig, cells = machine_panels(frame, 2.5, "quantity")
     for ax, rows in cells:
         _against(ax, rows, "threads", "Workers", kinds)
         first = rows.iloc[0]
         title = first["place"]
-        ax.set_title(f"{plain(first['machine'], 24)}\n{title}" if len(cells) > 1 else title)
+        several = frame["machine"].nunique() > 1
+        ax.set_title(f"{plain(first['machine'], 24)}\n{title}" if several else title)
     return finish(fig, 5, [*notes, *machine_note(source, frame), *core_note(source, frame)], frame)
 
 
@@ -224,7 +244,8 @@ def against_extent(
 ) -> Figure:
     """Domain-wall kernel against Lx with the other extents fixed, by layout.
 
-    Of several kinds of stores and prefetch, the fastest is drawn.
+    Of several kinds of stores and prefetch, the fastest is drawn. Traffic that was counted
+    (``--counters``) has panels as well.
 
     Parameters
     ----------
@@ -241,9 +262,9 @@ def against_extent(
     if frame.empty:
         which = f"no lattices of {others!r}" if others else "no lattices"
         raise InputError(f"{which} that differ in Lx alone were measured: `{_MEASURE_EXTENT}` does")
-    frame = with_ecm(frame, source, VALUE, core_of(source))
+    frame = by_quantity(with_ecm(frame, source, VALUE, core_of(source)))
     kinds = in_order(frame["kind"])
-    fig, cells = machine_panels(frame, 2.5)
+    fig, cells = machine_panels(frame, 2.5, "quantity")
     for ax, rows in cells:
         _against(ax, rows, "Lx", "Lx", kinds)
         last = last_cache(rows)
@@ -253,10 +274,11 @@ def against_extent(
             notes.append(f"Above: what {in_bytes(last[0])} of cache hold for {kind}.")
         first = rows.iloc[0]
         title = f"Lx x {first['others'].replace('x', ' x ')}, Ls {first['Ls']:g}"
-        if len(cells) > 1:
+        if frame["machine"].nunique() > 1:
             title = f"{with_workers(rows, True)}\n{title}"
         ax.set_title(title, pad=11)
-    return finish(fig, 5, [*notes, *machine_note(source), *core_note(source, frame)], frame)
+    notes = [*dict.fromkeys(notes), *machine_note(source), *core_note(source, frame)]
+    return finish(fig, 5, notes, frame)
 
 
 def _conditions(ax: Axes, rows: DataFrame, last: tuple[int, int]) -> None:
@@ -275,7 +297,8 @@ def _conditions(ax: Axes, rows: DataFrame, last: tuple[int, int]) -> None:
     "Two panels, 6.9 in wide.",
     paper="alappat2021",
     number="figure 21",
-    records="Only the last cache of the machine is read, if a ResultSet describes it",
+    records="The last cache of the machine, if a ResultSet describes it, and counted traffic of "
+    "`dw.hop` in double precision on these lattices, which ``--counters`` measures",
     lack="a number is wrong, or the extents are not multiples of the cuts",
 )
 def traffic(
@@ -285,15 +308,16 @@ def traffic(
     cuts: str | Sequence[str] = "1x1x1x1,1x2x2x2",
     cache_MiB: float = 0.0,
 ) -> Figure:
-    """Domain-wall kernel's traffic by layer conditions and by a simulated cache.
+    """Domain-wall kernel's traffic by layer conditions, by a simulated cache, and counted.
 
-    Double precision and ordinary stores. All workers share the cache.
+    Double precision and ordinary stores. All workers share the cache. Counts are of the first
+    machine.
 
     Parameters
     ----------
     lattice : str
-        Lattice whose Lx varies in one panel, and which workers share in the other; by default a
-        lattice slightly larger than the cache.
+        Lattice whose Lx varies in one panel, and which workers share in the other; by default the
+        largest one with counted traffic, or else one slightly larger than the cache.
     ls : int
         Ls.
     cuts : str or sequence of str
@@ -302,13 +326,16 @@ def traffic(
     cache_MiB : float
         Size of the cache; by default the machine's last-level cache, or 32 MiB if unknown.
     """
-    known = None if records is None else last_cache(frame_of(records))
+    frame = frame_of(records)
+    known = last_cache(frame)
     cache_B = cache_MiB * 2**20 or (known[0] if known else _CACHE_MIB * 2**20)
-    x, y, z, t = _four(lattice, "lattice") if lattice else _around(cache_B, ls)
+    counts = _counts(frame)
+    partitions = [_four(text, "cuts") for text in split(cuts)]
+    shape = _four(lattice, "lattice") if lattice else _counted_lattice(counts, ls, partitions)
+    x, y, z, t = shape or _around(cache_B, ls)
     fig, (scan, cores) = panels(2, 2, 2.5)
-    complete = True
-    for number, text in enumerate(split(cuts)):
-        parts = _four(text, "cuts")
+    complete, crosses = True, False
+    for number, parts in enumerate(partitions):
         name = " ".join(f"{d}{c}" for d, c in zip("xyzt", parts, strict=True) if c > 1)
         whole = LayerConditions((x, y, z, t), ls, parts)
         extents = range(parts[0], 8 * x + 1, parts[0])
@@ -319,6 +346,10 @@ def traffic(
         look = marked_look(number)._replace(markersize=3.0 + 2 * number)
         for ax, models, most in ((scan, wide, 1), (cores, shared, 3)):
             complete &= _compared(ax, models, cache_B, most * _MOST_SITES, look, label)
+            found = {n: counts[model] for n, model in models.items() if model in counts}
+            crosses |= bool(found)
+            cross = look._replace(marker="x", markersize=6.0, linestyle="none", zorder=20.0)
+            ax.plot(list(found), list(found.values()), label="_counted", **cross._asdict())
     counted_axis(scan, _doublings(x / 4, 8 * x))
     counted_axis(cores, _doublings(1, t))
     scan.set(xlabel="Lx", title=f"Lx x {y} x {z} x {t}, Ls {ls}, one worker")
@@ -332,10 +363,36 @@ def traffic(
         f"Beyond {in_bytes(cache_B)} of cache, which all workers share. Lines: by layer "
         "conditions. Markers: by an LRU cache, simulated site by site."
     ]
+    if crosses:
+        notes.append("Crosses: by counters.")
     if not complete:
         notes.append("What takes long is not simulated.")
     note(fig, notes)
     return fig
+
+
+def _counts(frame: DataFrame) -> dict[LayerConditions, float]:
+    """Return `counts_by_model` of the first machine, nothing without counts."""
+    counts = typed(frame, ["counted_memory_load_B"])["counted_memory_load_B"]
+    if not counts.notna().any():
+        return {}
+    rows, _ = hops(frame, "")
+    return counts_by_model(rows[rows["machine"].isin(rows["machine"].head(1))])
+
+
+def _counted_lattice(
+    counts: Iterable[LayerConditions], ls: int, partitions: Sequence[Sequence[int]]
+) -> tuple[int, int, int, int] | None:
+    """Return the largest counted lattice with this Ls whose extents all cuts divide, if any."""
+    fitting = [
+        model.extents
+        for model in counts
+        if model.ls == ls
+        and not any(
+            n % part for cut in partitions for n, part in zip(model.extents, cut, strict=True)
+        )
+    ]
+    return max(fitting, key=math.prod, default=None)
 
 
 def _sites(model: LayerConditions) -> int:
@@ -421,35 +478,6 @@ def _levels(ax: Axes, ls: int) -> None:
                 fontsize=NOTE_SIZE,
                 color=GREY,
             )
-
-
-@drawn(
-    "dw-energy",
-    "One panel, 3.35 in wide: range, quartiles and median over lattices, workers and clocks of "
-    "each machine, and the published energy on A64FX.",
-    paper="alappat2021",
-    number="figure 24",
-    records="`dw.hop` in both layouts, with energy",
-    lack="no lattice has both layouts with energy",
-)
-def by_energy(records: Records = None) -> Figure:
-    """Speed and energy of the domain-wall kernel as RIRI against RRII.
-
-    Each layout is represented by its fastest record with energy.
-    """
-    frame, notes = hops(records, _MEASURE)
-    changes = energies(frame)
-    if changes.empty:
-        known = typed(frame, ("energy_J",))["energy_J"].gt(0).any()
-        why = "measure both layouts (-l RRII,RIRI)" if known else no_energy(frame)
-        raise InputError(f"no lattice was measured as RIRI and as RRII with energy: {why}")
-    fig, (ax,) = panels(1, 2, 2.3)
-    groups = {
-        plain(str(machine), 20): rows for machine, rows in changes.groupby("machine", sort=False)
-    }
-    whiskers(ax, groups, "A64FX", (math.nan, PUBLISHED_ENERGY))
-    ax.set_ylabel("RIRI against RRII (%)")
-    return finish(fig, 2, [*notes, *whisker_notes(len(changes))], changes)
 
 
 # ----------------------------------------------------------------------------------------- table

@@ -24,11 +24,20 @@ from memkern.plots.drawing import (
     panels,
     shade,
 )
-from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, best, ranked, undisturbed, words
+from memkern.plots.exhibits import (
+    Axis,
+    Selection,
+    byte_scale,
+    curve_figure,
+    drawn,
+    log_scale,
+    tabulated,
+)
+from memkern.plots.frames import Records, best, first_note, ranked, undisturbed, words
 from memkern.plots.predictions import ECM, ecm_look, machine_for, machine_note, predictions
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
 from memkern.plots.style import GREY, NOTE_SIZE, log2_axis, own_look
+from memkern.plots.traffic import traffic_B
 from memkern.shared.streaming_records import FAMILIES, MEMORY, is_nt, levels, short
 
 if TYPE_CHECKING:
@@ -47,6 +56,13 @@ _MEASURE = (
 _MEASURE_MATVEC = (
     "memkern loops -k matvec --variant simd,nta --sizes 1MiB:1GiB:12 -o matvec.parquet"
 )
+_COUNT_MATVEC = _MEASURE_MATVEC.replace(" -o", " --counters auto -o")
+_COUNT_WALKS = (
+    "memkern loops -k triad --sizes 64KiB:4GiB:17 --pages 4k,thp --counters auto -t 1 "
+    "-o walks.parquet"
+)
+# Bytes from memory for an element of the matrix if a cache holds y, and if none does, with dashes.
+_ELEMENT_B: dict[int, Any] = {8: (0, (4, 1, 1, 1)), 24: (0, (1, 1))}
 _LEVELS = {"L1": "l1", "L2": "l2", MEMORY: "mem"}
 # Row of the stencil in the published table, by the level that holds three rows of the array.
 _STENCILS = {
@@ -291,7 +307,7 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
             limit = _memory_bandwidth(records, platform)
         ax.set_xscale("log")
         counts_axis(ax.xaxis)
-        for size, dashes in ((8, (0, (4, 1, 1, 1))), (24, (0, (1, 1)))):
+        for size, dashes in _ELEMENT_B.items():
             height = 2 * limit / size
             if not math.isnan(limit):
                 top = max(top, height)
@@ -313,6 +329,96 @@ def _memory_bandwidth(records: Records, platform: str) -> float:
         return math.nan
     values = memory_values(frame, from_memory(frame))
     return float(undisturbed(values)[BANDWIDTH].max()) if len(values) else math.nan
+
+
+def _element_limits(ax: Axes, rows: DataFrame) -> None:
+    """Draw the bytes of an element of the matrix if a cache holds y, and if none does."""
+    for (size, dashes), state in zip(_ELEMENT_B.items(), ("in a cache", "in memory"), strict=True):
+        label = f"{size} B: y {state}"
+        ax.axhline(size, color=GREY, linewidth=0.9, linestyle=dashes, label=label)
+
+
+def _from_zero(ax: Axes, values: Series) -> None:
+    ax.set_ylim(0, 1.12 * max(values.max(), *_ELEMENT_B))
+
+
+@curve_figure(
+    "matvec-traffic",
+    x=Axis("y_B", "Size of y", byte_scale),
+    y=Axis("element_B", "Traffic (B per element of A)", _from_zero),
+    by="series",
+    records="`loops.matvec` at two lengths or more, measured with ``--counters`` to show counts",
+    lack="no record of loops.matvec in float64 has its traffic with memory",
+    measure=_COUNT_MATVEC,
+    caches=True,
+    marks=_element_limits,
+    legend=3,
+    paper="alappat2021",
+    number="figure 4",
+)
+def matrix_vector_traffic(records: Records = None) -> Selection:
+    """Bytes from and to memory for an element of A in y += A x, counted and by the model.
+
+    A is read once. If no cache holds y, it is read and written for each column.
+    """
+    from pandas import concat
+
+    columns = ("rows", "elements", "variant", "dtype", "threads")
+    value = "performance_GFLOPs"
+    frame, notes = select(records, [MATVEC], columns, measure=_COUNT_MATVEC, value=value)
+    frame, left = prevailing(frame[frame["dtype"] == "float64"], per=("machine",))
+    counts, model = (traffic_B(frame, "memory", counted=each) for each in (True, False))
+    frame = frame.assign(y_B=8 * frame["rows"], hint=frame["variant"].eq("nta"))
+    counted = frame.assign(
+        element_B=counts / frame["elements"],
+        series=["counted, prefetch hint on A" if hint else "counted" for hint in frame["hint"]],
+    ).dropna(subset="element_B")
+    modelled = frame.assign(
+        element_B=model / frame["elements"], series="by the model", disturbed=False
+    ).dropna(subset="element_B")
+    if counted.empty and len(modelled):
+        why = first_note(frame, "counters_note") or "measure with --counters auto"
+        notes.append(f"By the model alone: {why}.")
+    both = concat([best(rows, ("machine", "y_B", "series")) for rows in (counted, modelled)])
+    return both.sort_values("hint", kind="stable"), notes + left
+
+
+@curve_figure(
+    "loops-tlb-misses",
+    x=Axis("footprint_B", "Memory used", byte_scale),
+    y=Axis("walks", "Page walks per MiB of memory used", log_scale),
+    by="series",
+    records="loop kernels with counts of page walks, which ``--counters`` measures",
+    lack="no loop has its page walks at two sizes",
+    measure=_COUNT_WALKS,
+    caches=True,
+    paper="alappat2021",
+    number="figure 5",
+)
+def tlb_misses(records: Records = None, kernels: str | Sequence[str] = "loops.triad") -> Selection:
+    """Page walks of loops, counted, against the memory used, by requested size of pages.
+
+    Sizes without a page walk are not drawn. An access to each page of 4 KiB, without a TLB that
+    holds it, is 256 page walks per MiB.
+
+    Parameters
+    ----------
+    kernels : str or sequence of str
+        Names of kernels or families, with commas between.
+    """
+    misses = "counted_tlb_misses"
+    columns = ("footprint_B", "threads", "dtype", CYCLES)
+    frame, notes = select(records, split(kernels), columns, measure=_COUNT_WALKS, value=misses)
+    frame, left = prevailing(frame, per=("machine",))
+    pages = words(frame["pages_requested"]) if "pages_requested" in frame else ""
+    frame = frame.assign(
+        walks=frame[misses] / frame["footprint_B"] * 2**20,
+        series=frame["kernel"].map(short) + (", " + pages + " pages" if len(pages) else ""),
+    )
+    frame = ranked(frame, CYCLES, lowest=True).drop_duplicates(["machine", "series", "footprint_B"])
+    frame = frame.sort_index()
+    several = frame.groupby(["machine", "series"])["footprint_B"].transform("nunique") > 1
+    return frame[several], notes + left
 
 
 @tabulated(

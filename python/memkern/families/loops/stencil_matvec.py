@@ -73,7 +73,9 @@ def stencil(
         this machine (see `rows_held`), the rows from `elements` or `footprint_B`. Models determine
         from sizes and caches which cache holds the rows.
     dtype, alpha, **options
-        As for `memkern.shared.elementwise.case_of`; alpha is a quarter by default.
+        As for `memkern.shared.elementwise.case_of`; alpha is a quarter by default. The variant
+        ``pipelined`` interleaves stages of several vectors, so that no instruction of an iteration
+        depends on another one of it (section 4 of the paper).
 
     Raises
     ------

@@ -179,11 +179,15 @@ def _labels(frame: DataFrame) -> Series:
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:
-    """Return kinds of formats in the order of a legend: CRS, SELL-8, SELL-16, ELL, CSC."""
+    """Return kinds of formats in the order of a legend: CRS, SELL-8, SELL-16, ELL, CSC.
 
-    def place(kind: str) -> tuple[int, float]:
-        form, _, chunk = kind.partition("-")
-        return FORMATS.index(form.lower()), float(chunk or 0)
+    A kind may be followed by a variant and a compiler, after commas.
+    """
+
+    def place(kind: str) -> tuple[int, float, str]:
+        name, _, rest = kind.partition(", ")
+        form, _, chunk = name.partition("-")
+        return FORMATS.index(form.lower()), float(chunk or 0), rest
 
     return sorted(set(kinds), key=place)
 
@@ -218,6 +222,16 @@ def of_formats(frame: DataFrame, formats: Sequence[str], measure: str) -> DataFr
             f"{listed(in_order(frame['kind']))}: `{measure}` measures others"
         )
     return kept
+
+
+def by_variant(frame: DataFrame) -> DataFrame:
+    """Return records whose kind is followed by their variant, if several were requested for it."""
+    if not {"variant", "variant_choice"} <= set(frame):
+        return frame
+    variants = frame["variant"].where(frame["variant_choice"] == "requested")
+    several = variants.groupby([frame["machine"], frame["kind"]]).transform("nunique") > 1
+    named = frame["kind"] + ", " + variants
+    return frame.assign(kind=frame["kind"].mask(several & variants.notna(), named))
 
 
 def of_matrices(

@@ -16,6 +16,7 @@ from memkern.families.spmv.data import (
     ROOFLINE,
     VALUE,
     by_matrix,
+    by_variant,
     core_of,
     fill_in,
     implied,
@@ -47,7 +48,7 @@ from memkern.plots.exhibits import Selection, drawn, table
 from memkern.plots.frames import Records, best, three_figures
 from memkern.plots.predictions import core_note, ecm_curves, machine_for, machine_note, with_ecm
 from memkern.plots.registry import family_section
-from memkern.plots.selection import cache_ends, of_workers, split, with_workers
+from memkern.plots.selection import by_build, cache_ends, of_workers, split, with_workers
 from memkern.plots.style import GREY, plain
 
 if TYPE_CHECKING:
@@ -184,7 +185,9 @@ def by_matrices(
 ) -> Figure:
     """Sparse products by matrix and format, with the roofline.
 
-    Of several sigma, accumulators and methods of balancing, the fastest is drawn.
+    Of several sigma, accumulators and methods of balancing, the fastest is drawn. Variants that
+    were requested (``--variant simd,nta``) and builds by several compilers or flags have series of
+    their own.
 
     Parameters
     ----------
@@ -199,7 +202,8 @@ def by_matrices(
     """
     frame, notes = products(records, _MEASURE)
     frame, left = of_matrices(frame, split(matrices), _MEASURE)
-    frame = by_matrix(of_formats(frame, split(formats), _MEASURE), threads)
+    frame = by_build(by_variant(of_formats(frame, split(formats), _MEASURE)), "kind")
+    frame = by_matrix(frame, threads)
     kinds = in_order(frame["kind"])
     most = frame.groupby(["machine", "held"])["label"].nunique().max()
     fig, cells = machine_panels(frame, row_in(most, len(kinds) + 1), "held")

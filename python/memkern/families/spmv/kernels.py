@@ -24,6 +24,7 @@ from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.spmv.distributed import share_of
 from memkern.families.spmv.model import SpmvModel
+from memkern.families.spmv.suites import MATRICES, SUITE
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values, fresh, positions, verdict
@@ -38,7 +39,7 @@ from memkern.spec.kernel import (
     Validation,
     fill_values,
 )
-from memkern.spec.registry import case, find, register, shows_options_of
+from memkern.spec.registry import Suite, case, find, register, register_suite, shows_options_of
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -470,6 +471,16 @@ def _products(matrix: str, forms: Iterable[tuple[str, Mapping[str, Any]]]) -> li
     label, a = matrices.build(matrix)
     cases = [spmv(a, form, name=label, **how) for form, how in forms]
     return [replace(case, indices=cases[0].indices, data=cases[0].data) for case in cases]
+
+
+def _of_suite(number: int, *, format: str = "crs", **options: Any) -> Case:
+    """Build the case of a matrix of the suite in a format."""
+    name, matrix = list(MATRICES.items())[number]
+    labels = {"name": name, "suite": SUITE}
+    return case(f"spmv.{format_of(format)}", matrix=matrix, **{**labels, **options})
+
+
+register_suite(SUITE, Suite(lambda: len(MATRICES), _of_suite))
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

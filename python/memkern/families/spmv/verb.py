@@ -34,6 +34,7 @@ from memkern.cli.options import (
 from memkern.cli.refusing import refuse, taken
 from memkern.errors import InputError
 from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE, format_of
+from memkern.families.spmv.suites import MATRICES, SUITE
 from memkern.spec.sequences import joined, product
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ def _spmv(args: argparse.Namespace) -> int:
     from memkern.families.spmv import product as spmv
     from memkern.inputs import matrices
 
+    names = {}
+    if SUITE in args.matrices:
+        names = {matrix: name for name, matrix in MATRICES.items()}
+        whole = ([*names] if text == SUITE else [text] for text in args.matrices)
+        args.matrices = [*itertools.chain(*whole)]
     if args.tune:
         return _tune(args)
     knobs = knobs_of(args) | given(args, "move_columns")
@@ -108,7 +114,7 @@ def _spmv(args: argparse.Namespace) -> int:
 
     def build(matrix: str, format: str, **options: Any) -> Case:
         label, a = matrix_of(matrix)
-        return spmv.case(a, format, name=label, **options)
+        return spmv.case(a, format, name=names.get(matrix, label), **options)
 
     formats = [format_of(format) for format in each(args.format)]
     parts = []
@@ -175,7 +181,7 @@ def _spmv_options(sub: Parser) -> None:
         "matrices",
         nargs="+",
         metavar="MATRIX",
-        help="a Matrix Market file, or a generator such as hpcg:64",
+        help=f"a Matrix Market file, a generator such as hpcg:64, or the suite {SUITE}",
     )
     add = sub.add_argument_group("formats").add_argument
     add("-f", "--format", type=words, default=_FORMATS, metavar="NAME,...",

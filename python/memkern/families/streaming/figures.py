@@ -30,7 +30,7 @@ from memkern.plots.drawing import (
     threads_axis,
 )
 from memkern.plots.exhibits import drawn
-from memkern.plots.frames import Records, best, families, frame_of
+from memkern.plots.frames import Records, best, families, frame_of, typed
 from memkern.plots.predictions import (
     ECM,
     ECM_DASHES,
@@ -49,7 +49,7 @@ from memkern.shared.streaming_records import BARRIER, FAMILIES, as_defined, is_n
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
     from memkern.models.ecm import Scaling
     from memkern.models.machine_file import MachineFile
@@ -191,7 +191,8 @@ def saturation(
     """Bandwidth of streaming kernels against the number of threads, with ideal scaling.
 
     A panel for each kernel, at the size that was measured with most thread counts; of several such
-    sizes, the largest.
+    sizes, the largest. Where loops were measured with ``--unroll 1`` and others, those without
+    unrolling are drawn beside the best.
 
     Parameters
     ----------
@@ -209,6 +210,7 @@ def saturation(
         records, wanted, ("bytes_B", "variant", "dtype", "threads"), measure=_MEASURE_THREADS
     )
     frame = as_defined(frame, "paper", "permutation").assign(nt=is_nt(frame))
+    frame = frame.assign(single=_not_unrolled(frame))
     here = ["machine", "kernel"]
     frame, _ = prevailing(frame, ("backend", "dtype", "bytes_B"), per=here, count=("threads",))
     frame = frame[frame.groupby(here)["threads"].transform("nunique") > 1]
@@ -217,6 +219,7 @@ def saturation(
             "no kernel was measured with two thread counts at one size: "
             f"`{_MEASURE_THREADS}` does so"
         )
+    single = best(frame[frame["single"]], (*here, "threads"))
     frame = best(frame, (*here, "threads", "nt"))
     names = list(dict.fromkeys(frame["kernel"]))
     machines = list(dict.fromkeys(frame["machine"]))
@@ -232,6 +235,11 @@ def saturation(
                 look = look._replace(linestyle=NT_DASHES) if nt else look
                 label = plain(name, 28) + (", non-temporal stores" if nt else "")
                 curve(ax, rows, "threads", BANDWIDTH, look, label)
+            slow = single[(single["kernel"] == kernel) & (single["machine"] == name)]
+            if len(slow):
+                look = own_look(number)._replace(linewidth=0.9, markersize=2.0, linestyle=":")
+                label = f"{plain(name, 28)}, not unrolled"
+                curve(ax, slow, "threads", BANDWIDTH, look, label)
             one = mine[mine["threads"] == 1].sort_values("nt")
             for start in one[BANDWIDTH].head(1):
                 ax.plot(threads, start * threads, color=GREY, linewidth=0.7, label="ideal")
@@ -247,6 +255,13 @@ def saturation(
     for ax in axes[-4:]:
         ax.set_xlabel("Threads")
     return finish(fig, 2 if source is None else 4, [*notes, *machine_note(source)], frame)
+
+
+def _not_unrolled(frame: DataFrame) -> Series:
+    """Return whether a record is of unrolling 1, and others of its kernel are of another."""
+    unroll = typed(frame, ["unroll"])["unroll"].fillna(0.0)
+    several = unroll.groupby([frame["machine"], frame["kernel"]]).transform("nunique") > 1
+    return unroll.eq(1) & several
 
 
 # Models of scaling to several cores, with their labels and dashes.
