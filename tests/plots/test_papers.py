@@ -70,11 +70,15 @@ def test_all_figures_of_a_paper_are_drawn(capsys, monkeypatch, tmp_path):
 
 def test_all_tables_of_a_paper_are_printed(capsys, tmp_path):
     code, out, _ = run(capsys, "table", "--paper", "chalmers2020")
-    assert code == 0 and out.startswith("chalmers2020-bs-t0-wmax\ntest ")
+    assert code == 0 and out.startswith("chalmers2020-bs-devices\n")
+    assert "\n\nchalmers2020-bs-t0-wmax\ntest " in out
     code, out, _ = run(capsys, "table", "--paper", "chalmers2020", "--json")
     assert json.loads(out)["chalmers2020-bs-t0-wmax"][0]["test"] == "BS1"
     code, out, _ = run(capsys, "table", "--paper", "chalmers2020", "-o", str(tmp_path))
-    assert (code, out) == (0, f"{tmp_path}/chalmers2020-bs-t0-wmax.csv\n")
+    assert (code, out) == (
+        0,
+        f"{tmp_path}/chalmers2020-bs-devices.csv\n{tmp_path}/chalmers2020-bs-t0-wmax.csv\n",
+    )
     assert (tmp_path / "chalmers2020-bs-t0-wmax.csv").read_text().startswith("test,")
 
 

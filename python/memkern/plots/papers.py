@@ -153,9 +153,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
     "chalmers2020": {
         **{f"figure {number}": _WITHOUT_LINES for number in range(1, 8)},
         "table 1": Remark("command", "", "table kernels --option family=bs"),
-        "table 2": Remark(
-            "missing", 'Python has its data: `mk.reference.load("chalmers2020-devices")`.'
-        ),
+        "table 2": Remark("", "With the peak bandwidths of section 6.1."),
     },
     "lavin2020": {
         "figure 1": _DRAWING,

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
+from memkern.families.bs.of_paper import devices_table as devices_table
 from memkern.models.records import apart
 from memkern.plots.drawing import bytes_axis, curve, finish, named, panels, shade
 from memkern.plots.exhibits import drawn, tabulated
