@@ -238,7 +238,7 @@ FAMILY = Family(
     missing=[],
     images=9,
     shown="Wmax",
-    published=(*PUBLISHED, "bs-t0-wmax", "loops-cycles"),
+    published=(*PUBLISHED, "bs-fit", "bs-mesh", "bs-t0-wmax", "loops-cycles"),
     without_markers=PUBLISHED,
 )
 

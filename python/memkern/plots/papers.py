@@ -35,10 +35,10 @@ class Remark(NamedTuple):
 _DRAWING = Remark("drawing", "It has no values.")
 _CRS = Remark("", "The matrices are generated: `tsm`, `hpcg`.")
 _UNTOLD_TRAFFIC = "The counted traffic is in records measured with `--counters`, but not drawn."
-_WITHOUT_LINES = Remark(
-    "in part",
-    "Own points and fits; the published T0 and Wmax are in table 3, but not drawn as lines. "
-    "The measured points were not published as numbers.",
+_ONLY_FITS = Remark(
+    "",
+    "The published GPUs as their fits of table 3: the measured points were not published as "
+    "numbers.",
 )
 _MERGED_MODELS = Remark(
     "in part", "Own records with OpenMP alone, over MPI and over OpenSHMEM are not told apart."
@@ -151,7 +151,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
     },
     "chalmers2020": {
-        **{f"figure {number}": _WITHOUT_LINES for number in range(1, 8)},
+        **{f"figure {number}": _ONLY_FITS for number in range(1, 8)},
         "table 1": Remark("command", "", "table kernels --option family=bs"),
         "table 2": Remark("", "With the peak bandwidths of section 6.1."),
     },
