@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memkern.models.ecm import Ecm, EcmLevel, EcmPrediction, Overlap, hypotheses
+    from memkern.models.efficiency import strong_scaling_efficiency, weak_scaling_efficiency
     from memkern.models.fit import ModelFit, Parameter, Prediction
     from memkern.models.layer_conditions import LayerConditions, StencilConditions, simulate
     from memkern.models.machine_file import MachineFile, load_machine, published
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
         fit_both_sides,
         fit_t0_wmax,
         predict_sum,
-        strong_scaling_efficiency,
     )
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "read",
     "simulate",
     "strong_scaling_efficiency",
+    "weak_scaling_efficiency",
 ]
 
 # Modules are imported when a name is first used: the verbs that need one need not wait for all.
@@ -65,6 +66,10 @@ _NAMES = {
         "EcmPrediction",
         "Overlap",
         "hypotheses",
+    ),
+    "efficiency": (
+        "strong_scaling_efficiency",
+        "weak_scaling_efficiency",
     ),
     "fit": (
         "ModelFit",
@@ -98,7 +103,6 @@ _NAMES = {
         "fit_both_sides",
         "fit_t0_wmax",
         "predict_sum",
-        "strong_scaling_efficiency",
     ),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}
