@@ -325,7 +325,7 @@ def _plain(value: Any) -> Any:
 # Columns that are constant, like the kernel, in the records of one fitted line.
 APART = (
     "platform", "definition", "backend", "device", "timer", "block_threads_requested",
-    "block_shared_B", "memory", "peer", "dtype",
+    "block_shared_B", "nodes_per_block", "memory", "peer", "dtype",
     "index_dtype", "threads", "pin_requested", "pages_requested", "numa_requested",
     "variant_requested", "isa_requested", "offset", "schedule", "chunk", "prefetch", "unroll",
     "repetition", "flush",
