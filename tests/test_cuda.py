@@ -394,6 +394,12 @@ def test_records_have_the_bandwidths_of_the_memory() -> None:
     record = mk.stream("copy", elements=64, device="cuda", runs=2).measure().record
     assert record["gpu_peak_GBps"] == gpu.describe("cuda:0")["peak_GBps"]
     assert record["gpu_best_copy_GBps"] > 0 and record["gpu_best_read_GBps"] > 0
+    # The cache of the GPU holds these data.
+    assert record["peak_GBps"] == record["gpu_peak_GBps"] and math.isnan(record["peak_share"])
+    large = 2 * gpu.describe("cuda:0")["l2_B"] // 8
+    record = mk.stream("copy", elements=large, device="cuda", runs=2, peak_GBps=50).measure().record
+    assert record["peak_GBps"] == 50
+    assert record["peak_share"] == pytest.approx(record["bandwidth_GBps"] / 50)
 
 
 @pytest.mark.parametrize("variant", ["simt", "l2"])

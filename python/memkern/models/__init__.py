@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memkern.models.layer_conditions import LayerConditions, StencilConditions, simulate
     from memkern.models.machine_file import MachineFile, load_machine, published
     from memkern.models.memory import FromMemory, from_memory, plateau_B
+    from memkern.models.peak import with_peak
     from memkern.models.records import Records, cache_ends, groups, read
     from memkern.models.t0_wmax import (
         Side,
@@ -56,6 +57,7 @@ __all__ = [
     "simulate",
     "strong_scaling_efficiency",
     "weak_scaling_efficiency",
+    "with_peak",
 ]
 
 # Modules are imported when a name is first used: the verbs that need one need not wait for all.
@@ -91,6 +93,7 @@ _NAMES = {
         "from_memory",
         "plateau_B",
     ),
+    "peak": ("with_peak",),
     "records": (
         "Records",
         "cache_ends",

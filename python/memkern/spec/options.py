@@ -478,7 +478,9 @@ _SMALL: Mapping[str, float] = {"runs": 3, "budget_s": 0.005, "max_samples": 10, 
 
 @dataclass(frozen=True)
 class Stop:
-    """When a measurement has enough samples.
+    """When a measurement has enough samples, and what is known about the machine.
+
+    None of it changes what is measured.
 
     Parameters
     ----------
@@ -497,6 +499,9 @@ class Stop:
         and more are reused, since effects of page placement average out); samples and budget are
         divided among the placements. 0 for 5, or for 1 where `runs` is given or the case runs on a
         GPU.
+    peak_GBps : float, optional
+        Theoretical bandwidth of the memory of the machine, or of the GPU, in GB/s, for the column
+        ``peak_share``; by default as the firmware or the GPU describes it.
     """
 
     runs: int | None = _option(None, "exactly N samples", least=1, most=10**7, metavar="N")
@@ -521,6 +526,14 @@ class Stop:
         least_given=1,
         most=1000,
         metavar="N",
+    )
+    peak_GBps: float | None = _option(
+        None,
+        "theoretical bandwidth of the memory, or of the GPU's (by the firmware or the GPU)",
+        below=MOST,
+        metavar="GB/s",
+        flag="peak",
+        unit="GB/s",
     )
 
     def __post_init__(self) -> None:

@@ -30,6 +30,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, best, counted, listed, three_figures
+from memkern.plots.peaks import with_peaks
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
 from memkern.plots.style import NOTE_SIZE, Look, other_look, own_look
 from memkern.shared.streaming_records import as_defined, short
@@ -235,8 +236,8 @@ def _draw_published(axes: Sequence[Axes], kernels: Sequence[str], frame: DataFra
     from memkern import reference
 
     known = reference.rows("chalmers2020")
-    sizes = (frame["bytes_B"].min(), frame["bytes_B"].max()) if len(frame) else _SIZES
-    size = np.geomspace(*sizes, 200)
+    least, most = map(float, frame["bytes_B"].agg(["min", "max"]) if len(frame) else _SIZES)
+    size = np.geomspace(least, most, 200)
     wide = len(frame) > 0 and frame[BANDWIDTH].max() < max(row["wmax_GBps"] for row in known) / 5
     for ax, kernel in zip(axes, kernels, strict=True):
         for number, row in enumerate(row for row in known if row["kernel"] == kernel):
@@ -388,8 +389,9 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
     "bs-t0-wmax",
     "One row per test. For each own platform the columns ``T0_us`` and ``Wmax_GBps``, each with "
     "the ends of its 95 % interval, ``low`` and ``high``; for each published one only the values. "
-    "Column names begin with the platform's name and a colon. A T0 that is not resolved has only "
-    "the upper end, if that is positive.",
+    "``Wmax_of_peak`` is its share of the theoretical peak, where that is known. Column names "
+    "begin with the platform's name and a colon. A T0 that is not resolved has only the upper end, "
+    "if that is positive.",
     paper="chalmers2020",
     number="table 3",
     records="several sizes; those of BS6 and BS7 at polynomial degree 7",
@@ -410,15 +412,23 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
 
     tests = [f"bs.bs{number}" for number in range(1, 8)]
     table: dict[str, dict[str, float | str]] = {test: {"test": short(test)} for test in tests}
-    frame, _ = own_tests(records, tests)
+    frame, _ = own_tests(None if records is None else with_peaks(records), tests)
+    devices = reference.rows("chalmers2020-devices")
+    peaks = {row["platform"]: row["peak_bandwidth_GBps"] for row in devices}
     columns = ["test"]
     for one in fitted(frame, leave_out)[0]:
         names = [f"{one.platform}: {name}" for name in ("T0_us", "T0_low_us", "T0_high_us")]
         names += [f"{one.platform}: Wmax{end}_GBps" for end in ("", "_low", "_high")]
-        table[one.kernel] |= dict(zip(names, one.t0_us + one.wmax_GBps, strict=True))
+        names.append(f"{one.platform}: Wmax_of_peak")
+        # Caches are faster than the memory.
+        peak = math.nan if one.in_caches else one.rows["peak_GBps"].max()
+        values = (*one.t0_us, *one.wmax_GBps, one.wmax_GBps[0] / peak)
+        table[one.kernel] |= dict(zip(names, values, strict=True))
         columns += [name for name in names if name not in columns]
     for row in reference.rows("chalmers2020"):
-        names = [f"{row['platform']}: T0_us", f"{row['platform']}: Wmax_GBps"]
-        table[row["kernel"]] |= dict(zip(names, (row["t0_s"] * 1e6, row["wmax_GBps"]), strict=True))
+        names = [f"{row['platform']}: {name}" for name in ("T0_us", "Wmax_GBps", "Wmax_of_peak")]
+        share = row["wmax_GBps"] / peaks[row["platform"]]
+        published = (row["t0_s"] * 1e6, row["wmax_GBps"], share)
+        table[row["kernel"]] |= dict(zip(names, published, strict=True))
         columns += [name for name in names if name not in columns]
     return DataFrame(list(table.values()), columns=columns)

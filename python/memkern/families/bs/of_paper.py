@@ -58,7 +58,7 @@ def _own_devices(records: Records) -> list[dict[str, Any]]:
 
 
 def _described(
-    record: Mapping[str, Any], device: str, environment: Mapping[str, Any]
+    record: Mapping[Any, Any], device: str, environment: Mapping[str, Any]
 ) -> dict[str, Any]:
     about = (environment.get("devices") or {}).get(device) or {}
     machine = environment.get("machine") or {}

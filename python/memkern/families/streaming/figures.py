@@ -31,6 +31,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, best, families, frame_of
+from memkern.plots.peaks import with_peaks
 from memkern.plots.predictions import (
     ECM,
     ECM_DASHES,
@@ -188,7 +189,7 @@ def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
 def saturation(
     records: Records = None, kernels: str | Sequence[str] = "", machine: str = ""
 ) -> Figure:
-    """Bandwidth of streaming kernels against the number of threads, with ideal scaling.
+    """Bandwidth of streaming kernels against the number of threads, with ideal scaling and peak.
 
     A panel for each kernel, at the size that was measured with most thread counts; of several such
     sizes, the largest.
@@ -205,6 +206,7 @@ def saturation(
 
     source = machine_for(machine, records)
     wanted = split(kernels) or list(FAMILIES)
+    records = None if records is None else with_peaks(records)
     frame, notes = select(
         records, wanted, ("bytes_B", "variant", "dtype", "threads"), measure=_MEASURE_THREADS
     )
@@ -223,10 +225,12 @@ def saturation(
     fig, axes = panels(len(names), 4, 1.45)
     for ax, kernel in zip(axes, names, strict=True):
         of_kernel = frame[frame["kernel"] == kernel]
+        top = of_kernel[BANDWIDTH].max()
         # Many points, since the line of ideal scaling is curved if one axis is logarithmic.
         threads = np.geomspace(1, of_kernel["threads"].max(), 60)
         for number, name in enumerate(machines):
             mine = of_kernel[of_kernel["machine"] == name]
+            top = max(top, _peak_line(ax, mine, own_look(number).color))
             for nt, rows in mine.groupby("nt"):
                 look = own_look(number)._replace(linewidth=1.4, markersize=3.6)
                 look = look._replace(linestyle=NT_DASHES) if nt else look
@@ -235,7 +239,6 @@ def saturation(
             one = mine[mine["threads"] == 1].sort_values("nt")
             for start in one[BANDWIDTH].head(1):
                 ax.plot(threads, start * threads, color=GREY, linewidth=0.7, label="ideal")
-        top = of_kernel[BANDWIDTH].max()
         if source is not None:
             top = max(top, _scaled(ax, of_kernel, source))
         family = FAMILIES[kernel.partition(".")[0]]
@@ -247,6 +250,17 @@ def saturation(
     for ax in axes[-4:]:
         ax.set_xlabel("Threads")
     return finish(fig, 2 if source is None else 4, [*notes, *machine_note(source)], frame)
+
+
+def _peak_line(ax: Axes, rows: DataFrame, colour: str) -> float:
+    """Draw the theoretical peak of a machine's data in memory, and return it; 0 if unknown."""
+    known = rows.loc[rows["peak_share"].notna(), "peak_GBps"]
+    if known.empty:
+        return 0.0
+    peak = float(known.max())
+    dots = (0, (1, 1.5))
+    ax.axhline(peak, color=colour, linewidth=0.9, linestyle=dots, label="peak of memory")
+    return peak
 
 
 # Models of scaling to several cores, with their labels and dashes.
