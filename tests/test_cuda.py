@@ -191,8 +191,11 @@ def test_a_gpu_agrees_with_the_reference(entry: tuple[Any, ...]) -> None:
             with refused(f"not built with unroll {unroll}: there are 0"):
                 case.prepare()
             continue
-        if unroll and kernel.startswith("spatter.") and not one_delta_and_row(case):
-            with refused(f"not built with unroll {unroll}: there are 0"):
+        several = unroll or variant == "shared"
+        if several and kernel.startswith("spatter.") and not one_delta_and_row(case):
+            with refused(
+                f"not built with unroll {unroll}: there are 0" if unroll else "no variant 'shared'"
+            ):
                 case.prepare()
             continue
         check = case.prepare().check()
@@ -341,6 +344,40 @@ def test_reductions_take_a_number_of_blocks() -> None:
         assert record["valid"] and record["blocks"] == blocks
 
 
+def test_a_balanced_gather_takes_a_number_of_nodes_for_each_block() -> None:
+    build = functools.partial(mk.bs, 6, elements=3, degree=2, device="cuda", runs=2)
+    for nodes in (0, 64, 6144):
+        record = build(variant="balanced", nodes_per_block=nodes).measure().record
+        assert record["valid"] and record["nodes_per_block"] == nodes
+    assert build(nodes_per_block=0).identity() == build().identity()
+    assert build(nodes_per_block=512).identity() != build().identity()
+    refusals = {
+        "nodes_per_block has no effect on bs.bs6, since only the variant balanced has it": {
+            "variant": "simt"
+        },
+        "nodes_per_block must be at most 6144": {"nodes_per_block": 6145},
+        "nodes_per_block is for GPUs: leave it out on cpu": {"device": "cpu"},
+    }
+    for said, options in refusals.items():
+        with refused(said):
+            build(**{"nodes_per_block": 64, **options})
+    for kernel, shape in (("bs.bs7", {"elements": 3}), ("stream.copy", {"elements": 64})):
+        with refused(f"nodes_per_block has no effect on {kernel}: leave it out"):
+            built(kernel, device="cuda", nodes_per_block=64, **shape)
+
+
+@pytest.mark.parametrize("kernel", ["gather", "scatter"])
+def test_the_paper_s_indices_can_be_in_shared_memory(kernel: str) -> None:
+    case = functools.partial(spatter.case, kernel, device="cuda", variant="shared", runs=2)
+    measured = case(pattern="UNIFORM:256:1", count=40, block_threads=1024).measure()
+    record = measured.record
+    assert measured.valid and (record["variant"], record["block_threads"]) == ("shared", 1024)
+    # A thread moves one element of any instance, whose indices are not in shared memory.
+    for options in ({"wrap": 2}, {"delta": [8, 16]}):
+        with refused("no variant 'shared'"):
+            case(pattern="UNIFORM:8:1", count=40, **options).prepare()
+
+
 def test_arithmetic_takes_longer_than_its_launch_on_a_gpu() -> None:
     units = gpu.describe("cuda:0")["units"]
     assert mk.loops("peakflops", device="cuda").iterations == units * 2048 * 2**16
@@ -357,6 +394,12 @@ def test_records_have_the_bandwidths_of_the_memory() -> None:
     record = mk.stream("copy", elements=64, device="cuda", runs=2).measure().record
     assert record["gpu_peak_GBps"] == gpu.describe("cuda:0")["peak_GBps"]
     assert record["gpu_best_copy_GBps"] > 0 and record["gpu_best_read_GBps"] > 0
+    # The cache of the GPU holds these data.
+    assert record["peak_GBps"] == record["gpu_peak_GBps"] and math.isnan(record["peak_share"])
+    large = 2 * gpu.describe("cuda:0")["l2_B"] // 8
+    record = mk.stream("copy", elements=large, device="cuda", runs=2, peak_GBps=50).measure().record
+    assert record["peak_GBps"] == 50
+    assert record["peak_share"] == pytest.approx(record["bandwidth_GBps"] / 50)
 
 
 @pytest.mark.parametrize("variant", ["simt", "l2"])

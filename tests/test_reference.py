@@ -166,3 +166,47 @@ def test_rows_are_copies_and_need_no_pandas():
         "sys.exit('pandas' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# Sums over the columns of what the papers print, which a changed cell changes.
+TOTALS = {
+    "alappat2021-instructions": {"reciprocal_cycles": 52.5, "latency_cycles": 222},
+    "alappat2021-kernels": {"pred_l1": 27.5, "pred_l2": 73.5, "pred_mem": 75, "meas_l1": 36.9}
+    | {"meas_l2": 72.2, "meas_mem": 72.9, "unroll_l1": 120, "unroll_l2": 132, "unroll_mem": 81},
+    "alappat2021-machine": {"value": 7477.4},
+    "beebe2022-circustent": {"time_min_s": 46.4152, "rate_GAMS": 0.386641},
+    "chalmers2020": {"t0_s": 251.73e-6, "wmax_GBps": 21_099, "degree": 56},
+    "chalmers2020-devices": {"tdp_W": 1025, "compute_units": 284, "registers_MB": 71}
+    | {"shared_MB": 22.75, "l1_MB": 6.9, "l2_MB": 18.5, "peak_bandwidth_GBps": 3553},
+    "lavin2020": {"count": 11_310_078_646, "delta": 368_272_708, "time_min_s": 74.464994475}
+    | {"bandwidth_GBps": 96_677.161396, "threads": 19_596},
+    "lavin2020-kernels": {"gathers": 9_754_089, "scatters": 1_860_283, "moved_MB": 1485}
+    | {"moved_percent": 304.5},
+    "lavin2020-patterns": {"delta": 5_253_254},
+    "lavin2020-platforms": {"table3_threads": 428, "table3_stream_MBps": 2_624_245}
+    | {"table4_stream_GBps": 1997},
+    "raider2022": {"bandwidth_GBps": 3085.531, "elements": 898_650_000, "nodes": 294},
+}
+
+
+@pytest.mark.parametrize("name", TOTALS)
+def test_totals_are_those_of_the_papers(name):
+    frame = reference.load(name)
+    found = {column: float(frame[column].sum()) for column in TOTALS[name]}
+    assert found == pytest.approx(TOTALS[name], rel=1e-9)
+
+
+def test_cells_are_those_of_the_papers():
+    devices = reference.load("chalmers2020-devices").set_index("platform")
+    assert devices["tdp_W"].to_dict() == {
+        "Radeon VII": 250, "MI60": 225, "Titan V": 250, "V100": 300,
+    }  # fmt: skip
+    fits = reference.load("chalmers2020").set_index(["kernel", "platform"])["wmax_GBps"]
+    assert fits["bs.bs4"].to_dict() == {
+        "Radeon VII": 747, "Titan V": 639, "MI60": 831, "V100": 879,
+    }  # fmt: skip
+    patterns = reference.load("lavin2020-patterns").set_index("pattern")
+    assert sum(patterns["indices"].map(sum)) == 71_295
+    assert patterns["type"].eq("").sum() == 10 and patterns.loc["LULESH-S3", "delta"] == 0
+    stream = reference.load("lavin2020-platforms").set_index("platform")["table4_stream_GBps"]
+    assert stream[["Cascade Lake", "P100"]].tolist() == [94, 541]

@@ -149,7 +149,9 @@ def compiled(arch: str, folder: Path) -> Code:
         accessor = f"Indexed<double, By<long, {places}> >"
         kernels["streaming"][f"{op} by index"] = f"Map<{accessor}, {op}, {read + 1}, 4>"
     for number, op in enumerate(MOVES):
-        kernels["spatter"][op] = f"Move<double, long, (SpatterOp){number}, 4>"
+        for variant, shared in (("", "false"), (" shared", "true")):
+            move = f"Move<double, long, (SpatterOp){number}, 4, {shared}>"
+            kernels["spatter"][f"{op}{variant}"] = move
     for word in ("unsigned int", "unsigned long"):
         kernels["latency"][f"banks of {word}"] = f"Banks<{word}>"
     by_name = {}
@@ -183,6 +185,10 @@ def test_indexed_kernels_load_four_elements_at_once(
         assert sass.loads_in_flight(found[f"{op} by index"]) >= 4 * read, op
     for op in MOVES:
         assert sass.loads_in_flight(found[op]) >= 4, op
+        shared = found[f"{op} shared"]
+        assert sass.loads_in_flight(shared) >= 4, op
+        # Indices are read from shared memory, and only there are they written to it.
+        assert {"STS", "LDS"} <= {one.name for one in shared}, op
 
 
 def test_eight_columns_of_a_matrix_are_loaded_at_once(

@@ -307,6 +307,7 @@ inline void launch_erased(const Launched& l, void* queue) {
     return;
   }
   emulated::counts().blocks = l.shape.blocks;
+  emulated::counts().shared_B = l.shape.shared_B;
   emulated_launch(kernel, l.shape, l.args, static_cast<cudaStream_t>(queue),
                   [=] { run_blocks(l); });
   check(cudaGetLastError(), "launching a kernel");

@@ -65,7 +65,7 @@ def _families() -> list[str]:
 
 
 # Modules that lower layers use, by purpose.
-_ABOVE = {"engine": "engine", "roofline": "models.roofline"}
+_ABOVE = {"engine": "engine", "peak": "models.peak", "roofline": "models.roofline"}
 
 
 def above(what: str) -> Any:
@@ -74,6 +74,7 @@ def above(what: str) -> Any:
     Parameters
     ----------
     what : str
-        ``engine``, which measures cases, or ``roofline``, which adds columns to their records.
+        ``engine``, which measures cases, or ``roofline`` and ``peak``, which add columns to their
+        records.
     """
     return importlib.import_module(f"{__package__}.{_ABOVE[what]}")

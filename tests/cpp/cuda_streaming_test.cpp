@@ -394,6 +394,35 @@ TEST(Reductions, HaveAsManyBlocksAsRunAtATimeOrAsRequested) {
   }
 }
 
+TEST(Meshes, HaveAsManyNodesInABlockAsRequested) {
+  for (const char* dtype : {"float64", "float32"}) {
+    const DeviceEntry e = entry_of("bs.bs6", "balanced", 0, dtype);
+    const std::int64_t value_B = std::string(dtype) == "float64" ? 8 : 4;
+    std::map<std::int64_t, std::int64_t> blocks;
+    for (const std::int64_t nodes : {0, 1, 64, 512, 1500, 6144}) {
+      Case c(e, {1, 3, 3, 4000, 8});
+      if (nodes > 0) c.set("nodes_per_block", nodes);
+      const auto there = c.prepare_there();
+      const auto here = c.prepare_here();
+      const Range all{0, 4000};
+      here->fill(true);
+      there->fill(true);
+      c.run_here(*here, all);
+      run(*there, e, all, 32);
+      EXPECT_TRUE(Content(*there).arrays == Content(*here).arrays) << nodes;
+      blocks[nodes] = emulated::counts().blocks;
+      // 32 threads store 64 values at a time.
+      const std::int64_t staged = (std::max<std::int64_t>(nodes, 1) + 63) / 64 * 64;
+      EXPECT_EQ(emulated::counts().shared_B, (nodes == 0 ? 512 : staged) * value_B) << nodes;
+    }
+    EXPECT_EQ(blocks[1], 4000);
+    EXPECT_EQ(blocks[0], blocks[512]);
+    EXPECT_GT(blocks[64], 3 * blocks[512]);
+    EXPECT_GT(blocks[512], 2 * blocks[1500]);
+    EXPECT_GT(blocks[1500], 3 * blocks[6144]);
+  }
+}
+
 TEST(Reductions, FindTheLargestAtEveryPosition) {
   constexpr std::int64_t kFew = 150;
   for (const DeviceEntry& e : device_entries()) {

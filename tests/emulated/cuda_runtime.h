@@ -129,6 +129,7 @@ struct Counts {
   int prefetches = 0;
   // Of the last launch.
   std::int64_t blocks = 0;
+  std::size_t shared_B = 0;
 };
 inline Counts& counts() {
   static Counts all;

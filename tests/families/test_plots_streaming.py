@@ -249,7 +249,7 @@ FAMILY = Family(
     missing=[],
     images=9,
     shown="Wmax",
-    published=(*PUBLISHED, "bs-t0-wmax", "loops-cycles"),
+    published=(*PUBLISHED, "bs-fit", "bs-mesh", "bs-t0-wmax", "loops-cycles"),
     # Of several unrollings with page walks, an undisturbed one is drawn.
     without_markers=(*PUBLISHED, "loops-tlb-misses"),
 )
@@ -781,7 +781,7 @@ def test_t0_wmax_table_has_own_fits_before_the_published_ones(whole):
     assert table.loc["BS7", f"{OWN}: Wmax_GBps"] == pytest.approx(100)
     assert table.loc["BS1", "V100: T0_us"] == pytest.approx(2.9)
     alone = tables["bs-t0-wmax"](None)
-    assert alone.shape == (7, 9) and alone.notna().all(axis=None)
+    assert alone.shape == (7, 13) and alone.notna().all(axis=None)
     partly = tables["bs-t0-wmax"](frame(bs(numbers=[2])))
     assert partly.columns[1] == f"{OWN}: T0_us" and math.isnan(partly.iloc[0, 1])
 

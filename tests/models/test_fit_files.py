@@ -31,7 +31,8 @@ def test_csv_and_parquet_files_of_other_programs(capsys, tmp_path):
         (row,) = json.loads(out)
         assert (code, err) == (0, "")
         names = (
-            "group side t0_s t0_ci_s t0_resolved wmax_GBps wmax_ci_GBps b80_B b80_ci_B r2 points"
+            "group side t0_s t0_ci_s t0_resolved wmax_GBps wmax_ci_GBps b80_B b80_ci_B "
+            "b80_entries r2 points"
         )
         assert list(row) == names.split()
         assert row["group"] == row["side"] == "all" and row["points"] == 20
@@ -40,6 +41,7 @@ def test_csv_and_parquet_files_of_other_programs(capsys, tmp_path):
         assert row["t0_ci_s"] == pytest.approx([T0, T0])
         assert row["wmax_ci_GBps"] == pytest.approx([800, 800])
         assert row["b80_B"] == pytest.approx(16e6) and row["r2"] == pytest.approx(1)
+        assert row["b80_entries"] is None
 
 
 def test_groups_of_a_column(capsys, tmp_path):
@@ -134,6 +136,17 @@ def test_both_sides_of_the_caches_are_fitted_apart(capsys, tmp_path):
     code, out, err = run(capsys, "fit", str(tmp_path / "few.json"), "--json")
     assert [row["side"] for row in json.loads(out)] == ["caches"]
     assert "stream.copy: too few sizes beyond the caches" in err
+
+
+def test_the_table_has_b80_in_bytes_and_entries(capsys, tmp_path):
+    frame = table(("a", T0, WMAX))
+    frame.assign(elements=frame["bytes_B"] / 16).to_csv(tmp_path / "x.csv", index=False)
+    head, row = run(capsys, "fit", str(tmp_path / "x.csv"))[1].splitlines()
+    assert head.split()[-4:] == ["B0.8", "bytes", "entries", "R2"]
+    assert row.split()[-3:] == ["1.6e+07", "1e+06", "1.00000"]
+    frame.to_csv(tmp_path / "y.csv", index=False)
+    head, row = run(capsys, "fit", str(tmp_path / "y.csv"))[1].splitlines()
+    assert row.split()[-2:] == ["1.6e+07", "1.00000"]
 
 
 def test_an_unresolved_t0_is_shown_by_its_upper_bound(capsys, tmp_path):

@@ -14,7 +14,13 @@ from synthetic_times import T0, WMAX, exact, noisy, sizes, times
 import memkern as mk
 from memkern import reference
 from memkern.errors import InputError
-from memkern.models import ModelFit, fit_t0_wmax, predict_sum, strong_scaling_efficiency
+from memkern.models import (
+    ModelFit,
+    fit_t0_wmax,
+    predict_sum,
+    strong_scaling_efficiency,
+    weak_scaling_efficiency,
+)
 from memkern.statistics import student_quantile
 
 SETS = 2000
@@ -181,6 +187,30 @@ def test_a_sum_of_kernels_and_its_strong_scaling():
     assert strong_scaling_efficiency([(one, 4e6)], 2) == pytest.approx(10 / 2 / 7.5)
 
 
+def test_weak_scaling_is_lowered_by_communication_alone():
+    kernels = [(exact(), 4e6), (exact(10e-6, 400e9), 4e6)]  # 10 and 20 us
+    assert weak_scaling_efficiency(kernels, 0) == 1
+    found = weak_scaling_efficiency(kernels, [[0, 10e-6, 30e-6]])
+    assert found.shape == (1, 3) and found[0] == pytest.approx([1, 0.75, 0.5])
+    larger = [(fit, 10 * size) for fit, size in kernels]
+    assert weak_scaling_efficiency(larger, 30e-6) > 0.8
+
+
+def test_b80_is_also_a_number_of_entries():
+    x = np.geomspace(1e3, 1e7, 9).round()
+    points = {"bytes_B": 24 * x, "time_s": 5e-6 + 24 * x / 800e9, "elements": x}
+    fit = fit_t0_wmax(points)
+    assert fit.entry_B == 24 and fit.b80_entries == pytest.approx(16e6 / 24)
+    assert fit.summary()["b80_entries"] == fit.b80_entries
+    # Only the points of the fit count, which must agree.
+    other = np.where(x < 2e3, x / 2, x)
+    assert math.isnan(fit_t0_wmax(points | {"elements": other}).b80_entries)
+    assert fit_t0_wmax(points | {"elements": other}, leave_out_B=48e3).entry_B == 24
+    for unknown in (["a"] * 9, [math.nan] * 9, [0] * 9, [None] * 9):
+        assert math.isnan(fit_t0_wmax(points | {"elements": unknown}).entry_B)
+    assert math.isnan(exact().b80_entries) and exact().summary()["b80_entries"] is None
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
@@ -190,6 +220,10 @@ def test_a_sum_of_kernels_and_its_strong_scaling():
         (lambda: predict_sum([]), "at least one kernel"),
         (lambda: strong_scaling_efficiency([], 2), "at least one kernel"),
         (lambda: strong_scaling_efficiency([(exact(), 1e6)], 0), "parts must be"),
+        (lambda: weak_scaling_efficiency([], 1e-6), "at least one kernel"),
+        (lambda: weak_scaling_efficiency([(exact(), 1e6)], -1e-6), "communication_s must be"),
+        (lambda: weak_scaling_efficiency([(exact(), 1e6)], [math.nan]), "communication_s must be"),
+        (lambda: weak_scaling_efficiency([(exact(), -1.0)], 1e-6), "bytes_B must be finite"),
     ],
 )
 def test_impossible_predictions_are_refused(call, message):

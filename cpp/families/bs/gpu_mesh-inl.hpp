@@ -98,7 +98,6 @@ struct BalancedGather {
   using Args = MeshArgs;
   using Locals = Nothing;
   static constexpr int kPhases = 2;
-  static constexpr int kStage = StreamingArgs::kBlockEntries;
 
   template <int kPhase>
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&,
@@ -112,12 +111,12 @@ struct BalancedGather {
     if (first >= last) return;
     const std::int64_t begin = starts[first];
     if constexpr (kPhase == 0) {
-      const std::int64_t entries = smaller(starts[last] - begin, kStage);
+      const std::int64_t entries = smaller(starts[last] - begin, g.a.block_entries);
       load_values(local, column + begin, entries, thread, stage);
     } else {
       for (std::int64_t r = first + thread.thread; r < last; r += thread.threads) {
-        static_cast<T*>(g.a.stream[0])[r] =
-            sum_of(starts[r] - begin, starts[r + 1] - begin, stage, kStage, local, column + begin);
+        static_cast<T*>(g.a.stream[0])[r] = sum_of(starts[r] - begin, starts[r + 1] - begin, stage,
+                                                   g.a.block_entries, local, column + begin);
       }
     }
   }
@@ -179,8 +178,8 @@ void start_balanced(const void* p, Range range, int threads, void* queue) {
   in_grids({0, a.row_block_count}, kMaxBlocks, [&](Range part) {
     StreamingArgs blocks = a;
     blocks.row_blocks += part.begin;
-    launch<K>({blocks, range}, part.end - part.begin, threads, staged_B<T>(K::kStage, threads),
-              queue);
+    launch<K>({blocks, range}, part.end - part.begin, threads,
+              staged_B<T>(a.block_entries, threads), queue);
   });
 }
 

@@ -151,7 +151,8 @@ class SpatterProblem : public Problem {
   std::string index_dtype() const override { return dtype_name(index_dtype_); }
 
   bool runs(const RegisteredEntry& entry) const override {
-    if (device() != nullptr && entry.unroll != 0 && !args_.unrolls(dtype_size(index_dtype_))) {
+    const bool moves_several = entry.unroll != 0 || std::string(entry.variant) == "shared";
+    if (device() != nullptr && moves_several && !args_.unrolls(dtype_size(index_dtype_))) {
       return false;
     }
     // Hardware gathers of 4-byte values take 4-byte indices.

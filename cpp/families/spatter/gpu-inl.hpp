@@ -1,12 +1,14 @@
 // Gather, scatter, gather-scatter and their two-level forms on a GPU (Lavin et al., MEMSYS 2020).
 // A grid of as many blocks as run at a time moves all instances, each thread one element of
 // `kUnroll` instances at a time. An index that fits a block stays in registers, a longer one is in
-// the block's shared memory.
+// the block's shared memory, as is every one of the variant `shared`, which reads it for each
+// instance as the paper's kernels do.
 #pragma once
 
 #include "families/spatter/args.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "gpu/divisor.hpp"
 #include "gpu/grid.hpp"
@@ -38,22 +40,24 @@ MEMKERN_ANYWHERE bool is_rare(float value) {
 }
 
 // The index of element j of an instance in the sparse array or the dense buffer.
-template <class I, Op kOp>
-MEMKERN_ANYWHERE std::int64_t from_of(const SpatterArgs& a, const I* gather, std::int64_t j) {
+template <class I, Op kOp, class List>
+MEMKERN_ANYWHERE std::int64_t from_of(const SpatterArgs& a, List gather, std::int64_t j) {
   if constexpr (kOp == Op::MultiGather) return static_cast<const I*>(a.outer_index)[gather[j]];
   return gathers(kOp) ? static_cast<std::int64_t>(gather[j]) : j;
 }
-template <class I, Op kOp>
-MEMKERN_ANYWHERE std::int64_t to_of(const SpatterArgs& a, const I* scatter, std::int64_t j) {
+template <class I, Op kOp, class List>
+MEMKERN_ANYWHERE std::int64_t to_of(const SpatterArgs& a, List scatter, std::int64_t j) {
   if constexpr (kOp == Op::MultiScatter) return static_cast<const I*>(a.outer_index)[scatter[j]];
   return scatters(kOp) ? static_cast<std::int64_t>(scatter[j]) : j;
 }
 
 // For one delta and one row of the dense buffer, as in most patterns.
-template <class T, class I, Op kOp, int kUnroll>
+template <class T, class I, Op kOp, int kUnroll, bool kShared = false>
 struct Move {
   using Args = SpatterGridArgs;
   using Locals = Nothing;
+  // Volatile, so that the compiler does not keep the index of the last instance in a register.
+  using List = std::conditional_t<kShared, const volatile I*, const I*>;
   static constexpr int kPhases = 2;
   static constexpr int kMinBlocks = 1;
 
@@ -64,8 +68,9 @@ struct Move {
     I* gather = reinterpret_cast<I*>(shared);
     I* scatter = gather + (gathers(kOp) ? a.length : 0);
     const bool fits = a.length <= thread.threads;
+    const bool in_registers = fits && !kShared;
     if constexpr (kPhase == 0) {
-      if (fits) return;
+      if (in_registers) return;
       for (std::int64_t k = thread.thread; k < a.length; k += thread.threads) {
         if constexpr (gathers(kOp)) gather[k] = static_cast<const I*>(a.gather_index)[k];
         if constexpr (scatters(kOp)) scatter[k] = static_cast<const I*>(a.scatter_index)[k];
@@ -76,8 +81,8 @@ struct Move {
       const int row = thread.thread / length;
       if (row >= rows) return;
       const std::int64_t first = thread.thread - row * length;
-      const I* gathered = fits ? static_cast<const I*>(a.gather_index) : gather;
-      const I* scattered = fits ? static_cast<const I*>(a.scatter_index) : scatter;
+      const I* gathered = in_registers ? static_cast<const I*>(a.gather_index) : gather;
+      const I* scattered = in_registers ? static_cast<const I*>(a.scatter_index) : scatter;
       std::int64_t from = from_of<I, kOp>(a, gathered, first);
       std::int64_t to = to_of<I, kOp>(a, scattered, first);
       MEMKERN_ROLLED
@@ -86,9 +91,9 @@ struct Move {
         // Once, unless the pattern is longer than the block.
         MEMKERN_ROLLED
         for (std::int64_t j = first; j < a.length; j += length) {
-          if (!fits) {
-            from = from_of<I, kOp>(a, gather, j);
-            to = to_of<I, kOp>(a, scatter, j);
+          if (!in_registers) {
+            from = from_of<I, kOp>(a, static_cast<List>(gather), j);
+            to = to_of<I, kOp>(a, static_cast<List>(scatter), j);
           }
           elements(g, n, rows, from, to);
         }
@@ -167,15 +172,17 @@ struct MoveAny {
   }
 };
 
-template <class T, class I, Op kOp, int kUnroll>
+template <class T, class I, Op kOp, int kUnroll, bool kShared = false>
 void start(const void* p, Range range, int threads, void* queue) {
   static_assert(SpatterArgs::kMaxLists_B <= kMaxShared_B);
   const SpatterArgs& a = *static_cast<const SpatterArgs*>(p);
   if (a.unrolls(sizeof(I))) {
-    using K = Move<T, I, kOp, kUnroll>;
+    using K = Move<T, I, kOp, kUnroll, kShared>;
     const bool fits = a.length <= threads;
     const std::size_t lists = gathers(kOp) && scatters(kOp) ? 2 : 1;
-    const std::size_t size = fits ? 0 : lists * static_cast<std::size_t>(a.length) * sizeof(I);
+    const bool in_registers = fits && !kShared;
+    const std::size_t size =
+        in_registers ? 0 : lists * static_cast<std::size_t>(a.length) * sizeof(I);
     const std::int64_t rows = fits ? threads / a.length : 1;
     launch<K>({a, range},
               std::min(blocks_for(range.end - range.begin, rows * kUnroll),

@@ -21,6 +21,22 @@ void add(std::vector<DeviceEntry>& all, const char* kernel) {
   });
 }
 
+// The same with the indices in shared memory, by default and one element per thread.
+template <Op kOp>
+void add_shared(std::vector<DeviceEntry>& all, const char* kernel) {
+  for_indexed_types([&](auto value, auto index) {
+    using T = decltype(value);
+    using I = decltype(index);
+    const auto entry = [&](int unroll, Launch launch) {
+      all.push_back(
+          {{kernel, "shared", name_of_type<T>(), name_of_type<I>(), nullptr, nullptr, unroll},
+           launch});
+    };
+    entry(0, start<T, I, kOp, kUnrolled, true>);
+    entry(1, start<T, I, kOp, 1, true>);
+  });
+}
+
 std::vector<DeviceEntry> table() {
   std::vector<DeviceEntry> all;
   add<Op::Gather, 0, 1, 2, 4, 8>(all, "spatter.gather");
@@ -28,6 +44,8 @@ std::vector<DeviceEntry> table() {
   add<Op::GatherScatter, 0, 1, 2, 4, 8>(all, "spatter.gs");
   add<Op::MultiGather, 0, 1, 2, 4, 8>(all, "spatter.multigather");
   add<Op::MultiScatter, 0, 1, 2, 4, 8>(all, "spatter.multiscatter");
+  add_shared<Op::Gather>(all, "spatter.gather");
+  add_shared<Op::Scatter>(all, "spatter.scatter");
   return all;
 }
 

@@ -16,8 +16,8 @@ struct StreamingArgs {
   // device runs more blocks at a time.
   static constexpr int kMaxReducingBlocks = 8192;
   static constexpr int kDevicePartials = kMaxReducingBlocks + 1;
-  // Largest numbers of rows and of entries of a block of BS6, unless a single row has more entries.
-  static constexpr int kBlockRows = 256;
+  // Largest number of entries of a block of BS6 by default, unless a single row has more; half as
+  // many rows.
   static constexpr int kBlockEntries = 512;
 
   void* stream[kMaxStreams] = {};  // in the order in which the spec declares them
@@ -33,6 +33,7 @@ struct StreamingArgs {
   // of rows.
   const std::int64_t* row_blocks = nullptr;
   std::int64_t row_block_count = 0;
+  std::int64_t block_entries = kBlockEntries;
   double* partial = nullptr;  // worker w's at w * kPartialStride
   double* result = nullptr;   // of a reduction, combined by `finish`
 };

@@ -70,12 +70,12 @@ Extent extent_of(const std::string& kernel, const Inputs& inputs, int workers) {
 
 // The first rows of blocks, and the number of rows: a block ends before it has too many rows or
 // entries. `starts` has been checked.
-std::vector<std::int64_t> row_blocks(const IndexView& starts) {
+std::vector<std::int64_t> row_blocks(const IndexView& starts, std::int64_t most_entries) {
   std::vector<std::int64_t> first = {0};
   for (std::int64_t row = 1; row < starts.size - 1; ++row) {
-    const bool full = row - first.back() == StreamingArgs::kBlockRows;
+    const bool full = row - first.back() == std::max<std::int64_t>(most_entries / 2, 1);
     const std::int64_t entries = starts[row + 1] - starts[first.back()];
-    if (full || entries > StreamingArgs::kBlockEntries) first.push_back(row);
+    if (full || entries > most_entries) first.push_back(row);
   }
   first.push_back(starts.size - 1);
   return first;
@@ -118,7 +118,9 @@ class StreamingProblem : public Problem {
       }
     }
     if (kernel == "bs.bs6" && device() != nullptr) {
-      const std::vector<std::int64_t> first = row_blocks(inputs.index("row_starts"));
+      const auto nodes = inputs.integers.find("nodes_per_block");
+      if (nodes != inputs.integers.end() && nodes->second > 0) args_.block_entries = nodes->second;
+      const auto first = row_blocks(inputs.index("row_starts"), args_.block_entries);
       args_.row_blocks = own(first);
       args_.row_block_count = std::ssize(first) - 1;
     }

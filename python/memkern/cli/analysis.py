@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -110,15 +111,16 @@ def _fit_lines(fits: Sequence[tuple[str, Side]], level: float) -> list[str]:
     lines = [
         f"{'group':<{width}} {'sizes':<6} {'points':>6} {'T0 µs':>13} "
         f"{f'{level:g} % interval':<21} {'Wmax GB/s':>9} "
-        f"{f'{level:g} % interval':<21} {'B0.8 bytes':>15} {'R2':>8}"
+        f"{f'{level:g} % interval':<21} {'B0.8 bytes':>15} {'entries':>15} {'R2':>8}"
     ]
     for name, side in fits:
         fit = side.fit
-        t0, interval, b80 = _t0(fit)
+        t0, interval, b80, entries = _t0(fit)
         wmax = [f"{x:.4g}" for x in (fit.wmax_GBps, *fit.wmax_ci_GBps)]
         lines.append(
             f"{name:<{width}} {side.name:<6} {len(fit.residuals):>6} {t0:>13} {interval:<21} "
-            f"{wmax[0]:>9} {f'[{wmax[1]}, {wmax[2]}]':<21} {b80:>15} {fit.r2:>8.5f}"
+            f"{wmax[0]:>9} {f'[{wmax[1]}, {wmax[2]}]':<21} {b80:>15} {entries:>15} "
+            f"{fit.r2:>8.5f}"
         )
     return lines
 
@@ -133,15 +135,19 @@ def _sides(group: ResultSet, leave_out: Any, how: Mapping[str, Any]) -> list[Sid
     return [Side("all", fit_t0_wmax(group, leave_out_B=out, **how))]
 
 
-def _t0(fit: T0WmaxFit) -> tuple[str, str, str]:
-    """Return T0 in microseconds, its interval and B0.8; upper bounds if T0 is not resolved."""
+def _t0(fit: T0WmaxFit) -> tuple[str, str, str, str]:
+    """Return T0 in microseconds, its interval, and B0.8 in bytes and in entries of the arrays.
+
+    They are upper bounds if T0 is not resolved, and empty if unknown.
+    """
     low, high = (f"{1e6 * x:.4g}" for x in fit.t0_ci_s)
+    if not (fit.t0_resolved or fit.t0_ci_s[1] > 0):
+        return "not resolved", "", "", ""
+    below, b80 = ("", fit.b80_B) if fit.t0_resolved else ("below ", fit.b80_ci_B[1])
+    both = [f"{below}{x:.4g}" if math.isfinite(x) else "" for x in (b80, b80 / fit.entry_B)]
     if fit.t0_resolved:
-        return f"{1e6 * fit.t0_s:.4g}", f"[{low}, {high}]", f"{fit.b80_B:.4g}"
-    if not fit.t0_ci_s[1] > 0:
-        return "not resolved", "", ""
-    most = fit.b80_ci_B[1]
-    return f"below {high}", "", f"below {most:.4g}" if most < float("inf") else ""
+        return f"{1e6 * fit.t0_s:.4g}", f"[{low}, {high}]", both[0], both[1]
+    return f"below {high}", "", both[0], both[1]
 
 
 def _loaded(paths: Sequence[str]) -> ResultSet | None:

@@ -18,7 +18,7 @@ from memkern.spec.registry import spec_of
 
 def taken(by: str | Case, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options without the knobs that have no effect on a kernel or a case."""
-    idle = spec_of(by).limits.idle_knobs if isinstance(by, str) else by.idle_knobs
+    idle = spec_of(by).limits.all_idle_knobs if isinstance(by, str) else by.idle_knobs
     return {name: value for name, value in options.items() if name not in idle}
 
 

@@ -127,7 +127,12 @@ class Prepared:
             dtype=case.dtype,
             index_dtype=case.index_dtype,
             template_variant=case.template_variant,
-            integers={**case.integers, "prefetch": knobs.prefetch, "blocks": knobs.blocks},
+            integers={
+                **case.integers,
+                **{
+                    name: getattr(knobs, name) for name in ("prefetch", "blocks", "nodes_per_block")
+                },
+            },
             numbers=dict(case.numbers),
             indices=dict(case.indices),
             data={name: _of_dtype(name, values, case) for name, values in case.data.items()},

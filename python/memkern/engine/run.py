@@ -229,7 +229,12 @@ class CaseRun:
 
     def measurement(self, machine: dict[str, Any], **how: Any) -> Measurement:
         """Return the record of all placements so far (see `measurement_of`)."""
-        return measurement_of(self.taken, machine, self._derive, **how)
+        return measurement_of(self.taken, machine, self._derived_by(machine), **how)
+
+    def _derived_by(self, machine: dict[str, Any]) -> Derive:
+        """Return the function that adds derived columns: of the roofline, and of the peak."""
+        roofline, peak = self._derive, above("peak").step(machine, self.case.stop.peak_GBps)
+        return lambda record: {**(roofline(record) if roofline else {}), **peak(record)}
 
 
 def environment_of_ranks() -> dict[str, Any]:

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from memkern.models.ecm import Ecm, EcmLevel, EcmPrediction, Overlap, hypotheses
+    from memkern.models.efficiency import strong_scaling_efficiency, weak_scaling_efficiency
     from memkern.models.fit import ModelFit, Parameter, Prediction
     from memkern.models.layer_conditions import LayerConditions, StencilConditions, simulate
     from memkern.models.machine_file import MachineFile, load_machine, published
     from memkern.models.memory import FromMemory, from_memory, plateau_B
+    from memkern.models.peak import with_peak
     from memkern.models.records import Records, cache_ends, groups, read
     from memkern.models.t0_wmax import (
         Side,
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
         fit_both_sides,
         fit_t0_wmax,
         predict_sum,
-        strong_scaling_efficiency,
     )
 
 __all__ = [
@@ -55,6 +56,8 @@ __all__ = [
     "read",
     "simulate",
     "strong_scaling_efficiency",
+    "weak_scaling_efficiency",
+    "with_peak",
 ]
 __dir__ = __all__.copy  # public names only
 
@@ -66,6 +69,10 @@ _NAMES = {
         "EcmPrediction",
         "Overlap",
         "hypotheses",
+    ),
+    "efficiency": (
+        "strong_scaling_efficiency",
+        "weak_scaling_efficiency",
     ),
     "fit": (
         "ModelFit",
@@ -87,6 +94,7 @@ _NAMES = {
         "from_memory",
         "plateau_B",
     ),
+    "peak": ("with_peak",),
     "records": (
         "Records",
         "cache_ends",
@@ -99,7 +107,6 @@ _NAMES = {
         "fit_both_sides",
         "fit_t0_wmax",
         "predict_sum",
-        "strong_scaling_efficiency",
     ),
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -27,15 +28,16 @@ TIMES = ("time_s", "time_min_s")
 
 
 class Points(NamedTuple):
-    """Bytes moved, times and footprints of n points, each of shape (n,).
+    """Bytes moved, times, footprints and lengths of the arrays of n points, each of shape (n,).
 
-    `disturbed` is the number of disturbed records that are left out.
+    Unknown lengths are NaN. `disturbed` is the number of disturbed records that are left out.
     """
 
     bytes_B: Floats
     time_s: Floats
     footprint_B: Floats
     disturbed: int
+    elements: Floats
 
 
 def with_current_names(frame: pd.DataFrame) -> pd.DataFrame:
@@ -101,7 +103,18 @@ def points(records: Records) -> Points:
                 f"(row {bad[0] + 1} of {len(values)})"
             )
     footprint = np.where(footprint > 0, footprint, sizes)
-    return Points(sizes[kept], times[kept], footprint[kept], left_out)
+    return Points(sizes[kept], times[kept], footprint[kept], left_out, _elements(table, kept))
+
+
+def _elements(table: Any, kept: npt.NDArray[np.bool_]) -> Floats:
+    """Return the positive lengths of the arrays of some rows, NaN where a table has none."""
+    unknown = np.full(len(kept), math.nan)
+    try:
+        found = _numbers(table["elements"], "elements") if "elements" in table else unknown
+    except InputError:  # a column of another program
+        found = unknown
+    found = found if len(found) == len(kept) else unknown
+    return np.where(found > 0, found, math.nan)[kept]
 
 
 def _texts(table: Any, name: str, rows: int) -> list[str]:
@@ -326,7 +339,7 @@ def _plain(value: Any) -> Any:
 # Columns that are constant, like the kernel, in the records of one fitted line.
 APART = (
     "platform", "definition", "backend", "device", "timer", "block_threads_requested",
-    "block_shared_B", "memory", "peer", "dtype",
+    "block_shared_B", "nodes_per_block", "memory", "peer", "dtype",
     "index_dtype", "threads", "pin_requested", "pages_requested", "numa_requested",
     "variant_requested", "isa_requested", "offset", "schedule", "chunk", "prefetch", "unroll",
     "repetition", "flush",

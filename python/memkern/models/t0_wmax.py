@@ -64,11 +64,15 @@ class T0WmaxFit(ModelFit):
         Number of points left out as cache-resident.
     left_out_B : float
         Largest size to leave out; 0 if none was to be left out.
+    entry_B : float
+        Bytes moved for each entry of the arrays, whose length is the column ``elements``; NaN
+        without it, or if the points differ.
     """
 
     weighting: str
     left_out: int
     left_out_B: float
+    entry_B: float = math.nan
 
     @property
     def t0_s(self) -> float:
@@ -186,6 +190,11 @@ class T0WmaxFit(ModelFit):
         times = fraction / (1 - fraction)
         return times * (h - root) / a, times * (h + root) / a
 
+    @property
+    def b80_entries(self) -> float:
+        """Length of the arrays at which 80 % of Wmax is reached, `b80_B` over `entry_B`."""
+        return self.b80_B / self.entry_B
+
     def predict(self, bytes_B: npt.ArrayLike) -> Prediction:
         """Return time and bandwidth.
 
@@ -213,7 +222,8 @@ class T0WmaxFit(ModelFit):
         -------
         dict
             ``t0_s``, ``t0_ci_s`` [low, high], ``t0_resolved``, ``wmax_GBps``, ``wmax_ci_GBps``,
-            ``b80_B``, ``b80_ci_B``, ``r2`` and ``points``, the number of points used.
+            ``b80_B``, ``b80_ci_B``, ``b80_entries`` (None if unknown), ``r2`` and ``points``, the
+            number of points used.
         """
         return {
             "t0_s": self.t0_s,
@@ -223,6 +233,7 @@ class T0WmaxFit(ModelFit):
             "wmax_ci_GBps": list(self.wmax_ci_GBps),
             "b80_B": self.b80_B,
             "b80_ci_B": list(self.b80_ci_B),
+            "b80_entries": None if math.isnan(self.b80_entries) else self.b80_entries,
             "r2": self.r2,
             "points": len(self.residuals),
         }
@@ -298,7 +309,7 @@ def fit_t0_wmax(
         raise InputError(f"weighting must be fitted or none, not {weighting!r}")
     if not 0 < level < 1:
         raise InputError(f"level must lie between 0 and 1, not {level!r}")
-    sizes, times, footprint, disturbed = points(records)
+    sizes, times, footprint, disturbed, entries = points(records)
     limit, held = 0.0, sizes
     if leave_out_B == "changepoint":
         limit = _change_point(sizes, times)
@@ -357,7 +368,14 @@ def fit_t0_wmax(
         weighting=weighting,
         left_out=int(np.count_nonzero(~kept)),
         left_out_B=limit,
+        entry_B=_entry_B(x, entries[kept]),
     )
+
+
+def _entry_B(sizes: Floats, entries: Floats) -> float:
+    """Return the bytes of an entry, NaN if not all points have equally many."""
+    each = sizes / entries
+    return float(each[0]) if np.allclose(each, each[0], rtol=1e-9, atol=0) else math.nan
 
 
 class Side(NamedTuple):
@@ -406,7 +424,7 @@ def fit_both_sides(records: Records, **options: Any) -> list[Side]:
     """
     ends = cache_ends(records)
     last = options.get("caches_B") or (ends[-1][1] if ends else 0.0)
-    sizes, times, footprint, _ = points(records)
+    sizes, times, footprint, *_ = points(records)
     parts = {"caches": (0.0, last / 2), "memory": (last, math.inf)}
     begin_B = math.nan if options.get("caches_B") else plateau_B(footprint, sizes / times, last)
     if begin_B <= last:
@@ -459,37 +477,6 @@ def predict_sum(parts: Iterable[tuple[T0WmaxFit, npt.ArrayLike]]) -> Prediction:
         bandwidth = np.where(time > 0, size / time / 1e9, np.nan)
     # Indexing with () turns an array without dimensions into a scalar.
     return Prediction(time[()], bandwidth[()])
-
-
-def strong_scaling_efficiency(
-    kernels: Iterable[tuple[T0WmaxFit, float]], parts: npt.ArrayLike
-) -> Floats:
-    """Return the strong-scaling efficiency of kernels whose data are divided among devices.
-
-    Parameters
-    ----------
-    kernels : iterable of (T0WmaxFit, float)
-        Each kernel's fit on one device and the bytes that it moves there.
-    parts : array_like of float
-        Numbers of devices, of any shape.
-
-    Returns
-    -------
-    ndarray of float
-        The time for all bytes on one device over `parts` times the time for one part, with the
-        shape of `parts`. It is an upper bound, since communication is not included.
-
-    Raises
-    ------
-    InputError
-        If there is no kernel, an amount is negative or not finite, or there is less than one part.
-    """
-    devices, given = np.asarray(parts, dtype=np.float64), list(kernels)
-    if not (np.isfinite(devices) & (devices >= 1)).all():
-        raise InputError("parts must be finite and at least 1")
-    whole = predict_sum(given).time_s
-    part = predict_sum([(fit, np.float64(bytes_B) / devices) for fit, bytes_B in given]).time_s
-    return np.asarray(whole / (devices * part))[()]
 
 
 def _line(x: Floats, weights: Floats) -> Floats:

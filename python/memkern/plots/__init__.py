@@ -25,6 +25,7 @@ from memkern.plots.energy import clock_table, clock_whiskers, z_plot
 from memkern.plots.kernels import kernel_table
 from memkern.plots.neighbours import slowdown_map, slowdown_table
 from memkern.plots.papers import paper_table
+from memkern.plots.peaks import shares_of_peak
 from memkern.plots.registry import Exhibit, Section, describe
 from memkern.plots.scaling import efficiency_table, scaling_curves
 from memkern.plots.style import save
@@ -54,6 +55,7 @@ __all__ = [
     "save",
     "scaling_curves",
     "sections",
+    "shares_of_peak",
     "slowdown_map",
     "slowdown_table",
     "tables",

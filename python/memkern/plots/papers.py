@@ -36,10 +36,10 @@ _DRAWING = Remark("drawing", "It has no values.")
 _CRS = Remark("", "The matrices are generated: `tsm`, `hpcg`.")
 _COUNTED = "Traffic is drawn beside the prediction where records have counts (`--counters`)."
 _BUILDS = "Compilers are builds, which are apart where records come from several."
-_WITHOUT_LINES = Remark(
-    "in part",
-    "Own points and fits; the published T0 and Wmax are in table 3, but not drawn as lines. "
-    "The measured points were not published as numbers.",
+_ONLY_FITS = Remark(
+    "",
+    "The published GPUs as their fits of table 3: the measured points were not published as "
+    "numbers.",
 )
 _MERGED_MODELS = Remark(
     "in part", "Own records with OpenMP alone, over MPI and over OpenSHMEM are not told apart."
@@ -144,11 +144,9 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
     },
     "chalmers2020": {
-        **{f"figure {number}": _WITHOUT_LINES for number in range(1, 8)},
+        **{f"figure {number}": _ONLY_FITS for number in range(1, 8)},
         "table 1": Remark("command", "", "table kernels --option family=bs"),
-        "table 2": Remark(
-            "missing", 'Python has its data: `mk.reference.load("chalmers2020-devices")`.'
-        ),
+        "table 2": Remark("", "With the peak bandwidths of section 6.1."),
     },
     "lavin2020": {
         "figure 1": _DRAWING,

@@ -32,7 +32,7 @@ from memkern.spec.kernel import (
     Transfer,
     Validation,
 )
-from memkern.spec.options import GPUS, LABELS, PLACEMENTS, Knobs, Stop
+from memkern.spec.options import GPUS, LABELS, PLACEMENTS, Knobs, Stop, declared
 
 HALOS = ("blocking", "overlap")
 """Times of the exchange among ranks of a distributed case (see `Case.halo`)."""
@@ -186,6 +186,8 @@ class Limits:
         By dtype, the number of consecutive invocations that keep the values finite, if it is small.
     idle_knobs : tuple of str
         Fields of `Knobs` without effect on the kernel; its cases refuse them.
+    own_knobs : tuple of str
+        Fields of `Knobs` that only kernels which list them have (see `Option.own`).
     idle : callable, optional
         (case) to the fields without effect on this case only, each with the reason.
     refuse : callable, optional
@@ -196,8 +198,15 @@ class Limits:
     index_dtypes: tuple[str, ...] = ("",)
     most_runs: Mapping[str, int] = field(default_factory=dict)
     idle_knobs: tuple[str, ...] = ()
+    own_knobs: tuple[str, ...] = ()
     idle: Callable[[Case], Mapping[str, str]] | None = None
     refuse: Callable[[Case], None] | None = None
+
+    @property
+    def all_idle_knobs(self) -> tuple[str, ...]:
+        """The fields of `Knobs` without effect: `idle_knobs`, and those of other kernels only."""
+        own = {name for name, _, option in declared(Knobs) if option.own}
+        return (*self.idle_knobs, *sorted(own - {*self.own_knobs}))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -380,7 +389,7 @@ class Case(FromFields):
     @property
     def idle_knobs(self) -> dict[str, str]:
         """Fields of `Knobs` without effect on the case, each with the reason, if it is known."""
-        idle = dict.fromkeys(self.spec.limits.idle_knobs, "")
+        idle = dict.fromkeys(self.spec.limits.all_idle_knobs, "")
         return idle if self.spec.limits.idle is None else {**idle, **self.spec.limits.idle(self)}
 
     @property

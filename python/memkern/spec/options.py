@@ -75,6 +75,8 @@ class Option:
         Name of this column in older files; empty if it is the same.
     native : bool
         Whether the extension has an argument of this name.
+    own : bool
+        Whether only kernels that list it in their `Limits.own_knobs` have it.
     late : bool
         Whether a case's identity contains it only if it is not the default, so that identities do
         not differ from versions before this option.
@@ -96,6 +98,7 @@ class Option:
     column: str = ""
     formerly: str = ""
     native: bool = True
+    own: bool = False
     late: bool = False
 
 
@@ -177,6 +180,10 @@ class Knobs:
     blocks : int
         On a GPU: blocks of a reduction; 0 for as many as run at a time. Chalmers and Warburton 2020
         use 512.
+    nodes_per_block : int
+        On a GPU: entries, of local nodes, that a block of BS6 balanced by entries loads into shared
+        memory at most, and twice as many as it has rows at most; 0 for 512, as in Chalmers and
+        Warburton 2020. Only kernels that list it in `Limits.own_knobs` have it.
     flush_every : int
         On ``mpi`` and ``shmem``: number of updates that are started one after the other and then
         completed together; 1 to complete each one before the next.
@@ -345,6 +352,19 @@ class Knobs:
         native=False,
         late=True,
     )
+    nodes_per_block: int = _option(
+        0,
+        "on a GPU: local nodes in a block of a balanced BS6 (512)",
+        where=(GPUS,),
+        least=0,
+        least_given=1,
+        most=6144,
+        several=True,
+        metavar="N,...",
+        native=False,
+        late=True,
+        own=True,
+    )
     flush_every: int = _option(
         1,
         "on mpi and shmem: operations that are completed together (1)",
@@ -458,7 +478,9 @@ _SMALL: Mapping[str, float] = {"runs": 3, "budget_s": 0.005, "max_samples": 10, 
 
 @dataclass(frozen=True)
 class Stop:
-    """When a measurement has enough samples.
+    """When a measurement has enough samples, and what is known about the machine.
+
+    None of it changes what is measured.
 
     Parameters
     ----------
@@ -477,6 +499,9 @@ class Stop:
         and more are reused, since effects of page placement average out); samples and budget are
         divided among the placements. 0 for 5, or for 1 where `runs` is given or the case runs on a
         GPU.
+    peak_GBps : float, optional
+        Theoretical bandwidth of the memory of the machine, or of the GPU, in GB/s, for the column
+        ``peak_share``; by default as the firmware or the GPU describes it.
     """
 
     runs: int | None = _option(None, "exactly N samples", least=1, most=10**7, metavar="N")
@@ -501,6 +526,14 @@ class Stop:
         least_given=1,
         most=1000,
         metavar="N",
+    )
+    peak_GBps: float | None = _option(
+        None,
+        "theoretical bandwidth of the memory, or of the GPU's (by the firmware or the GPU)",
+        below=MOST,
+        metavar="GB/s",
+        flag="peak",
+        unit="GB/s",
     )
 
     def __post_init__(self) -> None:

@@ -23,6 +23,7 @@ from memkern.machine import health, smbios
 from memkern.machine.caches import MEMORY, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
 from memkern.models.answers import LEAST_OF_PUBLISHED, MOST_LATENCY_NS, published_GBps
+from memkern.models.peak import peak_of_processors
 from memkern.results.verdicts import FASTER, SAME, SLOWER
 from memkern.statistics import next_run_interval
 
@@ -294,8 +295,8 @@ def share_of_peak(
     both = [record for record in records if record["kernel"] in (LOAD, TRIAD)]
     shown = [record for record in both if not record["disturbed"]] or both
     rates = [record["bytes_model_B"] / record["time_median_s"] / 1e9 for record in shown]
-    peak = memory.peak_GBps if memory is not None else None
-    if not rates or peak is None or machine["machine"]["hypervisor"]:
+    peak = peak_of_processors({**machine, "memory": smbios.describe(memory)})
+    if not rates or math.isnan(peak):
         text = "the theoretical peak of the memory is unknown"
         return Finding(subject, UNKNOWN, text, health.ASK_HOST)
     share = max(rates) / peak

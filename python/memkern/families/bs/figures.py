@@ -1,6 +1,7 @@
 """Figures and table of the finite-element streaming tests: time as T0 + B / Wmax.
 
-After Chalmers and Warburton 2020, whose four GPUs are listed next to own platforms in the table.
+After Chalmers and Warburton 2020, whose four GPUs are drawn as lines, and listed in the table, next
+to own platforms. What they measured was published as T0 and Wmax, not as points.
 
 Their GPUs have small caches, and one line fits all sizes. A processor with a large last-level cache
 needs two lines: one for sizes in the cache, which starts at T0, and one for larger sizes, whose
@@ -16,12 +17,22 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
+from memkern.families.bs.of_paper import devices_table as devices_table
 from memkern.models.records import apart
-from memkern.plots.drawing import bytes_axis, curve, finish, named, panels, shade
+from memkern.plots.drawing import (
+    bytes_axis,
+    counts_axis,
+    curve,
+    finish,
+    named,
+    panels,
+    shade,
+)
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, best, counted, listed, three_figures
+from memkern.plots.peaks import with_peaks
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
-from memkern.plots.style import NOTE_SIZE, Look, own_look
+from memkern.plots.style import NOTE_SIZE, Look, other_look, own_look
 from memkern.shared.streaming_records import as_defined, short
 
 if TYPE_CHECKING:
@@ -35,6 +46,8 @@ LINEAR = ("bs.bs1", "bs.bs2", "bs.bs3", "bs.bs4", "bs.bs5")
 MESH = ("bs.bs6", "bs.bs7", "bs.bs8")
 # Polynomial degree of the published fits.
 DEGREE = 7
+# Sizes at which the published fits are drawn without own records.
+_SIZES = (2**16, 2**30)
 
 _TITLES = {
     "bs.bs1": "BS1: copy",
@@ -172,15 +185,16 @@ def fitted(frame: DataFrame, leave_out: str | float = "") -> tuple[list[Fitted],
 
 @drawn(
     "bs-fit",
-    "A panel for each test, 6.9 in wide, 3.35 in for one alone. A diamond marks the size at which "
-    "a fit reaches 80 % of its Wmax.",
+    "A panel for each test, of own records if there are any, 6.9 in wide, 3.35 in for one alone. A "
+    "diamond marks the size at which a fit reaches 80 % of its Wmax.",
     paper="chalmers2020",
     number="figure 1, 2, 3, 4, 5",
     records="several sizes",
-    lack="no test with enough sizes to fit, a wrong `leave_out`, a bandwidth that is not positive",
+    lack="no test has enough sizes to fit, a wrong `leave_out`, a bandwidth that is not positive",
+    optional=True,
 )
 def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
-    """Bandwidth of BS1 to BS5 against bytes moved, with the fit of T0 + B / Wmax.
+    """Bandwidth of BS1 to BS5 against bytes moved: own with fits, and fits of four published GPUs.
 
     Parameters
     ----------
@@ -189,12 +203,12 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
         ``changepoint``, a number of bytes or ``none``. By default, if the caches are known, T0 is
         fitted to the sizes in the caches and Wmax to the larger sizes.
     """
-    frame, notes = own_tests(records, LINEAR, _MEASURE)
+    frame, notes = own_tests(records, LINEAR)
     fits, unfit = fitted(frame, leave_out)
-    if not fits:
+    if len(frame) and not fits:
         raise InputError(f"{' '.join(unfit)[:-1]}: `{_MEASURE}` measures enough sizes")
     platforms = list(dict.fromkeys(one.platform for one in fits))
-    kernels = sorted({one.kernel for one in fits})
+    kernels = sorted({one.kernel for one in fits}) or list(LINEAR)
     fig, axes = panels(len(kernels), 2, 1.75 + 0.12 * len(platforms))
     for ax, kernel in zip(axes, kernels, strict=True):
         lines = []
@@ -205,12 +219,47 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
                 wmax = interval("Wmax", one.wmax_GBps, "GB/s")
                 lines.append((f"{one.t0('T₀')}   {wmax}", look.color))
         _set_title(ax, _TITLES[kernel], lines)
-        ax.set_xscale("log", base=2)
-        bytes_axis(ax.xaxis, 6)
-        ax.set_ylim(0, 1.06 * ax.dataLim.y1)
-        ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
+    _draw_published(axes, kernels, frame)
     pale = ["Pale: in no fit."] * any((~one.used & ~one.rows["disturbed"]).any() for one in fits)
-    return finish(fig, 2, [*notes, *unfit, *_fit_notes(fits), *pale], frame)
+    notes = [*notes, *unfit, *_fit_notes(fits), *pale, *_published_notes(records, frame, _MEASURE)]
+    return finish(fig, 4, notes, frame)
+
+
+def _draw_published(axes: Sequence[Axes], kernels: Sequence[str], frame: DataFrame) -> None:
+    """Draw the published models of each panel's test, and set the axes of all panels.
+
+    The lines have the sizes of the own records. Bandwidths are on a logarithmic axis if the largest
+    own one is much smaller than those of the GPUs.
+    """
+    import numpy as np
+
+    from memkern import reference
+
+    known = reference.rows("chalmers2020")
+    least, most = map(float, frame["bytes_B"].agg(["min", "max"]) if len(frame) else _SIZES)
+    size = np.geomspace(least, most, 200)
+    wide = len(frame) > 0 and frame[BANDWIDTH].max() < max(row["wmax_GBps"] for row in known) / 5
+    for ax, kernel in zip(axes, kernels, strict=True):
+        for number, row in enumerate(row for row in known if row["kernel"] == kernel):
+            look = other_look(number)._replace(marker="", linestyle=(0, (4, 1.5)))
+            bandwidth = size / (row["t0_s"] + size / (row["wmax_GBps"] * 1e9)) / 1e9
+            ax.plot(size, bandwidth, label=f"{row['platform']}, published fit", **look._asdict())
+        ax.set_xscale("log", base=2)
+        bytes_axis(ax.xaxis, 5)
+        if wide:
+            ax.set_yscale("log")
+            counts_axis(ax.yaxis, 8)
+        else:
+            ax.set_ylim(0, 1.06 * ax.dataLim.y1)
+        ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
+
+
+def _published_notes(records: Records, frame: DataFrame, measure: str) -> list[str]:
+    """Return the explanation of the published lines, and that there is no own record."""
+    notes = ["Published: T(B) = T₀ + B / Wmax by table 3 of Chalmers and Warburton 2020."]
+    if records is not None and frame.empty:
+        notes.append(f"No own record: `{measure}` measures it.")
+    return notes
 
 
 def _draw_fit(ax: Axes, one: Fitted, look: Look) -> None:
@@ -290,22 +339,25 @@ def _fit_notes(fits: Sequence[Fitted]) -> list[str]:
     paper="chalmers2020",
     number="figure 6, 7",
     records="several meshes",
+    lack="a wrong `leave_out`, a bandwidth that is not positive",
+    optional=True,
 )
 def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
-    """Bandwidth of BS6 to BS8 against bytes moved, one line per polynomial degree.
+    """Bandwidth of BS6 to BS8 against bytes moved: a line for each degree, and four published fits.
 
     Parameters
     ----------
     leave_out : str or float
-        As for `bs_fits`, for the fit at degree 7, which is drawn in black.
+        As for `bs_fits`, for the fit at degree 7, which is drawn in black. The published fits are
+        of this degree as well, and of BS6 and BS7.
     """
-    frame, notes = own_tests(records, MESH, _MEASURE_MESH)
+    frame, notes = own_tests(records, MESH)
     fits, unfit = fitted(frame, leave_out)
     fit_of = {(one.platform, one.kernel): one for one in fits}
     platforms, kernels = list(dict.fromkeys(frame["platform"])), sorted(set(frame["kernel"]))
     measured = set(zip(frame["platform"], frame["kernel"], strict=True))
     cells = [(platform, kernel) for platform in platforms for kernel in kernels]
-    cells = [cell for cell in cells if cell in measured]
+    cells = [cell for cell in cells if cell in measured] or [("", kernel) for kernel in MESH[:2]]
     fig, axes = panels(len(cells), max(2, len(kernels)), 2.2)
     degrees = sorted(frame["degree"].dropna().unique())
     span = max(degrees[-1] - degrees[0], 1.0) if degrees else 1.0
@@ -328,19 +380,18 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
         title = _TITLES[kernel]
         title = f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title
         _set_title(ax, title, [(line, "black") for line in lines])
-        ax.set_xscale("log", base=2)
-        bytes_axis(ax.xaxis, 4)
-        ax.set_ylim(0, 1.06 * ax.dataLim.y1)
-        ax.set(xlabel="Bytes moved", ylabel="Bandwidth (GB/s)")
-    return finish(fig, 8, [*notes, *unfit, *_fit_notes(fits)], frame)
+    _draw_published(axes, [kernel for _, kernel in cells], frame)
+    published = _published_notes(records, frame, _MEASURE_MESH)
+    return finish(fig, 8, [*notes, *unfit, *_fit_notes(fits), *published], frame)
 
 
 @tabulated(
     "bs-t0-wmax",
     "One row per test. For each own platform the columns ``T0_us`` and ``Wmax_GBps``, each with "
     "the ends of its 95 % interval, ``low`` and ``high``; for each published one only the values. "
-    "Column names begin with the platform's name and a colon. A T0 that is not resolved has only "
-    "the upper end, if that is positive.",
+    "``Wmax_of_peak`` is its share of the theoretical peak, where that is known. Column names "
+    "begin with the platform's name and a colon. A T0 that is not resolved has only the upper end, "
+    "if that is positive.",
     paper="chalmers2020",
     number="table 3",
     records="several sizes; those of BS6 and BS7 at polynomial degree 7",
@@ -361,15 +412,23 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
 
     tests = [f"bs.bs{number}" for number in range(1, 8)]
     table: dict[str, dict[str, float | str]] = {test: {"test": short(test)} for test in tests}
-    frame, _ = own_tests(records, tests)
+    frame, _ = own_tests(None if records is None else with_peaks(records), tests)
+    devices = reference.rows("chalmers2020-devices")
+    peaks = {row["platform"]: row["peak_bandwidth_GBps"] for row in devices}
     columns = ["test"]
     for one in fitted(frame, leave_out)[0]:
         names = [f"{one.platform}: {name}" for name in ("T0_us", "T0_low_us", "T0_high_us")]
         names += [f"{one.platform}: Wmax{end}_GBps" for end in ("", "_low", "_high")]
-        table[one.kernel] |= dict(zip(names, one.t0_us + one.wmax_GBps, strict=True))
+        names.append(f"{one.platform}: Wmax_of_peak")
+        # Caches are faster than the memory.
+        peak = math.nan if one.in_caches else one.rows["peak_GBps"].max()
+        values = (*one.t0_us, *one.wmax_GBps, one.wmax_GBps[0] / peak)
+        table[one.kernel] |= dict(zip(names, values, strict=True))
         columns += [name for name in names if name not in columns]
     for row in reference.rows("chalmers2020"):
-        names = [f"{row['platform']}: T0_us", f"{row['platform']}: Wmax_GBps"]
-        table[row["kernel"]] |= dict(zip(names, (row["t0_s"] * 1e6, row["wmax_GBps"]), strict=True))
+        names = [f"{row['platform']}: {name}" for name in ("T0_us", "Wmax_GBps", "Wmax_of_peak")]
+        share = row["wmax_GBps"] / peaks[row["platform"]]
+        published = (row["t0_s"] * 1e6, row["wmax_GBps"], share)
+        table[row["kernel"]] |= dict(zip(names, published, strict=True))
         columns += [name for name in names if name not in columns]
     return DataFrame(list(table.values()), columns=columns)

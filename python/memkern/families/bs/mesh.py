@@ -195,6 +195,12 @@ def _filled_B(case: Case) -> float:
     return case.line_B * case.filled(0.0, partial)
 
 
+def _idle(case: Case) -> dict[str, str]:
+    """Return that no other variant than the balanced one has blocks of so many nodes."""
+    others = case.knobs.variant not in ("best", "balanced")
+    return {"nodes_per_block": "only the variant balanced has it"} if others else {}
+
+
 def _spec(
     name: str,
     summary: str,
@@ -252,7 +258,11 @@ def _spec(
             ),
             model=Model(transfers=transfers),
             build=meshed,
-            limits=Limits(index_dtypes=("int32", "int64")),
+            limits=Limits(
+                index_dtypes=("int32", "int64"),
+                own_knobs=("nodes_per_block",) if name == "bs.bs6" else (),
+                idle=_idle,
+            ),
             counts=Counts(indices=True),
             part=part,
         )

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.families.dw.data import PUBLISHED_ENERGY, VALUE, energies, hops, in_order
-from memkern.plots.drawing import dot_series, dots, finish, machine_panels, marked_look, row_in
+from memkern.plots.drawing import (
+    dot_series,
+    dots,
+    finish,
+    machine_panels,
+    marked_look,
+    panels,
+    row_in,
+)
 from memkern.plots.energy import no_energy, whisker_notes, whiskers
 from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, three_figures, typed

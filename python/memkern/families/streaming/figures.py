@@ -31,6 +31,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, best, families, frame_of, typed
+from memkern.plots.peaks import with_peaks
 from memkern.plots.predictions import (
     ECM,
     ECM_DASHES,
@@ -188,7 +189,7 @@ def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
 def saturation(
     records: Records = None, kernels: str | Sequence[str] = "", machine: str = ""
 ) -> Figure:
-    """Bandwidth of streaming kernels against the number of threads, with ideal scaling.
+    """Bandwidth of streaming kernels against the number of threads, with ideal scaling and peak.
 
     A panel for each kernel, at the size that was measured with most thread counts; of several such
     sizes, the largest. Where loops were measured with ``--unroll 1`` and others, those without
@@ -206,6 +207,7 @@ def saturation(
 
     source = machine_for(machine, records)
     wanted = split(kernels) or list(FAMILIES)
+    records = None if records is None else with_peaks(records)
     frame, notes = select(
         records, wanted, ("bytes_B", "variant", "dtype", "threads"), measure=_MEASURE_THREADS
     )
@@ -226,10 +228,12 @@ def saturation(
     fig, axes = panels(len(names), 4, 1.45)
     for ax, kernel in zip(axes, names, strict=True):
         of_kernel = frame[frame["kernel"] == kernel]
+        top = of_kernel[BANDWIDTH].max()
         # Many points, since the line of ideal scaling is curved if one axis is logarithmic.
         threads = np.geomspace(1, of_kernel["threads"].max(), 60)
         for number, name in enumerate(machines):
             mine = of_kernel[of_kernel["machine"] == name]
+            top = max(top, _peak_line(ax, mine, own_look(number).color))
             for nt, rows in mine.groupby("nt"):
                 look = own_look(number)._replace(linewidth=1.4, markersize=3.6)
                 look = look._replace(linestyle=NT_DASHES) if nt else look
@@ -243,7 +247,6 @@ def saturation(
             one = mine[mine["threads"] == 1].sort_values("nt")
             for start in one[BANDWIDTH].head(1):
                 ax.plot(threads, start * threads, color=GREY, linewidth=0.7, label="ideal")
-        top = of_kernel[BANDWIDTH].max()
         if source is not None:
             top = max(top, _scaled(ax, of_kernel, source))
         family = FAMILIES[kernel.partition(".")[0]]
@@ -262,6 +265,17 @@ def _not_unrolled(frame: DataFrame) -> Series:
     unroll = typed(frame, ["unroll"])["unroll"].fillna(0.0)
     several = unroll.groupby([frame["machine"], frame["kernel"]]).transform("nunique") > 1
     return unroll.eq(1) & several
+
+
+def _peak_line(ax: Axes, rows: DataFrame, colour: str) -> float:
+    """Draw the theoretical peak of a machine's data in memory, and return it; 0 if unknown."""
+    known = rows.loc[rows["peak_share"].notna(), "peak_GBps"]
+    if known.empty:
+        return 0.0
+    peak = float(known.max())
+    dots = (0, (1, 1.5))
+    ax.axhline(peak, color=colour, linewidth=0.9, linestyle=dots, label="peak of memory")
+    return peak
 
 
 # Models of scaling to several cores, with their labels and dashes.
@@ -303,7 +317,7 @@ def _scaled(ax: Axes, rows: DataFrame, source: MachineFile) -> float:
 
 _CITED = ("chalmers2020", "raider2022", "alappat2021-kernels")
 _BEST = "Of several records of a size, the best is drawn."
-# The last entry is a family whose records are required in addition to the published ones.
+# The last entry is a family or kernel whose records are required in addition to the published ones.
 _EXHIBITS: tuple[tuple[str, Any, Caption, str], ...] = (
     (
         "Bandwidth from L1 to memory", sizes, _sizes_caption, "",
@@ -316,12 +330,12 @@ _EXHIBITS: tuple[tuple[str, Any, Caption, str], ...] = (
     (
         "BS1 to BS5: time as T0 + B / Wmax", bs_fits,
         "T0 is the time of an invocation that moves no data, Wmax the asymptotic bandwidth of "
-        "large sizes. After Chalmers and Warburton 2020.", "",
+        "large sizes. Published fits after Chalmers and Warburton 2020.", "bs",
     ),
     (
         "BS6 to BS8 by polynomial degree", bs_mesh,
         "The lower the degree, the larger the share of nodes that neighbouring elements have in "
-        "common. After Chalmers and Warburton 2020.", "",
+        "common. Published fits after Chalmers and Warburton 2020.", "bs.bs6",
     ),
     (
         "T0 and Wmax beside four GPUs", t0_wmax_table,
@@ -386,6 +400,7 @@ def report_section(records: DataFrame) -> Section | None:
     here = families(frame)
     if here.isdisjoint(FAMILIES) and not (here and frame["kernel"].eq(BARRIER).any()):
         return None
-    exhibits = [each[:3] for each in _EXHIBITS if each[3] in ("", *here)]
+    measured = {"", *here, *frame["kernel"]}
+    exhibits = [each[:3] for each in _EXHIBITS if each[3] in measured]
     citation = "; ".join(map(reference.cite, _CITED))
     return section_of(frame, "Streaming", findings, exhibits, citation)
