@@ -14,6 +14,7 @@ from memkern.models import Ecm, EcmLevel, Overlap
 from memkern.models.ecm_fit import FITTED
 from memkern.models.machine_file import published
 from memkern.plots import figures, tables
+from memkern.plots.ecm import _labelled
 from memkern.spec.kernel import Traffic
 
 LEVELS = ("L1", "L2", "memory")
@@ -65,6 +66,26 @@ def test_the_table_has_every_loop_beside_its_prediction() -> None:
     assert again["predicted_cycles"].to_numpy() == pytest.approx(frame["predicted_cycles"])
 
 
+def test_the_term_of_memory_has_one_bandwidth_for_all_bytes_if_asked() -> None:
+    common = tables["ecm"](records(), overlap="a", memory_rate="common")
+    common = common.set_index(["kernel", "level"])
+    rates = common["memory_rate"]
+    assert rates["loops.load", "memory"] == "load"
+    assert rates["loops.triad", "memory"] == rates["loops.copy", "memory"] == "triad"
+    assert rates["loops.copy", "L2"] == ""
+    # Loads of 5 and stores of 4 bytes per cycle: a triad has 3 / (3 / 5 + 1 / 4) of each.
+    row = common.loc["loops.copy", "memory"]
+    cycles = 64 * (3 / 5 + 1 / 4) / 4
+    assert row["memory_load_cycles"] == pytest.approx(2 * cycles, rel=0.02)
+    assert row["memory_store_cycles"] == pytest.approx(cycles, rel=0.02)
+    apart = tables["ecm"](records(), overlap="a").set_index(["kernel", "level"])
+    assert apart["memory_rate"]["loops.copy", "memory"] == "apart"
+    assert apart["memory_load_cycles"]["loops.copy", "memory"] == pytest.approx(128 / 5, rel=0.02)
+    with refused("memory_rate 'read' is not one of apart, common"):
+        tables["ecm"](records(), memory_rate="read")
+    assert_legible(figures["ecm"](records(), overlap="d", memory_rate="common"))
+
+
 def test_a_machine_file_has_the_time_in_the_core_in_l1() -> None:
     frame = tables["ecm"](records(), machine="A64FX")
     daxpy = frame[frame["kernel"] == "loops.daxpy"].set_index("level")["core_cycles"]
@@ -103,14 +124,21 @@ def test_the_overlap_diagram_stacks_what_adds() -> None:
     ax = fig.axes[0]
     names = [text.get_text() for text in ax.get_yticklabels()]
     assert names[0] == "measured"
-    assert {"none", "full"} <= {*names} or "best fit" in names
+    assert [name[:3] for name in names[1:5]] == ["(a)", "(b)", "(c)", "(d)"]
+    assert "best fit" in " ".join(names) and "second best" in " ".join(names)
+    assert "(d): max(L1 load + max(L1 store, L2), memory)." in footnotes(fig)
     ends = {}
     for bar in ax.patches:
         place = round(bar.get_y() + bar.get_height() / 2)
         ends[place] = max(ends.get(place, 0), bar.get_x() + bar.get_width())
     copy = MODEL.predict(Traffic(read=64, write=64, write_allocate=64).transfers(LEVELS)).cycles
     assert ends[0] == pytest.approx(copy)
+    # Nothing overlaps in (a), which is the model of the records.
     assert ends[1] == pytest.approx(copy, rel=0.02)
+    labels = _labelled({"none": "A", "full": "B", "c": "C", "d": "D", "L1": "E"}, ["d", "L1", "c"])
+    assert labels == {
+        "(a)": "A", "(b)": "B", "(c)": "C", "(d), best fit": "D", "second best": "E",
+    }  # fmt: skip
     with refused("level 'L4' is not one of L1, L2, memory"):
         figures["ecm-overlap"](records(), level="L4")
     with refused("none of loops.sum was measured"):

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memkern.errors import InputError
 from memkern.formats import ResultSet
-from memkern.models.ecm import Overlap, hypotheses
 from memkern.models.ecm_fit import (
     FITTED,
     EcmFit,
@@ -21,6 +20,7 @@ from memkern.models.ecm_fit import (
     transfers_of,
 )
 from memkern.models.machine_file import MachineFile
+from memkern.models.overlap import Overlap, hypotheses, overlap_of
 from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
 from memkern.plots.drawing import MOST_LINES, counts_axis, curve, finish, marked_look, panels
 from memkern.plots.exhibits import drawn, tabulated
@@ -34,9 +34,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+    from memkern.models.ecm import MemoryRate
+
 _MEASURE = "memkern ecm -o ecm.parquet"
 _BAND = 0.25
-_OVERLAPS = 4  # hypotheses in the overlap diagram
+# Best hypotheses in the overlap diagram, beside those of the paper.
+_RANKS = ("best fit", "second best")
 _ROW_IN = 0.16
 # Ceilings within this factor share a label.
 _NEAR = 1.6
@@ -56,35 +59,47 @@ def _results(records: Records) -> ResultSet:
     )
 
 
-def _fit(records: Records, overlap: str, machine: MachineFile | None) -> EcmFit:
+def _fit(
+    records: Records, overlap: str, machine: MachineFile | None, memory_rate: MemoryRate
+) -> EcmFit:
     loops, clock_GHz = loop_times(_results(records))
-    overlaps = {overlap: Overlap.parse(overlap)} if overlap else None
+    levels = list(loops[0].transfers)
+    overlaps = {overlap: overlap_of(overlap, levels)} if overlap else None
     instructions = None if machine is None else machine.loads_and_stores
-    return fit_ecm(loops, clock_GHz, overlaps, instructions)
+    return fit_ecm(loops, clock_GHz, overlaps, instructions, memory_rate)
 
 
 @tabulated(
     "ecm",
     "A row for each loop and level: kernel, level, measured_cycles and predicted_cycles (of a "
     "vector of every stream on one core), measured_over_predicted, spread (standard deviation of "
-    "the logarithms of the placements), bound, fitted, disturbed, and the cycles of the loads and "
-    "stores of each level.",
+    "the logarithms of the placements), bound, memory_rate (``apart`` for the bandwidths of loads "
+    "and of stores, ``load`` or ``triad`` for one of all bytes, empty for data in caches), fitted, "
+    "disturbed, and the cycles of the loads and stores of each level.",
     records="``memkern ecm``",
     lack="load, copy and triad were not measured undisturbed in each level, or the machine file "
     "can't be read or is another machine's",
 )
-def ecm_table(records: Records = None, overlap: str = "", machine: str = "") -> DataFrame:
+def ecm_table(
+    records: Records = None,
+    overlap: str = "",
+    machine: str = "",
+    memory_rate: MemoryRate = "apart",
+) -> DataFrame:
     """Predictions of the ECM model and measurements of loops, by kernel and level.
 
     Parameters
     ----------
     overlap : str
-        Hypothesis such as ``L1 load + max(L1 store, L2, memory)``; by default the one that fits
-        load, copy and triad best.
+        Hypothesis such as ``L1 load + max(L1 store, L2, memory)``, or ``a``, ``b``, ``c`` or ``d``
+        of the paper; by default the one that fits load, copy and triad best.
     machine : str
         Machine file, whose loads and stores are the time in the core in L1.
+    memory_rate : {"apart", "common"}
+        Bandwidths of memory: those of loads and of stores, or that of loads or of a triad for all
+        bytes, as in the paper.
     """
-    return _table(_fit(records, overlap, machine_for(machine, records, ecm=False)))
+    return _table(_fit(records, overlap, machine_for(machine, records, ecm=False), memory_rate))
 
 
 def _table(found: EcmFit) -> DataFrame:
@@ -107,6 +122,7 @@ def _columns(row: Judged) -> dict[str, Any]:
         "measured_over_predicted": row.ratio,
         "spread": row.loop.spread,
         "bound": row.predicted.bound,
+        "memory_rate": row.predicted.memory_rate,
         "fitted": row.fitted,
         "disturbed": row.loop.disturbed,
         "core_cycles": row.predicted.core,
@@ -120,17 +136,20 @@ def _columns(row: Judged) -> dict[str, Any]:
     records="``memkern ecm``",
 )
 def predicted_against_measured(
-    records: Records = None, overlap: str = "", machine: str = ""
+    records: Records = None,
+    overlap: str = "",
+    machine: str = "",
+    memory_rate: MemoryRate = "apart",
 ) -> Figure:
     """Measured cycles for a vector of every stream, over the prediction of the ECM model.
 
     Parameters
     ----------
-    overlap, machine : str
+    overlap, machine, memory_rate : str
         As for the table ``ecm``.
     """
     file = machine_for(machine, records, ecm=False)
-    found = _fit(records, overlap, file)
+    found = _fit(records, overlap, file, memory_rate)
     frame = _table(found)
     fig, (ax,) = panels(1, 2, 3.1)
     ends = [
@@ -182,8 +201,9 @@ def overlap_diagram(
 ) -> Figure:
     """Overlap of transfers by hypothesis: their times stacked, beside the measurement.
 
-    Groups of overlapping transfers follow each other; each has the length and the colour of its
-    longest term.
+    The hypotheses are the paper's (a) to (d) (see `memkern.models.paper_hypotheses`), and the two
+    that fit the three loops best. Of transfers that overlap, the longest are drawn. The bandwidths
+    are fitted to the three loops for each hypothesis.
 
     Parameters
     ----------
@@ -202,22 +222,33 @@ def overlap_diagram(
     if not rows:
         raise InputError(f"none of {', '.join(wanted)} was measured with its data in {level}")
     fitted = [row.loop for row in best.rows if row.fitted and not row.loop.disturbed]
-    every = hypotheses(levels)
-    names = list(dict.fromkeys([*list(best.errors)[: _OVERLAPS - 2], "none", "full"]))
-    labels = {
-        name: name if name in ("none", "full") else "best fit" if place == 0 else "second best"
-        for place, name in enumerate(names)
+    models = {
+        label: (overlap, fit_levels(fitted, levels, overlap)[0])
+        for label, overlap in _labelled(hypotheses(levels), best.errors).items()
     }
-    fits = {name: fit_levels(fitted, levels, every[name])[0] for name in names}
     colours = {name: marked_look(number).color for number, name in enumerate(levels)}
-    fig, axes = panels(len(rows), min(len(rows), 3), _ROW_IN * (len(names) + 1) + 0.9)
+    fig, axes = panels(len(rows), min(len(rows), 3), _ROW_IN * (len(models) + 1) + 0.9)
     for ax, row in zip(axes, rows, strict=True):
-        _stacks(ax, row, {labels[name]: (every[name], fits[name]) for name in names}, colours)
+        _stacks(ax, row, models, colours)
     for ax in axes[1:]:
         ax.set_yticklabels([])
-    notes = [f"Data in {level}, one core. A segment is a group of transfers that overlap."]
-    notes += [f"{labels[name]}: {every[name]}." for name in names]
+    notes = [
+        f"Data in {level}, one core. Of transfers that overlap, the longest are drawn. Of (a) to "
+        "(d), the paper prints only (d) as a formula; the others are derived from its text."
+    ]
+    notes += [f"{label}: {overlap}." for label, (overlap, _) in models.items()]
     return finish(fig, len(levels) + 1, notes, _undisturbed(rows))
+
+
+def _labelled(every: Mapping[str, Overlap], ranking: Iterable[str]) -> dict[str, Overlap]:
+    """Return the hypotheses of the paper, and the best ones, by their labels."""
+    letters = dict(zip(every, "abcd", strict=False))
+    ranks = dict(zip(ranking, _RANKS, strict=False))
+    found = {}
+    for name in dict.fromkeys((*letters, *ranks)):
+        letter = f"({letters[name]})" if name in letters else ""
+        found[", ".join(filter(None, (letter, ranks.get(name))))] = every[name]
+    return found
 
 
 def _undisturbed(rows: Sequence[Judged]) -> DataFrame:

@@ -58,9 +58,9 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 5": Remark("in part", "TLB misses are counted (`--counters`), but not drawn."),
         "figure 6": Remark(
-            "in part",
-            "The hypotheses that fit this machine best, beside no and full overlap, instead of the "
-            "paper's four.",
+            "",
+            "Also the hypotheses that fit this machine best. The paper's text only has a formula "
+            "of (d); (a) to (c) are derived from it.",
         ),
         "figure 7": Remark("in part", "Only the best unrolling is drawn."),
         "figure 8": _CRS,
@@ -104,23 +104,14 @@ REMARKS: dict[str, dict[str, Remark]] = {
             "the A64FX alone, see below.",
         ),
         "figure 25": Remark("in part", "Processors only: this kernel does not run on GPUs."),
-        "table 1": Remark(
-            "in part",
-            "Clock, cores, caches and bandwidths, without the entries of the TLBs.",
-            "machine A64FX",
-        ),
+        "table 1": Remark("command", "", "machine A64FX"),
         "table 2": Remark("command", "", "machine A64FX"),
         "table 4": Remark(
             "in part", "The matrices of the given records; the paper's are not packaged as a suite."
         ),
-        "table 5": Remark(
-            "missing",
-            "Python computes it: `memkern.models.LayerConditions(...).paper_conditions()`.",
-        ),
+        "table 5": Remark("", "With the sizes in bytes for a lattice, the paper's by default."),
         "table 6": Remark(
-            "missing",
-            "Python computes the transfers: `memkern.models.LayerConditions(...).transfers()`; the "
-            "terms of the core depend on the compiler.",
+            "", "Beside them terms of our own, which do not count the spills of registers."
         ),
     },
     "beebe2022-circustent": {

@@ -29,9 +29,9 @@ from memkern.extension import _memkern
 from memkern.formats import ResultSet
 from memkern.machine.disassembly import Instruction, function_at, main_loop
 from memkern.machine.topology import machine_environment, physical_cores
-from memkern.models.ecm import Overlap
 from memkern.models.ecm_fit import PART, LoopTime, marginal
 from memkern.models.machine_file import InCore, MachineFile, body_of
+from memkern.models.overlap import Overlap
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 from memkern.studies.ecm import loop_kernels, size_of

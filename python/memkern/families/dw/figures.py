@@ -9,7 +9,6 @@ measured with the same number of workers, or by all levels of a machine file. Af
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -25,6 +24,7 @@ from memkern.families.dw.data import (
     by_form,
     core_of,
     energies,
+    extents_of,
     holding,
     hops,
     in_order,
@@ -34,6 +34,7 @@ from memkern.families.dw.data import (
     over_workers,
 )
 from memkern.families.dw.findings import findings
+from memkern.families.dw.of_paper import terms_of_codes as terms_of_codes
 from memkern.models import LayerConditions, simulate
 from memkern.plots.drawing import (
     ROOFLINE_LABEL,
@@ -304,11 +305,11 @@ def traffic(
     """
     known = None if records is None else last_cache(frame_of(records))
     cache_B = cache_MiB * 2**20 or (known[0] if known else _CACHE_MIB * 2**20)
-    x, y, z, t = _four(lattice, "lattice") if lattice else _around(cache_B, ls)
+    x, y, z, t = extents_of(lattice, "lattice") if lattice else _around(cache_B, ls)
     fig, (scan, cores) = panels(2, 2, 2.5)
     complete = True
     for number, text in enumerate(split(cuts)):
-        parts = _four(text, "cuts")
+        parts = extents_of(text, "cuts")
         name = " ".join(f"{d}{c}" for d, c in zip("xyzt", parts, strict=True) if c > 1)
         whole = LayerConditions((x, y, z, t), ls, parts)
         extents = range(parts[0], 8 * x + 1, parts[0])
@@ -346,17 +347,6 @@ def _sites(model: LayerConditions) -> int:
 def _doublings(first: float, last: float) -> list[float]:
     """Return `first`, doubled up to `last`."""
     return [first * 2**k for k in range(round(math.log2(last / first)) + 1)]
-
-
-def _four(text: str, what: str) -> tuple[int, int, int, int]:
-    """Parse four numbers such as 8x8x8x16."""
-    words = text.split("x")
-    if len(words) != 4 or not all(
-        re.fullmatch("[0-9]{1,10}", word) and 0 < int(word) < 2**31 for word in words
-    ):
-        raise InputError(f"{what} {text!r} must be four numbers such as 8x8x8x16")
-    x, y, z, t = map(int, words)
-    return x, y, z, t
 
 
 def _around(cache_B: float, ls: int) -> tuple[int, int, int, int]:
