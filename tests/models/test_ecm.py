@@ -149,7 +149,9 @@ def test_all_bytes_of_memory_have_one_bandwidth_in_the_paper(layout) -> None:
     assert predicted.limits["memory"] == pytest.approx(1488 * 2.2 / 213)
     assert predicted.memory_rate == "triad"
     assert sum(predicted.terms["L2"]) == 35.25
-    # Loads dominate a sparse product, and all of a load.
+    # Pairs of numbers are transfers as well.
+    assert A64FX.model_of().predict({level: (*both,) for level, both in moved.items()}) == predicted
+    # Loads dominate a sparse product.
     row = Traffic(read=27 * 8 + 8, index=27 * 4, write=8).transfers(LEVELS)
     sparse = A64FX.model_of().predict(row)
     assert sparse.memory_rate == "load"

@@ -135,14 +135,60 @@ def test_the_overlap_diagram_stacks_what_adds() -> None:
     assert ends[0] == pytest.approx(copy)
     # Nothing overlaps in (a), which is the model of the records.
     assert ends[1] == pytest.approx(copy, rel=0.02)
-    labels = _labelled({"none": "A", "full": "B", "c": "C", "d": "D", "L1": "E"}, ["d", "L1", "c"])
-    assert labels == {
-        "(a)": "A", "(b)": "B", "(c)": "C", "(d), best fit": "D", "second best": "E",
-    }  # fmt: skip
     with refused("level 'L4' is not one of L1, L2, memory"):
         figures["ecm-overlap"](records(), level="L4")
     with refused("none of loops.sum was measured"):
         figures["ecm-overlap"](records(), kernels="loops.sum")
+
+
+def lengths(ax):
+    """Return the length of the bars of each label."""
+    ends = [0.0] * len(ax.get_yticklabels())
+    for bar in ax.patches:
+        place = round(bar.get_y() + bar.get_height() / 2)
+        ends[place] = max(ends[place], bar.get_x() + bar.get_width())
+    return dict(zip((text.get_text() for text in ax.get_yticklabels()), ends, strict=True))
+
+
+def test_the_overlap_diagram_of_the_paper_needs_no_records() -> None:
+    fig = figures["ecm-overlap"](None, kernels="loops.triad")
+    assert_legible(fig)
+    found = lengths(fig.axes[0])
+    memory = 256 * 2.2 / 213
+    store = memory / 4
+    # A vector: loads 1, stores 1, L2 3 + 2 cycles. Measured: table 3.
+    assert found == pytest.approx(
+        {"measured": 5.7, "(a)": 7 + memory, "(b)": 5, "(c)": 6 + store, "(d)": 6}
+    )
+    assert "Measured loops and bandwidths: A64FX, Alappat et al. 2021." in footnotes(fig)
+    in_l2 = figures["ecm-overlap"](None, level="L2")
+    assert [ax.get_title() for ax in in_l2.axes] == ["loops.copy", "loops.load", "loops.triad"]
+    in_l2 = figures["ecm-overlap"](None, level="L2", kernels="loops.triad")
+    assert lengths(in_l2.axes[0]) == pytest.approx(
+        {"measured": 5.6, "(a)": 7, "(b)": 5, "(c)": 6, "(d)": 6}
+    )
+
+
+def test_the_overlap_diagram_with_the_bandwidths_of_a_file(machine) -> None:
+    fig = figures["ecm-overlap"](records(), kernels="loops.load", machine=machine)
+    assert_legible(fig)
+    found = lengths(fig.axes[0])
+    assert list(found) == ["measured", "(a)", "(b)", "(c)", "(d), machine file"]
+    load = MODEL.predict(Traffic(read=64).transfers(LEVELS)).cycles
+    assert found["measured"] == pytest.approx(load)
+    assert found["(a)"] == pytest.approx(0.5 + 1 + 64 * 2.2 / 227)
+    assert found["(d), machine file"] == pytest.approx(1.5)
+    assert "Bandwidths: A64FX, published." in footnotes(fig)
+    again = figures["ecm-overlap"](records().to_frame(), kernels="loops.load", machine=machine)
+    assert lengths(again.axes[0]) == found
+
+
+def test_hypotheses_have_one_label() -> None:
+    d = Overlap.parse("max(L1 load + max(L1 store, L2), memory)")
+    other = Overlap.parse("L1 + max(L2, memory)")
+    labels = _labelled(LEVELS, {"best fit": other, "second best": d})
+    assert list(labels) == ["(a)", "(b)", "(c)", "(d), second best", "best fit"]
+    assert (labels["(d), second best"], labels["best fit"]) == (d, other)
 
 
 def test_records_that_do_not_fit_are_refused() -> None:

@@ -195,7 +195,7 @@ class Ecm:
             number(load_B, f"loads of {level.name}", 0)
             number(store_B, f"stores of {level.name}", 0)
             if level.name == MEMORY:
-                level, memory_rate = self._memory(level, transfers[MEMORY])
+                level, memory_rate = self._memory(level, Transfer(load_B, store_B))
             terms[level.name] = (load_B / level.load_B, store_B / level.store_B)
             limits[level.name] = load_B / level.domain_load_B + store_B / level.domain_store_B
         if not core and not any(map(sum, terms.values())):

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from memkern.errors import InputError
 from memkern.formats import ResultSet
+from memkern.models.ecm import Ecm
 from memkern.models.ecm_fit import (
     FITTED,
     EcmFit,
     Judged,
+    LoopTime,
     fit_ecm,
     fit_levels,
     loop_times,
     transfers_of,
 )
-from memkern.models.machine_file import MachineFile
-from memkern.models.overlap import Overlap, hypotheses, overlap_of
+from memkern.models.machine_file import MachineFile, published
+from memkern.models.overlap import Overlap, hypotheses, overlap_of, paper_hypotheses
 from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
 from memkern.plots.drawing import MOST_LINES, counts_axis, curve, finish, marked_look, panels
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, frame_of
 from memkern.plots.predictions import machine_for
+from memkern.plots.registry import PAPERS
 from memkern.plots.selection import split
 from memkern.plots.style import GREY, NOTE_SIZE, log2_axis
+from memkern.spec.kernel import Traffic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -40,6 +44,12 @@ _MEASURE = "memkern ecm -o ecm.parquet"
 _BAND = 0.25
 # Best hypotheses in the overlap diagram, beside those of the paper.
 _RANKS = ("best fit", "second best")
+# Bytes of a vector of 512 bits of every stream of the fitted loops.
+_VECTORS = {
+    "loops.load": Traffic(read=64),
+    "loops.copy": Traffic(read=64, write=64, write_allocate=64),
+    "loops.triad": Traffic(read=128, write=64, write_allocate=64),
+}
 _ROW_IN = 0.16
 # Ceilings within this factor share a label.
 _NEAR = 1.6
@@ -195,15 +205,19 @@ def predicted_against_measured(
     number="figure 6",
     records="``memkern ecm``",
     lack="no such loop was measured in the level",
+    optional=True,
 )
 def overlap_diagram(
-    records: Records = None, level: str = "memory", kernels: str | Sequence[str] = FITTED
+    records: Records = None,
+    level: str = "memory",
+    kernels: str | Sequence[str] = FITTED,
+    machine: str = "",
 ) -> Figure:
     """Overlap of transfers by hypothesis: their times stacked, beside the measurement.
 
-    The hypotheses are the paper's (a) to (d) (see `memkern.models.paper_hypotheses`), and the two
-    that fit the three loops best. Of transfers that overlap, the longest are drawn. The bandwidths
-    are fitted to the three loops for each hypothesis.
+    The hypotheses are the paper's (a) to (d) (see `memkern.models.paper_hypotheses`). Of transfers
+    that overlap, the longest are drawn. Without records, the measurements and bandwidths are those
+    of the paper's A64FX.
 
     Parameters
     ----------
@@ -211,82 +225,113 @@ def overlap_diagram(
         Level that holds the data.
     kernels : str or sequence of str
         Names of loops, separated by commas.
+    machine : str
+        Machine file, whose bandwidths are used with every hypothesis, as in the paper. By default
+        they are fitted to the three loops for each hypothesis, also for the two that fit best.
     """
-    loops, clock_GHz = loop_times(_results(records))
-    best = fit_ecm(loops, clock_GHz)
-    levels = best.model.names
+    source = published("A64FX") if records is None else machine_for(machine, records)
+    loops, models, notes = _fitted(records) if source is None else _by_file(records, source)
+    levels = next(iter(models.values())).names
     if level not in levels:
         raise InputError(f"level {level!r} is not one of {', '.join(levels)}")
     wanted = split(kernels)
-    rows = [r for r in best.rows if r.loop.level == level and r.loop.kernel in wanted]
-    if not rows:
+    loops = [loop for loop in loops if loop.level == level and loop.kernel in wanted]
+    if not loops:
         raise InputError(f"none of {', '.join(wanted)} was measured with its data in {level}")
-    fitted = [row.loop for row in best.rows if row.fitted and not row.loop.disturbed]
-    models = {
-        label: (overlap, fit_levels(fitted, levels, overlap)[0])
-        for label, overlap in _labelled(hypotheses(levels), best.errors).items()
-    }
-    colours = {name: marked_look(number).color for number, name in enumerate(levels)}
-    fig, axes = panels(len(rows), min(len(rows), 3), _ROW_IN * (len(models) + 1) + 0.9)
-    for ax, row in zip(axes, rows, strict=True):
-        _stacks(ax, row, models, colours)
+    fig, axes = panels(len(loops), min(len(loops), 3), _ROW_IN * (len(models) + 1) + 0.9)
+    for ax, loop in zip(axes, loops, strict=True):
+        _stacks(ax, loop, models)
     for ax in axes[1:]:
         ax.set_yticklabels([])
     notes = [
-        f"Data in {level}, one core. Of transfers that overlap, the longest are drawn. Of (a) to "
-        "(d), the paper prints only (d) as a formula; the others are derived from its text."
+        f"Data in {level}, one core. Of transfers that overlap, the longest are drawn.",
+        *notes,
+        "Of (a) to (d), the paper prints only (d) as a formula; the others are derived from its "
+        "text.",
+        *(f"{label}: {model.overlap}." for label, model in models.items()),
     ]
-    notes += [f"{label}: {overlap}." for label, (overlap, _) in models.items()]
-    return finish(fig, len(levels) + 1, notes, _undisturbed(rows))
+    return finish(fig, len(levels) + 1, notes, _undisturbed(loops))
 
 
-def _labelled(every: Mapping[str, Overlap], ranking: Iterable[str]) -> dict[str, Overlap]:
-    """Return the hypotheses of the paper, and the best ones, by their labels."""
-    letters = dict(zip(every, "abcd", strict=False))
-    ranks = dict(zip(ranking, _RANKS, strict=False))
+_Overlaps: TypeAlias = tuple[Sequence[LoopTime], dict[str, Ecm], list[str]]
+"""Loops, models by the labels of their hypotheses, and notes on their bandwidths."""
+
+
+def _fitted(records: Records) -> _Overlaps:
+    """Return the models with bandwidths that are fitted for each hypothesis."""
+    loops, clock_GHz = loop_times(_results(records))
+    best = fit_ecm(loops, clock_GHz)
+    levels = best.model.names
+    every = hypotheses(levels)
+    fitted = [row.loop for row in best.rows if row.fitted and not row.loop.disturbed]
+    ranked = {how: every[name] for how, name in zip(_RANKS, best.errors, strict=False)}
+    models = {
+        label: Ecm(fit_levels(fitted, levels, overlap)[0], overlap, clock_GHz)
+        for label, overlap in _labelled(levels, ranked).items()
+    }
+    notes = [f"Bandwidths are fitted to {', '.join(FITTED)} for each hypothesis."]
+    return [row.loop for row in best.rows], models, notes
+
+
+def _by_file(records: Records, source: MachineFile) -> _Overlaps:
+    """Return the models with the bandwidths of a machine file."""
+    model = source.model_of()
+    own = {} if records is None else {"machine file": model.overlap}
+    labelled = _labelled(model.names, own)
+    models = {label: source.model_of(overlap) for label, overlap in labelled.items()}
+    if records is None:
+        note = f"Measured loops and bandwidths: {source.name}, {PAPERS['alappat2021'].source}."
+        return _published_loops(), models, [note]
+    loops, _ = loop_times(_results(records))
+    slowest_first = sorted(loops, key=lambda one: (one.disturbed, one.cycles), reverse=True)
+    best = {(loop.kernel, loop.level): loop for loop in slowest_first}
+    return [best[key] for key in sorted(best)], models, [f"Bandwidths: {source.label}."]
+
+
+def _published_loops() -> list[LoopTime]:
+    """Return the fitted loops as measured on the A64FX, with data in each level."""
+    from memkern import reference
+
+    levels = {"L1": "meas_l1", "L2": "meas_l2", "memory": "meas_mem"}
+    return [
+        LoopTime(row["kernel"], level, _VECTORS[row["kernel"]].transfers(list(levels)), row[name])
+        for row in reference.rows("alappat2021-kernels")
+        for level, name in levels.items()
+        if row["kernel"] in _VECTORS
+    ]
+
+
+def _labelled(levels: Sequence[str], others: Mapping[str, Overlap]) -> dict[str, Overlap]:
+    """Return the hypotheses of the paper and others by their labels."""
     found = {}
-    for name in dict.fromkeys((*letters, *ranks)):
-        letter = f"({letters[name]})" if name in letters else ""
-        found[", ".join(filter(None, (letter, ranks.get(name))))] = every[name]
-    return found
+    for letter, overlap in paper_hypotheses(levels).items():
+        same = [how for how, other in others.items() if other == overlap]
+        found[", ".join((f"({letter})", *same))] = overlap
+    rest = {how: other for how, other in others.items() if other not in found.values()}
+    return found | rest
 
 
-def _undisturbed(rows: Sequence[Judged]) -> DataFrame:
+def _undisturbed(loops: Sequence[LoopTime]) -> DataFrame:
     from pandas import DataFrame
 
-    return DataFrame({"disturbed": [row.loop.disturbed for row in rows]})
+    return DataFrame({"disturbed": [loop.disturbed for loop in loops]})
 
 
-def _stacks(ax: Axes, row: Judged, models: Any, colours: dict[str, str]) -> None:
+def _stacks(ax: Axes, loop: LoopTime, models: Mapping[str, Ecm]) -> None:
     """Draw the measurement of a loop, and below it the terms by hypothesis."""
-    loop = row.loop
-    crossed = list(colours)[: list(colours).index(loop.level) + 1]
+    names = next(iter(models.values())).names
+    colours = {level: marked_look(number).color for number, level in enumerate(names)}
     ax.barh(0, loop.cycles, color=GREY, height=0.7, label="measured")
-    for level in crossed:
+    for level in names[: names.index(loop.level) + 1]:
         # The legend has the levels in order.
         ax.barh(0, 0, color=colours[level], label=level)
-    for place, (overlap, fitted) in enumerate(models.values(), start=1):
-        terms = {
-            one.name: (
-                loop.transfers[one.name].load_B / one.load_B,
-                loop.transfers[one.name].store_B / one.store_B,
-            )
-            for one in fitted
-            if one.name in crossed
-        }
+    look: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.5, "height": 0.7}
+    for place, model in enumerate(models.values(), start=1):
         left = 0.0
-        for term, cycles in overlap.longest(terms):
+        terms = model.predict(loop.transfers, at=loop.level).terms
+        for term, cycles in model.overlap.longest(terms):
             if cycles:
-                level = term.partition(" ")[0]
-                ax.barh(
-                    place,
-                    cycles,
-                    left=left,
-                    color=colours[level],
-                    edgecolor="white",
-                    linewidth=0.5,
-                    height=0.7,
-                )
+                ax.barh(place, cycles, left=left, color=colours[term.partition(" ")[0]], **look)
                 left += cycles
     ax.set_yticks(range(len(models) + 1), ["measured", *models])
     ax.set_ylim(len(models) + 0.5, -0.5)
