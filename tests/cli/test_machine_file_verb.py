@@ -129,7 +129,8 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
     records = tmp_path / "ecm.parquet"
     code, out, err = run(capsys, "ecm", "-o", str(records), "-q")
     assert (code, out) == (0, ""), err
-    code, out, _ = run(capsys, "ecm", str(records), "--json")
+    code, out, err = run(capsys, "ecm", str(records), "--json")
+    assert code == 0, err
     document = json.loads(out)
     levels = [level["level"] for level in document["levels"]]
     kernels = {row["kernel"] for row in document["loops"]}
@@ -142,10 +143,13 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
     machine = load_machine(path)
     assert machine.ecm is not None and machine.model_of().names == tuple(levels)
     text = "L1 + max(" + ", ".join(levels[1:]) + ")"
-    code, out, _ = run(capsys, "ecm", str(records), "--overlap", text, "--json")
+    code, out, err = run(capsys, "ecm", str(records), "--overlap", text, "--json")
+    assert code == 0, err
     assert json.loads(out)["overlap"] == text
     words = ("--overlap", "d", "--memory-rate", "common", "--json", "--machine", str(path))
-    document = json.loads(run(capsys, "ecm", str(records), *words)[1])
+    code, out, err = run(capsys, "ecm", str(records), *words)
+    assert code == 0, err
+    document = json.loads(out)
     assert document["hypothesis"] == "d"
     assert document["overlap"] == str(paper_hypotheses(levels)["d"])
     rates = {(row["kernel"], row["level"]): row["memory_rate"] for row in document["loops"]}

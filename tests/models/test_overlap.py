@@ -89,6 +89,8 @@ def test_a_transfer_counts_once() -> None:
         Overlap("+", ())
     with refused("'L1 reads' is not a term such as L2 or L1 load"):
         Overlap("+", ("L1 reads",))
+    with refused("operator 'min' is not one of"):
+        Overlap("min", ("L1", "L2"))
     with refused("does not have memory load"):
         published("A64FX").model_of(Overlap.parse("L1 + L2"))
     with refused("has L3 load"):

@@ -27,7 +27,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from memkern.checks import shown
+from memkern.checks import one_of, shown
 from memkern.errors import InputError
 
 __all__ = ["Overlap", "Terms", "hypotheses", "overlap_of", "paper_hypotheses"]
@@ -56,7 +56,7 @@ class Overlap:
     Raises
     ------
     InputError
-        There is no part, a term is unknown, or a transfer is part of two.
+        The operator or a term is unknown, there is no part, or a transfer is in two of them.
     """
 
     operator: Literal["+", "max"]
@@ -64,6 +64,7 @@ class Overlap:
 
     def __post_init__(self) -> None:
         """Simplify the parts, and check that no transfer counts twice."""
+        one_of(self.operator, "operator", ("+", "max"))
         parts = tuple(self._simplified())
         operator = self.operator if len(parts) > 1 else "+"
         if len(parts) == 1 and isinstance(parts[0], Overlap):
