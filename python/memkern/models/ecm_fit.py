@@ -132,10 +132,11 @@ class Judged:
 
     def _takes_as_long_as_its_loads(self) -> bool:
         """Return whether a prediction without stores has less than half the error."""
-        loads = {name: Transfer(load_B, 0) for name, (load_B, _) in self.loop.transfers.items()}
-        if not loads[self.loop.level].load_B:
+        loads = {level: (load, 0.0) for level, (load, _) in self.predicted.terms.items()}
+        # Loads that other transfers hide are fitted without cycles.
+        if not loads[self.loop.level][0]:
             return False
-        alone = self.predicted.model.predict(loads, at=self.loop.level).cycles
+        alone = self.predicted.model.overlap.cycles(loads)
         return abs(math.log(self.loop.cycles / alone)) < abs(math.log(self.ratio)) / 2
 
 
