@@ -513,6 +513,12 @@ FAULTS = (
     Fault("stores are free in the limit of a domain",
           "load_B / level.domain_load_B + store_B / level.domain_store_B",
           "load_B / level.domain_load_B", "pytest test_ecm -k stores_share"),
+    Fault("the parts of a maximum follow each other",
+          'combine = np.add if self.operator == "+" else np.maximum', "combine = np.add",
+          "pytest test_overlap -k f_of_the_paper"),
+    Fault("every byte of memory has the bandwidth of loads",
+          "moved.load_B >= _DOMINATING_LOADS * sum(moved)", "moved.load_B >= 0",
+          "pytest test_ecm -k one_bandwidth"),
     Fault("a one-sided quantile for an interval",
           "square = student_quantile((1 + self.level) / 2, len", "square = student_quantile("
           "self.level, len", "pytest test_t0_wmax -k cover_the_truth"),

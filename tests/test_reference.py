@@ -12,6 +12,7 @@ from memkern.errors import InputError
 
 RAIDER = ("copy", "scale", "add", "triad")
 PAPERS = {
+    "alappat2021-domain-wall": "10.1002/cpe.6512",
     "alappat2021-instructions": "10.1002/cpe.6512",
     "alappat2021-kernels": "10.1002/cpe.6512",
     "alappat2021-machine": "10.1002/cpe.6512",

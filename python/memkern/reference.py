@@ -97,6 +97,10 @@ def _loop(kernel: str) -> str:
     return "loops.stencil" if kernel.startswith("2d5pt") else f"loops.{kernel}"
 
 
+def _layout(implementation: str) -> str:
+    return implementation.partition("-")[0]
+
+
 def _indices(text: str) -> list[int]:
     return [int(index) for index in text.strip("[]").split(",")]
 
@@ -118,6 +122,20 @@ class _Table:
 
 
 _TABLES = {
+    "alappat2021-domain-wall": _Table(
+        "alappat2021_table6_dw.csv",
+        _ALAPPAT_2021,
+        {
+            "layout": ("implementation", _layout),
+            "compiler": ("compiler", str),
+            "core_cycles": ("t_c_ol", float),
+            "L1_load_cycles": ("t_l1_ld", float),
+            "L1_store_cycles": ("t_l1_st", float),
+            "L2_cycles": ("t_l2", float),
+            "memory_cycles": ("t_mem", float),
+            "cycles": ("t_ecm", float),
+        },
+    ),
     "alappat2021-instructions": _Table(
         "alappat2021_instructions.csv",
         _ALAPPAT_2021,
@@ -351,6 +369,11 @@ def rows(name: str) -> list[dict[str, Any]]:
     name : str
         One of `names`:
 
+        ``alappat2021-domain-wall``
+            Table 6, terms of the ECM model of the domain wall's hopping term by layout (``"RIRI"``
+            or ``"RRII"``) and compiler, for a lattice of 24^4 x 8 on an A64FX, in cycles of a site
+            and s: core_cycles (T_c_OL), L1_load_cycles, L1_store_cycles (with the spills of
+            registers), L2_cycles, memory_cycles, and cycles (T_ECM).
         ``alappat2021-instructions``
             Table 2, instructions of the A64FX: instruction, reciprocal_cycles (inverse
             throughput), latency_cycles (NaN where the paper prints none), note.

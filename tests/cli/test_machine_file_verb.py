@@ -12,6 +12,7 @@ from checking import refused_words, run
 from memkern.cli import ecm
 from memkern.errors import InputError
 from memkern.formats import load
+from memkern.models import paper_hypotheses
 from memkern.models.machine_file import Quantity, Tlb, load_machine, published
 
 
@@ -91,6 +92,14 @@ def test_the_reach_of_a_tlb_is_printed_in_pages(tmp_path, capsys) -> None:
     _, out, _ = run(capsys, "machine", str(path))
     assert "TLB 1 reaches 64 to 81 pages of 4 KiB: 0.50 ns" in out
     assert "TLB 2 reaches 1620 or more pages of 4 KiB: 2.27 ns" in out
+    # The entries of table 1 of Alappat et al. 2021, for pages of 2 MiB.
+    lines = run(capsys, "machine", "A64FX")[1].splitlines()
+    assert [line for line in lines if line.startswith("TLB")] == [
+        "TLB 1 reaches 16 pages of 2048 KiB",
+        "TLB 2 reaches 1024 pages of 2048 KiB",
+    ]
+    assert lines[-1].startswith("all bytes of memory have the bandwidth of loads where they domi")
+    assert lines[-1].endswith("else that of a triad: 96.82 B/cycle; of a domain 96.82")
 
 
 def test_machine_writes_a_published_machine(tmp_path, capsys) -> None:
@@ -120,7 +129,8 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
     records = tmp_path / "ecm.parquet"
     code, out, err = run(capsys, "ecm", "-o", str(records), "-q")
     assert (code, out) == (0, ""), err
-    code, out, _ = run(capsys, "ecm", str(records), "--json")
+    code, out, err = run(capsys, "ecm", str(records), "--json")
+    assert code == 0, err
     document = json.loads(out)
     levels = [level["level"] for level in document["levels"]]
     kernels = {row["kernel"] for row in document["loops"]}
@@ -133,8 +143,22 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
     machine = load_machine(path)
     assert machine.ecm is not None and machine.model_of().names == tuple(levels)
     text = "L1 + max(" + ", ".join(levels[1:]) + ")"
-    code, out, _ = run(capsys, "ecm", str(records), "--overlap", text, "--json")
+    code, out, err = run(capsys, "ecm", str(records), "--overlap", text, "--json")
+    assert code == 0, err
     assert json.loads(out)["overlap"] == text
+    words = ("--overlap", "d", "--memory-rate", "common", "--json", "--machine", str(path))
+    code, out, err = run(capsys, "ecm", str(records), *words)
+    assert code == 0, err
+    document = json.loads(out)
+    assert document["hypothesis"] == "d"
+    assert document["overlap"] == str(paper_hypotheses(levels)["d"])
+    rates = {(row["kernel"], row["level"]): row["memory_rate"] for row in document["loops"]}
+    assert rates["loops.load", "memory"] == "load"
+    assert rates["loops.triad", "memory"] == "triad"
+    assert rates["loops.triad", "L1"] == ""
+    machine = load_machine(path)
+    assert machine.ecm is not None and machine.ecm.memory_rate == "common"
+    assert machine.model_of().overlap == paper_hypotheses(levels)["d"]
 
     def without_limit(*_):
         raise InputError("loads of 2 GB/s are too slow for a triad of 4 GB/s")

@@ -618,3 +618,42 @@ def test_a_report_takes_no_more_than_half_of_the_memory(quick, cache_B, memory_B
         lattices = {case.columns["lattice"] for case in cases}
         assert ("16x16x16x16" in lattices) == (cache_B == 2**25)
     assert sum(case.stop.budget_s for case in cases) < 2
+
+
+# Tables of the paper
+
+
+def test_the_published_terms_are_beside_those_of_layer_conditions():
+    table = tables["dw-ecm"]()
+    published = table[table["row"] == "published"]
+    assert published["cycles"].tolist() == published["printed_cycles"].tolist()
+    assert published["data_cycles"].to_numpy() == pytest.approx([60.9, 69.7, 68.3, 82.5])
+    assert published["compiler"].tolist() == ["GCC", "GCC", "FCC", "FCC"]
+    computed = table[table["row"] == "computed"].set_index("layout")
+    assert list(computed.index) == ["RIRI", "RRII"]
+    # Links and spinors of 2688 B at 128 B per cycle, and a result of 192 B at 64 B.
+    assert computed["L1_load_cycles"].tolist() == [21, 21]
+    assert computed["L1_store_cycles"].tolist() == [3, 3]
+    assert computed["L2_cycles"].tolist() == [35.25, 35.25]
+    assert computed["memory_cycles"].to_numpy() == pytest.approx(1488 * 2.2 / 213)
+    # RRII: 840 multiply-adds and additions of vectors of 8 numbers, half a cycle each.
+    assert computed["core_cycles"].to_numpy() == pytest.approx([166.5, 52.5])
+    assert computed["cycles"].to_numpy() == pytest.approx([166.5, 21 + 35.25])
+    assert computed["printed_cycles"].isna().all()
+
+
+def test_the_published_layer_conditions_are_in_bytes():
+    table = tables["dw-conditions"]().set_index("condition")
+    assert table["site_B"].to_dict() == {
+        "none": 3072, "LC_s": 2064, "LC_x": 1872, "LC_y": 1488, "LC_z": 1104, "LC_t": 720,
+    }  # fmt: skip
+    assert table["scalar_B"].tolist() == [0, 2880, 29952, 645120, 11943936, 201719808]
+    assert table["RIRI_B"].tolist() == [0, 11520, 119808, 2580480, 47775744, 403439616]
+    assert table["RRII_B"].tolist() == [0, 11520, 239616, 5160960, 47775744, 403439616]
+    small = tables["dw-conditions"](lattice="8x8x8x16", ls=12).set_index("condition")
+    assert small.loc["LC_z", "scalar_B"] == 2 * 12 * 8 * 8 * (6 + 60 + 12) * 16
+    assert small.loc["LC_s", "site_B"] == (6 + 96 + 24) * 16
+    with refused("lattice '8x8x8' must be four numbers such as 8x8x8x16"):
+        tables["dw-conditions"](lattice="8x8x8")
+    with refused("ls must be an integer, not 'x'"):
+        tables["dw-conditions"](ls="x")

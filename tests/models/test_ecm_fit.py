@@ -160,6 +160,17 @@ def test_known_reasons_of_errors() -> None:
     assert judged("loops.daxpy", "L3", 0.2, spread=math.nan).reason == ""
 
 
+def test_loops_whose_loads_take_no_time_are_not_as_fast_as_their_loads() -> None:
+    truth = machine(hypotheses(LEVELS)["none"])
+    free = EcmLevel("L2", math.inf, COSTS["L2"][1])
+    model = dataclasses.replace(truth, levels=(truth.levels[0], free, *truth.levels[2:]))
+    # Only the read lines of a store are loaded.
+    moved = Traffic(write=64, write_allocate=64).transfers(LEVELS)
+    predicted = model.predict(moved, at="L2")
+    loop = LoopTime("loops.init", "L2", moved, 0.5 * predicted.cycles, 0.01)
+    assert Judged(loop, predicted, False).reason == ""
+
+
 def test_the_three_loops_are_needed_in_each_level() -> None:
     rows = measured(machine(hypotheses(LEVELS)["none"]))
     without = [row for row in rows if (row.kernel, row.level) != ("loops.copy", "L3")]

@@ -88,6 +88,27 @@ def test_a_file_is_read_as_it_was_written(tmp_path) -> None:
     assert A64FX.save(path, force=True) == path
 
 
+def test_files_of_earlier_versions_are_read(tmp_path) -> None:
+    old = "L1 load + max(L1 store, L2, memory)"
+
+    def earlier(document):
+        document["ecm"].update(overlap=old)
+        del document["ecm"]["memory_rate"], document["in_core"]
+
+    found = machine_file.load_machine(damaged(tmp_path, earlier))
+    assert str(found.model_of().overlap) == old
+    assert found.model_of().memory_rate == "apart"
+    assert found.model_of(memory_rate="common").memory_rate == "common"
+
+
+def test_the_published_tlbs_reach_64_mib_with_small_pages() -> None:
+    # In the paper, misses begin at 64 MiB with pages of 64 KiB, and at 2 GiB with those of 2 MiB.
+    entries = [tlb.reach_B.value / tlb.page_B for tlb in A64FX.tlbs]
+    assert entries == [16, 1024]
+    assert A64FX.tlbs[1].reach_B.value == 2 * 2**30
+    assert entries[1] * 64 * 2**10 == 64 * 2**20
+
+
 @given(st.integers(0, 10_000))
 def test_truncated_files_are_refused(tmp_path_factory, size) -> None:
     text = A64FX.to_json().strip()

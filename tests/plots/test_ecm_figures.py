@@ -14,6 +14,7 @@ from memkern.models import Ecm, EcmLevel, Overlap
 from memkern.models.ecm_fit import FITTED
 from memkern.models.machine_file import published
 from memkern.plots import figures, tables
+from memkern.plots.ecm import _labelled
 from memkern.spec.kernel import Traffic
 
 LEVELS = ("L1", "L2", "memory")
@@ -65,6 +66,26 @@ def test_the_table_has_every_loop_beside_its_prediction() -> None:
     assert again["predicted_cycles"].to_numpy() == pytest.approx(frame["predicted_cycles"])
 
 
+def test_the_term_of_memory_has_one_bandwidth_for_all_bytes_if_asked() -> None:
+    common = tables["ecm"](records(), overlap="a", memory_rate="common")
+    common = common.set_index(["kernel", "level"])
+    rates = common["memory_rate"]
+    assert rates["loops.load", "memory"] == "load"
+    assert rates["loops.triad", "memory"] == rates["loops.copy", "memory"] == "triad"
+    assert rates["loops.copy", "L2"] == ""
+    # Loads of 5 and stores of 4 bytes per cycle: a triad has 3 / (3 / 5 + 1 / 4) of each.
+    row = common.loc["loops.copy", "memory"]
+    cycles = 64 * (3 / 5 + 1 / 4) / 4
+    assert row["memory_load_cycles"] == pytest.approx(2 * cycles, rel=0.02)
+    assert row["memory_store_cycles"] == pytest.approx(cycles, rel=0.02)
+    apart = tables["ecm"](records(), overlap="a").set_index(["kernel", "level"])
+    assert apart["memory_rate"]["loops.copy", "memory"] == "apart"
+    assert apart["memory_load_cycles"]["loops.copy", "memory"] == pytest.approx(128 / 5, rel=0.02)
+    with refused("memory_rate 'read' is not one of apart, common"):
+        tables["ecm"](records(), memory_rate="read")
+    assert_legible(figures["ecm"](records(), overlap="d", memory_rate="common"))
+
+
 def test_a_machine_file_has_the_time_in_the_core_in_l1() -> None:
     frame = tables["ecm"](records(), machine="A64FX")
     daxpy = frame[frame["kernel"] == "loops.daxpy"].set_index("level")["core_cycles"]
@@ -103,18 +124,71 @@ def test_the_overlap_diagram_stacks_what_adds() -> None:
     ax = fig.axes[0]
     names = [text.get_text() for text in ax.get_yticklabels()]
     assert names[0] == "measured"
-    assert {"none", "full"} <= {*names} or "best fit" in names
+    assert [name[:3] for name in names[1:5]] == ["(a)", "(b)", "(c)", "(d)"]
+    assert "best fit" in " ".join(names) and "second best" in " ".join(names)
+    assert "(d): max(L1 load + max(L1 store, L2), memory)." in footnotes(fig)
     ends = {}
     for bar in ax.patches:
         place = round(bar.get_y() + bar.get_height() / 2)
         ends[place] = max(ends.get(place, 0), bar.get_x() + bar.get_width())
     copy = MODEL.predict(Traffic(read=64, write=64, write_allocate=64).transfers(LEVELS)).cycles
     assert ends[0] == pytest.approx(copy)
+    # Nothing overlaps in (a), which is the model of the records.
     assert ends[1] == pytest.approx(copy, rel=0.02)
     with refused("level 'L4' is not one of L1, L2, memory"):
         figures["ecm-overlap"](records(), level="L4")
     with refused("none of loops.sum was measured"):
         figures["ecm-overlap"](records(), kernels="loops.sum")
+
+
+def lengths(ax):
+    """Return the length of the bars of each label."""
+    ends = [0.0] * len(ax.get_yticklabels())
+    for bar in ax.patches:
+        place = round(bar.get_y() + bar.get_height() / 2)
+        ends[place] = max(ends[place], bar.get_x() + bar.get_width())
+    return dict(zip((text.get_text() for text in ax.get_yticklabels()), ends, strict=True))
+
+
+def test_the_overlap_diagram_of_the_paper_needs_no_records() -> None:
+    fig = figures["ecm-overlap"](None, kernels="loops.triad")
+    assert_legible(fig)
+    found = lengths(fig.axes[0])
+    memory = 256 * 2.2 / 213
+    store = memory / 4
+    # A vector: loads 1, stores 1, L2 3 + 2 cycles. Measured: table 3.
+    assert found == pytest.approx(
+        {"measured": 5.7, "(a)": 7 + memory, "(b)": 5, "(c)": 6 + store, "(d)": 6}
+    )
+    assert "Measured loops and bandwidths: A64FX, Alappat et al. 2021." in footnotes(fig)
+    in_l2 = figures["ecm-overlap"](None, level="L2")
+    assert [ax.get_title() for ax in in_l2.axes] == ["loops.copy", "loops.load", "loops.triad"]
+    in_l2 = figures["ecm-overlap"](None, level="L2", kernels="loops.triad")
+    assert lengths(in_l2.axes[0]) == pytest.approx(
+        {"measured": 5.6, "(a)": 7, "(b)": 5, "(c)": 6, "(d)": 6}
+    )
+
+
+def test_the_overlap_diagram_with_the_bandwidths_of_a_file(machine) -> None:
+    fig = figures["ecm-overlap"](records(), kernels="loops.load", machine=machine)
+    assert_legible(fig)
+    found = lengths(fig.axes[0])
+    assert list(found) == ["measured", "(a)", "(b)", "(c)", "(d), machine file"]
+    load = MODEL.predict(Traffic(read=64).transfers(LEVELS)).cycles
+    assert found["measured"] == pytest.approx(load)
+    assert found["(a)"] == pytest.approx(0.5 + 1 + 64 * 2.2 / 227)
+    assert found["(d), machine file"] == pytest.approx(1.5)
+    assert "Bandwidths: A64FX, published." in footnotes(fig)
+    again = figures["ecm-overlap"](records().to_frame(), kernels="loops.load", machine=machine)
+    assert lengths(again.axes[0]) == found
+
+
+def test_hypotheses_have_one_label() -> None:
+    d = Overlap.parse("max(L1 load + max(L1 store, L2), memory)")
+    other = Overlap.parse("L1 + max(L2, memory)")
+    labels = _labelled(LEVELS, {"best fit": other, "second best": d})
+    assert list(labels) == ["(a)", "(b)", "(c)", "(d), second best", "best fit"]
+    assert (labels["(d), second best"], labels["best fit"]) == (d, other)
 
 
 def test_records_that_do_not_fit_are_refused() -> None:

@@ -33,9 +33,9 @@ _BEST = 5
 
 def _ecm(args: argparse.Namespace) -> int:
     from memkern.cli.measuring import warn
-    from memkern.models.ecm import Overlap
     from memkern.models.ecm_fit import fit_ecm, judge_cores, loop_times
     from memkern.models.machine_file import PUBLISHED, load_machine, machine_of
+    from memkern.models.overlap import overlap_of
     from memkern.models.records import processors
 
     if args.results and (args.output or args.wait_quiet):
@@ -49,9 +49,9 @@ def _ecm(args: argparse.Namespace) -> int:
     loops, clock_GHz = loop_times(results)
     overlaps = None
     if args.overlap is not None:
-        overlaps = {args.overlap: Overlap.parse(args.overlap)}
+        overlaps = {args.overlap: overlap_of(args.overlap, list(loops[0].transfers))}
     instructions = None if machine is None else machine.loads_and_stores
-    found = fit_ecm(loops, clock_GHz, overlaps, instructions)
+    found = fit_ecm(loops, clock_GHz, overlaps, instructions, args.memory_rate)
     if machine is not None:
         machine = dataclasses.replace(machine, ecm=_parameters(found, results, machine))
         machine.save(args.machine, force=True)
@@ -113,7 +113,7 @@ def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
             model = with_domain(model, load, triad, machine.cores, machine.domains)
         except InputError as error:
             warn(f"the limit of memory is left out: {error}")
-    return EcmParameters(model.levels, str(model.overlap), how)
+    return EcmParameters(model.levels, str(model.overlap), how, model.memory_rate)
 
 
 def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
@@ -138,6 +138,7 @@ def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
                 "reason": row.reason,
                 "spread": finite(row.loop.spread),
                 "bound": row.predicted.bound,
+                "memory_rate": row.predicted.memory_rate,
                 "fitted": row.fitted,
                 "disturbed": row.loop.disturbed,
             }
@@ -258,7 +259,14 @@ def _ecm_options(sub: Parser) -> None:
         "--overlap",
         metavar="TEXT",
         help='this hypothesis instead of the best one, such as "L1 load + max(L1 store, L2, '
-        'memory)"',
+        'memory)"; or one of the paper: a, b, c, d',
+    )
+    sub.add_argument(
+        "--memory-rate",
+        choices=("apart", "common"),
+        default="apart",
+        help="predict the time of memory by the bandwidths of loads and of stores (apart), or, as "
+        "the paper does, by that of loads or of a triad for all bytes (common)",
     )
     seconds_option(sub, 240.0)
     sub.add_argument("-o", "--output", metavar="PATH", help="records: .db, .parquet, .csv, .json")

@@ -20,7 +20,7 @@ from memkern.errors import InputError
 from memkern.machine.environment import processor_model
 
 if TYPE_CHECKING:
-    from memkern.models.machine_file import MachineFile
+    from memkern.models.machine_file import MachineFile, Tlb
 
 
 def _machine(args: argparse.Namespace) -> int:
@@ -124,10 +124,7 @@ def _lines(machine: MachineFile) -> Iterator[str]:
     if machine.tlbs or machine.costs:
         yield ""
     for number, tlb in enumerate(machine.tlbs, start=1):
-        reach = tlb.reach_B.scaled(1 / tlb.page_B)
-        more = f" to {reach.high:.0f}" if reach.high == reach.high else " or more"
-        pages = f"{reach.value:.0f}{more} pages of {tlb.page_B // 1024} KiB"
-        yield f"TLB {number} reaches {pages}: {tlb.cost_ns:.2f} ns"
+        yield f"TLB {number} reaches {_reach(tlb)}"
     for cost in machine.costs:
         yield f"{cost.name} of {cost.threads} threads: {cost.ns} ns"
     if machine.instructions:
@@ -145,6 +142,21 @@ def _lines(machine: MachineFile) -> Iterator[str]:
                 f"{term.name:<7} {term.load_B:>8.4g} B/cycle of loads, {term.store_B:.4g} of "
                 f"stores; of a domain {term.domain_load_B:.4g} and {term.domain_store_B:.4g}"
             )
+        if machine.ecm.memory_rate == "common":
+            alone, domain = machine.ecm.levels[-1].triad
+            yield (
+                "all bytes of memory have the bandwidth of loads where they dominate, else that of "
+                f"a triad: {alone:.4g} B/cycle; of a domain {domain:.4g}"
+            )
+
+
+def _reach(tlb: Tlb) -> str:
+    """Return the pages of a TLB and, if they were measured, their range and the cost of a hit."""
+    reach = tlb.reach_B.scaled(1 / tlb.page_B)
+    measured = reach.low == reach.low
+    more = f" to {reach.high:.0f}" if reach.high == reach.high else " or more" * measured
+    cost = f": {tlb.cost_ns:.2f} ns" if measured else ""
+    return f"{reach.value:.0f}{more} pages of {tlb.page_B // 1024} KiB{cost}"
 
 
 def _compare(first: MachineFile, second: MachineFile) -> int:

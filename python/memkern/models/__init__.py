@@ -12,12 +12,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memkern.models.ecm import Ecm, EcmLevel, EcmPrediction, Overlap, hypotheses
+    from memkern.models.ecm import Ecm, EcmLevel, EcmPrediction
     from memkern.models.efficiency import strong_scaling_efficiency, weak_scaling_efficiency
     from memkern.models.fit import ModelFit, Parameter, Prediction
     from memkern.models.layer_conditions import LayerConditions, StencilConditions, simulate
     from memkern.models.machine_file import MachineFile, load_machine, published
     from memkern.models.memory import FromMemory, from_memory, plateau_B
+    from memkern.models.overlap import Overlap, hypotheses, paper_hypotheses
     from memkern.models.peak import with_peak
     from memkern.models.records import Records, cache_ends, groups, read
     from memkern.models.t0_wmax import (
@@ -50,6 +51,7 @@ __all__ = [
     "groups",
     "hypotheses",
     "load_machine",
+    "paper_hypotheses",
     "plateau_B",
     "predict_sum",
     "published",
@@ -67,8 +69,6 @@ _NAMES = {
         "Ecm",
         "EcmLevel",
         "EcmPrediction",
-        "Overlap",
-        "hypotheses",
     ),
     "efficiency": (
         "strong_scaling_efficiency",
@@ -93,6 +93,11 @@ _NAMES = {
         "FromMemory",
         "from_memory",
         "plateau_B",
+    ),
+    "overlap": (
+        "Overlap",
+        "hypotheses",
+        "paper_hypotheses",
     ),
     "peak": ("with_peak",),
     "records": (

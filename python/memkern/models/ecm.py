@@ -4,17 +4,10 @@ The time of a loop on one core is ``T = max(T_core, f(T_L1, T_L2, ..., T_memory)
 time of the instructions that overlap with data transfers. The term of a level is the time of the
 transfers across the boundary in front of it: ``L1`` between registers and L1, ``L2`` between L1 and
 L2, ``memory`` between the last cache and memory. It is the sum of loaded and stored bytes, each
-divided by its own bandwidth. Loads include write-allocates.
+divided by its own bandwidth; the term of memory may also be that of all bytes at one bandwidth, as
+in the paper (see `MemoryRate`). Loads include write-allocates.
 
-The hypothesis f defines which terms overlap. It is a sum over groups: the terms in a group overlap,
-so only the longest one counts, and the groups follow each other. Examples for three levels:
-
-``L1 + L2 + memory``
-    Nothing overlaps.
-``max(L1, L2, memory)``
-    All levels overlap, as in the roofline model.
-``L1 load + max(L1 store, L2, memory)``
-    Loads from L1 overlap with nothing; stores to L1 and the levels behind it overlap.
+The hypothesis f (see `memkern.models.overlap`) defines which terms overlap.
 
 Several cores share the bandwidth of memory, and possibly of caches (a domain). Their time is the
 time of one core divided by their number, until it reaches the limit of a shared level.
@@ -25,189 +18,29 @@ tuning of SpMV and Lattice QCD on A64FX", 2021.
 
 from __future__ import annotations
 
-import functools
-import itertools
 import math
-import re
-from collections.abc import Iterator, Mapping, Sequence
+import typing
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
-
-from memkern.checks import integer, number, one_of, shown
+from memkern.checks import integer, number, one_of
 from memkern.errors import InputError
 from memkern.machine.caches import MEMORY as MEMORY
+from memkern.models.overlap import Overlap, Terms
 from memkern.spec.kernel import Transfer
 
-__all__ = [
-    "Ecm",
-    "EcmLevel",
-    "EcmPrediction",
-    "Overlap",
-    "Scaling",
-    "hypotheses",
-    "store_GBps",
-]
+__all__ = ["Ecm", "EcmLevel", "EcmPrediction", "MemoryRate", "Scaling", "store_GBps"]
 
-Terms: TypeAlias = Mapping[str, tuple[float, float]]
 Scaling: TypeAlias = Literal["limited", "linear"]
+MemoryRate: TypeAlias = Literal["apart", "common"]
+"""Bandwidths of memory: ``apart``, of loads and of stores; ``common``, one for all bytes."""
 
 # Share of loads in the traffic of a triad with write-allocates: three arrays of four.
 _TRIAD_LOADS = 3 / 4
-_WAYS = ("load", "store")
-
-
-@dataclass(frozen=True)
-class Overlap:
-    """A hypothesis on which transfers overlap.
-
-    Parameters
-    ----------
-    groups : tuple of tuple of str
-        Terms in a group overlap; groups follow each other. A term is a level (``L2``: the sum of
-        its loads and its stores) or one of its two parts (``L1 load``, ``L1 store``).
-
-    Raises
-    ------
-    InputError
-        A group is empty, or a term is part of two.
-    """
-
-    groups: tuple[tuple[str, ...], ...]
-
-    def __post_init__(self) -> None:
-        """Check that no transfer counts twice."""
-        parts = [part for group in self.groups for term in group for part in _parts(term)]
-        if not all(self.groups) or len(set(parts)) < len(parts):
-            raise InputError(
-                f"{self} is not a hypothesis: every transfer must be in exactly one group"
-            )
-
-    @classmethod
-    def parse(cls, text: str) -> Overlap:
-        """Return the hypothesis of a text such as ``L1 load + max(L1 store, L2, memory)``.
-
-        Raises
-        ------
-        InputError
-            The text is not such a sum.
-        """
-        groups = []
-        for part in re.split(r"\s*\+\s*", text.strip()):
-            inside = re.fullmatch(r"max\((.*)\)", part)
-            groups.append(tuple(re.split(r"\s*,\s*", inside[1].strip() if inside else part)))
-        for term in itertools.chain(*groups):
-            if not re.fullmatch(r"(L\d|memory)( load| store)?", term):
-                raise InputError(
-                    f"{shown(text)} is not a hypothesis: write a sum of levels, such as L1 load + "
-                    "max(L1 store, L2, memory)"
-                )
-        return cls(tuple(groups))
-
-    def __str__(self) -> str:
-        """Return the sum in the format of `parse`."""
-        return " + ".join(
-            group[0] if len(group) == 1 else f"max({', '.join(group)})" for group in self.groups
-        )
-
-    def check(self, levels: Sequence[str]) -> None:
-        """Raise InputError unless each transfer of these levels is in one group."""
-        parts = {part for group in self.groups for term in group for part in _parts(term)}
-        wanted = {part for level in levels for part in _parts(level)}
-        if parts != wanted:
-            odd = min(parts ^ wanted)
-            fault = "does not have" if odd in wanted else "has"
-            raise InputError(f"the hypothesis {self} {fault} {odd}: levels are {', '.join(levels)}")
-
-    def cycles(self, terms: Terms) -> float:
-        """Return f of the cycles of loads and of stores of each level; 0 for a missing level."""
-        return float(self.cycles_each(terms))
-
-    def longest(self, terms: Terms) -> list[tuple[str, float]]:
-        """Return the longest term of each group, with its cycles."""
-        return [
-            max(((term, float(_time(term, terms))) for term in group), key=lambda pair: pair[1])
-            for group in self.groups
-        ]
-
-    def cycles_each(self, terms: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> Any:
-        """Return f for arrays of terms, which are broadcast against each other."""
-        longest = (
-            functools.reduce(np.maximum, (_time(term, terms) for term in group))
-            for group in self.groups
-        )
-        return functools.reduce(np.add, longest)
-
-
-def _parts(term: str) -> tuple[str, ...]:
-    return (term,) if " " in term else tuple(f"{term} {way}" for way in _WAYS)
-
-
-def _time(term: str, terms: Mapping[str, tuple[Any, Any]]) -> Any:
-    level, _, way = term.partition(" ")
-    both = terms.get(level, (0.0, 0.0))
-    return both[_WAYS.index(way)] if way else both[0] + both[1]
-
-
-def hypotheses(levels: Sequence[str]) -> dict[str, Overlap]:
-    """Return all hypotheses on some levels, by name.
-
-    Parameters
-    ----------
-    levels : sequence of str
-        From L1 to memory.
-
-    Returns
-    -------
-    dict of str to Overlap
-        ``none``: nothing overlaps. ``full``: everything overlaps. ``c``: as ``full``, except that
-        loads from L1 overlap with nothing. ``d``: as ``c``, and stores to memory also overlap with
-        nothing. All other assignments of levels to overlapping groups, with separate loads and
-        stores of L1, follow, named by their sums.
-
-    Notes
-    -----
-    The letters are the names of the hypotheses in Alappat et al. 2021. The published tables in this
-    package have predictions and measurements, but not these hypotheses: (c) and (d) are derived. Of
-    all hypotheses here, only (c) reproduces the published predictions in L1 and L2, and within 0.3
-    cycles in memory. (d) is an interpretation that these tables do not confirm: in memory it is up
-    to 2.8 cycles above them.
-    """
-    first, *behind = levels
-    load, store = _parts(first)
-    units = [load, store, *behind]
-    named = {
-        "none": Overlap(tuple((unit,) for unit in units)),
-        "full": Overlap((tuple(units),)),
-        "c": Overlap(((load,), (store, *behind))),
-    }
-    if behind:
-        last_load, last_store = _parts(behind[-1])
-        named["d"] = Overlap(((load,), (store, *behind[:-1], last_load), (last_store,)))
-    known = {_key(overlap) for overlap in named.values()}
-    for groups in _partitions(units):
-        overlap = Overlap(groups)
-        if _key(overlap) not in known:
-            named[str(overlap)] = overlap
-    return named
-
-
-def _key(overlap: Overlap) -> frozenset[frozenset[str]]:
-    return frozenset(frozenset(group) for group in overlap.groups)
-
-
-def _partitions(units: Sequence[str]) -> Iterator[tuple[tuple[str, ...], ...]]:
-    """Yield all partitions into groups."""
-    if not units:
-        yield ()
-        return
-    first, rest = units[0], units[1:]
-    for groups in _partitions(rest):
-        yield ((first,), *groups)
-        for place, group in enumerate(groups):
-            yield ((first, *group), *groups[:place], *groups[place + 1 :])
+# Least share of loads with which they dominate. The paper has no number: by this one, sparse
+# products have the bandwidth of loads, and the hopping term of lattice QCD (87 %) that of a triad.
+_DOMINATING_LOADS = 0.9
 
 
 def store_GBps(load_GBps: float, triad_GBps: float) -> float:
@@ -266,6 +99,14 @@ class EcmLevel:
                     f"{what} of {self.name} must be positive, not {getattr(self, what)!r}"
                 )
 
+    @property
+    def triad(self) -> tuple[float, float]:
+        """Bandwidths of a triad with its write-allocates, of one core and of a domain."""
+        pairs = ((self.load_B, self.store_B), (self.domain_load_B, self.domain_store_B))
+        cycles = [_TRIAD_LOADS / load + (1 - _TRIAD_LOADS) / store for load, store in pairs]
+        one, domain = (1 / each if each else math.inf for each in cycles)
+        return one, domain
+
     def longest(self, moved: Transfer) -> float:
         """Return the longer one of the cycles of loads and of stores of one core."""
         return max(moved.load_B / self.load_B, moved.store_B / self.store_B)
@@ -285,6 +126,10 @@ class Ecm:
         Frequency of the cores.
     cores, domains : int
         Cores of a domain, which share the last cache and memory, and the number of domains.
+    memory_rate : {"apart", "common"}
+        Whether loads and stores of memory have their own bandwidths, or all bytes that of loads if
+        at least nine of ten bytes are loaded, else that of a triad, as in the paper (section
+        "Multicore"), which does not say from which share on loads dominate.
 
     Raises
     ------
@@ -297,6 +142,7 @@ class Ecm:
     clock_GHz: float
     cores: int = 1
     domains: int = 1
+    memory_rate: MemoryRate = "apart"
 
     def __post_init__(self) -> None:
         """Check every parameter."""
@@ -305,6 +151,7 @@ class Ecm:
         number(self.clock_GHz, "clock_GHz", 1e-6)
         integer(self.cores, "cores", 1)
         integer(self.domains, "domains", 1)
+        one_of(self.memory_rate, "memory_rate", typing.get_args(MemoryRate))
         self.overlap.check(self.names)
 
     @property
@@ -340,13 +187,15 @@ class Ecm:
         one_of(at, "at", self.names)
         number(core, "core", 0)
         crossed = self.levels[: self.names.index(at) + 1]
-        terms, limits = {}, {}
+        terms, limits, memory_rate = {}, {}, ""
         for level in crossed:
             if level.name not in transfers:
                 raise InputError(f"the transfers have no {level.name}, only {', '.join(transfers)}")
             load_B, store_B = transfers[level.name]
             number(load_B, f"loads of {level.name}", 0)
             number(store_B, f"stores of {level.name}", 0)
+            if level.name == MEMORY:
+                level, memory_rate = self._memory(level, Transfer(load_B, store_B))
             terms[level.name] = (load_B / level.load_B, store_B / level.store_B)
             limits[level.name] = load_B / level.domain_load_B + store_B / level.domain_store_B
         if not core and not any(map(sum, terms.values())):
@@ -354,7 +203,17 @@ class Ecm:
                 "a loop without transfers and without cycles in the core takes no time"
             )
         moved_B = sum(transfers[crossed[-1].name])
-        return EcmPrediction(self, terms, core, limits, moved_B)
+        return EcmPrediction(self, terms, core, limits, moved_B, memory_rate)
+
+    def _memory(self, level: EcmLevel, moved: Transfer) -> tuple[EcmLevel, str]:
+        """Return memory with the bandwidths for some bytes, and which ones these are."""
+        if self.memory_rate == "apart":
+            return level, "apart"
+        if moved.load_B >= _DOMINATING_LOADS * sum(moved):
+            one, domain, name = level.load_B, level.domain_load_B, "load"
+        else:
+            one, domain, name = *level.triad, "triad"
+        return EcmLevel(MEMORY, one, one, domain, domain), name
 
 
 @dataclass(frozen=True)
@@ -372,6 +231,9 @@ class EcmPrediction:
         Least cycles of the unit in a domain at full bandwidth, by level.
     moved_B : float
         Bytes of the unit across the boundary in front of the level that holds the data.
+    memory_rate : str
+        Bandwidths of the term of memory: ``apart`` (those of loads and of stores), or ``load`` or
+        ``triad`` for all bytes; empty if memory is not accessed.
     """
 
     model: Ecm
@@ -379,6 +241,7 @@ class EcmPrediction:
     core: float
     limits: Mapping[str, float]
     moved_B: float
+    memory_rate: str = ""
 
     @property
     def data(self) -> float:
@@ -392,9 +255,12 @@ class EcmPrediction:
 
     @property
     def bound(self) -> str:
-        """``core``, or the level with the longest transfers."""
-        longest = max(self.terms, key=lambda level: sum(self.terms[level]))
-        return "core" if self.core >= self.data else longest
+        """``core``, or the level with the longest transfers that no other ones hide."""
+        cycles = dict.fromkeys(self.terms, 0.0)
+        for term, each in self.model.overlap.longest(self.terms):
+            if each:
+                cycles[term.partition(" ")[0]] += each
+        return "core" if self.core >= self.data else max(cycles, key=cycles.__getitem__)
 
     @property
     def limit(self) -> float:

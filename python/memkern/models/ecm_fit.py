@@ -29,11 +29,11 @@ from memkern.models.ecm import (
     Ecm,
     EcmLevel,
     EcmPrediction,
-    Overlap,
+    MemoryRate,
     Scaling,
-    hypotheses,
     store_GBps,
 )
+from memkern.models.overlap import Overlap, hypotheses
 from memkern.spec.kernel import Transfer
 
 __all__ = [
@@ -132,10 +132,11 @@ class Judged:
 
     def _takes_as_long_as_its_loads(self) -> bool:
         """Return whether a prediction without stores has less than half the error."""
-        loads = {name: Transfer(load_B, 0) for name, (load_B, _) in self.loop.transfers.items()}
-        if not loads[self.loop.level].load_B:
+        loads = {level: (load, 0.0) for level, (load, _) in self.predicted.terms.items()}
+        # Loads that other transfers hide are fitted without cycles.
+        if not loads[self.loop.level][0]:
             return False
-        alone = self.predicted.model.predict(loads, at=self.loop.level).cycles
+        alone = self.predicted.model.overlap.cycles(loads)
         return abs(math.log(self.loop.cycles / alone)) < abs(math.log(self.ratio)) / 2
 
 
@@ -220,6 +221,7 @@ def fit_ecm(
     clock_GHz: float,
     overlaps: Mapping[str, Overlap] | None = None,
     instructions: EcmLevel | None = None,
+    memory_rate: MemoryRate = "apart",
 ) -> EcmFit:
     """Fit the model to load, copy and triad, choose the hypothesis, and predict all loops.
 
@@ -232,6 +234,9 @@ def fit_ecm(
         Hypotheses by name; by default all hypotheses on the levels.
     instructions : EcmLevel, optional
         Bytes per cycle of vector loads and stores (`MachineFile.loads_and_stores`).
+    memory_rate : {"apart", "common"}
+        Bandwidths of memory in the predictions, see `memkern.models.Ecm`. Those of loads and of
+        stores are fitted; that of a triad follows from them.
 
     Raises
     ------
@@ -256,7 +261,7 @@ def fit_ecm(
     ranking = sorted(fits, key=lambda name: fits[name][1])
     chosen = ranking[0]
     overlap = (overlaps or hypotheses(levels))[chosen]
-    model = Ecm(fits[chosen][0], overlap, clock_GHz)
+    model = Ecm(fits[chosen][0], overlap, clock_GHz, memory_rate=memory_rate)
     in_l1 = {kernel: loop.cycles for (kernel, level), loop in best.items() if level == levels[0]}
     order = {level: number for number, level in enumerate(levels)}
     rows = []

@@ -24,7 +24,8 @@ import numpy as np
 from memkern import files, reference
 from memkern.checks import shown
 from memkern.errors import InputError
-from memkern.models.ecm import MEMORY, Ecm, EcmLevel, Overlap, hypotheses, store_GBps
+from memkern.models.ecm import MEMORY, Ecm, EcmLevel, MemoryRate, store_GBps
+from memkern.models.overlap import Overlap, paper_hypotheses
 
 __all__ = [
     "PUBLISHED",
@@ -149,9 +150,9 @@ class Tlb:
     page_B : int
     reach_B : Quantity
         Bytes that its pages cover; interval from the largest size that fits to the smallest that
-        does not.
+        does not. Published ones have no interval.
     cost_ns : float
-        Cost of a hit: the median over all sizes of the level, without an interval.
+        Cost of a hit: the median over all sizes of the level, without an interval; NaN if unknown.
     """
 
     page_B: int
@@ -204,11 +205,14 @@ class EcmParameters:
         See `memkern.models.Overlap.parse`.
     how : str
         Origin of the parameters.
+    memory_rate : str
+        ``apart`` or ``common``, see `memkern.models.Ecm`.
     """
 
     levels: tuple[EcmLevel, ...]
     overlap: str
     how: str
+    memory_rate: str = "apart"
 
 
 @dataclass(frozen=True)
@@ -325,13 +329,17 @@ class MachineFile:
             if level.size_B
         }
 
-    def model_of(self, overlap: Overlap | None = None) -> Ecm:
+    def model_of(
+        self, overlap: Overlap | None = None, memory_rate: MemoryRate | None = None
+    ) -> Ecm:
         """Return the ECM model of the processor.
 
         Parameters
         ----------
         overlap : Overlap, optional
             Hypothesis in place of the file's.
+        memory_rate : {"apart", "common"}, optional
+            Bandwidths of memory in place of the file's, see `memkern.models.Ecm`.
 
         Raises
         ------
@@ -349,6 +357,7 @@ class MachineFile:
             self.clock_GHz.value,
             self.cores,
             self.domains,
+            memory_rate or typing.cast("MemoryRate", self.ecm.memory_rate),
         )
 
     def instruction(self, name: str, vector_bits: int | None = None) -> Instruction:
@@ -553,12 +562,15 @@ def _read(kind: Any, value: Any, where: str) -> Any:
     return float(value) if kind is float else value
 
 
+# Fields that files written before their introduction do not contain.
+_ADDED: dict[Any, set[str]] = {MachineFile: {"in_core"}, EcmParameters: {"memory_rate"}}
+
+
 def _read_fields(kind: Any, value: Any, where: str) -> Any:
     hints = typing.get_type_hints(kind)
     if not isinstance(value, dict):
         raise InputError(f"{where} must be an object, not {shown(value)}")
-    # Files written before a field was introduced do not contain it.
-    optional = {"in_core"} - value.keys() if kind is MachineFile else set()
+    optional = _ADDED.get(kind, set()) - value.keys()
     for name in sorted(map(str, (value.keys() ^ hints.keys()) - optional)):
         raise InputError(
             f"{where} has {shown(name)}" if name in value else f"{where} has no {name}"
@@ -596,6 +608,8 @@ _SVE = {
     "fadda (512 bit)": "ordered add",
 }
 _A64FX_LEVELS = {"L1": ("l1_load", "l1_store"), "L2": ("l1l2_load", "l1l2_store")}
+# Pages of the paper's measurements. Its TLBs have entries of any size of pages.
+_A64FX_PAGE_B = 2 * 2**20
 
 
 def _a64fx() -> MachineFile:
@@ -655,6 +669,10 @@ def _a64fx() -> MachineFile:
             bandwidth(MEMORY, "load", cores * domains, facts["mem_read_chip"] / clock),
             bandwidth(MEMORY, "triad", cores * domains, facts["mem_triad_chip"] / clock),
         ),
+        tlbs=tuple(
+            Tlb(_A64FX_PAGE_B, Quantity(facts[f"{level}_tlb"] * _A64FX_PAGE_B), math.nan)
+            for level in ("l1", "l2")
+        ),
         instructions=tuple(
             Instruction(
                 _SVE.get(row["instruction"], row["instruction"]),
@@ -665,7 +683,12 @@ def _a64fx() -> MachineFile:
             )
             for row in reference.rows("alappat2021-instructions")
         ),
-        ecm=EcmParameters(ecm, str(hypotheses(names)["c"]), reference.cite("alappat2021-machine")),
+        ecm=EcmParameters(
+            ecm,
+            str(paper_hypotheses(names)["d"]),
+            reference.cite("alappat2021-machine"),
+            memory_rate="common",
+        ),
     )
 
 

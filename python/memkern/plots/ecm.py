@@ -4,39 +4,52 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from memkern.errors import InputError
 from memkern.formats import ResultSet
-from memkern.models.ecm import Overlap, hypotheses
+from memkern.models.ecm import Ecm
 from memkern.models.ecm_fit import (
     FITTED,
     EcmFit,
     Judged,
+    LoopTime,
     fit_ecm,
     fit_levels,
     loop_times,
     transfers_of,
 )
-from memkern.models.machine_file import MachineFile
+from memkern.models.machine_file import MachineFile, published
+from memkern.models.overlap import Overlap, hypotheses, overlap_of, paper_hypotheses
 from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
 from memkern.plots.drawing import MOST_LINES, counts_axis, curve, finish, marked_look, panels
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, frame_of
 from memkern.plots.predictions import machine_for
+from memkern.plots.registry import PAPERS
 from memkern.plots.selection import split
 from memkern.plots.style import GREY, NOTE_SIZE, log2_axis
+from memkern.spec.kernel import Traffic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
+    from memkern.models.ecm import MemoryRate
+
 _MEASURE = "memkern ecm -o ecm.parquet"
 _BAND = 0.25
-_OVERLAPS = 4  # hypotheses in the overlap diagram
+# Best hypotheses in the overlap diagram, beside those of the paper.
+_RANKS = ("best fit", "second best")
+# Bytes of a vector of 512 bits of every stream of the fitted loops.
+_VECTORS = {
+    "loops.load": Traffic(read=64),
+    "loops.copy": Traffic(read=64, write=64, write_allocate=64),
+    "loops.triad": Traffic(read=128, write=64, write_allocate=64),
+}
 _ROW_IN = 0.16
 # Ceilings within this factor share a label.
 _NEAR = 1.6
@@ -56,35 +69,47 @@ def _results(records: Records) -> ResultSet:
     )
 
 
-def _fit(records: Records, overlap: str, machine: MachineFile | None) -> EcmFit:
+def _fit(
+    records: Records, overlap: str, machine: MachineFile | None, memory_rate: MemoryRate
+) -> EcmFit:
     loops, clock_GHz = loop_times(_results(records))
-    overlaps = {overlap: Overlap.parse(overlap)} if overlap else None
+    levels = list(loops[0].transfers)
+    overlaps = {overlap: overlap_of(overlap, levels)} if overlap else None
     instructions = None if machine is None else machine.loads_and_stores
-    return fit_ecm(loops, clock_GHz, overlaps, instructions)
+    return fit_ecm(loops, clock_GHz, overlaps, instructions, memory_rate)
 
 
 @tabulated(
     "ecm",
     "A row for each loop and level: kernel, level, measured_cycles and predicted_cycles (of a "
     "vector of every stream on one core), measured_over_predicted, spread (standard deviation of "
-    "the logarithms of the placements), bound, fitted, disturbed, and the cycles of the loads and "
-    "stores of each level.",
+    "the logarithms of the placements), bound, memory_rate (``apart`` for the bandwidths of loads "
+    "and of stores, ``load`` or ``triad`` for one of all bytes, empty for data in caches), fitted, "
+    "disturbed, and the cycles of the loads and stores of each level.",
     records="``memkern ecm``",
     lack="load, copy and triad were not measured undisturbed in each level, or the machine file "
     "can't be read or is another machine's",
 )
-def ecm_table(records: Records = None, overlap: str = "", machine: str = "") -> DataFrame:
+def ecm_table(
+    records: Records = None,
+    overlap: str = "",
+    machine: str = "",
+    memory_rate: MemoryRate = "apart",
+) -> DataFrame:
     """Predictions of the ECM model and measurements of loops, by kernel and level.
 
     Parameters
     ----------
     overlap : str
-        Hypothesis such as ``L1 load + max(L1 store, L2, memory)``; by default the one that fits
-        load, copy and triad best.
+        Hypothesis such as ``L1 load + max(L1 store, L2, memory)``, or ``a``, ``b``, ``c`` or ``d``
+        of the paper; by default the one that fits load, copy and triad best.
     machine : str
         Machine file, whose loads and stores are the time in the core in L1.
+    memory_rate : {"apart", "common"}
+        Bandwidths of memory: those of loads and of stores, or that of loads or of a triad for all
+        bytes, as in the paper.
     """
-    return _table(_fit(records, overlap, machine_for(machine, records, ecm=False)))
+    return _table(_fit(records, overlap, machine_for(machine, records, ecm=False), memory_rate))
 
 
 def _table(found: EcmFit) -> DataFrame:
@@ -107,6 +132,7 @@ def _columns(row: Judged) -> dict[str, Any]:
         "measured_over_predicted": row.ratio,
         "spread": row.loop.spread,
         "bound": row.predicted.bound,
+        "memory_rate": row.predicted.memory_rate,
         "fitted": row.fitted,
         "disturbed": row.loop.disturbed,
         "core_cycles": row.predicted.core,
@@ -120,17 +146,20 @@ def _columns(row: Judged) -> dict[str, Any]:
     records="``memkern ecm``",
 )
 def predicted_against_measured(
-    records: Records = None, overlap: str = "", machine: str = ""
+    records: Records = None,
+    overlap: str = "",
+    machine: str = "",
+    memory_rate: MemoryRate = "apart",
 ) -> Figure:
     """Measured cycles for a vector of every stream, over the prediction of the ECM model.
 
     Parameters
     ----------
-    overlap, machine : str
+    overlap, machine, memory_rate : str
         As for the table ``ecm``.
     """
     file = machine_for(machine, records, ecm=False)
-    found = _fit(records, overlap, file)
+    found = _fit(records, overlap, file, memory_rate)
     frame = _table(found)
     fig, (ax,) = panels(1, 2, 3.1)
     ends = [
@@ -176,14 +205,19 @@ def predicted_against_measured(
     number="figure 6",
     records="``memkern ecm``",
     lack="no such loop was measured in the level",
+    optional=True,
 )
 def overlap_diagram(
-    records: Records = None, level: str = "memory", kernels: str | Sequence[str] = FITTED
+    records: Records = None,
+    level: str = "memory",
+    kernels: str | Sequence[str] = FITTED,
+    machine: str = "",
 ) -> Figure:
     """Overlap of transfers by hypothesis: their times stacked, beside the measurement.
 
-    Groups of overlapping transfers follow each other; each has the length and the colour of its
-    longest term.
+    The hypotheses are the paper's (a) to (d) (see `memkern.models.paper_hypotheses`). Of transfers
+    that overlap, the longest are drawn. Without records, the measurements and bandwidths are those
+    of the paper's A64FX.
 
     Parameters
     ----------
@@ -191,71 +225,113 @@ def overlap_diagram(
         Level that holds the data.
     kernels : str or sequence of str
         Names of loops, separated by commas.
+    machine : str
+        Machine file, whose bandwidths are used with every hypothesis, as in the paper. By default
+        they are fitted to the three loops for each hypothesis, also for the two that fit best.
     """
-    loops, clock_GHz = loop_times(_results(records))
-    best = fit_ecm(loops, clock_GHz)
-    levels = best.model.names
+    source = published("A64FX") if records is None else machine_for(machine, records)
+    loops, models, notes = _fitted(records) if source is None else _by_file(records, source)
+    levels = next(iter(models.values())).names
     if level not in levels:
         raise InputError(f"level {level!r} is not one of {', '.join(levels)}")
     wanted = split(kernels)
-    rows = [r for r in best.rows if r.loop.level == level and r.loop.kernel in wanted]
-    if not rows:
+    loops = [loop for loop in loops if loop.level == level and loop.kernel in wanted]
+    if not loops:
         raise InputError(f"none of {', '.join(wanted)} was measured with its data in {level}")
-    fitted = [row.loop for row in best.rows if row.fitted and not row.loop.disturbed]
-    every = hypotheses(levels)
-    names = list(dict.fromkeys([*list(best.errors)[: _OVERLAPS - 2], "none", "full"]))
-    labels = {
-        name: name if name in ("none", "full") else "best fit" if place == 0 else "second best"
-        for place, name in enumerate(names)
-    }
-    fits = {name: fit_levels(fitted, levels, every[name])[0] for name in names}
-    colours = {name: marked_look(number).color for number, name in enumerate(levels)}
-    fig, axes = panels(len(rows), min(len(rows), 3), _ROW_IN * (len(names) + 1) + 0.9)
-    for ax, row in zip(axes, rows, strict=True):
-        _stacks(ax, row, {labels[name]: (every[name], fits[name]) for name in names}, colours)
+    fig, axes = panels(len(loops), min(len(loops), 3), _ROW_IN * (len(models) + 1) + 0.9)
+    for ax, loop in zip(axes, loops, strict=True):
+        _stacks(ax, loop, models)
     for ax in axes[1:]:
         ax.set_yticklabels([])
-    notes = [f"Data in {level}, one core. A segment is a group of transfers that overlap."]
-    notes += [f"{labels[name]}: {every[name]}." for name in names]
-    return finish(fig, len(levels) + 1, notes, _undisturbed(rows))
+    notes = [
+        f"Data in {level}, one core. Of transfers that overlap, the longest are drawn.",
+        *notes,
+        "Of (a) to (d), the paper prints only (d) as a formula; the others are derived from its "
+        "text.",
+        *(f"{label}: {model.overlap}." for label, model in models.items()),
+    ]
+    return finish(fig, len(levels) + 1, notes, _undisturbed(loops))
 
 
-def _undisturbed(rows: Sequence[Judged]) -> DataFrame:
+_Overlaps: TypeAlias = tuple[Sequence[LoopTime], dict[str, Ecm], list[str]]
+"""Loops, models by the labels of their hypotheses, and notes on their bandwidths."""
+
+
+def _fitted(records: Records) -> _Overlaps:
+    """Return the models with bandwidths that are fitted for each hypothesis."""
+    loops, clock_GHz = loop_times(_results(records))
+    best = fit_ecm(loops, clock_GHz)
+    levels = best.model.names
+    every = hypotheses(levels)
+    fitted = [row.loop for row in best.rows if row.fitted and not row.loop.disturbed]
+    ranked = {how: every[name] for how, name in zip(_RANKS, best.errors, strict=False)}
+    models = {
+        label: Ecm(fit_levels(fitted, levels, overlap)[0], overlap, clock_GHz)
+        for label, overlap in _labelled(levels, ranked).items()
+    }
+    notes = [f"Bandwidths are fitted to {', '.join(FITTED)} for each hypothesis."]
+    return [row.loop for row in best.rows], models, notes
+
+
+def _by_file(records: Records, source: MachineFile) -> _Overlaps:
+    """Return the models with the bandwidths of a machine file."""
+    model = source.model_of()
+    own = {} if records is None else {"machine file": model.overlap}
+    labelled = _labelled(model.names, own)
+    models = {label: source.model_of(overlap) for label, overlap in labelled.items()}
+    if records is None:
+        note = f"Measured loops and bandwidths: {source.name}, {PAPERS['alappat2021'].source}."
+        return _published_loops(), models, [note]
+    loops, _ = loop_times(_results(records))
+    slowest_first = sorted(loops, key=lambda one: (one.disturbed, one.cycles), reverse=True)
+    best = {(loop.kernel, loop.level): loop for loop in slowest_first}
+    return [best[key] for key in sorted(best)], models, [f"Bandwidths: {source.label}."]
+
+
+def _published_loops() -> list[LoopTime]:
+    """Return the fitted loops as measured on the A64FX, with data in each level."""
+    from memkern import reference
+
+    levels = {"L1": "meas_l1", "L2": "meas_l2", "memory": "meas_mem"}
+    return [
+        LoopTime(row["kernel"], level, _VECTORS[row["kernel"]].transfers(list(levels)), row[name])
+        for row in reference.rows("alappat2021-kernels")
+        for level, name in levels.items()
+        if row["kernel"] in _VECTORS
+    ]
+
+
+def _labelled(levels: Sequence[str], others: Mapping[str, Overlap]) -> dict[str, Overlap]:
+    """Return the hypotheses of the paper and others by their labels."""
+    found = {}
+    for letter, overlap in paper_hypotheses(levels).items():
+        same = [how for how, other in others.items() if other == overlap]
+        found[", ".join((f"({letter})", *same))] = overlap
+    rest = {how: other for how, other in others.items() if other not in found.values()}
+    return found | rest
+
+
+def _undisturbed(loops: Sequence[LoopTime]) -> DataFrame:
     from pandas import DataFrame
 
-    return DataFrame({"disturbed": [row.loop.disturbed for row in rows]})
+    return DataFrame({"disturbed": [loop.disturbed for loop in loops]})
 
 
-def _stacks(ax: Axes, row: Judged, models: Any, colours: dict[str, str]) -> None:
+def _stacks(ax: Axes, loop: LoopTime, models: Mapping[str, Ecm]) -> None:
     """Draw the measurement of a loop, and below it the terms by hypothesis."""
-    loop = row.loop
-    crossed = list(colours)[: list(colours).index(loop.level) + 1]
+    names = next(iter(models.values())).names
+    colours = {level: marked_look(number).color for number, level in enumerate(names)}
     ax.barh(0, loop.cycles, color=GREY, height=0.7, label="measured")
-    for level in crossed:
+    for level in names[: names.index(loop.level) + 1]:
         # The legend has the levels in order.
         ax.barh(0, 0, color=colours[level], label=level)
-    for place, (overlap, fitted) in enumerate(models.values(), start=1):
-        terms = {
-            one.name: (
-                loop.transfers[one.name].load_B / one.load_B,
-                loop.transfers[one.name].store_B / one.store_B,
-            )
-            for one in fitted
-            if one.name in crossed
-        }
+    look: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.5, "height": 0.7}
+    for place, model in enumerate(models.values(), start=1):
         left = 0.0
-        for term, cycles in overlap.longest(terms):
+        terms = model.predict(loop.transfers, at=loop.level).terms
+        for term, cycles in model.overlap.longest(terms):
             if cycles:
-                level = term.partition(" ")[0]
-                ax.barh(
-                    place,
-                    cycles,
-                    left=left,
-                    color=colours[level],
-                    edgecolor="white",
-                    linewidth=0.5,
-                    height=0.7,
-                )
+                ax.barh(place, cycles, left=left, color=colours[term.partition(" ")[0]], **look)
                 left += cycles
     ax.set_yticks(range(len(models) + 1), ["measured", *models])
     ax.set_ylim(len(models) + 0.5, -0.5)

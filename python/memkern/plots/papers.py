@@ -57,9 +57,9 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 5": Remark("", "TLB misses, which need `--counters`, have a figure of their own."),
         "figure 6": Remark(
-            "in part",
-            "The hypotheses that fit this machine best, beside no and full overlap, instead of the "
-            "paper's four.",
+            "",
+            "Computed from the published bandwidths. The paper's text only has a formula of (d); "
+            "(a) to (c) are derived from it. Of own records also the hypotheses that fit best.",
         ),
         "figure 7": Remark("", "Loops without unrolling need records with `--unroll 1`."),
         "figure 8": _CRS,
@@ -94,11 +94,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
             "By layout and `--clock-limit`; eco mode is a setting of the A64FX alone, see below.",
         ),
         "figure 25": Remark("in part", "Processors only: this kernel does not run on GPUs."),
-        "table 1": Remark(
-            "in part",
-            "Clock, cores, caches and bandwidths, without the entries of the TLBs.",
-            "machine A64FX",
-        ),
+        "table 1": Remark("command", "", "machine A64FX"),
         "table 2": Remark("command", "", "machine A64FX"),
         "table 4": Remark(
             "in part",
@@ -107,13 +103,12 @@ REMARKS: dict[str, dict[str, Remark]] = {
             "measured as `memkern spmv FILE.mtx`.",
         ),
         "table 5": Remark(
-            "missing",
-            "Python computes it: `memkern.models.LayerConditions(...).paper_conditions()`.",
+            "",
+            "With the sizes in bytes for a lattice. By these, L2 no longer fulfils LC_y for four "
+            "cores (8 MiB / 4 < 2580480 B); the paper's text says five.",
         ),
         "table 6": Remark(
-            "missing",
-            "Python computes the transfers: `memkern.models.LayerConditions(...).transfers()`; the "
-            "terms of the core depend on the compiler.",
+            "", "Beside them terms of our own, which do not count the spills of registers."
         ),
     },
     "beebe2022-circustent": {

@@ -74,6 +74,7 @@ def machine_note(source: MachineFile | None, rows: DataFrame | None = None) -> l
     text = f"{ECM}: {source.label}"
     if source.ecm is not None:
         text += f", {source.ecm.overlap}"
+        text += ", one bandwidth for all bytes of memory" * (source.ecm.memory_rate == "common")
     if rows is None or "N_s" not in rows:
         return [f"{text}."]
     limits = rows.dropna(subset=["ecm"]).drop_duplicates("kind", keep="last")

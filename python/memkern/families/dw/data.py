@@ -8,6 +8,7 @@ can't be compared and are left out.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -156,6 +157,23 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         },
         **{ROOFLINE: frame[ROOFLINE].mask(unlimited, math.inf)},
     ), notes + left  # fmt: skip
+
+
+def extents_of(text: str, what: str) -> tuple[int, int, int, int]:
+    """Parse four numbers such as 8x8x8x16.
+
+    Raises
+    ------
+    InputError
+        The text is not four numbers.
+    """
+    words = text.split("x")
+    if len(words) != 4 or not all(
+        re.fullmatch("[0-9]{1,10}", word) and 0 < int(word) < 2**31 for word in words
+    ):
+        raise InputError(f"{what} {text!r} must be four numbers such as 8x8x8x16")
+    x, y, z, t = map(int, words)
+    return x, y, z, t
 
 
 def core_of(source: MachineFile | None) -> Callable[[Mapping[Any, Any]], float] | None:

@@ -9,7 +9,6 @@ measured with the same number of workers, or by all levels of a machine file. Af
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -26,6 +25,7 @@ from memkern.families.dw.data import (
     by_quantity,
     core_of,
     counts_by_model,
+    extents_of,
     holding,
     hops,
     in_order,
@@ -37,6 +37,7 @@ from memkern.families.dw.data import (
 from memkern.families.dw.energy import by_clock as by_clock
 from memkern.families.dw.energy import by_energy as by_energy
 from memkern.families.dw.findings import findings
+from memkern.families.dw.of_paper import terms_of_codes as terms_of_codes
 from memkern.models import LayerConditions, simulate
 from memkern.plots.drawing import (
     cache_regions,
@@ -330,8 +331,8 @@ def traffic(
     known = last_cache(frame)
     cache_B = cache_MiB * 2**20 or (known[0] if known else _CACHE_MIB * 2**20)
     counts = _counts(frame)
-    partitions = [_four(text, "cuts") for text in split(cuts)]
-    shape = _four(lattice, "lattice") if lattice else _counted_lattice(counts, ls, partitions)
+    partitions = [extents_of(text, "cuts") for text in split(cuts)]
+    shape = extents_of(lattice, "lattice") if lattice else _counted_lattice(counts, ls, partitions)
     x, y, z, t = shape or _around(cache_B, ls)
     fig, (scan, cores) = panels(2, 2, 2.5)
     complete, crosses = True, False
@@ -403,17 +404,6 @@ def _sites(model: LayerConditions) -> int:
 def _doublings(first: float, last: float) -> list[float]:
     """Return `first`, doubled up to `last`."""
     return [first * 2**k for k in range(round(math.log2(last / first)) + 1)]
-
-
-def _four(text: str, what: str) -> tuple[int, int, int, int]:
-    """Parse four numbers such as 8x8x8x16."""
-    words = text.split("x")
-    if len(words) != 4 or not all(
-        re.fullmatch("[0-9]{1,10}", word) and 0 < int(word) < 2**31 for word in words
-    ):
-        raise InputError(f"{what} {text!r} must be four numbers such as 8x8x8x16")
-    x, y, z, t = map(int, words)
-    return x, y, z, t
 
 
 def _around(cache_B: float, ls: int) -> tuple[int, int, int, int]:
