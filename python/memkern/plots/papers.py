@@ -41,7 +41,7 @@ _WITHOUT_LINES = Remark(
     "The measured points were not published as numbers.",
 )
 _MERGED_MODELS = Remark(
-    "in part", "Own records with OpenMP alone, over MPI and over OpenSHMEM are not told apart."
+    "in part", "Own records with OpenMP alone, over MPI and over OpenSHMEM are not distinguished."
 )
 
 REMARKS: dict[str, dict[str, Remark]] = {
