@@ -55,7 +55,7 @@ def _title(page: str) -> str:
 
 def _listing(page: str, items: list[Item]) -> str:
     body = [
-        [f"[{code(name)}]({page}.md#{kind}-{name})", kind, cell(describe(function))]
+        [f"[{code(name)}](#{kind}-{name})", kind, cell(describe(function))]
         for kind, name, function in items
     ]
     return f"\n## {_title(page)}\n\n{rows(['name', 'kind', 'what it shows'], body)}"

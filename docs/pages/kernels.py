@@ -30,7 +30,7 @@ def write(folder: Path) -> list[Path]:
     count = sum(map(len, families.values()))
     overview = [_HEAD.format(count=count, families=len(families)), tree(*families)]
     for family, specs in families.items():
-        overview.append(f"\n## {_title(family)}\n\n{_listing(family, specs)}")
+        overview.append(f"\n## {_title(family)}\n\n{_listing(specs)}")
     made = [put(folder / "kernels" / "index.md", "".join(overview))]
     for family, specs in families.items():
         made.append(put(folder / "kernels" / f"{family}.md", _page(family, specs)))
@@ -42,9 +42,9 @@ def _title(family: str) -> str:
     return f"{family}: {(package.__doc__ or '').strip().rstrip('.')}"
 
 
-def _listing(family: str, specs: list[KernelSpec]) -> str:
+def _listing(specs: list[KernelSpec]) -> str:
     body = [
-        [f"[{code(spec.name)}]({family}.md#{_anchor(spec)})", code(spec.summary), *_counts(spec)]
+        [f"[{code(spec.name)}](#{_anchor(spec)})", code(spec.summary), *_counts(spec)]
         for spec in specs
     ]
     return rows(["kernel", "definition", "bytes", "flops"], body)

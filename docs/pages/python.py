@@ -1,4 +1,7 @@
-"""The reference of the Python interface: the public names of the package, by their homes."""
+"""The reference of the Python interface: the public names of the package, by their homes.
+
+The pages are reStructuredText, since docstrings with footnotes are.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,15 @@ from types import ModuleType
 from typing import Any
 
 import memkern
-from pages.text import code, put, restructured, rows, tree
+from pages.text import put
 
-_HEAD = """# Python
+_HEAD = """Python
+======
 
-`import memkern as mk` has these names. Modules have pages of their own.
+``import memkern as mk`` has these names. Modules have pages of their own.
+
+.. toctree::
+   :maxdepth: 1
 
 """
 
@@ -21,41 +28,56 @@ def write(folder: Path) -> list[Path]:
     """Write the page of the package, and one for each of its public modules."""
     public = {name: getattr(memkern, name) for name in memkern.__all__}
     modules = {name: found for name, found in public.items() if inspect.ismodule(found)}
-    others = {name: found for name, found in public.items() if name not in modules}
-    listed = rows(
-        ["module", "what"],
-        [[f"[{code('mk.' + name)}]({name}.md)", _title(found)] for name, found in modules.items()],
-    )
-    text = [_HEAD, tree(*modules), "\n", listed, "\n## Functions and classes\n\n"]
-    text += [_entry(f"memkern.{name}", found) for name, found in others.items()]
-    made = [put(folder / "python" / "index.md", "".join(text))]
+    described: dict[int, str] = {}
+    text = [
+        _HEAD,
+        *(f"   {name}\n" for name in modules),
+        "\nFunctions and classes\n",
+        "-" * 21,
+        "\n",
+    ]
+    text += [
+        _entry("memkern", name, found, described)
+        for name, found in public.items()
+        if name not in modules
+    ]
+    made = [put(folder / "python" / "index.rst", "".join(text))]
     for name, module in modules.items():
-        made.append(put(folder / "python" / f"{name}.md", _module(name, module)))
+        made.append(put(folder / "python" / f"{name}.rst", _module(name, module, described)))
     return made
 
 
-def _title(found: Any) -> str:
-    return (inspect.getdoc(found) or "").partition("\n")[0]
-
-
-def _module(name: str, module: ModuleType) -> str:
-    """Return the page of a module: its docstring and its public functions, classes and data."""
-    names = getattr(module, "__all__", None) or [
-        each
-        for each, found in vars(module).items()
-        if not each.startswith("_") and getattr(found, "__module__", None) == module.__name__
-    ]
-    head = f"(python-{name})=\n# `memkern.{name}`\n\n"
+def _module(name: str, module: ModuleType, described: dict[int, str]) -> str:
+    """Return the page of a module: its docstring, and its public functions, classes and data."""
+    title = f"memkern.{name}: {(inspect.getdoc(module) or '').partition(chr(10))[0].rstrip('.')}"
+    head = f"{title}\n{'=' * len(title)}\n\n"
+    rest = (inspect.getdoc(module) or "").partition("\n\n")[2]
     home = module.__name__
-    about = restructured(f".. automodule:: {home}\n   :no-members:\n   :no-index:\n")
-    found = {each: getattr(module, each) for each in names}
-    return head + about + "".join(_entry(f"{home}.{n}", v) for n, v in found.items())
+    entries = [_entry(home, each, getattr(module, each), described) for each in _names(module)]
+    return f"{head}{rest}\n\n" + "".join(entries)
 
 
-def _entry(path: str, found: Any) -> str:
-    """Return the documentation of a public object by its path."""
+def _names(module: ModuleType) -> list[str]:
+    """Return the public names of a module: those in ``__all__``, or else those that it defines."""
+    listed = getattr(module, "__all__", None)
+    if listed is not None:
+        return sorted(listed)
+    defined = vars(module).items()
+    return [
+        name
+        for name, found in defined
+        if not name.startswith("_") and getattr(found, "__module__", None) == module.__name__
+    ]
+
+
+def _entry(home: str, name: str, found: Any, described: dict[int, str]) -> str:
+    """Return the documentation of a public object, or where it is if another page has it."""
+    path = f"{home}.{name}"
+    if not (inspect.isroutine(found) or inspect.isclass(found)):
+        return f"\n.. py:data:: {path}\n   :type: {type(found).__name__}\n"
+    if id(found) in described:
+        return f"\n``{name}`` is :py:obj:`{described[id(found)]}`.\n"
+    described[id(found)] = path
     if inspect.isclass(found):
-        return restructured(f".. autoclass:: {path}\n   :members:\n")
-    if callable(found):
-        return restructured(f".. autofunction:: {path}\n")
-    return restructured(f".. autodata:: {path}\n   :no-value:\n")
+        return f"\n.. autoclass:: {path}\n   :members:\n"
+    return f"\n.. autofunction:: {path}\n"

@@ -33,10 +33,7 @@ def write(folder: Path) -> list[Path]:
     made = []
     for group in GROUPS:
         of_group = [verb for verb in verbs if verb.group == group]
-        body = [
-            [f"[{code(verb.name)}]({group}.md#verb-{verb.name})", cell(verb.help)]
-            for verb in of_group
-        ]
+        body = [[f"[{code(verb.name)}](#verb-{verb.name})", cell(verb.help)] for verb in of_group]
         parts.append(f"\n## To {group}\n\n{rows(['verb', 'what'], body)}")
         text = f"# Verbs to {group}\n\n" + "".join(
             _verb(verb, parsers[verb.name], shared) for verb in of_group
