@@ -11,7 +11,7 @@ import matplotlib
 
 from memkern.plots import describe, figures, tables
 from pages.drawn import drawn
-from pages.text import cell, code, docstring, put, rows, tree
+from pages.text import cell, code, docstring, put, rows, title, tree
 
 SEVERAL = "several"
 """Name of the page of what shows several families, or belongs to none."""
@@ -50,7 +50,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def _title(page: str) -> str:
-    return "Several families" if page == SEVERAL else page
+    return "Several families" if page == SEVERAL else title(page)
 
 
 def _listing(page: str, items: list[Item]) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 from itertools import groupby, zip_longest
 from pathlib import Path
 
 from memkern.extension import _memkern
 from memkern.spec.case import KernelSpec
 from memkern.spec.registry import registry
-from pages.text import cell, code, put, rows, tree
+from pages.text import cell, code, put, rows, title, tree
 
 NOTES = Path(__file__).parents[1] / "families"
 
@@ -30,16 +29,11 @@ def write(folder: Path) -> list[Path]:
     count = sum(map(len, families.values()))
     overview = [_HEAD.format(count=count, families=len(families)), tree(*families)]
     for family, specs in families.items():
-        overview.append(f"\n## {_title(family)}\n\n{_listing(specs)}")
+        overview.append(f"\n## {title(family)}\n\n{_listing(specs)}")
     made = [put(folder / "kernels" / "index.md", "".join(overview))]
     for family, specs in families.items():
         made.append(put(folder / "kernels" / f"{family}.md", _page(family, specs)))
     return made
-
-
-def _title(family: str) -> str:
-    package = importlib.import_module(f"memkern.families.{family}")
-    return f"{family}: {(package.__doc__ or '').strip().rstrip('.')}"
 
 
 def _listing(specs: list[KernelSpec]) -> str:
@@ -63,7 +57,7 @@ def _counts(spec: KernelSpec) -> list[str]:
 
 def _page(family: str, specs: list[KernelSpec]) -> str:
     notes = NOTES / f"{family}.md"
-    parts = [f"# {_title(family)}\n\n", notes.read_text() + "\n" if notes.exists() else ""]
+    parts = [f"# {title(family)}\n\n", notes.read_text() + "\n" if notes.exists() else ""]
     return "".join([*parts, *map(_section, specs)])
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -30,6 +32,12 @@ def rows(headings: Sequence[str], body: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
+def title(family: str) -> str:
+    """Return the heading of a family: its name and the line that describes its package."""
+    package = importlib.import_module(f"memkern.families.{family}")
+    return f"{family}: {(package.__doc__ or '').strip().rstrip('.')}"
+
+
 def tree(*pages: str, depth: int = 1) -> str:
     """Return the list of the pages below a page."""
     return f":::{{toctree}}\n:maxdepth: {depth}\n\n" + "\n".join(pages) + "\n:::\n"
@@ -44,4 +52,8 @@ def docstring(text: str) -> str:
     """Return a docstring with numpydoc's sections as a block in Markdown."""
     from sphinx.ext.napoleon import Config, NumpyDocstring  # the tests do without it
 
-    return restructured(str(NumpyDocstring(text, Config(napoleon_use_rtype=False))))
+    config = Config(napoleon_use_param=False, napoleon_use_rtype=False)
+    found = str(NumpyDocstring(text, config)).replace(":returns:", ":Returns:")
+    return restructured(
+        re.sub(r"^:raises (\w+):", r":Raises: **\1** --", found, flags=re.MULTILINE)
+    )
