@@ -94,9 +94,8 @@ def _table(actions: list[argparse.Action]) -> str:
 def _words(action: argparse.Action) -> str:
     """Return an option's words with its value, or the placeholder of a positional argument."""
     value = "" if action.nargs == 0 else _value(action)
-    names = action.option_strings or [value]
-    shown = [f"{name} {value}".strip() if action.option_strings else name for name in names[-1:]]
-    return ", ".join(map(code, [*names[:-1], *shown]))
+    names = ", ".join(map(code, action.option_strings))
+    return f"{names} {cell(value)}".strip() if names else code(value)
 
 
 def _value(action: argparse.Action) -> str:
