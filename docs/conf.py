@@ -34,9 +34,6 @@ napoleon_use_rtype = False
 # The types of parameters are words, some of which are names of attributes as well.
 suppress_warnings = ["ref.python"]
 
-# Options begin with two hyphens.
-smartquotes = False
-
 html_theme = "furo"
 html_title = f"memkern {release}"
 html_static_path = ["static"]

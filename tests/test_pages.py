@@ -53,7 +53,7 @@ def test_every_column_and_paper_is_listed(tmp_path: Path) -> None:
     assert all(f"\n| `{name}` | " in page for name in COLUMNS)
     page = written(papers.write(tmp_path))
     assert all(f"\n## `{name}`: " in f"\n{page}" for name in PAPERS)
-    assert "| figure 3 | `figure spatter-fig3` | published |" in page
+    assert "| figure 3 | [`figure spatter-fig3`](#figure-spatter-fig3) | published |" in page
 
 
 def test_a_notebook_becomes_a_page(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_a_picture_says_whether_its_records_are_made_up(monkeypatch: pytest.Monk
 
 def test_text_of_tables_is_literal(tmp_path: Path) -> None:
     assert text.code("a|b") == "`a\\|b`" and text.code("") == ""
-    assert text.cell("x_1 * <y>") == "x\\_1 \\* \\<y\\>"
+    assert text.cell("x_1 * <y>, as --threads") == "x\\_1 \\* \\<y\\>, as `--threads`"
     page = text.put(tmp_path / "a" / "page.md", "text")
     before = page.stat().st_mtime_ns
     assert text.put(page, "text").stat().st_mtime_ns == before

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memkern.plots import paper_table
+from memkern.plots import figures, paper_table, tables
 from memkern.plots.registry import PAPERS
 from pages.text import code, put, rows
+
+GALLERY = {"figure": figures, "table": tables}
 
 
 def write(folder: Path) -> list[Path]:
@@ -23,4 +25,10 @@ def write(folder: Path) -> list[Path]:
 
 
 def _commands(listed: str) -> str:
-    return ", ".join(code(command) for command in listed.split(", ") if command)
+    """Return the commands, with links to the figures and tables in the gallery."""
+    commands = [command for command in listed.split(", ") if command]
+    links = {f"{kind} {name}" for kind, known in GALLERY.items() for name in known}
+    return ", ".join(
+        f"[{code(command)}](#{command.replace(' ', '-')})" if command in links else code(command)
+        for command in commands
+    )

@@ -49,12 +49,11 @@ def write(folder: Path) -> list[Path]:
 
 def _module(name: str, module: ModuleType, described: dict[int, str]) -> str:
     """Return the page of a module: its docstring, and its public functions, classes and data."""
-    title = f"memkern.{name}: {(inspect.getdoc(module) or '').partition(chr(10))[0].rstrip('.')}"
-    head = f"{title}\n{'=' * len(title)}\n\n"
-    rest = (inspect.getdoc(module) or "").partition("\n\n")[2]
+    title = f"memkern.{name}"
+    head = f"{title}\n{'=' * len(title)}\n\n{inspect.getdoc(module)}\n\n"
     home = module.__name__
     entries = [_entry(home, each, getattr(module, each), described) for each in _names(module)]
-    return f"{head}{rest}\n\n" + "".join(entries)
+    return head + "".join(entries)
 
 
 def _names(module: ModuleType) -> list[str]:

@@ -22,8 +22,11 @@ def code(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """Return plain text as Markdown, with signs such as ``*`` and ``<`` escaped."""
-    return "".join(f"\\{c}" if c in "*_<>[]|`$\\" else c for c in text)
+    """Return plain text as Markdown: signs such as ``*`` and ``<`` escaped, options as code."""
+    words = re.split(r"(--[a-z][\w-]*)", text)
+    escaped = [re.sub(r"([*_<>\[\]|`$\\])", r"\\\1", word) for word in words[::2]]
+    words[::2], words[1::2] = escaped, map(code, words[1::2])
+    return "".join(words)
 
 
 def rows(headings: Sequence[str], body: Iterable[Sequence[str]]) -> str:
