@@ -82,7 +82,7 @@ lint: system-dev .venv/.installed .venv/.lint
 
 # The pictures of figures have the records of the tests.
 docs: system .venv/.installed .venv/.test .venv/.docs
-	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+	$(BIN)/python -m sphinx -q -W --keep-going -j auto -b html docs build/docs
 
 generated: system .venv/.installed .venv/.test
 	PYTHONPATH=tests:tests/families:tests/spec $(BIN)/python tests/test_interface.py
