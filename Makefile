@@ -4,9 +4,11 @@
 #   make test-all   what a release needs: those of all kinds, and faults that the tests must detect
 #   make test-cluster  the tests that start Slurm, and ranks on two hosts, on this machine alone
 #   make lint       style, types, layers, static analysis
+#   make docs       the documentation, in build/docs: it measures nothing and needs no network
+#   make generated  the files of the tree that are generated: interfaces, stubs, tables of bench
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
 #   make wheel      a wheel that needs no system packages
-.PHONY: report test test-all test-cluster lint sanitize wheel clean
+.PHONY: report test test-all test-cluster lint docs generated sanitize wheel clean
 .PHONY: system system-test system-all system-dev system-cluster always
 .DELETE_ON_ERROR:
 
@@ -78,6 +80,15 @@ lint: system-dev .venv/.installed .venv/.lint
 	  xargs -P $$(nproc) -n 1 $(BIN)/clang-tidy --quiet -p build/lint \
 	  --extra-arg=-idirafter$$(clang++ -print-resource-dir)/include
 
+# The pictures of figures have the records of the tests.
+docs: system .venv/.installed .venv/.test .venv/.docs
+	$(BIN)/python -m sphinx -q -W --keep-going -j auto -b html docs build/docs
+
+generated: system .venv/.installed .venv/.test
+	PYTHONPATH=tests:tests/families:tests/spec $(BIN)/python tests/test_interface.py
+	PYTHONPATH=tests $(BIN)/python tests/test_stubs.py
+	$(BIN)/python bench/tables.py
+
 sanitize: sanitize-address sanitize-thread
 SANITIZERS_address := address,undefined
 SANITIZERS_thread := thread
@@ -126,7 +137,7 @@ build/.wrappers: always
 	@cmp -s $@.now $@ || cp $@.now $@
 
 # The requirements of the extra, from the metadata of the installed package.
-.venv/.test .venv/.lint .venv/.wheel: .venv/.%: pyproject.toml | .venv/.installed
+.venv/.test .venv/.lint .venv/.docs .venv/.wheel: .venv/.%: pyproject.toml | .venv/.installed
 	$(PIP) install $$($(BIN)/python -c 'from importlib.metadata import requires; \
 	  print(*(r.split(";")[0] for r in requires("memkern") if "$*" in r.partition("extra")[2]))')
 	touch $@

@@ -22,21 +22,19 @@ import pytest
 from checking import once_a_kind
 
 import memkern
-from memkern import _memkern, cli, small
+from memkern import cli, small
 from memkern.cli.questions import QUESTIONS
 from memkern.engine import costs
 from memkern.engine import sweeping as sweep
 from memkern.engine.run import CaseRun
 from memkern.machine import remote
-from memkern.plots import figures, kernel_table, paper_table, registry, tables
+from memkern.plots import figures, tables
 from memkern.spec.sweepfile import read_sweep
 
 ROOT = Path(__file__).parent.parent
-EXAMPLES = ROOT / "examples"
-FAMILIES = EXAMPLES / "families.md"
-PAPERS = EXAMPLES / "papers.md"
-DECLARED_OUT = "## Declared out"
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(EXAMPLES.rglob("*.md"))]
+EXAMPLES, DOCS = ROOT / "examples", ROOT / "docs"
+WRITTEN = [path for path in sorted(DOCS.rglob("*.md")) if DOCS / "generated" not in path.parents]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *WRITTEN]
 # Blocks that are not executed.
 OTHER_KINDS = {"diff", "text", "yaml"}
 
@@ -189,7 +187,7 @@ def test_every_command_is_taken(
 
 
 # Commands of other documents run only until a case would be measured, except before a release.
-RUN_WHOLE = EXAMPLES / "counters.md"
+RUN_WHOLE = DOCS / "counters.md"
 
 
 @pytest.mark.parametrize(
@@ -346,8 +344,8 @@ def test_every_job_template_runs(name: str, folder: Path) -> None:
 def test_every_job_template_is_listed() -> None:
     there = {path.name for path in (EXAMPLES / "cluster").glob("*.sh")}
     assert there == set(TEMPLATES)
-    readme = (EXAMPLES / "cluster" / "README.md").read_text()
-    assert all(f"examples/cluster/{name}" in readme for name in there)
+    page = (DOCS / "clusters.md").read_text()
+    assert all(f"examples/cluster/{name}" in page for name in there)
 
 
 MODULES = sorted(
@@ -397,10 +395,10 @@ def options_of_verbs() -> dict[str, set[str]]:
 
 
 def test_every_measuring_verb_takes_the_same_options_or_a_page_tells_which() -> None:
-    readme = (EXAMPLES / "commands.md").read_text()
+    page = (DOCS / "commands.md").read_text()
     documented = {
         verb: set(re.findall(r"`--([\w-]+)`", text.partition(" and in ")[0]))
-        for verb, text in re.findall(r"^- `(\w+)`: (`--.*)[;.]$", readme, re.MULTILINE)
+        for verb, text in re.findall(r"^- `(\w+)`: (`--.*)[;.]$", page, re.MULTILINE)
     }
     taken = {verb: options & COMMON for verb, options in options_of_verbs().items()}
     differing = {
@@ -410,7 +408,7 @@ def test_every_measuring_verb_takes_the_same_options_or_a_page_tells_which() -> 
     }
     assert differing == documented
     assert len(taken) - len(differing) - len(NOT_MEASURING) >= 11
-    paragraph = readme[readme.index("Every measuring verb takes") : readme.index("- `barrier`")]
+    paragraph = page[page.index("Every measuring verb takes") : page.index("- `barrier`")]
     for option in COMMON:
         short = {"output": "`-o PATH`", "quiet": "`-q`"}
         assert short.get(option, f"`--{option}") in paragraph, option
@@ -421,57 +419,6 @@ def test_the_readme_has_the_questions_of_the_prompt_and_two_pages() -> None:
     assert len(text.encode()) < 6000
     table = re.findall(r"^\| (.*) \| `(.*)` \|$", text, re.MULTILINE)
     assert table == list(QUESTIONS)
-
-
-def kernel_rows() -> str:
-    """Return the documentation's table of kernels, made from the registry."""
-    rows = ["| kernel | definition | bytes | flops |", "| --- | --- | --- | --- |"]
-    for row in kernel_table().itertuples():
-        moved = "" if row.bytes != row.bytes or not row.bytes else f"{row.bytes:.0f}"
-        flops = f"{row.flops:.0f}" if row.flops else ""
-        rows.append(f"| `{row.kernel}` | {row.definition} | {moved} | {flops} |")
-    return "\n".join(rows)
-
-
-def test_the_table_of_kernels_is_that_of_the_registry() -> None:
-    # To update it: PYTHONPATH=tests python tests/test_documentation.py
-    assert FAMILIES.read_text().endswith(f"\n\n{kernel_rows()}\n")
-
-
-def paper_rows() -> str:
-    """Return the documentation's tables of the papers' exhibits, made from the registries."""
-    lines = []
-    for name, paper in registry.PAPERS.items():
-        lines += [f"## `{name}`: {paper.source}, {paper.title}", ""]
-        lines += ["| exhibit | shown by `memkern` | status | remark |", "| --- | --- | --- | --- |"]
-        for row in paper_table(paper=name).itertuples():
-            by = ", ".join(f"`{command}`" for command in filter(None, row.shown_by.split(", ")))
-            lines.append(f"| {row.exhibit} | {by} | {row.status} | {row.remark} |")
-        lines.append("")
-    return "\n".join(lines)
-
-
-def papers_page() -> str:
-    """Return the page of the papers with its tables brought up to date."""
-    text = PAPERS.read_text()
-    head, tail = text.partition("\n## `")[0], text.partition(DECLARED_OUT)[2]
-    return f"{head}\n{paper_rows()}\n{DECLARED_OUT}{tail}"
-
-
-def test_the_page_of_the_papers_is_that_of_the_registries() -> None:
-    # To update it: PYTHONPATH=tests python tests/test_documentation.py
-    assert PAPERS.read_text() == papers_page()
-
-
-def test_the_unrolling_factors_are_those_of_the_entries() -> None:
-    text = " ".join((EXAMPLES / "measuring.md").read_text().split())
-    (listed,) = re.findall(r"their variant `simd` also unrolled ([\d, and]+) times", text)
-    there: dict[str, set[int]] = {}
-    for kernel, variant, _, _, _, unroll, _ in _memkern.entries():
-        if kernel.startswith("loops.") and variant == "simd":
-            there.setdefault(kernel, set()).add(unroll)
-    wanted = {0, *map(int, re.findall(r"\d+", listed))}
-    assert there and all(found == wanted for found in there.values())
 
 
 def test_the_variable_makes_cases_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -495,9 +442,3 @@ def test_small_cases_are_announced(
     monkeypatch.delenv(small.VARIABLE)
     assert cli.main([*words, "-n", "64", "--runs", "1"]) == 0
     assert capsys.readouterr().err == ""
-
-
-if __name__ == "__main__":
-    before, _, _ = FAMILIES.read_text().partition("| kernel |")
-    FAMILIES.write_text(f"{before}{kernel_rows()}\n")
-    PAPERS.write_text(papers_page())

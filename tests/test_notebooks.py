@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -29,5 +30,5 @@ def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     kinds = {kind for cell in code for out in cell.outputs for kind in out.get("data", {})}
     assert {"text/html", "image/png"} <= kinds
     streams = [out for cell in code for out in cell.outputs if out.get("name") == "stderr"]
-    # Small matrices have room for fewer sorting windows.
-    assert all("repeat an earlier one" in out["text"] for out in streams)
+    # Of several sizes, small cases are the same.
+    assert all(re.search("(repeat|equal) an earlier one", out["text"]) for out in streams)

@@ -178,6 +178,6 @@ def test_the_help_tells_that_own_code_is_not_compared(capsys: pytest.CaptureFixt
     words = " ".join(run(capsys, "compare", "--help")[1].split())
     assert "gates builds and options of memkern, not other programs" in words
     assert "`memkern corun`" in words
-    text = (Path(__file__).parents[2] / "examples" / "comparing.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "comparing.md").read_text()
     own = text.partition("## Own code")[2].partition("## ")[0]
     assert "memkern corun" in own and "--fail-on slower:5" in own

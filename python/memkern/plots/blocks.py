@@ -87,7 +87,7 @@ def block_map(records: Records = None, *, kernels: str | Sequence[str] | None = 
     "platform, kernel, block_threads, unroll, bandwidth_GBps, of_best (the bandwidth as a share of "
     "the kernel's highest), disturbed",
     integers=", ".join(_COLUMNS),
-    records="on a GPU of kernels with several sizes of blocks or unrollings",
+    records="kernels on a GPU with several sizes of blocks or unrollings",
 )
 def block_table(
     records: Records = None, *, kernels: str | Sequence[str] | None = None

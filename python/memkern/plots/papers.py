@@ -42,7 +42,7 @@ _ONLY_FITS = Remark(
     "numbers.",
 )
 _MERGED_MODELS = Remark(
-    "in part", "Own records with OpenMP alone, over MPI and over OpenSHMEM are not told apart."
+    "in part", "Own records with OpenMP alone, over MPI and over OpenSHMEM are not distinguished."
 )
 
 REMARKS: dict[str, dict[str, Remark]] = {

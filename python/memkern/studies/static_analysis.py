@@ -22,8 +22,8 @@ import numpy as np
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.machine.disassembly import Instruction, function_at, main_loop
-from memkern.models.ecm import Overlap
 from memkern.models.machine_file import MachineFile
+from memkern.models.overlap import Overlap
 from memkern.spec.case import Case
 from memkern.spec.kernel import Transfer
 

@@ -256,7 +256,7 @@ def between_cores(records: Records = None) -> Figure:
 @drawn(
     "latency-numa",
     "Two panels for each machine, 6.9 in wide.",
-    records="``memkern latency numa``, whose names tell the nodes",
+    records="``memkern latency numa``, whose names state the nodes",
 )
 def between_nodes(records: Records = None) -> Figure:
     """Latency and bandwidth between the units and the memory of each pair of NUMA nodes."""
@@ -283,7 +283,7 @@ def between_nodes(records: Records = None) -> Figure:
     "latency-numa",
     "Columns machine, units and memory (numbers of nodes), ns_per_access (of a load that waits "
     "for the one before), bandwidth_GBps (of a triad) and disturbed (whether either record was).",
-    records="``memkern latency numa``, whose names tell the nodes",
+    records="``memkern latency numa``, whose names state the nodes",
 )
 def node_table(records: Records = None) -> DataFrame:
     """Latency and bandwidth from the units of each NUMA node to the memory of each."""

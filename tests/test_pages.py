@@ -1,0 +1,86 @@
+"""The generated pages of the documentation have what the registries and parsers have."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from pages import columns, drawn, kernels, notebooks, papers, shell, text
+from test_documentation import options_of_verbs
+
+from memkern.plots import figures
+from memkern.plots.registry import PAPERS
+from memkern.spec.columns import COLUMNS
+from memkern.spec.registry import registry
+
+
+def written(paths: list[Path]) -> str:
+    return "".join(path.read_text() for path in paths)
+
+
+def test_each_kernel_has_its_facts(tmp_path: Path) -> None:
+    made = kernels.write(tmp_path)
+    pages = {path.stem: path.read_text() for path in made}
+    assert len(pages) == 1 + len({name.partition(".")[0] for name in registry()})
+    for name in registry():
+        assert f"\n## `{name}`\n" in pages[name.partition(".")[0]]
+    triad = pages["stream"].partition("## `stream.triad`")[2].partition("\n## ")[0]
+    assert "a = b + s c" in triad and "- Bytes of an iteration: 24 B" in triad
+    assert "- Flops of an iteration: 2\n" in triad
+    assert "| `a` | write | `(elements,)` |" in triad and "Source: McCalpin" in triad
+    assert re.search(r"- Variants: .*`nt`", triad) and "- Types of values: `float64`" in triad
+    assert "`acq_rel`" in pages["amo"]
+    # Notes about a family are for a family that exists.
+    assert {path.stem for path in kernels.NOTES.glob("*.md")} <= set(pages)
+
+
+def test_each_option_of_each_verb_is_described(tmp_path: Path) -> None:
+    pages = {path.stem: path.read_text() for path in shell.write(tmp_path)}
+    common = pages.pop("measuring")
+    verbs = "".join(pages.values())
+    for verb, options in options_of_verbs().items():
+        section = verbs.partition(f"\n(verb-{verb})=\n")[2].partition("\n(verb-")[0]
+        assert section, verb
+        shared = common if "(measuring.md)" in section else ""
+        for option in options - {"help", "help-all"}:
+            assert re.search(rf"`(?:[^`]+, )?--{option}[ `]", section + shared), (verb, option)
+
+
+def test_every_column_and_paper_is_listed(tmp_path: Path) -> None:
+    page = written(columns.write(tmp_path))
+    assert all(f"\n| `{name}` | " in page for name in COLUMNS)
+    page = written(papers.write(tmp_path))
+    assert all(f"\n## `{name}`: " in f"\n{page}" for name in PAPERS)
+    assert "| figure 3 | [`figure spatter-fig3`](#figure-spatter-fig3) | published |" in page
+
+
+def test_a_notebook_becomes_a_page(tmp_path: Path) -> None:
+    pages = {path.stem: path.read_text() for path in notebooks.write(tmp_path)}
+    assert pages["gather_scatter"].startswith("# Gather and scatter on this machine\n")
+    assert "\n```python\nimport memkern as mk\n" in pages["gather_scatter"]
+    assert "\ngather_scatter\n" in pages["index"]
+
+
+def test_each_figure_has_records_or_none() -> None:
+    published = {name for name, origin in figures.origins.items() if origin.published}
+    for name in set(figures) - published - set(drawn._NONE):
+        assert any(name.startswith(start) for start in drawn._RECORDS), name
+
+
+def test_a_picture_says_whether_its_records_are_made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    figure, about = drawn.drawn("spatter-fig3") or (None, "")
+    assert figure is not None and about == drawn.PUBLISHED
+    assert drawn.drawn("counters") is None
+    figure, about = drawn.drawn("amo-sharing") or (None, "")
+    assert figure is not None and about == drawn.MADE_UP
+
+
+def test_text_of_tables_is_literal(tmp_path: Path) -> None:
+    assert text.code("a|b") == "`a\\|b`" and text.code("") == ""
+    assert text.cell("x_1 * <y>, as --threads") == "x\\_1 \\* \\<y\\>, as `--threads`"
+    page = text.put(tmp_path / "a" / "page.md", "text")
+    before = page.stat().st_mtime_ns
+    assert text.put(page, "text").stat().st_mtime_ns == before
