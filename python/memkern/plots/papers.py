@@ -40,9 +40,6 @@ _WITHOUT_LINES = Remark(
     "Own points and fits; the published T0 and Wmax are in table 3, but not drawn as lines. "
     "The measured points were not published as numbers.",
 )
-_MERGED_MODELS = Remark(
-    "in part", "Own records with OpenMP alone, over MPI and over OpenSHMEM are not told apart."
-)
 
 REMARKS: dict[str, dict[str, Remark]] = {
     "alappat2021": {
@@ -141,14 +138,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
     "beebe2022-raiderstream": {
         "figure 1": _DRAWING,
         "figure 2": _DRAWING,
-        "figure 5": _MERGED_MODELS,
-        "figure 6": _MERGED_MODELS,
         "table I": Remark("command", "", "table kernels --option family=raider"),
-        "table II": Remark(
-            "missing",
-            "The descriptions of the two clusters are not packaged; that of this machine is in the "
-            "environment of its records.",
-        ),
     },
     "chalmers2020": {
         **{f"figure {number}": _WITHOUT_LINES for number in range(1, 8)},
