@@ -200,6 +200,8 @@ def curve_figure(
     y: Axis,
     by: str,
     records: str,
+    paper: str = "",
+    number: str = "",
     lack: str = "",
     measure: str = "",
     caches: bool = False,
@@ -218,6 +220,8 @@ def curve_figure(
     x, y : Axis
     by : str
         The column with a curve for each of its values.
+    paper, number : str
+        As for `table`.
     records, lack
         As for `documented`. If no record is selected, an error names the missing data.
     measure : str
@@ -231,6 +235,7 @@ def curve_figure(
     legend : int
         Maximum number of columns of the legend.
     """
+    of = origin(paper, number, False)
 
     def enter(select: Callable[P, Selection]) -> Callable[P, Figure]:
         @wraps(select)
@@ -254,8 +259,8 @@ def curve_figure(
             return finish(fig, legend, notes, frame)
 
         returns = _PANELS + " The caches are marked if a ResultSet describes them." * caches
-        draw.__doc__ = documented(select, _FIGURE, returns, records=records, lack=lack)
-        return figure(name)(draw)
+        draw.__doc__ = documented(select, _FIGURE, returns, records=records, lack=lack, of=of)
+        return figure(name, of)(draw)
 
     return enter
 

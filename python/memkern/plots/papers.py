@@ -126,13 +126,9 @@ REMARKS: dict[str, dict[str, Remark]] = {
             "Its values were not published as numbers, and memkern does not count the atomic "
             "instructions of programs.",
         ),
-        "chart of remote atomics": Remark(
-            "missing",
-            "Its values were not published as numbers; the column `remote_share` of records over "
-            "ranks has own ones, and the table `amo-limits` shows their rates.",
-        ),
+        "chart of remote atomics": Remark("", "Its values were not published as numbers."),
         "table of atomics per iteration": Remark(
-            "missing", "It follows from the definitions in `memkern table kernels`."
+            "command", "", "table kernels --option family=amo"
         ),
     },
     "beebe2022-raiderstream": {
