@@ -90,7 +90,7 @@ def _by_model(frame: DataFrame) -> DataFrame:
     """Return records with MPI or OpenSHMEM in the names of platforms on which ranks used it."""
     if "comm" not in frame:
         return frame
-    names = {"platform": [], "machine": []}
+    names: dict[str, list[str]] = {"platform": [], "machine": []}
     for platform, comm in frame[["platform", "comm"]].to_numpy():
         machine = machine_label(platform)
         model = f"{machine}, {_MODELS[comm]}" if comm in _MODELS else machine
