@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import Records, best, listed, typed
+from memkern.plots.frames import Records, best, listed, typed, words
 from memkern.plots.selection import of_workers, prevailing, select, split
 
 if TYPE_CHECKING:
@@ -184,9 +184,9 @@ def remote_shares(frame: DataFrame) -> DataFrame:
     The column line has pattern and targets, the column percent the share of the operations that
     access words of other ranks.
     """
-    frame = typed(frame, ("remote_share",), ("targets",)).dropna(subset="remote_share")
+    frame = typed(frame, ("remote_share",)).dropna(subset="remote_share")
     frame = frame.assign(
-        line=frame["pattern"].str.upper() + ", " + frame["targets"],
+        line=frame["pattern"].str.upper() + ", " + words(frame.get("targets", frame["pattern"])),
         percent=100 * frame["remote_share"],
     )
     frame = best(frame, ("machine", "line", "ranks"), value=RATE)

@@ -61,7 +61,7 @@ _MEASURE_SHARING = (
     "-o sharing.parquet"
 )
 _MEASURE_LATENCY = "memkern report"
-_MEASURE_REMOTE = "mpirun -n 4 memkern amo --device mpi -o remote.parquet"
+_MEASURE_REMOTE = "memkern amo --device mpi -o remote.parquet"
 _MEASURE_LIMITS = "memkern messages --device mpi --kernel fetch_add --window 1,64 -o adds.parquet"
 _RATE_LABEL = "Rate (GAMS)"
 
