@@ -28,6 +28,7 @@ PAPERS = {
     "published-generations": "title, address",
     "published-processors": "title, address",
     "raider2022": "10.1109/HPEC55821.2022.9926292",
+    "raider2022-systems": "10.1109/HPEC55821.2022.9926292",
     "rrze-machines": "github.com/RRZE-HPC/ECM-Model",
 }
 

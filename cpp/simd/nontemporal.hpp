@@ -6,6 +6,8 @@
 #if defined(__x86_64__)
 #include <immintrin.h>
 
+#include <cstdint>
+
 namespace memkern {
 
 // The empty asm hides the origin of the bits: clang would otherwise store a floating-point number,
@@ -19,6 +21,12 @@ MEMKERN_INLINE void store_nontemporal(float* to, float value) {
   auto bits = __builtin_bit_cast(int, value);
   asm("" : "+r"(bits));
   _mm_stream_si32(reinterpret_cast<int*>(to), bits);
+}
+MEMKERN_INLINE void store_nontemporal(std::uint64_t* to, std::uint64_t value) {
+  _mm_stream_si64(reinterpret_cast<long long*>(to), static_cast<long long>(value));
+}
+MEMKERN_INLINE void store_nontemporal(std::uint32_t* to, std::uint32_t value) {
+  _mm_stream_si32(reinterpret_cast<int*>(to), static_cast<int>(value));
 }
 MEMKERN_INLINE void store_fence() { _mm_sfence(); }
 

@@ -315,6 +315,22 @@ _TABLES = {
             "bandwidth_GBps": ("bandwidth_MBps", _milli),
         },
     ),
+    "raider2022-systems": _Table(
+        "raiderstream2022_table2_systems.csv",
+        _RAIDER_2022,
+        {
+            **_texts("platform", "isa", "processor"),
+            "sockets": ("sockets", int),
+            "cores_per_socket": ("cores_per_socket", int),
+            "threads_per_core": ("threads_per_core", int),
+            "memory_GiB": ("memory_GiB", float),
+            "memory": ("memory", str),
+            "l1_KiB": ("l1_KiB", float),
+            "l2_KiB": ("l2_KiB", float),
+            "l3_MiB": ("l3_MiB", float),
+            **_texts("interconnect", "system", "compiler", "mpi", "openshmem"),
+        },
+    ),
     "rrze-machines": _Table(
         "rrze_ecm_machines.csv",
         _RRZE,
@@ -432,6 +448,10 @@ def rows(name: str) -> list[dict[str, Any]]:
             Figures 3 to 8, two clusters: figure, platform, model (``"OpenMP"``, ``"MPI"``, ...),
             kernel (``raider.triad``, ``raider.gather_triad``, ...), nodes, cores, elements (of
             each array), bandwidth_GBps, as read from the paper's vector graphics.
+        ``raider2022-systems``
+            Table II, a node of each of these clusters: platform, isa, processor, sockets,
+            cores_per_socket, threads_per_core, memory_GiB, memory (its kind), l1_KiB (data), l2_KiB
+            and l3_MiB (one cache of each level), interconnect, system, compiler, mpi, openshmem.
         ``rrze-machines``
             ECM models of two processors: machine, quantity, value, unit, stated_in (``model``, or
             ``kerncraft`` for cores and multiply-adds per cycle).

@@ -82,6 +82,28 @@ def test_a_wrong_word_is_caught(pattern: str, primitive: str, threads: int) -> N
         assert not checked(case, wrong).valid
 
 
+@pytest.mark.parametrize("pattern", CONSTANT)
+def test_a_swap_with_the_target_changes_no_word(pattern: str) -> None:
+    case = mk.amo(pattern, primitive="cas-target", iters=40, threads=2)
+    native = case.prepare().native
+    native.fill(outputs=True)
+    before = native.digest("VAL")
+    found = checked(case, native)
+    assert found.valid and found.columns["success_fraction"] == 1.0
+    assert native.digest("VAL") == before
+    wrong = corrupted(native, "VAL", 0, lambda value: value + 1)
+    assert not checked(case, wrong).valid
+
+
+@pytest.mark.parametrize("pattern", PUT)
+def test_swaps_with_the_target_store_values_of_other_words(pattern: str) -> None:
+    case = mk.amo(pattern, primitive="cas-target", iters=40, threads=2)
+    native = case.prepare().native
+    assert checked(case, native).valid
+    wrong = corrupted(native, "VAL", 3, lambda value: 2.0**30 + 5)
+    assert not checked(case, wrong).valid
+
+
 @pytest.mark.parametrize("pattern", PUT)
 @pytest.mark.parametrize("primitive", ["add", "xor", "cas"])
 @pytest.mark.parametrize("threads", [1, 2])
@@ -229,6 +251,7 @@ def test_the_verb_takes_circustents_options(
     assert code == 0
     lines = dict(line.split(":") for line in out.splitlines() if ":" in line)
     assert lines[" Benchmark Kernel     "].strip() == "RAND_ADD"
+    assert out.startswith("RUNNING WITH NUM_THREADS = 2\n==")
     seconds, rate = (
         float(lines[key]) for key in (" Timing (secs)        ", " Giga AMOs/sec (GAMS) ")
     )
@@ -236,6 +259,17 @@ def test_the_verb_takes_circustents_options(
     (record,) = measured(capsys, "amo", *words, "--runs", "5")
     assert record["words"] == 8000
     assert record["threads"] == 2
+
+
+def test_a_benchmark_of_swaps_is_circustents(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("amo", "-b", "STRIDE1_CAS", "-m", "8000", "-p", "2", "-i", "100", "--runs", "2")
+    code, out, _ = run(capsys, *words)
+    assert code == 0 and " Benchmark Kernel     : STRIDE1_CAS\n" in out
+    (record,) = measured(capsys, *words)
+    assert (record["primitive"], record["success_fraction"]) == ("cas-target", 1.0)
+    # Libraries and GPUs take the expected value itself.
+    for place in ("MPI and OpenSHMEM", "GPUs"):
+        assert verb._benchmarks(place)["STRIDE1_CAS"] == ("stride1", "cas")
 
 
 def test_the_list_has_the_sixteen_kernels_of_circustent(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,7 @@ from plotting import (
     Results,
     assert_legible,
     common_columns,
+    curve_labels,
     dot_values,
     footnotes,
     frame,
@@ -30,7 +31,7 @@ from memkern.families.amo.kernels import amo, report_cases
 from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of, percent
 
-FIGURES = ("amo-latency", "amo-price", "amo-rates", "amo-sharing", "amo-workers")
+FIGURES = ("amo-latency", "amo-price", "amo-rates", "amo-remote", "amo-sharing", "amo-workers")
 TABLES = ("amo-circustent", "amo-rates")
 # Rates of adds by one worker in GAMS, and how many times slower other primitives are.
 RATES = dict(zip(PATTERNS, (0.2, 0.4, 0.5, 0.1, 0.6, 0.3, 0.25, 0.24), strict=True))
@@ -114,9 +115,21 @@ def chases(sizes=tuple(16 * KIB * 4**i for i in range(7)), **other):
     return rows
 
 
+def remote(ranks=(2, 4, 8), patterns=("rand", "scatter"), **other):
+    """Return ors over ranks: on random words all but the own share is remote, in a ring all."""
+    return [
+        record(pattern, "or", 1, 0.001 * n, **how | other)
+        for pattern in patterns
+        for n in ranks
+        for targets, share in {"random": 1 - 1 / n, "ring": 1.0}.items()
+        for how in [{"backend": "mpi", "ranks": n, "targets": targets, "remote_share": share}]
+    ]
+
+
 def everything(**other):
     """Return records for all figures."""
-    return [*patterns(**other), *large(**other), *sharing(**other), *chases(**other)]
+    machine = [*patterns(**other), *large(**other), *sharing(**other), *chases(**other)]
+    return [*machine, *remote(**other)]
 
 
 INPUTS = {
@@ -170,6 +183,8 @@ FAMILY = Family(
         ("amo-workers", patterns(), {"primitive": "max"}, "'max', only of add, cas and plain"),
         ("amo-sharing", sharing(counts=(4,)), {}, "two numbers of workers"),
         ("amo-sharing", patterns(), {}, "private words"),
+        ("amo-remote", remote(ranks=(4,)), {}, "two numbers of ranks"),
+        ("amo-remote", patterns(), {}, "two numbers of ranks"),
         ("amo-latency", chases(sizes=(MIB,)), {}, "two sizes"),
         ("amo-latency", chases(), {"threads": 2}, "2 workers, only 1"),
     ],
@@ -215,6 +230,47 @@ def test_small_and_large_arrays_have_rows_of_their_own():
     close = [*patterns(counts=(4,)), *large(words=2**19)]
     table = in_rows(one_setting(atomics(frame(close), "")[0])[0])
     assert set(table["row"]) == {name.upper() for name in PATTERNS}
+
+
+def test_models_are_side_by_side():
+    """The models with two workers, each at its smallest size, and not OpenMP with four."""
+    rows = patterns(counts=(2, 4))
+    for backend, slower in (("mpi", 10), ("shmem", 40)):
+        how = {"ranks": 2, "backend": backend, "iters": 2**12}
+        rows += [
+            row | {"rate_GAMS": row["rate_GAMS"] / slower} for row in patterns(counts=(1,), **how)
+        ]
+    fig = figures["amo-rates"](frame([*rows, *large(threads=2)]))
+    (ax,) = fig.axes
+    assert_legible(fig)
+    assert ax.get_title() == "2 workers"
+    series = {model: dot_values(ax, f"add, {model}") for model in ("OpenMP", "MPI", "OpenSHMEM")}
+    for pattern in PATTERNS:
+        name = pattern.upper()
+        assert series["OpenMP"][name] == pytest.approx(scaled(pattern, 2))
+        assert series["MPI"][name] == pytest.approx(scaled(pattern, 1) / 10)
+        assert series["OpenSHMEM"][name] == pytest.approx(scaled(pattern, 1) / 40)
+    labels = [text.get_text() for text in fig.legends[0].texts]
+    models = ("OpenMP", "MPI", "OpenSHMEM")
+    assert labels == [f"{name}, {model}" for name in ("add", "cas") for model in models]
+    assert "Of each model its smallest array." in footnotes(fig)
+    # Each worker of two ranks with a thread has half of the rate.
+    (of_rank,) = atomics(frame(remote(ranks=(2,))[:1]), "")[0]["ns"]
+    assert of_rank == pytest.approx(2 / 0.002)
+
+
+def test_the_share_of_remote_operations_grows_with_the_ranks():
+    fig = figures["amo-remote"](frame(everything()))
+    (ax,) = fig.axes
+    assert curve_labels(ax) == [
+        "RAND, random", "RAND, ring", "SCATTER, random", "SCATTER, ring",
+    ]  # fmt: skip
+    for name in ("RAND", "SCATTER"):
+        drawn = line(ax, f"{name}, random")
+        assert list(drawn.get_xdata()) == [2, 4, 8]
+        np.testing.assert_allclose(drawn.get_ydata(), [50, 75, 87.5])
+        assert list(line(ax, f"{name}, ring").get_ydata()) == [100, 100, 100]
+    assert ax.get_ylim() == (0, 105)
 
 
 def test_fractions_are_written_in_percent():

@@ -9,6 +9,7 @@ from spatter_records import own_records
 
 from memkern.cli import analysis
 from memkern.errors import InputError
+from memkern.families.amo.kernels import PATTERNS
 from memkern.plots import figures, tables
 from memkern.plots.papers import REMARKS
 from memkern.plots.registry import PAPERS, of_paper, origin
@@ -97,7 +98,10 @@ def test_the_exhibits_of_a_paper_are_listed(capsys):
     [
         ("figure --paper nope", "paper 'nope' is not one of alappat2021, "),
         ("figure --paper lavin2020 --option x=1", "--option is for one figure, and --paper makes"),
-        ("figure --paper beebe2022-circustent", "memkern has no figure of beebe2022-circustent"),
+        (
+            "figure --paper beebe2022-circustent",
+            "no figure of beebe2022-circustent can be made from these records",
+        ),
         ("table --paper lavin2020 -o /dev/null/x", "/dev/null/x can't be written: Not a directory"),
         ("table --paper lavin2020 no.db", "no.db"),
     ],
@@ -140,6 +144,14 @@ def test_every_exhibit_of_a_paper_is_shown_or_has_a_remark():
     assert tables["papers"](paper="chalmers2020")["paper"].unique().tolist() == ["chalmers2020"]
     with refused("paper 'x' is not one of"):
         tables["papers"](paper="x")
+
+
+def test_kernels_have_their_atomics():
+    table = tables["kernels"](family="amo").set_index("kernel")
+    amos = dict(zip(PATTERNS, (1, 1, 1, 1, 1, 3, 3, 4), strict=True))
+    assert table["amos"].to_dict() == {f"amo.{name}": count for name, count in amos.items()}
+    assert table["bytes"].tolist() == [16 * count for count in amos.values()]
+    assert set(tables["kernels"](family="stream")["amos"]) == {0}
 
 
 def test_the_commands_of_remarks_run(capsys):

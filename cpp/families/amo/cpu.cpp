@@ -23,6 +23,11 @@ struct Atomics {
   }
 
   template <class T>
+  MEMKERN_INLINE static void store(T* at, T value) {
+    __atomic_store(at, &value, __ATOMIC_RELAXED);
+  }
+
+  template <class T>
   MEMKERN_INLINE static bool swap(T* at, T& expected, T now) {
     constexpr int kFailure = kOrder == __ATOMIC_ACQ_REL ? __ATOMIC_ACQUIRE : kOrder;
     return __atomic_compare_exchange_n(at, &expected, now, false, kOrder, kFailure);
@@ -95,6 +100,7 @@ void body(const void* p, Range range, int worker) {
   X("add", Add, __VA_ARGS__) X("and", And, __VA_ARGS__) X("or", Or, __VA_ARGS__)                  \
   X("xor", Xor, __VA_ARGS__) X("min", Min, __VA_ARGS__) X("max", Max, __VA_ARGS__)                \
   MEMKERN_USED("cas", Cas, __VA_ARGS__) MEMKERN_USED("cas-retry", CasRetry, __VA_ARGS__)          \
+  MEMKERN_USED("cas-target", CasTarget, __VA_ARGS__)                                              \
   MEMKERN_ENTRY(__VA_ARGS__, Plain, __ATOMIC_RELAXED, true, "plain/relaxed/used")
 #define MEMKERN_CHASE(name, Pattern, V, W, dtype, index)                                          \
   MEMKERN_EVERY(MEMKERN_USED, name, Pattern, V, W, dtype, index)

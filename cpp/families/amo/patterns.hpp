@@ -132,7 +132,9 @@ inline constexpr bool kHasConstantOperand =
 }  // namespace amo
 
 // Plain is a relaxed load and a relaxed store: the cost of the same accesses without atomicity.
-enum class Primitive { Add, And, Or, Xor, Min, Max, Exchange, Cas, CasRetry, Plain };
+// CasTarget is CircusTent's compare-and-swap: where it updates or writes a word of VAL, the
+// variable with the expected value is that word.
+enum class Primitive { Add, And, Or, Xor, Min, Max, Exchange, Cas, CasRetry, Plain, CasTarget };
 
 // A carrier for words V of VAL and W of IDX. The values that operations return are used if the
 // pattern needs them, and with kUsed always. The class O of operations has kPrimitive and, static
@@ -142,6 +144,7 @@ enum class Primitive { Add, And, Or, Xor, Min, Max, Exchange, Cas, CasRetry, Pla
 //                               compare-and-swap, and returns the old value
 //   swap(at, expected, now)     stores `now` if the word is `expected`; returns whether it was, and
 //                               sets `expected` to the old value
+//   store(at, v)                a relaxed store, of CasTarget only
 template <class O, class V, class W, bool kUsed>
 class Words {
  public:
@@ -175,7 +178,7 @@ class Words {
   }
   MEMKERN_ANYWHERE void apply(std::int64_t at, V v) {
     if constexpr (kSwaps) {
-      use(swap(values_ + at, [v](V) { return v; }));
+      use(swap<kIsTarget>(values_ + at, [v](V) { return v; }));
     } else {
       use(combine(values_ + at, v));
     }
@@ -202,14 +205,16 @@ class Words {
   // Combines v with a word by the primitive and returns the old value.
   MEMKERN_ANYWHERE V combine(V* at, V v) {
     if constexpr (kSwaps) {
-      return swap(at, [v](V old) { return static_cast<V>(old + v); });
+      return swap<kIsTarget>(at, [v](V old) { return kIsTarget ? old : static_cast<V>(old + v); });
     } else {
       count(static_cast<std::uint64_t>(v), applied_);
       return operations_.fetch(at, v);
     }
   }
 
-  static constexpr bool kSwaps = kPrimitive == Primitive::Cas || kPrimitive == Primitive::CasRetry;
+  static constexpr bool kIsTarget = kPrimitive == Primitive::CasTarget;
+  static constexpr bool kSwaps =
+      kIsTarget || kPrimitive == Primitive::Cas || kPrimitive == Primitive::CasRetry;
 
   O operations_;
   V* values_;
@@ -229,8 +234,9 @@ class Words {
     }
   }
 
-  // Replaces the word, loaded just before, by next(word). Returns the old value.
-  template <class T, class Next>
+  // Replaces the word, loaded just before, by next(word). Returns the old value. With kStoresBack,
+  // a failed attempt stores the word's value in the expected one, which is the word.
+  template <bool kStoresBack = false, class T, class Next>
   MEMKERN_ANYWHERE T swap(T* at, const Next& next) {
     T old = operations_.load(at);
     while (true) {
@@ -243,7 +249,10 @@ class Words {
         // Zero for IDX, and if a word is replaced by itself.
         applied_ += static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(expected);
       }
-      if (done || kPrimitive == Primitive::Cas) return old;
+      if constexpr (kStoresBack) {
+        if (!done) operations_.store(at, old);
+      }
+      if (done || kPrimitive != Primitive::CasRetry) return old;
     }
   }
 

@@ -100,28 +100,31 @@ void central(const void* p, Range range, int) {
     do_not_optimize(args.stream[0]);
   }
 }
-#define MEMKERN_CENTRAL(name, Op, arrays, flops, scalars)               \
-  {name, MEMKERN_VARIANT, "float64", "", central<double, Op>, nullptr}, \
-      {name, MEMKERN_VARIANT, "float32", "", central<float, Op>, nullptr},
+#define MEMKERN_CENTRAL_OF(T, name, Op) \
+  {name, MEMKERN_VARIANT, kDType<T>, "", central<T, Op>, nullptr},
+#define MEMKERN_CENTRAL(name, Op, arrays, flops, scalars) \
+  MEMKERN_CENTRAL_OF(MEMKERN_WIDE, name, Op) MEMKERN_CENTRAL_OF(MEMKERN_NARROW, name, Op)
 #else
 #define MEMKERN_CENTRAL(name, Op, arrays, flops, scalars)
 #endif
 
 // clang-format off
 #undef MEMKERN_ONE  // may differ from target to target
-#define MEMKERN_PLAIN(name, Op, arrays, T, I, dtype, index, ...)                               \
-  {name, MEMKERN_VARIANT, dtype, index, indexed<T, Op, By<I, __VA_ARGS__>, false>, nullptr, 0, \
+#define MEMKERN_PLAIN(name, Op, arrays, T, I, index, ...)                                          \
+  {name, MEMKERN_VARIANT, kDType<T>, index, indexed<T, Op, By<I, __VA_ARGS__>, false>, nullptr, 0, \
    By<I, __VA_ARGS__>::kIndices},
 #if HWY_ARCH_X86_64 && MEMKERN_NONTEMPORAL && HWY_TARGET == HWY_STATIC_TARGET
-#define MEMKERN_ONE(name, Op, arrays, T, I, dtype, index, ...)                     \
-  MEMKERN_PLAIN(name, Op, arrays, T, I, dtype, index, __VA_ARGS__)                 \
-  {name, "nt", dtype, index, indexed<T, Op, By<I, __VA_ARGS__>, true>, nullptr, 0, \
+#define MEMKERN_ONE(name, Op, arrays, T, I, index, ...)                              \
+  MEMKERN_PLAIN(name, Op, arrays, T, I, index, __VA_ARGS__)                          \
+  {name, "nt", kDType<T>, index, indexed<T, Op, By<I, __VA_ARGS__>, true>, nullptr, 0, \
    By<I, __VA_ARGS__>::kIndices},
 #else
 #define MEMKERN_ONE MEMKERN_PLAIN
 #endif
 
 constexpr Entry kEntries[] = {
+#include "families/raider/entries.inc"
+#include "families/streaming/integers.inc"
 #include "families/raider/entries.inc"
 };
 // clang-format on

@@ -47,8 +47,7 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
                               const std::string& index_dtype, const Inputs& inputs,
                               const Team& team, const Placement& placement) {
   if (kernel == "stream.rotation") {
-    return std::make_unique<RotationProblem>(kernel, parse_value_dtype(dtype), inputs, team,
-                                             placement);
+    return std::make_unique<RotationProblem>(kernel, parse_dtype(dtype), inputs, team, placement);
   }
   return make_streaming(kernel, dtype, index_dtype, inputs, team, placement);
 }

@@ -15,6 +15,8 @@ namespace {
 // clang-format off
 constexpr Entry kEntries[] = {
 #include "families/stream/entries.inc"
+#include "families/streaming/integers.inc"
+#include "families/stream/entries.inc"
 };
 // clang-format on
 

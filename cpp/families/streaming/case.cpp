@@ -161,7 +161,7 @@ class StreamingProblem : public Problem {
     }
     const std::string variant = entry.variant;
     // Hardware gathers of 4-byte values take 4-byte indices.
-    const bool narrows = dtype_ == DType::F32 && index_dtype_ == "int64";
+    const bool narrows = dtype_size(dtype_) == 4 && index_dtype_ == "int64";
     const bool vectors = variant == "simd" || (variant == "nt" && entry.isa != "baseline");
     return !(vectors && narrows) || highest_ <= std::numeric_limits<std::int32_t>::max();
   }
@@ -207,8 +207,8 @@ class StreamingProblem : public Problem {
 std::unique_ptr<Problem> make_streaming(const std::string& kernel, const std::string& dtype,
                                         const std::string& index_dtype, const Inputs& inputs,
                                         const Team& team, const Placement& placement) {
-  return std::make_unique<StreamingProblem>(kernel, parse_value_dtype(dtype), index_dtype, inputs,
-                                            team, placement);
+  return std::make_unique<StreamingProblem>(kernel, parse_dtype(dtype), index_dtype, inputs, team,
+                                            placement);
 }
 
 }  // namespace memkern

@@ -35,6 +35,26 @@ inline constexpr std::int64_t kBlock = std::int64_t{1} << 13;
 inline constexpr std::int64_t kBurst_B = 512;
 inline constexpr std::int64_t kLine_B = 64;
 
+// Integers are unsigned in the kernels, so that sums and products are modulo their range; the
+// arrays and `dtype` of the entries are signed.
+template <class T>
+inline constexpr const char* kDType = "";
+template <>
+inline constexpr const char* kDType<double> = "float64";
+template <>
+inline constexpr const char* kDType<float> = "float32";
+template <>
+inline constexpr const char* kDType<std::uint64_t> = "int64";
+template <>
+inline constexpr const char* kDType<std::uint32_t> = "int32";
+
+template <class T>
+MEMKERN_INLINE T converted(double value) {
+  // The conversion of negative numbers to unsigned types is undefined.
+  if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<std::int64_t>(value));
+  return static_cast<T>(value);
+}
+
 // Accessors, by which an operation loads and stores: single elements, or vectors of them.
 template <class T, bool kNonTemporal>
 struct Single {
@@ -53,7 +73,7 @@ struct Single {
       *to = value;
     }
   }
-  MEMKERN_INLINE static T set(double value) { return static_cast<T>(value); }
+  MEMKERN_INLINE static T set(double value) { return converted<T>(value); }
   MEMKERN_INLINE static T add(T x, T y) { return x + y; }
   MEMKERN_INLINE static T mul(T x, T y) { return x * y; }
   MEMKERN_INLINE static T mul_add(T x, T y, T z) { return x * y + z; }
@@ -81,10 +101,16 @@ struct Packed {
       hn::StoreU(value, Tag(), to);
     }
   }
-  MEMKERN_INLINE static Value set(double value) { return hn::Set(Tag(), static_cast<T>(value)); }
+  MEMKERN_INLINE static Value set(double value) { return hn::Set(Tag(), converted<T>(value)); }
   MEMKERN_INLINE static Value add(Value x, Value y) { return hn::Add(x, y); }
   MEMKERN_INLINE static Value mul(Value x, Value y) { return hn::Mul(x, y); }
-  MEMKERN_INLINE static Value mul_add(Value x, Value y, Value z) { return hn::MulAdd(x, y, z); }
+  MEMKERN_INLINE static Value mul_add(Value x, Value y, Value z) {
+    if constexpr (std::is_integral_v<T>) {
+      return add(mul(x, y), z);
+    } else {
+      return hn::MulAdd(x, y, z);
+    }
+  }
   MEMKERN_INLINE static Value larger(Value x, Value y) { return hn::Max(x, y); }
   MEMKERN_INLINE static T sum(Value x) { return hn::GetLane(hn::SumOfLanes(Tag(), x)); }
   MEMKERN_INLINE static T largest(Value x) { return hn::GetLane(hn::MaxOfLanes(Tag(), x)); }
@@ -282,25 +308,32 @@ void finish(const void* p, int workers) {
   *args.result = all;
 }
 
-// Rows of a table of entries: a map, a map that can use non-temporal stores, a reduction.
+// Rows of a table of entries: a map, a map that can use non-temporal stores, a reduction. Each has
+// the two types of values that are defined where the rows are included; see integers.inc.
+#undef MEMKERN_WIDE
+#undef MEMKERN_NARROW
 #undef MEMKERN_MAP
 #undef MEMKERN_STORE
 #undef MEMKERN_REDUCE
+#define MEMKERN_WIDE double
+#define MEMKERN_NARROW float
 // clang-format off
-#define MEMKERN_MAP(name, Op, arrays, flops, scalars)                      \
-  {name, MEMKERN_VARIANT, "float64", "", map<double, Op, false>, nullptr}, \
-  {name, MEMKERN_VARIANT, "float32", "", map<float, Op, false>, nullptr},
+#define MEMKERN_MAP_OF(T, name, Op) \
+  {name, MEMKERN_VARIANT, kDType<T>, "", map<T, Op, false>, nullptr},
+#define MEMKERN_MAP(name, Op, arrays, flops, scalars) \
+  MEMKERN_MAP_OF(MEMKERN_WIDE, name, Op) MEMKERN_MAP_OF(MEMKERN_NARROW, name, Op)
 #if MEMKERN_NT_VARIANT
-#define MEMKERN_STORE(name, Op, arrays, flops, scalars)        \
-  MEMKERN_MAP(name, Op, arrays, flops, scalars)                \
-  {name, "nt", "float64", "", map<double, Op, true>, nullptr}, \
-  {name, "nt", "float32", "", map<float, Op, true>, nullptr},
+#define MEMKERN_NT_OF(T, name, Op) {name, "nt", kDType<T>, "", map<T, Op, true>, nullptr},
+#define MEMKERN_STORE(name, Op, arrays, flops, scalars) \
+  MEMKERN_MAP(name, Op, arrays, flops, scalars)         \
+  MEMKERN_NT_OF(MEMKERN_WIDE, name, Op) MEMKERN_NT_OF(MEMKERN_NARROW, name, Op)
 #else
 #define MEMKERN_STORE MEMKERN_MAP
 #endif
-#define MEMKERN_REDUCE(name, Op, arrays, flops, scalars)                  \
-  {name, MEMKERN_VARIANT, "float64", "", reduce<double, Op>, finish<Op>}, \
-  {name, MEMKERN_VARIANT, "float32", "", reduce<float, Op>, finish<Op>},
+#define MEMKERN_REDUCE_OF(T, name, Op) \
+  {name, MEMKERN_VARIANT, kDType<T>, "", reduce<T, Op>, finish<Op>},
+#define MEMKERN_REDUCE(name, Op, arrays, flops, scalars) \
+  MEMKERN_REDUCE_OF(double, name, Op) MEMKERN_REDUCE_OF(float, name, Op)
 // clang-format on
 
 }  // namespace

@@ -199,8 +199,6 @@ def _of_paper(args: argparse.Namespace, available: Registry[T], suffix: str) -> 
     what, makers = available.what, of_paper(available, args.paper)
     if args.option:
         raise InputError(f"--option is for one {what}, and --paper makes several: name the {what}")
-    if not makers:
-        raise InputError(f"memkern has no {what} of {args.paper}")
     folder = Path(args.output or "")
     targets = {name: folder / f"{args.paper}-{name}{suffix}" for name in makers}
     if args.output or what == "figure":

@@ -237,7 +237,7 @@ def roofline(
     if sizes_B is None:
         sizes_B = {name: nodes * size_B for name, size_B in machine.cache_sizes_B(cores).items()}
     tops = {name: one.times(nodes) for name, one in ceilings(machine, cores).items()}
-    value_B = 4 if record.get("dtype") == "float32" else 8
+    value_B = 4 if record.get("dtype") in ("float32", "int32") else 8
     return limit(record, tops, sizes_B, nodes * peak_GFLOPs(machine, cores, value_B))
 
 

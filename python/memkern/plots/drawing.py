@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
+from memkern.machine.environment import machine_label
 from memkern.plots.axes import BELOW, given
 from memkern.plots.frames import three_figures
 from memkern.plots.style import (
@@ -78,8 +79,8 @@ def look_beside_roofline(number: int) -> Look:
 
 def named(platform: object, limit: int = 32) -> str:
     """Return a platform's name for a figure; only the part before the threads is shortened."""
-    machine, _, threads = str(platform).rpartition(", ")
-    return f"{plain(machine, limit)}, {plain(threads, 20)}" if machine else plain(threads, limit)
+    machine = machine_label(platform)
+    return plain(machine, limit) + str(platform)[len(machine) :]
 
 
 def shade(share: float) -> str:

@@ -206,6 +206,8 @@ def curve_figure(
     y: Axis,
     by: str,
     records: str,
+    paper: str = "",
+    number: str = "",
     lack: str = "",
     measure: str = "",
     caches: bool = False,
@@ -226,6 +228,8 @@ def curve_figure(
     x, y : Axis
     by : str
         The column with a curve for each of its values.
+    paper, number : str
+        As for `table`.
     records, lack
         As for `documented`. If no record is selected, an error names the missing data.
     measure : str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.plots.exhibits import tabulated
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 @tabulated(
     "kernels",
     "A row for each kernel. Bytes are those of the definition in float64, without indices and "
-    "write-allocates; missing where they depend on the case's inputs.",
+    "write-allocates; missing where they depend on the case's inputs. amos are atomic operations.",
     records="Not used",
     lack="the family is unknown",
     optional=True,
 )
 def kernel_table(records: Records = None, family: str = "") -> DataFrame:
-    """All kernels, with their definitions, arrays, bytes and flops per iteration, and sources.
+    """All kernels: definitions, arrays, bytes, flops and atomics per iteration, and sources.
 
     Parameters
     ----------
@@ -42,7 +42,12 @@ def kernel_table(records: Records = None, family: str = "") -> DataFrame:
     rows = []
     for name, spec in specs.items():
         shapes = {array.shape for array in spec.arrays} - {"(1,)"}
-        traffic = spec.build(name, elements=1).traffic if shapes == {"(elements,)"} else None
+        smallest: dict[str, Any] = {}
+        if shapes == {"(elements,)"}:
+            smallest = {"elements": 1}
+        elif spec.counts.amos:
+            smallest = {"iters": 1, "threads": 1}
+        traffic = spec.build(name, **smallest).traffic if smallest else None
         rows.append(
             {
                 "kernel": name,
@@ -50,6 +55,7 @@ def kernel_table(records: Records = None, family: str = "") -> DataFrame:
                 "arrays": " ".join(f"{a.name}:{a.role}" for a in spec.arrays),
                 "bytes": math.nan if traffic is None else traffic.view(),
                 "flops": spec.counts.flops,
+                "amos": spec.counts.amos,
                 "source": spec.source,
             }
         )

@@ -41,9 +41,6 @@ _ONLY_FITS = Remark(
     "The published GPUs as their fits of table 3: the measured points were not published as "
     "numbers.",
 )
-_MERGED_MODELS = Remark(
-    "in part", "Own records with OpenMP alone, over MPI and over OpenSHMEM are not distinguished."
-)
 
 REMARKS: dict[str, dict[str, Remark]] = {
     "alappat2021": {
@@ -117,26 +114,15 @@ REMARKS: dict[str, dict[str, Remark]] = {
             "Its values were not published as numbers, and memkern does not count the atomic "
             "instructions of programs.",
         ),
-        "chart of remote atomics": Remark(
-            "missing",
-            "Its values were not published as numbers; the column `remote_share` of records over "
-            "ranks has own ones, and the table `amo-limits` shows their rates.",
-        ),
+        "chart of remote atomics": Remark("", "Its values were not published as numbers."),
         "table of atomics per iteration": Remark(
-            "missing", "It follows from the definitions in `memkern table kernels`."
+            "command", "", "table kernels --option family=amo"
         ),
     },
     "beebe2022-raiderstream": {
         "figure 1": _DRAWING,
         "figure 2": _DRAWING,
-        "figure 5": _MERGED_MODELS,
-        "figure 6": _MERGED_MODELS,
         "table I": Remark("command", "", "table kernels --option family=raider"),
-        "table II": Remark(
-            "missing",
-            "The descriptions of the two clusters are not packaged; that of this machine is in the "
-            "environment of its records.",
-        ),
     },
     "chalmers2020": {
         **{f"figure {number}": _ONLY_FITS for number in range(1, 8)},

@@ -35,8 +35,18 @@ def fresh(native: Native, name: str, at: IndexArray) -> Values:
     return fill_values(at, native.arrays()[name])
 
 
+def exactly(values: Any, dtype: str) -> Any:
+    """Return values in an integer type, whose sums wrap as those of kernels, or in float64."""
+    return np.asarray(values).astype(dtype if np.dtype(dtype).kind == "i" else np.float64)[()]
+
+
 def difference(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
-    """Return absolute differences over the largest wanted value; infinite for NaN."""
+    """Return absolute differences over the largest wanted value; infinite for NaN.
+
+    Signed integers are equal, or their difference is infinite.
+    """
+    if np.asarray(wanted).dtype.kind == "i":
+        return np.where(got == wanted, 0.0, np.inf)
     distance = np.abs(np.asarray(got, dtype=np.float64) - wanted)
     scale = max(float(np.max(np.abs(wanted), initial=0.0)), 1.0)
     return np.where(np.isnan(distance), np.inf, distance) / scale

@@ -19,9 +19,9 @@ from memkern import small
 from memkern.checks import integer, number
 from memkern.errors import InputError
 from memkern.machine.declarations import declared
-from memkern.shared.checking import WHOLE, error, extent, fresh, positions, verdict
+from memkern.shared.checking import WHOLE, error, exactly, extent, fresh, positions, verdict
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
-from memkern.spec.kernel import Native, Traffic, Validation
+from memkern.spec.kernel import DTYPES, INTEGER_DTYPES, Native, Traffic, Validation
 from memkern.spec.options import Stop
 from memkern.spec.registry import find, register
 
@@ -48,11 +48,13 @@ def regular(
     combine: Callable[[Values], Any] | None = None,
     build: Callable[..., Case] | None = None,
     idle_knobs: tuple[str, ...] = (),
+    dtypes: tuple[str, ...] = DTYPES,
 ) -> None:
     """Register a kernel whose arrays, flops and scalars the extension declares.
 
     `operation` maps the arrays' values, alpha and beta to the values of the written arrays;
     `combine` combines partial results of a reduction. `build`, by default `case_of`, makes cases.
+    Values of integer types are computed modulo their range.
     """
     declaration = declared(name)
     arrays = [array for array in declaration.arrays if array.name != RESULT]
@@ -66,23 +68,25 @@ def regular(
         return Traffic(read=read * size, write=written * size, write_allocate=stores)
 
     def constants(case: Case) -> tuple[float, float]:
-        return case.numbers.get("alpha", 1.0), case.numbers.get("beta", 1.0)
+        alpha, beta = (case.numbers.get(name, 1.0) for name in ("alpha", "beta"))
+        return exactly(alpha, case.dtype), exactly(beta, case.dtype)
 
     def reference(case: Case, arrays: Arrays) -> dict[str, Values]:
-        exact: dict[str, Values] = {k: v.astype(np.float64) for k, v in arrays.items()}
+        exact: dict[str, Values] = {k: exactly(v, case.dtype) for k, v in arrays.items()}
         exact[POSITION] = np.arange(case.iterations)
         after = {key: np.array(values, copy=True) for key, values in arrays.items()}
         for key, values in operation(exact, *constants(case)).items():
             after[key][:] = values
         return after
 
-    def values_at(native: Native, at: npt.NDArray[np.int64]) -> dict[str, Values]:
-        return {POSITION: at, **{a.name: fresh(native, a.name, at) for a in arrays}}
+    def values_at(case: Case, native: Native, at: npt.NDArray[np.int64]) -> dict[str, Values]:
+        filled = {a.name: exactly(fresh(native, a.name, at), case.dtype) for a in arrays}
+        return {POSITION: at, **filled}
 
     def check(case: Case, native: Native) -> Validation:
         n = case.iterations
         at = positions(n, native)
-        wanted = operation(values_at(native, at), *constants(case))
+        wanted = operation(values_at(case, native, at), *constants(case))
         total = wanted.pop(RESULT, None)
         native.fill(outputs=True)
         yield
@@ -112,7 +116,7 @@ def regular(
         for begin in boundaries[:-1]:
             window = np.arange(begin, begin + _WINDOW)
             native.run_range(int(begin), int(begin) + _WINDOW)
-            known = operation(values_at(native, window), *constants(case))[RESULT]
+            known = operation(values_at(case, native, window), *constants(case))[RESULT]
             worst = max(worst, error(native.peek(RESULT, zero), np.atleast_1d(known)))
         return worst
 
@@ -136,7 +140,7 @@ def regular(
             build=build or case_of,
             counts=Counts(flops=declaration.flops, elementwise=True),
             numbers=declaration.scalars,
-            limits=Limits(idle_knobs=idle_knobs),
+            limits=Limits(dtypes, idle_knobs=idle_knobs),
         )
     )
 
@@ -163,9 +167,9 @@ def case_of(
     footprint_B : float
         Total bytes of all arrays, instead of `elements`.
     dtype : str
-        ``float64`` or ``float32``.
+        ``float64`` or ``float32``; STREAM and RaiderSTREAM also have ``int64`` and ``int32``.
     alpha, beta : float, optional
-        The kernel's scalars, if it has them; by default the spec's.
+        The kernel's scalars, if it has them; by default the spec's. Whole numbers with integers.
     runs : int, optional
         Exact number of samples; 10 by default for ``stream.rotation``.
     **options
@@ -178,7 +182,7 @@ def case_of(
     """
     spec = find(kernel)
     elements = length(spec, elements, footprint_B, dtype, options.get("device", "cpu"))
-    numbers = scalars(spec, alpha=alpha, beta=beta)
+    numbers = scalars(spec, dtype, alpha=alpha, beta=beta)
     return Case(
         spec,
         integers={"elements": elements},
@@ -218,7 +222,7 @@ def footprint(footprint_B: float) -> float:
 
 def value_B(dtype: str) -> int:
     """Return the bytes of a value; 8 for unknown types, which the case refuses later."""
-    return 4 if dtype == "float32" else 8
+    return 4 if dtype.endswith("32") else 8
 
 
 def _cut(elements: int) -> int:
@@ -260,7 +264,7 @@ def _of_gpu(device: str) -> dict[str, Any]:
         return {}
 
 
-def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
+def scalars(spec: KernelSpec, dtype: str, **given: float | None) -> dict[str, float]:
     """Return the kernel's scalars: the given values, and defaults for the others."""
     found = dict(spec.numbers)
     for key, value in given.items():
@@ -269,6 +273,8 @@ def scalars(spec: KernelSpec, **given: float | None) -> dict[str, float]:
         if key not in found:
             raise InputError(f"kernel {spec.name!r} has no scalar {key}")
         found[key] = number(value, key, -_MOST_SCALAR, _MOST_SCALAR)
+        if dtype in INTEGER_DTYPES and found[key] % 1:
+            raise InputError(f"{key} must be a whole number with {dtype}, not {value!r}")
     return found
 
 
@@ -279,7 +285,7 @@ def dot(x: Values, y: Values) -> Any:
 
 def mccalpin(family: str, source: str) -> None:
     """Register copy, scale, add and triad as STREAM has them."""
-    add = functools.partial(regular, source=source)
+    add = functools.partial(regular, source=source, dtypes=(*DTYPES, *INTEGER_DTYPES))
     add(f"{family}.copy", "c = a", lambda v, s, t: {"c": v["a"]})
     add(f"{family}.scale", "b = s c", lambda v, s, t: {"b": s * v["c"]})
     add(f"{family}.add", "c = a + b", lambda v, s, t: {"c": v["a"] + v["b"]})

@@ -14,6 +14,7 @@ from memkern.cli.refusing import options_by_kernel, taken
 from memkern.errors import InputError
 from memkern.inputs.sizes import parse_sizes
 from memkern.spec import registry
+from memkern.spec.kernel import DTYPES
 from memkern.spec.sequences import joined, product
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def streaming_options(sub: Parser) -> None:
-    """Add the options of the verb of a family whose kernels have a length."""
+def streaming_options(sub: Parser, dtypes: tuple[str, ...] = DTYPES) -> None:
+    """Add the options of the verb of a family whose kernels have a length, with these types."""
     sub.add_argument("-k", "--kernel", metavar="NAME,...", help="(all of them)")
     sub.add_argument(
         "-n",
@@ -36,7 +37,7 @@ def streaming_options(sub: Parser) -> None:
         help="length of each array (four times the last-level caches, at least a million)",
     )
     stream_options(sub)
-    measuring_options(sub)
+    measuring_options(sub, dtypes=dtypes)
 
 
 def stream_options(parser: argparse.ArgumentParser) -> None:

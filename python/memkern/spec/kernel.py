@@ -15,6 +15,7 @@ Indices = npt.NDArray[np.signedinteger[Any]]
 DTYPES = ("float64", "float32")
 WORD_DTYPES = ("uint64", "uint32")
 INDEX_DTYPES = ("int64", "int32")
+INTEGER_DTYPES = ("int64", "int32")
 # Least time of a store after its write-allocate, as a share of the time of a load.
 _LEAST_SHARE = 0.01
 

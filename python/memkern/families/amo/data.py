@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import Records, best, listed, typed
+from memkern.plots.frames import Records, best, listed, typed, words
 from memkern.plots.selection import of_workers, prevailing, select, split
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ _NUMBERS = ("iters", "words", "stride", "padding_B", "hot", "threads", "time_min
 _OUTCOMES = ("success_fraction", "lost_fraction")
 _WORDS = ("primitive", "order", "returns", "sharing", "index_pattern", "dtype")
 _OVER_RANKS = ("mpi", "shmem")
+# The paper's names of the models, by backend.
+MODELS = {"openmp": "OpenMP", "mpi": "MPI", "shmem": "OpenSHMEM", "cuda": "CUDA"}
 # Patterns of one atomic operation for each iteration.
 _SINGLE = ("rand", "stride1", "striden", "ptrchase", "central")
 # Labels of a legend for the ways in which workers of `central` share a line.
@@ -55,8 +57,8 @@ def atomics(
     -------
     frame : DataFrame
         The columns of the records and machine (the platform without its thread count), pattern,
-        size_B (of VAL or, in the pointer chase, of IDX) and ns (each worker's time for an
-        operation, in nanoseconds). Numbers are floats.
+        size_B (of VAL or, in the pointer chase, of IDX), workers (threads of all ranks) and ns
+        (each worker's time for an operation, in nanoseconds). Numbers are floats.
     notes : list of str
         Sentences on the records left out.
 
@@ -70,7 +72,7 @@ def atomics(
     frame, notes = select(
         records, ["amo"], [*_NUMBERS, *_WORDS, "backend"], measure=measure, value=RATE
     )
-    frame = typed(frame, (*_NUMBERS, *_OUTCOMES, RATE), _WORDS)
+    frame = typed(frame, (*_NUMBERS, *_OUTCOMES, "ranks", RATE), _WORDS)
     wanted, present = split(primitives), list(dict.fromkeys(frame["primitive"]))
     missing = [name for name in wanted if name not in present]
     if missing == wanted and wanted and measure:
@@ -82,10 +84,12 @@ def atomics(
         notes.append(f"No record of the primitive{'s' * (len(missing) > 1)} {listed(missing)}.")
     frame = frame[frame["primitive"].isin(wanted)] if wanted else frame
     word_B = [float(np.dtype(name).itemsize) for name in frame["dtype"]]
+    workers = frame["threads"] * frame["ranks"].fillna(1)
     return frame.assign(
         pattern=frame["kernel"].str.removeprefix("amo."),
         size_B=frame["words"] * word_B,
-        ns=frame["threads"] / frame[RATE],
+        workers=workers,
+        ns=workers / frame[RATE],
     ), notes
 
 
@@ -128,6 +132,65 @@ def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
         here, ("returns",), per=("machine", "pattern", "primitive"), count=cases[2:]
     )
     return here, notes
+
+
+def in_models(frame: DataFrame, workers: float = 0) -> tuple[DataFrame, list[str]]:
+    """Return the records of `in_rows` with the programming models of a machine side by side.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As of `atomics`.
+    workers : int
+        Number of workers; by default the most of those of a machine that most models have.
+
+    Returns
+    -------
+    frame : DataFrame
+        As of `in_rows`, with the column series: the primitive, on a machine with several models
+        with the model. There each model has its smallest size. The column threads has the workers
+        of all ranks.
+    notes : list of str
+        The number of records left out.
+    """
+    from pandas import concat
+
+    frame = frame.assign(threads=frame["workers"], series=frame["primitive"])
+    original = frame[frame["sharing"] == "original"]
+    parts, notes = [], []
+    for _, rows in (original if len(original) else frame).groupby("backend", sort=False):
+        part, left = one_setting(rows)
+        parts.append(part)
+        notes += left
+    frame = concat(parts)
+    models = frame.groupby(["machine", "threads"])["backend"].transform("nunique")
+    frame = frame[models == models.groupby(frame["machine"]).transform("max")]
+    frame = of_workers(frame, workers)
+    several = frame.groupby("machine")["backend"].transform("nunique") > 1
+    smallest = frame.groupby(["machine", "backend", "pattern"])["size_B"].transform("min")
+    frame = frame[~several | (frame["size_B"] == smallest)]
+    if several.any():
+        models_of = frame["backend"].map(MODELS).fillna(frame["backend"])
+        series = frame["primitive"] + (", " + models_of).where(several, "")
+        frame = frame.assign(series=series)
+        notes.append("Of each model its smallest array.")
+    parts = [in_rows(rows) for _, rows in frame.groupby("backend", sort=False)]
+    return concat(parts, ignore_index=True), notes
+
+
+def remote_shares(frame: DataFrame) -> DataFrame:
+    """Return records over two numbers of ranks or more, with their share of remote operations.
+
+    The column line has pattern and targets, the column percent the share of the operations that
+    access words of other ranks.
+    """
+    frame = typed(frame, ("remote_share",)).dropna(subset="remote_share")
+    frame = frame.assign(
+        line=frame["pattern"].str.upper() + ", " + words(frame.get("targets", frame["pattern"])),
+        percent=100 * frame["remote_share"],
+    )
+    frame = best(frame, ("machine", "line", "ranks"), value=RATE)
+    return frame[frame.groupby(["machine", "line"])["ranks"].transform("nunique") > 1]
 
 
 def in_rows(frame: DataFrame) -> DataFrame:

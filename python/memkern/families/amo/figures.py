@@ -15,10 +15,12 @@ from memkern.families.amo.data import (
     RATE,
     atomics,
     chases,
+    in_models,
     in_rows,
     limits,
     one_setting,
     prices,
+    remote_shares,
     shared_lines,
 )
 from memkern.families.amo.findings import findings
@@ -59,6 +61,7 @@ _MEASURE_SHARING = (
     "-o sharing.parquet"
 )
 _MEASURE_LATENCY = "memkern report"
+_MEASURE_REMOTE = "memkern amo --device mpi -o remote.parquet"
 _MEASURE_LIMITS = "memkern messages --device mpi --kernel fetch_add --window 1,64 -o adds.parquet"
 _RATE_LABEL = "Rate (GAMS)"
 
@@ -75,23 +78,26 @@ def rates(
     """Rate of atomic operations by pattern, side by side for some primitives.
 
     Where a pattern was measured at several sizes of its array, the smallest and the largest are
-    drawn.
+    drawn. Several programming models (OpenMP, MPI, OpenSHMEM) are side by side, each at its
+    smallest size.
 
     Parameters
     ----------
     primitives : str or sequence of str
         Names of primitives, with commas between.
     threads : int
-        Number of workers; by default the most of each machine.
+        Number of workers; by default the most of each machine, with several models of those that
+        most models have.
     """
     frame, notes = atomics(records, _MEASURE, primitives)
-    frame, left = one_setting(frame)
-    frame = in_rows(of_workers(frame, threads))
-    drawn = [name for name in split(primitives) if name in set(frame["primitive"])]
+    frame, left = in_models(frame, threads)
+    order = {name: place for place, name in enumerate(split(primitives))}
+    ordered = frame.sort_values("primitive", key=lambda names: names.map(order), kind="stable")
+    drawn = list(dict.fromkeys(ordered["series"]))
     most = frame.groupby("machine")["row"].nunique().max()
     fig, cells = machine_panels(frame, row_in(most, len(drawn)))
     for ax, rows in cells:
-        series = dot_series(rows, "primitive", drawn, RATE, _with_outcome)
+        series = dot_series(rows, "series", drawn, RATE, _with_outcome)
         names = list(dict.fromkeys(rows["row"]))
         dots(ax, names, series, (frame[RATE].min(), frame[RATE].max()))
         ax.set_title(with_workers(rows, len(cells) > 1))
@@ -272,6 +278,28 @@ def sharing(records: Records = None, primitive: str = "add") -> Selection:
     private = frame[frame["sharing"] == "private"]
     several = private.groupby("machine")["threads"].nunique() > 1
     return frame[frame["machine"].map(several).eq(True)], notes
+
+
+def _percent_scale(ax: Axes, values: DataFrame) -> None:
+    """Make the y axis one of percentages."""
+    ax.set_ylim(0, 105)
+
+
+@curve_figure(
+    "amo-remote",
+    x=Axis("ranks", "Ranks", counted_axis),
+    y=Axis("percent", "Remote atomic operations (%)", _percent_scale),
+    by="line",
+    paper="beebe2022-circustent",
+    number="chart of remote atomics",
+    records="`amo` kernels on ``mpi`` or ``shmem`` with two numbers of ranks or more",
+    lack="no pattern was measured over two numbers of ranks",
+    measure=_MEASURE_REMOTE,
+)
+def remote(records: Records = None) -> Selection:
+    """Share of atomic operations on words of other ranks by pattern and targets, over the ranks."""
+    frame, notes = atomics(records, _MEASURE_REMOTE)
+    return remote_shares(frame), notes
 
 
 # --------------------------------------------------------------------------------------- latency

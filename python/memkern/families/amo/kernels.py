@@ -7,16 +7,22 @@ patterns it is 15; of ``max`` it is 2^22, since half of the initial values are b
 any below 1. In the last operation of scatter, gather and sg it is the value read just before.
 
 The primitives are ``add``, ``and``, ``or``, ``xor``, ``min``, ``max``, ``exchange``, ``cas``,
-``cas-retry`` and ``plain``. A ``cas`` is one attempt to replace a value that was just read by a
-relaxed load. The new value is the same value where a word is only read, the sum with the operand
-in rand, stride1, striden and central, and the value read just before in the last operation of the
-other patterns. ``cas-retry`` repeats the attempt until it succeeds. ``plain`` is a relaxed load and
-a relaxed store, whose updates may be lost; the difference is the cost of atomicity. Minima, maxima
-and floating-point sums are loops of compare-and-swap, since processors of this kind have no
-instruction for them.
+``cas-retry``, ``cas-target`` and ``plain``. A ``cas`` is one attempt to replace a value that was
+just read by a relaxed load. The new value is the same value where a word is only read, the sum with
+the operand in rand, stride1, striden and central, and the value read just before in the last
+operation of the other patterns. ``cas-retry`` repeats the attempt until it succeeds. ``plain`` is a
+relaxed load and a relaxed store, whose updates may be lost; the difference is the cost of
+atomicity. Minima, maxima and floating-point sums are loops of compare-and-swap, since processors of
+this kind have no instruction for them.
 
-CircusTent's own CAS kernels of rand, strides and central pass the target itself as the expected
-value, so that their rates are not comparable with the rates of these kernels.
+``cas-target`` is the compare-and-swap of CircusTent's OpenMP kernels, for processors: in rand,
+stride1, striden and central and in the last operation of scatter, gather and sg, the variable with
+the expected value is the word itself. In the former patterns the word is replaced by its own value,
+so that no value changes and each attempt succeeds. A failed attempt in the latter patterns stores
+the value that it found, which may undo an update of another worker. Words that are only read are
+read as by ``cas``; CircusTent expects an earlier value there, so that its attempts fail, by the
+same instructions. CircusTent's CAS rates can be compared with those of ``cas-target``, not with
+those of ``cas``.
 """
 
 from __future__ import annotations
@@ -61,7 +67,10 @@ PATTERNS = {
     "gather": "src = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[i], val)",
     "sg": "src = AMO(IDX[i]); dest = AMO(IDX[i+1]); val = AMO(VAL[src]); AMO(VAL[dest], val)",
 }
-PRIMITIVES = ("add", "and", "or", "xor", "min", "max", "exchange", "cas", "cas-retry", "plain")
+PRIMITIVES = (
+    *("add", "and", "or", "xor", "min", "max", "exchange"),
+    *("cas", "cas-retry", "cas-target", "plain"),
+)
 ORDERS = ("relaxed", "acq_rel", "seq_cst")
 SHARING = ("original", "private", "shared")
 
@@ -86,6 +95,7 @@ _ONCE: dict[str, Callable[[Values, Any], Values]] = {
     "min": np.minimum,
     "max": np.maximum,
     "exchange": np.full_like,
+    "cas-target": lambda old, operand: old,
 }
 
 Tally = npt.NDArray[np.uint64]
@@ -105,6 +115,8 @@ def exists(
     if pattern not in _CONSTANT and (primitive == "exchange" or dtype in DTYPES):
         return False
     if dtype in DTYPES and place != RANKS and primitive not in ("add", "plain"):
+        return False
+    if primitive == "cas-target" and place != PROCESSORS:
         return False
     return primitive != "plain" or order == "relaxed"
 
@@ -209,7 +221,8 @@ def amo_case(
         raise InputError(
             f"amo.{pattern} has no {primitive} in order {order} for {dtype}: exchange and "
             "floating-point types are for rand, stride1, striden and central, floating-point types "
-            f"have only add except on {RANKS}, and plain has only order relaxed"
+            f"have only add except on {RANKS}, plain has only order relaxed, and cas-target is for "
+            f"{PROCESSORS}"
         )
     always = pattern == "ptrchase" or primitive.startswith("cas")
     if returns == "unused" and always:
@@ -425,6 +438,7 @@ def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:
             "min": lambda: min(old, operand),
             "max": lambda: max(old, operand),
             "exchange": lambda: operand,
+            "cas-target": lambda: operand if swap else old,
         }.get(primitive, lambda: operand if swap and cas else old + operand)()
         values[at] = new if floats else new & mask
         if cas:
@@ -633,8 +647,11 @@ def _check(case: Case, native: Native) -> Validation:
             "max": got >= start,
         }[primitive]
         worst = max(worst, _wrong(not holds.all()))
+    elif primitive == "cas-target" and len(look) == words:
+        # All stored values are values of other words, also those that a failed attempt stores.
+        worst = max(worst, _wrong(not np.isin(got, old).all()))
     if not floats:
-        if primitive in ("add", "cas", "cas-retry"):
+        if primitive in ("add", "cas", "cas-retry") or (primitive == "cas-target" and workers == 1):
             worst = max(worst, _wrong((grown - applied) & mask != 0))
         elif primitive == "xor":
             folded = functools.reduce(operator.xor, tally[:, _APPLIED].tolist(), 0)

@@ -45,25 +45,33 @@ if TYPE_CHECKING:
 _RULE = "=" * 48
 
 
-def _benchmarks() -> dict[str, tuple[str, str]]:
-    """Return pattern and primitive of every benchmark, by its name in CircusTent's style."""
+def _benchmarks(place: str) -> dict[str, tuple[str, str]]:
+    """Return pattern and primitive of every benchmark, by its name in CircusTent's style.
+
+    Its CAS is ``cas-target`` where this is available, and ``cas`` elsewhere.
+    """
     return {
-        f"{pattern}_{primitive}".upper(): (pattern, primitive)
+        _benchmark(pattern, primitive): (pattern, primitive)
         for pattern, primitive in itertools.product(amo.PATTERNS, amo.PRIMITIVES)
-        if amo.exists(pattern, primitive)
+        if amo.exists(pattern, primitive, place=place)
     }
 
 
-def _list() -> int:
+def _benchmark(pattern: str, primitive: str) -> str:
+    """Return the name of a benchmark in CircusTent's style."""
+    return f"{pattern}_{primitive.removesuffix('-target')}".upper()
+
+
+def _list(place: str) -> int:
     line("BENCHMARK | REQUIRED_OPTIONS | DESCRIPTION")
-    for name, (pattern, primitive) in _benchmarks().items():
+    for name, (pattern, primitive) in _benchmarks(place).items():
         needs = "stride" if pattern == "striden" else "No Arg Required"
         summary = registry.find(f"amo.{pattern}").summary
         line(f" - {name} | {needs} | {summary}, AMO {primitive}")
     return GOOD
 
 
-def _requested(args: argparse.Namespace) -> list[tuple[str, str]]:
+def _requested(args: argparse.Namespace, place: str) -> list[tuple[str, str]]:
     """Return the requested pairs of pattern and primitive."""
     if args.bench is None:
         patterns = list(amo.PATTERNS) if args.kernel is None else each(args.kernel)
@@ -71,7 +79,7 @@ def _requested(args: argparse.Namespace) -> list[tuple[str, str]]:
         return list(itertools.product(patterns, primitives))
     if args.kernel is not None:
         raise InputError("--bench and --kernel exclude each other")
-    known = _benchmarks()
+    known = _benchmarks(place)
     for name in args.bench:
         if name.upper() not in known:
             raise InputError(f"benchmark {shown(name)} is unknown: --list prints all")
@@ -92,10 +100,11 @@ def _owners() -> dict[str, list[str]]:
 
 
 def _amo(args: argparse.Namespace) -> int:
-    if args.list:
-        return _list()
-    requested = _requested(args)
     knobs = knobs_of(args)
+    place = Knobs(device=knobs.get("device", "cpu")).place
+    if args.list:
+        return _list(place)
+    requested = _requested(args, place)
     knobs.pop("threads", None)
     if knobs.pop("flush_every", None) is not None:
         # Set for each case, since its effect depends on pattern and primitive.
@@ -117,7 +126,6 @@ def _amo(args: argparse.Namespace) -> int:
     own_of = options_by_kernel(options, owners, patterns)
     orders = each(args.order or _default("order"))
     dtype = args.dtype or _default("dtype")
-    place = Knobs(device=knobs.get("device", "cpu")).place
     listed = {
         "sharing": args.sharing,
         "targets": args.targets,
@@ -253,10 +261,11 @@ def _cost_of_sharing(beside: dict[str, Any], apart: dict[str, Any]) -> str:
 
 
 def _as_circustent(number: int, record: dict[str, Any]) -> str:
-    name = f"{record['kernel'].partition('.')[2]}_{record['primitive']}".upper()
+    name = _benchmark(record["kernel"].partition(".")[2], record["primitive"])
     words = {"INVALID": "FAILED ITS VALIDATION"}
     mark = "".join(f"\n {words.get(word, word.upper())}" for word in marks(record))
     return (
+        f"RUNNING WITH NUM_THREADS = {record['threads'] * record['ranks']}\n"
         f"{_RULE}\n Benchmark Kernel     : {name}\n"
         f" Timing (secs)        : {record['time_min_s']:.6g}\n"
         f" Giga AMOs/sec (GAMS) : {record['rate_GAMS']:.6g}{mark}\n{_RULE}"
@@ -276,7 +285,7 @@ def _amo_options(sub: Parser) -> None:
         *("-b", "-bench", "--bench"),
         action="append",
         metavar="NAME",
-        help="benchmark such as RAND_ADD; the output is CircusTent's",
+        help="benchmark such as RAND_ADD or RAND_CAS (by cas-target); the output is CircusTent's",
     )
     add(
         *("-m", "-memsize", "--memsize"),

@@ -100,7 +100,7 @@ def stencil(
         rows = max(3, round((points / 2) ** 0.5))
         columns = 2 * rows
     rows, columns = _side(rows, "rows", 3), _side(columns, "columns", 3)
-    numbers = scalars(spec, alpha=alpha)
+    numbers = scalars(spec, dtype, alpha=alpha)
     return Case(
         spec,
         integers={"rows": rows, "columns": columns},

@@ -18,11 +18,22 @@ import numpy as np
 
 from memkern.inputs import indices
 from memkern.machine.declarations import declared
-from memkern.shared.checking import Values, difference, error, extent, fresh, positions, verdict
+from memkern.shared.checking import (
+    Values,
+    difference,
+    error,
+    exactly,
+    extent,
+    fresh,
+    positions,
+    verdict,
+)
 from memkern.shared.elementwise import length, mccalpin, scalars
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model, once_for_inputs
 from memkern.spec.kernel import (
+    DTYPES,
     INDEX_DTYPES,
+    INTEGER_DTYPES,
     IndexArray,
     Native,
     Traffic,
@@ -79,9 +90,9 @@ def indexed(
     repeats : bool
         Whether given indices may have duplicates.
     dtype, index_dtype : str
-        Types of the values and of the indices.
+        Types of the values (``float64``, ``float32``, ``int64``, ``int32``) and of the indices.
     alpha : float, optional
-        The scalar, where the kernel has one; 3 by default.
+        The scalar, where the kernel has one; 3 by default. A whole number with integers.
     seed : int
         Seed of the indices and of the values.
     **options
@@ -94,7 +105,7 @@ def indexed(
     """
     spec = find(kernel)
     n = length(spec, elements, footprint_B, dtype, options.get("device", "cpu"))
-    numbers = scalars(spec, alpha=alpha)
+    numbers = scalars(spec, dtype, alpha=alpha)
     arrays: dict[str, IndexArray] = {}
     label = ""
     for number, place in enumerate(spec.indices):
@@ -177,12 +188,12 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
 
     def values_of(case: Case, i: IndexArray, values: Callable[[str, IndexArray], Values]) -> Values:
         operands = [values(key, _index_of(case, places[key], i)) for key in read]
-        return operation(operands, case.numbers.get("alpha", 1.0))
+        return operation(operands, exactly(case.numbers.get("alpha", 1.0), case.dtype))
 
     def reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
         i = np.arange(case.iterations)
         after = {key: np.array(values, copy=True) for key, values in arrays.items()}
-        exact = values_of(case, i, lambda key, at: arrays[key][at].astype(np.float64))
+        exact = values_of(case, i, lambda key, at: exactly(arrays[key][at], case.dtype))
         after[written][_index_of(case, places[written], i)] = exact
         return after
 
@@ -191,7 +202,9 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
         filled = native.arrays()
         i = _iterations(case, native, places[written])
         target = _index_of(case, places[written], i)
-        wanted = values_of(case, i, lambda key, at: fill_values(at, filled[key]))
+        wanted = values_of(
+            case, i, lambda key, at: exactly(fill_values(at, filled[key]), case.dtype)
+        )
         native.fill(outputs=True)
         yield
         got = native.peek(written, target)
@@ -230,7 +243,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
             checks=Checks(check=check, reference=reference, ulps=4.0),
             model=Model(bytes_B=lambda case: sum(from_memory(case)), transfers=transfers),
             build=indexed,
-            limits=Limits(index_dtypes=INDEX_DTYPES if idx else ("",)),
+            limits=Limits((*DTYPES, *INTEGER_DTYPES), INDEX_DTYPES if idx else ("",)),
             counts=Counts(flops=declaration.flops),
             numbers=declaration.scalars,
         )

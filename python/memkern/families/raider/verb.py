@@ -6,6 +6,7 @@ import argparse
 
 from memkern.cli.options import MEASURE, Parser, listed, verb
 from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
+from memkern.spec.kernel import DTYPES, INTEGER_DTYPES
 from memkern.spec.registry import DEFINITIONS
 
 
@@ -21,7 +22,7 @@ def _raider(args: argparse.Namespace) -> int:
 )
 @verb("raider", _raider, "RaiderSTREAM: STREAM's kernels regular, gathered, scattered and central")
 def _raider_options(sub: Parser) -> None:
-    streaming_options(sub)
+    streaming_options(sub, (*DTYPES, *INTEGER_DTYPES))
     sub.add_argument(
         "--pattern",
         metavar="PATTERN",

@@ -10,10 +10,10 @@ import numpy as np
 from memkern.errors import InputError
 from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
-from memkern.shared.checking import extent, fresh, positions
+from memkern.shared.checking import error, exactly, extent, fresh, positions, verdict
 from memkern.shared.elementwise import Arrays, case_of, mccalpin
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
-from memkern.spec.kernel import Check, Native, Traffic, Validation
+from memkern.spec.kernel import DTYPES, INTEGER_DTYPES, Check, Native, Traffic, Validation
 from memkern.spec.registry import case, find, register, shows_options_of
 
 STREAM = "McCalpin, STREAM: Sustainable Memory Bandwidth in High Performance Computers"
@@ -37,10 +37,14 @@ def _rotate(v: Arrays, s: float) -> dict[str, Any]:
 def _check_rotation(case: Case, native: Native) -> Validation:
     n = case.iterations
     at = positions(n, native)
-    values = {name: fresh(native, name, at) for name in "abc"}
+    values = {name: exactly(fresh(native, name, at), case.dtype) for name in "abc"}
+    alpha = exactly(case.numbers["alpha"], case.dtype)
     native.fill(outputs=True)
     for _ in range((yield)):
-        values = _rotate(values, case.numbers["alpha"])
+        values = _rotate(values, alpha)
+    if case.dtype in INTEGER_DTYPES:
+        worst = max(error(native.peek(name, at), wanted) for name, wanted in values.items())
+        return verdict(case, worst, extent(n))
     # STREAM's rule: the average error of each array over its average value.
     worst = 0.0
     for name, wanted in values.items():
@@ -73,7 +77,9 @@ register(
             check=_check_rotation,
             reference=lambda case, arrays: {
                 name: values.astype(case.dtype)
-                for name, values in _rotate(arrays, case.numbers["alpha"]).items()
+                for name, values in _rotate(
+                    arrays, exactly(case.numbers["alpha"], case.dtype)
+                ).items()
             },
             ulps=4.0,
             idempotent=False,
@@ -82,7 +88,7 @@ register(
         build=_rotation_case,
         counts=Counts(flops=_DECLARED.flops),
         numbers=_DECLARED.scalars,
-        limits=Limits(most_runs={"float64": 200, "float32": 10}),
+        limits=Limits(dtypes=(*DTYPES, *INTEGER_DTYPES), most_runs={"float64": 200, "float32": 10}),
     )
 )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from memkern.cli.measuring import health_of
 from memkern.cli.options import MEASURE, Parser, listed, verb
 from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
+from memkern.spec.kernel import DTYPES, INTEGER_DTYPES
 
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
@@ -46,4 +47,4 @@ def _beside_stream(results: ResultSet) -> str:
 )
 @verb("stream", _stream, "STREAM: its four kernels in turn, or single ones")
 def _stream_options(sub: Parser) -> None:
-    streaming_options(sub)
+    streaming_options(sub, (*DTYPES, *INTEGER_DTYPES))
