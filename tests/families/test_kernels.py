@@ -853,6 +853,25 @@ def test_wrong_shapes_are_refused(arguments: dict[str, Any], match: str) -> None
         mk.case(**arguments).prepare()
 
 
+@pytest.mark.parametrize("dtype", ["int64", "int32"])
+@pytest.mark.parametrize("kernel", ["stream.triad", "raider.gather_triad"])
+def test_integers_are_computed_modulo_their_range(kernel: str, dtype: str) -> None:
+    variants = {
+        variant for name, variant, _, of, *_ in _memkern.entries() if (name, of) == (kernel, dtype)
+    }
+    assert {"scalar", "auto"} <= variants
+    for variant in variants:
+        case = mk.case(kernel, elements=1003, dtype=dtype, alpha=-1e9, variant=variant, threads=2)
+        native = case.prepare().native
+        assert checked(case, native).valid
+        a, b, c = (native.copy_out(name) for name in "abc")
+        index = case.indices.get("IDX1", np.arange(1003))
+        np.testing.assert_array_equal(a, b + np.dtype(dtype).type(-(10**9)) * c[index])
+        assert not checked(case, corrupted(native, "a", 5, lambda value: value + 1)).valid
+    rotation = mk.stream("rotation", 1003, dtype=dtype, threads=2)
+    assert checked(rotation, rotation.prepare().native, 40).valid
+
+
 def test_the_rotation_is_what_stream_runs() -> None:
     case = mk.stream(elements=5000, threads=2)
     arrays = {"a": np.full(5000, 2.0), "b": np.full(5000, 2.0), "c": np.zeros(5000)}
