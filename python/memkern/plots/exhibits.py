@@ -206,8 +206,6 @@ def curve_figure(
     y: Axis,
     by: str,
     records: str,
-    paper: str = "",
-    number: str = "",
     lack: str = "",
     measure: str = "",
     caches: bool = False,
@@ -242,8 +240,6 @@ def curve_figure(
         Returns the title of a panel, given its records and whether there are several machines.
     legend : int
         Maximum number of columns of the legend.
-    paper, number : str
-        As for `table`.
     """
     of = origin(paper, number, False)
 
