@@ -14,6 +14,8 @@ from memkern.families.dw import kernels as family
 from memkern.inputs import lattice
 from memkern.models.layer_conditions import LayerConditions
 
+pytestmark = pytest.mark.usefixtures("ceilings")
+
 # Records
 
 

@@ -22,6 +22,8 @@ from memkern.errors import InputError
 from memkern.families.dw import kernels as family
 from memkern.families.dw.verb import _row
 
+pytestmark = pytest.mark.usefixtures("ceilings")
+
 # Refusals
 
 LINKS, PSI = fields((2, 2, 4, 4), 2)
