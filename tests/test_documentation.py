@@ -383,7 +383,7 @@ COMMON = {
     *("output", "json", "threads", "pin", "pages", "isa", "variant", "dtype", "device", "runs"),
     *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet", "machine"),
 }
-NOT_MEASURING = {"info", "columns", "fit", "figure", "gallery", "merge", "table"}
+NOT_MEASURING = {"info", "columns", "export", "fit", "figure", "gallery", "merge", "table"}
 
 
 def options_of_verbs() -> dict[str, set[str]]:

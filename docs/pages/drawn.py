@@ -27,7 +27,7 @@ _RECORDS = {
     "energy": ("test_energy", "rows()"),
     "gpu-blocks": ("test_blocks", "everything()"),
     "latency-": ("test_plots_latency", "sampled(INPUTS['own'])"),
-    "loops-cycles": ("test_plots_streaming", "everything()"),
+    "loops-": ("test_plots_streaming", "everything()"),
     "matvec": ("test_plots_streaming", "everything()"),
     "messages": ("test_plots_messages", "everything()"),
     "roofline": ("test_ecm_figures", "records()"),
