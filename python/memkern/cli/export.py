@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memkern.cli.measuring import line
@@ -14,38 +12,23 @@ if TYPE_CHECKING:
     from memkern.formats import ResultSet
 
 
-def _openmetrics(results: ResultSet) -> str:
+_FORMATS = ("openmetrics", "google-benchmark", "babelstream", "figures")
+
+
+def _text(results: ResultSet, format: str) -> str:
+    """Return results in one of `_FORMATS`."""
     from memkern.models.answers import is_healthy
-    from memkern.results.exchange import openmetrics
-
-    return openmetrics(results, is_healthy(results, results.environments))
-
-
-def _google_benchmark(results: ResultSet) -> str:
-    from memkern.results.exchange import google_benchmark
-
-    return google_benchmark(results) + "\n"
-
-
-def _babelstream(results: ResultSet) -> str:
-    from memkern.results.exchange import babelstream
-
-    return babelstream(results)
-
-
-def _figures(results: ResultSet) -> str:
     from memkern.models.merit import figure_line, figures_of_merit
     from memkern.plots.frames import with_samples
+    from memkern.results import exchange
 
+    if format == "openmetrics":
+        return exchange.openmetrics(results, is_healthy(results, results.environments))
+    if format == "google-benchmark":
+        return exchange.google_benchmark(results) + "\n"
+    if format == "babelstream":
+        return exchange.babelstream(results)
     return figure_line(figures_of_merit(with_samples(results))) + "\n"
-
-
-_FORMATS: dict[str, Callable[[ResultSet], str]] = {
-    "openmetrics": _openmetrics,
-    "google-benchmark": _google_benchmark,
-    "babelstream": _babelstream,
-    "figures": _figures,
-}
 
 
 def _export(args: argparse.Namespace) -> int:
@@ -53,11 +36,11 @@ def _export(args: argparse.Namespace) -> int:
     from memkern.formats import load
 
     target = None if args.output is None else unused(args.output, args.force)
-    text = _FORMATS[args.format](load(args.file))
+    text = _text(load(args.file), args.format)
     if target is None:
         line(text.removesuffix("\n"))
     else:
-        publish({Path(target): text.encode()})
+        publish({target: text.encode()})
     return GOOD
 
 
@@ -74,7 +57,7 @@ def _export_options(sub: Parser) -> None:
         "--to",
         dest="format",
         required=True,
-        choices=tuple(_FORMATS),
+        choices=_FORMATS,
         help="openmetrics: gauges for Prometheus; google-benchmark: JSON, each sample a "
         "repetition; babelstream: CSV as of its --csv; figures: the figures of merit in one line, "
         "as NAME=VALUE UNIT, for ReFrame and Ramble",

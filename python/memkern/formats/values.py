@@ -174,6 +174,11 @@ def series(samples: npt.ArrayLike) -> Samples:
     return x
 
 
+def is_known(value: Any) -> bool:
+    """Return whether a record has a value: neither None nor NaN nor an empty text."""
+    return value is not None and value == value and value != ""
+
+
 def jsonable(value: Any) -> Any:
     """Replace values that JSON lacks: NaN by null, infinities by text that float() reads."""
     if isinstance(value, np.generic):

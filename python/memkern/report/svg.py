@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 from markupsafe import Markup
 
 from memkern.formats.encoding import csv_table
+from memkern.formats.values import is_known
 from memkern.plots.drawing import Drawn, marked_lines
 from memkern.plots.frames import three_figures
 from memkern.plots.sentences import interval_mark
@@ -137,9 +138,9 @@ def tooltip(drawn: Drawn, row: Mapping[Any, Any]) -> str:
         if isinstance(row[column], (int, float)):
             ends = interval_mark(row, _width_of(column)) if column == drawn.y else ""
             parts.append(f"{_named(column)}: {_amount(row[column])}{ends}")
-    case = [f"{name} {_amount(row[name])}" for name in _CASE if _known(row.get(name))]
+    case = [f"{name} {_amount(row[name])}" for name in _CASE if is_known(row.get(name))]
     parts.append(", ".join(case))
-    if _known(row.get("case_id")):
+    if is_known(row.get("case_id")):
         parts.append(f"case {row['case_id'][:12]}")
     return "\n".join(filter(None, parts))
 
@@ -155,10 +156,6 @@ def _amount(value: Any) -> str:
     return three_figures(value) if isinstance(value, float) else str(value)
 
 
-def _known(value: Any) -> bool:
-    return value is not None and value == value and value != ""
-
-
 def _width_of(column: str) -> str:
     """Return the column of the width of the interval of a value."""
     return _WIDTHS[column in _BY_MEDIAN or "median" in column]
@@ -169,5 +166,5 @@ def _data(every: Sequence[Drawn]) -> str:
     values = dict.fromkeys(column for drawn in every for column in (drawn.x, drawn.y))
     names = list(dict.fromkeys([*_KEYS, *values, *_WIDTHS]))
     rows = [{"series": drawn.label, **row} for drawn in every for row in _rows(drawn)]
-    used = [name for name in ("series", *names) if any(_known(row.get(name)) for row in rows)]
+    used = [name for name in ("series", *names) if any(is_known(row.get(name)) for row in rows)]
     return csv_table(used, ([row.get(name) for name in used] for row in rows)).decode()

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
 from memkern.files import publish, read, writable
+from memkern.formats.values import is_known
 
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
@@ -99,7 +100,7 @@ def openmetrics(results: ResultSet, healthy: bool, verdict: str = "") -> str:
         rows = [
             f"{name}{labels} {float(record[metric.column]) * metric.factor!r}"
             for labels, record in by_labels.items()
-            if _known(record.get(metric.column))
+            if is_known(record.get(metric.column))
         ]
         if rows:
             lines += [f"# HELP {name} {metric.meaning}", f"# TYPE {name} gauge", *rows]
@@ -108,11 +109,7 @@ def openmetrics(results: ResultSet, healthy: bool, verdict: str = "") -> str:
 
 def _labels(record: Record) -> dict[str, str]:
     values = {label: record.get(column) for column, label in _LABELS.items()}
-    return {label: str(value) for label, value in values.items() if _known(value)}
-
-
-def _known(value: Any) -> bool:
-    return value is not None and value != "" and value == value
+    return {label: str(value) for label, value in values.items() if is_known(value)}
 
 
 def _label_set(labels: Mapping[str, str]) -> str:
@@ -202,7 +199,7 @@ def google_benchmark(results: ResultSet) -> str:
 
 def _context(environment: Mapping[str, Any], records: list[Record]) -> dict[str, Any]:
     machine = environment.get("machine") or {}
-    clocks = [record["clock_GHz"] for record in records if _known(record.get("clock_GHz"))]
+    clocks = [record["clock_GHz"] for record in records if is_known(record.get("clock_GHz"))]
     return {
         "date": records[0].get("started"),
         "host_name": str(machine.get("model") or ""),
