@@ -162,7 +162,7 @@ TEST(Prepare, RefusesWrongInputByName) {
       {"stream.copy", set("elements", 0), "elements must be at least 1, not 0"},
       {"stream.copy", set("elements", kMax), "an array's size does not fit 64 bits"},
       {"stream.copy", set("prefetch", -1), "prefetch must be at least 0, not -1"},
-      {"stream.copy", [](Request& r) { r.dtype = "int32"; }, "dtype 'int32' is not float32 or"},
+      {"stream.copy", [](Request& r) { r.dtype = "int16"; }, "dtype 'int16' is not one of float32,"},
       {"stream.copy", index_dtype("int64"), "has no index_dtype"},
       {"stream.copy", [](Request& r) { r.kernel += "y"; }, "there is no kernel 'stream.copyy'"},
       {"loops.stencil", set("rows", 2), "rows must be at least 3"},

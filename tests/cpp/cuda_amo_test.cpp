@@ -89,6 +89,7 @@ struct Form {
 
 // Whether a variant supports this form of the processor's entry.
 bool supports(const std::string& variant, const Form& f) {
+  if (f.primitive == "cas-target") return false;
   if (variant == "device") {
     return f.order == "relaxed" || f.is_one_of({"add", "cas", "cas-retry"});
   }

@@ -254,7 +254,8 @@ TEST(Table, HasWhatTheProcessorHas) {
   const auto row_of = [](const Entry& e) { return Row{e.kernel, e.dtype, e.index, e.indices}; };
   std::set<Row> here;
   for (const RegisteredEntry& e : registered_entries()) {
-    if (is_streaming(e.kernel)) here.insert(row_of(e));
+    // Integers are streamed by processors alone.
+    if (is_streaming(e.kernel) && std::string(e.dtype).starts_with("float")) here.insert(row_of(e));
   }
   std::set<Row> there;
   std::map<Row, std::multiset<std::string>> variants;

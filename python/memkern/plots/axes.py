@@ -98,7 +98,7 @@ class GivenAxes:
         """Write the small print below the last axes, and below their legend if it is there."""
         last = self.axes[-1]
         legend = last.get_legend()
-        lowest = legend if legend is not None and legend.get_gid() == BELOW else last.xaxis.label
+        lowest = legend if legend is not None and legend.get_label() == BELOW else last.xaxis.label
         below = ("axes fraction", lowest)
         del how["x"]
         last.annotate(

@@ -238,7 +238,7 @@ def legend_below(ax: Axes, width_in: float) -> None:
         columnspacing=1.0,
         handlelength=2.0,
     )
-    legend.set_gid(BELOW)
+    legend.set_label(BELOW)
 
 
 def _columns(labels: Sequence[str], most: int, width_in: float) -> int:
