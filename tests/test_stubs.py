@@ -121,4 +121,4 @@ def test_descriptions_have_defaults() -> None:
 
 
 if __name__ == "__main__":
-    (PACKAGE / STUB).write_text(stub())
+    (Path(__file__).parents[1] / "python" / "memkern" / STUB).write_text(stub())
