@@ -58,7 +58,6 @@ _REGULAR = (
 )
 
 NONTEMPORAL, ORDINARY = "non-temporal", "ordinary"
-FROM_MEMORY = 2.0
 """Least ratio of a record's data to the last-level caches at which they come from memory."""
 
 
