@@ -1,6 +1,8 @@
-"""The stub of memkern, generated from signatures, tells type checkers every option.
+"""Stubs of packages whose names are imported at first use, for type checkers.
 
-To update it: PYTHONPATH=tests python tests/test_stubs.py
+That of memkern also has every option of its functions, from their signatures.
+
+To update them: PYTHONPATH=tests python tests/test_stubs.py
 """
 
 from __future__ import annotations
@@ -11,12 +13,14 @@ import inspect
 import sys
 from pathlib import Path
 
+import pytest
+
 import memkern as mk
+from memkern import models
 from memkern.discovery import family_names
 from memkern.spec.docstrings import entries_of, sections_of
 
 PACKAGE = Path(str(mk.__file__)).parent
-STUB = "__init__.pyi"
 HEAD = '''"""What is public, with the options of every kernel, as tests/test_stubs.py makes it."""
 
 from memkern.errors import DeviceError as DeviceError
@@ -83,8 +87,21 @@ def stub() -> str:
     return f"{HEAD}{public}\n\n__version__: str\n__all__ = [\n    {names},\n]\n\n{functions}"
 
 
-def test_the_stub_matches_the_signatures() -> None:
-    assert (PACKAGE / STUB).read_text() == stub()
+def models_stub() -> str:
+    """Return the stub of memkern.models."""
+    lines = [
+        f"from memkern.models.{home} import {name} as {name}\n"
+        for name, home in models._HOMES.items()
+    ]
+    return '"""What is public, as tests/test_stubs.py makes it."""\n\n' + "".join(lines)
+
+
+STUBS = {"__init__.pyi": stub, "models/__init__.pyi": models_stub}
+
+
+@pytest.mark.parametrize("name", STUBS)
+def test_the_stubs_match_the_packages(name: str) -> None:
+    assert (PACKAGE / name).read_text() == STUBS[name]()
 
 
 def test_every_family_shows_its_options() -> None:
@@ -121,4 +138,5 @@ def test_descriptions_have_defaults() -> None:
 
 
 if __name__ == "__main__":
-    (Path(__file__).parents[1] / "python" / "memkern" / STUB).write_text(stub())
+    for name, content in STUBS.items():
+        (Path(__file__).parents[1] / "python" / "memkern" / name).write_text(content())

@@ -12,17 +12,22 @@ from memkern.report.first import (
     side_by_side,
     tiles,
 )
+from memkern.report.quality import disagreements
 
 
 def shown(rows=None, environment=ENVIRONMENT):
-    frame = with_samples(results(rows))
-    figures = figures_of_merit(frame)
+    figures = figures_of_merit(with_samples(results(rows)))
     found = tiles(figures, environment)
-    return frame, figures, found, [entry for tile in found for entry in tile.entries]
+    return found, [entry for tile in found for entry in tile.entries]
+
+
+def next_step(rows):
+    frame = with_samples(results(rows))
+    return next_sentence(frame, figures_of_merit(frame), shown(rows)[1], disagreements(frame))
 
 
 def test_eight_tiles_have_value_interval_limit_and_expected_range():
-    _, _, found, entries = shown()
+    found, entries = shown()
     assert [len(tile.entries) for tile in found] == [1, 1, 1, 1, 1, 1, 2, 1]
     copy = entries[0]
     assert (copy.title, copy.value) == ("Copy from memory, non-temporal stores", "100")
@@ -37,13 +42,13 @@ def test_disturbed_values_have_no_interval():
     rows = [{**row, "disturbed": True} for row in records()]
     for row in rows:
         row["time_min_ci_low_s"] = row["time_min_ci_high_s"] = float("nan")
-    _, _, _, entries = shown(rows)
+    _, entries = shown(rows)
     assert {dict(entry.lines)["next run"] for entry in entries} == {"no interval: disturbed"}
     assert all(entry.word == "" for entry in entries)
 
 
 def test_an_unknown_processor_has_no_verdict():
-    _, _, _, entries = shown(environment={"machine": {"model": "Some Processor"}})
+    _, entries = shown(environment={"machine": {"model": "Some Processor"}})
     assert all(entry.word == "" and "published" not in dict(entry.lines) for entry in entries)
 
 
@@ -67,22 +72,20 @@ def test_facts_name_what_is_used_reported_and_measured():
     ],
 )
 def test_the_next_step_follows_from_the_worst(change, sentence):
-    frame, figures, _, entries = shown([{**row, **change} for row in records()])
-    assert next_sentence(frame, figures, entries).startswith(sentence)
+    assert next_step([{**row, **change} for row in records()]).startswith(sentence)
 
 
 def test_contradictions_come_before_low_shares():
     rows = records()
     twin = {**rows[0], "kernel": "raider.copy", "bandwidth_GBps": 2 * rows[0]["bandwidth_GBps"]}
-    frame, figures, _, entries = shown([*rows, twin])
-    assert next_sentence(frame, figures, entries).startswith("Some numbers contradict each other")
+    assert next_step([*rows, twin]).startswith("Some numbers contradict each other")
 
 
 def test_values_worse_than_published_come_before_low_shares():
     rows = records()
     rows[5] = {**rows[5], "ns_per_access": 900.0}
-    frame, figures, _, entries = shown(rows)
-    assert next_sentence(frame, figures, entries).startswith("Idle latency of memory: worse than")
+    assert next_step(rows).startswith("Idle latency of memory: worse than")
+    _, entries = shown(rows)
     (latency,) = (entry for entry in entries if entry.unit == "ns")
     assert latency.word == "above" and not latency.good
 
@@ -96,13 +99,13 @@ def test_values_worse_than_published_come_before_low_shares():
     ],
 )
 def test_the_verdict_is_of_the_doctor(doctor, text, word):
-    frame, *_ = shown([{**row, "doctor": doctor} for row in records()])
+    frame = with_samples(results([{**row, "doctor": doctor} for row in records()]))
     assert (text, word) in fitness(frame) and fitness(frame)[-1] == (". The host was quiet.", "")
 
 
 def test_machines_are_side_by_side_by_figure():
-    *_, every, _ = shown()
-    *_, few, _ = shown(records()[:1])
+    every, _ = shown()
+    few, _ = shown(records()[:1])
     rows = dict(side_by_side([every, few]))
     assert rows["Loads from memory (GB/s)"] == [
         ("110", rows["Loads from memory (GB/s)"][0][1]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memkern.cli.measuring import (
@@ -24,16 +25,14 @@ from memkern.cli.options import (
     knobs_of,
     listed,
     measuring_options,
-    named_values,
-    shorten_turns,
     verb,
 )
-from memkern.cli.refusing import refuse, refuse_idle, refuse_lists, taken
+from memkern.cli.refusing import refuse, refuse_idle, refuse_lists
+from memkern.cli.turns import begin_turns, case_of, kernels_option
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
     from memkern.engine import Measurement
-    from memkern.spec.case import Case
 
 _Row = Mapping[Any, Any]
 
@@ -43,16 +42,13 @@ def _corun(args: argparse.Namespace) -> int:
     from memkern.studies import corun
 
     refuse(args, "beside neighbours: --units names the processing units", pin=None)
-    refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
-    refuse(args, "in turns, whose records are ratios", openmetrics=None)
-    shorten_turns(args)
-    order = {"case_order": "random", "case_order_seed": None}
-    refuse(args, "in turns, whose order is random, by --seed", **order)
+    begin_turns(args)
     refuse_lists({name: value for name, value in vars(args).items() if name != "kernels"})
     sides = corun.sides(None if args.units is None else corun.read_units(args.units))
     kernels = corun.QUICK_KERNELS if args.quick else corun.KERNELS
     requests = kernels_with_options(args.kernels or kernels)
-    cases, neighbours = ([_case(*each, len(side), args) for each in requests] for side in sides)
+    knobs, builders = knobs_of(args), (partial(corun.build, units=len(side)) for side in sides)
+    cases, neighbours = ([case_of(*one, knobs, build) for one in requests] for build in builders)
     refuse_idle(cases, args)
     warn_if_not_quiet(wait_until_quiet(args), args)
 
@@ -83,17 +79,6 @@ def _corun(args: argparse.Namespace) -> int:
     if wrong:
         warn(f"the results of {', '.join(dict.fromkeys(wrong))} are invalid")
     return exit_code(results)
-
-
-def _case(kernel: str, words: Sequence[str], units: int, args: argparse.Namespace) -> Case:
-    """Return the case of a kernel for a side, named after the kernel's own options."""
-    from memkern.studies.corun import build
-
-    named = {"name": " ".join(words)} if words else {}
-    try:
-        return build(kernel, units, **taken(kernel, knobs_of(args)) | named | named_values(words))
-    except InputError as error:
-        raise InputError(f"{kernel}: {error}") from None
 
 
 def _entry_of_turn(row: _Row) -> str:
@@ -128,12 +113,11 @@ def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], s
 )
 @verb("corun", _corun, "measure how much kernels slow each other down")
 def _corun_options(sub: Parser) -> None:
-    sub.add_argument(
-        "kernels",
-        nargs="*",
-        metavar="KERNEL",
-        help="such as stream.triad or latency.chase, each followed by its own options as "
-        "NAME=VALUE, such as elements=1000000 (loads, triad, gather, atomics and a chase)",
+    kernels_option(
+        sub,
+        "stream.triad or latency.chase",
+        "elements=1000000",
+        "loads, triad, gather, atomics and a chase",
     )
     group = sub.add_argument_group("neighbours")
     group.add_argument(

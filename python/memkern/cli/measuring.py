@@ -284,12 +284,12 @@ def measure(
     `answers` returns what is printed below the table, such as one sentence, from all records.
     """
     from memkern.engine import ranks, sweep
-    from memkern.models.answers import is_healthy
-    from memkern.results.exchange import metrics_file, write_openmetrics
 
     if args.case_order != "random":
         refuse(args, f"with --case-order {args.case_order}", case_order_seed=None)
     if args.openmetrics:
+        from memkern.results.exchange import metrics_file
+
         metrics_file(args.openmetrics)
     found = wait_until_quiet(args)
     table = not (args.json or args.quiet)
@@ -339,6 +339,9 @@ def measure(
     )
     tell_host(results, args.quiet)
     if args.openmetrics and ranks().number == 0:
+        from memkern.models.answers import is_healthy
+        from memkern.results.exchange import write_openmetrics
+
         write_openmetrics(args.openmetrics, results, is_healthy(results, results.environments))
     if args.json:
         print(results.to_json_text())

@@ -278,12 +278,6 @@ def quick_option(parser: Any) -> None:
     )
 
 
-def shorten_turns(args: argparse.Namespace) -> None:
-    """With ``--quick``, reduce a verb that measures in turns to two short turns."""
-    if args.quick:
-        args.turns, args.budget = 2, 0.1  # seconds of a case in both
-
-
 def seconds_option(parser: Any, seconds: float) -> None:
     """Add the options for the time of a verb that chooses its cases."""
     add = parser.add_argument

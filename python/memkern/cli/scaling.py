@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from memkern import launcher
 from memkern.cli.measuring import (
@@ -25,26 +25,19 @@ from memkern.cli.options import (
     knobs_of,
     listed,
     measuring_options,
-    named_values,
     numbers,
-    shorten_turns,
     verb,
 )
-from memkern.cli.refusing import refuse, refuse_idle, refuse_lists, taken
+from memkern.cli.refusing import refuse_idle, refuse_lists
+from memkern.cli.turns import begin_turns, case_of, kernels_option
 from memkern.errors import InputError
-
-if TYPE_CHECKING:
-    from memkern.spec.case import Case
 
 
 def _scaling(args: argparse.Namespace) -> int:
+    from memkern.spec import registry
     from memkern.studies import scaling
 
-    refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
-    refuse(args, "in turns, whose records are ratios", openmetrics=None)
-    shorten_turns(args)
-    order = {"case_order": "random", "case_order_seed": None}
-    refuse(args, "in turns, whose order is random, by --seed", **order)
+    begin_turns(args)
     single = {n: v for n, v in vars(args).items() if n not in ("kernels", "ranks", "threads")}
     refuse_lists(single)
     words = args.kernels or [
@@ -53,7 +46,8 @@ def _scaling(args: argparse.Namespace) -> int:
         for kernel in scaling.KERNELS
         for word in (kernel, f"elements={elements}")
     ]
-    cases = [_case(*each, args) for each in kernels_with_options(words)]
+    knobs = knobs_of(argparse.Namespace(**{**vars(args), "threads": None}))
+    cases = [case_of(*each, knobs, registry.case) for each in kernels_with_options(words)]
     refuse_idle(cases, args)
     warn_if_not_quiet(wait_until_quiet(args), args)
     results = scaling.scaling(
@@ -77,18 +71,6 @@ def _scaling(args: argparse.Namespace) -> int:
         _print_table(results)
         tell_limit(results, args)
     return exit_code(results)
-
-
-def _case(kernel: str, words: Sequence[str], args: argparse.Namespace) -> Case:
-    """Return the case of a kernel, named after its own options."""
-    from memkern.spec import registry
-
-    knobs = knobs_of(argparse.Namespace(**{**vars(args), "threads": None}))
-    named = {"name": " ".join(words)} if words else {}
-    try:
-        return registry.case(kernel, **taken(kernel, knobs) | named | named_values(words))
-    except InputError as error:
-        raise InputError(f"{kernel}: {error}") from None
 
 
 def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
@@ -137,13 +119,11 @@ def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, place
 )
 @verb("scaling", _scaling, "strong and weak scaling over numbers of ranks")
 def _scaling_options(sub: Parser) -> None:
-    sub.add_argument(
-        "kernels",
-        nargs="*",
-        metavar="KERNEL",
-        help="such as stream.triad or raider.gather_triad, each followed by its own options as "
-        "NAME=VALUE, such as elements=22000000 (three triads of RaiderSTREAM with 8.7 and 22 "
-        "million elements)",
+    kernels_option(
+        sub,
+        "stream.triad or raider.gather_triad",
+        "elements=22000000",
+        "three triads of RaiderSTREAM with 8.7 and 22 million elements",
     )
     group = sub.add_argument_group("ranks")
     group.add_argument(

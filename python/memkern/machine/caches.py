@@ -15,6 +15,7 @@ from memkern.machine.environment import this_machine
 from memkern.machine.state import folder, kept
 
 __all__ = [
+    "FROM_MEMORY",
     "MEMORY",
     "MULTIPLE",
     "Share",
@@ -32,6 +33,8 @@ __all__ = [
 MEMORY = "memory"
 MULTIPLE = 4
 """STREAM's rule: data in memory are at least this multiple of the last-level caches."""
+FROM_MEMORY = 2.0
+"""The least multiple with which a single record counts as one from memory."""
 
 
 def path() -> Path:

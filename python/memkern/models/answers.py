@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from memkern import reference
-from memkern.models.expected import expected_of_record
-from memkern.models.memory import FROM_MEMORY
+from memkern.machine.caches import FROM_MEMORY
 
 __all__ = [
     "LEAST_OF_PUBLISHED",
@@ -84,6 +83,16 @@ _FIGURES = {
 }
 
 
+def _comparable(record: Record) -> bool:
+    """Return whether there are published values of a record's kernel, if its data are in memory."""
+    kernel = str(record.get("kernel"))
+    if record.get("backend") != "openmp" or kernel == _ROTATION:
+        return False
+    if kernel == "latency.chase":  # other orders, and several chains, hide a part of the latency
+        return (record["order"], record["chains"]) == ("random", 1)
+    return kernel in _FIGURES or kernel.startswith("stream.")
+
+
 def compared(record: Record, environment: Mapping[str, Any]) -> Compared | None:
     """Return what a record from memory is compared with; None if no value is known.
 
@@ -92,24 +101,21 @@ def compared(record: Record, environment: Mapping[str, Any]) -> Compared | None:
     Parameters
     ----------
     record : mapping
+        Of a kernel for which there are published values (see `_comparable`).
     environment : mapping
         Of the record; empty if unknown.
     """
-    kernel = str(record.get("kernel"))
-    if record.get("backend") != "openmp" or kernel == _ROTATION:
-        return None
-    # Other orders, and several chains, hide a part of the latency.
-    if kernel == "latency.chase" and (record["order"], record["chains"]) != ("random", 1):
-        return None
+    from memkern.models.expected import expected_of_record
+
+    kernel = str(record["kernel"])
     threads = int(record["threads"])
     is_time = kernel == "latency.chase"
     value = float(record["ns_per_access" if is_time else "bandwidth_GBps"])
     what = f"{kernel.partition('.')[2]} {value:.1f} GB/s"
     if is_time:
         what = f"latency of memory {value:.0f} ns"
-    known = None
-    if kernel in _FIGURES:
-        known = expected_of_record(_FIGURES[kernel], record, environment)
+    figure = _FIGURES.get(kernel)
+    known = expected_of_record(figure, record, environment) if figure else None
     if known is not None and known.published:
         titles = "; ".join(dict.fromkeys(source.title for source in known.sources))
         against = (
@@ -148,22 +154,22 @@ def health_sentence(
     environments : mapping, optional
         Environments of the records, by their identity.
     """
-    known = _known(records, environments)
+    possible = [record for record in records if _comparable(record)]
+    if possible and not any(map(_is_from_memory, possible)):
+        return (
+            "whether this is healthy can't be told: no data come from memory alone, and no values "
+            "of the caches are known: give a larger size"
+        )
+    known = _known(possible, environments)
     if not known:
         return (
             "whether this is healthy can't be told: no value is known to compare it with; keep it "
             "(-o), and compare a later run with it (memkern compare)"
         )
-    far = [pair for pair in known if _multiple(pair[0]) >= FROM_MEMORY]
-    if not far:
-        return (
-            "whether this is healthy can't be told: no data come from memory alone, and no values "
-            "of the caches are known: give a larger size"
-        )
-    sure, best = _best(far)
+    sure, best = _best(known)
     if not sure:
         return f"{best.what}: whether this is healthy can't be told, since samples are disturbed"
-    doctor = next((str(r["doctor"]) for r, _ in reversed(far) if r.get("doctor")), "")
+    doctor = next((str(r["doctor"]) for r, _ in reversed(known) if r.get("doctor")), "")
     verdict = f"; memkern doctor found this machine {doctor}" if doctor else ""
     if best.low <= best.value <= best.high:
         return f"{best.what}: healthy, against {best.against}{verdict}"
@@ -183,21 +189,22 @@ def is_healthy(records: Iterable[Record], environments: Mapping[str, Any] | None
         As for `health_sentence`.
     """
     records = list(records)
-    far = [pair for pair in _known(records, environments) if _multiple(pair[0]) >= FROM_MEMORY]
+    known = _known(records, environments)
     valid = all(record.get("valid") is True for record in records)
-    if not far or not valid:
+    if not known or not valid:
         return valid
-    sure, best = _best(far)
+    sure, best = _best(known)
     return not sure or best.low <= best.value <= best.high
 
 
 def _known(
     records: Iterable[Record], environments: Mapping[str, Any] | None
 ) -> list[tuple[Record, Compared]]:
-    """Return the records that can be compared, with what they are compared with."""
+    """Return the records from memory that can be compared, with what they are compared with."""
     pairs = (
         (record, compared(record, (environments or {}).get(str(record.get("environment_id")), {})))
         for record in records
+        if _comparable(record) and _is_from_memory(record)
     )
     return [(record, one) for record, one in pairs if one is not None]
 
@@ -212,9 +219,8 @@ def _best(known: list[tuple[Record, Compared]]) -> tuple[bool, Compared]:
     return bool(sure), best
 
 
-def _multiple(record: Record) -> float:
-    multiple = record.get("caches_multiple")
-    return math.nan if multiple is None else float(multiple)
+def _is_from_memory(record: Record) -> bool:
+    return float(record.get("caches_multiple") or 0) >= FROM_MEMORY
 
 
 # What to try for each bound, near the roofline and far from it.

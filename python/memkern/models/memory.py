@@ -58,7 +58,6 @@ _REGULAR = (
 )
 
 NONTEMPORAL, ORDINARY = "non-temporal", "ordinary"
-FROM_MEMORY = 2.0
 """Least ratio of a record's data to the last-level caches at which they come from memory."""
 
 
@@ -253,7 +252,7 @@ def contradictions(frame: DataFrame) -> list[str]:
             found += _disagree(what + f" with {kind} stores" * bool(kind) + f" on {place}", values)
         found += _against_ceilings(frame, regular, thresholds)
     if "case_id" in frame:
-        for _, rows in frame.groupby("case_id", sort=False):
+        for _, rows in frame.groupby(["platform", "case_id"], sort=False):
             repeats = enumerate(_with_widths(rows), 1)
             values = {f"repeat {number}": value for number, value in repeats}
             first = rows.iloc[0]

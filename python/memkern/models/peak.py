@@ -8,11 +8,16 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memkern.checks import LEAST, MOST
 from memkern.errors import InputError
 from memkern.formats import ResultSet
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+Table = TypeVar("Table", ResultSet, "DataFrame")
 
 __all__ = ["peak_GBps", "peak_columns", "peak_of_processors", "step", "with_peak"]
 
@@ -101,13 +106,13 @@ def step(
     return functools.partial(peak_columns, environment=environment, given=given)
 
 
-def with_peak(results: ResultSet, given: float | None = None) -> ResultSet:
+def with_peak(records: Table, given: float | None = None) -> Table:
     """Return records with the columns ``peak_GBps`` and ``peak_share`` (see `peak_columns`).
 
     Parameters
     ----------
-    results : ResultSet
-        Records of any version.
+    records : ResultSet or DataFrame
+        Records of any version. A DataFrame has its environments in ``attrs["environments"]``.
     given : float, optional
         The peak of the memory of a machine, or of a GPU, in GB/s. By default that of the record,
         or the one that its environment describes.
@@ -117,20 +122,19 @@ def with_peak(results: ResultSet, given: float | None = None) -> ResultSet:
     InputError
         `given` is not a positive number.
     """
-    check_peak(given)
-    known = results.environments
-
-    def completed(record: Mapping[str, Any]) -> dict[str, Any]:
-        if "peak_share" in record and given is None:
-            return dict(record)
-        environment = known.get(record.get("environment_id", ""), {})
-        return {**record, **peak_columns(record, environment, given)}
-
-    records = [completed(record) for record in results]
-    return ResultSet(records, results.samples, known, results.interrupted)
-
-
-def check_peak(given: float | None) -> None:
-    """Refuse a given peak that is not a positive number."""
     if given is not None and not (isinstance(given, (int, float)) and LEAST <= given <= MOST):
         raise InputError(f"peak_GBps must be a positive number, not {given!r}")
+
+    def columns(record: Mapping[Any, Any], environments: Mapping[str, Any]) -> dict[str, Any]:
+        if "peak_share" in record and given is None:
+            return {}
+        return peak_columns(record, environments.get(str(record.get("environment_id")), {}), given)
+
+    if isinstance(records, ResultSet):
+        known = records.environments
+        completed = [{**record, **columns(record, known)} for record in records]
+        return ResultSet(completed, records.samples, known, records.interrupted)
+    known = records.attrs.get("environments", {})
+    found = [columns(row, known) for row in records.to_dict("records")]
+    names = dict.fromkeys(name for row in found for name in row)
+    return records.assign(**{name: [row[name] for row in found] for name in names})

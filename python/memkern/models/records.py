@@ -16,11 +16,12 @@ from memkern.errors import InputError
 from memkern.formats import ResultSet, load
 from memkern.formats.encoding import need_pyarrow, read_parquet
 from memkern.machine import caches
-from memkern.models.fit import Floats
 from memkern.spec.columns import CURRENT_NAMES
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from memkern.models.fit import Floats
 
 Records: TypeAlias = "ResultSet | pd.DataFrame | Mapping[str, npt.ArrayLike]"
 

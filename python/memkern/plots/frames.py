@@ -54,7 +54,8 @@ def frame_of(records: Records) -> DataFrame:
     ``attrs["caches"]`` has level, size in bytes and number of each kind of data cache;
     ``attrs["system_caches"]`` the same as reported by the system; ``attrs["line_B"]`` the sizes of
     cache lines; ``attrs["device_l2"]`` the sizes of the GPUs' L2 caches; ``attrs["units"]`` the
-    processing units in topological order; ``attrs["tlbs"]`` the entries of TLBs for pages of 4 KiB.
+    processing units in topological order; ``attrs["tlbs"]`` the entries of TLBs for pages of 4 KiB;
+    ``attrs["environments"]`` the environments themselves.
 
     Raises
     ------
@@ -78,6 +79,7 @@ def frame_of(records: Records) -> DataFrame:
             "tlbs": tlb_entries(environments),
             "builds": builds(environments),
             "device_l2": device_l2(environments),
+            "environments": environments,
         }
         frame.attrs.update({name: _Facts(of) for name, of in facts.items()})
     else:

@@ -12,7 +12,7 @@ from memkern.models.expected import expected_of, verdict
 from memkern.models.merit import FigureOfMerit
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import counted, listed, percent, three_figures
-from memkern.report.quality import disagreements, distinct
+from memkern.report.quality import distinct
 from memkern.results.hosts import host_sentence
 
 if TYPE_CHECKING:
@@ -222,7 +222,10 @@ def fitness(frame: DataFrame) -> list[tuple[str, str]]:
 
 
 def next_sentence(
-    frame: DataFrame, figures: Sequence[FigureOfMerit], entries: Sequence[Entry]
+    frame: DataFrame,
+    figures: Sequence[FigureOfMerit],
+    entries: Sequence[Entry],
+    against: Sequence[str],
 ) -> str:
     """Return the sentence on what to look at next.
 
@@ -233,6 +236,8 @@ def next_sentence(
     figures : sequence of FigureOfMerit
     entries : sequence of Entry
         Of the same figures.
+    against : sequence of str
+        Contradictions between the records.
     """
     failed = int((~frame["valid"].eq(True)).sum()) if "valid" in frame else 0
     disturbed = sum(figure.disturbed for figure in figures)
@@ -252,7 +257,7 @@ def next_sentence(
             f"{counted(disturbed, 'figure')} disturbed: measure again when nothing else runs "
             "(--wait-quiet 600)."
         )
-    if disagreements(frame):
+    if against:
         return (
             "Some numbers contradict each other by more than their intervals: measure again, and "
             "see the section on validity."

@@ -19,7 +19,15 @@ from memkern.plots import tables as known_tables
 from memkern.plots.frames import Records, listed, with_samples
 from memkern.plots.predictions import MACHINE
 from memkern.report.first import Tile, fitness, machine_facts, next_sentence, side_by_side, tiles
-from memkern.report.quality import banners, disagreements, distinct, failed, machine_files, quality
+from memkern.report.quality import (
+    banners,
+    disagreements,
+    distinct,
+    failed,
+    machine_files,
+    quality,
+    shortened,
+)
 from memkern.report.sides import Side, combined, comparison, named_apart
 from memkern.report.svg import inline
 from memkern.report.tables import Table, breakable, leaves, table_of
@@ -78,6 +86,7 @@ class _Machine(NamedTuple):
     name: str
     facts: list[tuple[str, str]]
     tiles: list[Tile]
+    against: list[str]  # contradictions between its records
 
 
 def write(
@@ -152,10 +161,10 @@ def write(
     columns = [column for column in _COLUMNS if column in frame]
     if len(distinct(frame, "platform")) == 1:
         columns.remove("platform")  # it is in the heading
-    against = disagreements(frame)
     results, wrong = table_of(frame[columns]), failed(frame)
     tables = [exhibit.table for part in shown for exhibit in part["exhibits"]]
     shown_machines, sentence = _first_page(machines or [("", frame, environment)])
+    against = [sentence for machine in shown_machines for sentence in machine.against]
     html = template("report.html.j2").render(
         title=title,
         verdict=fitness(frame),
@@ -166,7 +175,7 @@ def write(
         sections=shown,
         banners=banners(frame, against, left_out, beside),
         quality=[*quality(frame), *machine_files(frame, machine, processors(records))],
-        contradictions=against,
+        contradictions=shortened(against),
         failed=wrong,
         environment=[(name, list(leaves(part))) for name, part in environment.items() if part],
         results=results,
@@ -253,10 +262,11 @@ def _first_page(
     for name, records, environment in machines:
         frame = with_samples(records)
         figures = figures_of_merit(frame)
-        mine = tiles(figures, environment)
-        found.append(_Machine(name, machine_facts(frame.to_dict("records"), environment), mine))
+        mine, against = tiles(figures, environment), disagreements(frame)
+        facts = machine_facts(frame.to_dict("records"), environment)
+        found.append(_Machine(name, facts, mine, against))
         entries = [entry for tile in mine for entry in tile.entries]
-        sentence = next_sentence(frame, figures, entries)
+        sentence = next_sentence(frame, figures, entries, against)
         sentences.append(f"{name}: {sentence}" if len(machines) > 1 else sentence)
     return found, " ".join(sentences)
 

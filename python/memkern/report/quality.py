@@ -63,10 +63,14 @@ def machine_files(frame: DataFrame, machine: str, models: Sequence[str]) -> list
 
 
 def disagreements(frame: DataFrame) -> list[str]:
-    """Return the contradictions between numbers of this report, at most `_MOST_CONTRADICTIONS`."""
-    found = contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)
-    more = len(found) - _MOST_CONTRADICTIONS
-    return [*found[:_MOST_CONTRADICTIONS], *[f"And {more} more."] * (more > 0)]
+    """Return the contradictions between the valid records of a machine."""
+    return contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)
+
+
+def shortened(against: Sequence[str]) -> list[str]:
+    """Return at most `_MOST_CONTRADICTIONS` sentences, and the number of the others."""
+    more = len(against) - _MOST_CONTRADICTIONS
+    return [*against[:_MOST_CONTRADICTIONS], *[f"And {more} more."] * (more > 0)]
 
 
 def _numbers(frame: DataFrame, column: str) -> Series:

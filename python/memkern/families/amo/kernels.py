@@ -47,6 +47,7 @@ from memkern.inputs.sizes import sizes
 from memkern.machine import caches
 from memkern.machine.declarations import declared
 from memkern.machine.remote import describe, refuse_faulty
+from memkern.shared.cache_lines import accessed
 from memkern.shared.checking import WHOLE, Values, error, extent, fresh, positions, verdict
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import DTYPES, WORD_DTYPES, IndexArray, Native, Traffic, Validation
@@ -703,13 +704,11 @@ def _spec(pattern: str, summary: str) -> None:
         )
         if chases:
             return float(looked * case.line_B)
-        touched = np.zeros(case.integers["words"] // per_line + 1, dtype=bool)
         places = [_hits(case)] if pattern in _CONSTANT else [case.indices["IDX"][: n + 1]]
         if pattern in ("scatter", "gather"):
             places.append(np.arange(n) * case.integers["stride"])
-        for place in places:
-            touched[place // per_line] = True
-        return float((2 * np.count_nonzero(touched) + looked) * case.line_B)
+        lines = len(accessed(places, case.integers["words"], per_line))
+        return float((2 * lines + looked) * case.line_B)
 
     register(
         KernelSpec(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
 from memkern.families.bs.of_paper import devices_table as devices_table
+from memkern.models.peak import with_peak
 from memkern.models.records import apart
 from memkern.plots.drawing import (
     bytes_axis,
@@ -29,8 +30,7 @@ from memkern.plots.drawing import (
     shade,
 )
 from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, best, counted, listed, three_figures
-from memkern.plots.peaks import with_peaks
+from memkern.plots.frames import Records, best, counted, frame_of, listed, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
 from memkern.plots.style import NOTE_SIZE, Look, other_look, own_look
 from memkern.shared.streaming_records import as_defined, short
@@ -412,7 +412,7 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
 
     tests = [f"bs.bs{number}" for number in range(1, 8)]
     table: dict[str, dict[str, float | str]] = {test: {"test": short(test)} for test in tests}
-    frame, _ = own_tests(None if records is None else with_peaks(records), tests)
+    frame, _ = own_tests(None if records is None else with_peak(frame_of(records)), tests)
     devices = reference.rows("chalmers2020-devices")
     peaks = {row["platform"]: row["peak_bandwidth_GBps"] for row in devices}
     columns = ["test"]

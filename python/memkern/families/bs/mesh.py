@@ -17,6 +17,7 @@ from memkern.families.bs.distributed import part
 from memkern.inputs.mesh import HexMesh
 from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
+from memkern.shared.cache_lines import partly_accessed
 from memkern.shared.checking import Values, error, extent, fresh, positions, verdict
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation, crossed
@@ -189,9 +190,7 @@ def _filled_B(case: Case) -> float:
         return 0.0
     per_sector = case.line_B // np.dtype(case.dtype).itemsize
     ids = case.indices["ids"]
-    sectors, stored = np.unique(np.flatnonzero(ids >= 0) // per_sector, return_counts=True)
-    nodes = np.minimum(per_sector, len(ids) - sectors * per_sector)
-    partial = int(np.count_nonzero(stored < nodes))
+    partial = partly_accessed(np.flatnonzero(ids >= 0), per_sector, len(ids))
     return case.line_B * case.filled(0.0, partial)
 
 

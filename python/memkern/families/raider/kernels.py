@@ -18,6 +18,7 @@ import numpy as np
 
 from memkern.inputs import indices
 from memkern.machine.declarations import declared
+from memkern.shared.cache_lines import accessed, partly_accessed
 from memkern.shared.checking import (
     Values,
     difference,
@@ -42,6 +43,7 @@ from memkern.spec.kernel import (
     crossed,
     fill_values,
 )
+from memkern.spec.options import GPUS
 from memkern.spec.registry import case, find, register, shows_options_of
 
 RAIDER = "Beebe et al., RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems, 2022"
@@ -124,21 +126,6 @@ def indexed(
     ).with_(seed=seed, **options)
 
 
-def _lines(n: int, per_line: int, index: IndexArray | None) -> tuple[int, int]:
-    """Return the numbers of accessed and of partly accessed lines of an array of `n` elements."""
-    lines = (n - 1) // per_line + 1
-    if index is None:
-        return lines, 0
-    touched = np.zeros(n, dtype=bool)
-    touched[index] = True
-    starts = np.arange(0, n, per_line)
-    elements = np.add.reduceat(touched, starts, dtype=np.int64)
-    sizes = np.diff(starts, append=n)
-    return int(np.count_nonzero(elements)), int(
-        np.count_nonzero((elements > 0) & (elements < sizes))
-    )
-
-
 def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation) -> None:
     """Register a kernel whose arrays, flops and scalars the extension declares.
 
@@ -158,11 +145,14 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
 
     @once_for_inputs
     def lines_of(case: Case) -> dict[str, tuple[int, int]]:
+        """Return the numbers of accessed and, on a GPU, of partly accessed lines of each array."""
         n, per_line = case.iterations, case.line_B // np.dtype(case.dtype).itemsize
-        every = {"i": None} | {
-            place: _index_of(case, place, np.arange(n)) for place in {*places.values()} - {"i"}
-        }
-        of_place = {place: _lines(n, per_line, index) for place, index in every.items()}
+        of_place = {"i": (-(-n // per_line), 0)}
+        for place in {*places.values()} - {"i"}:
+            index = [case.indices.get(place, np.zeros(1, dtype=np.int64))]  # an index array, or 0
+            on_gpu = case.knobs.place == GPUS
+            partial = partly_accessed(accessed(index, n), per_line, n) if on_gpu else 0
+            of_place[place] = len(accessed(index, n, per_line)), partial
         return {key: of_place[place] for key, place in places.items()}
 
     def filled_B(case: Case) -> float:

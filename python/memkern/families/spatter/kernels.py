@@ -38,6 +38,7 @@ from memkern.families.spatter import over_ranks, suites
 from memkern.inputs.patterns import Pattern, as_pattern
 from memkern.machine.declarations import declared
 from memkern.machine.remote import describe
+from memkern.shared.cache_lines import accessed, partly_accessed
 from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model, once_for_inputs
 from memkern.spec.kernel import (
     BLOCK,
@@ -65,8 +66,6 @@ _WINDOWS = 24
 # Maximum number of accesses that are all searched for accesses to the checked places.
 _ACCESSES = 2**28
 _LOWEST = 2**20
-# Distinct integers are marked in an array, unless it exceeds this multiple of their number.
-_SPARSE = 64
 # Largest memory of a case of the report; the paper's largest cases need 2 GB.
 _REPORT_MEMORY_B = 3 * 10**9
 # Sums and products of numbers below this fit in 64 bits.
@@ -145,21 +144,12 @@ def _lines(case: Case, side: _Side, partial: bool = False) -> float:
     """
     per_line = case.line_B // _value_B(case)
 
-    def distinct(instances: int, size: int) -> IndexArray:
-        """Return the accessed positions in units of `size` elements."""
-        n, reach = np.arange(instances), side.size // size + 1
-        if reach > _SPARSE * instances * len(side.index):
-            return np.unique(side.places(n) // size)
-        found = np.zeros(reach, dtype=np.bool_)
-        for _, _, places in _blocks(side, n):
-            found[places.reshape(-1) // size] = True
-        return np.flatnonzero(found)
-
     def count(instances: int) -> int:
+        places = (block for _, _, block in _blocks(side, np.arange(instances)))
+        accesses = instances * len(side.index)
         if not partial:
-            return len(distinct(instances, per_line))
-        _, elements = np.unique(distinct(instances, 1) // per_line, return_counts=True)
-        return int(np.count_nonzero(elements < per_line))
+            return len(accessed(places, side.size, per_line, accesses=accesses))
+        return partly_accessed(accessed(places, side.size, accesses=accesses), per_line)
 
     spread = int(side.index.max() - side.index.min()) + int(np.abs(side.deltas).sum())
     overlap = side.cycle * (spread // max(1, abs(side.period)) + 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memkern.models.memory import FROM_MEMORY
+from memkern.machine.caches import FROM_MEMORY
 from memkern.models.merit import FigureOfMerit, bandwidth_figure, best_record, valid_records
 
 if TYPE_CHECKING:

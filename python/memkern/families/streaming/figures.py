@@ -15,6 +15,7 @@ from memkern.families.launch.figures import barrier_cost
 from memkern.families.loops.figures import cycles, cycles_by_level, matrix_vector
 from memkern.families.raider.figures import by_kernel, by_size, raider_bandwidths
 from memkern.families.streaming.findings import findings
+from memkern.models.peak import with_peak
 from memkern.plots.drawing import (
     MOST_LINES,
     NT_DASHES,
@@ -31,7 +32,6 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, best, families, frame_of, typed
-from memkern.plots.peaks import with_peaks
 from memkern.plots.predictions import (
     ECM,
     ECM_DASHES,
@@ -207,7 +207,7 @@ def saturation(
 
     source = machine_for(machine, records)
     wanted = split(kernels) or list(FAMILIES)
-    records = None if records is None else with_peaks(records)
+    records = None if records is None else with_peak(frame_of(records))
     frame, notes = select(
         records, wanted, ("bytes_B", "variant", "dtype", "threads"), measure=_MEASURE_THREADS
     )

@@ -1,0 +1,32 @@
+"""What is public, as tests/test_stubs.py makes it."""
+
+from memkern.models.ecm import Ecm as Ecm
+from memkern.models.ecm import EcmLevel as EcmLevel
+from memkern.models.ecm import EcmPrediction as EcmPrediction
+from memkern.models.efficiency import strong_scaling_efficiency as strong_scaling_efficiency
+from memkern.models.efficiency import weak_scaling_efficiency as weak_scaling_efficiency
+from memkern.models.fit import ModelFit as ModelFit
+from memkern.models.fit import Parameter as Parameter
+from memkern.models.fit import Prediction as Prediction
+from memkern.models.layer_conditions import LayerConditions as LayerConditions
+from memkern.models.layer_conditions import StencilConditions as StencilConditions
+from memkern.models.layer_conditions import simulate as simulate
+from memkern.models.machine_file import MachineFile as MachineFile
+from memkern.models.machine_file import load_machine as load_machine
+from memkern.models.machine_file import published as published
+from memkern.models.memory import FromMemory as FromMemory
+from memkern.models.memory import from_memory as from_memory
+from memkern.models.memory import plateau_B as plateau_B
+from memkern.models.overlap import Overlap as Overlap
+from memkern.models.overlap import hypotheses as hypotheses
+from memkern.models.overlap import paper_hypotheses as paper_hypotheses
+from memkern.models.peak import with_peak as with_peak
+from memkern.models.records import Records as Records
+from memkern.models.records import cache_ends as cache_ends
+from memkern.models.records import groups as groups
+from memkern.models.records import read as read
+from memkern.models.t0_wmax import Side as Side
+from memkern.models.t0_wmax import T0WmaxFit as T0WmaxFit
+from memkern.models.t0_wmax import fit_both_sides as fit_both_sides
+from memkern.models.t0_wmax import fit_t0_wmax as fit_t0_wmax
+from memkern.models.t0_wmax import predict_sum as predict_sum
