@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import Changed, checked, refused
+from chosen_entries import inputs, one_of_all, with_threads
 from device_under_test import ENTRIES, HAS_GPU, KEYS, OWN_TESTS, TREE, on_device
 from samples import SAMPLES
 from shapes import built
-from test_kernels import inputs, one_of_all, with_threads
 
 import memkern as mk
 from memkern import _memkern

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import wait_until
+from chosen_entries import one_of_each
 from device_under_test import CUDA, ENTRIES, HAS_GPU, KEYS, ONLY_EMULATED, TREE
-from test_kernels import one_of_each
 
 import memkern as mk
 from memkern.cli import main
