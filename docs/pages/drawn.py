@@ -22,7 +22,7 @@ _RECORDS = {
     "barrier-cost": ("streaming_figure_records", "everything()"),
     "corun": ("test_neighbours", "frame(rows())"),
     "dw-": ("test_plots_dw", "everything()"),
-    "dw-energy": ("test_plots_dw", "energies_of()"),
+    "dw-energy": ("test_plots_dw_energy", "energies_of()"),
     "ecm": ("test_ecm_figures", "records()"),
     "energy": ("test_energy", "rows()"),
     "gpu-blocks": ("test_blocks", "everything()"),
