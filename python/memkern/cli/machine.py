@@ -149,12 +149,11 @@ def _ranges(units: Sequence[int]) -> str:
 
 
 def _calibrate(args: argparse.Namespace) -> int:
-    from memkern.cli.measuring import show_progress, wait_until_quiet, warn_if_not_quiet
+    from memkern.cli.measuring import when_quiet
     from memkern.engine import calibration
     from memkern.studies.calibrate import calibrate
 
-    warn_if_not_quiet(wait_until_quiet(args), args)
-    with show_progress(args) as progress:
+    with when_quiet(args) as progress:
         found = calibrate(seconds=args.seconds, progress=progress)
     print(f"{'class':<20} {'placements ±%':>14} {'runs ±%':>9}")
     for name, prior in found.placements.items():
