@@ -215,7 +215,7 @@ def test_layouts_and_options_beside_the_roofline(whole):
     limit = 1320 / (1104 - 192) * TRIAD
     assert dot_values(large, "roofline") == dict.fromkeys(rows, pytest.approx(limit))
     # Ordinary stores to a cache have no roofline without a machine file.
-    assert dot_values(small, "roofline") == {}
+    assert dot_values(small, "_roofline") == {}
     assert "5 lattices with fewer cases left out." in footnotes(large.figure)
 
 
@@ -224,7 +224,7 @@ def test_in_caches_only_non_temporal_stores_have_a_roofline():
     limit = dot_values(ax, "roofline")
     assert limit == {"RRII s, 512 bit": pytest.approx(1320 / 192 * TRIAD)}
     (ax,) = figures["dw-layouts"](frame([record("RRII s", SMALL)])).axes
-    assert dot_values(ax, "roofline") == {}
+    assert dot_values(ax, "_roofline") == {} and curve_labels(ax) == ["ordinary stores"]
 
 
 def test_lattices_and_workers_are_a_choice(whole):

@@ -29,6 +29,7 @@ from memkern.plots.peaks import shares_of_peak
 from memkern.plots.registry import Exhibit, Section, describe
 from memkern.plots.scaling import efficiency_table, scaling_curves
 from memkern.plots.style import save
+from memkern.plots.told import told_table
 from memkern.plots.traffic import counted_traffic, traffic_table
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ __all__ = [
     "slowdown_map",
     "slowdown_table",
     "tables",
+    "told_table",
     "traffic_table",
     "z_plot",
 ]

@@ -76,9 +76,12 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _MEASURE = (
-    "memkern dw --lattice 8 8 8 8 --lattice 16 16 16 16 -l RRII,RIRI --cut s,tzyx -o dw.parquet"
+    "memkern dw --lattice 8 8 8 8 --lattice 16 16 16 16 --layout RRII,RIRI --cut s,tzyx "
+    "-o dw.parquet"
 )
-_MEASURE_WORKERS = "memkern dw --lattice 16 16 16 16 -l RRII,RIRI --threads 1..4 -o dw.parquet"
+_MEASURE_WORKERS = (
+    "memkern dw --lattice 16 16 16 16 --layout RRII,RIRI --threads 1..4 -o dw.parquet"
+)
 _MEASURE_EXTENT = (
     "memkern dw --lattice 4 8 8 16 --lattice 16 8 8 16 --lattice 64 8 8 16 -o dw.parquet"
 )

@@ -33,7 +33,7 @@ from memkern.families.spatter.data import (
     unpaired,
 )
 from memkern.families.spatter.findings import findings
-from memkern.families.spatter.of_paper import bandwidth_by_delta as bandwidth_by_delta
+from memkern.families.spatter.of_paper import bandwidth_by_delta
 from memkern.families.spatter.pattern_radars import gather_radars as gather_radars
 from memkern.families.spatter.radar import radars_cpu, radars_gpu
 from memkern.plots.drawing import curve, disturbed_note, finish, legend_below, panels
@@ -212,6 +212,8 @@ def without_prefetchers(records: Records = None) -> Figure:
         right.set(title=f"{word.capitalize()}, each over its own stride 1")
         if not rows["stride"].eq(1).any():
             notes = [*notes, f"{plain(platform)}: no {word} of stride 1 in both ways."]
+    for ax in axes[:-2]:
+        ax.set_xlabel("")  # the panels share it
     notes = [*notes, "The paper's bandwidths without prefetchers were not published as numbers."]
     return finish(fig, 4, notes, pairs)
 
@@ -728,6 +730,12 @@ _EXHIBITS: tuple[tuple[str, Any, Caption, str | None], ...] = (
         f"{_BEST} {_PUBLISHED}", "gpu",
     ),
     (
+        "Application patterns by delta", bandwidth_by_delta,
+        "Delta is the distance between two instances of a pattern: with small ones they share "
+        "lines, with large ones each waits for memory and address translation. "
+        f"{_BEST} {_PUBLISHED}", None,
+    ),
+    (
         "Pattern bandwidth against stride-1 bandwidth", bandwidth_bandwidth,
         "Each vertical line is a platform, each diagonal a constant share of its stride-1 "
         "bandwidth. The bandwidth of a pattern whose markers follow a diagonal grows with that of "
@@ -769,10 +777,8 @@ def report_section(records: DataFrame) -> Section | None:
         return None
     # An error for missing columns is raised here, since section_of would turn it into a remark.
     kinds = set(own_records(frame, ("variant", "pages"))[0]["kind"])
-    # These pairs are rare, since they require root or an explicit request.
-    left_out = without_prefetchers if prefetcher_pairs(frame)[0].empty else None
-    exhibits = [
-        each[:3] for each in _EXHIBITS if each[3] in (None, *kinds) and each[1] is not left_out
-    ]
+    exhibits = [each[:3] for each in _EXHIBITS if each[3] in (None, *kinds)]
     citation = reference.cite("lavin2020")
-    return section_of(frame, "Gather and scatter", findings, exhibits, citation)
+    # Pairs with and without prefetchers require root or an explicit request.
+    rare = (without_prefetchers,)
+    return section_of(frame, "Gather and scatter", findings, exhibits, citation, rare)
