@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-
 # Letters of the longest text that is no sentence.
 _PHRASE = 40
 

@@ -33,7 +33,7 @@ MODELS = {"openmp": "OpenMP", "mpi": "MPI", "shmem": "OpenSHMEM", "cuda": "CUDA"
 # Patterns of one atomic operation for each iteration.
 _SINGLE = ("rand", "stride1", "striden", "ptrchase", "central")
 # Labels of a legend for the ways in which workers of `central` share a line.
-NEIGHBOURS = "own words, neighbours"
+NEIGHBOURS = "private words, adjacent"
 ONE_WORD = "one word for all"
 # Least ratio of the largest to the smallest size of a pattern at which both are drawn.
 _LARGER = 4
@@ -259,7 +259,7 @@ def shared_lines(frame: DataFrame) -> DataFrame:
     own = frame["sharing"].eq("private") & frame["hot"].eq(frame["threads"])
     one = ~frame["sharing"].eq("private") & frame["hot"].eq(1)
     names = [
-        ONE_WORD if of_all else f"own words, {gap:g} B apart" if gap else NEIGHBOURS
+        ONE_WORD if of_all else f"private words, {gap:g} B apart" if gap else NEIGHBOURS
         for of_all, gap in zip(one, apart, strict=True)
     ]
     frame = frame.assign(line=names, gap=apart.where(~one, -1.0))[own | one]

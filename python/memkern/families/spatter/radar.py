@@ -181,7 +181,7 @@ def _draw_key(ax: Any, spokes: Mapping[str, float]) -> None:
 def _small_print(
     platform: Mapping[tuple[str, str], float], ratio: Mapping[str, float], named: Sequence[str]
 ) -> list[str]:
-    """Return text lines with the stride-1 bandwidths, the user's patterns, and what is off scale."""
+    """Return lines with the stride-1 bandwidths, the user's patterns, and what is off the scale."""
     base = {
         word: rounded(platform[kernel, STRIDE_1]) if (kernel, STRIDE_1) in platform else "-"
         for kernel, word in KERNELS.items()
@@ -194,9 +194,7 @@ def _small_print(
     ]
     if mine:
         lines += wrap(f"{OWN} {', '.join(mine)}", 36)
-    outside = [
-        f"{_plain_name(name)} {x:.2g}" for name, x in ratio.items() if not FLOOR <= x <= CAP
-    ]
+    outside = [f"{_plain_name(name)} {x:.2g}" for name, x in ratio.items() if not FLOOR <= x <= CAP]
     if outside:
         named = outside[:2] if len(outside) < 3 else [f"{outside[0]} and {len(outside) - 1} more"]
         lines += wrap("✕ off the scale: " + ", ".join(named), 36)
@@ -219,8 +217,7 @@ def _radars(records: Records, kind: str) -> Figure:
     labels = labels_of(points)
     ratios = {platform: ratio for platform, ratio in ratios.items() if ratio}
     small = {
-        platform: _small_print(values[platform], ratio, named)
-        for platform, ratio in ratios.items()
+        platform: _small_print(values[platform], ratio, named) for platform, ratio in ratios.items()
     }
     small[""] = [*_KEY, "● gather, ▲ scatter"]
 
