@@ -22,6 +22,7 @@ _RECORDS = {
     "barrier-cost": ("test_plots_streaming", "everything()"),
     "corun": ("test_neighbours", "frame(rows())"),
     "dw-": ("test_plots_dw", "everything()"),
+    "dw-clocks": ("test_plots_dw", "clocks_of()"),
     "dw-energy": ("test_plots_dw", "energies_of()"),
     "ecm": ("test_ecm_figures", "records()"),
     "energy": ("test_energy", "rows()"),

@@ -353,9 +353,9 @@ def test_without_one_worker_there_is_no_scaling():
 
 def test_false_sharing_is_drawn_by_distance_of_words(whole):
     (ax,) = figures["amo-sharing"](whole).axes
-    for label in ("own words, 128 B apart", "own words, 64 B apart"):
+    for label in ("private words, 128 B apart", "private words, 64 B apart"):
         np.testing.assert_allclose(line(ax, label).get_ydata(), [0.6, 1.2, 2.4])
-    near = line(ax, "own words, neighbours")
+    near = line(ax, "private words, adjacent")
     np.testing.assert_allclose(near.get_ydata(), [0.6, 0.15, 0.3])
     assert list(near.get_xdata()) == [1, 2, 4]
     # The original CENTRAL also has one word for all workers, and was faster.
@@ -364,7 +364,7 @@ def test_false_sharing_is_drawn_by_distance_of_words(whole):
     several = sharing(counts=(2, 4), hot=2)  # pairs of workers share a word: left out
     assert list(
         line(
-            figures["amo-sharing"](frame([*sharing(), *several])).axes[0], "own words, neighbours"
+            figures["amo-sharing"](frame([*sharing(), *several])).axes[0], "private words, adjacent"
         ).get_ydata()
     ) == list(near.get_ydata())
 

@@ -296,7 +296,7 @@ def test_extent_names_the_conditions_of_the_last_cache(whole):
             for n in (4, 8, 16, 32, 64)
         ],
     )
-    assert "Above: what 16 MiB of cache hold for RRII s." in footnotes(ax.figure)
+    assert "Above: conditions that 16 MiB of cache fulfil for RRII s." in footnotes(ax.figure)
     (ax,) = figures["dw-extent"](frame(everything())).axes  # the caches are unknown
     assert panel_texts(ax) == [] and "Above" not in footnotes(ax.figure)
 
@@ -319,7 +319,7 @@ def test_traffic_of_the_model_and_of_the_simulation(whole):
     assert n == 2 and site_B == simulate((16, 8, 8, 16), 8, 2**24, cuts=(1, 2, 2, 2), threads=2)
     assert panel_texts(cores) == ["LC_t", "LC_z", "LC_y", "LC_x"]
     assert scanned.get_ylim() == cores.get_ylim()
-    assert "What takes long is not simulated." in footnotes(cores.figure)
+    assert "Cases that take long to simulate have no marker." in footnotes(cores.figure)
 
 
 def counted(rows, L2=True):
@@ -491,8 +491,9 @@ def energies_of(power_W=(100.0, 130.0), **other):
     return rows
 
 
-def test_performance_and_energy_by_clock_and_layout():
-    rows = [
+def clocks_of():
+    """Return those of `energies_of` at three clock limits."""
+    return [
         row
         | {
             "clock_limit": MHz,
@@ -502,7 +503,10 @@ def test_performance_and_energy_by_clock_and_layout():
         for MHz, k in ((None, 1.0), (2000.0, 0.9), (1500.0, 0.75))
         for row in energies_of()
     ]
-    speed, energy = figures["dw-clocks"](frame(rows)).axes
+
+
+def test_performance_and_energy_by_clock_and_layout():
+    speed, energy = figures["dw-clocks"](frame(clocks_of())).axes
     assert (speed.get_xlabel(), energy.get_xlabel()) == (
         "Performance (GFLOP/s)",
         "Energy (pJ/flop)",

@@ -27,6 +27,7 @@ from memkern.errors import InputError
 
 __all__ = [
     "DEVICES",
+    "WRAPPERS",
     "Description",
     "describe",
     "exchange",
@@ -41,11 +42,11 @@ Positions = npt.NDArray[np.int64]
 
 # By device, the library and its compiler wrapper.
 DEVICES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
+WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 # Variable with which Open MPI's launcher passes the choice of a component for windows.
 _OSC = "OMPI_MCA_osc"
 # Variable with the thread level for which mpi4py initialises MPI.
 _THREAD_LEVEL = "MPI4PY_RC_THREAD_LEVEL"
-_WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ def extension(device: str, threads: bool = False) -> ModuleType:
     except ModuleNotFoundError:
         raise InputError(
             f"memkern was built without {DEVICES[device]}: install it, so that "
-            f"{_WRAPPERS[device]} is on PATH, and install memkern again"
+            f"{WRAPPERS[device]} is on PATH, and install memkern again"
         ) from None
     except ImportError as error:
         raise InputError(f"{DEVICES[device]} can't be used: {error}") from None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from memkern import statistics
 from memkern.errors import InputError
-from memkern.formats import ResultSet
+from memkern.formats import ResultSet, load
 from memkern.machine.environment import differences
 from memkern.results.hosts import APART
 from memkern.results.verdicts import NOT_ENOUGH, Estimate, decide, holm, moderated, welch
@@ -107,15 +108,15 @@ def quantity_of(*works: Mapping[str, float]) -> Quantity:
     return next(q for q in _QUANTITIES if all(q.suffix in work for work in works))
 
 
-def compare(a: ResultSet, b: ResultSet) -> DataFrame:
+def compare(a: ResultSet | str | Path, b: ResultSet | str | Path) -> DataFrame:
     """Compare two sets of records that were measured one after the other, case by case.
 
     Parameters
     ----------
-    a, b : ResultSet
-        Each case must have been placed in memory several times on each side (columns
-        ``placements`` and ``placement_sd``, or several repeats), since one placement does not show
-        the variance between runs.
+    a, b : ResultSet or path
+        Records, or their file. Each case must have been placed in memory several times on each
+        side (columns ``placements`` and ``placement_sd``, or several repeats), since one placement
+        does not show the variance between runs.
 
     Returns
     -------
@@ -147,8 +148,9 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
     Raises
     ------
     InputError
-        No case is in both sets, or a set has no records of memkern.
+        No case is in both sets, a set has no records of memkern, or a file can't be read.
     """
+    a, b = (load(each) if isinstance(each, (str, Path)) else each for each in (a, b))
     for side, results in (("A", a), ("B", b)):
         if not len(results):
             raise InputError(f"{side} has no records: compare files with results")

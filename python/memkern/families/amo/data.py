@@ -33,7 +33,7 @@ MODELS = {"openmp": "OpenMP", "mpi": "MPI", "shmem": "OpenSHMEM", "cuda": "CUDA"
 # Patterns of one atomic operation for each iteration.
 _SINGLE = ("rand", "stride1", "striden", "ptrchase", "central")
 # Labels of a legend for the ways in which workers of `central` share a line.
-NEIGHBOURS = "own words, neighbours"
+NEIGHBOURS = "private words, adjacent"
 ONE_WORD = "one word for all"
 # Maximum number of patterns in the label of a line.
 _MOST_NAMED = 3
@@ -293,7 +293,7 @@ def shared_lines(frame: DataFrame) -> DataFrame:
     own = frame["sharing"].eq("private") & frame["hot"].eq(frame["threads"])
     one = ~frame["sharing"].eq("private") & frame["hot"].eq(1)
     names = [
-        ONE_WORD if of_all else f"own words, {gap:g} B apart" if gap else NEIGHBOURS
+        ONE_WORD if of_all else f"private words, {gap:g} B apart" if gap else NEIGHBOURS
         for of_all, gap in zip(one, apart, strict=True)
     ]
     frame = frame.assign(line=names, gap=apart.where(~one, -1.0))[own | one]

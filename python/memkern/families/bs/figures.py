@@ -325,7 +325,7 @@ def _fit_notes(fits: Sequence[Fitted]) -> list[str]:
         return []
     notes = ["Line: fit of T(B) = T₀ + B / Wmax, in brackets 95 % intervals; ◇ 80 % of Wmax."]
     if any(len(one.fits) > 1 for one in fits):
-        notes.append("T₀ is of the sizes up to half the last cache, Wmax of those beyond it.")
+        notes.append("T₀ is fitted to sizes up to half the last cache, Wmax to sizes beyond it.")
     held = dict.fromkeys(short(one.kernel) for one in fits if one.in_caches)
     if held:
         notes.append(f"Wmax of {listed(list(held))} is of the caches: few sizes are beyond them.")

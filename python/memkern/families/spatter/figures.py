@@ -698,15 +698,15 @@ _EXHIBITS: tuple[tuple[str, Any, Caption, str | None], ...] = (
     ),
     (
         "Bandwidth against stride on GPUs", strides_gpu,
-        "As above; the stride at which the first fall ends shows the size of a memory access: "
-        f"stride 4 for 32 B, stride 8 for 64 B. {_BEST} {_PUBLISHED}", "gpu",
+        "Both axes are logarithmic. The stride at which the first drop ends shows the size of a "
+        f"memory access: stride 4 for 32 B, stride 8 for 64 B. {_BEST} {_PUBLISHED}", "gpu",
     ),
     (
         "Without prefetchers", without_prefetchers,
-        "The distance of the curves is what prefetchers gain: the bandwidth with them switched on "
-        "and off or, where they can't be switched, of instances in ascending and in random order. "
-        "At the right each curve is over its own stride 1: where it ends tells how many lines an "
-        "access moves, 1/8 for one of 64 B and 1/16 for two.", None,
+        "The distance between the curves is the gain by prefetchers: the bandwidth with them "
+        "switched on and off or, where they can't be switched, of instances in ascending and in "
+        "random order. At the right each curve is relative to its own stride 1: its share at large "
+        "strides shows how many lines an access moves, 1/8 for one of 64 B and 1/16 for two.", None,
     ),
     (
         "Vectorised against scalar code", simd_against_scalar,
@@ -726,7 +726,8 @@ _EXHIBITS: tuple[tuple[str, Any, Caption, str | None], ...] = (
     ),
     (
         "Application patterns against stride 1 on GPUs", radars_gpu,
-        "As above; the published GPUs ran 16 instances of a pattern merged into one. "
+        "One radar per GPU, one spoke per pattern. Outside the black ring a pattern runs faster "
+        "than stride 1. The published GPUs ran 16 instances of a pattern merged into one. "
         f"{_BEST} {_PUBLISHED}", "gpu",
     ),
     (

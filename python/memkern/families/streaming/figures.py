@@ -386,7 +386,8 @@ _EXHIBITS: tuple[tuple[str, Any, Caption, str], ...] = (
     ),
     (
         "Matrix times vector", matrix_vector,
-        "The matrix is used once, y once for each column. After Alappat et al. 2021.", "",
+        "Each element of the matrix is read once, y once for each column. After Alappat et al. "
+        "2021.", "",
     ),
     (
         "Traffic of matrix times vector", matrix_vector_traffic,
