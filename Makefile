@@ -18,7 +18,7 @@ REPORT ?= memkern-report.html
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # Those of pyproject.toml.
-BUILD_REQUIRES := 'scikit-build-core>=0.10' 'pybind11>=2.12'
+BUILD_REQUIRES := 'scikit-build-core>=0.10.7' 'pybind11>=2.12'
 # Without isolation a rebuild reuses the objects of the last one, which the C++ tests also link.
 INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=build/release \
   --config-settings=cmake.define.MEMKERN_WERROR=$(WERROR)

@@ -229,6 +229,7 @@ def test_a_release_makes_a_section_of_the_unreleased_changes(version: str) -> No
         (CHANGES.replace("- New.", ""), "1.0.0", "must have changes under the heading Unreleased"),
         ("# Changelog\n", "0.1.0", "must have changes under the heading Unreleased"),
     ],
+    ids=["two numbers", "a leading zero", "the last one", "a gap", "no changes", "no heading"],
 )
 def test_a_release_without_a_next_version_or_changes_is_refused(
     text: str, version: str, message: str

@@ -19,7 +19,7 @@ class PyMemkern(PythonPackage, CudaPackage):
 
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
-    depends_on("py-scikit-build-core@0.10:", type="build")
+    depends_on("py-scikit-build-core@0.10.7:", type="build")
     depends_on("py-pybind11@2.12:", type="build")
     depends_on("highway@1.0.3:", type=("build", "link"))
     depends_on("hwloc@2.9:", type=("build", "link"))
