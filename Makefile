@@ -122,8 +122,9 @@ UV = $(BIN)/uv pip install --quiet --python build/$* --resolution $(RELEASES_$*)
 test-oldest test-newest: test-%: system-test .venv/.release
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/$*
 	$(UV) $(BUILD_REQUIRES)
-	$(UV) --no-build-isolation-package memkern '.[test,cuda]'
-	build/$*/bin/python $(PYTEST_WORDS) -m "not ranks"
+	$(UV) --no-build-isolation-package memkern --config-settings=build-dir=build/$*-objects \
+	  --config-settings=cmake.define.MEMKERN_TESTS=ON '.[test,cuda]'
+	MEMKERN_EMULATED=$(CURDIR)/build/$*-objects/emulated build/$*/bin/python $(PYTEST_WORDS) -m "not ranks"
 	build/$*/bin/python $(PYTEST_WORDS) -m ranks $(RANKS)
 
 clean:
