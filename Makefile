@@ -58,7 +58,7 @@ test: system-test .venv/.installed .venv/.test
 	$(STAGE) "tests of ranks" $(PYTEST) -m ranks --junit-xml=$(JUNIT)ranks.xml $(RANKS)
 	@python3 tools/stages.py $(STAGES) summary
 
-test-all: system-all
+test-all: system-all .venv/.installed .venv/.consumers
 	-@$(MAKE) test
 	$(STAGE) "tests of a release" $(PYTEST) --release -m "release and not ranks" --junit-xml=$(JUNIT)release.xml
 	$(STAGE) "ranks of a release" $(PYTEST) --release -m "release and ranks" --junit-xml=$(JUNIT)release-ranks.xml $(RANKS)
@@ -157,7 +157,7 @@ build/.wrappers: always
 	@cmp -s $@.now $@ || cp $@.now $@
 
 # The requirements of the extra, from the metadata of the installed package.
-.venv/.test .venv/.lint .venv/.docs .venv/.release: .venv/.%: pyproject.toml | .venv/.installed
+.venv/.test .venv/.lint .venv/.docs .venv/.release .venv/.consumers: .venv/.%: pyproject.toml | .venv/.installed
 	$(PIP) install $$($(BIN)/python -c 'from importlib.metadata import requires; \
 	  print(*(r.split(";")[0] for r in requires("memkern") if "$*" in r.partition("extra")[2]))')
 	touch $@

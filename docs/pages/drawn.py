@@ -26,6 +26,7 @@ _RECORDS = {
     "dw-energy": ("test_plots_dw", "energies_of()"),
     "ecm": ("test_ecm_figures", "records()"),
     "energy": ("test_energy", "rows()"),
+    "fleet": ("test_fleet_figure", "two_machines()"),
     "gpu-blocks": ("test_blocks", "everything()"),
     "latency-": ("test_plots_latency", "sampled(INPUTS['own'])"),
     "loops-": ("test_plots_streaming", "everything()"),

@@ -22,6 +22,7 @@ from memkern.plots.ecm import (
     roofline_table,
 )
 from memkern.plots.energy import clock_table, clock_whiskers, z_plot
+from memkern.plots.fleet import fleet_dots, fleet_table
 from memkern.plots.kernels import kernel_table
 from memkern.plots.neighbours import slowdown_map, slowdown_table
 from memkern.plots.papers import paper_table
@@ -47,6 +48,8 @@ __all__ = [
     "ecm_table",
     "efficiency_table",
     "figures",
+    "fleet_dots",
+    "fleet_table",
     "kernel_table",
     "overlap_diagram",
     "paper_table",
