@@ -7,7 +7,8 @@
 #   make docs       the documentation, in build/docs: it measures nothing and needs no network
 #   make generated  the files of the tree that are generated: interfaces, stubs, tables of bench
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
-#   make wheel      a wheel that needs no system packages
+#   make wheel      a wheel that needs no system packages, and the sources; with CUDA=ON also for GPUs
+#   make test-oldest, make test-newest  the tests with these releases of all dependencies (PYTHON=...)
 .PHONY: report test test-all test-cluster lint docs generated sanitize wheel clean
 .PHONY: system system-test system-all system-dev system-cluster always
 .DELETE_ON_ERROR:
@@ -16,6 +17,8 @@ WERROR ?= OFF
 REPORT ?= memkern-report.html
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Those of pyproject.toml.
+BUILD_REQUIRES := 'scikit-build-core>=0.10.7' 'pybind11>=2.12'
 # Without isolation a rebuild reuses the objects of the last one, which the C++ tests also link.
 INSTALL := $(PIP) install --no-build-isolation --config-settings=build-dir=build/release \
   --config-settings=cmake.define.MEMKERN_WERROR=$(WERROR)
@@ -32,7 +35,8 @@ unexport PYTHONDONTWRITEBYTECODE
 STAGES ?= build/tests/stages.csv
 STAGE = @python3 tools/stages.py $(STAGES) run
 JUNIT = $(CURDIR)/$(dir $(STAGES))
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal
+PYTEST_WORDS := -m pytest -n auto --maxprocesses 8 --dist worksteal
+PYTEST := $(BIN)/python $(PYTEST_WORDS)
 # Importing the other files takes as long as a tenth of these tests.
 RANKS = $(shell grep -rl mark.ranks tests --include='test_*.py')
 CMAKE := cmake -G Ninja -DMEMKERN_WERROR=$(WERROR)
@@ -54,7 +58,7 @@ test: system-test .venv/.installed .venv/.test
 	$(STAGE) "tests of ranks" $(PYTEST) -m ranks --junit-xml=$(JUNIT)ranks.xml $(RANKS)
 	@python3 tools/stages.py $(STAGES) summary
 
-test-all: system-all
+test-all: system-all .venv/.installed .venv/.consumers
 	-@$(MAKE) test
 	$(STAGE) "tests of a release" $(PYTEST) --release -m "release and not ranks" --junit-xml=$(JUNIT)release.xml
 	$(STAGE) "ranks of a release" $(PYTEST) --release -m "release and ranks" --junit-xml=$(JUNIT)release-ranks.xml $(RANKS)
@@ -101,10 +105,27 @@ sanitize-%: system-dev
 	cmake --build build/$@
 	ctest --test-dir build/$@ -j $$(nproc) --output-on-failure
 
-wheel: system .venv/.wheel
-	rm -rf dist
-	$(BIN)/python -m build --no-isolation --config-setting=cmake.define.MEMKERN_CUDA_ARCHITECTURES=all
+# Both from the tree, since the sources alone do not know the commit.
+CUDA ?= OFF
+wheel: system .venv/.release
+	rm -rf dist wheelhouse
+	MEMKERN_WHEEL=1 $(BIN)/python -m build --sdist --wheel \
+	  --config-setting=cmake.define.MEMKERN_CUDA=$(CUDA) \
+	  --config-setting=cmake.define.MEMKERN_CUDA_ARCHITECTURES=all
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir wheelhouse dist/*.whl
+
+# The build requirements and the dependencies, each at its oldest declared or its newest release.
+RELEASES_oldest := lowest-direct
+RELEASES_newest := highest
+PYTHON ?= python3
+UV = $(BIN)/uv pip install --quiet --python build/$* --resolution $(RELEASES_$*)
+test-oldest test-newest: test-%: system-test .venv/.release
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/$*
+	$(UV) $(BUILD_REQUIRES)
+	$(UV) --no-build-isolation-package memkern --config-settings=build-dir=build/$*-objects \
+	  --config-settings=cmake.define.MEMKERN_TESTS=ON '.[test,cuda]'
+	MEMKERN_EMULATED=$(CURDIR)/build/$*-objects/emulated build/$*/bin/python $(PYTEST_WORDS) -m "not ranks"
+	build/$*/bin/python $(PYTEST_WORDS) -m ranks $(RANKS)
 
 clean:
 	rm -rf .venv build dist wheelhouse .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -120,10 +141,9 @@ system-dev:
 system-cluster:
 	@tools/install-system-packages.sh --cluster
 
-# The two packages are pyproject.toml's build requirements.
 .venv/.created: | system
 	python3 -m venv .venv
-	$(PIP) install 'scikit-build-core>=0.10' 'pybind11>=2.12'
+	$(PIP) install $(BUILD_REQUIRES)
 	touch $@
 
 .venv/.installed: $(SOURCES) build/.wrappers | .venv/.created
@@ -137,7 +157,7 @@ build/.wrappers: always
 	@cmp -s $@.now $@ || cp $@.now $@
 
 # The requirements of the extra, from the metadata of the installed package.
-.venv/.test .venv/.lint .venv/.docs .venv/.wheel: .venv/.%: pyproject.toml | .venv/.installed
+.venv/.test .venv/.lint .venv/.docs .venv/.release .venv/.consumers: .venv/.%: pyproject.toml | .venv/.installed
 	$(PIP) install $$($(BIN)/python -c 'from importlib.metadata import requires; \
 	  print(*(r.split(";")[0] for r in requires("memkern") if "$*" in r.partition("extra")[2]))')
 	touch $@

@@ -30,6 +30,7 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 napoleon_google_docstring = False
 napoleon_use_ivar = True
+napoleon_use_param = False
 napoleon_use_rtype = False
 # The types of parameters are words, some of which are names of attributes as well.
 suppress_warnings = ["ref.python"]
@@ -52,6 +53,10 @@ def _number_footnotes(_app: Sphinx, _what: str, name: str, *rest: Any) -> None:
 def setup(app: Sphinx) -> None:
     """Write the generated pages before Sphinx looks for sources."""
     import pages
+    from pages import options
 
     pages.write(DOCS / "generated")
+    # Before napoleon reads the sections.
+    app.connect("autodoc-process-docstring", options.shorten_docstring, priority=400)
+    app.connect("autodoc-process-signature", options.shorten_signature)
     app.connect("autodoc-process-docstring", _number_footnotes)

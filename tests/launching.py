@@ -33,8 +33,7 @@ OPEN_MPI = {
 _COMMANDS = {
     "openmpi": ["mpirun.openmpi"],
     "mpich": ["mpirun.mpich"],
-    # Debian's OpenSHMEM ends with a segmentation fault in this transport, after correct results.
-    "oshmem": ["oshrun", "--mca", "btl", "^uct"],
+    "oshmem": ["oshrun"],
 }
 KINDS = tuple(_COMMANDS)
 # Launcher by device.

@@ -272,7 +272,8 @@ def test_options_in_the_text_exist(document: Path) -> None:
             assert options <= (known[verb] if verb else every), code
 
 
-SCRIPTS = sorted(EXAMPLES.rglob("*.py"))
+# Those in folders are for other programs (tests/test_consumers.py).
+SCRIPTS = sorted(EXAMPLES.glob("*.py"))
 
 
 @pytest.mark.parametrize("path", once_a_kind(SCRIPTS, name=lambda path: path.stem))
@@ -383,7 +384,7 @@ COMMON = {
     *("output", "json", "threads", "pin", "pages", "isa", "variant", "dtype", "device", "runs"),
     *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet", "machine"),
 }
-NOT_MEASURING = {"info", "columns", "export", "fit", "figure", "gallery", "merge", "table"}
+NOT_MEASURING = {"info", "columns", "export", "fit", "figure", "fleet", "gallery", "merge", "table"}
 
 
 def options_of_verbs() -> dict[str, set[str]]:

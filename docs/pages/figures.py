@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import multiprocessing
+from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import matplotlib
 
 from memkern.plots import describe, figures, tables
+from memkern.plots.style import FIGURE_OPTIONS
+from memkern.spec.docstrings import section
 from pages.drawn import drawn
 from pages.text import cell, code, docstring, put, rows, title, tree
 
@@ -23,7 +28,9 @@ FILE...` prints a table, and `--list` lists both. From Python, `mk.plots.figures
 returns the figure of matplotlib, and `mk.plots.save` writes it.
 
 In all figures, a hollow marker is a record that was `disturbed`, and the sentences below a figure
-name what was left out, and why.
+name what was left out, and why. Each function also has the options
+
+{options}
 
 """
 
@@ -40,11 +47,15 @@ def write(folder: Path) -> list[Path]:
     for kind, registry in (("figure", figures), ("table", tables)):
         for name, function in registry.items():
             pages.setdefault(_family(function), []).append((kind, name, function))
-    overview = [_HEAD, tree(*sorted(pages))]
+    head = _HEAD.format(options=docstring(section("Parameters", FIGURE_OPTIONS)))
+    overview = [head, tree(*sorted(pages))]
     overview += [_listing(page, pages[page]) for page in sorted(pages)]
     made = [put(place / "index.md", "".join(overview))]
+    # Most of the time of a build is that of drawing.
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("fork")) as pool:
+        pictures = dict(zip(figures, pool.map(partial(_picture, place), figures), strict=True))
     for page, items in pages.items():
-        text = f"# {_title(page)}\n\n" + "".join(_section(place, item) for item in items)
+        text = f"# {_title(page)}\n\n" + "".join(_section(item, pictures) for item in items)
         made.append(put(place / f"{page}.md", text))
     return [*made, *place.glob("*.png")]
 
@@ -66,13 +77,13 @@ def _family(function: Callable[..., Any]) -> str:
     return words[2] if words[1] == "families" and words[2] != "streaming" else SEVERAL
 
 
-def _section(place: Path, item: Item) -> str:
+def _section(item: Item, pictures: Mapping[str, str]) -> str:
     """Return the section of a figure or table: command, picture and documentation."""
     kind, name, function = item
     target = f" -o {name}.pdf" if kind == "figure" else ""
     command = f"```text\nmemkern {kind} {name} FILE...{target}\n```\n\n"
-    picture = _picture(place, name) if kind == "figure" else ""
-    text = docstring(inspect.getdoc(function) or "")
+    picture = pictures[name] if kind == "figure" else ""
+    text = docstring((inspect.getdoc(function) or "").replace(f"\n{FIGURE_OPTIONS}", ""))
     return f"({kind}-{name})=\n## {kind.capitalize()} {code(name)}\n\n{command}{picture}{text}\n"
 
 
@@ -83,4 +94,5 @@ def _picture(place: Path, name: str) -> str:
         return ""
     figure, about = found
     figure.savefig(place / f"{name}.png", dpi=160, metadata={"Software": None})
-    return f"```{{image}} {name}.png\n:alt: figure {name}\n:class: figure\n```\n\n*{about}*\n\n"
+    image = f"```{{image}} {name}.png\n:alt: figure {name}\n:class: figure\n```"
+    return f":::{{container}} picture\n{image}\n:::\n\n*{about}*\n\n"

@@ -29,22 +29,23 @@ def write(folder: Path) -> list[Path]:
     public = {name: getattr(memkern, name) for name in memkern.__all__}
     modules = {name: found for name, found in public.items() if inspect.ismodule(found)}
     described: dict[int, str] = {}
-    text = [
-        _HEAD,
-        *(f"   {name}\n" for name in modules),
-        "\nFunctions and classes\n",
-        "-" * 21,
-        "\n",
-    ]
-    text += [
-        _entry("memkern", name, found, described)
-        for name, found in public.items()
-        if name not in modules
-    ]
+    own = {name: found for name, found in public.items() if name not in modules}
+    text = [_HEAD, *(f"   {name}\n" for name in modules), "\n", _summaries(own)]
+    text += ["\nFunctions and classes\n", "-" * 21, "\n"]
+    text += [_entry("memkern", name, found, described) for name, found in own.items()]
     made = [put(folder / "python" / "index.rst", "".join(text))]
     for name, module in modules.items():
         made.append(put(folder / "python" / f"{name}.rst", _module(name, module, described)))
     return made
+
+
+def _summaries(public: dict[str, Any]) -> str:
+    """Return a table of names with the first sentence of their docstrings."""
+    lines = [".. list-table::", "   :class: sentences", ""]
+    for name, found in public.items():
+        summary = (inspect.getdoc(found) or "").partition("\n\n")[0].replace("\n", " ")
+        lines += [f"   * - :py:obj:`{name} <memkern.{name}>`", f"     - {summary}"]
+    return "\n".join(lines) + "\n"
 
 
 def _module(name: str, module: ModuleType, described: dict[int, str]) -> str:

@@ -7,6 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+# Letters of the longest text that is no sentence.
+_PHRASE = 40
+
 
 def put(path: Path, text: str) -> Path:
     """Write a page, unless it is there already: Sphinx reads only pages that have changed."""
@@ -30,9 +33,12 @@ def cell(text: str) -> str:
 
 
 def rows(headings: Sequence[str], body: Iterable[Sequence[str]]) -> str:
-    """Return a table."""
+    """Return a table; one whose last column has sentences is of the class ``sentences``."""
+    body = list(body)
     lines = [headings, ["---"] * len(headings), *body]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    table = "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+    sentences = any(len(line[-1]) > _PHRASE for line in body)
+    return ":::{rst-class} sentences\n:::\n\n" * sentences + table
 
 
 def title(family: str) -> str:

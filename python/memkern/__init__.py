@@ -52,6 +52,7 @@ _NAMES = {
     "models": ("fit_t0_wmax",),
     "formats": ("ResultSet", "concat", "load"),
     "results.comparison": ("compare",),
+    "results.fleet": ("fleet",),
     "results.merging": ("merge",),
     "results.scaling": ("efficiencies",),
     "results.slowdowns": ("slowdowns",),

@@ -32,6 +32,7 @@ from memkern.inputs import patterns as patterns
 from memkern.inputs.sizes import sizes as sizes
 from memkern.models import fit_t0_wmax as fit_t0_wmax
 from memkern.results.comparison import compare as compare
+from memkern.results.fleet import fleet as fleet
 from memkern.results.merging import merge as merge
 from memkern.results.scaling import efficiencies as efficiencies
 from memkern.results.slowdowns import slowdowns as slowdowns
@@ -73,6 +74,7 @@ __all__ = [
     "dw",
     "efficiencies",
     "fit_t0_wmax",
+    "fleet",
     "gather",
     "gs",
     "halo_time",

@@ -164,6 +164,16 @@ _TABLES = {
         _ALAPPAT_2021,
         {"quantity": ("quantity", str), "value": ("value", float), "unit": ("unit", str)},
     ),
+    "alappat2021-text": _Table(
+        "alappat2021_text.csv",
+        _ALAPPAT_2021,
+        {
+            **_texts("exhibit", "section", "quantity", "case"),
+            "cores": ("cores", _optional_int),
+            "value": ("value", float),
+            **_texts("unit"),
+        },
+    ),
     "beebe2022-circustent": _Table(
         "beebe2022_circustent_rand_add.csv",
         _BEEBE_2022,

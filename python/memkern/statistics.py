@@ -23,6 +23,7 @@ import numpy.typing as npt
 from memkern.errors import InputError
 
 __all__ = [
+    "MEDIAN_OVER_MEAN",
     "RUN_LEVEL",
     "Interval",
     "Prior",
@@ -373,7 +374,9 @@ class RunInterval:
     relative_half_width: float
 
 
-_MEDIAN = math.pi / 2  # variance of the median over variance of the mean, for many normal values
+MEDIAN_OVER_MEAN = (
+    math.pi / 2
+)  # variance of the median over variance of the mean, for many normal values
 # Target share of cases whose next run lies within its interval.
 RUN_LEVEL = 0.95
 
@@ -420,7 +423,7 @@ def next_run_interval(
             freedom = placements.freedom + n - 1
             variance = sums / freedom
     # The median of several values varies more than their mean.
-    own = variance / n * (_MEDIAN if n > 2 else 1.0)
+    own = variance / n * (MEDIAN_OVER_MEAN if n > 2 else 1.0)
     total = own + runs.variance
     weights = own**2 / max(freedom, 1e-9) + runs.variance**2 / runs.freedom
     freedom = total**2 / weights if weights > 0 else 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from checking import (
 import memkern as mk
 from memkern.cli.options import knobs_of
 from memkern.families.launch import barrier
+from memkern.machine import remote
 
 
 def test_spatter_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -338,11 +340,15 @@ def test_figures_and_tables_by_name(capsys: pytest.CaptureFixture[str], tmp_path
     assert "Skylake" in out
 
 
-def test_info_describes_the_machine_and_the_build(capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_describes_the_machine_and_the_build(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "is_built", lambda name: name == "mpi")
     code, out, _ = run(capsys, "info")
     assert code == 0
     for word in ("processor", "caches", "pages", "pinning", "instruction sets", "openmp", "cuda"):
         assert word in out.lower()
+    assert re.search(r"^backends .*mpi; built without shmem \(needs oshc\+\+", out, re.MULTILINE)
     facts = json.loads(run(capsys, "info", "--json")[1])
     assert facts["launch_s"] > 0 and facts["backends"][0] == "openmp"
     assert facts["environment"]["machine"]["model"] in out

@@ -56,7 +56,8 @@ def record_of(kind: str, ranks: int, folder: Path, *words: str, **variables: str
 )
 def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
     option = () if comm == "mpi" else ("--comm", comm)
-    done = memkern(kind, 2, tmp_path, *TRIAD, *option, MEMKERN_SMALL="1")
+    how = {"OMPI_MCA_btl": "^openib"} if kind == "oshmem" else {}
+    done = memkern(kind, 2, tmp_path, *TRIAD, *option, MEMKERN_SMALL="1", **how)
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)
     assert record["valid"] and record["comm"] == comm
@@ -78,7 +79,7 @@ def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
     assert {"mpi": "MPI", "shmem": "OpenSHMEM"}[comm] in record["comm_library"]
     # For kernels on processors only the main thread calls the library, which saves locks.
     assert record["comm_threads"] == {"mpi": "funneled", "shmem": "single"}[comm]
-    assert ("MPI_MCA_btl=^uct" in record["comm_transport"]) is (kind == "oshmem")
+    assert ("MPI_MCA_btl=^openib" in record["comm_transport"]) is (kind == "oshmem")
     assert record["comm_transport"].startswith("ch") is (kind == "mpich")
     # Only one rank prints warnings.
     assert done.stderr.count("MEMKERN_SMALL is set") == 1
@@ -157,9 +158,7 @@ def test_ranks_of_openshmem_use_its_atomics(threads: int, tmp_path: Path) -> Non
 def test_openshmem_refuses_processes_that_it_did_not_start() -> None:
     launching.need_module("shmem")
     words = ["-m", "memkern", *TRIAD, "--comm", "shmem"]
-    done = launching.alone(
-        words, {**launching.OPEN_MPI, "OMPI_MCA_btl": "^uct", "PMI_RANK": "0", "PMI_SIZE": "2"}
-    )
+    done = launching.alone(words, {**launching.OPEN_MPI, "PMI_RANK": "0", "PMI_SIZE": "2"})
     assert done.returncode == 2
     assert "2 ranks were started, but OpenSHMEM sees 1" in done.stderr
 

@@ -108,6 +108,11 @@ def test_published_fits_have_the_sizes_of_own_records():
     rows = [row | {"time_min_s": row["time_min_s"] / 9, "bandwidth_GBps": 9 * row["bandwidth_GBps"]}
             for row in bs(numbers=[2])]  # fmt: skip
     assert figures["bs-fit"](frame(rows)).axes[0].get_yscale() == "linear"
+    # A single size has published lines on both sides.
+    row = meshes()[0]
+    (ax,) = figures["bs-mesh"](frame([row])).axes
+    size, _ = published_lines(ax)["MI60"]
+    assert (size[0], size[-1]) == pytest.approx((row["bytes_B"] / 8, 8 * row["bytes_B"]))
 
 
 def test_gather_scatter_has_no_published_fit():

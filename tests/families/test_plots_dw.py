@@ -215,7 +215,7 @@ def test_layouts_and_options_beside_the_roofline(whole):
     limit = 1320 / (1104 - 192) * TRIAD
     assert dot_values(large, "roofline") == dict.fromkeys(rows, pytest.approx(limit))
     # Ordinary stores to a cache have no roofline without a machine file.
-    assert dot_values(small, "roofline") == {}
+    assert dot_values(small, "_roofline") == {}
     assert "5 lattices with fewer cases left out." in footnotes(large.figure)
 
 
@@ -224,7 +224,7 @@ def test_in_caches_only_non_temporal_stores_have_a_roofline():
     limit = dot_values(ax, "roofline")
     assert limit == {"RRII s, 512 bit": pytest.approx(1320 / 192 * TRIAD)}
     (ax,) = figures["dw-layouts"](frame([record("RRII s", SMALL)])).axes
-    assert dot_values(ax, "roofline") == {}
+    assert dot_values(ax, "_roofline") == {} and curve_labels(ax) == ["ordinary stores"]
 
 
 def test_lattices_and_workers_are_a_choice(whole):
@@ -296,7 +296,7 @@ def test_extent_names_the_conditions_of_the_last_cache(whole):
             for n in (4, 8, 16, 32, 64)
         ],
     )
-    assert "Above: what 16 MiB of cache hold for RRII s." in footnotes(ax.figure)
+    assert "Above: conditions that 16 MiB of cache fulfil for RRII s." in footnotes(ax.figure)
     (ax,) = figures["dw-extent"](frame(everything())).axes  # the caches are unknown
     assert panel_texts(ax) == [] and "Above" not in footnotes(ax.figure)
 
@@ -319,7 +319,7 @@ def test_traffic_of_the_model_and_of_the_simulation(whole):
     assert n == 2 and site_B == simulate((16, 8, 8, 16), 8, 2**24, cuts=(1, 2, 2, 2), threads=2)
     assert panel_texts(cores) == ["LC_t", "LC_z", "LC_y", "LC_x"]
     assert scanned.get_ylim() == cores.get_ylim()
-    assert "What takes long is not simulated." in footnotes(cores.figure)
+    assert "Cases that take long to simulate have no marker." in footnotes(cores.figure)
 
 
 def counted(rows, L2=True):

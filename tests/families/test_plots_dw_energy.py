@@ -32,8 +32,9 @@ def energies_of(power_W=(100.0, 130.0), **other):
     return rows
 
 
-def test_performance_and_energy_by_clock_and_layout():
-    rows = [
+def clocks_of():
+    """Return those of `energies_of` at three clock limits."""
+    return [
         row
         | {
             "clock_limit": MHz,
@@ -43,7 +44,10 @@ def test_performance_and_energy_by_clock_and_layout():
         for MHz, k in ((None, 1.0), (2000.0, 0.9), (1500.0, 0.75))
         for row in energies_of()
     ]
-    speed, energy = figures["dw-clocks"](frame(rows)).axes
+
+
+def test_performance_and_energy_by_clock_and_layout():
+    speed, energy = figures["dw-clocks"](frame(clocks_of())).axes
     assert (speed.get_xlabel(), energy.get_xlabel()) == (
         "Performance (GFLOP/s)",
         "Energy (pJ/flop)",

@@ -226,7 +226,7 @@ def test_gathers_stand_beside_chains():
     label = "chains of random loads"
     assert sorted(line(chained, label).get_ydata()) == pytest.approx([10, 20, 40, 80, 100, 100])
     for ax in (chained, strided):
-        assert set(line(ax, "most by chains").get_ydata()) == {100.0}
+        assert set(line(ax, "highest rate of chains").get_ydata()) == {100.0}
     strides = line(strided, "strided gather")
     assert list(strides.get_xdata()) == [64, 128, 512, 1024]
     assert list(strides.get_ydata()) == pytest.approx([200.0] * 4)

@@ -146,6 +146,10 @@ def test_barriers_are_drawn_in_nanoseconds_and_cycles():
     np.testing.assert_allclose(line(cycles, "OpenMP, active").get_ydata(), [400, 800, 1600])
     bars = time.collections[0].get_segments()
     np.testing.assert_allclose([bar[:, 1] for bar in bars], np.outer([100, 200, 400], [0.9, 1.5]))
+    # The paper's text tells cycles of the A64FX.
+    told = line(cycles, "A64FX, hardware barrier")
+    assert (list(told.get_xdata()), list(told.get_ydata())) == ([12, 48], [550, 2200])
+    assert not [label for label in curve_labels(time) if "A64FX" in label]
     fig = figures["barrier-cost"](frame(barriers(clock_GHz=math.nan)))
     assert len(fig.axes) == 1 and "no clock frequency" in footnotes(fig)
 

@@ -141,6 +141,15 @@ def test_every_exhibit_of_a_paper_is_shown_or_has_a_remark():
         "figure spatter-fig3", "published",
     ]  # fmt: skip
     assert spatter.loc["figure 6", "status"] == "own"
+    told = tables["a64fx-told"]()
+    of_a64fx = table[table["paper"].eq("alappat2021")].set_index("exhibit")
+    for exhibit in set(told["exhibit"]):
+        assert of_a64fx.loc[exhibit, "status"] in ("told", "in part")
+        assert "table a64fx-told" in of_a64fx.loc[exhibit, "shown_by"]
+    assert set(of_a64fx.index[of_a64fx["status"] == "told"]) <= set(told["exhibit"])
+    case = told.set_index(["exhibit", "quantity", "case", "cores"])["value"]
+    assert case["figure 23", "performance", "RRII", 48] == 712
+    assert case["figure 8", "performance", "CRS, hpcg:128", 12] == 20
     assert tables["papers"](paper="chalmers2020")["paper"].unique().tolist() == ["chalmers2020"]
     with refused("paper 'x' is not one of"):
         tables["papers"](paper="x")

@@ -301,6 +301,25 @@ def test_radars_show_bandwidth_over_stride_1_of_the_same_kernel():
     assert len({round(float(angle), 6) for angle in angles}) == 34
 
 
+def test_radars_show_own_patterns_that_have_a_name():
+    named = [(GATHER, "column", 33.0), (SCATTER, "row", 11.0), (GATHER, "", 1.0)]
+    others = [record(kernel, f"0,24,{i}", top, name=n) for i, (kernel, n, top) in enumerate(named)]
+    strides = own_records().query("suite == 'ustride'").assign(name="")
+    fig = figures["spatter-radars-cpu"](pd.concat([strides, pd.DataFrame(others)]))
+    axes = {ax.get_label(): ax for ax in fig.axes}
+    for label, ratio in (("own gather", 33 / (60 * 1.25 * 1.1)), ("own scatter", 11 / 55)):
+        (end,) = line(axes[OWN], label).get_ydata()
+        assert end == pytest.approx(np.log2(256 * ratio))
+    assert any("own 1 column: 0.4, 2 row: 0.2" in text.get_text() for text in fig.texts)
+    assert footnotes(fig) == ""
+    many = [record(GATHER, f"0,24,{i}", 9.0, name=f"pattern {i}") for i in range(14)]
+    fig = figures["spatter-radars-cpu"](pd.concat([strides, pd.DataFrame(many)]))
+    assert footnotes(fig) == "2 named patterns left out."
+    own = next(ax for ax in fig.axes if ax.get_label() == OWN)
+    assert len(line(own, "own gather").get_xdata()) == 12
+    assert_legible(fig)
+
+
 def test_radars_clip_and_note_values_off_the_scale():
     frame = own_records()
     frame.loc[frame["pattern"] == "AMG-G0", "bandwidth_GBps"] = 60 * 1.25 * 1.1 * 20

@@ -120,7 +120,7 @@ def test_long_intervals_do_not_stretch_the_axes():
     heads = [(line.get_marker(), *line.get_xydata().ravel()) for line in cut(speed)]
     assert heads == [(7, 2, bottom), (6, 2, top)]
     assert [line.get_marker() for line in cut(percent)] == [6]
-    assert "Arrowheads: the interval goes on beyond the axis." in footnotes(fig)
+    assert "Arrowheads: the interval extends beyond the axis." in footnotes(fig)
 
 
 def cut(ax):

@@ -59,7 +59,7 @@ def test_facts_name_what_is_used_reported_and_measured():
     assert facts["memory"] == "192 GiB, 6 channels, DDR4 2933 MT/s, peak 141 GB/s"
     assert facts["virtual machine"] == "no" and facts["load"].startswith("0.5 ")
     unknown = dict(machine_facts(records(), {"machine": {"hypervisor": "unknown"}}))
-    assert unknown["memory"] == "channels unknown (only root may read them)"
+    assert unknown["memory"] == "channels unknown (no firmware table that this user may read)"
     assert unknown["virtual machine"] == "yes" and unknown["cores"] == "28 used"
 
 

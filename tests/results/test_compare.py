@@ -50,10 +50,13 @@ def repeats(
     )
 
 
-def test_a_case_is_compared_by_its_repeats() -> None:
+def test_a_case_is_compared_by_its_repeats(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     a, b = repeats(rng), repeats(rng, times=1.5, pages_requested="thp")
     (row,) = mk.compare(a, b).to_dict("records")
+    for side, name in ((a, "a.csv"), (b, "b.csv")):
+        side.save(tmp_path / name)
+    assert mk.compare(tmp_path / "a.csv", str(tmp_path / "b.csv")).to_dict("records") == [row]
     times = [np.log([r["time_median_s"] for r in side]) for side in (a, b)]
     test = stats.ttest_ind(*times, equal_var=False)
     assert row["p"] == pytest.approx(test.pvalue)

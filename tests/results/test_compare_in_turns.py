@@ -8,9 +8,10 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -243,14 +244,36 @@ def test_a_value_takes_few_samples() -> None:
     assert short(growing).stop.runs == 5
 
 
-def test_the_ci_example_compares_two_builds(tmp_path: Path) -> None:
-    # This interpreter prints its arguments.
-    python = tmp_path / "python"
-    python.write_text('#!/bin/sh\necho "$PYTHONPATH" "$@"\n')
-    python.chmod(0o755)
-    example = Path(__file__).parents[2] / "examples" / "ci"
-    words = [example / "compare.sh", python, python, tmp_path]
+CI = Path(__file__).parents[2] / "examples" / "ci"
+
+
+@pytest.fixture
+def interpreter(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes an interpreter, which prints its arguments.
+
+    ``memkern doctor`` prints a text and ends with a code, as on an instance.
+    """
+
+    def write(name: str = "python", doctor: str = "fit", code: int = 0, compare: int = 0) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            f'#!/bin/sh\nif [ "$3" = doctor ]; then echo "{doctor} $@"; exit {code}; fi\n'
+            f'echo "$PYTHONPATH" "$@"; exit {compare}\n'
+        )
+        path.chmod(0o755)
+        return path
+
+    return write
+
+
+def test_the_ci_example_compares_two_builds(
+    tmp_path: Path, interpreter: Callable[..., Path]
+) -> None:
+    python = interpreter()
+    words = [CI / "compare.sh", python, python, tmp_path]
     subprocess.run(words, check=True, env={**os.environ, "GITHUB_SHA": "abc"})
+    assert (tmp_path / "instance.txt").read_text() == "fit -m memkern doctor --quick\n"
     given = (tmp_path / "compare.md").read_text().split()
     assert given[:3] == ["-m", "memkern", "compare"]
     args = cli.build_parser().parse_args(given[2:])
@@ -258,6 +281,43 @@ def test_the_ci_example_compares_two_builds(tmp_path: Path) -> None:
     assert (args.fail_on, args.label, args.markdown) == ((5.0, False), "abc", True)
     cases, _ = read_sweep(args.run_file, {})
     assert len(cases) == 14
+
+
+@pytest.mark.parametrize(
+    "doctor, found, decided",
+    [
+        ("fit with reservations", 0, 3),
+        ("disturbed: steal time", 0, 75),
+        ("fit", 3, 75),  # slower than its baseline
+        ("fit", 1, 75),
+        ("fit", 2, 2),  # such as a baseline of another processor
+    ],
+)
+def test_the_ci_example_decides_only_on_a_normal_instance(
+    doctor: str, found: int, decided: int, tmp_path: Path, interpreter: Callable[..., Path]
+) -> None:
+    python = interpreter(doctor=doctor, code=found, compare=3)
+    words = [CI / "compare.sh", python, python, tmp_path, tmp_path / "a baseline.db"]
+    assert subprocess.run(words, stdout=subprocess.DEVNULL).returncode == decided
+    checked = (tmp_path / "instance.txt").read_text()
+    assert checked.endswith(f"doctor --quick --baseline {tmp_path}/a baseline.db\n")
+    if decided == 75:
+        told = (tmp_path / "compare.md").read_text()
+        assert told.startswith("Not compared: this instance is not normal") and checked in told
+
+
+@pytest.mark.parametrize("doctor, code", [("disturbed", 0), ("fit", 3)])
+def test_the_ci_job_passes_with_a_warning_if_nothing_was_decided(
+    doctor: str, code: int, tmp_path: Path, interpreter: Callable[..., Path]
+) -> None:
+    for side in ("base", "head"):
+        interpreter(f"venv-{side}/bin/python", doctor=doctor, compare=3)
+    (tmp_path / "head").symlink_to(CI.parents[1])
+    text = (CI / "workflow.yml").read_text()
+    (step,) = re.findall(r"run: \|\n((?: {10}.*\n)*.*compare\.sh.*\n(?: {10}.*\n)*)", text)
+    done = subprocess.run(["bash", "-e", "-c", step], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == code
+    assert ("::warning::Not compared" in done.stdout) == (code == 0)
 
 
 @pytest.mark.usefixtures("undisturbed_workers")

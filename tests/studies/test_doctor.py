@@ -227,6 +227,42 @@ def test_a_baseline_decides_on_the_exit_code(
     assert bool(found["advice"]) == (state != GOOD)
 
 
+def test_a_baseline_of_several_nodes_decides_by_their_range(
+    earlier: Callable[[float], Path],
+    altered: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own = mk.load(earlier(1.0))
+    target = earlier(1.0).with_name("fleet.parquet")
+
+    def write_fleet(nodes: int, factor: float) -> Path:
+        """Write the baseline of a fleet whose nodes differ by some percent."""
+        found = [
+            record
+            | {"node": f"n{node}"}
+            | {
+                name: factor * 1.01 ** (node % 5) * record[name]
+                for name in ("time_min_s", "ns_per_access")
+            }
+            for node in range(nodes)
+            for record in own
+        ]
+        mk.ResultSet(found, [np.ones(1)] * len(found), own.environments).save(target)
+        return target
+
+    code, found = baseline_of(capsys, write_fleet(10, 1e-4))
+    assert (code, found["state"]) == (3, BAD)
+    assert found["text"].startswith("compared with the fleet: load slower (+")
+    code, found = baseline_of(capsys, write_fleet(10, 1e4))
+    assert (code, found["state"]) == (0, GOOD) and "load faster (-" in found["text"]
+    # Times of small cases vary by more than those of the nodes.
+    altered |= {"time_min_ci_low_s": 1e-12, "time_min_ci_high_s": 1e12}
+    code, found = baseline_of(capsys, write_fleet(10, 1.0))
+    assert (code, found["state"]) == (0, GOOD) and "load in the range" in found["text"]
+    code, _, err = run(capsys, "doctor", "--quick", "--baseline", str(write_fleet(5, 1.0)))
+    assert code == 2 and "at least 9 nodes" in err
+
+
 def test_sizes_are_those_of_the_baseline(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[mk.ResultSet] = []
 

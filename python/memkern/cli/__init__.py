@@ -32,6 +32,7 @@ from memkern.cli import (
     doctor,
     ecm,
     export,
+    fleet,
     incore,
     machine,
     machine_file,
@@ -116,7 +117,7 @@ def _first_verb(word: str) -> Verb | None:
 def _verbs() -> dict[str, Verb]:
     """Return the verbs by name, in the order in which the help lists them."""
     before = (machine, doctor, counters, machine_file, ecm, incore)
-    after = (sweep, corun, scaling, compare, analysis, report, export)
+    after = (sweep, corun, scaling, compare, fleet, analysis, report, export)
     return _verbs_of([*before, *family_modules("verb"), *after])
 
 

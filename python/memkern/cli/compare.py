@@ -52,7 +52,7 @@ def _compare(args: argparse.Namespace) -> int:
     if args.junit:
         unused(args.junit, args.force)
     frame = _measure(args) if args.run_file else _load(args)
-    gate = args.fail_on or _Gate()
+    gate = args.fail_on or Gate()
     failing = output.slower(frame, gate.percent or 0.0)
     if args.junit:
         output.write_junit(frame, failing, args.junit)
@@ -179,15 +179,16 @@ def _print_rate(frame: DataFrame, args: argparse.Namespace) -> None:
         print(text)
 
 
-class _Gate(NamedTuple):
+class Gate(NamedTuple):
     """Reasons for failure: cases slower by more than `percent`, and cases without a verdict."""
 
     percent: float | None = None
     undecided: bool = False
 
 
-def _gate(text: str) -> _Gate:
-    gate = _Gate()
+def fail_on(text: str) -> Gate:
+    """Convert the reasons for failure, such as ``slower:5,undecided``."""
+    gate = Gate()
     for word in text.split(","):
         verdict, colon, percent = word.partition(":")
         if verdict == "slower":
@@ -268,7 +269,7 @@ def _compare_options(sub: Parser) -> None:
     )
     group.add_argument(
         "--fail-on",
-        type=_gate,
+        type=fail_on,
         metavar="slower[:PERCENT][,undecided]",
         help="exit code 3 if a case is slower (by more than PERCENT, if given) or undecided; "
         "always if no case has a verdict",

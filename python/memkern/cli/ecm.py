@@ -32,17 +32,15 @@ _BEST = 5
 
 
 def _ecm(args: argparse.Namespace) -> int:
-    from memkern.cli.measuring import warn
+    from memkern.cli.measuring import own_machine, warn
     from memkern.models.ecm_fit import fit_ecm, judge_cores, loop_times
-    from memkern.models.machine_file import PUBLISHED, load_machine, machine_of
+    from memkern.models.machine_file import machine_of
     from memkern.models.overlap import overlap_of
     from memkern.models.records import processors
 
     if args.results and (args.output or args.wait_quiet):
         raise InputError("ecm measures nothing if it is given results: leave out its options")
-    if args.machine in PUBLISHED:
-        raise InputError(f"--machine must be a file, not the published machine {args.machine}")
-    machine = None if args.machine is None else load_machine(args.machine)
+    machine = own_machine(args)
     results = _measured(args) if args.results is None else _read(args.results)
     if machine is not None:
         machine_of(args.machine, processors(results))
@@ -77,19 +75,16 @@ def _read(path: str) -> ResultSet:
 
 def _measured(args: argparse.Namespace) -> ResultSet:
     from memkern.cli.measuring import (
-        show_progress,
         tell_host,
-        wait_until_quiet,
         warn,
-        warn_if_not_quiet,
+        when_quiet,
     )
     from memkern.formats import check_output
     from memkern.studies.ecm import measure_loops
 
     if args.output:
         check_output(args.output, args.force)
-    warn_if_not_quiet(wait_until_quiet(args), args)
-    with show_progress(args) as progress:
+    with when_quiet(args) as progress:
         found = measure_loops(seconds=args.seconds, progress=progress)
     if args.output:
         found.results.save(args.output)

@@ -10,11 +10,10 @@ from typing import Any
 from memkern.cli.measuring import (
     exit_code,
     line,
-    show_progress,
+    own_machine,
     tell_host,
-    wait_until_quiet,
     warn,
-    warn_if_not_quiet,
+    when_quiet,
 )
 from memkern.cli.options import (
     UNDERSTAND,
@@ -33,23 +32,20 @@ from memkern.errors import InputError
 
 def _incore(args: argparse.Namespace) -> int:
     from memkern.formats import check_output
-    from memkern.models.machine_file import PUBLISHED, load_machine, machine_of
+    from memkern.models.machine_file import machine_of
     from memkern.models.records import processors
     from memkern.studies.incore import measured_in_core
     from memkern.studies.static_analysis import llvm_mca, osaca
 
     if args.arch and osaca() is None:
         raise InputError("--arch needs OSACA: `pip install osaca`")
-    if args.machine in PUBLISHED:
-        raise InputError(f"--machine must be a file, not the published machine {args.machine}")
-    machine = None if args.machine is None else load_machine(args.machine)
+    machine = own_machine(args)
     if args.output:
         check_output(args.output, args.force)
-    warn_if_not_quiet(wait_until_quiet(args), args)
     kernels = None
     if args.kernel is not None:
         kernels = [name if "." in name else f"loops.{name}" for name in each(args.kernel)]
-    with show_progress(args) as progress:
+    with when_quiet(args) as progress:
         found = measured_in_core(
             kernels,
             variants=each(args.variant),

@@ -114,7 +114,7 @@ def _info(args: argparse.Namespace) -> int:
         ("instruction sets", ", ".join(build["isas"])),
         ("clock", f"smallest step {facts['clock_tick_s'] * 1e9:.0f} ns"),
         ("launch", f"an empty parallel region takes {_microseconds(facts['launch_s'])}"),
-        ("backends", f"{', '.join(facts['backends'])}; mpi and shmem are not part of this version"),
+        ("backends", _backends(facts["backends"])),
         *_devices(facts),
         ("energy", facts["no_energy"] or f"measured by {', '.join(facts['energy_meters'])}"),
         ("prefetchers", facts["no_prefetchers"] or "can be switched off (--prefetchers off)"),
@@ -129,6 +129,18 @@ def _info(args: argparse.Namespace) -> int:
     for name, text in rows:
         print(f"{name:<17} {text}")
     return GOOD
+
+
+def _backends(built: Sequence[str]) -> str:
+    """Return the backends of this build, and what those for ranks that it lacks would need."""
+    from memkern.machine.remote import WRAPPERS
+
+    lacking = [
+        f"{name} (needs {wrapper} on PATH when memkern is built)"
+        for name, wrapper in WRAPPERS.items()
+        if name not in built
+    ]
+    return ", ".join(built) + f"; built without {' and '.join(lacking)}" * bool(lacking)
 
 
 def _pages(settings: dict[str, Any]) -> str:
@@ -149,12 +161,11 @@ def _ranges(units: Sequence[int]) -> str:
 
 
 def _calibrate(args: argparse.Namespace) -> int:
-    from memkern.cli.measuring import show_progress, wait_until_quiet, warn_if_not_quiet
+    from memkern.cli.measuring import when_quiet
     from memkern.engine import calibration
     from memkern.studies.calibrate import calibrate
 
-    warn_if_not_quiet(wait_until_quiet(args), args)
-    with show_progress(args) as progress:
+    with when_quiet(args) as progress:
         found = calibrate(seconds=args.seconds, progress=progress)
     print(f"{'class':<20} {'placements ±%':>14} {'runs ±%':>9}")
     for name, prior in found.placements.items():

@@ -58,11 +58,9 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
     from memkern import files
     from memkern.cli.measuring import (
         exit_code,
-        show_progress,
         tell_host,
-        wait_until_quiet,
         warn,
-        warn_if_not_quiet,
+        when_quiet,
     )
     from memkern.formats import check_output
     from memkern.studies.machine_file import measure_machine
@@ -71,8 +69,7 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
         files.unused(args.output, args.force)
     if args.records:
         check_output(args.records, args.force)
-    warn_if_not_quiet(wait_until_quiet(args), args)
-    with show_progress(args) as progress:
+    with when_quiet(args) as progress:
         found = measure_machine(seconds=args.seconds, progress=progress)
     try:
         if args.records:

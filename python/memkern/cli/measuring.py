@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from memkern import progress, statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID, QUICK_S
 from memkern.cli.refusing import refuse, refuse_idle, taken
+from memkern.errors import InputError
 from memkern.machine.health import DISTURBED
 from memkern.spec.options import Knobs, declared
 from memkern.spec.registry import definition_of
@@ -25,6 +26,7 @@ from memkern.spec.sequences import Cases, joined, product, sample
 if TYPE_CHECKING:
     from memkern.engine import Activity, Measurement
     from memkern.formats import ResultSet
+    from memkern.models.machine_file import MachineFile
     from memkern.spec.case import Case
 
 # Ratio of the time of cases to their estimate if time is limited.
@@ -406,6 +408,14 @@ def warn_if_not_quiet(found: Activity, args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
+def when_quiet(args: argparse.Namespace) -> Iterator[Callable[[float], object]]:
+    """Wait and warn as requested, then show progress as `show_progress`."""
+    warn_if_not_quiet(wait_until_quiet(args), args)
+    with show_progress(args) as tell:
+        yield tell
+
+
+@contextlib.contextmanager
 def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object]]:
     """Show a progress bar, and yield the function that sets it to a share of 0 to 1."""
     bar = progress.bar(not args.quiet, total=100, unit="%")
@@ -445,6 +455,21 @@ def health_of(results: ResultSet) -> str:
     from memkern.models.answers import health_sentence
 
     return health_sentence(results, results.environments)
+
+
+def own_machine(args: argparse.Namespace) -> MachineFile | None:
+    """Return the machine file to which a verb adds what it finds; None without ``--machine``.
+
+    Raises
+    ------
+    InputError
+        It is the name of a published machine, or can't be read.
+    """
+    from memkern.models.machine_file import PUBLISHED, load_machine
+
+    if args.machine in PUBLISHED:
+        raise InputError(f"--machine must be a file, not the published machine {args.machine}")
+    return None if args.machine is None else load_machine(args.machine)
 
 
 def tell_limit(results: ResultSet, args: argparse.Namespace) -> None:

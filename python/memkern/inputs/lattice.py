@@ -110,6 +110,29 @@ def check_extents(extents: Sequence[int]) -> Extents:
     return x, y, z, t
 
 
+def walk(at: npt.NDArray[Any], order: str, blocks: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Return the order in which nested loops in blocks visit sites.
+
+    Parameters
+    ----------
+    at : array of int, shape (4, sites)
+        Coordinates x, y, z and t of the sites.
+    order : str
+        The loops from the outermost to the innermost, such as ``tzyx``.
+    blocks : sequence of int
+        Extents of a block along x, y, z and t; 0 if a direction is not blocked.
+
+    Returns
+    -------
+    array of int, shape (sites,)
+        Numbers of the sites.
+    """
+    places, sizes = dict(zip("xyzt", at, strict=True)), dict(zip("xyzt", blocks, strict=True))
+    within = [places[d] % sizes[d] if sizes[d] else places[d] for d in order]
+    between = [places[d] // sizes[d] if sizes[d] else np.zeros_like(places[d]) for d in order]
+    return np.lexsort([*within[::-1], *between[::-1]])
+
+
 def check_parity(parity: str, extents: Extents) -> Parity:
     """Check the parity of the sites that get a result.
 

@@ -7,12 +7,15 @@ where the library's compiler wrapper is found. MPI is initialised by mpi4py.
 from __future__ import annotations
 
 import atexit
+import contextlib
+import ctypes
 import functools
 import importlib
 import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +27,7 @@ from memkern.errors import InputError
 
 __all__ = [
     "DEVICES",
+    "WRAPPERS",
     "Description",
     "describe",
     "exchange",
@@ -38,11 +42,11 @@ Positions = npt.NDArray[np.int64]
 
 # By device, the library and its compiler wrapper.
 DEVICES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
+WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 # Variable with which Open MPI's launcher passes the choice of a component for windows.
 _OSC = "OMPI_MCA_osc"
 # Variable with the thread level for which mpi4py initialises MPI.
 _THREAD_LEVEL = "MPI4PY_RC_THREAD_LEVEL"
-_WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
 
 
 @dataclass(frozen=True)
@@ -134,7 +138,7 @@ def extension(device: str, threads: bool = False) -> ModuleType:
     except ModuleNotFoundError:
         raise InputError(
             f"memkern was built without {DEVICES[device]}: install it, so that "
-            f"{_WRAPPERS[device]} is on PATH, and install memkern again"
+            f"{WRAPPERS[device]} is on PATH, and install memkern again"
         ) from None
     except ImportError as error:
         raise InputError(f"{DEVICES[device]} can't be used: {error}") from None
@@ -144,7 +148,21 @@ def extension(device: str, threads: bool = False) -> ModuleType:
     else:
         _start_mpi(module, library)
     atexit.register(module.finish)
+    if library is None:
+        atexit.register(_keep_callbacks)  # runs before it
     return module
+
+
+def _keep_callbacks() -> None:
+    """Keep Open MPI's library of its components for UCX loaded while OpenSHMEM ends.
+
+    Version 4.1 unloads it, calls a function of it when memory is unmapped after that, and so ends
+    with a segmentation fault.
+    """
+    with contextlib.suppress(OSError):
+        mapped = Path("/proc/self/maps").read_text().splitlines()
+        for path in {line.split()[-1] for line in mapped if "/libmca_common_ucx.so" in line}:
+            ctypes.CDLL(path)  # is never unloaded
 
 
 def _start_mpi(module: Any, library: Any) -> None:

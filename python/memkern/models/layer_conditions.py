@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from memkern.checks import integer
 from memkern.errors import InputError
+from memkern.inputs import lattice
 from memkern.machine.caches import Share, shares
 from memkern.spec.kernel import Transfer
 
@@ -676,13 +677,7 @@ def _walk(
 ) -> npt.NDArray[np.int64]:
     """Return sites, numbered with x fastest, in the order of accesses to a shared cache."""
     at = np.indices(extents[::-1]).reshape(4, -1)[::-1]
-    places, sizes = (
-        dict(zip(_DIRECTIONS, at, strict=True)),
-        dict(zip(_DIRECTIONS, blocks, strict=True)),
-    )
-    within = [places[d] % sizes[d] if sizes[d] else places[d] for d in order]
-    between = [places[d] // sizes[d] if sizes[d] else np.zeros_like(places[d]) for d in order]
-    walk = np.lexsort([*within[::-1], *between[::-1]])
+    walk = lattice.walk(at, order, blocks)
     if parity != "full":
         walk = walk[at.sum(axis=0)[walk] % 2 == (parity == "odd")]
     if threads > len(walk):

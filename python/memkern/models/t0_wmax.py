@@ -49,7 +49,7 @@ _UNWEIGHTED = (
 )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class T0WmaxFit(ModelFit):
     """A fit of ``T(B) = T0 + B / Wmax``.
 
@@ -73,6 +73,17 @@ class T0WmaxFit(ModelFit):
     left_out: int
     left_out_B: float
     entry_B: float = math.nan
+
+    def __repr__(self) -> str:
+        """Return both parameters with their intervals, the number of points and the remark."""
+        parts = [
+            _with_interval("T0", 1e6 * self.t0_s, [1e6 * end for end in self.t0_ci_s], "us"),
+            _with_interval("Wmax", self.wmax_GBps, self.wmax_ci_GBps, "GB/s"),
+            f"{len(self.residuals)} points",
+            f"r2 = {self.r2:.4f}",
+            *([self.remark] if self.remark else []),
+        ]
+        return f"<T0WmaxFit: {', '.join(parts)}>"
 
     @property
     def t0_s(self) -> float:
@@ -376,6 +387,10 @@ def _entry_B(sizes: Floats, entries: Floats) -> float:
     """Return the bytes of an entry, NaN if not all points have equally many."""
     each = sizes / entries
     return float(each[0]) if np.allclose(each, each[0], rtol=1e-9, atol=0) else math.nan
+
+
+def _with_interval(name: str, value: float, ends: Iterable[float], unit: str) -> str:
+    return f"{name} = {value:.3g} {unit} [{', '.join(f'{end:.3g}' for end in ends)}]"
 
 
 class Side(NamedTuple):

@@ -22,6 +22,7 @@ from memkern.plots.ecm import (
     roofline_table,
 )
 from memkern.plots.energy import clock_table, clock_whiskers, z_plot
+from memkern.plots.fleet import fleet_dots, fleet_table
 from memkern.plots.kernels import kernel_table
 from memkern.plots.neighbours import slowdown_map, slowdown_table
 from memkern.plots.papers import paper_table
@@ -29,6 +30,7 @@ from memkern.plots.peaks import shares_of_peak
 from memkern.plots.registry import Exhibit, Section, describe
 from memkern.plots.scaling import efficiency_table, scaling_curves
 from memkern.plots.style import save
+from memkern.plots.told import told_table
 from memkern.plots.traffic import counted_traffic, traffic_table
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ __all__ = [
     "ecm_table",
     "efficiency_table",
     "figures",
+    "fleet_dots",
+    "fleet_table",
     "kernel_table",
     "overlap_diagram",
     "paper_table",
@@ -59,6 +63,7 @@ __all__ = [
     "slowdown_map",
     "slowdown_table",
     "tables",
+    "told_table",
     "traffic_table",
     "z_plot",
 ]

@@ -377,8 +377,13 @@ def dot_series(
 
 
 def roofline_series(rows: DataFrame, value: str) -> dict[str, DotSeries]:
-    """Return the series of `dots` with the highest finite roofline in each row of a panel."""
-    return {ROOFLINE_LABEL: (marked_look(_DIAMOND)._replace(color=GREY), _highest(rows, value))}
+    """Return the series of `dots` with the highest finite roofline in each row of a panel.
+
+    Without any it takes as much room, but has no label in the legend.
+    """
+    found = _highest(rows, value)
+    label = ROOFLINE_LABEL if found else f"_{ROOFLINE_LABEL}"
+    return {label: (marked_look(_DIAMOND)._replace(color=GREY), found)}
 
 
 def prediction_series(rows: DataFrame, value: str, label: str) -> dict[str, DotSeries]:

@@ -48,7 +48,7 @@ def _metered(records: Records) -> DataFrame:
     texts = ("platform", "kernel", "variant", "pattern")
     frame = typed(frame.assign(**{t: "" for t in texts if t not in frame}), _COLUMNS, texts)
     if "valid" not in frame:
-        raise InputError("energy is drawn of own records: name a file of results that have it")
+        raise InputError("energy is drawn from own records: name a file of results that have it")
     why = no_energy(frame)
     frame = frame[frame["valid"].eq(True) & (frame["energy_J"] > 0)]
     if frame.empty:

@@ -8,6 +8,7 @@ from memkern.checks import unknown
 from memkern.plots.exhibits import tabulated
 from memkern.plots.frames import Records
 from memkern.plots.registry import PAPERS
+from memkern.plots.told import TOLD
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -95,9 +96,9 @@ REMARKS: dict[str, dict[str, Remark]] = {
         "table 2": Remark("command", "", "machine A64FX"),
         "table 4": Remark(
             "in part",
-            "The matrices of the given records. Those of the suite (`memkern spmv "
-            "alappat2021-matrices`) have the structures that the paper's text tells; its files are "
-            "measured as `memkern spmv FILE.mtx`.",
+            "The matrices of the given records: the published sizes are in a file that the paper's "
+            "text lacks. Those of the suite (`memkern spmv alappat2021-matrices`) have the "
+            "structures that the text tells; files are measured as `memkern spmv FILE.mtx`.",
         ),
         "table 5": Remark(
             "",
@@ -154,9 +155,9 @@ REMARKS: dict[str, dict[str, Remark]] = {
 @tabulated(
     "papers",
     "paper, exhibit, shown_by (commands without ``memkern``), status and remark. The status is "
-    '"published" if published values are shown without own records, "own" if only own records are '
-    'shown, "in part", "command" if another command shows it, "missing", or "drawing" for one '
-    "without values.",
+    '"published" if published values are shown without own records, "told" if these are only '
+    'numbers in the text of the paper, "own" if only own records are shown, "in part", "command" '
+    'if another command shows it, "missing", or "drawing" for one without values.',
     records="Not used",
     lack="the paper is unknown",
     optional=True,
@@ -185,7 +186,9 @@ def paper_table(records: Records = None, paper: str = "") -> DataFrame:
                 if origin.paper == name and exhibit in origin.numbers
             }
             remark = REMARKS.get(name, {}).get(exhibit, Remark("", ""))
-            status = remark.status or ("published" if any(shown.values()) else "own")
+            curves = any(published for key, published in shown.items() if key != f"table {TOLD}")
+            status = "published" if curves else "told" if f"table {TOLD}" in shown else "own"
+            status = remark.status or status
             by = ", ".join([*shown, *([remark.command] if remark.command else [])])
             rows.append((name, exhibit, by, status, remark.sentence))
     return DataFrame(rows, columns=["paper", "exhibit", "shown_by", "status", "remark"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias, TypeVar
 
@@ -244,6 +244,7 @@ def section_of(
     findings: Callable[[DataFrame], Sequence[str]],
     exhibits: Sequence[tuple[str, Any, Caption]],
     citation: str = "",
+    rare: Collection[Callable[..., object]] = (),
 ) -> Section:
     """Return the section on some records.
 
@@ -262,6 +263,9 @@ def section_of(
         that returns it for the records.
     citation : str
         As for `Section`.
+    rare : collection of callable
+        Those of `exhibits` that need records which reports seldom have, such as of counters or of
+        several ranks: without them there is no remark.
 
     Returns
     -------
@@ -280,7 +284,8 @@ def section_of(
             text = caption if isinstance(caption, str) else caption(records)
             shown.append(Exhibit(names[function], heading, content, text))
         except InputError as error:
-            remarks.append(f"{heading}: {error}.")
+            if function not in rare:
+                remarks.append(f"{heading}: {error}.")
     return Section(title, tuple(found), tuple(shown), tuple(remarks), citation)
 
 
@@ -292,6 +297,7 @@ def family_section(
     findings: Callable[[DataFrame], Sequence[str]],
     exhibits: Sequence[tuple[str, Any, Caption]],
     cited: str = "",
+    rare: Collection[Callable[..., object]] = (),
 ) -> None:
     """Register the section of one family of kernels, for reports with its records.
 
@@ -301,7 +307,7 @@ def family_section(
         As for `section`.
     family : str
         Name of the family.
-    title, findings, exhibits
+    title, findings, exhibits, rare
         As for `section_of`.
     cited : str
         Name of the published data in figures and tables.
@@ -315,7 +321,7 @@ def family_section(
         from memkern import reference
 
         citation = reference.cite(cited) if cited else ""
-        return section_of(frame, title, findings, exhibits, citation)
+        return section_of(frame, title, findings, exhibits, citation, rare)
 
 
 def describe(function: Callable[..., object]) -> str:

@@ -79,7 +79,7 @@ def scaling_curves(records: Records = None) -> Figure:
             ax.set_title(_title(rows.iloc[0], several), loc="left")
     notes.append("Bars: 95 % intervals over the turns.")
     if any(line.get_label() == _CUT for ax in axes for line in ax.lines):
-        notes.append("Arrowheads: the interval goes on beyond the axis.")
+        notes.append("Arrowheads: the interval extends beyond the axis.")
     return finish(fig, 3, notes, first)
 
 

@@ -186,7 +186,7 @@ def _memory(environment: Mapping[str, Any]) -> str:
     if memory.get("channels"):
         parts.append(counted(int(memory["channels"]), "channel"))
     else:
-        parts.append("channels unknown (only root may read them)")
+        parts.append("channels unknown (no firmware table that this user may read)")
     if memory.get("speed_MTs"):
         parts.append(f"{memory.get('kind') or ''} {memory['speed_MTs']} MT/s".strip())
     if memory.get("peak_GBps"):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from memkern import statistics
 from memkern.errors import InputError
-from memkern.formats import ResultSet
+from memkern.formats import ResultSet, load
 from memkern.machine.environment import differences
 from memkern.results.hosts import APART
 from memkern.results.verdicts import NOT_ENOUGH, Estimate, decide, holm, moderated, welch
@@ -107,15 +108,15 @@ def quantity_of(*works: Mapping[str, float]) -> Quantity:
     return next(q for q in _QUANTITIES if all(q.suffix in work for work in works))
 
 
-def compare(a: ResultSet, b: ResultSet) -> DataFrame:
+def compare(a: ResultSet | str | Path, b: ResultSet | str | Path) -> DataFrame:
     """Compare two sets of records that were measured one after the other, case by case.
 
     Parameters
     ----------
-    a, b : ResultSet
-        Each case must have been placed in memory several times on each side (columns
-        ``placements`` and ``placement_sd``, or several repeats), since one placement does not show
-        the variance between runs.
+    a, b : ResultSet or path
+        Records, or their file. Each case must have been placed in memory several times on each
+        side (columns ``placements`` and ``placement_sd``, or several repeats), since one placement
+        does not show the variance between runs.
 
     Returns
     -------
@@ -147,23 +148,23 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
     Raises
     ------
     InputError
-        No case is in both sets, or a set has no records of memkern.
+        No case is in both sets, a set has no records of memkern, or a file can't be read.
     """
+    a, b = (load(each) if isinstance(each, (str, Path)) else each for each in (a, b))
     for side, results in (("A", a), ("B", b)):
         if not len(results):
             raise InputError(f"{side} has no records: compare files with results")
         if not any(_value(record, "kernel") for record in results):
             raise InputError(f"{side} has no column kernel: compare files that memkern wrote")
-    named = {str(_value(record, "case_columns") or "") for record in [*a, *b]}
-    inputs = sorted({column for columns in named for column in columns.split()}) or _INPUTS
+    inputs = _inputs([*a, *b])
     compared = [
         column
         for column in _OPTIONS
         if len(_values(a, column)) == len(_values(b, column)) == 1
         and _values(a, column) != _values(b, column)
     ]
-    keys = [*_CASE, *inputs, *(c for c in _OPTIONS if c not in compared)]
-    left, right = _grouped(a, keys), _grouped(b, keys)
+    keys = key_columns([*a, *b], compared)
+    left, right = grouped(a, keys), grouped(b, keys)
     common = [key for key in left if key in right]
     if not common:
         raise InputError("the two files have no case in common: compare runs of the same cases")
@@ -172,7 +173,7 @@ def compare(a: ResultSet, b: ResultSet) -> DataFrame:
     for key in common:
         identity = dict(zip(keys, key, strict=True))
         case = Compared(
-            _name(identity, {*inputs, *several}),
+            short_name(identity, {*inputs, *several}),
             {"kernel": identity["kernel"], **{column: identity.get(column) for column in several}},
             ({"time_s": 1.0}, {"time_s": 1.0}),
         )
@@ -306,6 +307,16 @@ def varying(records: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> 
     ]
 
 
+def key_columns(records: Iterable[Mapping[str, Any]], but: Collection[str] = ()) -> list[str]:
+    """Return the columns by which the cases of records are told apart, except those in `but`."""
+    return [*_CASE, *_inputs(records), *(c for c in _OPTIONS if c not in but)]
+
+
+def _inputs(records: Iterable[Mapping[str, Any]]) -> Sequence[str]:
+    named = {str(_value(record, "case_columns") or "") for record in records}
+    return sorted({column for columns in named for column in columns.split()}) or _INPUTS
+
+
 def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
     """Return the options in which two records differ."""
     return [column for column in _OPTIONS if _value(a, column) != _value(b, column)]
@@ -314,7 +325,7 @@ def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 def named_case(record: Mapping[str, Any], several: Iterable[str] = ()) -> str:
     """Return a record's kernel, inputs and the columns in `several`, in one line."""
     inputs = str(_value(record, "case_columns") or "").split()
-    return _name(record, {*inputs, *several})
+    return short_name(record, {*inputs, *several})
 
 
 def version_of(build: Mapping[str, Any]) -> str:
@@ -326,7 +337,8 @@ def _versions(environments: Iterable[Mapping[str, Any]]) -> str:
     return ", ".join(sorted({version_of(found.get("build") or {}) for found in environments}))
 
 
-def _name(identity: Mapping[str, Any], columns: Iterable[str]) -> str:
+def short_name(identity: Mapping[str, Any], columns: Iterable[str]) -> str:
+    """Return a case's kernel, label and the given columns, in one line."""
     kernel = str(identity.get("kernel"))
     if definition := _value(identity, "definition"):
         kernel += f"@{definition}"
@@ -363,8 +375,7 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
     if disturbed:
         case.verdict = DISTURBED
         return
-    exchanges = [_exchange_ns(records) for records in clean]
-    if not math.isnan(sum(exchanges)) and max(exchanges) > APART * min(exchanges):
+    if differ(*(exchange_ns(records) for records in clean)):
         case.verdict = OTHER_STATE
     elif min(count for _, _, count in sides) >= 2:
         estimate = welch(*sides)
@@ -372,11 +383,16 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
         case.estimate = replace(estimate, self_half_width=max(widths))
 
 
-def _exchange_ns(records: Sequence[Mapping[str, Any]]) -> float:
+def exchange_ns(records: Sequence[Mapping[str, Any]]) -> float:
     """Return the median time of an exchange in the state of records; NaN if it is unknown."""
     known = [_number(record, "exchange_ns") for record in records if _value(record, "states")]
     values = [value for value in known if value is not None]
     return median(values) if values else math.nan
+
+
+def differ(*exchanges: float) -> bool:
+    """Return whether times of an exchange show different states; not if one is unknown."""
+    return not math.isnan(sum(exchanges)) and max(exchanges) > APART * min(exchanges)
 
 
 def _next_run(records: Sequence[Mapping[str, Any]]) -> float:
@@ -423,9 +439,10 @@ def _values(results: ResultSet, column: str) -> set[Any]:
     return {_value(record, column) for record in results}
 
 
-def _grouped(
-    results: ResultSet, keys: Iterable[str]
+def grouped(
+    results: Iterable[dict[str, Any]], keys: Iterable[str]
 ) -> dict[tuple[Any, ...], list[dict[str, Any]]]:
+    """Return the records with equal values of the columns `keys`, by these values."""
     groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for record in results:
         groups.setdefault(tuple(_value(record, column) for column in keys), []).append(record)

@@ -9,7 +9,7 @@ from typing import Any
 from memkern.engine import copy_GBps, device_launch_cost_s, launch_cost_s
 from memkern.errors import InputError
 from memkern.extension import _memkern
-from memkern.machine import energy, gpu, settings, switches
+from memkern.machine import energy, gpu, remote, settings, switches
 from memkern.machine.topology import machine_environment
 
 
@@ -51,7 +51,7 @@ def describe() -> dict[str, Any]:
         "memory_available_B": available,
         "memory_limit": limit,
         "launch_s": _known(launch_cost_s(0, "none", "fork")),
-        "backends": ["openmp", *(["cuda"] if gpu.built() else [])],
+        "backends": ["openmp", *["cuda"] * gpu.built(), *filter(remote.is_built, remote.DEVICES)],
         "devices": {name: _device(name, about) for name, about in gpu.describe_all().items()},
         "no_devices": gpu.why_no_devices(),
         "energy_meters": [meter.name for meter in energy.meters()],

@@ -171,7 +171,8 @@ def doctor(
         Take about 4 s instead of at most 24 s; data are then not much larger than caches above 64
         MiB.
     baseline : path, optional
-        Results of an earlier check of this machine, for a comparison by `memkern.compare`.
+        Results of an earlier check of this machine, for a comparison by `memkern.compare`, or of
+        checks of several nodes with this processor, for one by `memkern.fleet`.
     progress : callable, optional
         Called with the share of the time that is over, from 0 to 1.
 
@@ -250,13 +251,13 @@ def _cards() -> list[Finding]:
 def _check_machine(path: Any, earlier: ResultSet, machine: Mapping[str, Any]) -> None:
     """Raise InputError if records were measured on another processor."""
     here = machine["machine"]["model"]
-    for there in earlier.environments.values():
-        model = (there.get("machine") or {}).get("model")
-        if model and here and model != here:
-            raise InputError(
-                f"{path} was measured on another machine ({model}, this is {here}): a baseline is "
-                "a file that memkern doctor -o wrote on this one"
-            )
+    found = [(there.get("machine") or {}).get("model") for there in earlier.environments.values()]
+    others = [model for model in found if model]
+    if here and others and here not in others:
+        raise InputError(
+            f"{path} was measured on another machine ({others[0]}, this is {here}): a baseline is "
+            "a file that memkern doctor -o wrote on this one, or memkern fleet -o of such machines"
+        )
 
 
 def _known(earlier: ResultSet, runs: Mapping[str, CaseRun]) -> int:

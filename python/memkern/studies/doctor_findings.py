@@ -401,27 +401,34 @@ TOO_LARGE = Finding(
 
 
 def against(earlier: ResultSet, results: ResultSet) -> Finding:
-    """Return the finding on the comparison with earlier records of this machine.
+    """Return the finding on the comparison with earlier records of this machine, or of a fleet.
 
     Raises
     ------
     InputError
-        If kernels are the same but no case is, as in files of other versions.
+        If kernels are the same but no case is, as in files of other versions, or if fewer nodes of
+        a fleet than needed have the same case.
     """
     from memkern.results.comparison import compare, slowdowns
+    from memkern.results.fleet import INSIDE, NODE, fleet
 
     if not {record["kernel"] for record in results} & {r.get("kernel") for r in earlier}:
         text = "no case of the earlier records was measured in time"
         return Finding(BASELINE, UNKNOWN, text, _AGAIN)
-    frame = compare(earlier, results)
+    if any(record.get(NODE) for record in earlier):
+        here = [{**record, NODE: "this node"} for record in results]
+        frame = fleet(ResultSet(here, results.samples, results.environments), earlier)
+        beside, effects = "the fleet", list(frame["slowdown"])
+    else:
+        frame = compare(earlier, results)
+        beside, effects = "the earlier records", slowdowns(frame)
     words, slower = [], False
-    rows = zip(frame["case"], frame["verdict"], slowdowns(frame), strict=True)
-    for name, verdict, by in rows:
+    for name, verdict, by in zip(frame["case"], frame["verdict"], effects, strict=True):
         words.append(f"{SUBJECTS[name.split()[0]]} {verdict}")
         if verdict in (SLOWER, FASTER):
             words[-1] += f" ({by:+.1%} time)"
         slower = slower or verdict == SLOWER
-    text = f"compared with the earlier records: {', '.join(words)}"
+    text = f"compared with {beside}: {', '.join(words)}"
     differ = [remark for remark in frame.attrs["remarks"] if "environments differ" in remark]
     text = "; ".join([text, *differ])
     if slower:
@@ -432,5 +439,5 @@ def against(earlier: ResultSet, results: ResultSet) -> Finding:
             "check again; if it remains slower, compare settings, clock, temperature and memory "
             "errors (ras-mc-ctl, mcelog) with a host that is as fast as before",
         )
-    judged = frame["verdict"].isin((FASTER, SAME)).any()
+    judged = frame["verdict"].isin((FASTER, SAME, INSIDE)).any()
     return Finding(BASELINE, GOOD, text) if judged else Finding(BASELINE, UNKNOWN, text, _AGAIN)

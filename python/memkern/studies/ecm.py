@@ -6,10 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from memkern import small
 from memkern.checks import one_of
 from memkern.engine import calibrated, to_result_set
-from memkern.errors import InputError
 from memkern.formats import ResultSet
 from memkern.machine.topology import machine_environment, physical_cores
 from memkern.models.ecm_fit import LIMITED, PART
@@ -87,12 +85,8 @@ def measure_loops(
     for kernel in kernels or ():
         one_of(kernel, "kernel", loop_kernels())
     cases = _cases(kernels or loop_kernels(), every[:levels], cores)
-    placed = place_in_rounds(
-        cases, rounds=small.cut(_ROUNDS, 1), seconds=seconds, progress=progress
-    )
+    placed = place_in_rounds(cases, rounds=_ROUNDS, seconds=seconds, progress=progress)
     runs, refused = placed.runs, placed.refused
-    if not runs:
-        raise InputError(f"nothing could be measured: {next(iter(refused.values()))}")
     results = to_result_set(
         [calibrated(run, environment) for run in runs.values()], placed.interrupted
     )

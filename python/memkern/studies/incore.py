@@ -160,9 +160,7 @@ def measured_in_core(
     cases, missing = _cases(
         itertools.product(kernels or in_core_kernels(), variants, isas, unrolls), levels
     )
-    placed = place_in_rounds(
-        cases, rounds=small.cut(_ROUNDS, 1), seconds=seconds, progress=progress
-    )
+    placed = place_in_rounds(cases, rounds=_ROUNDS, seconds=seconds, progress=progress)
     runs, refused = placed.runs, placed.refused
     missing += [f"not measured: {key}: {why}" for key, why in refused.items() if not key.part]
     rows, measured, bodies = [], [], []

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from memkern import small
 from memkern.checks import one_of
 from memkern.engine import Measurement, calibrated, to_result_set
 from memkern.errors import InputError
@@ -138,13 +137,9 @@ def measure_machine(
         **_pages(),
         **_costs(len(cores)),
     }
-    placed = place_in_rounds(
-        cases, rounds=small.cut(_ROUNDS, 1), seconds=seconds, progress=progress
-    )
+    placed = place_in_rounds(cases, rounds=_ROUNDS, seconds=seconds, progress=progress)
     runs, refused = placed.runs, placed.refused
     refused |= too_large
-    if not runs:
-        raise InputError(f"nothing could be measured: {next(iter(refused.values()))}")
     done = {}
     for key, run in runs.items():
         bits = 8 * int(run.placements[-1].obtained["vector_B"] or 0)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from memkern import progress as told
+from memkern import small
 from memkern.engine import LARGE_B, CaseRun, expected_s
 from memkern.errors import InputError
 from memkern.extension import _memkern
@@ -49,7 +50,7 @@ def place_in_rounds(
     cases : mapping
         Cases by any key.
     rounds : int
-        Placements of each case.
+        Placements of each case; fewer where small measurements are wanted (see `memkern.small`).
     seconds : float
         Longest duration: a case that does not fit in the remaining time is left out of a round.
     progress : callable, optional
@@ -61,9 +62,12 @@ def place_in_rounds(
 
     Raises
     ------
+    InputError
+        No case could be placed.
     KeyboardInterrupt
         Interrupted before any case was placed.
     """
+    rounds = small.cut(rounds, 1)
     end = time.perf_counter() + seconds
     begin = time.perf_counter()
     runs = {key: CaseRun(case.with_(placements=rounds)) for key, case in cases.items()}
@@ -107,4 +111,6 @@ def place_in_rounds(
         if not run.placements:
             refused.setdefault(key, "interrupted" if interrupted else "the time was over")
     placed = {key: run for key, run in runs.items() if run.placements}
+    if cases and not placed:
+        raise InputError(f"nothing could be measured: {next(iter(refused.values()))}")
     return Placed(placed, refused, interrupted)

@@ -33,8 +33,10 @@ MODELS = {"openmp": "OpenMP", "mpi": "MPI", "shmem": "OpenSHMEM", "cuda": "CUDA"
 # Patterns of one atomic operation for each iteration.
 _SINGLE = ("rand", "stride1", "striden", "ptrchase", "central")
 # Labels of a legend for the ways in which workers of `central` share a line.
-NEIGHBOURS = "own words, neighbours"
+NEIGHBOURS = "private words, adjacent"
 ONE_WORD = "one word for all"
+# Maximum number of patterns in the label of a line.
+_MOST_NAMED = 3
 # Least ratio of the largest to the smallest size of a pattern at which both are drawn.
 _LARGER = 4
 
@@ -134,6 +136,20 @@ def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
     return here, notes
 
 
+def setting_of_each(frame: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Return the records of `one_setting` for each backend; threads are those of all ranks."""
+    from pandas import concat
+
+    frame = frame.assign(threads=frame["workers"])
+    original = frame[frame["sharing"] == "original"]
+    parts, notes = [], []
+    for _, rows in (original if len(original) else frame).groupby("backend", sort=False):
+        part, left = one_setting(rows)
+        parts.append(part)
+        notes += left
+    return concat(parts), notes
+
+
 def in_models(frame: DataFrame, workers: float = 0) -> tuple[DataFrame, list[str]]:
     """Return the records of `in_rows` with the programming models of a machine side by side.
 
@@ -153,16 +169,8 @@ def in_models(frame: DataFrame, workers: float = 0) -> tuple[DataFrame, list[str
     notes : list of str
         The number of records left out.
     """
-    from pandas import concat
-
-    frame = frame.assign(threads=frame["workers"], series=frame["primitive"])
-    original = frame[frame["sharing"] == "original"]
-    parts, notes = [], []
-    for _, rows in (original if len(original) else frame).groupby("backend", sort=False):
-        part, left = one_setting(rows)
-        parts.append(part)
-        notes += left
-    frame = concat(parts)
+    frame, notes = setting_of_each(frame)
+    frame = frame.assign(series=frame["primitive"])
     models = frame.groupby(["machine", "threads"])["backend"].transform("nunique")
     frame = frame[models == models.groupby(frame["machine"]).transform("max")]
     frame = of_workers(frame, workers)
@@ -174,33 +182,54 @@ def in_models(frame: DataFrame, workers: float = 0) -> tuple[DataFrame, list[str
         series = frame["primitive"] + (", " + models_of).where(several, "")
         frame = frame.assign(series=series)
         notes.append("Of each model its smallest array.")
-    parts = [in_rows(rows) for _, rows in frame.groupby("backend", sort=False)]
-    return concat(parts, ignore_index=True), notes
+    return in_rows(frame), notes
 
 
 def remote_shares(frame: DataFrame) -> DataFrame:
     """Return records over two numbers of ranks or more, with their share of remote operations.
 
     The column line has pattern and targets, the column percent the share of the operations that
-    access words of other ranks.
+    access words of other ranks. Patterns whose shares are equal to 0.1 % are one line.
     """
     frame = typed(frame, ("remote_share",)).dropna(subset="remote_share")
     frame = frame.assign(
-        line=frame["pattern"].str.upper() + ", " + words(frame.get("targets", frame["pattern"])),
+        targets=words(frame.get("targets", frame["pattern"])),
         percent=100 * frame["remote_share"],
     )
-    frame = best(frame, ("machine", "line", "ranks"), value=RATE)
-    return frame[frame.groupby(["machine", "line"])["ranks"].transform("nunique") > 1]
+    here = ["machine", "pattern", "targets"]
+    frame = best(frame, (*here, "ranks"), value=RATE)
+    frame = frame[frame.groupby(here)["ranks"].transform("nunique") > 1]
+    alike: dict[tuple[Any, ...], list[str]] = {}
+    for (machine, pattern, targets), rows in frame.groupby(here, sort=False):
+        shares = tuple(zip(rows["ranks"], rows["percent"].round(1), strict=True))
+        alike.setdefault((machine, targets, shares), []).append(pattern)
+    lines = {
+        (machine, pattern, targets): f"{_of_patterns(patterns)}, {targets}"
+        for (machine, targets, _), patterns in alike.items()
+        for pattern in patterns
+    }
+    keys = zip(*(frame[name] for name in here), strict=True)
+    frame = frame.assign(line=[lines[key] for key in keys])
+    return frame.drop_duplicates(["machine", "line", "ranks"])
+
+
+def _of_patterns(patterns: Sequence[str]) -> str:
+    """Return the names of the patterns of a line, or the first and the number of others."""
+    names = [name for name in PATTERNS if name in patterns]
+    if len(names) > _MOST_NAMED:
+        return f"{names[0].upper()} and {len(names) - 1} others"
+    return ", ".join(names).upper()
 
 
 def in_rows(frame: DataFrame) -> DataFrame:
-    """Return one record for each machine, number of workers, pattern, size and primitive.
+    """Return one record for each machine, backend, workers, pattern, size and primitive.
 
     If a pattern was measured at several sizes, the smallest size is returned and, if it is at least
     four times as large, the largest. The column row is the name of the pattern, with the size if
-    there are two. Rows are in CircusTent's order, the smaller size first.
+    there are two, and model the place of the backend in `MODELS`. Rows are in the order of these
+    and CircusTent's, the smaller size first.
     """
-    here = ["machine", "threads", "pattern"]
+    here = ["machine", "backend", "threads", "pattern"]
     sizes = frame.groupby(here)["size_B"]
     least, most = sizes.transform("min"), sizes.transform("max")
     two = most >= _LARGER * least
@@ -209,10 +238,15 @@ def in_rows(frame: DataFrame) -> DataFrame:
         for pattern, size, of_two in zip(frame["pattern"], frame["size_B"], two, strict=True)
     ]
     rank = {pattern: place for place, pattern in enumerate(PATTERNS)}
-    frame = frame.assign(row=names, place=frame["pattern"].map(rank))
+    models = {backend: place for place, backend in enumerate(MODELS)}
+    frame = frame.assign(
+        row=names,
+        place=frame["pattern"].map(rank),
+        model=frame["backend"].map(models).fillna(len(models)),
+    )
     frame = frame[(frame["size_B"] == least) | (two & (frame["size_B"] == most))]
     frame = best(frame, (*here, "row", "primitive"), value=RATE)
-    return frame.sort_values(["place", "size_B"], kind="stable").drop(columns="place")
+    return frame.sort_values(["model", "place", "size_B"], kind="stable").drop(columns="place")
 
 
 def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:
@@ -259,7 +293,7 @@ def shared_lines(frame: DataFrame) -> DataFrame:
     own = frame["sharing"].eq("private") & frame["hot"].eq(frame["threads"])
     one = ~frame["sharing"].eq("private") & frame["hot"].eq(1)
     names = [
-        ONE_WORD if of_all else f"own words, {gap:g} B apart" if gap else NEIGHBOURS
+        ONE_WORD if of_all else f"private words, {gap:g} B apart" if gap else NEIGHBOURS
         for of_all, gap in zip(one, apart, strict=True)
     ]
     frame = frame.assign(line=names, gap=apart.where(~one, -1.0))[own | one]

@@ -21,6 +21,7 @@ from memkern.families.amo.data import (
     one_setting,
     prices,
     remote_shares,
+    setting_of_each,
     shared_lines,
 )
 from memkern.families.amo.findings import findings
@@ -160,6 +161,8 @@ def price(
         _losses(ax, names, rows)
         ax.set_title(with_workers(rows, frame["machine"].nunique() > 1))
         ax.set_xlabel("Plain load-store pairs per atomic operation")
+    if (frame["lost_fraction"] > 0).any():
+        left.append("Lost: share of the plain updates.")
     return finish(fig, 5, [*notes, *left], frame)
 
 
@@ -338,15 +341,15 @@ def latency(
 
 @table(
     "amo-rates",
-    "platform, pattern, primitive, threads, array_B (size of VAL, in the pointer chase of IDX), "
-    "rate_GAMS (of all workers), ns_per_amo (of each worker), success_fraction (of "
-    "compare-and-swaps), lost_fraction (of plain updates), disturbed",
+    "platform, backend, pattern, primitive, threads (of all ranks), array_B (size of VAL, in the "
+    "pointer chase of IDX), rate_GAMS (of all workers), ns_per_amo (of each worker), "
+    "success_fraction (of compare-and-swaps), lost_fraction (of plain updates), disturbed",
     records="`amo` kernels, with words shared in CircusTent's way; of several sizes the smallest "
     "and the largest",
     integers="threads, array_B",
 )
 def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -> Selection:
-    """Rates of atomic operations by pattern, primitive and number of workers.
+    """Rates of atomic operations by backend, pattern, primitive and number of workers.
 
     Parameters
     ----------
@@ -354,12 +357,12 @@ def rates_table(records: Records = None, primitives: str | Sequence[str] = "") -
         Names of primitives, with commas between; by default all.
     """
     frame, _ = atomics(records, _MEASURE, primitives)
-    frame = in_rows(one_setting(frame)[0])
+    frame = in_rows(setting_of_each(frame)[0])
     frame = frame.assign(
         pattern=frame["pattern"].str.upper(), array_B=frame["size_B"], ns_per_amo=frame["ns"]
     )
     # A stable sort keeps the rows in the order of the patterns.
-    return frame.sort_values(["machine", "threads"], kind="stable"), []
+    return frame.sort_values(["machine", "model", "threads"], kind="stable"), []
 
 
 @table(
@@ -441,6 +444,15 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
         "latency of the memory level, of the address translation and of the operation.",
     ),
     (
+        "Operations on words of other ranks", remote,
+        "Share of the operations on words that another rank owns. With random targets it is that "
+        "of the other ranks; in a ring all words are the next rank's. After Beebe et al. 2022.",
+    ),
+    (
+        "Rates over ranks and their limits", limits_table,
+        "The limit is the rate at which the workers could complete fetch-and-adds.",
+    ),
+    (
         "Rates by pattern, primitive and number of workers", rates_table,
         "rate_GAMS is the rate of all workers, ns_per_amo the time of one operation of a worker.",
     ),
@@ -451,4 +463,6 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     ),
 )  # fmt: skip
 
-family_section("atomics", 3, "amo", "Atomics", findings, _EXHIBITS, _CITED)
+family_section(
+    "atomics", 3, "amo", "Atomics", findings, _EXHIBITS, _CITED, rare=(remote, limits_table)
+)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memkern.inputs.mesh import rows_of
-from memkern.inputs.partition import equal_parts
+from memkern.inputs.partition import entries_of, equal_parts
 from memkern.shared.checking import Values, error, fresh, verdict
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Exchange, IndexArray, Native, Validation, fill_values
@@ -200,7 +200,6 @@ def _both(case: Case, mesh: _Mesh) -> Part:
     nodes = mesh.mine[np.argsort(~is_shared, kind="stable")]
     shared = nodes[: int(is_shared.sum())]
     starts, columns = rows_of(mesh.numbered(nodes), max(len(nodes), 1))
-    copies = np.diff(starts)
     neighbours, to, of = [], [np.zeros(0, dtype=np.int64)], [np.zeros(0, dtype=np.int64)]
     received = 0
     for other in mesh.others:
@@ -210,9 +209,8 @@ def _both(case: Case, mesh: _Mesh) -> Part:
         rows = np.searchsorted(shared, common)
         # The kernel writes the sum to every copy.
         neighbours.append((other, columns[starts[rows]], len(common)))
-        counts = copies[rows]
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        to.append(columns[np.repeat(starts[rows], counts) + within])
+        entries, counts = entries_of(starts, rows)
+        to.append(columns[entries])
         of.append(np.repeat(received + np.arange(len(common)), counts))
         received += len(common)
     exchange = Exchange("xl", neighbours, np.concatenate(to), np.concatenate(of), adds=True)

@@ -48,6 +48,8 @@ MESH = ("bs.bs6", "bs.bs7", "bs.bs8")
 DEGREE = 7
 # Sizes at which the published fits are drawn without own records.
 _SIZES = (2**16, 2**30)
+# Factor by which they are drawn beyond sizes that are within this factor.
+_WIDEN = 8
 
 _TITLES = {
     "bs.bs1": "BS1: copy",
@@ -228,8 +230,8 @@ def bs_fits(records: Records = None, leave_out: str | float = "") -> Figure:
 def _draw_published(axes: Sequence[Axes], kernels: Sequence[str], frame: DataFrame) -> None:
     """Draw the published models of each panel's test, and set the axes of all panels.
 
-    The lines have the sizes of the own records. Bandwidths are on a logarithmic axis if the largest
-    own one is much smaller than those of the GPUs.
+    The lines have the sizes of the own records, and more if these are about the same. Bandwidths
+    are on a logarithmic axis if the largest own one is much smaller than those of the GPUs.
     """
     import numpy as np
 
@@ -237,6 +239,8 @@ def _draw_published(axes: Sequence[Axes], kernels: Sequence[str], frame: DataFra
 
     known = reference.rows("chalmers2020")
     least, most = map(float, frame["bytes_B"].agg(["min", "max"]) if len(frame) else _SIZES)
+    if most < _WIDEN * least:
+        least, most = least / _WIDEN, most * _WIDEN
     size = np.geomspace(least, most, 200)
     wide = len(frame) > 0 and frame[BANDWIDTH].max() < max(row["wmax_GBps"] for row in known) / 5
     for ax, kernel in zip(axes, kernels, strict=True):
@@ -321,7 +325,7 @@ def _fit_notes(fits: Sequence[Fitted]) -> list[str]:
         return []
     notes = ["Line: fit of T(B) = T₀ + B / Wmax, in brackets 95 % intervals; ◇ 80 % of Wmax."]
     if any(len(one.fits) > 1 for one in fits):
-        notes.append("T₀ is of the sizes up to half the last cache, Wmax of those beyond it.")
+        notes.append("T₀ is fitted to sizes up to half the last cache, Wmax to sizes beyond it.")
     held = dict.fromkeys(short(one.kernel) for one in fits if one.in_caches)
     if held:
         notes.append(f"Wmax of {listed(list(held))} is of the caches: few sizes are beyond them.")

@@ -15,6 +15,7 @@ import numpy as np
 from memkern import small
 from memkern.families.bs.distributed import part
 from memkern.inputs.mesh import HexMesh
+from memkern.inputs.partition import entries_of
 from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
 from memkern.shared.cache_lines import partly_accessed
@@ -141,9 +142,8 @@ def _check_both(case: Case, native: Native) -> Validation:
     rows = positions(case.integers["global_nodes"], native)
     sums = _row_sums(case, rows, lambda at: fresh(native, "xl", at))
     starts, columns = case.indices["row_starts"], case.indices["columns"]
-    counts = starts[rows + 1] - starts[rows]
-    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-    at = columns[np.repeat(starts[rows], counts) + within]
+    entries, counts = entries_of(starts, rows)
+    at = columns[entries]
     touched = np.zeros(case.integers["local_nodes"], dtype=bool)
     touched[columns] = True
     others = positions(case.integers["local_nodes"], native)

@@ -26,7 +26,7 @@ from memkern.plots.style import plain
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_MEASURE = "memkern dw --lattice 16 16 16 16 -l RRII,RIRI -o dw.parquet"
+_MEASURE = "memkern dw --lattice 16 16 16 16 --layout RRII,RIRI -o dw.parquet"
 _MEASURE_CLOCKS = _MEASURE.replace(" -o", " --clock-limit 1500,2000 -o")
 _QUANTITIES = {VALUE: "Performance (GFLOP/s)", "energy_per_flop_pJ": "Energy (pJ/flop)"}
 
@@ -49,7 +49,7 @@ def by_energy(records: Records = None) -> Figure:
     changes = energies(frame)
     if changes.empty:
         known = typed(frame, ("energy_J",))["energy_J"].gt(0).any()
-        why = "measure both layouts (-l RRII,RIRI)" if known else no_energy(frame)
+        why = "measure both layouts (--layout RRII,RIRI)" if known else no_energy(frame)
         raise InputError(f"no lattice was measured as RIRI and as RRII with energy: {why}")
     fig, (ax,) = panels(1, 2, 2.3)
     groups = {

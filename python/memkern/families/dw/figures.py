@@ -76,9 +76,12 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _MEASURE = (
-    "memkern dw --lattice 8 8 8 8 --lattice 16 16 16 16 -l RRII,RIRI --cut s,tzyx -o dw.parquet"
+    "memkern dw --lattice 8 8 8 8 --lattice 16 16 16 16 --layout RRII,RIRI --cut s,tzyx "
+    "-o dw.parquet"
 )
-_MEASURE_WORKERS = "memkern dw --lattice 16 16 16 16 -l RRII,RIRI --threads 1..4 -o dw.parquet"
+_MEASURE_WORKERS = (
+    "memkern dw --lattice 16 16 16 16 --layout RRII,RIRI --threads 1..4 -o dw.parquet"
+)
 _MEASURE_EXTENT = (
     "memkern dw --lattice 4 8 8 16 --lattice 16 8 8 16 --lattice 64 8 8 16 -o dw.parquet"
 )
@@ -272,7 +275,7 @@ def against_extent(
         if last:
             kind = in_order(rows["kind"])[0]
             _conditions(ax, rows[rows["kind"] == kind], last)
-            notes.append(f"Above: what {in_bytes(last[0])} of cache hold for {kind}.")
+            notes.append(f"Above: conditions that {in_bytes(last[0])} of cache fulfil for {kind}.")
         first = rows.iloc[0]
         title = f"Lx x {first['others'].replace('x', ' x ')}, Ls {first['Ls']:g}"
         if frame["machine"].nunique() > 1:
@@ -367,7 +370,7 @@ def traffic(
     if crosses:
         notes.append("Crosses: by counters.")
     if not complete:
-        notes.append("What takes long is not simulated.")
+        notes.append("Cases that take long to simulate have no marker.")
     note(fig, notes)
     return fig
 
@@ -526,8 +529,8 @@ _EXHIBITS: tuple[tuple[str, Callable[..., Any], str], ...] = (
     (
         "Performance against Lx", against_extent,
         "The other extents are constant. Layers grow with Lx until the last cache no longer holds "
-        "two of them: first those between neighbours in t, then in z and in y. Each time two more "
-        "spinors of a site update come from memory, and the roofline falls.",
+        "two of them: first those between neighbours in t, then in z and in y. With each of "
+        "these, two more spinors of a site update come from memory, and the roofline drops.",
     ),
     (
         "Traffic by layer conditions and simulated", traffic,

@@ -23,7 +23,7 @@ import numpy as np
 from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
-from memkern.inputs.lattice import GAMMA, Extents, Parity, check_extents, check_parity
+from memkern.inputs.lattice import GAMMA, Extents, Parity, check_extents, check_parity, walk
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values, error, fresh, verdict
@@ -295,15 +295,6 @@ def _visit_B(layout: Layout, real_B: int) -> int:
     return prod(layout.cuts) * (_LINKS + 2 * layout.ls * _SPINOR) * 2 * real_B
 
 
-def _visits(layout: Layout, order: str, block: Sequence[int]) -> IndexArray:
-    """Return the sites of a part in the order in which they are processed."""
-    at = dict(zip("xyzt", layout.coordinates(layout.parity).T, strict=True))
-    size = dict(zip("xyzt", block, strict=True))
-    inner = [at[d] % size[d] if size[d] else at[d] for d in order]
-    outer = [at[d] // size[d] if size[d] else np.zeros_like(at[d]) for d in order]
-    return np.lexsort([*inner[::-1], *outer[::-1]])
-
-
 def dw_case(
     kernel: str,
     *,
@@ -398,7 +389,7 @@ def dw_case(
     check_memory(320 * found.sites, f"a lattice of {found.sites} sites")
     plain = found.reals == 1
     neighbours, permutations = found.neighbours()
-    visits = _visits(found, order, block)
+    visits = walk(found.coordinates(found.parity).T, order, block)
     options.setdefault("prefetch", _ahead(found, real_B))
     if share_planes:
         if options.get("chunk"):

@@ -77,13 +77,14 @@ _SLOWEST = "The last bin of a panel also has all samples that are slower."
 # Times that span more than this factor are drawn on a logarithmic axis.
 _WIDE = 3.0
 _PAIRS_MEAN = (
-    "Pairs lie in the same aligned block of twice their distance, pairs-across in two such blocks, "
-    "either access first; a line that is fetched with its neighbour is near in pairs alone."
+    "Pairs: both accesses are in one aligned block of twice their distance; pairs-across: they are "
+    "in two adjacent blocks; in either order. If lines are fetched in pairs, only pairs take less "
+    "time."
 )
-_MOST = "most by chains"
+_MOST = "highest rate of chains"
 _BOUND = (
-    "Once further chains load no more lines, their rate bounds random gathers; hardware "
-    "prefetchers foresee strides and load further lines."
+    "Once further chains load no more lines, their rate is an upper limit of random gathers; "
+    "prefetchers predict strides, which may exceed it."
 )
 # If doubling the chains increases the rate by more than this factor, the bound is not reached.
 _STILL_GROWS = 1.15
@@ -439,7 +440,7 @@ def _draw_pairs(ax: Axes, rows: DataFrame) -> None:
     known = size_B == size_B
     ends = [("same line", size_B / math.sqrt(2))] if known else []
     cache_regions(ax, ends, f"other lines of {in_bytes(size_B)}")
-    ax.set(xlabel="Distance of the second access (B)", ylabel="Longer than 8 B away (ns)")
+    ax.set(xlabel="Distance of the second access (B)", ylabel="Additional time over 8 B (ns)")
 
 
 def _cost_axis(ax: Axes) -> None:
@@ -503,9 +504,9 @@ def _draw_histograms(ax: Axes, rows: DataFrame, kinds: Sequence[str]) -> None:
 
 @drawn(
     "latency-gather",
-    "Two panels for each machine, 6.9 in wide. The most lines that chains load, once further "
-    "chains load no more, bound random gathers; hardware prefetchers foresee strides and may load "
-    "more.",
+    "Two panels for each machine, 6.9 in wide. The rate of chains, once further chains no longer "
+    "raise it, is an upper limit of random gathers; prefetchers predict strides, which may exceed "
+    "it.",
     records="`latency.chase` with one worker and several numbers of chains, of which the largest "
     "buffer counts, and of `spatter.gather` with one worker and uniform strides of a line or more "
     "or a random pattern, in arrays beyond the caches",

@@ -17,6 +17,7 @@ from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, ranked
 from memkern.plots.selection import select
 from memkern.plots.style import plain
+from memkern.plots.told import told_points
 from memkern.shared.streaming_records import BARRIER
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 _MEASURE = "memkern barrier -o barrier.parquet"
 # Labels of a legend, from the cheapest kind of waiting to the most expensive.
+_CYCLES = "Core cycles of a barrier"
 _BARRIERS = {"spin": "spinning", "omp-active": "OpenMP, active", "omp-passive": "OpenMP, passive"}
 
 
@@ -52,9 +54,8 @@ def barrier_cost(records: Records = None) -> Figure:
     units = [("Time of a barrier (ns)", frame.assign(scale=1e9))]
     with_clock = frame[frame["clock_GHz"] > 0]
     if len(with_clock):
-        units.append(
-            ("Core cycles of a barrier", with_clock.assign(scale=with_clock["clock_GHz"] * 1e9))
-        )
+        units.append((_CYCLES, with_clock.assign(scale=with_clock["clock_GHz"] * 1e9)))
+        notes.append("A64FX: numbers in the text of Alappat et al. 2021.")
     else:
         notes.append("The records have no clock frequency.")
     fig, axes = panels(len(units), 2, 2.4)
@@ -69,10 +70,11 @@ def barrier_cost(records: Records = None) -> Figure:
                 if len(mine):
                     _with_spread(ax, mine.sort_values("threads"), number, label)
                     number += 1
+        cores = told_points(ax, "figure 3", "cost of a barrier") if unit == _CYCLES else []
         ax.set(xlabel="Threads", ylabel=unit)
         ax.set_yscale("log")
         counts_axis(ax.yaxis, 12)
-        threads_axis(ax, rows["threads"].max())
+        threads_axis(ax, max([rows["threads"].max(), *cores]))
     return finish(fig, 3, [*notes, "Bars: spread over the runs."], frame)
 
 

@@ -94,8 +94,8 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     (
         "Messages between ranks against their size", against_size,
         "Latency: each message is complete before the next one; a put or get is complete when the "
-        "target's memory has changed or the value is here, of send and receive half of a round "
-        "trip is drawn. Rate and bandwidth: of all origins, with the window that makes them "
+        "target's memory has changed or the value has arrived; for send and receive, half of a "
+        "round trip is drawn. Rate and bandwidth: of all origins, with the window that makes them "
         "highest. All axes are logarithmic.",
     ),
     (

@@ -368,7 +368,7 @@ def raider_bandwidths(records: Records = None) -> Selection:
     'Columns platform, row ("published" or "own"), isa, processor, sockets, cores_per_socket, '
     "threads_per_core, memory_GiB, memory (its kind), l1_KiB (data), l2_KiB, l3_MiB (one cache of "
     "each level), interconnect (of own records the transport of the library), system, compiler, "
-    "mpi and openshmem (their libraries). Cells are empty for what records do not tell.",
+    "mpi and openshmem (their libraries). Cells are empty where records lack the value.",
     paper="beebe2022-raiderstream",
     number="table II",
     records="A ResultSet, whose machines are added",

@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from memkern.plots.drawing import disturbed_note
-from memkern.plots.frames import Records, best, counted, typed, usable
+from memkern.plots.frames import Records, best, counted, typed, usable, words
 from memkern.plots.style import plain
 from memkern.spec.columns import of_kind
 
@@ -25,6 +25,8 @@ GATHER, SCATTER = "spatter.gather", "spatter.scatter"
 KERNELS = {GATHER: "gather", SCATTER: "scatter"}
 APPLICATIONS = ("AMG", "LULESH", "NEKBONE", "PENNANT")
 KINDS = {"cpu": "CPUs", "gpu": "GPUs"}
+OWN = "own"
+"""The beginning of the case of a pattern that the user named, in place of an application."""
 STRIDE_1 = "stride 1"
 _LINE = 8  # doubles of a cache line
 
@@ -76,7 +78,9 @@ def published() -> DataFrame:
     return frame.astype({"threads": float})
 
 
-def own_records(records: Records, columns: Iterable[str] = ()) -> tuple[DataFrame, list[str]]:
+def own_records(
+    records: Records, columns: Iterable[str] = (), *, named: bool = False
+) -> tuple[DataFrame, list[str]]:
     """Return the usable own records of uniform strides and of application patterns.
 
     Parameters
@@ -85,6 +89,9 @@ def own_records(records: Records, columns: Iterable[str] = ()) -> tuple[DataFram
         Own records.
     columns : iterable of str
         Required columns in addition to those of every figure.
+    named : bool
+        Whether to return those of other patterns with a name as well. Their case is ``own-G`` or
+        ``own-S``, for gather or scatter, and the name.
 
     Returns
     -------
@@ -110,7 +117,14 @@ def own_records(records: Records, columns: Iterable[str] = ()) -> tuple[DataFram
         frame = frame[~frame["prefetchers"].eq("off")]
     kinds = ["gpu" if backend == "cuda" else "cpu" for backend in frame["backend"]]
     frame = frame.assign(own=True, kind=kinds, paper=frame["count_rule"].eq("paper"))
-    return frame[frame["stride"].notna() | frame["case"].isin(application_patterns())], notes
+    shown = frame["stride"].notna() | frame["case"].isin(application_patterns())
+    if named and "name" in frame:
+        names = words(frame["name"])
+        others = ~shown & names.ne("")
+        letters = frame["kernel"].map({GATHER: "G", SCATTER: "S"})
+        frame = frame.assign(case=frame["case"].mask(others, f"{OWN}-" + letters + " " + names))
+        shown |= others
+    return frame[shown], notes
 
 
 def prefetcher_pairs(records: Records) -> tuple[DataFrame, list[str]]:
@@ -164,7 +178,9 @@ def _ratios(table: DataFrame, cases: DataFrame, above: str, below: str, way: str
     return cases.assign(ratio=table[above] / table[below], bandwidth_GBps=table[below], way=way)
 
 
-def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, list[str]]:
+def points_of(
+    records: Records, kind: str | None = None, *, named: bool = False
+) -> tuple[DataFrame, list[str]]:
     """Return one bandwidth for each platform, kernel and case: own platforms, then published.
 
     Parameters
@@ -173,6 +189,8 @@ def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, lis
         Own records.
     kind : {"cpu", "gpu"}, optional
         Kind of platform; by default both.
+    named : bool
+        As for `own_records`.
 
     Returns
     -------
@@ -189,7 +207,7 @@ def points_of(records: Records, kind: str | None = None) -> tuple[DataFrame, lis
     """
     from pandas import concat
 
-    own, notes = own_records(records)
+    own, notes = own_records(records, named=named)
     if {"working_threads", "threads"} <= {*own}:
         idle = own["working_threads"].lt(own["threads"])
         own = own[~idle]
@@ -277,7 +295,7 @@ def incomplete(points: DataFrame, cases: Sequence[str] = ()) -> tuple[list[str],
     points : DataFrame
         As `points_of` returns them.
     cases : sequence of str
-        Application patterns; by default all.
+        Patterns; by default those of all applications.
 
     Returns
     -------
@@ -332,9 +350,8 @@ def application_patterns() -> list[str]:
 
 
 def kernel_of(pattern: str) -> str:
-    """Return the kernel of an application pattern."""
-    match = _APPLICATION.fullmatch(pattern)
-    return SCATTER if match and match[2] == "S" else GATHER
+    """Return the kernel of a pattern of an application, or of one that the user named."""
+    return SCATTER if pattern.partition("-")[2].startswith("S") else GATHER
 
 
 def bandwidths(points: DataFrame) -> dict[str, dict[tuple[str, str], float]]:
@@ -346,9 +363,12 @@ def bandwidths(points: DataFrame) -> dict[str, dict[tuple[str, str], float]]:
     return table
 
 
-def relative(platform: Bandwidths) -> dict[str, float]:
-    """Return the application patterns' bandwidth over the same kernel's bandwidth at stride 1."""
-    keys = [(kernel_of(pattern), pattern) for pattern in application_patterns()]
+def relative(platform: Bandwidths, named: Sequence[str] = ()) -> dict[str, float]:
+    """Return the patterns' bandwidth over the same kernel's bandwidth at stride 1.
+
+    They are the patterns of applications, and those in `named`.
+    """
+    keys = [(kernel_of(pattern), pattern) for pattern in (*application_patterns(), *named)]
     return {
         pattern: platform[kernel, pattern] / platform[kernel, STRIDE_1]
         for kernel, pattern in keys
@@ -406,6 +426,6 @@ def remarks(records: Records, points: DataFrame, what: str) -> list[str]:
         notes.append("Published platforms only.")
     elif not points["own"].any():
         notes.append(f"No own record of {what}: published platforms only.")
-    if not points[points["stride"].isna()]["paper"].all():
+    if not points[points["case"].isin(application_patterns())]["paper"].all():
         notes.append("Own application patterns ran with other counts than the published ones.")
     return [*notes, *disturbed_note(points)]

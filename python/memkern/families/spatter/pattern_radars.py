@@ -40,7 +40,7 @@ _SCALE = (
     "8. Blue: published CPUs, green: published GPUs, black: own."
 )
 _COLUMNS = 6
-_RADAR_IN, _TITLE_IN = 0.94, 0.2
+_RADAR_IN, _TITLE_IN = 0.94, 0.22
 
 
 class _Spoke(NamedTuple):
@@ -168,7 +168,7 @@ def _radars(records: Records, kernel: str) -> Figure:
             case = applications[applications["case"] == pattern]
             mine = {name: ratio[pattern] for name, ratio in ratios.items() if pattern in ratio}
             _draw(ax, spokes, mine, frozenset(case[case["disturbed"]]["platform"]))
-            top = (y + _RADAR_IN + 0.03) / height
+            top = (y + _RADAR_IN + 0.06) / height  # above the markers beyond the rings
             fig.text(x / DOUBLE_IN, top, pattern, ha="center", fontsize=6, fontweight="bold")
         else:
             _draw_key(ax, spokes)

@@ -1,8 +1,8 @@
-"""Radar charts of the application patterns, one per platform."""
+"""Radar charts of application patterns and of patterns that the user named, one per platform."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import cos, degrees, pi, tau
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ from memkern.families.spatter.data import (
     GATHER,
     KERNELS,
     KINDS,
+    OWN,
     SCATTER,
     STRIDE_1,
     application_patterns,
@@ -25,7 +26,7 @@ from memkern.families.spatter.data import (
     remarks,
 )
 from memkern.plots.exhibits import drawn
-from memkern.plots.frames import Records, rounded
+from memkern.plots.frames import Records, counted, rounded
 from memkern.plots.style import (
     DOUBLE_IN,
     GREY,
@@ -35,6 +36,8 @@ from memkern.plots.style import (
     note,
     note_lines,
     other_look,
+    own_look,
+    plain,
     tell_lacking,
     two_lines,
 )
@@ -45,8 +48,26 @@ if TYPE_CHECKING:
 FLOOR, CAP = 1 / 256, 8.0
 RINGS = (1 / 64, 1 / 8, 1.0, CAP)
 _COLOURS = dict(zip(APPLICATIONS, (other_look(i).color for i in (1, 0, 2, 3)), strict=True))
+_COLOURS[OWN] = own_look(1).color
+_MOST_NAMED = 12
+"""Most patterns that the user named in a figure."""
 _KEY = ("from the centre: bandwidth over", "stride 1 of its kernel (log. scale)")
 _MARKERS = {GATHER: "o", SCATTER: "^"}
+
+
+def _group(pattern: str) -> str:
+    """Return the application of a pattern, or `OWN`."""
+    return pattern.partition("-")[0]
+
+
+def _named(patterns: Iterable[str]) -> list[str]:
+    """Return the patterns that the user named, which the key has as 1, 2, ..."""
+    return [pattern for pattern in patterns if _group(pattern) == OWN]
+
+
+def _plain_name(pattern: str) -> str:
+    """Return the name of a pattern as text: that of the paper, or the user's."""
+    return plain(pattern.partition(" ")[2], 18) if _group(pattern) == OWN else pattern
 
 
 def _spokes(patterns: Sequence[str]) -> dict[str, float]:
@@ -54,7 +75,7 @@ def _spokes(patterns: Sequence[str]) -> dict[str, float]:
     slots: dict[str, float] = {}
     position, before = 1.5, ""
     for pattern in patterns:
-        application = pattern.partition("-")[0]
+        application = _group(pattern)
         position += before not in ("", application)
         slots[pattern] = position
         position, before = position + 1, application
@@ -98,9 +119,10 @@ def _frame(ax: Any, spokes: Mapping[str, float], rings_named: Sequence[float]) -
         box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
         ink = "black" if ring == 1 else GREY
         write(ax, 0, radius(ring), fraction(ring), fontsize=5.5, color=ink, bbox=box, zorder=9)
-    half = tau / (len(spokes) + len(APPLICATIONS) + 1) / 2
-    for application in APPLICATIONS:
-        angles = [angle for name, angle in spokes.items() if name.startswith(application)]
+    groups = list(dict.fromkeys(map(_group, spokes)))
+    half = tau / (len(spokes) + len(groups) + 1) / 2
+    for application in groups:
+        angles = [angle for name, angle in spokes.items() if _group(name) == application]
         arc = np.linspace(angles[0] - half, angles[-1] + half, 60)
         style = {"color": _COLOURS[application], "linewidth": 2.2, "solid_capstyle": "butt"}
         ax.plot(arc, np.full_like(arc, radius(CAP) * 1.06), clip_on=False, label="_arc", **style)
@@ -121,7 +143,7 @@ def _draw(
             names = [
                 name
                 for name in spokes
-                if name in ratio and name.startswith(application) and kernel_of(name) == kernel
+                if name in ratio and _group(name) == application and kernel_of(name) == kernel
             ]
             if not names:
                 continue
@@ -150,23 +172,29 @@ def _draw_key(ax: Any, spokes: Mapping[str, float]) -> None:
     """Draw the key: the name of every spoke."""
     for name, angle in spokes.items():
         ax.plot([angle, angle], radius([1 / 64, 1]), color="#d0d0d0", linewidth=0.5, label="_spoke")
-        application, _, short = name.partition("-")
         turn = 90 - degrees(angle) + (180 if angle > pi else 0)
-        write(
-            ax, angle, radius(2.8), short, fontsize=5.5, rotation=turn, color=_COLOURS[application]
-        )
+        group = _group(name)
+        short = str(_named(spokes).index(name) + 1) if group == OWN else name.partition("-")[2]
+        write(ax, angle, radius(2.8), short, fontsize=5.5, rotation=turn, color=_COLOURS[group])
 
 
 def _small_print(
-    platform: Mapping[tuple[str, str], float], ratio: Mapping[str, float]
+    platform: Mapping[tuple[str, str], float], ratio: Mapping[str, float], named: Sequence[str]
 ) -> list[str]:
-    """Return text lines with the stride-1 bandwidths and the values outside the scale."""
+    """Return lines with the stride-1 bandwidths, the user's patterns, and what is off the scale."""
     base = {
         word: rounded(platform[kernel, STRIDE_1]) if (kernel, STRIDE_1) in platform else "-"
         for kernel, word in KERNELS.items()
     }
     lines = [f"stride 1: gather {base['gather']},", f"scatter {base['scatter']} GB/s"]
-    outside = [f"{name} {x:.2g}" for name, x in ratio.items() if not FLOOR <= x <= CAP]
+    mine = [
+        f"{number} {_plain_name(name)}: {ratio[name]:.2g}"
+        for number, name in enumerate(named, start=1)
+        if name in ratio
+    ]
+    if mine:
+        lines += wrap(f"{OWN} {', '.join(mine)}", 36)
+    outside = [f"{_plain_name(name)} {x:.2g}" for name, x in ratio.items() if not FLOOR <= x <= CAP]
     if outside:
         named = outside[:2] if len(outside) < 3 else [f"{outside[0]} and {len(outside) - 1} more"]
         lines += wrap("✕ off the scale: " + ", ".join(named), 36)
@@ -174,16 +202,23 @@ def _small_print(
 
 
 def _radars(records: Records, kind: str) -> Figure:
-    points, notes = points_of(records, kind)
+    points, notes = points_of(records, kind, named=True)
     applications = points[points["stride"].isna()]
-    notes += remarks(records, applications, f"application patterns on {KINDS[kind]}")
+    named = _named(dict.fromkeys(applications["case"]))
+    if len(named) > _MOST_NAMED:
+        notes.append(f"{counted(len(named) - _MOST_NAMED, 'named pattern')} left out.")
+        named = named[:_MOST_NAMED]
+    notes += remarks(records, applications, f"patterns on {KINDS[kind]}")
     values = bandwidths(points)
-    ratios = {platform: relative(values[platform]) for platform in platforms_of(points)}
-    left_out, told = incomplete(points)
+    ratios = {platform: relative(values[platform], named) for platform in platforms_of(points)}
+    patterns = [*application_patterns(), *named]
+    left_out, told = incomplete(points, patterns)
     notes += left_out
     labels = labels_of(points)
     ratios = {platform: ratio for platform, ratio in ratios.items() if ratio}
-    small = {platform: _small_print(values[platform], ratio) for platform, ratio in ratios.items()}
+    small = {
+        platform: _small_print(values[platform], ratio, named) for platform, ratio in ratios.items()
+    }
     small[""] = [*_KEY, "● gather, ▲ scatter"]
 
     # Explicit positions in inches, since the layout engine ignores the names around a radar.
@@ -199,7 +234,7 @@ def _radars(records: Records, kind: str) -> Figure:
     height = rows * (title + diameter + below) + 0.1 * (len(note_lines(DOUBLE_IN, notes)) + 0.5)
     fig = new_figure(DOUBLE_IN, height, layout=None)
     tell_lacking(fig, told)
-    spokes, own = _spokes(application_patterns()), platforms_of(points)
+    spokes, own = _spokes(patterns), platforms_of(points)
     for number, (platform, lines) in enumerate(small.items()):
         row, column = divmod(number, columns)
         x = (column + 0.5) * across
@@ -240,7 +275,8 @@ def _radars(records: Records, kind: str) -> Figure:
 @drawn(
     "spatter-radars-cpu",
     "A grid of radars, 6.9 in wide, the own machine first.",
-    records="application patterns and of stride 1; the highest bandwidths are drawn",
+    records="stride 1, of application patterns, and of other patterns with a name; the highest "
+    "bandwidths are drawn",
     optional=True,
 )
 def radars_cpu(records: Records = None) -> Figure:
@@ -249,7 +285,9 @@ def radars_cpu(records: Records = None) -> Figure:
     Each of the 34 spokes is a pattern of table 5 of the paper; its distance from the centre is the
     bandwidth of the pattern over the stride-1 bandwidth of the same kernel on the same platform,
     on a logarithmic scale from 1/256 to 8, with a black ring at 1. Values outside the scale are
-    drawn at its end and printed below the radar.
+    drawn at its end and printed below the radar. Own patterns that have a name (the option
+    ``name``, or ``name`` in a file of Spatter) have further spokes, at most 12, with numbers in
+    the key, and with their names and values below the radar.
     """
     return _radars(records, "cpu")
 

@@ -1,7 +1,8 @@
 """The suites of Spatter's paper: uniform strides and 34 application patterns.
 
-Each suite is a list of keyword arguments, one dictionary for each case, as
-`memkern.inputs.spatter_files` returns them, plus the suite's name and the rule for the count.
+`cases` returns the cases of a suite. The other functions return their keyword arguments, one
+dictionary for each case, as `memkern.inputs.spatter_files` does, plus the suite's name and the rule
+for the count.
 
 Source: Lavin et al., "Evaluating Gather and Scatter Performance on CPUs and GPUs", MEMSYS 2020,
 section 5 and table 5.
@@ -11,19 +12,22 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from memkern import reference
 from memkern.checks import INT64_MAX, shown, unknown
 from memkern.errors import InputError
 from memkern.inputs.patterns import Pattern, custom, uniform
 from memkern.inputs.spatter_files import Config, configs_from_options
+from memkern.spec import registry
+from memkern.spec.case import Case
 
 __all__ = [
     "STRIDES",
     "CountRule",
     "SuiteConfig",
     "apps",
+    "cases",
     "footprint_count",
     "load",
     "names",
@@ -265,3 +269,26 @@ def load(
         count_rule=count_rule,
         footprint_B=footprint_B,
     )
+
+
+def cases(name: str, **options: Any) -> list[Case]:
+    """Return the cases of a suite, ready for `memkern.sweep`.
+
+    Parameters
+    ----------
+    name : str
+        One of `names`, or of the suites of sparse matrices, in any case.
+    **options
+        `count_rule` and `footprint_B` as in `load`, and options of the cases.
+
+    Returns
+    -------
+    list of Case
+
+    Raises
+    ------
+    InputError
+        If there is no such suite, or an option is unknown or wrong.
+    """
+    suite = registry.suite(name)
+    return [suite.case(number, **options) for number in range(suite.size())]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern.inputs.partition import equal_parts
+from memkern.inputs.partition import entries_of, equal_parts
 from memkern.spec.case import Case
 from memkern.spec.kernel import Exchange, IndexArray, Indices
 
@@ -74,10 +74,8 @@ def _rows_in_order(
     starts: IndexArray, columns: IndexArray, values: npt.NDArray[Any], order: IndexArray
 ) -> tuple[IndexArray, IndexArray, npt.NDArray[Any]]:
     """Return compressed rows in another order."""
-    lengths = np.diff(starts)[order]
-    new = np.concatenate(([0], np.cumsum(lengths)))
-    entries = np.repeat(starts[order] - new[:-1], lengths) + np.arange(new[-1])
-    return new, columns[entries], values[entries]
+    entries, lengths = entries_of(starts, order)
+    return np.concatenate(([0], np.cumsum(lengths))), columns[entries], values[entries]
 
 
 def share_of(case: Case, rank: int, ranks: int) -> Share:

@@ -72,7 +72,8 @@ def _against(
 ) -> None:
     """Draw performance over `x`, a line for each name in a column, and the highest roofline."""
     limit = rows.groupby(x)[ROOFLINE].max().dropna()
-    ax.plot(limit.index, limit, color=GREY, linewidth=0.9, zorder=2, label=ROOFLINE_LABEL)
+    label = ROOFLINE_LABEL if len(limit) else f"_{ROOFLINE_LABEL}"
+    ax.plot(limit.index, limit, color=GREY, linewidth=0.9, zorder=2, label=label)
     curves(ax, rows, column, names, x, VALUE, look_beside_roofline)
     ecm_curves(ax, rows, column, names, x, look_beside_roofline)
     counted_axis(ax, rows[x])

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 from memkern.errors import InputError
 from memkern.families.bs.figures import bs_fits, bs_mesh, t0_wmax_table
 from memkern.families.launch.figures import barrier_cost
-from memkern.families.loops.figures import cycles, cycles_by_level, matrix_vector
+from memkern.families.loops.figures import (
+    cycles,
+    cycles_by_level,
+    matrix_vector,
+    matrix_vector_traffic,
+    tlb_misses,
+)
 from memkern.families.raider.figures import by_kernel, by_size, raider_bandwidths
 from memkern.families.streaming.findings import findings
 from memkern.models.peak import with_peak
@@ -30,6 +36,7 @@ from memkern.plots.drawing import (
     panels,
     threads_axis,
 )
+from memkern.plots.ecm import overlap_diagram
 from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, best, families, frame_of, typed
 from memkern.plots.predictions import (
@@ -369,8 +376,22 @@ _EXHIBITS: tuple[tuple[str, Any, Caption, str], ...] = (
         "bits.", "loops",
     ),
     (
+        "Page walks of loops", tlb_misses,
+        "Counted page walks: where they rise, the pages of the data exceed the TLBs.", "loops",
+    ),
+    (
+        "Overlap of transfers", overlap_diagram,
+        "Cycles of a vector of every stream with data in memory, by four hypotheses of Alappat et "
+        "al. 2021 on which transfers overlap, and by those that fit best here.", "loops",
+    ),
+    (
         "Matrix times vector", matrix_vector,
-        "The matrix is used once, y once for each column. After Alappat et al. 2021.", "",
+        "Each element of the matrix is read once, y once for each column. After Alappat et al. "
+        "2021.", "",
+    ),
+    (
+        "Traffic of matrix times vector", matrix_vector_traffic,
+        "Counted bytes from memory beside the prediction.", "loops",
     ),
     (
         "What a barrier costs", barrier_cost,
@@ -403,4 +424,5 @@ def report_section(records: DataFrame) -> Section | None:
     measured = {"", *here, *frame["kernel"]}
     exhibits = [each[:3] for each in _EXHIBITS if each[3] in measured]
     citation = "; ".join(map(reference.cite, _CITED))
-    return section_of(frame, "Streaming", findings, exhibits, citation)
+    rare = (tlb_misses, overlap_diagram, matrix_vector_traffic)
+    return section_of(frame, "Streaming", findings, exhibits, citation, rare)

@@ -86,12 +86,12 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
         "Transfers from and to a GPU against their size", against_size,
         "Single transfers, for which the host waits. Pageable and pinned memory is copied; pages "
         "of managed memory are moved before (prefetched), or while the other end reads the first "
-        "word of each page of 4 KiB. Both ways of pageable memory follow each other. Both axes are "
-        "logarithmic.",
+        "word of each page of 4 KiB. In both directions at once, copies of pageable memory follow "
+        "each other. Both axes are logarithmic.",
     ),
     (
         "Time of a transfer as T0 + B / Wmax", fit_table,
-        "Intervals of 95 %. Both ways at once, B is the sum of both directions.",
+        "Intervals of 95 %. Where both directions are measured at once, B is their sum.",
     ),
 )  # fmt: skip
 
