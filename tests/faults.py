@@ -471,7 +471,7 @@ FAULTS = (
           "ranks().first(choices.known_rounds(self._name))", "[]", "pytest test_choices"),
     Fault("disturbed records are compared",
           "quiet = [record for record in timed if not is_disturbed(record)]", "quiet = timed",
-          "pytest test_compare -k disturbed_and_invalid"),
+          "pytest test_compare -k disturbed_and_invalid", within="def _estimate("),
     Fault("no spread between placements of a record", "square = sum((n - 1) * sd**2 + n *",
           "square = sum(n *", "pytest test_compare -k placements_of_one_record"),
     Fault("results of another machine are continued",
