@@ -15,8 +15,9 @@ from plotting import (
 )
 
 from memkern.families.latency import verb
-from memkern.families.latency.data import DIFFERS, measured_caches
+from memkern.families.latency.data import DIFFERS
 from memkern.families.latency.findings import findings
+from memkern.families.latency.structure_data import measured_caches
 from memkern.machine import caches
 from memkern.machine.topology import machine_environment
 from memkern.plots import figures, tables

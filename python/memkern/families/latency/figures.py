@@ -19,21 +19,23 @@ from memkern.families.latency.data import (
     beside_atomics,
     chains_and_gathers,
     concurrency,
-    cycle_ns,
     exchanges,
-    line_B,
     loaded_points,
     node_pairs,
-    pairs,
     sampled,
     saturation,
     single_chains,
+)
+from memkern.families.latency.findings import findings
+from memkern.families.latency.structure_data import (
+    cycle_ns,
+    line_B,
+    pairs,
     structure_chases,
     structure_rows,
     tlbs,
     translation,
 )
-from memkern.families.latency.findings import findings
 from memkern.models.records import by_topology
 from memkern.plots.drawing import (
     bytes_axis,
