@@ -207,7 +207,7 @@ FAULTS = (
     Fault("y read once too often", '(y if adds else 0.0)', "y",
           "pytest test_spmv_model -k 'bytes or model'"),
     Fault("one direction too few",
-          "read=2 * _LINKS * size * parts + spinors,", "read=_LINKS * size * parts + spinors,",
+          "read=2 * LINKS * size * parts + spinors,", "read=LINKS * size * parts + spinors,",
           "pytest test_dw test_dw_records -k 'bytes or model'"),
     Fault("no share of x",
           "return stored + self.value_B * alpha + self.row_B", "return stored + self.row_B",
