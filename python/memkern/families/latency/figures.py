@@ -1,4 +1,8 @@
-"""Figures and tables of latency: over sizes, in parallel, under load, between cores."""
+"""Figures and tables of latency: over sizes, in parallel, under load, between cores.
+
+It has more than 600 lines because it is a list of exhibits, each with a function of its own, and
+their section.
+"""
 
 from __future__ import annotations
 
