@@ -89,6 +89,21 @@ def frame_of(records: Records) -> DataFrame:
     return _with_current_names(frame)
 
 
+def rows_of(records: Records) -> list[dict[str, Any]]:
+    """Return records as `frame_of`, each as a mapping with None in place of missing values."""
+    frame = frame_of(records)
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def first_of(frame: DataFrame, columns: Sequence[str]) -> tuple[DataFrame, list[str]]:
+    """Return the first row with each combination of values, and a note on the others."""
+    first = frame.drop_duplicates(columns)
+    left = len(frame) - len(first)
+    note = f"{counted(left, 'row')} of the same names with other options left out."
+    return first, [note] * (left > 0)
+
+
 def of_platforms(records: Records, platforms: str | Sequence[str] | None) -> Records:
     """Return the records whose platform contains one of some texts, in upper or lower case.
 
