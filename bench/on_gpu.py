@@ -7,7 +7,7 @@ One call does everything that the time allows, in this order, and writes records
 - ``build`` (with ``--build``): the extension in ``build/gpu``, for the cards of this machine.
   Without it, the modules beside the Python sources are used. All other steps need them.
 - ``card``: a log of ``memkern info``, ``memkern doctor --quick`` and ``nvidia-smi -q``.
-- ``parity``: tests/test_cuda.py on the card, against the references; then for every entry.
+- ``parity``: tests/cuda on the card, against the references; then for every entry.
 - ``sanitize``: compute-sanitizer's memcheck, racecheck and synccheck over one case of every kernel.
 - ``bandwidths``: kernels, the driver's copy, empty launches and peers, in a new random order in
   each turn, compared within the same turns; verdicts on all targets, and a record of them.
@@ -250,7 +250,7 @@ def card(call: Call) -> str:
 def parity(call: Call) -> str:
     """Run the tests of the CUDA backend on the card, first for one entry of each kind."""
     workers = ["-n", "8"] if importlib.util.find_spec("xdist") else []
-    words = [sys.executable, "-m", "pytest", "-q", "--maxfail=20", *workers, "tests/test_cuda.py"]
+    words = [sys.executable, "-m", "pytest", "-q", "--maxfail=20", *workers, "tests/cuda"]
 
     def tests(*options: str) -> str:
         return call.run([*words, *options], "parity.log", cwd=TREE).strip().splitlines()[-1]

@@ -1,4 +1,4 @@
-"""Each fault of mutations.py has one place and tests of `make test`; runs of all tests resume."""
+"""Each fault of faults.py has one place and tests of `make test`; runs of all tests resume."""
 
 import ast
 import re
@@ -8,7 +8,8 @@ from pathlib import Path
 
 import mutations
 import pytest
-from mutations import FAULTS, ROOT, Fault
+from faults import FAULTS, Fault
+from mutations import ROOT
 
 
 def test_every_fault_has_one_place() -> None:

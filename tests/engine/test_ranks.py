@@ -183,7 +183,7 @@ import sys
 import memkern as mk
 from memkern.engine.communication import ranks
 from samples import SAMPLES
-from test_kernels import with_threads
+from chosen_entries import with_threads
 
 kernels = {name if sys.argv[1] == "kernel" else name.split(".")[0]: name for name in SAMPLES}
 cases = [with_threads(SAMPLES[name][0], 1).with_(runs=2) for name in kernels.values()]

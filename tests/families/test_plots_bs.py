@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from checking import once_a_kind, refused
 from plotting import Results, assert_legible, curve_labels, footnotes, frame, line
-from test_plots_streaming import bs, meshes, threads
+from streaming_figure_records import bs, meshes, threads
 
 from memkern.plots import figures, sections, tables
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from plotting import KIB, MIB, Results, frame
-from test_plots_streaming import OWN, raider, record, stream
+from streaming_figure_records import OWN, raider, record, stream
 
 from memkern import report
 from memkern.models.memory import (

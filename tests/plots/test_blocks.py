@@ -77,7 +77,7 @@ def test_kernels_can_be_chosen_and_disturbed_records_are_marked():
 
 
 def test_records_without_a_choice_are_refused():
-    # tests/test_cuda.py runs the command.
+    # tests/cuda/test_gpu_verbs.py runs the command.
     with refused("`memkern loops .*`"):
         figures["gpu-blocks"](None)
     with refused("no kernel was measured on a GPU with several block sizes"):

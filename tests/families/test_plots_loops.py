@@ -1,0 +1,170 @@
+"""Figures and tables of loops, stencils, matrix-vector products and barriers."""
+
+import math
+
+import numpy as np
+import pytest
+from checking import refused
+from plotting import (
+    KIB,
+    MIB,
+    Results,
+    curve_labels,
+    footnotes,
+    frame,
+    line,
+)
+from streaming_figure_records import (
+    barriers,
+    everything,  # noqa: F401 (for the fixture `whole`)
+    loops,
+    matvec,
+    stream,
+)
+
+from memkern.errors import InputError
+from memkern.plots import figures, tables
+from memkern.plots.frames import frame_of
+
+
+def test_loops_draw_each_unrolling_and_the_fewest_cycles(whole):
+    fig = figures["loops-cycles"](whole)
+    assert [ax.get_title() for ax in fig.axes] == ["triad", "sum", "update"]
+    for ax in fig.axes:
+        own, most = line(ax, "kernel's own unrolling"), line(ax, "unrolled 4")
+        np.testing.assert_allclose(own.get_ydata(), 1.5 * np.asarray(most.get_ydata()))
+        assert list(line(ax, "fewest cycles").get_ydata()) == list(most.get_ydata())
+        assert own.get_ydata()[0] == pytest.approx(64 * 2.0 / 100)
+    plain = figures["loops-cycles"](frame(loops(unrolls=[0])))
+    assert curve_labels(plain.axes[0]) == ["kernel's own unrolling"]
+
+
+def test_stencils_have_panels_by_the_level_that_holds_their_rows():
+    rows = [
+        row
+        for where, slower in {"L1": 1, "L2": 2, "memory": 3}.items()
+        for row in loops(names=["stencil"], unrolls=[0], layer_condition=where)
+        for row in [row | {"cycles_per_vector": slower * row["cycles_per_vector"]}]
+    ]
+    titles = [ax.get_title() for ax in figures["loops-cycles"](Results(rows)).axes]
+    assert titles == [f"stencil, rows in {where}" for where in ("L1", "L2", "memory")]
+    table = tables["loops-cycles"](Results(rows)).set_index("statement")
+    column = "Own Machine 3000, 1 thread: L1"
+    cycles = table[table["kernel"] == "loops.stencil"][column].tolist()
+    np.testing.assert_allclose(cycles, [1.28, 2.56, 3.84])
+
+
+def test_the_caches_decide_on_the_panel_of_a_stencil():
+    rows = loops(
+        names=["stencil"], unrolls=[0], layer_condition="L1", conditions="L1 none, L2 rows"
+    )
+    (ax,) = figures["loops-cycles"](Results(rows)).axes
+    assert ax.get_title() == "stencil, rows in L2"
+
+
+def test_matrix_vector_draws_both_limits():
+    fig = figures["matvec"](Results([*matvec(), *stream()]))
+    (ax,) = fig.axes
+    assert list(line(ax, "plain").get_ydata()) == [8.0] * 5
+    assert list(line(ax, "non-temporal prefetch hint on A").get_ydata()) == [4.0] * 5
+    # Non-temporal stores have STREAM's highest bandwidth in memory.
+    assert line(ax, "8 B from memory an element").get_ydata()[0] == pytest.approx(2 * 45 / 8)
+    assert line(ax, "24 B from memory an element").get_ydata()[0] == pytest.approx(2 * 45 / 24)
+    ends = [curve.get_xdata()[0] for curve in ax.lines if len(set(curve.get_xdata())) == 1]
+    assert [end for end in ends if end > 1] == [32 * KIB * 4 / 8, 4 * MIB / 8, 16 * MIB / 8]
+    given = figures["matvec"](frame(matvec()), memory_GBps=16.0)
+    assert line(given.axes[0], "8 B from memory an element").get_ydata()[0] == 4.0
+    without = curve_labels(figures["matvec"](frame(matvec())).axes[0])
+    assert not any("from memory" in label for label in without)
+    for wrong in (0.0, -1.0, math.inf):
+        with pytest.raises(InputError, match="memory_GBps"):
+            figures["matvec"](frame(matvec()), memory_GBps=wrong)
+
+
+def test_traffic_of_matvec_is_counted_beside_the_model():
+    (ax,) = figures["matvec-traffic"](Results(matvec())).axes
+    model = [8, 8, 8, 8, 24]
+    assert curve_labels(ax) == [
+        *("counted", "by the model", "counted, prefetch hint on A"),
+        *("8 B: y in a cache", "24 B: y in memory"),
+    ]
+    assert list(line(ax, "by the model").get_xdata()) == [8 * 10**n for n in range(3, 8)]
+    np.testing.assert_allclose(line(ax, "by the model").get_ydata(), model)
+    for label in ("counted", "counted, prefetch hint on A"):
+        np.testing.assert_allclose(line(ax, label).get_ydata(), 1.1 * np.array(model))
+    np.testing.assert_allclose(line(ax, "24 B: y in memory").get_ydata(), 24)
+    assert [text.get_text() for text in ax.texts] == ["L1", "L2", "L3", "memory"]
+    assert (ax.get_ylim()[0], ax.get_ylabel()) == (0, "Traffic (B per element of A)")
+
+
+def test_traffic_of_matvec_without_counters_is_modelled():
+    rows = matvec(counted_memory_load_B=math.nan, counters_note="no counters here")
+    fig = figures["matvec-traffic"](frame(rows))
+    assert "counted" not in curve_labels(fig.axes[0])
+    assert len(line(fig.axes[0], "by the model").get_xdata()) == 5
+    assert "By the model alone: no counters here." in footnotes(fig)
+    nothing = frame(rows).drop(columns="memory_load_B")
+    with refused(
+        "no record of loops.matvec in float64 has its traffic with memory: `memkern loops"
+    ):
+        figures["matvec-traffic"](nothing)
+
+
+def test_page_walks_are_drawn_for_each_size_of_pages():
+    rows = loops(["triad"], pages_requested="4k")
+    rows += loops(["triad"], pages_requested="thp", counted_tlb_misses=3.0)
+    (ax,) = figures["loops-tlb-misses"](Results(rows)).axes
+    assert curve_labels(ax) == ["triad, 4k pages", "triad, thp pages"]
+    sizes = 8 * KIB * 2 ** np.arange(15)
+    small = line(ax, "triad, 4k pages")
+    assert list(small.get_xdata()) == list(sizes)
+    # Of several unrollings, that with the fewest cycles.
+    wanted = np.where(sizes > 4 * MIB, 256, 5 * MIB / sizes)
+    np.testing.assert_allclose(small.get_ydata(), wanted)
+    np.testing.assert_allclose(line(ax, "triad, thp pages").get_ydata(), 3 * MIB / sizes)
+    with refused(
+        "no valid record of loops.triad has a counted_tlb_misses: `memkern loops -k triad"
+    ):
+        figures["loops-tlb-misses"](frame(loops(["triad"], counted_tlb_misses=math.nan)))
+    with refused("no loop has its page walks at two sizes"):
+        figures["loops-tlb-misses"](frame(rows[:1]))
+
+
+def test_nt_of_matvec_in_older_files_is_the_prefetch_hint():
+    old = [row | {"variant": row["variant"].replace("nta", "nt")} for row in matvec()]
+    (ax,) = figures["matvec"](Results([*old, *stream()])).axes
+    assert list(line(ax, "non-temporal prefetch hint on A").get_ydata()) == [4.0] * 5
+    rows = frame_of(frame([*old, *stream(sizes=[MIB])]))
+    loads, stores = rows[rows["kernel"] == "loops.matvec"], rows[rows["kernel"] == "stream.copy"]
+    assert set(loads["variant"]) == {"auto", "nta"} and set(stores["variant"]) == {"simd", "nt"}
+
+
+def test_barriers_are_drawn_in_nanoseconds_and_cycles():
+    fig = figures["barrier-cost"](frame(barriers()))
+    time, cycles = fig.axes
+    np.testing.assert_allclose(line(time, "OpenMP, active").get_ydata(), [200, 400, 800])
+    np.testing.assert_allclose(line(cycles, "OpenMP, active").get_ydata(), [400, 800, 1600])
+    bars = time.collections[0].get_segments()
+    np.testing.assert_allclose([bar[:, 1] for bar in bars], np.outer([100, 200, 400], [0.9, 1.5]))
+    # The paper's text tells cycles of the A64FX.
+    told = line(cycles, "A64FX, hardware barrier")
+    assert (list(told.get_xdata()), list(told.get_ydata())) == ([12, 48], [550, 2200])
+    assert not [label for label in curve_labels(time) if "A64FX" in label]
+    fig = figures["barrier-cost"](frame(barriers(clock_GHz=math.nan)))
+    assert len(fig.axes) == 1 and "no clock frequency" in footnotes(fig)
+
+
+def test_cycles_table_has_levels_beside_the_a64fx(whole):
+    table = tables["loops-cycles"](whole).set_index("kernel")
+    own = [f"Own Machine 3000, 1 thread: {level}" for level in ("L1", "L2", "memory")]
+    cycles = [64 * 2.0 / (bandwidth / 4 * 1.5) for bandwidth in (400, 200, 30)]
+    np.testing.assert_allclose(table.loc["loops.triad", own].astype(float), cycles)
+    assert table.loc["loops.triad", "A64FX predicted: L2"] == 6
+    assert table.loc["loops.triad", "A64FX measured: memory"] == 5.7
+    assert math.isnan(table.loc["loops.update", "A64FX predicted: L1"])
+    assert table.loc["loops.update", own].notna().all()
+    assert tables["loops-cycles"](None).shape == (13, 8)
+    one = tables["loops-cycles"](frame(loops(names=["load"])))
+    assert one["kernel"].tolist() == ["loops.load"]
+    with refused("no record of loops"):
+        tables["loops-cycles"](frame(stream()))
