@@ -28,7 +28,7 @@ FILE...` prints a table, and `--list` lists both. From Python, `mk.plots.figures
 returns the figure of matplotlib, and `mk.plots.save` writes it.
 
 In all figures, a hollow marker is a record that was `disturbed`, and the sentences below a figure
-name what was left out, and why. Each function also has the options
+name what was left out, and why. Besides its own options, each function of a figure has these:
 
 {options}
 

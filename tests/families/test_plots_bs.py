@@ -103,6 +103,9 @@ def test_published_fits_have_the_sizes_of_own_records():
     own = [row["bytes_B"] for row in bs(numbers=[2])]
     assert (size[0], size[-1]) == pytest.approx((min(own), max(own)))
     assert curve_labels(ax)[0] == "Own Machine 3000, 4 threads"
+    # Five rows of a legend and the small print leave the panel its height.
+    assert_legible(fig)
+    assert ax.get_window_extent().height > fig.dpi
     # Own bandwidths of at most 150 GB/s would be flat on a linear axis up to 850 GB/s.
     assert ax.get_yscale() == "log"
     rows = [row | {"time_min_s": row["time_min_s"] / 9, "bandwidth_GBps": 9 * row["bandwidth_GBps"]}

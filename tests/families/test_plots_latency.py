@@ -232,7 +232,7 @@ def test_gathers_stand_beside_chains():
     assert list(strides.get_ydata()) == pytest.approx([200.0] * 4)
     assert list(line(strided, "random gather").get_ydata()) == pytest.approx([100.0] * 2)
     note = footnotes(figures["latency-gather"](Results(rows)))
-    assert "bounds random gathers" in note and "do not reach" not in note
+    assert "upper limit of random gathers" in note and "do not reach" not in note
     rows = [*chains(most=32), *gathers()]
     assert "32 chains do not reach this bound." in footnotes(
         figures["latency-gather"](Results(rows))

@@ -342,7 +342,7 @@ def _rates(
     shortest, median = times["time_min_s"], times["time_median_s"]
     iterations = several * case.iterations
     elements = iterations * case.spec.counts.width(case)
-    vectors = elements * np.dtype(case.dtype).itemsize / (obtained["vector_B"] or math.nan)
+    vectors = elements * case.value_B / (obtained["vector_B"] or math.nan)
     cycles = shortest * placement.samples.clock_Hz * obtained["threads"] * several
     access_s = median / case.spec.counts.accesses(case) if case.spec.counts.accesses else math.nan
     # Several launches on a GPU overlap with the kernels that they start.

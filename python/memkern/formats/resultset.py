@@ -373,6 +373,14 @@ class ResultSet:
         return Contents(self.records, self.samples, self.environments)
 
 
+def environments_of(records: Any) -> dict[str, Any]:
+    """Return the environments of a ResultSet, or of a table in its ``attrs["environments"]``."""
+    if isinstance(records, ResultSet):
+        return records.environments
+    known: dict[str, Any] = getattr(records, "attrs", {}).get("environments", {})
+    return known
+
+
 def need_columns(known: Container[str], *names: str) -> None:
     """Refuse a record or a table without some columns, such as one of an older version.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from memkern.checks import LEAST, MOST
 from memkern.errors import InputError
 from memkern.formats import ResultSet
+from memkern.formats.resultset import environments_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -130,11 +131,10 @@ def with_peak(records: Table, given: float | None = None) -> Table:
             return {}
         return peak_columns(record, environments.get(str(record.get("environment_id")), {}), given)
 
+    known = environments_of(records)
     if isinstance(records, ResultSet):
-        known = records.environments
         completed = [{**record, **columns(record, known)} for record in records]
         return ResultSet(completed, records.samples, known, records.interrupted)
-    known = records.attrs.get("environments", {})
     found = [columns(row, known) for row in records.to_dict("records")]
     names = dict.fromkeys(name for row in found for name in row)
     return records.assign(**{name: [row[name] for row in found] for name in names})

@@ -15,6 +15,7 @@ from memkern import files
 from memkern.errors import InputError
 from memkern.formats import ResultSet, load
 from memkern.formats.encoding import need_pyarrow, read_parquet
+from memkern.formats.resultset import environments_of
 from memkern.machine import caches
 from memkern.spec.columns import CURRENT_NAMES
 
@@ -241,20 +242,17 @@ def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]
     Parameters
     ----------
     records : ResultSet or DataFrame
-        A DataFrame has its caches in ``attrs["caches"]``, and the caches of the system in
-        ``attrs["system_caches"]``, in the form of `data_caches`.
+        A DataFrame has its environments in ``attrs["environments"]``.
     system : bool
         Whether to use the sizes of the system even if measured sizes exist.
     """
+    known = data_caches(environments_of(records), system)
+    columns: Any = records
     if isinstance(records, ResultSet):
-        known = data_caches(records.environments, system)
-        columns: Any = {
+        columns = {
             name: [record.get(name) for record in records]
             for name in ("environment_id", "backend", "threads")
         }
-    else:
-        known = getattr(records, "attrs", {}).get("system_caches" if system else "caches", {})
-        columns = records
     if not known or "environment_id" not in columns:
         return []
     if "backend" in columns and "cuda" in list(columns["backend"]):
@@ -278,9 +276,9 @@ def device_cache_ends(frame: pd.DataFrame) -> list[tuple[str, float]]:
     Parameters
     ----------
     frame : DataFrame
-        It has the caches in ``attrs["device_l2"]``, in the form of `device_l2`.
+        With its environments in ``attrs["environments"]``.
     """
-    known = frame.attrs.get("device_l2")
+    known = device_l2(environments_of(frame))
     if not known or not {"environment_id", "device"} <= set(frame):
         return []
     rows = zip(frame["environment_id"], frame["device"], strict=True)

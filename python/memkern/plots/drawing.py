@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from memkern.machine.environment import machine_label
-from memkern.plots.axes import BELOW, given
+from memkern.plots.axes import BELOW, GivenAxes, given
 from memkern.plots.frames import three_figures
 from memkern.plots.style import (
     COLUMN_IN,
@@ -18,6 +18,7 @@ from memkern.plots.style import (
     log2_axis,
     new_figure,
     note,
+    note_lines,
     other_look,
     own_look,
     plain,
@@ -38,6 +39,8 @@ ROOFLINE_LABEL = "roofline"
 _MARKERS = "os^DvPX*"
 _DIAMOND, _STAR = _MARKERS.index("D"), _MARKERS.index("*")
 _LABEL_IN = 0.38  # height of the ticks and the label of x
+_ROW_IN, _LINE_IN = 0.14, 0.1  # height of a row of a legend and of a line of small print
+_ROOM = 2  # rows and lines for which the height of a figure has room
 MOST_CELLS = 8  # in a row or column of a heat map with numbers
 
 
@@ -153,12 +156,18 @@ def finish(
     """Hide empty panels, write the legend and the small print, and return the figure.
 
     The legend has at most some columns; `look` is the word for the markers of disturbed records.
+    With a long legend or small print the figure is higher, so that panels keep their height.
     """
     for ax in fig.axes:
         if _is_empty(ax):
             ax.set_visible(False)
-    legend_above(fig, columns)
-    note(fig, [*notes, *disturbed_note(rows, look)])
+    legend_rows = legend_above(fig, columns)
+    sentences = [*notes, *disturbed_note(rows, look)]
+    note(fig, sentences)
+    if not isinstance(fig, GivenAxes):
+        lines = len(note_lines(fig.get_figwidth(), sentences))
+        more = _ROW_IN * max(0, legend_rows - _ROOM) + _LINE_IN * max(0, lines - _ROOM)
+        fig.set_figheight(fig.get_figheight() + more)
     return fig
 
 
@@ -208,14 +217,18 @@ def machine_panels(
     return fig, list(zip(axes, cells, strict=True))
 
 
-def legend_above(fig: Figure, most: int) -> None:
-    """Put one legend of all panels above them, each label once, in at most `most` columns."""
+def legend_above(fig: Figure, most: int) -> int:
+    """Put one legend of all panels above them, and return the number of its rows.
+
+    Each label is in it once; it has at most `most` columns.
+    """
     entries: dict[str, Any] = {}
     for ax in fig.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
     columns = _columns(list(entries), most, fig.get_figwidth())
     fig.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=columns)
+    return -(-len(entries) // columns)
 
 
 def legend_below(ax: Axes, width_in: float) -> None:

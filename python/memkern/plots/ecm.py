@@ -27,7 +27,7 @@ from memkern.models.published_machines import published
 from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
 from memkern.plots.drawing import MOST_LINES, counts_axis, curve, finish, marked_look, panels
 from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, counted, frame_of
+from memkern.plots.frames import Records, counted, rows_of
 from memkern.plots.predictions import machine_for
 from memkern.plots.registry import PAPERS
 from memkern.plots.selection import split
@@ -60,14 +60,10 @@ def _results(records: Records) -> ResultSet:
     """Return records as a ResultSet; without environments if they are a DataFrame."""
     if isinstance(records, ResultSet):
         return records
-    frame = frame_of(records)
-    if frame.empty:
+    rows = rows_of(records)
+    if not rows:
         raise InputError(f"there is no record of loops in each level: `{_MEASURE}` measures them")
-    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return ResultSet(
-        [{str(name): value for name, value in row.items()} for row in rows],
-        [np.empty(0)] * len(rows),
-    )
+    return ResultSet(rows, [np.empty(0)] * len(rows))
 
 
 def _fit(

@@ -10,12 +10,6 @@ from memkern.checks import unknown
 from memkern.errors import InputError
 from memkern.formats.resultset import need_columns
 from memkern.models.records import (
-    builds,
-    data_caches,
-    device_l2,
-    line_sizes,
-    tlb_entries,
-    units_by_topology,
     with_current_names,
 )
 
@@ -50,12 +44,7 @@ class _Facts(dict[str, Any]):
 def frame_of(records: Records) -> DataFrame:
     """Return records as a DataFrame; None gives one without rows and columns.
 
-    The attributes contain the descriptions of machines in a ResultSet, by ``environment_id``:
-    ``attrs["caches"]`` has level, size in bytes and number of each kind of data cache;
-    ``attrs["system_caches"]`` the same as reported by the system; ``attrs["line_B"]`` the sizes of
-    cache lines; ``attrs["device_l2"]`` the sizes of the GPUs' L2 caches; ``attrs["units"]`` the
-    processing units in topological order; ``attrs["tlbs"]`` the entries of TLBs for pages of 4 KiB;
-    ``attrs["environments"]`` the environments themselves.
+    The environments of a ResultSet are in ``attrs["environments"]``, by ``environment_id``.
 
     Raises
     ------
@@ -70,23 +59,27 @@ def frame_of(records: Records) -> DataFrame:
         frame = records
     elif hasattr(records, "to_frame"):
         frame = records.to_frame()
-        environments = getattr(records, "environments", {})
-        facts: dict[str, dict[str, Any]] = {
-            "caches": data_caches(environments),
-            "system_caches": data_caches(environments, system=True),
-            "line_B": line_sizes(environments),
-            "units": units_by_topology(environments),
-            "tlbs": tlb_entries(environments),
-            "builds": builds(environments),
-            "device_l2": device_l2(environments),
-            "environments": environments,
-        }
-        frame.attrs.update({name: _Facts(of) for name, of in facts.items()})
+        frame.attrs["environments"] = _Facts(getattr(records, "environments", {}))
     else:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
     if frame.empty:
         raise InputError("there is no record to draw: the table of records has no row")
     return _with_current_names(frame)
+
+
+def rows_of(records: Records) -> list[dict[str, Any]]:
+    """Return records as `frame_of`, each as a mapping with None in place of missing values."""
+    frame = frame_of(records)
+    rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return [{str(name): value for name, value in row.items()} for row in rows]
+
+
+def first_of(frame: DataFrame, columns: Sequence[str]) -> tuple[DataFrame, list[str]]:
+    """Return the first row with each combination of values, and a note on the others."""
+    first = frame.drop_duplicates(columns)
+    left = len(frame) - len(first)
+    note = f"{counted(left, 'row')} of the same names with other options left out."
+    return first, [note] * (left > 0)
 
 
 def of_platforms(records: Records, platforms: str | Sequence[str] | None) -> Records:

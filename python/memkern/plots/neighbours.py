@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memkern.machine.environment import machine_label
 from memkern.plots.drawing import MOST_CELLS, heat_map, named, panels
 from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, counted, frame_of
+from memkern.plots.frames import Records, first_of, rows_of
 from memkern.plots.style import note, plain
 from memkern.results.slowdowns import ENTRIES, entry, slowdowns
 
@@ -28,8 +28,7 @@ _NARROW, _SHORT = 6, 16
 )
 def slowdown_table(records: Records = None) -> DataFrame:
     """Slowdown of each case beside each neighbour, with intervals and rates."""
-    frame = frame_of(records).astype(object)
-    return slowdowns(frame.where(frame.notna(), None).to_dict("records"))
+    return slowdowns(rows_of(records))
 
 
 @drawn(
@@ -41,17 +40,14 @@ def slowdown_map(records: Records = None) -> Figure:
     """Slowdown of each case beside each neighbour, as a heat map."""
     frame = slowdown_table(records)
     frame = frame.assign(machine=[machine_label(platform) for platform in frame["platform"]])
-    pair = ["machine", "kernel", "beside"]
-    first = frame.drop_duplicates(pair)
-    notes = [ENTRIES] if first[["kernel", "beside"]].nunique().max() <= MOST_CELLS else []
-    if len(first) < len(frame):
-        left = counted(len(frame) - len(first), "row")
-        notes.append(f"{left} of the same names with other options left out.")
+    first, left = first_of(frame, ["machine", "kernel", "beside"])
+    most = first[["kernel", "beside"]].nunique().max()
+    notes = ([ENTRIES] if most <= MOST_CELLS else []) + left
     cells = list(first.groupby("machine", sort=False))
     names = set(first["kernel"]) | set(first["beside"])
     wide = len(names) > _NARROW or max(map(len, names)) > _SHORT
-    most = max(rows["kernel"].nunique() for _, rows in cells)
-    fig, axes = panels(len(cells), 1 if wide else 2, 1.4 + 0.32 * most)
+    height = 1.4 + 0.32 * max(rows["kernel"].nunique() for _, rows in cells)
+    fig, axes = panels(len(cells), 1 if wide else 2, height)
     for ax, (name, rows) in zip(axes, cells, strict=True):
         values, texts = {}, {}
         for row in rows.to_dict("records"):

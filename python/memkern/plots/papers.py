@@ -49,7 +49,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
         "figure 2": Remark(
             "", "Non-temporal stores (variant `nt`) are in the place of zero-filled lines."
         ),
-        "figure 3": Remark("", "Without the hardware barrier, see below."),
+        "figure 3": Remark("", "Of the A64FX's hardware barrier the two numbers in the text."),
         "figure 4": Remark(
             "", f"The variant `nta` is in the place of the sector cache. {_COUNTED}"
         ),

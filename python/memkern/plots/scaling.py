@@ -17,7 +17,7 @@ from memkern.plots.drawing import (
     panels,
 )
 from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, counted, frame_of
+from memkern.plots.frames import Records, counted, first_of, rows_of
 from memkern.plots.style import GREY, Look, log2_axis, plain
 from memkern.results.scaling import efficiencies
 
@@ -43,8 +43,7 @@ _BOUND = {"node": "one rank a node", "socket": "one rank a socket", "core": "bou
 )
 def efficiency_table(records: Records = None) -> DataFrame:
     """Speed-up and efficiency of each case over numbers of ranks, with intervals."""
-    frame = frame_of(records).astype(object)
-    return efficiencies(frame.where(frame.notna(), None).to_dict("records"))
+    return efficiencies(rows_of(records))
 
 
 @drawn(
@@ -64,10 +63,8 @@ def scaling_curves(records: Records = None) -> Figure:
         notes.append(f"{counted(len(cases) - MOST_LINES, 'further case')} left out.")
         cases = cases[:MOST_LINES]
         frame = frame[frame["case"].isin(cases)]
-    first = frame.drop_duplicates([*_PANEL, "case", "ranks"])
-    if len(first) < len(frame):
-        left = counted(len(frame) - len(first), "row")
-        notes.append(f"{left} of the same names with other options left out.")
+    first, left = first_of(frame, [*_PANEL, "case", "ranks"])
+    notes += left
     groups = [rows for _, rows in first.groupby(_PANEL, sort=False)]
     fig, axes = panels(2 * len(groups), 2, 2.4)
     several = first["machine"].nunique() > 1

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
+from memkern.formats.resultset import environments_of
 from memkern.machine.environment import machine_label
+from memkern.models.records import builds
 from memkern.models.records import cache_ends as cache_ends
 from memkern.models.records import device_cache_ends as device_cache_ends
 from memkern.plots.frames import (
@@ -162,7 +164,7 @@ def by_build(frame: DataFrame, column: str, separator: str = ", ") -> DataFrame:
     """
     if "environment_id" not in frame:
         return frame
-    build = words(frame["environment_id"].map(frame.attrs.get("builds", {})))
+    build = words(frame["environment_id"].map(builds(environments_of(frame))))
     several = build.groupby(frame["machine"]).transform("nunique") > 1
     named = frame[column] + separator + build
     return frame.assign(**{column: frame[column].mask(several & build.ne(""), named)})

@@ -63,7 +63,7 @@ def regular(
     allocated = sum(a.role == "write" for a in arrays)
 
     def traffic(case: Case) -> Traffic:
-        size = float(np.dtype(case.dtype).itemsize)
+        size = float(case.value_B)
         stores = allocated * size if case.allocates else 0.0
         return Traffic(read=read * size, write=written * size, write_allocate=stores)
 

@@ -70,7 +70,7 @@ class Part:
         sent = sum(len(positions) for _, positions, _ in self.exchange.neighbours)
         return {
             "halo_neighbours": float(len(self.exchange.neighbours)),
-            "halo_sent_B": float(sent * np.dtype(self.case.dtype).itemsize),
+            "halo_sent_B": float(sent * self.case.value_B),
             "halo_rows": self.dependent,
         }
 
@@ -492,6 +492,11 @@ class Case(FromFields):
     def allocates(self) -> bool:
         """Whether a store first reads its cache line (see `Traffic.write_allocate`)."""
         return self.knobs.variant != "nt" and self.knobs.device == "cpu"
+
+    @property
+    def value_B(self) -> int:
+        """Size of a value in bytes."""
+        return np.dtype(self.dtype).itemsize
 
     @property
     def line_B(self) -> int:

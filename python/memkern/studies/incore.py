@@ -27,7 +27,7 @@ from memkern.spec.registry import case as kernel_case
 from memkern.studies.ecm import loop_kernels, size_of
 from memkern.studies.machine_file import CacheLevel, levels_of, pinned
 from memkern.studies.rounds import place_in_rounds
-from memkern.studies.static_analysis import UNKNOWN, main_loop_of, mca, osaca_cycles, terms, value_B
+from memkern.studies.static_analysis import UNKNOWN, main_loop_of, mca, osaca_cycles, terms
 
 __all__ = ["MeasuredInCore", "in_core_kernels", "measured_in_core"]
 
@@ -174,7 +174,7 @@ def measured_in_core(
         measured += [done] if part is None else [done, part]
         time, row_cycles = _times(case, done, cases.get(other), part)
         vectors = case.spec.counts.elementwise and bool(obtained["vector_B"])
-        lanes = obtained["vector_B"] // value_B(case) if vectors else 1
+        lanes = obtained["vector_B"] // case.value_B if vectors else 1
         body = None
         try:
             body = main_loop_of(case, obtained)

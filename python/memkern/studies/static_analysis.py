@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.machine.disassembly import Instruction, function_at, main_loop
@@ -38,7 +36,6 @@ __all__ = [
     "osaca",
     "osaca_cycles",
     "terms",
-    "value_B",
 ]
 
 _ITERATIONS = 1000
@@ -112,7 +109,7 @@ def main_loop_of(case: Case, obtained: Mapping[str, Any]) -> Body:
     if case.spec.counts.elementwise:
         # The accesses of a vector of every stream equal the loads and stores of an element.
         vector_B = obtained.get("vector_B") or max(accessed_B)
-        lanes = vector_B / value_B(case)
+        lanes = vector_B / case.value_B
         units = sum(accessed_B) / lanes / (sum(moved) / width)
     else:
         units = _of_loop(loop, case)
@@ -137,13 +134,8 @@ def _of_loop(loop: Sequence[Instruction], case: Case) -> float:
         return case.spec.counts.loop_width(case)
     if case.spec.counts.flops:
         bits = [i.vector_bits or _SVE_BITS for i in loop if i.operation in ("fma", "mul")]
-        return max(sum(bits) / 8 / value_B(case), 1.0)
-    return max(sum(i.accessed_B for i in loop if i.stores) / value_B(case), 1.0)
-
-
-def value_B(case: Case) -> int:
-    """Return the bytes of a value of a case."""
-    return int(np.dtype(case.dtype).itemsize)
+        return max(sum(bits) / 8 / case.value_B, 1.0)
+    return max(sum(i.accessed_B for i in loop if i.stores) / case.value_B, 1.0)
 
 
 def llvm_mca() -> str | None:

@@ -202,7 +202,7 @@ def remote_shares(frame: DataFrame) -> DataFrame:
     alike: dict[tuple[Any, ...], list[str]] = {}
     for (machine, pattern, targets), rows in frame.groupby(here, sort=False):
         shares = tuple(zip(rows["ranks"], rows["percent"].round(1), strict=True))
-        alike.setdefault((machine, targets, shares), []).append(pattern)
+        alike.setdefault((machine, targets, shares), []).append(str(pattern))
     lines = {
         (machine, pattern, targets): f"{_of_patterns(patterns)}, {targets}"
         for (machine, targets, _), patterns in alike.items()

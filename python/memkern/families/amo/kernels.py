@@ -130,7 +130,7 @@ def _pattern(case: Case) -> str:
 
 
 def _bits(case: Case) -> int:
-    return 8 * np.dtype(case.dtype).itemsize
+    return 8 * case.value_B
 
 
 def amo_case(
@@ -695,12 +695,12 @@ def _spec(pattern: str, summary: str) -> None:
     amos = declaration.amos
 
     def traffic(case: Case) -> Traffic:
-        moved = amos * float(np.dtype(case.dtype).itemsize)
+        moved = amos * float(case.value_B)
         return Traffic(read=moved, write=moved, index=moved if pattern == "rand" else 0.0)
 
     def model_bytes(case: Case) -> float:
         """Count every accessed line as read and, unless it is of IDX, as written."""
-        size, n = np.dtype(case.dtype).itemsize, case.iterations
+        size, n = case.value_B, case.iterations
         per_line = case.line_B // size
         looked = (
             0 if pattern not in _INDEXED else (n // per_line + 1) * (1 if pattern == "rand" else 2)

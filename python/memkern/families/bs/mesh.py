@@ -188,7 +188,7 @@ def _filled_B(case: Case) -> float:
     """Return the bytes of the sectors that a GPU reads because masked nodes are not written."""
     if case.knobs.place != GPUS or "ids" not in case.indices:
         return 0.0
-    per_sector = case.line_B // np.dtype(case.dtype).itemsize
+    per_sector = case.line_B // case.value_B
     ids = case.indices["ids"]
     partial = partly_accessed(np.flatnonzero(ids >= 0), per_sector, len(ids))
     return case.line_B * case.filled(0.0, partial)
@@ -215,7 +215,7 @@ def _spec(
     roles = {array.name: array.role for array in arrays}
 
     def traffic(case: Case) -> Traffic:
-        size = np.dtype(case.dtype).itemsize
+        size = case.value_B
         # Bytes of whole arrays, divided equally among the iterations.
         share = {key: case.integers[nodes[key]] * size / case.integers[iterations] for key in roles}
         index = sum(len(values) for values in case.indices.values())
@@ -234,7 +234,7 @@ def _spec(
     ) -> dict[str, Transfer]:
         """Count each local node's value between registers and L1, and arrays once beyond L1."""
         moved = traffic(case)
-        size = np.dtype(case.dtype).itemsize
+        size = case.value_B
         local = case.integers["local_nodes"] * size / case.integers[iterations]
         outer = Transfer(moved.read + moved.index + moved.write_allocate, moved.write)
         inner = Transfer(local + moved.index, moved.write)

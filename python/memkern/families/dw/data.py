@@ -14,9 +14,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
+from memkern.formats.resultset import environments_of
 from memkern.models import LayerConditions
 from memkern.models.layer_conditions import FLOPS
 from memkern.models.machine_file import MachineFile
+from memkern.models.records import data_caches
 from memkern.plots.frames import Records, best, typed
 from memkern.plots.selection import longest_scan, of_workers, prevailing, select
 from memkern.plots.traffic import traffic_B
@@ -449,7 +451,7 @@ def energies(frame: DataFrame) -> DataFrame:
 
 def last_cache(rows: DataFrame) -> tuple[int, int] | None:
     """Return size in bytes and number of the last-level cache, None if it is unknown."""
-    known: Mapping[str, list[tuple[int, int, int]]] = rows.attrs.get("caches", {})
+    known = data_caches(environments_of(rows))
     keys = rows["environment_id"].unique() if "environment_id" in rows else ()
     caches = next((known[key] for key in keys if known.get(key)), [])
     return caches[-1][1:] if caches else None

@@ -312,7 +312,7 @@ def _transfers(
 
 def _traffic(case: Case) -> Traffic:
     """Count links, spinors and results of a site and the others in its vectors once."""
-    size = float(np.dtype(case.dtype).itemsize)
+    size = float(case.value_B)
     layout = layout_of(case)
     parts = prod(layout.cuts)
     spinors = 2 * SPINOR * layout.ls * size * parts

@@ -40,7 +40,8 @@ from memkern.families.latency.structure_data import (
     tlbs,
     translation,
 )
-from memkern.models.records import by_topology
+from memkern.formats.resultset import environments_of
+from memkern.models.records import by_topology, units_by_topology
 from memkern.plots.drawing import (
     bytes_axis,
     cache_regions,
@@ -235,7 +236,7 @@ def beside_traffic(records: Records = None) -> Figure:
 def between_cores(records: Records = None) -> Figure:
     """Time from a core's write to another core's answer, for every pair, as a heat map."""
     frame, notes = exchanges(records)
-    orders = frame_of(records).attrs.get("units", {})
+    orders = units_by_topology(environments_of(frame_of(records)))
     cells = list(frame.groupby(["machine", "lines", "take_by"]))
     fig, axes = panels(len(cells), 2, 2.7)
     several = frame["machine"].nunique() > 1

@@ -15,6 +15,8 @@ from memkern.families.latency.data import (
     UNKNOWN,
     chases,
 )
+from memkern.formats.resultset import environments_of
+from memkern.models.records import line_sizes, tlb_entries
 from memkern.models.structure import Plateau, line_size, plateaus, tlb_levels
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, ranked, typed
@@ -201,7 +203,7 @@ def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
 def _tlb_rows(rows: DataFrame) -> list[dict[str, Any]]:
     """Return the levels of TLBs, and the cost of a load whose page is in none of them."""
     costs, levels = translation(rows), tlbs(rows)
-    known = rows.attrs.get("tlbs", {})
+    known = tlb_entries(environments_of(rows))
     here = [known[key] for key in dict.fromkeys(rows.get("environment_id", ())) if key in known]
     of_small_pages = (costs["size_B"] == _PAGE_B * costs["pages"]).all()
     entries = here[0] if here and of_small_pages else []
@@ -241,7 +243,7 @@ def _line_rows(rows: DataFrame) -> list[dict[str, Any]]:
     found_B = line_B(times, cycle_ns(rows))
     if math.isnan(found_B):
         return [_row("line", "not found", math.nan)]
-    known = rows.attrs.get("line_B", {})
+    known = line_sizes(environments_of(rows))
     here = [known[key] for key in dict.fromkeys(rows.get("environment_id", ())) if key in known]
     least, most = times["size_B"].min(), times["size_B"].max()
     table = [

@@ -232,7 +232,7 @@ def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Va
 
 def _traffic_stencil(case: Case) -> Traffic:
     """Count each point read and written once; an iteration is a row."""
-    row_B = float((case.integers["columns"] - 2) * value_B(case.dtype))
+    row_B = float((case.integers["columns"] - 2) * case.value_B)
     stores = row_B if case.allocates else _filled_B(case) / case.iterations
     return Traffic(read=row_B, write=row_B, write_allocate=stores)
 
@@ -241,7 +241,7 @@ def _filled_B(case: Case) -> float:
     """Return the bytes of the sectors that a GPU reads because they are only partly interior."""
     if case.knobs.place != GPUS:
         return 0.0
-    columns, per_sector = case.integers["columns"], case.line_B // value_B(case.dtype)
+    columns, per_sector = case.integers["columns"], case.line_B // case.value_B
     begins = columns * np.arange(1, case.integers["rows"] - 1) + 1
     bounds = np.concatenate([begins, begins + columns - 2])
     # Consecutive rows may end and begin in one sector.
@@ -266,7 +266,7 @@ def _stencil_model(case: Case) -> StencilConditions:
     return StencilConditions(
         rows,
         case.integers["columns"],
-        value_B=value_B(case.dtype),
+        value_B=case.value_B,
         write_factor=2 if case.allocates else 1,
         threads=min(threads, rows),
     )
@@ -299,7 +299,7 @@ def _matvec_transfers(
     """Return the data that a row moves across each boundary: y once per column unless cached."""
     from memkern.models.layer_conditions import held_by
 
-    size, columns = float(value_B(case.dtype)), case.integers["columns"]
+    size, columns = float(case.value_B), case.integers["columns"]
     each = Transfer(2 * columns * size, columns * size)
     threads = case.knobs.threads or len(os.sched_getaffinity(0))
     found = {levels[0]: each}
@@ -332,7 +332,7 @@ def _reference_matvec(case: Case, arrays: Mapping[str, Values]) -> dict[str, Val
 
 def _traffic_matvec(case: Case) -> Traffic:
     """Count the entries of one row, and y once, as if the caches held it between columns."""
-    size = float(value_B(case.dtype))
+    size = float(case.value_B)
     return Traffic(read=(case.integers["columns"] + 1) * size, write=size)
 
 

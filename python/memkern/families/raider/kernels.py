@@ -138,7 +138,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
     idx = tuple(sorted(place for place in places.values() if place.startswith("IDX")))
 
     def traffic(case: Case) -> Traffic:
-        size = float(np.dtype(case.dtype).itemsize)
+        size = float(case.value_B)
         index = len(idx) * float(np.dtype(case.index_dtype or "int64").itemsize)
         stores = filled_B(case) / case.iterations
         return Traffic(read=len(read) * size, write=size, index=index, write_allocate=stores)
@@ -146,7 +146,7 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
     @once_for_inputs
     def lines_of(case: Case) -> dict[str, tuple[int, int]]:
         """Return the numbers of accessed and, on a GPU, of partly accessed lines of each array."""
-        n, per_line = case.iterations, case.line_B // np.dtype(case.dtype).itemsize
+        n, per_line = case.iterations, case.line_B // case.value_B
         of_place = {"i": (-(-n // per_line), 0)}
         for place in {*places.values()} - {"i"}:
             index = [case.indices.get(place, np.zeros(1, dtype=np.int64))]  # an index array, or 0

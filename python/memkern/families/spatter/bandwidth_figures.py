@@ -224,7 +224,7 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
     others = [name for name in patterns if not _is_stride(name)]
     for pattern in patterns:
         if pattern in strides:
-            marker = "opHd*<"[strides.index(pattern)]
+            marker = "o*dHp<"[strides.index(pattern)]
             look = other_look(0)._replace(color=GREY, marker=marker)
         else:
             look = other_look(others.index(pattern))

@@ -145,7 +145,7 @@ def _lines(case: Case, side: _Side, partial: bool = False) -> float:
     the distance over which instances overlap. With `partial`, only lines with elements that are not
     accessed are counted.
     """
-    per_line = case.line_B // _value_B(case)
+    per_line = case.line_B // case.value_B
 
     def count(instances: int) -> int:
         places = (block for _, _, block in _blocks(side, np.arange(instances)))
@@ -189,12 +189,8 @@ def _filled_B(case: Case) -> float:
     return case.line_B * case.filled(lines.stored, lines.partial)
 
 
-def _value_B(case: Case) -> int:
-    return int(np.dtype(case.dtype).itemsize)
-
-
 def _traffic(case: Case) -> Traffic:
-    size = _value_B(case)
+    size = case.value_B
     length = _length(case)
     gather, scatter = "pattern_gather" in case.indices, "pattern_scatter" in case.indices
     lists = len([key for key in case.indices if key.startswith("pattern")])
@@ -216,7 +212,7 @@ def _transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
     """Count indices and values between registers and L1, and whole lines once beyond L1."""
-    moved_B = float(_length(case) * _value_B(case))
+    moved_B = float(_length(case) * case.value_B)
     inner = Transfer(moved_B + case.traffic.index, moved_B)
     outer = Transfer(*(each_B / case.iterations for each_B in _from_memory(case)))
     return crossed(levels, inner, outer, bypass=not case.allocates)
@@ -686,7 +682,7 @@ def _over_ranks(case: Case) -> Case:
     places = side.places(np.arange(side.count))
     if "pattern_scatter" in case.indices:
         over_ranks.check_scatter(places)
-    share = over_ranks.remote_share(places, side.size, ranks, _value_B(case))
+    share = over_ranks.remote_share(places, side.size, ranks, case.value_B)
     return dataclasses.replace(case, columns={**case.columns, "remote_share": share})
 
 
@@ -830,4 +826,4 @@ def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> l
 
 def _sparse_B(case: Case) -> int:
     sides = (_gather_side(case), _scatter_side(case))
-    return sum(side.size for side in sides if side is not None) * _value_B(case)
+    return sum(side.size for side in sides if side is not None) * case.value_B

@@ -324,7 +324,7 @@ def _iterations(case: Case) -> int:
 
 def _traffic(case: Case) -> Traffic:
     """Count every nonzero and its index once, x once, the pointers if any, and y."""
-    size = float(np.dtype(case.dtype).itemsize)
+    size = float(case.value_B)
     index = float(np.dtype(case.index_dtype).itemsize)
     n = case.integers
     y = n["rows"] * size
@@ -371,7 +371,7 @@ def _transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
     """Return the data that a row or chunk moves: x per entry from L1, else once (best alpha)."""
-    n, size = case.integers, np.dtype(case.dtype).itemsize
+    n, size = case.integers, case.value_B
     entries = stored_entries(case)
     padding_B = (entries - n["nonzeros"]) * (size + np.dtype(case.index_dtype).itemsize)
     traffic = _traffic(case) + Traffic(read=padding_B / _iterations(case))
@@ -388,7 +388,7 @@ def model_of(case: Case, beta: float) -> SpmvModel:
         rows=n["rows"],
         columns=n["columns"],
         nonzeros=n["nonzeros"],
-        value_B=np.dtype(case.dtype).itemsize,
+        value_B=case.value_B,
         index_B=np.dtype(case.index_dtype).itemsize,
         beta=beta,
         accumulate=case.template_variant == "add",
