@@ -164,7 +164,7 @@ def test_the_structure_is_drawn_with_its_marks():
     assert list(within.get_xdata()) == [8, 16, 32, 64, 128, 256, 512, 1024]
     assert list(within.get_ydata()) == pytest.approx([0, 0, 0, *[14] * 5])
     assert list(across.get_xdata()) == [64, 128, 256, 512, 1024]
-    assert "either access first" in footnotes(fig)
+    assert "in either order" in footnotes(fig)
     (alone,) = figures["latency-structure"](
         Results([r for r in structured() if r["order"].startswith("pairs")])
     ).axes
