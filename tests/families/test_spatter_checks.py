@@ -9,7 +9,7 @@ import pytest
 from checking import Changed, checked, corrupted
 
 import memkern as mk
-from memkern.families.spatter import kernels
+from memkern.families.spatter import checks, sides
 from memkern.spec.case import Case
 from memkern.spec.kernel import fill_values
 
@@ -32,13 +32,13 @@ LONG = 70_000  # more than a block of the checks
 @pytest.mark.parametrize("partial", [False, True])
 def test_distinct_lines(index: np.ndarray, delta: int, count: int, partial: bool) -> None:
     case = mk.scatter(index, delta=delta, count=count)
-    side = kernels._scatter_side(case)
+    side = sides.scatter_side(case)
     assert side is not None
     per_line = case.line_B // 8
     elements = np.unique(side.places(np.arange(count)))
     _, number = np.unique(elements // per_line, return_counts=True)
     expected = len(number) if not partial else np.count_nonzero(number < per_line)
-    assert kernels._lines(case, side, partial) == expected
+    assert sides._lines(case, side, partial) == expected
 
 
 @pytest.mark.parametrize("salt", [0, 12345, 2**32 - 1])
@@ -59,9 +59,10 @@ def scatter(**changes: Any) -> Case:
 def test_all_accesses_to_some_places_are_found(
     delta: Any, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kernels, "BLOCK", block)
+    for module in (checks, sides):
+        monkeypatch.setattr(module, "BLOCK", block)
     case = scatter(delta=delta)
-    side = kernels._scatter_side(case)
+    side = sides.scatter_side(case)
     assert side is not None
     n = np.arange(side.count)
     places = side.places(n)
@@ -71,11 +72,11 @@ def test_all_accesses_to_some_places_are_found(
         for which, place in enumerate(chosen)
         for instance, element in zip(*np.nonzero(places == place), strict=True)
     }
-    found = {tuple(map(int, one)) for one in zip(*kernels._accesses(side, chosen, n), strict=True)}
+    found = {tuple(map(int, one)) for one in zip(*checks._accesses(side, chosen, n), strict=True)}
     assert found == expected
     # With too many accesses, the instances of moving bases are computed from the places instead.
-    monkeypatch.setattr(kernels, "_ACCESSES", 0)
-    solved = zip(*kernels._writers(case, side, chosen, 1), strict=True)
+    monkeypatch.setattr(checks, "_ACCESSES", 0)
+    solved = zip(*checks._writers(case, side, chosen, 1), strict=True)
     assert {tuple(map(int, one)) for one in solved} == expected
 
 
@@ -95,7 +96,7 @@ def test_long_patterns_are_checked(kernel: str, count: int, kind: str, threads: 
     # A value of the last instance, and a place that instances write.
     array, last = ("dense", LONG - 1) if kernel == "gather" else ("sparse", int(index[-1]))
     if kernel == "scatter":
-        side = kernels._scatter_side(case)
+        side = sides.scatter_side(case)
         assert side is not None
         last = int(side.places(np.array([count - 1]))[0, -1])
     # The check reads every value of a gather, but few places of a scatter to many.
@@ -109,13 +110,13 @@ def test_long_patterns_are_checked(kernel: str, count: int, kind: str, threads: 
 
 def test_lines_are_counted_once_for_all_variants(monkeypatch: pytest.MonkeyPatch) -> None:
     counted = []
-    lines = kernels._lines
+    lines = sides._lines
 
     def count(*given: Any, **named: Any) -> float:
         counted.append(given)
         return lines(*given, **named)
 
-    monkeypatch.setattr(kernels, "_lines", count)
+    monkeypatch.setattr(sides, "_lines", count)
     case = mk.scatter(RNG.permutation(1000), count=2, threads=1)
     for variant in ("nt", "scalar", "best"):
         other = case.with_(variant=variant)
