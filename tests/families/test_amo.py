@@ -10,8 +10,8 @@ from checking import Changed, checked, corrupted, measured, refused_words, run
 
 import memkern as mk
 from memkern.errors import InputError
+from memkern.families.amo import checks, verb
 from memkern.families.amo import kernels as amo
-from memkern.families.amo import verb
 
 # Patterns by their operand: the same for every access, or read from memory.
 CONSTANT = ("rand", "stride1", "striden", "central")
@@ -197,13 +197,13 @@ def test_private_words_belong_to_one_worker() -> None:
     assert not set(idx[:400]) & set(idx[400:])
     central = mk.amo("central", iters=10, threads=2, sharing="private", padding=64)
     assert central.columns["hot"] == 2
-    assert sorted(set(amo._hits(central))) == [0, 8]
+    assert sorted(set(checks.hit_words(central))) == [0, 8]
 
 
 @pytest.mark.parametrize("hot, wanted", [(1, [20]), (2, [10, 10]), (4, [5, 5, 5, 5])])
 def test_hot_words_are_visited_in_turn(hot: int, wanted: list[int]) -> None:
     case = mk.amo("central", iters=20, threads=1, hot=hot)
-    assert np.bincount(amo._hits(case)).tolist() == wanted
+    assert np.bincount(checks.hit_words(case)).tolist() == wanted
 
 
 def test_records_have_the_columns_of_atomics() -> None:

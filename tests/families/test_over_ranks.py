@@ -18,7 +18,7 @@ from launching import LAUNCHERS, alone, need_module, ranks_of, run, start, start
 from sharing import once
 
 import memkern as mk
-from memkern.families.amo import index, kernels, over_ranks
+from memkern.families.amo import checks, index, kernels, over_ranks
 from memkern.families.amo.over_ranks import Layout
 from memkern.machine import remote
 from memkern.machine.remote import Description
@@ -402,10 +402,10 @@ def test_words_and_iterations_are_those_of_all_ranks() -> None:
     assert (case.columns["words"], case.knobs.threads) == (100, 2)
     assert case.indices["IDX"].max() < 300
     central = mk.amo("central", device="mpi", iters=10, targets="ring", dtype="uint32")
-    words = kernels._hits(central)
+    words = checks.hit_words(central)
     assert sorted(set(words // central.columns["words"])) == [0, 1, 2]
     one = mk.amo("central", device="mpi", iters=10, targets="one", hot=4)
-    assert kernels._hits(one).max() == 3
+    assert checks.hit_words(one).max() == 3
 
 
 def test_a_chase_stays_where_its_targets_are() -> None:
