@@ -24,7 +24,7 @@ COMMANDS = {
     for name, module in list(sys.modules.items())
     if name.startswith("memkern.")
     for key, text in vars(module).items()
-    if key.startswith("_MEASURE") and text.startswith("memkern ")
+    if key.startswith("_MEASURE") and isinstance(text, str) and text.startswith("memkern ")
 }
 EXHIBITS = [*figures.items(), *tables.items()]
 
