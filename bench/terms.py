@@ -42,7 +42,8 @@ import memkern as mk
 from memkern.engine.run import CaseRun
 from memkern.machine.caches import MEMORY
 from memkern.machine.topology import data_caches, machine_environment, physical_cores
-from memkern.models.machine_file import MachineFile, load_machine
+from memkern.models.machine_file import MachineFile
+from memkern.models.machine_reading import load_machine
 from memkern.models.roofline import Ceiling, ceilings
 from memkern.spec.kernel import Transfer
 from memkern.statistics import ratio_interval

@@ -1,4 +1,4 @@
-"""Mutation testing: put each fault of faults.py separately into a copy of the tree, build and test it.
+"""Mutation testing: put each of the faults separately into a copy of the tree, build and test it.
 
     python tests/mutations.py [--only TEXT] [--keep FOLDER]
     python tests/mutations.py --whole N --seed S [--state FILE] [--keep FOLDER]

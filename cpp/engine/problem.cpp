@@ -1,3 +1,5 @@
+// The functions of Problem. It has more than 600 lines because they are the members of one class.
+
 #include "engine/problem.hpp"
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // The Python module _memkern: a class for prepared cases, and functions that describe the build and
-// the machine.
+// the machine. It has more than 600 lines because it is one class for Python and the list of the
+// module's functions.
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif

@@ -1,3 +1,5 @@
+# It has more than 600 lines because it is one layer of formulas, half of whose lines are
+# docstrings with sources.
 """Confidence intervals of medians and ratios, the stop rule of sampling, and means of rates.
 
 Timing samples are skewed and autocorrelated, so the interval of the median assumes neither a normal

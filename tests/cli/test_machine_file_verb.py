@@ -13,7 +13,9 @@ from memkern.cli import ecm
 from memkern.errors import InputError
 from memkern.formats import load
 from memkern.models import paper_hypotheses
-from memkern.models.machine_file import Quantity, Tlb, load_machine, published
+from memkern.models.machine_file import Quantity, Tlb
+from memkern.models.machine_reading import load_machine
+from memkern.models.published_machines import published
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,5 @@
-// The functions of Problem that all families use.
+// The functions of Problem that all families use. It has more than 600 lines because it tests each
+// function of one class.
 #include "engine/problem.hpp"
 
 #include <gtest/gtest.h>

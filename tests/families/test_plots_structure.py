@@ -15,8 +15,9 @@ from plotting import (
 )
 
 from memkern.families.latency import verb
-from memkern.families.latency.data import DIFFERS, measured_caches
+from memkern.families.latency.data import DIFFERS
 from memkern.families.latency.findings import findings
+from memkern.families.latency.structure_data import measured_caches
 from memkern.machine import caches
 from memkern.machine.topology import machine_environment
 from memkern.plots import figures, tables
@@ -163,7 +164,7 @@ def test_the_structure_is_drawn_with_its_marks():
     assert list(within.get_xdata()) == [8, 16, 32, 64, 128, 256, 512, 1024]
     assert list(within.get_ydata()) == pytest.approx([0, 0, 0, *[14] * 5])
     assert list(across.get_xdata()) == [64, 128, 256, 512, 1024]
-    assert "either access first" in footnotes(fig)
+    assert "in either order" in footnotes(fig)
     (alone,) = figures["latency-structure"](
         Results([r for r in structured() if r["order"].startswith("pairs")])
     ).axes

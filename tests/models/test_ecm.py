@@ -15,7 +15,7 @@ from memkern import reference
 from memkern.families.spmv.model import crs_row_cycles, sell_column_cycles
 from memkern.models import Ecm, EcmLevel, LayerConditions, Overlap, StencilConditions, hypotheses
 from memkern.models.ecm import store_GBps
-from memkern.models.machine_file import published
+from memkern.models.published_machines import published
 from memkern.spec.kernel import Traffic, Transfer
 
 A64FX = published("A64FX")

@@ -12,15 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memkern import reference
-from memkern.models import machine_file, roofline
-from memkern.models.machine_file import (
-    InCore,
-    Instruction,
-    Quantity,
-    body_of,
-    differences,
-    published,
-)
+from memkern.models import machine_reading, roofline
+from memkern.models.machine_file import InCore, Instruction, Quantity, body_of, differences
+from memkern.models.published_machines import published
 from memkern.spec.kernel import Traffic, Transfer
 
 A64FX = published("A64FX")
@@ -74,15 +68,15 @@ def test_the_machines_of_rrze(name, load_GBps, copy_GBps) -> None:
     assert model.predict(loads).bandwidth_GBps(machine.cores) == pytest.approx(load_GBps, rel=2e-3)
     assert roofline.peak_GFLOPs(machine) == pytest.approx(32 * clock)
     assert "kerncraft" in machine.source
-    assert machine_file.load_machine(name).to_json() == machine.to_json()
+    assert machine_reading.load_machine(name).to_json() == machine.to_json()
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path) -> None:
     path = A64FX.save(tmp_path / "a.json")
-    again = machine_file.load_machine(path)
+    again = machine_reading.load_machine(path)
     assert again.to_json() == A64FX.to_json()
     assert again.model_of() == A64FX.model_of()
-    assert machine_file.load_machine("A64FX").to_json() == A64FX.to_json()
+    assert machine_reading.load_machine("A64FX").to_json() == A64FX.to_json()
     with refused("exists already"):
         A64FX.save(path)
     assert A64FX.save(path, force=True) == path
@@ -95,7 +89,7 @@ def test_files_of_earlier_versions_are_read(tmp_path) -> None:
         document["ecm"].update(overlap=old)
         del document["ecm"]["memory_rate"], document["in_core"]
 
-    found = machine_file.load_machine(damaged(tmp_path, earlier))
+    found = machine_reading.load_machine(damaged(tmp_path, earlier))
     assert str(found.model_of().overlap) == old
     assert found.model_of().memory_rate == "apart"
     assert found.model_of(memory_rate="common").memory_rate == "common"
@@ -115,7 +109,7 @@ def test_truncated_files_are_refused(tmp_path_factory, size) -> None:
     path = tmp_path_factory.mktemp("cut") / "a.json"
     path.write_text(text[: size % len(text)])
     with refused("is truncated or not a machine file"):
-        machine_file.load_machine(path)
+        machine_reading.load_machine(path)
 
 
 def damaged(tmp_path, change):
@@ -167,7 +161,7 @@ def damaged(tmp_path, change):
 def test_damaged_files_are_refused(tmp_path, change, message) -> None:
     path = damaged(tmp_path, change)
     with refused(message):
-        machine_file.load_machine(path)
+        machine_reading.load_machine(path)
 
 
 BODY = {
@@ -180,7 +174,7 @@ def test_measured_times_are_found_by_the_body_of_a_record(tmp_path) -> None:
     assert A64FX.in_core_of(BODY) is None
     first = InCore(body_of(BODY), "L1", 1.5, 12.0)
     machine = A64FX.with_in_core([first])
-    again = machine_file.load_machine(machine.save(tmp_path / "a.json"))
+    again = machine_reading.load_machine(machine.save(tmp_path / "a.json"))
     assert again.in_core == (first,)
     for same in ({"variant": "nta"}, {"unroll": 2.0}, {"layout": math.nan}, {"cut": None}):
         assert again.in_core_of({**BODY, **same}) == first
@@ -197,7 +191,7 @@ def test_measured_times_are_found_by_the_body_of_a_record(tmp_path) -> None:
 
 def test_files_without_measured_bodies_are_read(tmp_path) -> None:
     path = damaged(tmp_path, lambda document: document.pop("in_core"))
-    assert machine_file.load_machine(path).in_core == ()
+    assert machine_reading.load_machine(path).in_core == ()
 
 
 def test_files_that_hold_something_else(tmp_path) -> None:
@@ -205,12 +199,12 @@ def test_files_that_hold_something_else(tmp_path) -> None:
     for text in ("[]", "3", "null", '"memkern machine"', "{}"):
         path.write_text(text)
         with refused("is not a machine file"):
-            machine_file.load_machine(path)
+            machine_reading.load_machine(path)
     path.write_text("[" * 100_000)
     with refused("nested too deeply"):
-        machine_file.load_machine(path)
+        machine_reading.load_machine(path)
     with refused("missing.json"):
-        machine_file.load_machine(tmp_path / "missing.json")
+        machine_reading.load_machine(tmp_path / "missing.json")
 
 
 def test_loads_and_stores_are_those_of_the_widest_vectors() -> None:
@@ -261,10 +255,10 @@ def test_whose_records_a_file_describes() -> None:
 
 
 def test_published_data_of_another_machine_are_said_to_be_so(recwarn) -> None:
-    assert machine_file.machine_of("A64FX", ["Fujitsu A64FX", ""]).name == "A64FX"
+    assert machine_reading.machine_of("A64FX", ["Fujitsu A64FX", ""]).name == "A64FX"
     assert not recwarn.list
     with pytest.warns(UserWarning, match=r"A64FX is another machine than .* \(AMD EPYC 7742\)"):
-        machine_file.machine_of("A64FX", ["AMD EPYC 7742"])
+        machine_reading.machine_of("A64FX", ["AMD EPYC 7742"])
 
 
 def test_a_file_without_a_model_says_so() -> None:

@@ -8,7 +8,8 @@ import math
 import pytest
 from checking import refused
 
-from memkern.models.machine_file import Bandwidth, Quantity, published
+from memkern.models.machine_file import Bandwidth, Quantity
+from memkern.models.published_machines import published
 from memkern.models.roofline import (
     BESIDE,
     Ceiling,

@@ -12,7 +12,7 @@ from plotting import assert_legible, footnotes, line
 from memkern.formats import ResultSet
 from memkern.models import Ecm, EcmLevel, Overlap
 from memkern.models.ecm_fit import FITTED
-from memkern.models.machine_file import published
+from memkern.models.published_machines import published
 from memkern.plots import figures, tables
 from memkern.plots.ecm import _labelled
 from memkern.spec.kernel import Traffic

@@ -21,6 +21,7 @@ from spatter_records import (
 from memkern import reference
 from memkern.cli import analysis
 from memkern.errors import InputError
+from memkern.families.spatter import bandwidth_figures
 from memkern.families.spatter import data as spatter_data
 from memkern.families.spatter import figures as spatter
 from memkern.families.spatter import radar as spatter_radar
@@ -432,13 +433,13 @@ def test_wrong_records_are_refused(name, records, culprit):
 def test_labels_are_spread_without_overlap_and_in_order(positions, widths):
     x = np.array(positions)
     width = np.array(widths[: len(x)])
-    moved = spatter._spread(x, width, 0.0, 10.0)
+    moved = bandwidth_figures._spread(x, width, 0.0, 10.0)
     order = np.argsort(x, kind="stable")
     gaps = np.diff(moved[order])
     needed = (width[order][1:] + width[order][:-1]) / 2
     assert (gaps >= needed - 1e-9).all()
     assert moved.min() >= -1e-9 and moved.max() <= 10 + 1e-9
-    settled = spatter._spread(moved, width, 0.0, 10.0)
+    settled = bandwidth_figures._spread(moved, width, 0.0, 10.0)
     np.testing.assert_allclose(settled, moved, atol=1e-6)
 
 

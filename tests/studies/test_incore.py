@@ -16,8 +16,10 @@ import memkern as mk
 from memkern import _memkern
 from memkern.engine.measurement import Measurement
 from memkern.machine.disassembly import Instruction, function_at, innermost_loops, main_loop
-from memkern.models.machine_file import EcmParameters, Quantity, load_machine, published
+from memkern.models.machine_file import EcmParameters, Quantity
 from memkern.models.machine_file import Instruction as Instruction_
+from memkern.models.machine_reading import load_machine
+from memkern.models.published_machines import published
 from memkern.studies import incore, static_analysis
 
 X86 = platform.machine() in ("x86_64", "AMD64")

@@ -1,3 +1,6 @@
+// A CUDA device: its memory, launches and samples. It has more than 600 lines because these are
+// classes without names outside of this file, each of which uses the one before.
+
 #include "backends/cuda/device.hpp"
 
 #include <cuda_runtime.h>

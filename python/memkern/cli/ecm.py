@@ -34,7 +34,7 @@ _BEST = 5
 def _ecm(args: argparse.Namespace) -> int:
     from memkern.cli.measuring import own_machine, warn
     from memkern.models.ecm_fit import fit_ecm, judge_cores, loop_times
-    from memkern.models.machine_file import machine_of
+    from memkern.models.machine_reading import machine_of
     from memkern.models.overlap import overlap_of
     from memkern.models.records import processors
 

@@ -32,7 +32,7 @@ from memkern.errors import InputError
 
 def _incore(args: argparse.Namespace) -> int:
     from memkern.formats import check_output
-    from memkern.models.machine_file import machine_of
+    from memkern.models.machine_reading import machine_of
     from memkern.models.records import processors
     from memkern.studies.incore import measured_in_core
     from memkern.studies.static_analysis import llvm_mca, osaca

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _machine(args: argparse.Namespace) -> int:
-    from memkern.models.machine_file import load_machine
+    from memkern.models.machine_reading import load_machine
 
     if len(args.files) > 2:
         raise InputError(f"machine compares two files, not {len(args.files)}")
@@ -179,7 +179,7 @@ def _compare(first: MachineFile, second: MachineFile) -> int:
 )
 @verb("machine", _machine, "measure the parameters that models need, as a machine file")
 def _machine_options(sub: Parser) -> None:
-    from memkern.models.machine_file import PUBLISHED
+    from memkern.models.published_machines import PUBLISHED
 
     sub.add_argument(
         "files",

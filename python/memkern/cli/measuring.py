@@ -465,7 +465,8 @@ def own_machine(args: argparse.Namespace) -> MachineFile | None:
     InputError
         It is the name of a published machine, or can't be read.
     """
-    from memkern.models.machine_file import PUBLISHED, load_machine
+    from memkern.models.machine_reading import load_machine
+    from memkern.models.published_machines import PUBLISHED
 
     if args.machine in PUBLISHED:
         raise InputError(f"--machine must be a file, not the published machine {args.machine}")

@@ -1,3 +1,5 @@
+# It has more than 600 lines because patterns, their generators and their notation are one public
+# module, `memkern.patterns`.
 """Index patterns: the elements that a gather or scatter accesses, relative to its base.
 
 A pattern is a short list of offsets in values (not bytes).  A kernel applies it at bases that

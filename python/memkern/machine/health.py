@@ -3,6 +3,8 @@
 Every function reads files under `root`, as in `memkern.machine.environment`, and returns a
 `Finding`. Values that the system does not report are ``unknown``, never an error. `memkern.doctor`
 adds its measurements.
+
+It has more than 600 lines because it is a list of properties, each with a function of its own.
 """
 
 from __future__ import annotations

@@ -18,10 +18,12 @@ _NAMES = {
     "efficiency": ("strong_scaling_efficiency", "weak_scaling_efficiency"),
     "fit": ("ModelFit", "Parameter", "Prediction"),
     "layer_conditions": ("LayerConditions", "StencilConditions", "simulate"),
-    "machine_file": ("MachineFile", "load_machine", "published"),
+    "machine_file": ("MachineFile",),
+    "machine_reading": ("load_machine",),
     "memory": ("FromMemory", "from_memory", "plateau_B"),
     "overlap": ("Overlap", "hypotheses", "paper_hypotheses"),
     "peak": ("with_peak",),
+    "published_machines": ("published",),
     "records": ("Records", "cache_ends", "groups", "read"),
     "t0_wmax": ("Side", "T0WmaxFit", "fit_both_sides", "fit_t0_wmax", "predict_sum"),
 }

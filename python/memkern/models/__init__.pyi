@@ -12,8 +12,7 @@ from memkern.models.layer_conditions import LayerConditions as LayerConditions
 from memkern.models.layer_conditions import StencilConditions as StencilConditions
 from memkern.models.layer_conditions import simulate as simulate
 from memkern.models.machine_file import MachineFile as MachineFile
-from memkern.models.machine_file import load_machine as load_machine
-from memkern.models.machine_file import published as published
+from memkern.models.machine_reading import load_machine as load_machine
 from memkern.models.memory import FromMemory as FromMemory
 from memkern.models.memory import from_memory as from_memory
 from memkern.models.memory import plateau_B as plateau_B
@@ -21,6 +20,7 @@ from memkern.models.overlap import Overlap as Overlap
 from memkern.models.overlap import hypotheses as hypotheses
 from memkern.models.overlap import paper_hypotheses as paper_hypotheses
 from memkern.models.peak import with_peak as with_peak
+from memkern.models.published_machines import published as published
 from memkern.models.records import Records as Records
 from memkern.models.records import cache_ends as cache_ends
 from memkern.models.records import groups as groups

@@ -7,28 +7,23 @@ measured quantity has an interval.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
-import sys
-import types
 import typing
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from memkern import files, reference
+from memkern import files
 from memkern.checks import shown
 from memkern.errors import InputError
-from memkern.models.ecm import MEMORY, Ecm, EcmLevel, MemoryRate, store_GBps
-from memkern.models.overlap import Overlap, paper_hypotheses
+from memkern.models.ecm import Ecm, EcmLevel, MemoryRate
+from memkern.models.overlap import Overlap
 
 __all__ = [
-    "PUBLISHED",
     "SCALAR_BITS",
     "VERSION",
     "Bandwidth",
@@ -43,9 +38,6 @@ __all__ = [
     "Tlb",
     "body_of",
     "differences",
-    "load_machine",
-    "machine_of",
-    "published",
 ]
 
 FORMAT = "memkern machine"
@@ -435,93 +427,6 @@ class MachineFile:
         return target
 
 
-def load_machine(path: str | Path) -> MachineFile:
-    """Read a machine file.
-
-    Parameters
-    ----------
-    path : path
-        A file that `memkern machine -o` wrote, or the name of a published machine (`PUBLISHED`).
-
-    Raises
-    ------
-    InputError
-        It can't be read, is truncated or not a machine file, or has another version of the schema.
-    """
-    if str(path) in PUBLISHED:
-        return published(str(path))
-    content = files.read(Path(path))
-    try:
-        document = json.loads(content)
-    except ValueError as error:
-        raise InputError(f"{path} is truncated or not a machine file: {error}") from None
-    except RecursionError:
-        raise InputError(f"{path} is not a machine file: its lists are nested too deeply") from None
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
-        raise InputError(f"{path} is not a machine file: `memkern machine -o` writes one")
-    version = document.get("version")
-    if version != VERSION:
-        raise InputError(
-            f"{path} has version {shown(version)} of the schema, but this memkern reads {VERSION}: "
-            "measure the machine again"
-        )
-    entries = {key: value for key, value in document.items() if key not in ("format", "version")}
-    try:
-        found = _read(MachineFile, entries, "the file")
-        assert isinstance(found, MachineFile)
-        _check_levels(found.levels)
-    except InputError as error:
-        raise InputError(f"{path} is damaged: {error}") from None
-    return found
-
-
-def _check_levels(levels: Sequence[Level]) -> None:
-    """Raise InputError unless the levels are caches followed by memory."""
-    names = [level.name for level in levels]
-    caches = [f"L{number}" for number in range(1, 10)]
-    if names[-1:] != [MEMORY] or names[:-1] != [name for name in caches if name in names]:
-        raise InputError(
-            f"levels must be caches such as L1 and L2, and then memory, not {shown(names)}"
-        )
-    if levels[-1].size_B is not None:
-        raise InputError(f"size_B of memory must be null, not {levels[-1].size_B}")
-
-
-def machine_of(path: str | Path, models: Iterable[str]) -> MachineFile:
-    """Read the machine file of some records.
-
-    Parameters
-    ----------
-    path : path
-        As for `load_machine`.
-    models : iterable of str
-        The processors' models in the environments of the records; empty where unknown.
-
-    Raises
-    ------
-    InputError
-        As for `load_machine`, or the file is of another machine than the records.
-
-    Warns
-    -----
-    UserWarning
-        The file is published data of another machine.
-    """
-    found = load_machine(path)
-    for model in models:
-        if not found.is_of(model):
-            raise InputError(
-                f"{path} is of another machine ({found.model}) than the records ({model})"
-            )
-        if model and not found.describes(model):
-            warnings.warn(
-                f"{found.name} is another machine than the machine of the records ({model}): "
-                f"rooflines and predictions are for {found.name}",
-                stacklevel=2,
-            )
-    return found
-
-
 def _plain(value: Any) -> Any:
     """Return plain data; numbers without a representation in JSON become null."""
     if dataclasses.is_dataclass(value):
@@ -531,250 +436,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _read(kind: Any, value: Any, where: str) -> Any:
-    """Return plain data as an object of a type.
-
-    Raises
-    ------
-    InputError
-        The data are not of this type.
-    """
-    if dataclasses.is_dataclass(kind):
-        return _read_fields(kind, value, where)
-    origin, inner = typing.get_origin(kind), typing.get_args(kind)
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise InputError(f"{where} must be a list, not {shown(value)}")
-        return tuple(_read(inner[0], one, f"{where}[{n}]") for n, one in enumerate(value))
-    if origin in (typing.Union, types.UnionType):
-        return None if value is None else _read(inner[0], value, where)
-    if kind is float and value is None:
-        return math.nan
-    fits = isinstance(value, (int, float) if kind is float else kind)
-    if not fits or (isinstance(value, bool) and kind is not bool):
-        raise InputError(f"{where} must be of type {kind.__name__}, not {shown(value)}")
-    if kind is int and not 1 <= value < 2**63:
-        raise InputError(f"{where} must be from 1 to {2**63 - 1}, not {shown(value)}")
-    if kind is float and not abs(value) <= sys.float_info.max:
-        raise InputError(f"{where} must be a finite number, not {shown(value)}")
-    return float(value) if kind is float else value
-
-
-# Fields that files written before their introduction do not contain.
-_ADDED: dict[Any, set[str]] = {MachineFile: {"in_core"}, EcmParameters: {"memory_rate"}}
-
-
-def _read_fields(kind: Any, value: Any, where: str) -> Any:
-    hints = typing.get_type_hints(kind)
-    if not isinstance(value, dict):
-        raise InputError(f"{where} must be an object, not {shown(value)}")
-    optional = _ADDED.get(kind, set()) - value.keys()
-    for name in sorted(map(str, (value.keys() ^ hints.keys()) - optional)):
-        raise InputError(
-            f"{where} has {shown(name)}" if name in value else f"{where} has no {name}"
-        )
-    read = {
-        name: _read(hint, value[name], name) for name, hint in hints.items() if name not in optional
-    }
-    # Infinite bandwidths are null.
-    if kind is EcmLevel:
-        read = {
-            name: math.inf if isinstance(one, float) and math.isnan(one) else one
-            for name, one in read.items()
-        }
-    # A barrier is a difference of two times, which may be negative.
-    for name, one in read.items() if kind is not Cost else ():
-        if isinstance(one, Quantity) and one.value <= 0:
-            raise InputError(f"{name} must be positive, not {one.value!r}")
-    return kind(**read)
-
-
-# Published machines
-
-# Names of instructions in the table of Alappat et al. 2021.
-_SVE = {
-    "ld1d (standard)": "load",
-    "ld1d (gather, simple stride)": "gather, simple stride",
-    "ld1d (gather, complex stride)": "gather, complex stride",
-    "simple gather + standard load": "gather with index load, simple stride",
-    "complex gather + standard load": "gather with index load, complex stride",
-    "st1d (standard)": "store",
-    "fadd": "add",
-    "fmul": "mul",
-    "fmla": "fma",
-    "faddv (512 bit)": "horizontal add",
-    "fadda (512 bit)": "ordered add",
-}
-_A64FX_LEVELS = {"L1": ("l1_load", "l1_store"), "L2": ("l1l2_load", "l1l2_store")}
-# Pages of the paper's measurements. Its TLBs have entries of any size of pages.
-_A64FX_PAGE_B = 2 * 2**20
-
-
-def _a64fx() -> MachineFile:
-    """Return the A64FX of Alappat et al. 2021."""
-    facts = {row["quantity"]: row["value"] for row in reference.rows("alappat2021-machine")}
-    clock, cores = facts["clock"], int(facts["cores_per_cmg"])
-    domains = int(facts["cores"]) // cores
-    load, triad = facts["mem_read_cmg"], facts["mem_triad_cmg"]
-    store = store_GBps(load, triad)
-    per_core = {
-        name: (facts[read], facts[written]) for name, (read, written) in _A64FX_LEVELS.items()
-    }
-    ecm = (
-        EcmLevel("L1", *per_core["L1"]),
-        EcmLevel("L2", *per_core["L2"], facts["l2_load_cmg_cap"], facts["l2_store_cmg_cap"]),
-        EcmLevel(MEMORY, load / clock, store / clock, load / clock, store / clock),
-    )
-
-    def bandwidth(level: str, operation: str, cores: int, B_per_cycle: float) -> Bandwidth:
-        stores = "" if operation == "load" else "ordinary"
-        return Bandwidth(
-            level,
-            operation,
-            stores,
-            cores,
-            Quantity(B_per_cycle),
-            Quantity(B_per_cycle * clock),
-        )
-
-    bits = int(facts["simd_width"])
-    names = [level.name for level in ecm]
-    return MachineFile(
-        name="A64FX",
-        model="",
-        source=reference.cite("alappat2021-machine"),
-        created="",
-        clock_GHz=Quantity(clock),
-        vector_bits=bits,
-        line_B=int(facts["cache_line"]),
-        cores=cores,
-        domains=domains,
-        levels=(
-            Level("L1", int(facts["l1_per_core"] * 2**10), 1),
-            Level("L2", int(facts["l2_per_cmg"] * 2**20), cores),
-            Level(MEMORY, None, cores),
-        ),
-        bandwidths=(
-            *(
-                bandwidth(name, operation, 1, value)
-                for name, pair in per_core.items()
-                for operation, value in zip(("load", "store"), pair, strict=True)
-            ),
-            bandwidth("L2", "load", cores, facts["l2_load_cmg_cap"]),
-            bandwidth("L2", "store", cores, facts["l2_store_cmg_cap"]),
-            bandwidth(MEMORY, "load", cores, load / clock),
-            bandwidth(MEMORY, "triad", cores, triad / clock),
-            bandwidth(MEMORY, "load", cores * domains, facts["mem_read_chip"] / clock),
-            bandwidth(MEMORY, "triad", cores * domains, facts["mem_triad_chip"] / clock),
-        ),
-        tlbs=tuple(
-            Tlb(_A64FX_PAGE_B, Quantity(facts[f"{level}_tlb"] * _A64FX_PAGE_B), math.nan)
-            for level in ("l1", "l2")
-        ),
-        instructions=tuple(
-            Instruction(
-                _SVE.get(row["instruction"], row["instruction"]),
-                bits,
-                Quantity(row["reciprocal_cycles"]),
-                Quantity(row["latency_cycles"]),
-                "; ".join(filter(None, (row["instruction"], row["note"]))),
-            )
-            for row in reference.rows("alappat2021-instructions")
-        ),
-        ecm=EcmParameters(
-            ecm,
-            str(paper_hypotheses(names)["d"]),
-            reference.cite("alappat2021-machine"),
-            memory_rate="common",
-        ),
-    )
-
-
-# Overlap in the models of these two processors.
-_RRZE_OVERLAP = "max(L1 load, L1 store) + L2 + max(L3 load, L3 store) + memory"
-
-
-def _rrze(name: str) -> MachineFile:
-    """Return a processor of the ECM models of RRZE."""
-    facts = {
-        row["quantity"]: row["value"]
-        for row in reference.rows("rrze-machines")
-        if row["machine"] == name
-    }
-    clock, cores = facts["clock"], int(facts["cores_per_domain"])
-    sharing = {"L1": 1, "L2": 1, "L3": int(facts["l3_cores"]), MEMORY: cores}
-    rates = {
-        level: (facts[f"{level.lower()}_load"], facts[f"{level.lower()}_store"])
-        for level in sharing
-    }
-    source = reference.cite("rrze-machines")
-    return MachineFile(
-        name=name,
-        model="",
-        source=source,
-        created="",
-        clock_GHz=Quantity(clock),
-        vector_bits=int(facts["simd_width"]),
-        line_B=int(facts["cache_line"]),
-        cores=cores,
-        domains=int(facts["cores"]) // cores,
-        levels=tuple(
-            Level(
-                level,
-                None if level == MEMORY else int(facts[f"{level.lower()}_size"] * 2**10),
-                shared_by,
-            )
-            for level, shared_by in sharing.items()
-        ),
-        bandwidths=tuple(
-            Bandwidth(
-                level,
-                operation,
-                "" if operation == "load" else "ordinary",
-                cores if level == MEMORY else 1,
-                Quantity(value),
-                Quantity(value * clock),
-            )
-            for level, pair in rates.items()
-            for operation, value in zip(("load", "store"), pair, strict=True)
-        ),
-        instructions=(
-            Instruction("fma", int(facts["simd_width"]), Quantity(1 / facts["fma_per_cycle"])),
-        ),
-        ecm=EcmParameters(
-            tuple(
-                EcmLevel(level, *pair, *(pair if level == MEMORY else ()))
-                for level, pair in rates.items()
-            ),
-            _RRZE_OVERLAP,
-            source,
-        ),
-    )
-
-
-_PUBLISHED: dict[str, Callable[[], MachineFile]] = {
-    "A64FX": _a64fx,
-    **{name: functools.partial(_rrze, name) for name in ("Xeon Gold 6148", "Xeon Platinum 8360Y")},
-}
-PUBLISHED = tuple(_PUBLISHED)
-"""Names of the machines that are part of the package."""
-
-
-def published(name: str) -> MachineFile:
-    """Return a machine whose data are part of the package.
-
-    Raises
-    ------
-    InputError
-        There is no machine of this name.
-    """
-    if name not in _PUBLISHED:
-        raise InputError(
-            f"machine {shown(name)} is not published: choose from {', '.join(PUBLISHED)}"
-        )
-    return _PUBLISHED[name]()
 
 
 # Comparison

@@ -23,7 +23,8 @@ from memkern.errors import InputError
 from memkern.machine.environment import processor_model
 from memkern.models.ecm import MEMORY, store_GBps
 from memkern.models.ecm_fit import level_of, transfers_of
-from memkern.models.machine_file import MachineFile, machine_of
+from memkern.models.machine_file import MachineFile
+from memkern.models.machine_reading import machine_of
 from memkern.spec.kernel import Transfer
 
 __all__ = [

@@ -21,8 +21,9 @@ from memkern.models.ecm_fit import (
     loop_times,
     transfers_of,
 )
-from memkern.models.machine_file import MachineFile, published
+from memkern.models.machine_file import MachineFile
 from memkern.models.overlap import Overlap, hypotheses, overlap_of, paper_hypotheses
+from memkern.models.published_machines import published
 from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
 from memkern.plots.drawing import MOST_LINES, counts_axis, curve, finish, marked_look, panels
 from memkern.plots.exhibits import drawn, tabulated

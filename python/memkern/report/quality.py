@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memkern.machine.health import DISTURBED
-from memkern.models.machine_file import machine_of
+from memkern.models.machine_reading import machine_of
 from memkern.models.memory import contradictions
 from memkern.models.roofline import BESIDE
 from memkern.plots.frames import counted, listed

@@ -23,6 +23,9 @@ the value that it found, which may undo an update of another worker. Words that 
 read as by ``cas``; CircusTent expects an earlier value there, so that its attempts fail, by the
 same instructions. CircusTent's CAS rates can be compared with those of ``cas-target``, not with
 those of ``cas``.
+
+It has more than 600 lines because the builder, the simulation of a worker and the checks of all
+patterns use the same tallies and operands.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ import numpy as np
 from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
-from memkern.inputs.lattice import GAMMA, Extents, Parity, check_extents, check_parity, walk
+from memkern.inputs.lattice import GAMMA, check_extents, check_parity, walk
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values, error, fresh, verdict
@@ -34,233 +33,26 @@ from memkern.spec.registry import case, find, register, shows_options_of
 if TYPE_CHECKING:
     from memkern.models.layer_conditions import LayerConditions
 
+from memkern.families.dw.layout import (
+    CUTS,
+    LAYOUTS,
+    LINKS,
+    SPINOR,
+    Layout,
+    choose_layout,
+    layout_of,
+    of_parity,
+    sites_of,
+    widths,
+)
+
 ALAPPAT = (
     "Alappat, Meyer, Laukemann, Gruber, Hager, Wellein and Wettig, ECM modeling and performance "
     "tuning of SpMV and Lattice QCD on A64FX, Concurrency and Computation 34, 2022"
 )
-LAYOUTS = ("RRII", "RIRI", "lexicographic")
-CUTS = ("auto", "s", "t, z, y and x in any order, such as tz or x")
-_LINKS = 8 * 9  # complex numbers of a site
-_SPINOR = 12
 _WHOLE_SITES = 2**12
 _SAMPLES = 400
 _HELD_B = 2**18  # fits in the L2 of most processors
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Positions in memory of the numbers of a lattice's fields.
-
-    Parameters
-    ----------
-    extents : tuple of int
-        (Lx, Ly, Lz, Lt).
-    ls : int
-        Extent of the fifth dimension.
-    reals : int
-        Real numbers of a vector; 1 for the lexicographic layout.
-    split : bool
-        Whether real and imaginary parts are in separate vectors (RRII).
-    cuts : tuple of int
-        Numbers of parts into which x, y, z and t are cut; a vector has a number of each part.
-    shared : bool
-        Whether a vector holds several s of one site instead of several sites.
-    parity : str
-        ``full``, ``even`` or ``odd``: the sites that get a result.
-    """
-
-    extents: Extents
-    ls: int
-    reals: int
-    split: bool
-    cuts: tuple[int, int, int, int] = (1, 1, 1, 1)
-    shared: bool = True
-    parity: Parity = "full"
-
-    @property
-    def numbers(self) -> int:
-        """Complex numbers of a vector."""
-        return self.reals if self.split else self.reals // 2
-
-    @property
-    def inner(self) -> int:
-        """Vectors for each of the twelve components of a site's spinors."""
-        return self.ls // self.numbers if self.shared else self.ls
-
-    @property
-    def local(self) -> tuple[int, int, int, int]:
-        """Extents of a part."""
-        x, y, z, t = (n // c for n, c in zip(self.extents, self.cuts, strict=True))
-        return x, y, z, t
-
-    @property
-    def sites(self) -> int:
-        """Sites of a part that get a result."""
-        return prod(self.local) // (1 if self.parity == "full" else 2)
-
-    def coordinates(self, parity: str) -> IndexArray:
-        """Return the sites of a parity in a part, shape (sites, 4), x fastest."""
-        return _sites(self.local, parity)
-
-    def places(self, sites: IndexArray) -> tuple[IndexArray, IndexArray]:
-        """Return the index of each site within its part and parity, and the index of the part.
-
-        Parameters
-        ----------
-        sites : ndarray of int64, shape (..., 4)
-            x, y, z, t.
-        """
-        local = np.array(self.local)
-        part, rest = np.divmod(sites, local)
-        which = np.zeros(sites.shape[:-1], dtype=np.int64)
-        lane = which.copy()
-        for axis in (3, 2, 1, 0):
-            which = which * local[axis] + rest[..., axis]
-            lane = lane * self.cuts[axis] + part[..., axis]
-        return (which if self.parity == "full" else which // 2), lane
-
-    def spinors_at(self, sites: IndexArray) -> IndexArray:
-        """Return positions of spinors, shape (..., Ls, 4, 3, 2) for sites of shape (..., 4)."""
-        which, lane = (found[..., None] for found in self.places(sites))
-        s = np.arange(self.ls)
-        if self.shared:
-            s, lane = s // self.numbers, s % self.numbers
-        else:
-            lane = np.broadcast_to(lane, (*which.shape[:-1], self.ls))
-        vectors = (which * self.inner + s)[..., None] * _SPINOR + np.arange(_SPINOR)
-        found = self._numbers_at(vectors, lane[..., None], self.numbers)
-        return found.reshape(*sites.shape[:-1], self.ls, 4, 3, 2)
-
-    def links_at(self, sites: IndexArray) -> IndexArray:
-        """Return positions of links, shape (..., 8, 3, 3, 2) for sites of shape (..., 4)."""
-        which, lane = self.places(sites)
-        vectors = which[..., None] * _LINKS + np.arange(_LINKS)
-        lanes = 1 if self.shared else self.numbers
-        found = self._numbers_at(vectors, (0 if self.shared else lane[..., None]), lanes)
-        return found.reshape(*sites.shape[:-1], 8, 3, 3, 2)
-
-    def _numbers_at(self, vectors: IndexArray, lane: Any, lanes: int) -> IndexArray:
-        part = np.arange(2)
-        found: IndexArray
-        if self.split:
-            found = (vectors[..., None] * 2 + part) * lanes + np.asarray(lane)[..., None]
-        else:
-            found = (vectors * lanes + lane)[..., None] * 2 + part
-        return found
-
-    def neighbours(self) -> tuple[IndexArray, IndexArray]:
-        """Return the sites that the kernel reads for each site, and the permutations of lanes.
-
-        Returns
-        -------
-        neighbours : ndarray of int64, shape (sites, 8)
-            For each direction, forward and then backward, twice the index of the neighbour, plus
-            one if it is in another part.
-        permutations : ndarray of int64, shape (8, reals)
-            For each direction, the real number of a vector from which each one is taken.
-        """
-        sites = self.coordinates(self.parity)
-        found = np.empty((len(sites), 8), dtype=np.int64)
-        permutations = np.empty((8, self.reals), dtype=np.int64)
-        parts = np.indices(self.cuts[::-1]).reshape(4, -1)[::-1].T
-        for direction in range(8):
-            mu, step = direction % 4, 1 if direction < 4 else -1
-            beyond = sites.copy()
-            beyond[:, mu] += step
-            crosses = (beyond[:, mu] < 0) | (beyond[:, mu] >= self.local[mu])
-            beyond[:, mu] %= self.local[mu]
-            found[:, direction] = 2 * self.places(beyond)[0] + (crosses & (self.cuts[mu] > 1))
-            ahead = parts.copy()
-            ahead[:, mu] = (ahead[:, mu] + step) % self.cuts[mu]
-            lane = np.zeros(len(parts), dtype=np.int64)
-            for axis in (3, 2, 1, 0):
-                lane = lane * self.cuts[axis] + ahead[:, axis]
-            if self.shared:
-                permutations[direction] = np.arange(self.reals)
-            elif self.split:
-                permutations[direction] = lane
-            else:
-                permutations[direction] = (2 * lane[:, None] + np.arange(2)).ravel()
-        return found, permutations
-
-
-def _sites(extents: Extents, parity: str) -> IndexArray:
-    """Return the sites of a parity, shape (sites, 4), x fastest."""
-    t, z, y, x = np.indices(extents[::-1]).reshape(4, -1)
-    return _of_parity(parity, np.stack([x, y, z, t], axis=1))
-
-
-def _of_parity(parity: str, sites: IndexArray) -> IndexArray:
-    """Return the sites that have a parity."""
-    if parity == "full":
-        return sites
-    found: IndexArray = sites[sites.sum(axis=-1) % 2 == (parity == "odd")]
-    return found
-
-
-def layout_of(case: Case) -> Layout:
-    """Return the layout of a case's fields."""
-    n = case.integers
-    return Layout(
-        extents=(n["Lx"], n["Ly"], n["Lz"], n["Lt"]),
-        ls=n["Ls"],
-        reals=n["reals"],
-        split=bool(n["split"]),
-        cuts=(n["cut_x"], n["cut_y"], n["cut_z"], n["cut_t"]),
-        shared=bool(n["shared"]),
-        parity=case.columns["parity"],
-    )
-
-
-def widths(isa: str = "best") -> list[int]:
-    """Return the vector widths, in bits, that are built and supported here, widest first."""
-    from memkern.machine.declarations import template_variants
-
-    found = {name.split("/")[2] for name in template_variants("dw.hop", isa) if "/" in name}
-    return sorted(map(int, found), reverse=True)
-
-
-def _cuts(lanes: int, extents: Extents, order: str, even: bool) -> tuple[int, int, int, int]:
-    """Halve the dimensions in turn until there are as many parts as lanes."""
-    cuts = dict.fromkeys("xyzt", 1)
-    for k in range(lanes.bit_length() - 1):
-        cuts[order[k % len(order)]] *= 2
-    for (name, cut), extent in zip(cuts.items(), extents, strict=True):
-        unit = cut * (2 if even else 1)
-        if extent % unit:
-            raise InputError(
-                f"the extent of {name} must be a multiple of {unit} for {lanes} parts, of which "
-                f"{cut} are along {name}, not {extent}: use other extents, another cut or a "
-                "narrower vector"
-            )
-    return cuts["x"], cuts["y"], cuts["z"], cuts["t"]
-
-
-def _choose_layout(
-    extents: Extents, ls: int, layout: str, cut: str, vector: int, real_B: int, parity: Parity
-) -> Layout:
-    """Return the requested layout; with an ``auto`` cut, one that fits the extents."""
-    lexicographic = Layout(extents, ls, 1, True, parity=parity)
-    if layout == "lexicographic":
-        if cut != "auto" or vector:
-            raise InputError("the lexicographic layout has no vectors: leave out cut and vector")
-        return lexicographic
-    reals, split = vector // (8 * real_B), layout == "RRII"
-    lanes = reals if split else reals // 2
-    if cut == "s" or (cut == "auto" and ls % lanes == 0):
-        if ls % lanes:
-            raise InputError(
-                f"Ls must be a multiple of the {lanes} complex numbers of a vector, not {ls}"
-            )
-        return Layout(extents, ls, reals, split, parity=parity)
-    try:
-        order = "tzyx" if cut == "auto" else cut
-        cuts = _cuts(lanes, extents, order, parity != "full")
-    except InputError:
-        if cut != "auto":
-            raise
-        return lexicographic
-    return Layout(extents, ls, reals, split, cuts, False, parity)
 
 
 def _ahead(layout: Layout, real_B: int) -> int:
@@ -292,7 +84,7 @@ def _prefetched(layout: Layout, visits: IndexArray, real_B: int) -> int:
 
 def _visit_B(layout: Layout, real_B: int) -> int:
     """Return the bytes of the links, spinor and result of a site in all lanes."""
-    return prod(layout.cuts) * (_LINKS + 2 * layout.ls * _SPINOR) * 2 * real_B
+    return prod(layout.cuts) * (LINKS + 2 * layout.ls * SPINOR) * 2 * real_B
 
 
 def dw_case(
@@ -384,7 +176,7 @@ def dw_case(
                 raise InputError("this machine has no vectors: leave out cut")
             layout = "lexicographic"
     real_B = np.dtype(dtype).itemsize
-    found = _choose_layout(extents, ls, layout, cut, vector, real_B, which)
+    found = choose_layout(extents, ls, layout, cut, vector, real_B, which)
     # Building the tables takes about 320 bytes per site.
     check_memory(320 * found.sites, f"a lattice of {found.sites} sites")
     plain = found.reals == 1
@@ -460,7 +252,7 @@ def _check(case: Case, native: Native) -> Validation:
     layout = layout_of(case)
     total = prod(layout.extents)
     if total <= _WHOLE_SITES:
-        sites = _sites(layout.extents, layout.parity)
+        sites = sites_of(layout.extents, layout.parity)
     else:
         # Random sites, and sites at the ends of parts and of the lattice.
         rng = np.random.default_rng(0)
@@ -468,7 +260,7 @@ def _check(case: Case, native: Native) -> Validation:
         ends = rng.integers(0, 2, sites.shape) * (np.array(layout.local) - 1)
         ends += rng.integers(0, layout.cuts, sites.shape) * np.array(layout.local)
         sites[::2] = np.where(rng.random(sites[::2].shape) < 0.5, ends[::2], sites[::2])
-        sites = _of_parity(layout.parity, sites)
+        sites = of_parity(layout.parity, sites)
     wanted = _expected(
         layout,
         sites,
@@ -484,7 +276,7 @@ def _check(case: Case, native: Native) -> Validation:
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     layout = layout_of(case)
-    sites = _sites(layout.extents, layout.parity)
+    sites = sites_of(layout.extents, layout.parity)
     result = np.array(arrays["result"], copy=True)
     result[layout.spinors_at(sites)] = _expected(
         layout, sites, lambda at: arrays["links"][at], lambda at: arrays["psi"][at]
@@ -523,9 +315,9 @@ def _traffic(case: Case) -> Traffic:
     size = float(case.value_B)
     layout = layout_of(case)
     parts = prod(layout.cuts)
-    spinors = 2 * _SPINOR * layout.ls * size * parts
+    spinors = 2 * SPINOR * layout.ls * size * parts
     return Traffic(
-        read=2 * _LINKS * size * parts + spinors,
+        read=2 * LINKS * size * parts + spinors,
         write=spinors,
         index=4.0 * 9,
         write_allocate=spinors if case.allocates else 0.0,
@@ -568,7 +360,7 @@ def dw(lattice: Sequence[int], **options: Any) -> Case:
 
 
 # Bytes of a site with Ls = 8 in double precision: links, spinors and result.
-_SITE_B = 16 * (_LINKS + 2 * 8 * _SPINOR)
+_SITE_B = 16 * (LINKS + 2 * 8 * SPINOR)
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

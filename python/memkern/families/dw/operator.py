@@ -16,8 +16,8 @@ import numpy.typing as npt
 from memkern import engine
 from memkern.engine import Measurement, prepare
 from memkern.errors import InputError
-from memkern.families.dw.kernels import CUTS, LAYOUTS, Layout, layout_of
 from memkern.families.dw.kernels import dw as case
+from memkern.families.dw.layout import CUTS, LAYOUTS, Layout, layout_of
 from memkern.inputs.lattice import GAMMA5, check_fields
 from memkern.spec.case import Case
 from memkern.spec.kernel import IndexArray

@@ -22,7 +22,7 @@ from memkern.cli.options import (
     words,
 )
 from memkern.cli.refusing import refuse
-from memkern.families.dw.kernels import CUTS, LAYOUTS
+from memkern.families.dw.layout import CUTS, LAYOUTS
 from memkern.inputs.lattice import PARITIES
 from memkern.spec import registry
 from memkern.spec.sequences import joined, product

@@ -12,10 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.checks import LEAST, MOST
 from memkern.errors import InputError
-from memkern.formats.resultset import environments_of
 from memkern.inputs.sizes import parse_bytes
-from memkern.models.records import line_sizes, tlb_entries
-from memkern.models.structure import Plateau, line_size, plateaus, tlb_levels
+from memkern.models.structure import plateaus
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, lines_B, listed, ranked, typed, with_samples
 from memkern.plots.selection import cache_ends, select, split
@@ -26,14 +24,12 @@ if TYPE_CHECKING:
 
     from memkern.formats import ResultSet
 
+
 NS = "ns_per_access"
 SHORTEST = "shortest_ns"
 PAIRS = ("pairs", "pairs-across")
 DIFFERS = "differs"
-_UNKNOWN = "unknown"
-_LEAST_DISTANCES = 3
-# Times in `pairs` below this share of those in `pairs-across` show that lines are fetched in pairs.
-_FETCHED = 0.5
+UNKNOWN = "unknown"
 _MOST_HISTOGRAMS = 6
 CHASE, LOADED, PING_PONG = "latency.chase", "latency.loaded", "latency.ping_pong"
 ATOMIC_CHASE = "amo.ptrchase"
@@ -42,8 +38,6 @@ TRIAD, GATHER = "stream.triad", "spatter.gather"
 # Names of the cases of `memkern.families.latency.kernels.numa_cases`.
 NODES = r"^units of node (\d+), memory of node (\d+)$"
 _TWO_UNITS = r"^(\d+),(\d+)$"
-# Size of the pages for which the processor reports the number of TLB entries.
-_PAGE_B = 2**12
 # Lines of a group of traffic (see `memkern.families.latency.kernels`).
 _GROUP = 8
 _WARP = 32  # lanes, and banks of shared memory
@@ -53,10 +47,6 @@ _SATURATED = 2.0
 _CHAIN = ("size_B", "order", "pages_requested")
 # If loads in flight exceed the chains by this factor, a different cache served them.
 _MOST_IN_FLIGHT = 1.25
-# Factor by which a cache's size may be outside the range of sizes in which the latency rises.
-_TOLERANCE = 4 / 3
-# The last-level cache is measured if buffers exceed the size reported by the system by this factor.
-_REACH = 2.0
 
 MEASURE = "memkern latency -o latency.parquet"
 MEASURE_GPU = "memkern latency --device cuda -o gpu.parquet"
@@ -384,235 +374,6 @@ def node_pairs(records: Records) -> tuple[DataFrame, list[str]]:
         ]
     )
     return best.drop_duplicates(["machine", "kernel", "units", "memory"]), notes
-
-
-def structure_chases(records: Records) -> tuple[DataFrame, list[str]]:
-    """Return undisturbed chases with one chain, with their shortest times in a column."""
-    columns = ["lines", "clock_GHz", "time_min_s", "time_median_s"]
-    frame, notes = chases(records, MEASURE_STRUCTURE, [*columns, "pages"])
-    frame = typed(frame, [*columns, "distance_B"])
-    frame = frame[(frame["chains"] == 1) & ~frame["disturbed"]]
-    shortest = frame[NS] * frame["time_min_s"] / frame["time_median_s"]
-    return frame.assign(**{SHORTEST: shortest}), notes
-
-
-def cycle_ns(rows: DataFrame) -> float:
-    """Return the time of a cycle, from the median clock of the records."""
-    return 1 / float(rows["clock_GHz"].median())
-
-
-def translation(rows: DataFrame) -> DataFrame:
-    """Return the additional cost of lines in separate pages over as many adjacent lines.
-
-    The rows are from `structure_chases` and one machine; huge pages are ignored. The columns are
-    size_B (of all pages, ascending), pages and cost_ns: the difference of the shortest times, since
-    other code on the core also uses TLB entries.
-    """
-    huge = rows["pages"].astype(str).str.contains("thp|hugetlb")
-    rows = rows[(rows["order"] == "random") | ~huge]
-    rows = ranked(rows, SHORTEST, lowest=True).drop_duplicates(["order", "lines"])
-    apart, dense = (
-        rows[rows["order"] == order].set_index("lines").sort_index()
-        for order in ("one-per-page", "random")
-    )
-    apart = apart.assign(pages=apart.index, cost_ns=apart[SHORTEST] - dense[SHORTEST])
-    return apart[["size_B", "pages", "cost_ns"]].dropna().reset_index(drop=True)
-
-
-def tlbs(rows: DataFrame) -> list[Plateau]:
-    """Return the levels of TLBs of one machine's rows from `structure_chases`."""
-    costs = translation(rows)
-    return tlb_levels(costs["size_B"], costs["cost_ns"], cycle_ns(rows))
-
-
-def pairs(rows: DataFrame) -> DataFrame:
-    """Return the additional time in ns of a pair's second access over one 8 bytes away.
-
-    The rows are from `structure_chases` and one machine. The columns are size_B and distance_B
-    (both ascending), pairs and pairs-across; distances without one of the latter two are left out.
-    """
-    rows = rows[rows["order"].isin(PAIRS)]
-    case = ["size_B", "distance_B"]
-    rows = ranked(rows, NS, lowest=True).drop_duplicates(["order", *case])
-    # Medians, since beyond L2 the shortest samples are the few that hit a shared cache.
-    times = rows.pivot(index=case, columns="order", values=NS)
-    times = times.reindex(columns=list(PAIRS)).dropna().reset_index()
-    nearest = times.groupby("size_B")["pairs"].transform("first")
-    # The mean of two accesses rises by half of the second access's additional time.
-    return times.assign(**{order: 2 * (times[order] - nearest) for order in PAIRS})
-
-
-def line_B(times: DataFrame, cycle: float) -> float:
-    """Return the line size according to `pairs` in the smallest buffer, NaN if not found."""
-    mine = times[times["size_B"] == times["size_B"].min()]
-    if len(mine) < _LEAST_DISTANCES:
-        return math.nan
-    return line_size(mine["distance_B"], mine["pairs"], cycle)
-
-
-def structure_rows(records: Records) -> list[dict[str, Any]]:
-    """Return the rows of the table latency-structure."""
-    frame, _ = structure_chases(records)
-    rows = []
-    for machine, mine in frame.groupby("machine", sort=False):
-        for row in (*_cache_rows(mine), *_tlb_rows(mine), *_line_rows(mine)):
-            rows.append({"machine": machine, **row, "cycles": row["ns"] / cycle_ns(mine)})
-    return rows
-
-
-def _row(
-    what: str,
-    found: str,
-    ns: float,
-    *,
-    system: str = "",
-    agrees: bool | None = None,
-    fits_B: float = math.nan,
-    exceeds_B: float = math.nan,
-) -> dict[str, Any]:
-    return {
-        "what": what,
-        "found": found,
-        "system": system,
-        "agrees": "" if agrees is None else "yes" if agrees else DIFFERS,
-        "ns": ns,
-        "cycles": math.nan,
-        "fits_B": fits_B,
-        "exceeds_B": exceeds_B,
-    }
-
-
-def measured_caches(records: Records) -> dict[str, int]:
-    """Return the sizes of caches determined from latencies, by name, such as ``L3``.
-
-    A size reported by the system is confirmed if the latency rises there. The last rise beyond all
-    other caches is the size of the last-level cache, of which a virtual machine may have only a
-    part, provided that the largest buffers far exceed the size reported by the system.
-
-    Parameters
-    ----------
-    records : ResultSet or DataFrame
-        Records of ``memkern latency structure`` on one machine.
-
-    Returns
-    -------
-    dict of str to int
-        Bytes of an instance; empty if nothing is found.
-    """
-    frame, _ = structure_chases(records)
-    known = cache_ends(frame, system=True)
-    rises = list(itertools.pairwise(_levels(frame)))
-    if not (known and rises):
-        return {}
-    found = {
-        name: int(size_B)
-        for name, size_B in known
-        if any(_includes(size_B, plateau.end_B, after.begin_B) for plateau, after in rises)
-    }
-    last, others_B = known[-1][0], max((size_B for _, size_B in known[:-1]), default=0.0)
-    plateau, after = rises[-1]
-    beyond = plateau.end_B > others_B and after.end_B >= _REACH * known[-1][1]
-    if last not in found and beyond:
-        # The geometric mean of the bounds of the size, since sizes are logarithmically spaced.
-        found[last] = round(math.sqrt(plateau.end_B * after.begin_B))
-    return found
-
-
-def _levels(rows: DataFrame) -> list[Plateau]:
-    """Return the plateaus of the latency over sizes for one machine's rows."""
-    rows = rows[rows["order"] == "random"]
-    rows = ranked(rows, NS, lowest=True).drop_duplicates("size_B")
-    return plateaus(rows["size_B"], rows[NS])
-
-
-def _includes(size_B: float, fits_B: float, exceeds_B: float) -> bool:
-    return fits_B / _TOLERANCE <= size_B <= exceeds_B * _TOLERANCE
-
-
-def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
-    """Return the levels determined from latency over sizes, with the caches of the system."""
-    found, known = _levels(rows), cache_ends(rows, system=True)
-    table = []
-    for number, (plateau, following) in enumerate(itertools.pairwise(found)):
-        fits_B, exceeds_B = plateau.end_B, following.begin_B
-        name, system_B = known[number] if number < len(known) else ("", math.nan)
-        table.append(
-            _row(
-                f"cache {number + 1}",
-                f"{in_bytes(fits_B)} to {in_bytes(exceeds_B)}",
-                plateau.value,
-                system=f"{name}: {in_bytes(system_B)}" if name else _UNKNOWN,
-                agrees=_includes(system_B, fits_B, exceeds_B) if name else None,
-                fits_B=fits_B,
-                exceeds_B=exceeds_B,
-            )
-        )
-    return table + [_row("beyond", f"from {in_bytes(p.begin_B)}", p.value) for p in found[-1:]]
-
-
-def _tlb_rows(rows: DataFrame) -> list[dict[str, Any]]:
-    """Return the levels of TLBs, and the cost of a load whose page is in none of them."""
-    costs, levels = translation(rows), tlbs(rows)
-    known = tlb_entries(environments_of(rows))
-    here = [known[key] for key in dict.fromkeys(rows.get("environment_id", ())) if key in known]
-    of_small_pages = (costs["size_B"] == _PAGE_B * costs["pages"]).all()
-    entries = here[0] if here and of_small_pages else []
-    table = []
-    for number, level in enumerate(levels):
-        within, beyond = (costs[costs["size_B"].gt(level.end_B) == more] for more in (False, True))
-        ends = f"{within['pages'].max():.0f}", f"{beyond['pages'].min():.0f}"
-        exceeds_B = float(beyond["size_B"].min())
-        system = entries[number] if number < len(entries) else None
-        agrees = system is None or _includes(
-            _PAGE_B * system, level.end_B, math.inf if math.isnan(exceeds_B) else exceeds_B
-        )
-        table.append(
-            _row(
-                f"TLB {number + 1}",
-                f"{' to '.join(ends)} pages" if len(beyond) else f"at least {ends[0]} pages",
-                level.value,
-                system=_UNKNOWN if system is None else f"{system} entries",
-                agrees=None if system is None else agrees,
-                fits_B=level.end_B,
-                exceeds_B=exceeds_B,
-            )
-        )
-    last = costs.iloc[-1:].to_dict("records") if levels else []
-    return table + [
-        _row("page walk", f"in {row['pages']:.0f} pages", row["cost_ns"])
-        for row in last
-        if row["size_B"] > levels[-1].end_B
-    ]
-
-
-def _line_rows(rows: DataFrame) -> list[dict[str, Any]]:
-    """Return the measured and the reported line size, and whether lines are fetched in pairs."""
-    times = pairs(rows)
-    if times.empty:
-        return []
-    found_B = line_B(times, cycle_ns(rows))
-    if math.isnan(found_B):
-        return [_row("line", "not found", math.nan)]
-    known = line_sizes(environments_of(rows))
-    here = [known[key] for key in dict.fromkeys(rows.get("environment_id", ())) if key in known]
-    least, most = times["size_B"].min(), times["size_B"].max()
-    table = [
-        _row(
-            "line",
-            in_bytes(found_B),
-            float(times.loc[times["size_B"] == least, "pairs"].iloc[-1]),
-            system=in_bytes(here[0]) if here else _UNKNOWN,
-            agrees=found_B == here[0] if here else None,
-            fits_B=found_B,
-        )
-    ]
-    # Lines that a miss also fetches into L2 are visible only in buffers larger than L2.
-    beside = times[(times["distance_B"] == found_B) & (times["size_B"] > least)]
-    for row in beside[beside["size_B"] == most].to_dict("records"):
-        within, across = (float(row[order]) for order in PAIRS)
-        fetched = "fetched with it" if within < _FETCHED * across else "not fetched with it"
-        table.append(_row("adjacent line", fetched, within, system=_UNKNOWN))
-    return table
 
 
 def gathers(records: Records) -> tuple[DataFrame, list[str]]:

@@ -1,4 +1,8 @@
-"""Figures and tables of latency: over sizes, in parallel, under load, between cores."""
+"""Figures and tables of latency: over sizes, in parallel, under load, between cores.
+
+It has more than 600 lines because it is a list of exhibits, each with a function of its own, and
+their section.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +23,23 @@ from memkern.families.latency.data import (
     beside_atomics,
     chains_and_gathers,
     concurrency,
-    cycle_ns,
     exchanges,
-    line_B,
     loaded_points,
     node_pairs,
-    pairs,
     sampled,
     saturation,
     single_chains,
+)
+from memkern.families.latency.findings import findings
+from memkern.families.latency.structure_data import (
+    cycle_ns,
+    line_B,
+    pairs,
     structure_chases,
     structure_rows,
     tlbs,
     translation,
 )
-from memkern.families.latency.findings import findings
 from memkern.formats.resultset import environments_of
 from memkern.models.records import by_topology, units_by_topology
 from memkern.plots.drawing import (

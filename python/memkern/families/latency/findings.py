@@ -13,8 +13,8 @@ from memkern.families.latency.data import (
     chains_and_gathers,
     chases,
     concurrency,
-    structure_rows,
 )
+from memkern.families.latency.structure_data import structure_rows
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, three_figures
 from memkern.plots.selection import select

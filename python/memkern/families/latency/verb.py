@@ -261,7 +261,7 @@ def _refuse_options(args: argparse.Namespace, *more: str, but: Collection[str] =
 def _structure(args: argparse.Namespace) -> int:
     """Measure caches, TLBs and lines, and print them next to the values reported by the system."""
     from memkern.cli.analysis import table_text
-    from memkern.families.latency.data import measured_caches
+    from memkern.families.latency.structure_data import measured_caches
     from memkern.machine import caches, capacity, topology
     from memkern.plots import tables
     from memkern.plots.drawing import in_bytes

@@ -1,0 +1,35 @@
+"""Long files have a reason in their docstring or head comment (tools/size_of_tree.py)."""
+
+from __future__ import annotations
+
+import pytest
+from size_of_tree import CPP, LONG, ROOT, lacks_reason
+
+FOLDERS = ("bench", "cpp", "docs", "examples", "python", "tests", "tools")
+
+
+def test_long_files_tell_why_they_are_long() -> None:
+    every = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*")]
+    sources = [p for p in every if p.suffix in (".py", *CPP)]
+    assert len(sources) > 500
+    found = [str(p.relative_to(ROOT)) for p in sources if lacks_reason(p.name, p.read_text())]
+    assert not found, (
+        f"{', '.join(found)}: divide it, or write in its docstring or head comment that it has "
+        f"more than {LONG} lines because ..."
+    )
+
+
+@pytest.mark.parametrize(
+    "name, head",
+    [
+        ("a.py", '"""A list.\n\nIt has more than 600 lines\nbecause they are one.\n"""\n'),
+        ("a.py", '# It has more than 600 lines\n# because they are one.\n"""A list."""\n'),
+        ("a.cu", "// It has more than 600 lines\n// because they are one.\n"),
+    ],
+)
+def test_the_reason_is_at_the_head_of_a_file(name: str, head: str) -> None:
+    code = "a = 1\n" * LONG
+    assert not lacks_reason(name, head + code)
+    assert lacks_reason(name, code + head)
+    assert lacks_reason(name, head.replace("because", "since") + code)
+    assert not lacks_reason(name, code)
