@@ -23,7 +23,6 @@ from memkern.cli import analysis
 from memkern.errors import InputError
 from memkern.families.spatter import bandwidth_figures
 from memkern.families.spatter import data as spatter_data
-from memkern.families.spatter import figures as spatter
 from memkern.families.spatter import radar as spatter_radar
 from memkern.families.spatter.findings import findings
 from memkern.plots import describe, figures, save, tables
