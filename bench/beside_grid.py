@@ -18,11 +18,12 @@ from __future__ import annotations
 
 import argparse
 import itertools
+from functools import partial
 from typing import Any
 
 import numpy as np
-from peers import best_of_each, by_form, in_turns, judge, printed_seconds, valid_record
-from records import Row, add, interval, options, parsed, write
+from peers import best_of_each, by_form, compare_all, in_turns, printed_seconds, valid_record
+from records import Row, add, interval, options, parsed
 
 import memkern as mk
 from memkern.statistics import Ratio
@@ -78,16 +79,8 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--seconds", type=float, default=0.2)
     args = parsed(parser)
-    rows: list[Row] = []
-    every: list[Row] = []
-    ratios: dict[str, Ratio] = {}
-    for extent, threads in itertools.product(args.extents, args.threads):
-        title = f"{extent}^4, {threads} threads"
-        row, forms, ratios[title] = compared(args, extent, threads)
-        add(rows, row)
-        every += forms
-    write(args, rows, forms=every)
-    judge(ratios)
+    each = itertools.product(args.extents, args.threads)
+    compare_all(args, {f"{n}^4, {k} threads": partial(compared, args, n, k) for n, k in each})
 
 
 if __name__ == "__main__":

@@ -21,11 +21,12 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
+from functools import partial
 from typing import Any
 
 import numpy as np
-from peers import best_of_each, by_form, in_turns, judge, printed_seconds, valid_record
-from records import Row, add, interval, options, parsed, write
+from peers import best_of_each, by_form, compare_all, in_turns, printed_seconds, valid_record
+from records import Row, add, interval, options, parsed
 
 import memkern as mk
 from memkern.families.spmv.model import SpmvModel
@@ -113,15 +114,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=0.5)
     args = parsed(parser)
-    rows: list[Row] = []
-    every: list[Row] = []
-    ratios: dict[str, Ratio] = {}
-    for text in args.matrices:
-        row, forms, ratios[text] = compared(args, text)
-        add(rows, row)
-        every += forms
-    write(args, rows, forms=every)
-    judge(ratios)
+    compare_all(args, {text: partial(compared, args, text) for text in args.matrices})
 
 
 if __name__ == "__main__":

@@ -6,8 +6,9 @@
 Without files, the values of nodes are normal. Their variances between runs are drawn for each node
 around those of the package (scaled inverse chi-squared), and nodes differ by a further spread. With
 recordings of ``host_samples.py``, a node is a run of the host, drawn with replacement, with all its
-cases. The interval of a record is that of the first command after a boot, by the package's
-variances. The last column is the median over cases of the least slowdown for which a node is named.
+cases; with ``--repeats``, so many consecutive runs. The interval of a record is that of the first
+command after a boot, by the package's variances. The last column is the median over cases of the
+least slowdown for which a node is named.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def made_up(host: str, share: float, between: float) -> Draw:
     return draw
 
 
-def recorded(path: Path) -> Draw:
-    """Return fleets of runs of a host."""
+def recorded(path: Path, repeats: int) -> Draw:
+    """Return fleets of runs of a host, or of so many consecutive ones."""
     frame = pd.read_parquet(path)
     frame = frame[frame["beside"] == ""]
     known, best = modes(frame), best_of(frame)
@@ -90,8 +91,9 @@ def recorded(path: Path) -> Draw:
     def draw(random: np.random.Generator, nodes: int) -> list[dict[str, Any]]:
         return [
             record(node, *values)
-            for node, which in enumerate(random.integers(len(every), size=nodes))
-            for values in every[which]
+            for node, first in enumerate(random.integers(len(every) - repeats + 1, size=nodes))
+            for run in every[first : first + repeats]
+            for values in run
         ]
 
     return draw
@@ -123,11 +125,12 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("recordings", nargs="*", metavar="FILE", help="of bench/host_samples.py")
     parser.add_argument("--fleets", type=int, default=1000, help="for each row (1000)")
+    parser.add_argument("--repeats", type=int, default=1, help="runs of each node (1)")
     parser.add_argument("--nodes", default="9,16,64", help="numbers of nodes (9,16,64)")
     args = parsed(parser)
     draws: dict[tuple[str, str], Draw] = {}
     for path in map(Path, args.recordings):
-        draws[f"runs of {path.stem}", ""] = recorded(path)
+        draws[f"runs of {path.stem}", ""] = recorded(path, args.repeats)
     if not draws:
         for (name, (host, share)), between in itertools.product(SPREADS.items(), (0.0, 0.02, 0.1)):
             draws[name, f"{100 * between:g}"] = made_up(host, share, between)

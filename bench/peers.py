@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import os
 import subprocess
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
+from records import Row, add, write
 
 import memkern as mk
 from memkern.statistics import Ratio, geometric_mean, ratio_interval
@@ -95,3 +97,26 @@ def judge(ratios: Mapping[str, Ratio]) -> bool:
     print(f"\nall {len(ratios)} cases: geometric mean {mean:.3f}, wholly below {FLOOR}: {below}")
     print("at least as fast" if good else "NOT at least as fast")
     return good
+
+
+def compare_all(
+    args: argparse.Namespace, cases: Mapping[str, Callable[[], tuple[Row, list[Row], Ratio]]]
+) -> None:
+    """Compare, print, write and judge cases.
+
+    Parameters
+    ----------
+    args : argparse.Namespace
+        As `records.parsed` returns it.
+    cases : mapping of callable
+        By title: returns a case's row, the rows of its forms and its ratio.
+    """
+    rows: list[Row] = []
+    every: list[Row] = []
+    ratios: dict[str, Ratio] = {}
+    for title, compared in cases.items():
+        row, forms, ratios[title] = compared()
+        add(rows, row)
+        every += forms
+    write(args, rows, forms=every)
+    judge(ratios)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import matplotlib
 
 from memkern.plots import describe, figures, tables
-from memkern.plots.style import FIGURE_OPTIONS
+from memkern.plots.style import COLUMN_IN, FIGURE_OPTIONS
 from memkern.spec.docstrings import section
 from pages.drawn import drawn
 from pages.text import cell, code, docstring, put, rows, title, tree
@@ -94,5 +94,6 @@ def _picture(place: Path, name: str) -> str:
         return ""
     figure, about = found
     figure.savefig(place / f"{name}.png", dpi=160, metadata={"Software": None})
-    image = f"```{{image}} {name}.png\n:alt: figure {name}\n:class: figure\n```"
+    kind = "figure wide" if figure.get_figwidth() > COLUMN_IN else "figure"
+    image = f"```{{image}} {name}.png\n:alt: figure {name}\n:class: {kind}\n```"
     return f":::{{container}} picture\n{image}\n:::\n\n*{about}*\n\n"

@@ -26,11 +26,11 @@ class PyMemkern(PythonPackage, CudaPackage):
 
     with default_args(type=("build", "run")):
         depends_on("python@3.10:")
-        depends_on("py-numpy@1.24:")
+        depends_on("py-numpy@1.25:")
         depends_on("py-scipy@1.12:")
         depends_on("py-pandas@2.0:")
         depends_on("py-pyarrow@14:")
-        depends_on("py-matplotlib@3.7:")
+        depends_on("py-matplotlib@3.8:")
         depends_on("py-jinja2@3.1:")
         depends_on("py-tqdm@4.65:")
         depends_on("py-tomli@2:", when="^python@:3.10")

@@ -1,4 +1,10 @@
-"""The exceptions for wrong input and for devices that do not work."""
+"""The exceptions for wrong input and for devices that do not work, and warnings."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+import warnings
 
 
 class InputError(ValueError):
@@ -7,3 +13,14 @@ class InputError(ValueError):
 
 class DeviceError(RuntimeError):
     """An operation of a device failed: the message names it and the reason."""
+
+
+def warn(text: str) -> None:
+    """Warn at the line outside of memkern that led here, which Python prints with the text."""
+    # The standard library's decorators have frames between those of memkern.
+    ours = (
+        level
+        for level, (frame, _) in enumerate(traceback.walk_stack(sys._getframe()), start=1)
+        if frame.f_globals.get("__name__", "").partition(".")[0] == "memkern"
+    )
+    warnings.warn(text, stacklevel=max(ours) + 1)

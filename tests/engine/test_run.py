@@ -79,8 +79,11 @@ def test_placements_share_the_samples(case: Case) -> None:
 
 def test_more_threads_than_processing_units_give_a_warning(case: Case) -> None:
     units = len(_memkern.topology()["units"])
-    with pytest.warns(UserWarning, match=f"{units + 1} threads take turns on {units} processing"):
+    turns = f"{units + 1} threads take turns on {units} processing"
+    with pytest.warns(UserWarning, match=turns) as caught:
         case.with_(threads=units + 1).prepare()
+    # The line of the caller, not one of memkern's.
+    assert {each.filename for each in caught} == {__file__}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         case.with_(threads=units).prepare()
@@ -88,9 +91,10 @@ def test_more_threads_than_processing_units_give_a_warning(case: Case) -> None:
 
 def test_idle_threads_are_named_and_counted() -> None:
     one = mk.gather("UNIFORM:8:1", count=1, threads=2, runs=1)
-    with pytest.warns(UserWarning, match=r"1 of 2 threads are idle: spatter\.gather has only"):
+    with pytest.warns(UserWarning, match=r"1 of 2 threads are idle: spatter\.gather has") as caught:
         prepared_module._warn_once.cache_clear()
         record = one.measure().record
+    assert {each.filename for each in caught} == {__file__}
     assert (record["threads"], record["working_threads"]) == (2, 1)
     several = mk.gather("UNIFORM:8:1", count=8, threads=2, runs=1).measure().record
     assert several["working_threads"] == 2

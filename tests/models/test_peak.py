@@ -16,6 +16,7 @@ from memkern.machine.smbios import Module, Population, describe
 from memkern.models import with_peak
 from memkern.models.peak import peak_columns
 from memkern.plots import figures, tables
+from memkern.plots.frames import frame_of
 
 GPU = {"device": "cuda:0", "bandwidth_GBps": 1676.0, "footprint_B": 2**30}
 HOST = {"device": "cpu", "bandwidth_GBps": 19.2, "caches_multiple": 4.0}
@@ -73,6 +74,7 @@ def saved(**columns: object) -> ResultSet:
 def test_saved_records_get_the_columns() -> None:
     assert with_peak(saved()).records[0]["peak_share"] == 0.25
     assert with_peak(saved(), 38.4).records[0]["peak_share"] == 0.5
+    assert with_peak(frame_of(saved()))["peak_share"].tolist() == [0.25]
     # What was given with the measurement stays, unless another peak is given.
     known = saved(peak_GBps=192.0, peak_share=0.1)
     assert with_peak(known).records == known.records

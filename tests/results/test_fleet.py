@@ -181,6 +181,9 @@ def test_files_of_nodes_make_a_baseline_for_other_nodes(
     assert lines[0] == "A Processor"
     assert sum("n03 " in line and "(slower)" in line for line in lines) == 3
     assert run(capsys, "fleet", target, "--fail-on", "slower:80")[0] == 0
+    # A shell pattern matches the files of samples as well.
+    every = [str(path) for path in tmp_path.glob("n*")]
+    assert len(every) > len(files) and run(capsys, "fleet", *every)[:2] == (0, out)
     assert run(capsys, "fleet", target)[:2] == (0, out)
     rows = json.loads(run(capsys, "fleet", target, "--json")[1])
     assert len(rows) == 36 and {row["node"] for row in rows if row["verdict"] == "slower"} == {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +16,7 @@ from memkern.engine.communication import ranks
 from memkern.engine.cores import Neighbour
 from memkern.engine.prepared import Prepared
 from memkern.engine.process import exclusive
+from memkern.errors import warn
 from memkern.machine import energy, gpu
 from memkern.spec.case import Case
 from memkern.spec.options import GPUS, RANKS
@@ -109,7 +109,7 @@ def _measured(prepared: Prepared, seconds: float, beside: Neighbour | None) -> E
         lost = ", ".join(name for name in of_total if math.isnan(powers_W[name])) or "every meter"
     if math.isnan(power_W):
         note = f"energy is unknown: {lost} can no longer be read"
-        warnings.warn(note, stacklevel=3)
+        warn(note)
         return Energy(powers_W=powers_W, note=note)
     if knobs.place == GPUS:
         return Energy(power_W, gpu.idle_W(knobs.device, knobs.clock_limit), powers_W)

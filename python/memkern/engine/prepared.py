@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import math
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -20,7 +19,7 @@ from memkern.checks import shown
 from memkern.engine import counting, process
 from memkern.engine.communication import ranks
 from memkern.engine.process import exclusive
-from memkern.errors import InputError
+from memkern.errors import InputError, warn
 from memkern.extension import _memkern
 from memkern.machine import gpu, remote, settings, switches
 from memkern.machine.topology import last_level_cache_B, limiting_quota, workers_by_quota
@@ -146,10 +145,9 @@ class Prepared:
             return
         threads, units = self.case.knobs.threads, len(_memkern.topology()["units"])
         if threads > units:
-            warnings.warn(
+            warn(
                 f"{threads} threads take turns on {units} processing units: use no more threads "
-                "than there are units",
-                stacklevel=4,
+                "than there are units"
             )
         if quota := limiting_quota():
             workers = workers_by_quota()
@@ -390,7 +388,7 @@ def warn_of_conditions(shared_units: Sequence[int]) -> None:
 
 @functools.cache
 def _warn_once(text: str) -> None:
-    warnings.warn(text, stacklevel=5)
+    warn(text)
 
 
 DELAYS_UNKNOWN = (

@@ -6,7 +6,6 @@ import itertools
 import math
 import random
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from memkern.engine.planning import Plan, by_importance, rates
 from memkern.engine.process import forked, refuse_forked
 from memkern.engine.record import with_intervals
 from memkern.engine.run import LARGE_B, CaseRun, count, environment_of_ranks, spread
-from memkern.errors import InputError
+from memkern.errors import InputError, warn
 from memkern.extension import _memkern
 from memkern.formats import ResultSet, Sink, open_output
 from memkern.progress import bar as progress_bar
@@ -293,10 +292,9 @@ class _Results:
         self.sink.store.close()
         if self.sink.store.is_kept:
             vars(error)["resumable"] = True
-            warnings.warn(
+            warn(
                 f"{self._finished} of {self._total} measurements done, kept in "
-                f"{self.sink.store.path}",
-                stacklevel=4,
+                f"{self.sink.store.path}"
             )
 
     def finish(self, time_s: float) -> ResultSet:
@@ -312,29 +310,23 @@ class _Results:
                     raise
         results.interrupted, results.left_out = self.interrupted, self._left_out
         if several := self._duplicates:
-            warnings.warn(
+            warn(
                 f"{several} of the cases equal{'s' * (several == 1)} an earlier one except for the "
-                "name: equal cases are measured once (--repeats gives several records of a case)",
-                stacklevel=4,
+                "name: equal cases are measured once (--repeats gives several records of a case)"
             )
         if several := self._briefer:
-            warnings.warn(
+            warn(
                 f"{several} kept measurement{'s' * (several > 1)} had a smaller budget (column "
-                "budget_s): without --resume, all are measured with this one",
-                stacklevel=4,
+                "budget_s): without --resume, all are measured with this one"
             )
         if self._left_out:
-            warnings.warn(
+            warn(
                 f"{self._left_out} of {self._total} measurements are left out: {time_s:.3g} s did "
-                "not suffice for all",
-                stacklevel=4,
+                "not suffice for all"
             )
         if self.interrupted:
             kept = f", kept in {self.sink.store.path}" if self.sink and results else ""
-            warnings.warn(
-                f"interrupted: {self._finished} of {self._total} measurements done{kept}",
-                stacklevel=4,
-            )
+            warn(f"interrupted: {self._finished} of {self._total} measurements done{kept}")
         return results
 
 

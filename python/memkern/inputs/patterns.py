@@ -155,6 +155,8 @@ class Pattern(FromFields):
         self, dtype: npt.DTypeLike | None = None, copy: bool | None = None
     ) -> npt.NDArray[Any]:
         """Convert the indices to an array for NumPy."""
+        if copy is None:  # which numpy.array takes from NumPy 2.0 on
+            return np.asarray(self.indices, dtype=dtype)
         return np.array(self.indices, dtype=dtype, copy=copy)
 
     def __eq__(self, other: object) -> bool:

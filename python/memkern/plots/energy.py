@@ -205,7 +205,7 @@ def whiskers(
     published : str
         Name of the published changes.
     changes : (float, float)
-        Published changes of speed and energy in percent, NaN if unpublished.
+        Published changes of speed and energy in percent.
     """
     for number, label in enumerate(("speed", "energy")):
         look = line_look(number)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -352,19 +352,30 @@ def _words(columns: Mapping[str, Any]) -> list[str]:
     return [f"{c}={value}" for c, value in known if value is not None and value != ""]
 
 
+def usable(
+    records: Sequence[dict[str, Any]],
+    seconds: Callable[[Mapping[str, Any]], float | None] = time_s,
+) -> tuple[list[dict[str, Any]], str]:
+    """Return a side's undisturbed records, or else all with a time, and why they decide nothing."""
+    valid = [record for record in records if _value(record, "valid") is not False]
+    timed = [record for record in valid if seconds(record)]
+    quiet = [record for record in timed if not is_disturbed(record)]
+    if not timed:
+        return [], NO_TIME if valid else INVALID
+    return quiet or timed, "" if quiet else DISTURBED
+
+
 def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> None:
     """Set a case's work, times and estimate from the records of both sides, or a verdict."""
     clean = []
     disturbed = False
     for records in (a, b):
-        valid = [record for record in records if _value(record, "valid") is not False]
-        timed = [record for record in valid if time_s(record) is not None]
-        quiet = [record for record in timed if not is_disturbed(record)]
-        if not timed:
-            case.verdict = NO_TIME if valid else INVALID
+        some, verdict = usable(records)
+        if not some:
+            case.verdict = verdict
             return
-        disturbed |= not quiet
-        clean.append(quiet or timed)
+        disturbed |= verdict == DISTURBED
+        clean.append(some)
     case.work = (work_of(clean[0][0]), work_of(clean[1][0]))
     suffix = case.quantity.suffix
     sides = [

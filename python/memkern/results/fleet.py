@@ -29,22 +29,20 @@ from memkern.errors import InputError
 from memkern.formats import ResultSet, concat, load
 from memkern.machine.environment import machine_label
 from memkern.results.comparison import (
-    DISTURBED,
-    INVALID,
-    NO_TIME,
     OTHER_STATE,
     Quantity,
     differ,
     exchange_ns,
     grouped,
-    is_disturbed,
     key_columns,
     named_case,
     quantity_of,
     short_name,
+    usable,
     varying,
     work_of,
 )
+from memkern.results.merging import sources
 from memkern.results.verdicts import ALPHA, FASTER, LEAST_EFFECT, SLOWER, holm
 from memkern.statistics import MEDIAN_OVER_MEAN, RUN_LEVEL, student_quantile
 
@@ -100,7 +98,7 @@ def of_files(paths: Iterable[str | Path]) -> ResultSet:
     """
     known: dict[str, Path] = {}
     found = []
-    for path in map(Path, paths):
+    for path in sources([Path(path) for path in paths]):
         results = load(path)
         records = [record | {NODE: _text(record, NODE) or path.stem} for record in results]
         for node in {record[NODE] for record in records}:
@@ -312,17 +310,14 @@ def _by_case(
     return found
 
 
-def _own(records: Sequence[Record], quantity: Quantity) -> _Own:
+def _own(records: Sequence[dict[str, Any]], quantity: Quantity) -> _Own:
     """Return the value of a node from its records of a case, which are repeats."""
-    valid = [record for record in records if record.get("valid") is not False]
-    timed = [record for record in valid if _positive(record, "time_min_s")]
-    quiet = [record for record in timed if not is_disturbed(record)]
-    if not timed:
-        return _Own(verdict=NO_TIME if valid else INVALID)
-    some = quiet or timed
+    some, verdict = usable(records, lambda record: _positive(record, "time_min_s"))
+    if not some:
+        return _Own(verdict=verdict)
     times = [math.log(r["time_min_s"] / work_of(r)[quantity.suffix]) for r in some]
     sd = max(map(_sd, some)) / math.sqrt(len(some))
-    verdict = DISTURBED if not quiet else "" if sd else NO_INTERVAL
+    verdict = verdict or NO_INTERVAL * (not sd)
     return _Own(float(np.mean(times)), sd, exchange_ns(some), verdict)
 
 

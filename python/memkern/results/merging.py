@@ -36,7 +36,7 @@ def merge(files: Iterable[str | Path]) -> ResultSet:
         file and numbers in another.
     """
     # All get the same columns.
-    joined = concat(map(load, _sources([Path(file) for file in files])))
+    joined = concat(map(load, sources([Path(file) for file in files])))
     if not len(joined):
         raise InputError("the files to merge have no records")
     finished = set(map(_key, filter(_is_finished, joined)))
@@ -73,7 +73,7 @@ def _key(record: Record) -> tuple[str, int]:
     return str(record.get("case_id")), int(record.get("repeat") or 0)
 
 
-def _sources(files: Sequence[Path]) -> list[Path]:
+def sources(files: Sequence[Path]) -> list[Path]:
     """Return the files without those that belong to another; a shell pattern may match both."""
     parts = {part for file in files for part in files_of(file)[1:]}
     return [file for file in files if file not in parts]

@@ -7,7 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
-from memkern.families.dw.data import PUBLISHED_ENERGY, VALUE, energies, hops, in_order
+from memkern.families.dw.data import (
+    PUBLISHED_ENERGY,
+    PUBLISHED_SPEED,
+    VALUE,
+    energies,
+    hops,
+    in_order,
+)
 from memkern.plots.drawing import (
     dot_series,
     dots,
@@ -34,7 +41,7 @@ _QUANTITIES = {VALUE: "Performance (GFLOP/s)", "energy_per_flop_pJ": "Energy (pJ
 @drawn(
     "dw-energy",
     "One panel, 3.35 in wide: range, quartiles and median over lattices, workers and clocks of "
-    "each machine, and the published energy on A64FX.",
+    "each machine, and the published values of the A64FX.",
     paper="alappat2021",
     number="figure 24",
     records="`dw.hop` in both layouts, with energy",
@@ -55,7 +62,7 @@ def by_energy(records: Records = None) -> Figure:
     groups = {
         plain(str(machine), 20): rows for machine, rows in changes.groupby("machine", sort=False)
     }
-    whiskers(ax, groups, "A64FX", (math.nan, PUBLISHED_ENERGY))
+    whiskers(ax, groups, "A64FX", (PUBLISHED_SPEED, PUBLISHED_ENERGY))
     ax.set_ylabel("RIRI against RRII (%)")
     return finish(fig, 2, [*notes, *whisker_notes(len(changes))], changes)
 
