@@ -33,7 +33,7 @@ from memkern.statistics import student_quantile
 LEVELS = ("L1", "L2", "L3", "memory")
 FREEDOM = 8.0
 # State of the hosts, and share of the package's variances.
-SPREADS = {"quiet": ("", 1.0), "shared": ("shared", 1.0), "quiet, 20 repeats": ("", 1 / 20)}
+SPREADS = {"quiet": ("", 1.0), "shared": ("shared", 1.0), "a twentieth of quiet": ("", 1 / 20)}
 Draw = Callable[[np.random.Generator, int], list[dict[str, Any]]]
 """Returns the records of a fleet of so many nodes."""
 

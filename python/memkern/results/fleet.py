@@ -316,7 +316,8 @@ def _own(records: Sequence[dict[str, Any]], quantity: Quantity) -> _Own:
     if not some:
         return _Own(verdict=verdict)
     times = [math.log(r["time_min_s"] / work_of(r)[quantity.suffix]) for r in some]
-    sd = max(map(_sd, some)) / math.sqrt(len(some))
+    # Repeats follow each other in one state of the host, so that their mean varies like one run.
+    sd = max(map(_sd, some))
     verdict = verdict or NO_INTERVAL * (not sd)
     return _Own(float(np.mean(times)), sd, exchange_ns(some), verdict)
 
