@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import columns, drawn, kernels, notebooks, options, papers, python, shell, text
+from pages import columns, drawn, kernels, notebooks, papers, python, shell, text
+from pages import options as shared
 from test_documentation import options_of_verbs
 
 import memkern as mk
@@ -58,13 +59,13 @@ def test_every_column_and_paper_is_listed(tmp_path: Path) -> None:
 
 
 def test_options_of_all_cases_are_described_once(tmp_path: Path) -> None:
-    described = options.without_shared(mk.gather.__doc__)
+    described = shared.without_shared(mk.gather.__doc__)
     assert "\ncount : int" in described and "memkern.Knobs" in described
     assert not re.search(r"^(threads|pages|runs)\b", described, re.MULTILINE)
-    signature, _ = options.shorten_signature(None, "", "", mk.gather, {}, "", "")
+    signature, _ = shared.shorten_signature(None, "", "", mk.gather, {}, "", "")
     assert signature.startswith("(pattern, *, ") and signature.endswith(", **options)")
     assert "threads" not in signature
-    assert options.shorten_signature(None, "", "", mk.compare, {}, "", "") is None
+    assert shared.shorten_signature(None, "", "", mk.compare, {}, "", "") is None
     index = python.write(tmp_path)[0].read_text()
     assert "   * - :py:obj:`gather <memkern.gather>`\n     - Case of ``A[:]" in index
 
