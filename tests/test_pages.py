@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from pages import columns, drawn, kernels, notebooks, papers, shell, text
+from pages import columns, drawn, kernels, notebooks, papers, python, shell, text
+from pages import options as shared
 from test_documentation import options_of_verbs
 
+import memkern as mk
 from memkern.plots import figures
 from memkern.plots.registry import PAPERS
 from memkern.spec.columns import COLUMNS
@@ -54,6 +56,18 @@ def test_every_column_and_paper_is_listed(tmp_path: Path) -> None:
     page = written(papers.write(tmp_path))
     assert all(f"\n## `{name}`: " in f"\n{page}" for name in PAPERS)
     assert "| figure 3 | [`figure spatter-fig3`](#figure-spatter-fig3) | published |" in page
+
+
+def test_options_of_all_cases_are_described_once(tmp_path: Path) -> None:
+    described = shared.without_shared(mk.gather.__doc__)
+    assert "\ncount : int" in described and "memkern.Knobs" in described
+    assert not re.search(r"^(threads|pages|runs)\b", described, re.MULTILINE)
+    signature, _ = shared.shorten_signature(None, "", "", mk.gather, {}, "", "")
+    assert signature.startswith("(pattern, *, ") and signature.endswith(", **options)")
+    assert "threads" not in signature
+    assert shared.shorten_signature(None, "", "", mk.compare, {}, "", "") is None
+    index = python.write(tmp_path)[0].read_text()
+    assert "   * - :py:obj:`gather <memkern.gather>`\n     - Case of ``A[:]" in index
 
 
 def test_a_notebook_becomes_a_page(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def shorten_signature(_app: Any, _what: str, _name: str, found: Any, *rest: Any)
     return str(short), rest[-1]
 
 
-def without_shared(docstring: str) -> str:
+def without_shared(docstring: str | None) -> str:
     """Return a docstring without the entries of options that all cases have."""
     sections = sections_of(docstring)
     head = sections.pop("")

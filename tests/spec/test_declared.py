@@ -318,6 +318,7 @@ def test_suites_have_the_default_number_of_runs(monkeypatch: Any, tmp_path: Path
     path = tmp_path / "x.toml"
     path.write_text("[[case]]\nsuite = 'nekbone'\n")
     of_python = [from_config(c) for c in mk.suites.load("nekbone")]
+    assert mk.suites.cases("NEKBONE") == of_python
     for words in ("suite nekbone -q", f"sweep {path} -q"):
         found = cases_of(monkeypatch, words)
         assert [case.identity() for case in found] == [case.identity() for case in of_python]
