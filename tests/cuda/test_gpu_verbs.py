@@ -150,4 +150,4 @@ def test_the_command_line_measures_on_a_gpu(
     assert "does not run on cuda:0" in capsys.readouterr().err
     assert main(["info"]) == 0
     out = capsys.readouterr().out
-    assert "cuda:0" in out and "an empty kernel takes" in out and "openmp, cuda;" in out
+    assert "cuda:0" in out and "an empty kernel takes" in out and "openmp, cuda" in out
