@@ -116,7 +116,7 @@ def test_a_report_is_one_file_that_loads_nothing(whole):
     assert [file.name for file in path.parent.iterdir()] == ["report.html"]
     assert path.stat().st_size < 4e6
     assert seen.tags.count("script") == 1 and seen.scripts == [] and seen.loaded == []
-    assert len(seen.titles) == 5 and len(set(seen.titles)) == 5
+    assert len(seen.titles) == 6 and len(set(seen.titles)) == 6
     assert len(seen.ids) == len(set(seen.ids))
     assert seen.outside == ["https://doi.org/10.1145/3422575.3422794", "records.parquet"]
     css = re.search(r"<style>(.*?)</style>", path.read_text(), flags=re.S)[1]
@@ -328,7 +328,7 @@ def test_missing_figures_are_explained(tmp_path):
     records = own_records()
     records = records[(records["variant"] == "simd") & (records["pages_requested"] == "thp")]
     seen = page(tmp_path, records)
-    assert len(seen.titles) == 3
+    assert len(seen.titles) == 4
     assert "Vectorised against scalar code: no uniform stride was measured" in seen.text
     assert "Page policies: no platform was measured under two page policies" in seen.text
     assert "times the bandwidth of 4 KiB pages" not in seen.text
