@@ -20,6 +20,8 @@ def test_there_are_notebooks() -> None:
 @pytest.mark.parametrize("path", once_a_kind(NOTEBOOKS, name=lambda path: path.stem))
 def test_notebook_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMKERN_SMALL", "1")
+    # debugpy, which older clients import, sets it for the whole process.
+    monkeypatch.setenv("PYDEVD_USE_FRAME_EVAL", "NO")
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": tmp_path}}

@@ -77,7 +77,7 @@ def test_integers_are_multiplied_exactly(drawn: tuple[sp.csr_array, dict[str, An
 @pytest.mark.parametrize("shape", [(60, 60), (97, 31), (31, 97)])
 def test_real_numbers_agree_with_scipy(form: str, dtype: str, shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(5)
-    a = sp.random_array(shape, density=0.2, format="csr", rng=rng, data_sampler=rng.normal)
+    a = sp.random_array(shape, density=0.2, format="csr", random_state=rng, data_sampler=rng.normal)
     x, y = rng.normal(size=shape[1]), rng.normal(size=shape[0])
     ours = a.astype(dtype).astype(np.float64)
     wanted = y.astype(dtype) + ours @ x.astype(dtype).astype(np.float64)

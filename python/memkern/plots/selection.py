@@ -209,4 +209,4 @@ def with_workers(rows: DataFrame, several: bool) -> str:
     """Return the number of workers of these records, after their machine if there are several."""
     first = rows.iloc[0]
     workers = counted(int(first["threads"]), "worker")
-    return f"{plain(first['machine'], 24)}, {workers}" if several else workers
+    return f"{plain(first['machine'], 22)}, {workers}" if several else workers
