@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import Changed, checked, refused
-from chosen_entries import inputs, one_of_all, with_threads
+from chosen_entries import entry_parameters, inputs, one_of_all, with_threads
 from device_under_test import ENTRIES, HAS_GPU, KEYS, OWN_TESTS, TREE, on_device
 from samples import SAMPLES
 from shapes import built
@@ -54,15 +54,7 @@ def entry_params() -> list[Any]:
     marked `release`; tests/cpp/cuda_*_test.cpp run all of them.
     """
     every = [entry for entry in ENTRIES if not entry[0].startswith(OWN_TESTS)]
-    chosen = one_of_all(every, (*KEYS, lambda e: e[2:4]))
-    return [
-        pytest.param(
-            entry,
-            id="-".join(filter(None, map(str, entry))),
-            marks=() if entry in chosen else pytest.mark.release,
-        )
-        for entry in every
-    ]
+    return entry_parameters(every, one_of_all(every, (*KEYS, lambda e: e[2:4])))
 
 
 def test_chosen_entries_have_every_variant_type_and_operation() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
+import pytest
 from checking import checked, corrupted
 from samples import own
 from shapes import over_length
@@ -46,6 +47,18 @@ def one_of_all(entries: Iterable[Any], keys: Iterable[Callable[[Any], Any]]) -> 
         covered = set(map(key, chosen))
         chosen |= one_of_each((entry for entry in entries if key(entry) not in covered), key)
     return chosen
+
+
+def entry_parameters(entries: Iterable[Any], chosen: set[Any]) -> list[Any]:
+    """Return a parameter of tests for every entry, marked `release` unless it was chosen."""
+    return [
+        pytest.param(
+            entry,
+            id="-".join(filter(None, map(str, entry))),
+            marks=() if entry in chosen else pytest.mark.release,
+        )
+        for entry in entries
+    ]
 
 
 def family_of(entry: Any) -> str:

@@ -19,6 +19,7 @@ from chosen_entries import (
     THREADS,
     Entry,
     check_corrupted,
+    entry_parameters,
     family_of,
     for_entry,
     inputs,
@@ -56,15 +57,7 @@ def entry_params() -> list[Any]:
     """
     every = [entry for entry in _memkern.entries() if not own(entry[0], "BOUND", False)]
     here = [entry for entry in every if entry[2] in _memkern.supported_isas()]
-    chosen = one_of_all(here, KEYS)
-    return [
-        pytest.param(
-            entry,
-            id="-".join(filter(None, map(str, entry))),
-            marks=() if entry in chosen else pytest.mark.release,
-        )
-        for entry in every
-    ]
+    return entry_parameters(every, one_of_all(here, KEYS))
 
 
 def test_chosen_entries_have_every_kernel_variant_type_and_instruction_set() -> None:
