@@ -1,14 +1,18 @@
-// Non-temporal stores of single values, which do not read the cache line first.
+// Non-temporal stores of single values, which do not read the cache line first. Processors other
+// than x86-64 have none for single values: there, these are ordinary stores.
 #pragma once
 
 #include "core/body.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#endif
 
 #include <cstdint>
 
 namespace memkern {
+
+#if defined(__x86_64__)
 
 // The empty asm hides the origin of the bits: clang would otherwise store a floating-point number,
 // for which there is no non-temporal instruction.
@@ -30,5 +34,14 @@ MEMKERN_INLINE void store_nontemporal(std::uint32_t* to, std::uint32_t value) {
 }
 MEMKERN_INLINE void store_fence() { _mm_sfence(); }
 
-}  // namespace memkern
+#else
+
+template <class T>
+MEMKERN_INLINE void store_nontemporal(T* to, T value) {
+  *to = value;
+}
+MEMKERN_INLINE void store_fence() {}
+
 #endif
+
+}  // namespace memkern

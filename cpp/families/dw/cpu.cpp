@@ -389,9 +389,7 @@ template <class A, bool kSplit, bool kShared, bool kNonTemporal>
 void hop(const void* p, Range range, int) {
   const DwArgs args = *static_cast<const DwArgs*>(p);
   update<A, kSplit, kShared>(args, range, kNonTemporal);
-#if HWY_ARCH_X86_64
   if constexpr (kNonTemporal) store_fence();
-#endif
   do_not_optimize(args.result);
 }
 

@@ -36,7 +36,7 @@ constexpr int kUnroll = 12;
 
 // Targets with an instruction that gathers.
 #undef MEMKERN_GATHERS
-#define MEMKERN_GATHERS ((HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX2) || HWY_TARGET_IS_SVE)
+#define MEMKERN_GATHERS ((HWY_ARCH_X86_64 && HWY_TARGET <= HWY_AVX2) || MEMKERN_TARGET_IS_SVE)
 
 // The longest vectors of the target.
 namespace whole {

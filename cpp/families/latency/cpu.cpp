@@ -84,11 +84,7 @@ struct Lines {
     return sum + *reinterpret_cast<const std::uint64_t*>(from);
   }
   MEMKERN_INLINE static void store(std::byte* to, std::uint64_t word) {
-#if HWY_ARCH_X86_64
-    store_nontemporal(reinterpret_cast<double*>(to), __builtin_bit_cast(double, word));
-#else
-    *reinterpret_cast<std::uint64_t*>(to) = word;
-#endif
+    store_nontemporal(reinterpret_cast<std::uint64_t*>(to), word);
   }
   MEMKERN_INLINE static std::uint64_t total(Words sum) { return sum; }
 };
@@ -129,9 +125,7 @@ MEMKERN_INLINE void generate(const LoadedArgs& args, int worker) {
       asm volatile("" : "+r"(delay));
     }
   }
-#if HWY_ARCH_X86_64
   store_fence();
-#endif
   places[0] = from;
   places[1] = to;
   tally[LoadedArgs::kLoaded] += groups * loads;
