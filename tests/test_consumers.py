@@ -1,4 +1,4 @@
-"""The examples for other programs, run by these: ReFrame and airspeed velocity.
+"""The examples for other programs, read by these: ReFrame, airspeed velocity and GitHub Actions.
 
 `make test-all` installs them (extra ``consumers``); without them the tests fail.
 """
@@ -108,3 +108,11 @@ def test_asv_runs_the_benchmarks(tmp_path: Path) -> None:
     assert set(values) == {"memory.Streams.track_shortest_time", "memory.Gather.time_gather"}
     assert values["memory.Gather.time_gather"][0] > 0
     assert len(values["memory.Streams.track_shortest_time"]) == 4
+
+
+def test_jobs_follow_the_schema_of_github() -> None:
+    words = ["-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows"]
+    jobs = sorted((EXAMPLES / "ci").glob("*.yml"))
+    assert len(jobs) == 2
+    done = subprocess.run([sys.executable, *words, *jobs], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
