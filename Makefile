@@ -124,8 +124,9 @@ test-oldest test-newest: test-%: system-test .venv/.release
 	$(UV) $(BUILD_REQUIRES)
 	$(UV) --no-build-isolation-package memkern --config-settings=build-dir=build/$*-objects \
 	  --config-settings=cmake.define.MEMKERN_TESTS=ON '.[test,cuda]'
-	MEMKERN_EMULATED=$(CURDIR)/build/$*-objects/emulated build/$*/bin/python $(PYTEST_WORDS) -m "not ranks"
-	build/$*/bin/python $(PYTEST_WORDS) -m ranks $(RANKS)
+	export MEMKERN_BUILD=$(CURDIR)/build/$*-objects; \
+	build/$*/bin/python $(PYTEST_WORDS) -m "not ranks"; failed=$$?; \
+	build/$*/bin/python $(PYTEST_WORDS) -m ranks $(RANKS) && exit $$failed
 
 clean:
 	rm -rf .venv build dist wheelhouse .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -27,6 +27,9 @@ from memkern.formats import ResultSet
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, finish
 
+# What CMake built of the package under test, and its emulated device.
+BUILD = Path(os.environ.get("MEMKERN_BUILD", Path(__file__).parents[1] / "build" / "release"))
+
 # The smallest case of Spatter.
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]
 

@@ -16,7 +16,7 @@ _OTHERS = (
 )
 _TERMINAL = {"COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"}
 for _name in [name for name in os.environ if name.startswith(_OTHERS) or name in _TERMINAL]:
-    if _name != "MEMKERN_EMULATED":
+    if _name != "MEMKERN_BUILD":
         del os.environ[_name]
 # Waiting threads that spin would delay the others on a machine with few cores.
 os.environ["OMP_WAIT_POLICY"] = "passive"

@@ -11,9 +11,9 @@ import sysconfig
 from pathlib import Path
 
 import pytest
+from checking import BUILD
 
 ROOT = Path(__file__).parent.parent
-BUILD = ROOT / "build" / "release"
 MODULE = f"_memkern{sysconfig.get_config_var('EXT_SUFFIX')}"
 PARTS = ("CMakeLists.txt", "LICENSE", "README.md", "cpp", "pyproject.toml", "python")
 USES = """

@@ -34,7 +34,8 @@ def test_a_closed_pipe_is_no_error() -> None:
 
 
 LIMITED = (
-    "import resource, sys; most = int(sys.argv[1]);"
+    # Python would keep incomplete bytecode of what it imports.
+    "import resource, sys; most = int(sys.argv[1]); sys.dont_write_bytecode = True;"
     "resource.setrlimit(resource.RLIMIT_FSIZE, (most, most));"
     "from memkern.cli import main; sys.exit(main(sys.argv[2:]))"
 )

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from checking import BUILD
 
 from memkern.machine import gpu
 from memkern.spec.case import Case
@@ -27,10 +27,9 @@ MODULE = "memkern._memkern_cuda"
 
 def emulated_file() -> Path:
     """Return the file of the module whose device is this processor."""
-    folder = Path(os.environ.get("MEMKERN_EMULATED", TREE / "build" / "release" / "emulated"))
-    found = sorted(folder.glob("_memkern_cuda*.so"))
+    found = sorted((BUILD / "emulated").glob("_memkern_cuda*.so"))
     if not found:
-        pytest.fail(f"{folder} has no emulated device: `make test` builds it")
+        pytest.fail(f"{BUILD} has no emulated device: `make test` builds it")
     return found[0]
 
 

@@ -176,11 +176,13 @@ def test_a_write_that_fails_half_way_leaves_the_old_file(tmp_path, suffix):
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     script = f"""
         import resource
+        import sys
         import numpy as np
         from memkern.errors import InputError
         from memkern.results import ResultSet, load
         old = load({str(path)!r})
         big = ResultSet(old.records, [np.random.default_rng(0).random(100_000)], {{}})
+        sys.dont_write_bytecode = True  # it would be incomplete
         resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
         try:
             big.save({str(path)!r})

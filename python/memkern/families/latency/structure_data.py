@@ -47,8 +47,10 @@ def structure_chases(records: Records) -> tuple[DataFrame, list[str]]:
 
 
 def cycle_ns(rows: DataFrame) -> float:
-    """Return the time of a cycle, from the median clock of the records."""
-    return 1 / float(rows["clock_GHz"].median())
+    """Return the time of a cycle, from the median clock of the records; NaN if none is known."""
+    # pandas before release 3 warns of a median of missing values.
+    clocks = rows["clock_GHz"].dropna()
+    return 1 / float(clocks.median()) if len(clocks) else math.nan
 
 
 def translation(rows: DataFrame) -> DataFrame:
