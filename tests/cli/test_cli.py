@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from checking import (
     BUSY,
@@ -21,6 +23,7 @@ from checking import (
 )
 
 import memkern as mk
+from memkern.cli.analysis import table_text
 from memkern.cli.options import knobs_of
 from memkern.families.launch import barrier
 from memkern.machine import remote
@@ -330,6 +333,26 @@ def test_figures_and_tables_by_name(capsys: pytest.CaptureFixture[str], tmp_path
     code, out, _ = run(capsys, "table", "spatter-table4")
     assert code == 0
     assert "Skylake" in out
+
+
+def test_numbers_of_tables_are_in_full_from_1000_on() -> None:
+    frame = pd.DataFrame({"B": [2200.0, 0.53333, 1e-7, math.nan]})
+    assert table_text(frame).split() == ["B", "2200", "0.533", "1e-07"]
+
+
+def test_only_the_last_value_of_an_option_counts_and_the_user_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ("spatter", "-p", "UNIFORM:8:1", "--pattern=UNIFORM:8:4", *SMALL)
+    code, out, err = run(capsys, *words)
+    assert code == 0
+    assert "UNIFORM:8:4" in out and "UNIFORM:8:1" not in out
+    told = "--pattern is given more than once, and only its last value counts\n"
+    assert err == f"memkern spatter: {told}"
+    # Each command line is judged on its own, and some options are lists.
+    assert run(capsys, "spatter", "-p", "UNIFORM:8:4", *SMALL)[2] == ""
+    several = ("--option", "dtype=float64", "--option", "kernel=gather")
+    assert "more than once" not in run(capsys, "figure", "spatter-fig3", *several)[2]
 
 
 def test_info_describes_the_machine_and_the_build(

@@ -278,7 +278,9 @@ def _show_tables(args: argparse.Namespace, made: Mapping[Path, DataFrame]) -> No
 
 def table_text(frame: DataFrame) -> str:
     """Return a table as text, in three figures."""
-    return frame.to_string(index=False, na_rep="", float_format=lambda value: f"{value:.3g}")
+    from memkern.plots.frames import three_figures
+
+    return frame.to_string(index=False, na_rep="", float_format=three_figures)
 
 
 @listed(

@@ -88,6 +88,7 @@ def _entry_of_turn(row: _Row) -> str:
 
 def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], str]) -> None:
     """Print the slowdowns of records: a line for each case, a column for each neighbour."""
+    from memkern.plots.frames import three_figures
     from memkern.results.comparison_output import aligned
     from memkern.results.slowdowns import slowdowns
 
@@ -98,7 +99,7 @@ def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], s
     neighbours = list(dict.fromkeys(row["beside"] for row in rows))
     lines: dict[str, list[str]] = {}
     for row in rows:
-        alone = f"{row['alone']:.3g} {row['quantity'].removesuffix(' per access')}"
+        alone = f"{three_figures(row['alone'])} {row['quantity'].removesuffix(' per access')}"
         cells = lines.setdefault(row["kernel"], [row["kernel"], alone, *[""] * len(neighbours)])
         cells[2 + neighbours.index(row["beside"])] = entry(row)
     for text in aligned([[title, "alone", *neighbours], *lines.values()], left=[0]):

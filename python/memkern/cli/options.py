@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import functools
 import re
+import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar, cast
@@ -35,6 +36,25 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
+class _Store(argparse.Action):
+    """Store the value of an option; warn if it replaces one that was given before."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Store the value."""
+        given = cast(Parser, parser).given
+        if option_string and self in given:
+            text = f"{option_string} is given more than once, and only its last value counts"
+            print(f"{parser.prog}: {text}", file=sys.stderr)
+        given.append(self)
+        setattr(namespace, self.dest, values)
+
+
 class Parser(argparse.ArgumentParser):
     """Argument parser with line breaks in its epilog, and errors of one sentence.
 
@@ -42,11 +62,20 @@ class Parser(argparse.ArgumentParser):
     ----------
     elsewhere : set of str
         Options that are for GPUs or ranks only, which the help leaves out.
+    given : list of argparse.Action
+        Options that the command line has, as far as it is parsed.
     """
 
     def __init__(self, **how: Any) -> None:
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **how)
         self.elsewhere: set[str] = set()
+        self.given: list[argparse.Action] = []
+        self.register("action", None, _Store)
+
+    def parse_known_args(self, *what: Any, **how: Any) -> Any:
+        """Parse a command line, of which no option is given yet."""
+        self.given.clear()
+        return super().parse_known_args(*what, **how)
 
     def format_help(self) -> str:
         """Return the help."""

@@ -75,6 +75,7 @@ def _scaling(args: argparse.Namespace) -> int:
 
 def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
     """Print speed-ups and efficiencies with the half-widths of their intervals."""
+    from memkern.plots.frames import three_figures
     from memkern.results.comparison_output import aligned
     from memkern.results.scaling import efficiencies
 
@@ -91,7 +92,7 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
                 row["kernel"],
                 f"{row['threads']}",
                 f"{row['ranks']}",
-                f"{row['value']:.3g}",
+                three_figures(row["value"]),
                 row["quantity"],
                 _with_interval(row, "speed_up", "low", "high", 2),
                 _with_interval(row, "efficiency", "efficiency_low", "efficiency_high", 0),

@@ -157,7 +157,7 @@ def compare_runs(
         cases, remarks = _describe_cases(sides, about[0]["cases"], progress)
     if all(case.verdict == NOT_MEASURED for case in cases):
         raise InputError(remarks[0])
-    family = Family(len(cases), small.cut(pairs, 4))
+    family = Family(len(cases), small.cut(pairs, 6))
     for k, case in enumerate(cases):
         if case.verdict != NOT_ENOUGH:
             family.drop(k)
