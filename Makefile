@@ -2,6 +2,7 @@
 #   make report     measure this machine, write memkern-report.html
 #   make test       the tests: all functions, and one whole program, launch or document of each kind
 #   make test-all   what a release needs: those of all kinds, and faults that the tests must detect
+#   make aarch64    compile the kernels for AArch64, as part of make test-all
 #   make test-cluster  the tests that start Slurm, and ranks on two hosts, on this machine alone
 #   make lint       style, types, layers, static analysis
 #   make docs       the documentation, in build/docs: it measures nothing and needs no network
@@ -9,7 +10,8 @@
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
 #   make wheel      a wheel that needs no system packages, and the sources; with CUDA=ON also for GPUs
 #   make test-oldest, make test-newest  the tests with these releases of all dependencies (PYTHON=...)
-.PHONY: report test test-all test-cluster test-oldest test-newest lint docs generated sanitize wheel clean
+.PHONY: report test test-all test-cluster test-oldest test-newest aarch64 lint docs generated sanitize
+.PHONY: wheel clean
 .PHONY: system system-test system-all system-dev system-cluster always
 .DELETE_ON_ERROR:
 
@@ -63,6 +65,7 @@ test-all: system-all .venv/.installed .venv/.consumers
 	$(STAGE) "tests of a release" $(PYTEST) --release -m "release and not ranks" --junit-xml=$(JUNIT)release.xml
 	$(STAGE) "ranks of a release" $(PYTEST) --release -m "release and ranks" --junit-xml=$(JUNIT)release-ranks.xml $(RANKS)
 	$(STAGE) "injected faults" $(BIN)/python tests/mutations.py
+	$(STAGE) "compilation for AArch64" $(MAKE) --no-print-directory aarch64
 	@python3 tools/stages.py $(STAGES) summary
 
 test-cluster: system-cluster .venv/.installed .venv/.test
@@ -104,6 +107,13 @@ sanitize-%: system-dev
 	  -DMEMKERN_SANITIZE=$(SANITIZERS_$*) -DMEMKERN_TARGETS=$(TARGETS_$*)
 	cmake --build build/$@
 	ctest --test-dir build/$@ -j $$(nproc) --output-on-failure
+
+# Compiled on another processor, and not linked, since the libraries here are for that processor.
+aarch64: system-all
+	CXX=aarch64-linux-gnu-g++ $(CMAKE) -S . -B build/$@ -DCMAKE_SYSTEM_NAME=Linux \
+	  -DCMAKE_SYSTEM_PROCESSOR=$@ -DMEMKERN_PYTHON=OFF -DHIGHWAY_LIBRARY=hwy -DHWLOC_LIBRARY=hwloc \
+	  -DCMAKE_CXX_FLAGS="-idirafter /usr/include/$$(g++ -print-multiarch)"
+	cmake --build build/$@ --target memkern_core memkern_scalar memkern_auto memkern_simd
 
 # Both from the tree, since the sources alone do not know the commit.
 CUDA ?= OFF

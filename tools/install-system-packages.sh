@@ -58,6 +58,7 @@ check() {
   fi
   if [ "$level" = --all ]; then
     want "HIP's compiler" hipcc command -v hipcc # 350 MB
+    want "a compiler for AArch64" g++-aarch64-linux-gnu command -v aarch64-linux-gnu-g++ # 50 MB
   fi
   if [ "$level" = --cluster ]; then
     want Slurm slurm-wlm test -x /usr/sbin/slurmctld

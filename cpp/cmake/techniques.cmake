@@ -31,6 +31,9 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
     message(FATAL_ERROR "MEMKERN_TARGETS is usual, all, ends or baseline, not ${MEMKERN_TARGETS}")
   endif()
   set(disabled ${disabled_${MEMKERN_TARGETS}})
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "aarch64|arm64")
+  # SVE2 with 128 bits is 24, SVE with 256 bits 25: the vectors of SVE2 and SVE have the processor's length.
+  set(disabled 0x3000000)
 endif()
 
 set(define_scalar MEMKERN_TECHNIQUE=scalar MEMKERN_VARIANT="scalar" MEMKERN_SIMD=0 MEMKERN_AUTO=0

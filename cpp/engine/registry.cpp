@@ -8,6 +8,10 @@
 #include "core/topology.hpp"
 #include "hwy/targets.h"
 
+#if HWY_ARCH_ARM_A64
+#include <sys/prctl.h>
+#endif
+
 namespace memkern {
 namespace {
 
@@ -24,8 +28,17 @@ std::vector<Declaration>& declared_kernels() {
 struct IsaName {
   std::int64_t target;
   const char* name;
-  int vector_B;
+  int vector_B;  // 0: that of SVE on this processor
 };
+
+int sve_size() {
+#if HWY_ARCH_ARM_A64 && defined(PR_SVE_GET_VL)
+  const int found = prctl(PR_SVE_GET_VL);
+  return found < 0 ? 0 : found & PR_SVE_VL_LEN_MASK;
+#else
+  return 0;
+#endif
+}
 
 // Widest first. The static target of a portable build runs on every machine of the architecture, so
 // it is called `baseline` instead of its name in Highway.
@@ -35,8 +48,8 @@ constexpr IsaName kIsaNames[] = {
     {HWY_AVX2, "avx2", 32},
     {HWY_SSE4, "sse4", 16},
 #elif HWY_ARCH_ARM
-    {HWY_SVE, "sve", 0},
     {HWY_SVE2, "sve2", 0},
+    {HWY_SVE, "sve", 0},
     {HWY_NEON, "neon", 16},
 #endif
 };
@@ -52,7 +65,10 @@ std::string isa_name(std::int64_t target) {
 }  // namespace
 
 TableRegistrar::TableRegistrar(std::int64_t target, const Entry* table, std::size_t size) {
-  for (std::size_t i = 0; i < size; ++i) entries().push_back({table[i], isa_name(target)});
+  const std::string isa = isa_name(target);
+  for (std::size_t i = 0; i < size; ++i) {
+    if (table[i].vector_B <= vector_size(isa)) entries().push_back({table[i], isa});
+  }
 }
 
 std::vector<DeclaredArray> arrays_of(const Declaration& declaration) {
@@ -111,7 +127,7 @@ std::vector<std::string> supported_isas() {
 
 int vector_size(const std::string& isa) {
   for (const IsaName& known : kIsaNames) {
-    if (isa == known.name) return known.vector_B;
+    if (isa == known.name) return known.vector_B > 0 ? known.vector_B : sve_size();
   }
   return 16;  // every 64-bit x86 and Arm processor has such vectors
 }

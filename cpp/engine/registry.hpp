@@ -22,6 +22,7 @@ struct Entry {
   int unroll = 0;   // vectors or accumulators per step; 0 for the kernel's default
   int indices = 0;  // number of index arrays; 0 if only the family's case knows it
   const char* template_variant = "";  // template variant of the kernel, such as "add/relaxed/used"
+  int vector_B = 0;  // least size of vectors that the body needs; 0 if it adapts to theirs
 };
 
 // Properties of a kernel that are the same for all its entries, declared next to its operation or
@@ -60,11 +61,12 @@ struct RegisteredEntry : Entry {
   std::string isa;
 };
 
-// All entries of all targets in this binary, in order of registration.
+// All entries of all targets in this binary, in order of registration. Entries whose vectors are
+// longer than those of this processor, which SVE leaves open, are left out.
 const std::vector<RegisteredEntry>& registered_entries();
 // Names of the instruction sets in this binary that this processor supports, widest first.
 std::vector<std::string> supported_isas();
-// Bytes in a vector of an instruction set; 0 if that depends on the processor (SVE).
+// Bytes in a vector of an instruction set. That of SVE depends on the processor: 0 without SVE.
 int vector_size(const std::string& isa);
 
 // Registers one target's table; `target` is Highway's bit for it.

@@ -14,6 +14,9 @@
 
 #include "families/spatter/args.hpp"
 #include "support.hpp"
+#if defined(__aarch64__)
+#include <sys/prctl.h>
+#endif
 
 namespace memkern {
 namespace {
@@ -269,14 +272,18 @@ TEST(Registry, NamesHintsForLoadsUnlikeNonTemporalStores) {
 #endif
 
 TEST(Registry, HasTheVectorSizeOfEachInstructionSet) {
+#if defined(__aarch64__)
+  const int sve = prctl(PR_SVE_GET_VL);
+  const int sve_B = sve < 0 ? 0 : sve & PR_SVE_VL_LEN_MASK;
+#endif
   const std::map<std::string, int> known = {
 #if defined(__x86_64__)
     {"avx512", 64},
     {"avx2", 32},
     {"sse4", 16},
 #elif defined(__aarch64__)
-    {"sve", 0},
-    {"sve2", 0},
+    {"sve", sve_B},
+    {"sve2", sve_B},
     {"neon", 16},
 #endif
     {"baseline", 16}

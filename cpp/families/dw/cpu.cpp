@@ -395,9 +395,17 @@ void hop(const void* p, Range range, int) {
 
 // clang-format off
 #if MEMKERN_SIMD
-#define MEMKERN_STORES(T, dtype, reals, split, shared, template_variant)                                       \
-  {"dw.hop", "simd", dtype, "", hop<Packed<T, reals>, split, shared, false>, nullptr, 0, 2, template_variant}, \
-  {"dw.hop", "nt", dtype, "", hop<Packed<T, reals>, split, shared, true>, nullptr, 0, 2, template_variant},
+#define MEMKERN_HOP(variant, T, dtype, reals, split, shared, nontemporal, template_variant) \
+  {"dw.hop", variant, dtype, "", hop<Packed<T, reals>, split, shared, nontemporal>,         \
+   nullptr, 0, 2, template_variant, (reals) * sizeof(T)},
+#if HWY_ARCH_X86_64
+#define MEMKERN_STORES(T, dtype, reals, split, shared, template_variant)               \
+  MEMKERN_HOP("simd", T, dtype, reals, split, shared, false, template_variant)         \
+  MEMKERN_HOP("nt", T, dtype, reals, split, shared, true, template_variant)
+#else
+#define MEMKERN_STORES(T, dtype, reals, split, shared, template_variant) \
+  MEMKERN_HOP("simd", T, dtype, reals, split, shared, false, template_variant)
+#endif
 #define MEMKERN_WIDTH(bits)                                                                       \
   MEMKERN_STORES(double, "float64", bits / 64, true, false, "RRII/sites/" #bits)                  \
   MEMKERN_STORES(double, "float64", bits / 64, true, true, "RRII/s/" #bits)                       \

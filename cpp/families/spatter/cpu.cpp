@@ -53,7 +53,7 @@ HWY_INLINE void move_vector(const SpatterArgs& a, Places<T> at, std::int64_t j) 
     const auto lanes = static_cast<std::int64_t>(hn::Lanes(d));
     for (std::int64_t k = 0; k < lanes; k += static_cast<std::int64_t>(hn::Lanes(di))) {
       if constexpr (hn::MaxLanes(di) > hn::MaxLanes(d)) {
-        const hn::CappedTag<I, hn::MaxLanes(d)> part;
+        const hn::Rebind<I, Tag<T>> part;
         hn::StoreU(hn::GatherIndex(part, outer, hn::LoadU(part, inner + j)), part, middle);
       } else {
         hn::StoreU(hn::GatherIndex(di, outer, hn::LoadU(di, inner + j + k)), di, middle + k);
