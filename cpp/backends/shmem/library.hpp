@@ -31,7 +31,7 @@ struct Library {
   using Place = ranks::Place<Memory>;
 
   template <Primitive primitive, class V>
-  static constexpr bool has(bool fetched) {
+  static constexpr bool has([[maybe_unused]] bool fetched) {
     constexpr bool kSwaps = primitive == Primitive::Cas || primitive == Primitive::CasRetry;
     constexpr bool kBits =
         primitive == Primitive::And || primitive == Primitive::Or || primitive == Primitive::Xor;
