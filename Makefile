@@ -44,8 +44,8 @@ RANKS = $(shell grep -rl mark.ranks tests --include='test_*.py')
 CMAKE := cmake -G Ninja -DMEMKERN_WERROR=$(WERROR)
 
 CPP := $(shell find cpp CMakeLists.txt -type f)
-PYTHON := $(shell find python -type f -not -name '*.pyc' -not -name '*.so')
-SOURCES := $(CPP) $(PYTHON) pyproject.toml README.md LICENSE
+PACKAGE := $(shell find python -type f -not -name '*.pyc' -not -name '*.so')
+SOURCES := $(CPP) $(PACKAGE) pyproject.toml README.md LICENSE
 
 report: system .venv/.installed
 	$(BIN)/memkern report --output $(REPORT) $(if $(filter file,$(origin REPORT)),--force)
