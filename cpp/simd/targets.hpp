@@ -3,10 +3,12 @@
 
 #include "engine/registry.hpp"
 
-// Whether bodies are compiled for it. Highway emulates vectors on targets that have none. The simd
-// technique is not built for these: it would be the scalar technique under another name.
-#define MEMKERN_TARGET_EXISTS \
-  (!MEMKERN_SIMD || (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128))
+// Highway emulates vectors on targets that have none. Its oldest releases that are supported have
+// none for the baseline of x86-64.
+#define MEMKERN_TARGET_HAS_VECTORS (HWY_TARGET != HWY_SCALAR && HWY_TARGET != HWY_EMU128)
+// Whether bodies are compiled for it: with emulated vectors, the simd technique would be the scalar
+// technique under another name.
+#define MEMKERN_TARGET_EXISTS (!MEMKERN_SIMD || MEMKERN_TARGET_HAS_VECTORS)
 
 // The oldest releases of Highway that are supported have no such macro.
 #define MEMKERN_TARGET_IS_SVE \

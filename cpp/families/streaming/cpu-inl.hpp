@@ -23,10 +23,11 @@ namespace {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The simd technique stores whole vectors non-temporally, the scalar one single elements.
+// The simd technique stores whole vectors non-temporally, the scalar one single elements, where the
+// target has no vectors.
 #undef MEMKERN_NT_VARIANT  // may differ from target to target
 #define MEMKERN_NT_VARIANT \
-  (HWY_ARCH_X86_64 && (MEMKERN_SIMD || (MEMKERN_NONTEMPORAL && HWY_TARGET == HWY_STATIC_TARGET)))
+  (HWY_ARCH_X86_64 && (MEMKERN_SIMD || (MEMKERN_NONTEMPORAL && !MEMKERN_TARGET_HAS_VECTORS)))
 
 // Vectors that a reduction sums in the type of the values, a thousand per accumulator. The sums of
 // the blocks are added in double, to limit the rounding error of long sums.
