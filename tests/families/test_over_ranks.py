@@ -146,12 +146,13 @@ def test_what_a_library_lacks_is_refused(two_ranks: dict[str, Any]) -> None:
     assert "has no atomic cas of float32" in mpi["float swaps"]
     assert "has no atomic cas of float32" in shmem["float swaps"]
     assert "contexts are for shmem" in mpi["contexts"]
-    assert "end with a segmentation fault" in mpi["threads"]
-    assert "end with a segmentation fault" in mpi["swaps"]
+    faulty = two_ranks["mpi"]["record"]["comm_library"].startswith("Open MPI v4.")
+    for name in ("threads", "swaps"):
+        assert ("end with a segmentation fault" in mpi[name]) is faulty
     assert "was initialised for one thread of each rank" in shmem["threads"]
     assert shmem["swaps"] == ""
     assert mpi["small swaps"] == ""
-    assert "is not built as 'cas/relaxed/used' for uint32" in shmem["small swaps"]
+    assert ("is not built as 'cas/relaxed/used' for uint32" in shmem["small swaps"]) is faulty
 
 
 @pytest.mark.parametrize("device", LAUNCHERS)

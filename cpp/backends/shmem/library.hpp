@@ -39,6 +39,9 @@ struct Library {
     // Errors in Open MPI 4.1: fetch_and, fetch_or and fetch_xor use a wrong operand, and a
     // compare-and-swap writes 8 bytes to a variable of sizeof(V) on its stack.
     if ((kBits && fetched) || (kSwaps && sizeof(V) == 4)) return false;
+#elif defined(OSHMEM_MAJOR_VERSION)
+    // Open MPI 5 with UCX sets a word by an operation that UCX does not have on a node.
+    if (primitive == Primitive::Exchange && !fetched) return false;
 #endif
     return primitive == Primitive::Exchange ||
            (std::is_integral_v<V> && (kSwaps || kBits || primitive == Primitive::Add));
