@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import shlex
 import subprocess
@@ -29,6 +30,9 @@ from memkern.spec.kernel import Check, finish
 
 # What CMake built of the package under test, and its emulated device.
 BUILD = Path(os.environ.get("MEMKERN_BUILD", Path(__file__).parents[1] / "build" / "release"))
+
+# The variant with non-temporal stores, which only x86-64 has.
+STREAMED = "nt" if platform.machine() == "x86_64" else "simd"
 
 # The smallest case of Spatter.
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]

@@ -26,6 +26,7 @@ OPEN_MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "PRTE_MCA_mapby": ":oversubscribe",  # from release 5 on
     "OMPI_MCA_mpi_yield_when_idle": "1",
     "OMPI_MCA_odls_base_sigkill_timeout": "0",
 }

@@ -99,8 +99,11 @@ if X86:
         found = kernels("simd", "N_AVX2")
         name = next(name for name in found if "stencil<double, false, 1, true>" in name)
         # The remainder of a row is in loops with dependencies.
-        loops = disassembly.innermost_loops(found[name])
-        (loop,) = (loop for loop in loops if loop[0].stores)
+        loops = (
+            [i for i in loop if "%ymm" in i.operands]
+            for loop in disassembly.innermost_loops(found[name])
+        )
+        (loop,) = (vectors for vectors in loops if vectors and vectors[0].stores)
         accesses = [i.stores for i in loop if i.accessed_B]
         assert (accesses.count(False), accesses.count(True)) == (5, 1)
         written: set[str] = set()

@@ -220,7 +220,7 @@ def test_control_characters_of_names_are_escaped(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", ["0", "3"])
 def test_each_rank_without_its_peers_says_why(tmp_path: Path, number: str) -> None:
-    variables = {"SLURM_PROCID": number, "SLURM_STEP_NUM_TASKS": "4"}
+    variables = {"SLURM_PROCID": number, "SLURM_STEP_NUM_TASKS": "4", "HOME": str(tmp_path)}
     done = memkern(STREAM, tmp_path, **variables)
     assert done.returncode == 2 and done.stdout == ""
     assert "4 " in done.stderr and "--comm none" in done.stderr

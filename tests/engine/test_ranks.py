@@ -165,7 +165,9 @@ def test_openshmem_refuses_processes_that_it_did_not_start() -> None:
 
 def test_more_workers_than_units_are_oversubscribed(tmp_path: Path) -> None:
     # Open MPI is restricted to a single unit.
-    one = {"OMPI_MCA_hwloc_base_cpu_list": str(min(os.sched_getaffinity(0)))}
+    unit = str(min(os.sched_getaffinity(0)))
+    one = {"OMPI_MCA_hwloc_base_cpu_list": unit}
+    one |= {"PRTE_MCA_hwloc_default_cpu_list": unit, "PRTE_MCA_bindto": "core:overload-allowed"}
     record = record_of("openmpi", 2, tmp_path, *TRIAD, **one)
     assert record["valid"] and record["oversubscribed"]
     assert len(json.loads(record["rank_rows"])) == 2

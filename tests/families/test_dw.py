@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from checking import (
     PROPERTY,
+    STREAMED,
     Changed,
     checked,
     corrupted,
@@ -121,7 +122,7 @@ def test_every_layout_agrees_with_the_formula(kind: tuple[str, str, int, str]) -
     compare(extents_of(cut, parts, (1, 3, 1, 2)), 2, dtype, **{**how, "threads": 2})
     small = extents_of(cut, parts, (2, 2, 2, 2))
     compare(small, 1, dtype, parity="even", antiperiodic_t=True, **how)
-    compare(small, 3, dtype, parity="odd", dagger=True, **{**how, "variant": "nt"})
+    compare(small, 3, dtype, parity="odd", dagger=True, **{**how, "variant": STREAMED})
 
 
 @st.composite
@@ -479,7 +480,7 @@ def test_different_cases_have_different_identities() -> None:
         {"prefetch": 3},
         {"dtype": "float32", "cut": "tzyx"},
         {"threads": 1},
-        {"variant": "nt"},
+        {"variant": STREAMED},
         {"chunk": 5},
         {"pages": "thp"},
         {"seed": 3},
@@ -512,5 +513,5 @@ def test_bytes_are_those_of_the_fields(way: dict[str, Any], parity: str, dtype: 
     assert case.bytes_model_B == pytest.approx(links + 3 * spinors)
     assert case.traffic.write * case.iterations == pytest.approx(spinors)
     assert case.bytes_index_B == 4 * 9 * case.iterations
-    nontemporal = case.with_(variant="nt")
+    nontemporal = case.with_(variant=STREAMED)
     assert nontemporal.bytes_model_B == pytest.approx(links + 2 * spinors)

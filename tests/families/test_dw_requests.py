@@ -233,7 +233,7 @@ def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[st
     "words, match",
     [
         ((), "--lattice"),
-        (("--lattice", "4", "4", "4"), "expected 4 arguments"),
+        (("--lattice", "4", "4", "4"), "--lattice: "),
         (("--lattice", "4", "4", "4", "x"), "'x'"),
         (("--lattice", "4", "4", "4", "-4"), "at least 1"),
         (("--lattice", "5", "5", "5", "5", "--cut", "t"), "multiple of"),
@@ -241,7 +241,7 @@ def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[st
         ((*SMALL, "--ls", "-3"), "--ls"),
         ((*SMALL, "--layout", "RRII,x"), "layout 'x'"),
         ((*SMALL, "--vector", "wide"), "vector"),
-        ((*SMALL, "--block", "2", "2", "2"), "--block: expected 4 arguments"),
+        ((*SMALL, "--block", "2", "2", "2"), "--block: "),
         ((*SMALL, "--prefetch-into", "L3"), "L3"),
     ],
 )

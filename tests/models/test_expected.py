@@ -346,8 +346,9 @@ def test_records_have_their_threads_stores_and_pages() -> None:
     auto = figure("triad", 100, threads=64, variant="auto", ranks=math.nan)
     assert expected_of(auto, environment) == expected("triad", environment, 64, stores=ORDINARY)
     chase = figure("latency", 100, pages="hugetlb-2m")
-    assert expected_of(chase, environment) == expected(
-        "latency", environment, 1, pages="hugetlb-2m"
+    # Their peaks, which are not known, are unequal NaNs.
+    assert repr(expected_of(chase, environment)) == repr(
+        expected("latency", environment, 1, pages="hugetlb-2m")
     )
     assert expected_of(figure("triad", 100, backend="cuda"), environment) is None
     assert expected_of(figure("triad", 100, ranks=8, ranks_per_node=4), environment) is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import shutil
 import subprocess
 import sys
@@ -32,8 +34,8 @@ ROWS = [*declared(Knobs), *declared(Stop)]
 def test_every_row_is_complete(name: str, default: object, option: Option) -> None:
     assert option.help
     assert option.where and {*option.where} <= {*EVERYWHERE}
-    documented = f"{Knobs.__doc__}{Stop.__doc__}"
-    assert f"\n    {name}" in documented or f", {name} :" in documented
+    documented = f"{inspect.getdoc(Knobs)}\n{inspect.getdoc(Stop)}"
+    assert re.search(rf"^(\w+, )*{name}\b.* :", documented, re.MULTILINE)
     if isinstance(default, int) and not isinstance(default, bool):
         assert option.least is not None
     if option.choices:
