@@ -10,8 +10,8 @@
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
 #   make wheel      a wheel that needs no system packages, and the sources; with CUDA=ON also for GPUs
 #   make test-oldest, make test-newest  the tests with these releases of all dependencies (PYTHON=...)
-.PHONY: report test test-all test-cluster test-oldest test-newest aarch64 lint docs generated sanitize
-.PHONY: wheel clean
+.PHONY: report test test-all test-cluster test-oldest test-newest aarch64 lint docs generated
+.PHONY: sanitize wheel clean
 .PHONY: system system-test system-all system-dev system-cluster always
 .DELETE_ON_ERROR:
 
