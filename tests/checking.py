@@ -33,6 +33,7 @@ BUILD = Path(os.environ.get("MEMKERN_BUILD", Path(__file__).parents[1] / "build"
 
 # The variant with non-temporal stores, which only x86-64 has.
 STREAMED = "nt" if platform.machine() == "x86_64" else "simd"
+NEEDS_STREAMED = pytest.mark.skipif(STREAMED != "nt", reason="only x86-64 has the variant nt")
 
 # The smallest case of Spatter.
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]
