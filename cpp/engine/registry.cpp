@@ -66,8 +66,9 @@ std::string isa_name(std::int64_t target) {
 
 TableRegistrar::TableRegistrar(std::int64_t target, const Entry* table, std::size_t size) {
   const std::string isa = isa_name(target);
+  const int here_B = vector_size(isa);
   for (std::size_t i = 0; i < size; ++i) {
-    if (table[i].vector_B <= vector_size(isa)) entries().push_back({table[i], isa});
+    if (table[i].vector_B <= here_B) entries().push_back({table[i], isa});
   }
 }
 

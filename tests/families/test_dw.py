@@ -480,7 +480,7 @@ def test_different_cases_have_different_identities() -> None:
         {"prefetch": 3},
         {"dtype": "float32", "cut": "tzyx"},
         {"threads": 1},
-        {"variant": STREAMED},
+        {"variant": "nt"},
         {"chunk": 5},
         {"pages": "thp"},
         {"seed": 3},
@@ -513,5 +513,5 @@ def test_bytes_are_those_of_the_fields(way: dict[str, Any], parity: str, dtype: 
     assert case.bytes_model_B == pytest.approx(links + 3 * spinors)
     assert case.traffic.write * case.iterations == pytest.approx(spinors)
     assert case.bytes_index_B == 4 * 9 * case.iterations
-    nontemporal = case.with_(variant=STREAMED)
+    nontemporal = case.with_(variant="nt")
     assert nontemporal.bytes_model_B == pytest.approx(links + 2 * spinors)

@@ -233,7 +233,7 @@ def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[st
     "words, match",
     [
         ((), "--lattice"),
-        (("--lattice", "4", "4", "4"), "--lattice: "),
+        (("--lattice", "4", "4", "4"), "expected 4 arguments"),
         (("--lattice", "4", "4", "4", "x"), "'x'"),
         (("--lattice", "4", "4", "4", "-4"), "at least 1"),
         (("--lattice", "5", "5", "5", "5", "--cut", "t"), "multiple of"),
@@ -241,11 +241,12 @@ def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[st
         ((*SMALL, "--ls", "-3"), "--ls"),
         ((*SMALL, "--layout", "RRII,x"), "layout 'x'"),
         ((*SMALL, "--vector", "wide"), "vector"),
-        ((*SMALL, "--block", "2", "2", "2"), "--block: "),
+        ((*SMALL, "--block", "2", "2", "2"), "--block: expected 4 arguments"),
         ((*SMALL, "--prefetch-into", "L3"), "L3"),
     ],
 )
 def test_wrong_words_of_the_verb_are_refused_in_one_line(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], match: str
 ) -> None:
-    assert match in refused_words(capsys, "dw", *words, "--runs", "1", "-t", "1")
+    # Some releases of Python take an option after too few arguments for one of them.
+    assert match in refused_words(capsys, "dw", "--runs", "1", "-t", "1", *words)
