@@ -56,6 +56,8 @@ constexpr std::int64_t kLoads = 1 << 13;
 // Number of sizes with loads almost as slow as from memory that end the measurement.
 constexpr int kBeyond = 2;
 constexpr double kAlmost = 0.85;
+// No memory has a shorter latency: lines that were flushed may still be in a cache of the system.
+constexpr double kLeastMemory_s = 40e-9;
 
 // Random lines of a buffer. They are independent, so that the hit rate of a cache is the share of
 // the lines that it holds, for any replacement policy.
@@ -117,7 +119,7 @@ std::pair<std::vector<double>, double> measure_loads(const std::vector<std::int6
     if (start_s + grown * last_s > end_s || beyond == kBeyond) break;
     if (!buffer.populate(found.empty() ? 0 : last_B, size_B)) break;
     found.push_back(measure_loads(buffer.data(), size_B));
-    beyond = found.back() >= kAlmost * memory_s ? beyond + 1 : 0;
+    beyond = found.back() >= kAlmost * std::max(memory_s, kLeastMemory_s) ? beyond + 1 : 0;
     last_s = now() - start_s;
     last_B = size_B;
   }

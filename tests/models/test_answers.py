@@ -10,7 +10,9 @@ import pytest
 from memkern.models.answers import (
     LEAST_OF_PUBLISHED,
     health_sentence,
+    is_healthy,
     limit_sentence,
+    most_of_a_core_GBps,
     peer_sentence,
     published_GBps,
 )
@@ -38,6 +40,16 @@ def test_bandwidth_is_compared_with_published_processors() -> None:
     assert "not healthy" not in health_sentence([{**COPY, "bandwidth_GBps": 1.01 * least}])
     ill = health_sentence([{**COPY, "bandwidth_GBps": 0.99 * least}])
     assert ": not healthy, against" in ill and ill.endswith("memkern doctor looks for the reason")
+    # No core has that much from memory, nor more than its share of the modules' peak.
+    assert most_of_a_core_GBps() > HIGH
+    for GBps, environment in (
+        (1.01 * 4 * most_of_a_core_GBps(), {}),
+        (42.0, {"machine": {"cores": 4}, "memory": {"peak_GBps": 41.0}}),
+    ):
+        far = [COPY, {**COPY, "bandwidth_GBps": GBps}]
+        text = health_sentence(far, {"e1": environment})
+        assert ": better than is known from memory, against" in text and "larger size" in text
+        assert not is_healthy(far, {"e1": environment}) and is_healthy([COPY], {"e1": environment})
     # The best record from memory counts, and the last verdict of memkern doctor is repeated.
     told = health_sentence([{**COPY, "bandwidth_GBps": 0.1, "doctor": "fit"}, COPY])
     assert told.startswith("copy 40.0 GB/s") and told.endswith("found this machine fit")
@@ -55,6 +67,9 @@ def test_values_of_the_same_processor_are_preferred() -> None:
     assert known.sources[0].title in text
     slow = {**record, "bandwidth_GBps": 0.9 * known.low}
     assert ": not healthy, against" in health_sentence([slow], {"e1": EPYC})
+    fast = {**record, "bandwidth_GBps": 1.01 * known.high}
+    assert ": better than is known from memory" in health_sentence([fast], {"e1": EPYC})
+    assert not is_healthy([fast], {"e1": EPYC})
     # Others may use a shared host.
     guest = {"machine": {**EPYC["machine"], "hypervisor": "kvm"}}
     text = health_sentence([slow], {"e1": guest})
@@ -63,8 +78,14 @@ def test_values_of_the_same_processor_are_preferred() -> None:
 
 def test_latency_is_compared_with_memory_of_one_socket() -> None:
     text = health_sentence([CHASE, {**CHASE, "ns_per_access": 1.0, "caches_multiple": 0.1}])
-    assert text.startswith("latency of memory 120 ns: healthy, against at most 200 ns")
+    assert text.startswith("latency of memory 120 ns: healthy, against 40 to 200 ns from memory")
     assert ": not healthy," in health_sentence([{**CHASE, "ns_per_access": 250.0}])
+    for ns in (21.0, 39.0):
+        assert ": better than is known from" in health_sentence([{**CHASE, "ns_per_access": ns}])
+    ranges = expected("latency", EPYC, 1)
+    assert ranges is not None and ranges.low > 40
+    near = {**CHASE, "ns_per_access": 0.99 * ranges.low}
+    assert ": better than is known from memory" in health_sentence([near], {"e1": EPYC})
     hidden = [{**CHASE, "ns_per_access": 9.0, **how} for how in ({"chains": 8}, {"order": "pairs"})]
     assert "memory 120 ns" in health_sentence([CHASE, *hidden])
 

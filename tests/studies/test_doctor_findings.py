@@ -270,6 +270,8 @@ def test_bandwidth_of_a_core_beside_published_ones() -> None:
     assert "published processors have 2.7 to 6.1 GB/s" in found.text
     (found,) = bandwidth_of_a_core([record | {"bandwidth_median_GBps": 4.0}], machine)
     assert found.state == NOTE and found.advice
+    (found,) = bandwidth_of_a_core([record | {"bandwidth_median_GBps": 400.0}], machine)
+    assert found.state == NOTE and "more than a core has from memory" in found.text
     (found,) = bandwidth_of_a_core([record | {"threads": 2}], {"machine": {"cores": None}})
     assert "11.0 GB/s per core on 2 cores" in found.text
     assert bandwidth_of_a_core([record | {"kernel": "loops.load"}], machine) == []
@@ -280,7 +282,7 @@ def test_bandwidth_of_a_core_beside_published_ones() -> None:
 @pytest.mark.parametrize(
     "measured, state, text",
     [
-        (None, UNKNOWN, "latencies of loads do not show"),
+        (None, UNKNOWN, "where memory begins, so that sizes of data follow the caches that"),
         ({"L1": 2**15, "L3": 2**25}, GOOD, "measured latencies of L1, L3"),
         ({"L1": 2**15, "L3": 2**23}, NOTE, "from 8192 KiB on, while the system reports 32768 KiB"),
         ({"L2": 2**20}, GOOD, "measured latencies of L2"),
@@ -304,6 +306,14 @@ def test_measured_caches_beside_those_of_the_system(
     assert found.state == state and text in found.text
     assert bool(found.advice) == (state != GOOD)
     assert "L2" not in found.text or state == GOOD
+
+
+def test_caches_that_are_not_reported_are_named() -> None:
+    caches = [{"level": level, "size_B": 2**15 * level, "instances": 1} for level in (1, 2)]
+    machine = {"machine": {"caches": caches}, "measured_caches": {"sizes_B": {"L3": 2**25}}}
+    found = cache_sizes(machine)
+    assert found.state == NOTE and found.text.endswith("reports no KiB of L3")
+    assert "from 32768 KiB on" in found.text
 
 
 def test_what_was_not_measured_is_unknown() -> None:

@@ -16,15 +16,18 @@ from memkern.machine.state import folder, kept
 
 __all__ = [
     "FROM_MEMORY",
+    "LEAST_MEMORY_S",
     "MEMORY",
     "MULTIPLE",
     "Share",
     "data_caches",
     "ends",
+    "in_environment",
     "last_level_B",
     "level_of",
     "line_B",
     "load",
+    "name_of_last",
     "path",
     "reported",
     "shares",
@@ -35,6 +38,14 @@ MULTIPLE = 4
 """STREAM's rule: data in memory are at least this multiple of the last-level caches."""
 FROM_MEMORY = 2.0
 """The least multiple with which a single record counts as one from memory."""
+LEAST_MEMORY_S = 40e-9
+"""No memory has a shorter latency: the published values of processors begin at 67 ns."""
+
+# A measured end beyond this multiple of an L1 or L2 is that of a cache that is not reported.
+_BEYOND = 2
+_SHARED_LEVEL = 3
+# Cores that share a cache that is not reported: no processor with shared caches has fewer.
+_SHARING_CORES = 4
 
 
 def path() -> Path:
@@ -45,6 +56,22 @@ def path() -> Path:
 def reported() -> list[dict[str, Any]]:
     """Return the caches of this machine as the system reports them; empty if it does not."""
     return this_machine()["caches"] or []
+
+
+def in_environment(
+    system: Sequence[Mapping[str, Any]], sizes_B: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return the part of this machine's environment that describes caches.
+
+    Parameters
+    ----------
+    system : sequence of mapping
+        The caches by the system.
+    sizes_B : mapping of str to float
+        Measured sizes by the name of the cache.
+    """
+    machine = {**this_machine(), "caches": system}
+    return {"machine": machine, "measured_caches": {"sizes_B": sizes_B}}
 
 
 def line_B() -> int:
@@ -89,18 +116,55 @@ def data_caches(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
     -------
     list of dict
         As in the environment, with the measured ``size_B`` where it is known, the ``system_B`` that
-        the system reports, and ``source`` (``measured`` or ``system``).
+        the system reports (0 for a cache that was measured but is not reported), and ``source``
+        (``measured`` or ``system``).
     """
     measured = (environment.get("measured_caches") or {}).get("sizes_B") or {}
+    machine = environment.get("machine") or {}
+    every = [c for c in machine.get("caches") or () if c.get("level") and c.get("size_B")]
     found = []
-    for cache in (environment.get("machine") or {}).get("caches") or ():
-        if not cache.get("level") or not cache.get("size_B") or cache.get("type") == "instruction":
-            continue
+    for cache in every:
         name, system_B = f"L{cache['level']}", cache["size_B"]
+        inner_B = max((c["size_B"] for c in every if c["level"] < cache["level"]), default=0)
+        # A last-level cache that is smaller than the one before it is reported wrongly.
+        if cache.get("type") == "instruction" or (system_B < inner_B and name not in measured):
+            continue
         source = "measured" if name in measured else "system"
         size_B = measured.get(name, system_B)
         found.append({**cache, "size_B": size_B, "system_B": system_B, "source": source})
+    units = machine.get("threads") or 1
+    for name in measured.keys() - {f"L{cache['level']}" for cache in found}:
+        instances = max((machine.get("cores") or 1) // _SHARING_CORES, 1)
+        found.append(
+            {
+                "level": int(name[1:]),
+                "type": "unified",
+                "size_B": measured[name],
+                "line_B": None,
+                "shared_by": max(units // instances, 1),
+                "instances": instances,
+                "system_B": 0,
+                "source": "measured",
+            }
+        )
     return sorted(found, key=lambda cache: int(cache["level"]))
+
+
+def name_of_last(reported: Sequence[Mapping[str, Any]], size_B: float) -> str:
+    """Return the name of the last-level cache, which ends at a measured size.
+
+    It is the last reported one, or L3 if that is an L1 or L2 of less than half of the size.
+
+    Parameters
+    ----------
+    reported : sequence of mapping
+        ``level`` and ``system_B`` of data caches.
+    size_B : float
+    """
+    level = max((int(cache["level"]) for cache in reported), default=0)
+    largest_B = max((cache["system_B"] for cache in reported if cache["level"] == level), default=0)
+    hidden = level < _SHARED_LEVEL and size_B > _BEYOND * largest_B
+    return f"L{_SHARED_LEVEL if hidden else level}"
 
 
 class Share(NamedTuple):

@@ -38,8 +38,10 @@ _RISE = 1.75
 _NEAR = 0.6
 # A measured size within this factor of the reported size counts as the reported size.
 _WHOLE = 0.8
-# Sizes of loads end at this multiple of the reported size, or at a smaller one if it is large.
-_REACH, _LARGE_REACH, _LARGE_B = 4, 2, 2**28
+# Largest ratio of two neighbouring increments of a plateau, where the latency of memory is unknown.
+_FLAT = 1.25
+# Least size of loads where no cache is reported.
+_FIRST_B = 2**13
 # Share of the remaining memory for the loads.
 _LEFT_SHARE = 4
 # Seconds after which the capacity is measured again.
@@ -73,7 +75,7 @@ def capacity() -> Capacity:
     """
     system = caches.reported()
     system_B = _system_B(system)
-    if not system_B or small.wanted() or launcher.size() > 1:
+    if small.wanted() or launcher.size() > 1:
         return Capacity(_power_of_two(system_B), system_B, system_B)
     return _known(system) or _found(system, _measured(json.dumps(system)))
 
@@ -90,7 +92,8 @@ def held_B(
     seconds : sequence of float
         Seconds of a load from a random line, for the first of these sizes.
     memory_s : float
-        Seconds of a load from memory, NaN where it is unknown.
+        Seconds of a load from memory, NaN where it is unknown: memory then begins where the times
+        of two neighbouring sizes rise alike.
     reported_B : int
         Bytes of the cache by the system, which are returned if the difference is small.
 
@@ -105,8 +108,9 @@ def held_B(
     increments = np.diff(sizes * np.asarray(seconds)) / np.diff(sizes)
     least, beyond = float(increments.min()), float(increments[-1])
     # Without times near the latency of memory, the end may belong to a smaller cache.
-    reached = len(sizes) == len(sizes_B) if math.isnan(memory_s) else beyond >= _NEAR * memory_s
-    if not (reached and 0 < _RISE * least <= beyond):
+    flat = beyond <= _FLAT * increments[-2]
+    reached = flat if math.isnan(memory_s) else beyond >= _NEAR * memory_s
+    if not (reached and beyond >= caches.LEAST_MEMORY_S and 0 < _RISE * least <= beyond):
         return None
     # The capacity lies in the last increment with mostly the cache's latency, or in the next one.
     last = int(np.flatnonzero(increments < (least + beyond) / 2)[-1])
@@ -121,10 +125,12 @@ def held_B(
 def grown(footprint_B: float) -> bool:
     """Return whether caches hold more than half of a case that was large enough for memory.
 
-    If the system reports larger caches, the capacity is measured again from time to time.
+    If the system reports larger caches, or smaller ones than were found, the capacity is measured
+    again from time to time.
     """
     known, system = capacity(), caches.reported()
-    if not 2 * known.sized_B <= footprint_B < 2 * known.system_B:
+    most_B = 2 * known.system_B if known.largest_B <= known.system_B else math.inf
+    if not 2 * known.sized_B <= footprint_B < most_B:
         return False
     with contextlib.suppress(OSError):
         if time.time() - caches.path().stat().st_mtime > _AGAIN_S:
@@ -147,17 +153,9 @@ def save(sizes_B: Mapping[str, float], system: Sequence[Mapping[str, Any]]) -> b
     return _found(system, sizes_B) == _known(system)
 
 
-def _environment(
-    system: Sequence[Mapping[str, Any]], sizes_B: Mapping[str, float]
-) -> dict[str, Any]:
-    """Return the part of an environment that describes caches."""
-    return {"machine": {"caches": system}, "measured_caches": {"sizes_B": sizes_B}}
-
-
 def _system_B(system: Sequence[Mapping[str, Any]]) -> int:
     """Return the bytes of all last-level caches by the system."""
-    here_B = int(_memkern.topology()["last_level_cache_B"])
-    return max(here_B, caches.last_level_B(_environment(system, {})))
+    return caches.last_level_B(caches.in_environment(system, {}))
 
 
 def _power_of_two(size_B: int) -> int:
@@ -198,7 +196,7 @@ def _found(
     not change.
     """
     system_B, before = _system_B(system), _known(system)
-    found_B = caches.last_level_B(_environment(system, sizes_B)) or system_B
+    found_B = caches.last_level_B(caches.in_environment(system, sizes_B)) or system_B
     if before is None:
         before = Capacity(_power_of_two(found_B), found_B, system_B)
     elif not sizes_B:
@@ -232,15 +230,13 @@ def measure(system: Sequence[Mapping[str, Any]], tries: int) -> dict[str, int]:
     dict of str to int
         Bytes by the name of the cache; empty if the loads show no end of the cache.
     """
-    data = caches.data_caches(_environment(system, {}))
-    if not data:
-        return {}
-    level = data[-1]["level"]
-    last_B = max(cache["size_B"] for cache in data if cache["level"] == level)
+    data = caches.data_caches(caches.in_environment(system, {}))
+    level = data[-1]["level"] if data else 0
+    last_B = max((cache["size_B"] for cache in data if cache["level"] == level), default=0)
     inner_B = max((c["size_B"] for c in data if c["level"] < level), default=last_B // 16)
-    reach_B = _power_of_two(last_B) * (_REACH if last_B <= _LARGE_B else _LARGE_REACH)
-    most_B = min(reach_B, int(memory_left()[0] / _LEFT_SHARE))
-    sizes_B = [1 << power for power in range((inner_B // 2).bit_length(), most_B.bit_length())]
+    most_B = int(memory_left()[0] / _LEFT_SHARE)
+    first_B = max(inner_B // 2, _FIRST_B)
+    sizes_B = [1 << power for power in range(first_B.bit_length(), most_B.bit_length())]
     seconds, memory_s = [math.inf] * len(sizes_B), math.nan
     end_s, last_s = time.monotonic() + _MOST_S, 0.0
     for _ in range(tries):
@@ -253,4 +249,4 @@ def measure(system: Sequence[Mapping[str, Any]], tries: int) -> dict[str, int]:
         last_s = time.monotonic() - begin_s
     seconds = [one_s for one_s in seconds if one_s < math.inf]
     found = held_B(sizes_B, seconds, memory_s, last_B)
-    return {} if found is None else {f"L{level}": found}
+    return {} if found is None else {caches.name_of_last(data, found): found}

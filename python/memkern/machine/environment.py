@@ -211,9 +211,18 @@ def units_of_core(unit: int, root: str | Path = "/") -> str | None:
 def this_machine() -> dict[str, Any]:
     """Return the section ``machine`` of this machine's environment; callers must not change it.
 
-    It is read once, since reading hundreds of files takes longer than many measurements.
+    It is read once, since reading hundreds of files takes longer than many measurements. Levels of
+    caches that the files do not list are those of the processor's own description, by hwloc.
     """
-    return _machine(Path("/"))
+    from memkern.extension import _memkern
+
+    machine = _machine(Path("/"))
+    listed = machine["caches"] or []
+    known = {cache["level"] for cache in listed}
+    by_hwloc = [c for c in _memkern.topology()["caches"] if c["size_B"] and c["level"] not in known]
+    for cache in by_hwloc:
+        listed.append({"type": "unified" if cache["level"] > 1 else "data", "ways": None, **cache})
+    return {**machine, "caches": listed or None}
 
 
 def _machine(root: Path) -> dict[str, Any]:
@@ -268,10 +277,12 @@ def _system_caches(root: Path) -> list[dict[str, Any]] | None:
     seen = set()
     for cpu in cpu_list(read_text(root, "sys/devices/system/cpu/online")):
         for folder in numbered(root, f"sys/devices/system/cpu/cpu{cpu}/cache/index*"):
-            shared = read_text(folder, "shared_cpu_list")
+            shared, level = read_text(folder, "shared_cpu_list"), read_number(folder, "level")
+            if level is None:
+                continue
             seen.add(
                 (
-                    read_number(folder, "level"),
+                    level,
                     (read_text(folder, "type") or "").lower() or None,
                     _parse_bytes(read_text(folder, "size")),
                     read_number(folder, "coherency_line_size"),

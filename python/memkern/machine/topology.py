@@ -70,8 +70,8 @@ def data_caches() -> list[dict[str, Any]]:
     See `memkern.machine.caches.data_caches`.
     """
     system = caches.reported()
-    found = {"machine": {"caches": system}, "measured_caches": caches.load(system)}
-    return caches.data_caches(found)
+    measured = caches.load(system).get("sizes_B", {})
+    return caches.data_caches(caches.in_environment(system, measured))
 
 
 def beyond_caches_B(parts: int = 1) -> int:

@@ -34,7 +34,15 @@ from memkern.models.memory import NONTEMPORAL, ORDINARY
 if TYPE_CHECKING:
     from memkern.models.merit import FigureOfMerit
 
-__all__ = ["Expected", "Source", "expected", "expected_of", "expected_of_record", "verdict"]
+__all__ = [
+    "LARGEST_OF_CORE",
+    "Expected",
+    "Source",
+    "expected",
+    "expected_of",
+    "expected_of_record",
+    "verdict",
+]
 
 _UNITS = {
     "copy": "GB/s",
@@ -52,7 +60,7 @@ _MARGINS = (0.85, 1.1)
 _MARGINS_OF_OTHERS = (0.75, 1.25)
 # Largest share of a published bandwidth of one core: cores of a generation differ by up to 40 % in
 # the table, with their clocks.
-_LARGEST_OF_CORE = 1.4
+LARGEST_OF_CORE = 1.4
 # Most that small pages may add to a latency: no source has values for them.
 _SMALL_PAGES = 1.5
 # Least share of the theoretical peak in computed ranges: in the table, loads from DDR memory, and
@@ -427,10 +435,10 @@ def _bandwidth(
     end += f" plus {largest - 1:.0%}"
     if single:
         best = max(single, key=lambda b: b.high)
-        if used.cores * best.high * _LARGEST_OF_CORE < high:
-            most, high = best, used.cores * best.high * _LARGEST_OF_CORE
+        if used.cores * best.high * LARGEST_OF_CORE < high:
+            most, high = best, used.cores * best.high * LARGEST_OF_CORE
             end = f"{used.cores} times {_cited(best.source)} of a core plus "
-            end += f"{_LARGEST_OF_CORE - 1:.0%}"
+            end += f"{LARGEST_OF_CORE - 1:.0%}"
     sentence = (
         f"{what}: from {'an equal share of ' * (share < 1)}{_cited(least.source)} of a socket less "
         f"{1 - smallest:.0%} to {end}"

@@ -164,6 +164,7 @@ def data_caches(
         key: sorted(
             (cache["level"], cache[size], cache.get("instances") or 1)
             for cache in caches.data_caches(environment)
+            if cache[size]
         )
         for key, environment in environments.items()
     }

@@ -173,7 +173,8 @@ def _cores(machine: Mapping[str, Any], used: int) -> str:
 def _caches(environment: Mapping[str, Any]) -> str:
     parts = []
     for cache in data_caches(environment):
-        text = f"L{cache['level']} {in_bytes(cache['system_B'])}"
+        told = in_bytes(cache["system_B"]) if cache["system_B"] else "not reported"
+        text = f"L{cache['level']} {told}"
         if cache["size_B"] != cache["system_B"]:
             text += f" (measured: {in_bytes(cache['size_B'])})"
         parts.append(text)

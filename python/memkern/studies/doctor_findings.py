@@ -20,9 +20,14 @@ from memkern.engine import (
 )
 from memkern.formats import ResultSet
 from memkern.machine import health, smbios
-from memkern.machine.caches import MEMORY, data_caches
+from memkern.machine.caches import LEAST_MEMORY_S, MEMORY, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
-from memkern.models.answers import LEAST_OF_PUBLISHED, MOST_LATENCY_NS, published_GBps
+from memkern.models.answers import (
+    LEAST_OF_PUBLISHED,
+    MOST_LATENCY_NS,
+    most_of_a_core_GBps,
+    published_GBps,
+)
 from memkern.models.peak import peak_of_processors
 from memkern.results.verdicts import FASTER, SAME, SLOWER
 from memkern.statistics import next_run_interval
@@ -40,6 +45,11 @@ _AGAIN = "check again when nothing else runs, and without --quick"
 _FREE_MEMORY = (
     "stop programs that need the memory, or lift its limit (see free, top, ulimit -v), and try "
     "again"
+)
+
+_FIND_CACHES = (
+    "caches hold the data: find the caches with memkern latency structure, and check again without "
+    "--quick"
 )
 
 # Limits of the states note and bad.
@@ -272,6 +282,9 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
             "clock and power saving in the firmware's setup; use huge pages "
             "(--pages thp)"
         )
+    if kernel == CHASE and record["ns_per_access"] < LEAST_MEMORY_S * 1e9:
+        state, advice = NOTE, _FIND_CACHES
+        text += f"; no memory takes less than {LEAST_MEMORY_S * 1e9:.0f} ns"
     return Finding(subject, state, text, "" if state == GOOD else advice)
 
 
@@ -347,6 +360,9 @@ def bandwidth_of_a_core(
     )
     if record["disturbed"]:
         return [Finding(_PER_CORE, UNKNOWN, f"{text}, but its samples were disturbed", _AGAIN)]
+    if GBps > most_of_a_core_GBps():
+        text += f": this is more than a core has from memory ({most_of_a_core_GBps():.1f} GB/s)"
+        return [Finding(_PER_CORE, NOTE, text, _FIND_CACHES)]
     if GBps >= LEAST_OF_PUBLISHED * least:
         return [Finding(_PER_CORE, GOOD, text)]
     advice = (
@@ -368,8 +384,8 @@ def cache_sizes(machine: Mapping[str, Any]) -> Finding:
     subject = "cache sizes"
     found = [cache for cache in data_caches(machine) if cache["source"] == "measured"]
     if not found:
-        text = "latencies of loads do not show whether caches have the sizes that the system "
-        "reports"
+        text = "the times of loads do not show where memory begins, so that sizes of data follow "
+        text += "the caches that the system reports"
         return Finding(subject, UNKNOWN, text, "measure them with memkern latency structure")
     # Hybrid processors have two kinds of caches of a level; only one size is measured.
     confirmed = {cache["level"] for cache in found if cache["size_B"] == cache["system_B"]}
@@ -379,7 +395,7 @@ def cache_sizes(machine: Mapping[str, Any]) -> Finding:
         return Finding(subject, GOOD, f"as the system reports, by measured latencies of {names}")
     text = "; ".join(
         f"loads slow down from {cache['size_B'] // 1024} KiB on, while the system reports "
-        f"{cache['system_B'] // 1024} KiB of L{cache['level']}"
+        f"{cache['system_B'] // 1024 or 'no'} KiB of L{cache['level']}"
         for cache in wrong
     )
     return Finding(

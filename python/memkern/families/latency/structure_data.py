@@ -16,6 +16,7 @@ from memkern.families.latency.data import (
     chases,
 )
 from memkern.formats.resultset import environments_of
+from memkern.machine.caches import LEAST_MEMORY_S, name_of_last
 from memkern.models.records import line_sizes, tlb_entries
 from memkern.models.structure import Plateau, line_size, plateaus, tlb_levels
 from memkern.plots.drawing import in_bytes
@@ -154,19 +155,24 @@ def measured_caches(records: Records) -> dict[str, int]:
     frame, _ = structure_chases(records)
     known = cache_ends(frame, system=True)
     rises = list(itertools.pairwise(_levels(frame)))
-    if not (known and rises):
+    if not rises:
         return {}
     found = {
         name: int(size_B)
         for name, size_B in known
         if any(_includes(size_B, plateau.end_B, after.begin_B) for plateau, after in rises)
     }
-    last, others_B = known[-1][0], max((size_B for _, size_B in known[:-1]), default=0.0)
+    others_B = max((size_B for _, size_B in known[:-1]), default=0.0)
+    reported = [{"level": int(name[1:]), "system_B": size_B} for name, size_B in known]
     plateau, after = rises[-1]
-    beyond = plateau.end_B > others_B and after.end_B >= _REACH * known[-1][1]
+    beyond = plateau.end_B > others_B and after.value >= LEAST_MEMORY_S * 1e9
+    if known:
+        beyond = beyond and after.end_B >= _REACH * known[-1][1]
+    # The geometric mean of the bounds of the size, since sizes are logarithmically spaced.
+    size_B = round(math.sqrt(plateau.end_B * after.begin_B))
+    last = name_of_last(reported, size_B)
     if last not in found and beyond:
-        # The geometric mean of the bounds of the size, since sizes are logarithmically spaced.
-        found[last] = round(math.sqrt(plateau.end_B * after.begin_B))
+        found[last] = size_B
     return found
 
 

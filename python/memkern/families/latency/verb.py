@@ -271,8 +271,9 @@ def _structure(args: argparse.Namespace) -> int:
     knobs = knobs_of(args)
     options = {"budget_s": 0.25, "ci": 1e-3, **knobs}
     system = topology.machine_environment()["machine"]["caches"] or ()
-    reported_B = caches.last_level_B({"machine": {"caches": system}})
-    cases = latency.structure_cases(reported_B, caches.line_B(), memory_left()[0], **options)
+    cases = latency.structure_cases(
+        max(capacity.capacity()), caches.line_B(), memory_left()[0], **options
+    )
     most_s = math.inf if _chosen(knobs) else _MOST_S
     table = _TABLES["chase"] if args.every_row else _no_rows(_TABLES["chase"])
     answers = [] if args.every_row else [_levels_of_random]
