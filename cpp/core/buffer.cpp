@@ -1,6 +1,9 @@
 #include "core/buffer.hpp"
 
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -12,13 +15,13 @@
 #include <cstring>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <sstream>
 
 #include "core/arithmetic.hpp"
 #include "core/device_memory.hpp"
 #include "core/errors.hpp"
 #include "core/limits.hpp"
-#include "core/parts.hpp"
 #include "core/topology.hpp"
 
 #ifndef MADV_POPULATE_WRITE
@@ -40,6 +43,8 @@ constexpr std::int64_t kReserve_B = std::int64_t{64} << 20;
 constexpr std::int64_t kSmall_B = std::int64_t{256} << 10;
 // Smallest share of huge pages that is reported as "thp": the kernel may leave a few pages small.
 constexpr double kThpShare = 0.95;
+// Pages of each worker's part of an array whose nodes are read back.
+constexpr std::int64_t kSampledPages = 64;
 
 std::int64_t base_page_B() { return Topology::instance().page_B(); }
 
@@ -393,11 +398,7 @@ void Arena::commit() {
     const auto touch = [&](Range part, int) {
       if (!buffer.populate(part.begin, part.end)) failed.store(errno);
     };
-    if (slot.boundaries_B.empty()) {
-      parallel_parts(team_, slot.rows, slot.bytes, touch);
-    } else {
-      parallel_parts(team_, slot.boundaries_B, touch);
-    }
+    in_parts(slot, touch);
     if (failed.load() != 0) {
       const std::string reason = std::strerror(failed.load());
       slot.buffer.reset();
@@ -411,6 +412,50 @@ void Arena::commit() {
                         " (see /sys/kernel/mm/transparent_hugepage/enabled)");
     }
   }
+}
+
+void Arena::in_parts(const Slot& slot, const std::function<void(Range, int)>& fn) const {
+  if (slot.boundaries_B.empty()) {
+    parallel_parts(team_, slot.rows, slot.bytes, fn);
+  } else {
+    parallel_parts(team_, slot.boundaries_B, fn);
+  }
+}
+
+double Arena::misplaced_share() const {
+  const NumaPolicy& numa = placement_.numa;
+  const bool first_touch = numa.kind == NumaPolicy::Kind::FirstTouch;
+  // The nodes of a described machine are not those of its memory.
+  if (placement_.device != nullptr || numa.kind == NumaPolicy::Kind::Interleave ||
+      (first_touch && !team_.bound()) || Topology::described()) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  std::atomic<std::int64_t> seen{0}, misplaced{0};
+  for (const Slot& slot : slots_) {
+    in_parts(slot, [&](Range part, int) {
+      auto node = static_cast<unsigned>(numa.node);
+      if (first_touch && getcpu(nullptr, &node) != 0) return;
+      // From the middles of equal pieces, since the pages at the ends of a part may be another's.
+      std::array<void*, kSampledPages> pages{};
+      std::array<int, kSampledPages> nodes{};
+      const std::int64_t step = (part.end - part.begin) / kSampledPages;
+      const auto page_B = static_cast<std::uintptr_t>(base_page_B());
+      for (std::size_t k = 0; k < pages.size(); ++k) {
+        const auto at = part.begin + static_cast<std::int64_t>(k) * step + step / 2;
+        const auto address = reinterpret_cast<std::uintptr_t>(slot.buffer->data() + at);
+        pages[k] = reinterpret_cast<void*>(address / page_B * page_B);
+      }
+      if (syscall(SYS_move_pages, 0, pages.size(), pages.data(), nullptr, nodes.data(), 0) != 0) {
+        return;
+      }
+      for (const int found : nodes) {
+        if (found < 0) continue;
+        ++seen;
+        if (found != static_cast<int>(node)) ++misplaced;
+      }
+    });
+  }
+  return static_cast<double>(misplaced) / static_cast<double>(seen);  // NaN of none
 }
 
 std::string Arena::obtained_pages() const {

@@ -5,10 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/parts.hpp"
 #include "core/team.hpp"
 
 namespace memkern {
@@ -96,6 +98,10 @@ class Arena {
   void commit();
   Buffer& operator[](std::size_t slot) const { return *slots_[slot].buffer; }
   std::string obtained_pages() const;
+  // Share of the pages that are on another NUMA node than the requested one, or, where that is the
+  // node of the first touch, than the bound worker that touched them, of a sample of each worker's
+  // pages. NaN if unknown.
+  double misplaced_share() const;
   DeviceMemory* device() const { return placement_.device; }
 
   // Frees the unused buffers smaller than `below_B`.
@@ -110,6 +116,8 @@ class Arena {
     std::unique_ptr<Buffer> buffer;
     std::string key;
   };
+  // Calls a function for the part of each worker.
+  void in_parts(const Slot& slot, const std::function<void(Range, int)>& fn) const;
   const Team& team_;
   Placement placement_;
   std::vector<Slot> slots_;

@@ -454,6 +454,8 @@ class Case {
   // Not part of obtained(), because the kernel walks the page tables for it.
   std::string pages() const { return prepared_.problem().obtained_pages(); }
 
+  double misplaced_share() const { return prepared_.problem().misplaced_share(); }
+
   py::dict obtained() const {
     const Obtained o = prepared_.runner().obtained();
     const Problem& problem = prepared_.problem();
@@ -669,7 +671,8 @@ PYBIND11_MODULE(_memkern, m) {
       .def("poke", &Case::poke, py::arg("name"), py::arg("positions"), py::arg("values"))
       .def("arrays", &Case::arrays)
       .def("obtained", &Case::obtained)
-      .def("pages", &Case::pages);
+      .def("pages", &Case::pages)
+      .def("misplaced_share", &Case::misplaced_share);
 }
 
 }  // namespace memkern

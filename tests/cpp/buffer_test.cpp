@@ -130,6 +130,22 @@ TEST_F(BufferTest, SmallPagesStaySmall) {
   EXPECT_EQ(arena.obtained_pages(), "4k");
 }
 
+TEST_F(BufferTest, PagesAreOnTheNodesOfTheirWorkers) {
+  const Team team({2, "compact"});
+  for (const std::int64_t rows : {1, 2}) {
+    Arena arena(team, Placement{});
+    arena.request(8 * kMiB, rows);
+    arena.request(1, 1);
+    arena.commit();
+    EXPECT_FALSE(arena.misplaced_share() > 0.0);  // NaN where the system does not tell it
+  }
+  const Team unbound({2, "none"});
+  Arena arena(unbound, Placement{});
+  arena.request(kMiB, 1);
+  arena.commit();
+  EXPECT_TRUE(std::isnan(arena.misplaced_share()));
+}
+
 TEST_F(BufferTest, ReportsTheDefaultPages) {
   const Team team({2, "none"});
   Arena arena(team, Placement{});

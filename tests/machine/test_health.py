@@ -26,6 +26,7 @@ from memkern.machine.health import (
     timer,
     verdict,
 )
+from memkern.machine.memory_counters import memory_counters
 from memkern.machine.smbios import TABLE
 
 CPU = "sys/devices/system/cpu"
@@ -324,3 +325,34 @@ def test_this_machine_tells_something() -> None:
     found = health.findings(collect(), counters, read_counters(Path("/")))
     assert any(finding.state != UNKNOWN for finding in found)
     assert counters["busy_ticks"] > 0
+
+
+def test_what_the_system_counts_of_its_memory(tmp_path: Path) -> None:
+    # A system that reports nothing, and one with a single node, whose pages can't move.
+    assert all(math.isnan(n) for n in memory_counters(tmp_path / "nowhere").values())
+    one = tree(tmp_path / "one", {"sys/devices/system/node/node0/cpulist": "0"})
+    found = memory_counters(one)
+    assert math.isnan(found["memory_errors"]) and found["moved_pages"] == 0
+    files = {f"sys/devices/system/node/node{k}/cpulist": str(k) for k in range(2)}
+    files |= {f"sys/devices/system/edac/mc/mc{k}/ce_count": str(3 + k) for k in range(2)}
+    files |= {"proc/vmstat": "pswpin 7\nnuma_pages_migrated 12\n"}
+    root = tree(tmp_path / "two", files)
+    assert memory_counters(root) == {"memory_errors": 7, "moved_pages": 12}
+    assert read_counters(root)["memory_errors"] == 7
+
+
+@pytest.mark.parametrize(
+    "before, after, state, text",
+    [
+        ({}, {}, UNKNOWN, "does not report errors of the memory"),
+        ({"memory_errors": 0}, {"memory_errors": 0}, GOOD, "0 errors of the memory corrected"),
+        ({"memory_errors": 5}, {"memory_errors": 5}, NOTE, "5 errors of the memory corrected"),
+        ({"memory_errors": 5}, {"memory_errors": 6}, BAD, "1 of them while doctor measured"),
+    ],
+)
+def test_errors_of_the_memory(
+    tmp_path: Path, before: dict[str, int], after: dict[str, int], state: str, text: str
+) -> None:
+    found = findings(tmp_path, {}, before, after)["memory errors"]
+    assert found.state == state and text in found.text
+    assert bool(found.advice) == (state != GOOD)

@@ -11,6 +11,7 @@ import json
 import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -131,9 +132,11 @@ def _stream_table(measurement: Measurement) -> None:
 
 def marks(record: dict[str, Any]) -> list[str]:
     """Return the words that mark the row of a record whose times or results are doubtful."""
+    from memkern.results.hosts import memory_notes
+
     words: list[str] = [] if record["valid"] else ["INVALID"]
     doubts = ("disturbed", "oversubscribed", "skewed", "caches_grown")
-    return words + [name for name in doubts if record.get(name)]
+    return [*words, *(name for name in doubts if record.get(name)), *memory_notes(record)]
 
 
 def row_of(number: int, record: dict[str, Any]) -> str:
@@ -427,7 +430,7 @@ def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object
 
 def tell_host(results: ResultSet, quiet: bool) -> None:
     """Warn of a shared or unhealthy host, disturbed records and grown caches, unless `quiet`."""
-    from memkern.results.hosts import host_sentence
+    from memkern.results.hosts import host_sentence, memory_notes
 
     if quiet:
         return
@@ -442,6 +445,9 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
             "processors in most samples; they have no interval and are left out of verdicts: use "
             "fewer threads (--threads) or other processors (--pin), or end other programs"
         )
+    notes = Counter(note for record in results for note in memory_notes(record).items())
+    for (name, what), number in notes.items():
+        warn(f"in {number} of {len(results)} records {what} (column {name})")
     if grown := sum(record.get("caches_grown") is True for record in results):
         warn(
             f"{grown} of {len(results)} records are not from memory alone: the last-level caches "

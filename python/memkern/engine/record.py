@@ -321,6 +321,8 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
         "absent_share": fmean(p.samples.absent_share for p in every),
         "core_share": taken.core_share,
         "exchange_ns": taken.exchange_s * 1e9,
+        **{name: sum(p.memory[name] for p in every) for name in ("memory_errors", "moved_pages")},
+        "misplaced_share": max(p.memory["misplaced_share"] for p in every),
         "clock_GHz": median(np.array([p.samples.clock_Hz for p in counted])) / 1e9,
         "doctor": calibration.load_health(),
         "valid": all(check.valid for check in checks),

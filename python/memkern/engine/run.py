@@ -27,6 +27,7 @@ from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.machine import environment, gpu
 from memkern.machine.caches import data_caches
+from memkern.machine.memory_counters import memory_counters
 from memkern.machine.topology import machine_environment
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, finish
@@ -156,7 +157,7 @@ class CaseRun:
         again_s = time.perf_counter() - start - prepared.choosing_s
         # Placements in between run the same code on the same inputs.
         validated = earlier is None or len(self.placements) == case.placements - 1
-        before = competitors(self.beside)
+        before, counted = competitors(self.beside), memory_counters()
         check, samples, sampled_s = self._sampled(prepared, validated)
         again_s += sampled_s
         if check is None:
@@ -187,6 +188,10 @@ class CaseRun:
             ranks().slowest(sampled_s),
             tuple(ranks().every(place)),
             prepared.counting,
+            {
+                "misplaced_share": prepared.native.misplaced_share(),
+                **{name: n - counted[name] for name, n in memory_counters().items()},
+            },
         )
         self.placements.append(placement)
         self._taken = None

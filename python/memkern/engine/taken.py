@@ -43,7 +43,7 @@ class Placement:
 
     It took `wall_s` seconds, and `again_s` without the choice of the variant and the validation,
     which another placement would not repeat; of these, samples took `sampled_s`. `obtained` is this
-    rank's.
+    rank's, and so is `memory`: the columns on what happened to its pages.
     """
 
     samples: Samples
@@ -56,6 +56,7 @@ class Placement:
     sampled_s: float
     rank_places: tuple[RankPlace, ...]
     counting: Counting
+    memory: Mapping[str, float]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import Any
 from memkern.limits import cgroup_folders, read_number, read_text
 from memkern.machine import smbios
 from memkern.machine.environment import Environment, cpu_list, each_cpu, numbered
+from memkern.machine.memory_counters import memory_counters
 
 __all__ = [
     "ASK_HOST",
@@ -114,6 +115,7 @@ def _counted(number: int, noun: str) -> str:
 _SWAPPED = ("pswpin", "pswpout")
 _RECLAIMED = ("pgsteal_kswapd", "pgsteal_direct", "pgsteal_khugepaged", "pgsteal_proactive")
 _MIGRATED = ("numa_pages_migrated",)
+_CORRECTED = ("memory_errors",)
 
 Counters = Mapping[str, int]
 
@@ -121,11 +123,13 @@ Counters = Mapping[str, int]
 def read_counters(root: Path) -> Counters:
     """Return the kernel's counters that show activity between two readings.
 
-    These are the counters of ``/proc/vmstat``; ``throttled``, how often this process's control
-    groups have used up their processor time; and ``busy_ticks``, the time that all processors
-    worked, in hundredths of a second (``SC_CLK_TCK``). Missing counters are left out.
+    These are the counters of ``/proc/vmstat``; ``memory_errors`` of `memory_counters`;
+    ``throttled``, how often this process's control groups have used up their processor time; and
+    ``busy_ticks``, the time that all processors worked, in hundredths of a second (``SC_CLK_TCK``).
+    Missing counters are left out.
     """
-    counters: dict[str, int] = {}
+    errors = memory_counters(root)["memory_errors"]
+    counters = {_CORRECTED[0]: int(errors)} if errors == errors else {}
     for line in (read_text(root, "proc/stat") or "").splitlines():
         name, *ticks = line.split()
         if name == "cpu" and len(ticks) > 6 and all(map(str.isdecimal, ticks)):
@@ -190,6 +194,7 @@ def findings(
         _damon(base),
         _balloon(base, before, after),
         _memory(base, machine["hypervisor"]),
+        _memory_errors(after, grown(before, after, _CORRECTED)),
     ]
 
 
@@ -584,6 +589,23 @@ def _memory(base: Path, hypervisor: str | None) -> Finding:
             "in the firmware's setup",
         )
     return Finding(subject, GOOD, text)
+
+
+def _memory_errors(counters: Counters, more: int | None) -> Finding:
+    subject = "memory errors"
+    if more is None:
+        text = f"{_UNTOLD} errors of the memory that were corrected (EDAC)"
+        return Finding(subject, UNKNOWN, text, ASK_HOST)
+    number = counters[_CORRECTED[0]]
+    text = f"{_counted(number, 'error')} of the memory corrected since the boot"
+    if not number:
+        return Finding(subject, GOOD, text)
+    return Finding(
+        subject,
+        BAD if more else NOTE,
+        f"{text}, {more} of them while doctor measured: each delays accesses",
+        "find the module (ras-mc-ctl --error-count, edac-util -v), and replace it",
+    )
 
 
 # Clock sources that are read through a system call and a slow device.

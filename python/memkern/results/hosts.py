@@ -1,4 +1,4 @@
-"""A sentence on the state of the hosts of records."""
+"""Sentences on the state of the hosts of records."""
 
 from __future__ import annotations
 
@@ -9,11 +9,35 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-__all__ = ["APART", "host_sentence"]
+__all__ = ["APART", "host_sentence", "memory_notes"]
 
 # Exchange times within this factor belong to one state.
 APART = 1.3
 _LEAST = 0.01  # share of the time that is reported
+# What delays accesses to memory: the value up to which it is normal, and what it means.
+_OF_MEMORY = {
+    "memory_errors": (
+        0,
+        "the memory corrected errors, which delay accesses: memkern doctor tells how to find the "
+        "module",
+    ),
+    "moved_pages": (
+        0,
+        "the kernel moved pages between NUMA nodes: as root, sysctl kernel.numa_balancing=0",
+    ),
+    "misplaced_share": (
+        0.1,
+        "pages are on another NUMA node than they should be, whose memory may be full: see "
+        "numastat -p, and use --numa node:N or smaller sizes",
+    ),
+}
+
+
+def memory_notes(record: Mapping[str, Any]) -> dict[str, str]:
+    """Return what delayed accesses of a record to memory, by the column that shows it."""
+    return {
+        name: what for name, (least, what) in _OF_MEMORY.items() if (record.get(name) or 0) > least
+    }
 
 
 def host_sentence(records: Iterable[Mapping[Any, Any]]) -> str:

@@ -29,6 +29,7 @@ from memkern.models.answers import (
     published_GBps,
 )
 from memkern.models.peak import peak_of_processors
+from memkern.results.hosts import memory_notes
 from memkern.results.verdicts import FASTER, SAME, SLOWER
 from memkern.statistics import next_run_interval
 
@@ -285,6 +286,9 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
     if kernel == CHASE and record["ns_per_access"] < LEAST_MEMORY_S * 1e9:
         state, advice = NOTE, _FIND_CACHES
         text += f"; no memory takes less than {LEAST_MEMORY_S * 1e9:.0f} ns"
+    for note in memory_notes(record).values():
+        state = NOTE if state == GOOD else state
+        text, advice = f"{text}; {note.partition(': ')[0]}", note.partition(": ")[2]
     return Finding(subject, state, text, "" if state == GOOD else advice)
 
 
