@@ -100,8 +100,8 @@ def _own_cycles(
 
 @drawn(
     "loops-cycles",
-    "A panel for each platform, kernel, requested size of pages and build, 6.9 in wide, 3.35 in for "
-    "one alone.",
+    "A panel for each build, platform, kernel and requested size of pages, 6.9 in wide, 3.35 in "
+    "for one alone.",
     paper="alappat2021",
     number="figure 5",
     records="loop kernels at two sizes or more. The caches are marked if a ResultSet describes "
