@@ -71,6 +71,7 @@ else()
 endif()
 set(CMAKE_CUDA_RUNTIME_LIBRARY Static)
 enable_language(CUDA)
+memkern_leave_out(CMAKE_CUDA_FLAGS)
 set(MEMKERN_CUDA_FOUND ON)
 
 function(memkern_cuda_options target)
@@ -81,7 +82,7 @@ function(memkern_cuda_options target)
   target_compile_options(${target} PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${warnings}>
     $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${MEMKERN_WERROR}>>:-Werror=all-warnings>
-    $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wconversion -Wshadow>
+    $<$<COMPILE_LANGUAGE:CXX>:${MEMKERN_OWN_FLAGS} ${MEMKERN_EXACT} -Wall -Wextra -Wpedantic -Wconversion -Wshadow>
     $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${MEMKERN_WERROR}>>:-Werror>)
   list(JOIN CMAKE_CUDA_ARCHITECTURES " " architectures)
   target_compile_definitions(${target} PRIVATE MEMKERN_CUDA_ARCHITECTURES="${architectures}")

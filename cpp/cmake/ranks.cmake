@@ -7,8 +7,9 @@ function(memkern_ranks_module library target)
   file(GLOB sources CONFIGURE_DEPENDS cpp/backends/${library}/*.cpp)
   pybind11_add_module(${module} MODULE NO_EXTRAS cpp/python/${library}_module.cpp ${sources})
   target_compile_definitions(${module} PRIVATE MEMKERN_MODULE=${module})
+  # In this order, the flags of MPI's wrapper come before those of memkern.
   target_link_libraries(${module} PRIVATE
-    memkern_limits memkern_options OpenMP::OpenMP_CXX ${target})
+    memkern_limits ${target} memkern_options OpenMP::OpenMP_CXX)
   install(TARGETS ${module} LIBRARY DESTINATION memkern)
 endfunction()
 

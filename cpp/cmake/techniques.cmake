@@ -7,15 +7,15 @@ set(plain -fno-builtin)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND plain -fno-tree-loop-distribute-patterns)
 endif()
-set(flags_auto -O3 ${plain} -fopenmp-simd)
-set(flags_simd -O3 ${plain})
+set(flags_auto ${MEMKERN_LEVEL} ${plain} -fopenmp-simd)
+set(flags_simd ${MEMKERN_LEVEL} ${plain})
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  set(flags_scalar -O3 ${plain} -fno-vectorize -fno-slp-vectorize)
+  set(flags_scalar ${MEMKERN_LEVEL} ${plain} -fno-vectorize -fno-slp-vectorize)
   list(APPEND flags_simd -fno-vectorize -fno-slp-vectorize)
   # A loop that could not be vectorised is a valid variant.
   list(APPEND flags_auto -Wno-pass-failed)
 else()
-  set(flags_scalar -O3 ${plain} -fno-tree-loop-vectorize -fno-tree-slp-vectorize)
+  set(flags_scalar ${MEMKERN_LEVEL} ${plain} -fno-tree-loop-vectorize -fno-tree-slp-vectorize)
   list(APPEND flags_simd -fno-tree-loop-vectorize -fno-tree-slp-vectorize)
 endif()
 set(disabled 0)
@@ -44,10 +44,16 @@ set(define_auto MEMKERN_TECHNIQUE=vectorised MEMKERN_VARIANT="auto" MEMKERN_SIMD
 set(define_simd MEMKERN_TECHNIQUE=simd MEMKERN_VARIANT="simd" MEMKERN_SIMD=1 MEMKERN_AUTO=0
     MEMKERN_NONTEMPORAL=0 "MEMKERN_LOOP=")
 
+# Each instruction depends on the one before, also at -Ofast.
+set_source_files_properties(cpp/families/instructions/cpu.cpp PROPERTIES COMPILE_OPTIONS ${MEMKERN_EXACT})
+
 function(memkern_add_technique name)
   add_library(memkern_${name} OBJECT ${ARGN})
   target_link_libraries(memkern_${name} PUBLIC memkern_options)
   target_compile_options(memkern_${name} PRIVATE ${flags_${name}} -Wno-unknown-pragmas)
+  if(MEMKERN_LEVEL STREQUAL "-Ofast")
+    set_target_properties(memkern_${name} PROPERTIES MEMKERN_INEXACT ON)
+  endif()
   # Of sources without explicit vectors, sanitizers see the same accesses for each instruction set.
   if(MEMKERN_SANITIZE AND disabled_baseline AND NOT name STREQUAL "simd")
     set(disabled ${disabled_baseline})

@@ -6,6 +6,7 @@
 #include "gpu/registry.hpp"
 #include "python/devices.hpp"
 #include "python/errors.hpp"
+#include "python/loading.hpp"
 
 namespace py = pybind11;
 
@@ -14,6 +15,7 @@ namespace memkern::cuda {
 PYBIND11_MODULE(_memkern_cuda, m) {
   m.doc() = "memkern's kernels for CUDA devices; use the memkern package instead.";
 
+  restore_arithmetic();
   translate_errors();
 
   m.attr("architectures") = MEMKERN_CUDA_ARCHITECTURES;

@@ -40,6 +40,7 @@
 #include "python/build.hpp"
 #include "python/errors.hpp"
 #include "python/exchange.hpp"
+#include "python/loading.hpp"
 
 namespace py = pybind11;
 
@@ -549,6 +550,7 @@ py::dict build() {
 PYBIND11_MODULE(_memkern, m) {
   m.doc() = "memkern's kernels, sampler and buffers; use the memkern package instead.";
 
+  restore_arithmetic();
   translate_errors();
 
   m.def("topology", &topology);

@@ -12,6 +12,7 @@
 #include "backends/ranks/meeting.hpp"
 #include "python/devices.hpp"
 #include "python/errors.hpp"
+#include "python/loading.hpp"
 
 namespace memkern {
 
@@ -49,6 +50,7 @@ inline void meet_by(const pybind11::object& barrier, const pybind11::object& lar
 template <ranks::Library L>
 void define_ranks(pybind11::module_& m) {
   namespace py = pybind11;
+  restore_arithmetic();
   translate_errors();
   m.def("finish", &L::finish, "To be called by all ranks before their processes end.");
   m.def("version", &L::version, "Name and version of the library; may be called before start().");

@@ -9,6 +9,7 @@ from plotting import (
     KIB,
     MIB,
     Results,
+    assert_legible,
     curve_labels,
     footnotes,
     frame,
@@ -37,6 +38,20 @@ def test_loops_draw_each_unrolling_and_the_fewest_cycles(whole):
         assert own.get_ydata()[0] == pytest.approx(64 * 2.0 / 100)
     plain = figures["loops-cycles"](frame(loops(unrolls=[0])))
     assert curve_labels(plain.axes[0]) == ["kernel's own unrolling"]
+
+
+def test_builds_have_panels_of_their_own():
+    fast, slow = (loops(["triad"], [0], environment_id=key) for key in ("e1", "e2"))
+    for row in slow:
+        row["cycles_per_vector"] *= 2
+    results = Results([*fast, *slow])
+    for key, flags in (("e1", "-Ofast -DNDEBUG"), ("e2", "-O1 -DNDEBUG")):
+        results.environments[key]["build"] = {"compiler": "GNU 12.2.0", "flags": flags}
+    panels = {ax.get_title(): ax for ax in figures["loops-cycles"](results).axes}
+    assert panels.keys() == {f"triad\nGNU 12.2.0 {o} -DNDEBUG" for o in ("-O1", "-Ofast")}
+    lowest = [min(line(ax, "kernel's own unrolling").get_ydata()) for ax in panels.values()]
+    assert max(lowest) == pytest.approx(2 * min(lowest))
+    assert_legible(next(iter(panels.values())).figure)
 
 
 def test_stencils_have_panels_by_the_level_that_holds_their_rows():

@@ -35,7 +35,7 @@ from memkern.plots.exhibits import (
 )
 from memkern.plots.frames import Records, best, first_note, ranked, undisturbed, words
 from memkern.plots.predictions import ECM, ecm_look, machine_for, machine_note, predictions
-from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
+from memkern.plots.selection import BANDWIDTH, by_build, cache_ends, prevailing, select, split
 from memkern.plots.style import GREY, NOTE_SIZE, log2_axis, own_look
 from memkern.plots.traffic import traffic_B
 from memkern.shared.streaming_records import FAMILIES, MEMORY, is_nt, levels, short
@@ -76,7 +76,7 @@ _STENCILS = {
 def _own_cycles(
     records: Records, kernels: Sequence[str], measure: str = ""
 ) -> tuple[DataFrame, list[str]]:
-    """Return the records of one setting with the fewest cycles for each size and unrolling.
+    """Return the records of one setting with the fewest cycles for each build, size and unrolling.
 
     The stencil counts as several loops, one for each level that holds its rows.
     """
@@ -92,15 +92,16 @@ def _own_cycles(
     frame = frame.assign(nt=is_nt(frame), unroll=frame["unroll"].fillna(0.0))
     held = _held(frame) if "layer_condition" in frame else ""
     pages = words(frame["pages_requested"]) if "pages_requested" in frame else ""
-    frame = ranked(frame.assign(held=held, page=pages), CYCLES, lowest=True)
-    cases = ["platform", "kernel", "held", "page", "footprint_B", "unroll", "nt"]
+    frame = by_build(frame.assign(held=held, page=pages, build=""), "build", "")
+    frame = ranked(frame, CYCLES, lowest=True)
+    cases = ["platform", "build", "kernel", "held", "page", "footprint_B", "unroll", "nt"]
     return frame.drop_duplicates(cases).sort_index(), notes + left
 
 
 @drawn(
     "loops-cycles",
-    "A panel for each platform, kernel and requested size of pages, 6.9 in wide, 3.35 in for one "
-    "alone.",
+    "A panel for each build, platform, kernel and requested size of pages, 6.9 in wide, 3.35 in "
+    "for one alone.",
     paper="alappat2021",
     number="figure 5",
     records="loop kernels at two sizes or more. The caches are marked if a ResultSet describes "
@@ -125,7 +126,7 @@ def cycles(
     """
     source = machine_for(machine, records)
     frame, notes = _own_cycles(records, split(kernels), _MEASURE)
-    here = ["platform", "kernel", "held", "page"]
+    here = ["platform", "kernel", "held", "page", "build"]
     frame = frame[frame.groupby(here)["footprint_B"].transform("nunique") > 1]
     if frame.empty:
         raise InputError(f"no loop has its cycles at two sizes: `{_MEASURE}` measures them")
@@ -133,12 +134,12 @@ def cycles(
     # Panels of the same loop on several platforms are next to each other.
     cells = list(frame.groupby(here[1:] + here[:1], sort=False))
     order = list(dict.fromkeys(cell[:3] for cell, _ in cells))
-    cells.sort(key=lambda pair: (order.index(pair[0][:3]), platforms.index(pair[0][3])))
+    cells.sort(key=lambda pair: (order.index(pair[0][:3]), platforms.index(pair[0][-1])))
     several_pages = frame["page"].nunique() > 1
     columns = 2 if len(platforms) == 2 else 3
     unrolls = sorted(set(frame["unroll"]) - {0.0})
     fig, axes = panels(len(cells), columns, 1.75)
-    for ax, ((kernel, held, page, platform), rows) in zip(axes, cells, strict=True):
+    for ax, ((kernel, held, page, build, platform), rows) in zip(axes, cells, strict=True):
         ordinary, nontemporal = rows[~rows["nt"]], rows[rows["nt"]]
         for unroll in [0.0, *unrolls]:
             of_unroll = ordinary[ordinary["unroll"] == unroll]
@@ -159,7 +160,7 @@ def cycles(
         if source is not None and len(lowest):
             _ecm_cycles(ax, lowest, source)
         title = short(str(kernel)) + (f", rows in {held}" if held else "")
-        title += f", {page} pages" * several_pages
+        title += f", {page} pages" * several_pages + (f"\n{build}" if build else "")
         ax.set_title(f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title, pad=11)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log", base=2)
