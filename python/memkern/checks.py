@@ -7,9 +7,10 @@ import math
 import numbers
 import re
 import reprlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, fields
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,12 @@ __all__ = [
     "meant",
     "number",
     "one_of",
+    "plain",
     "printable",
     "read_integer",
     "read_number",
     "refuse_masked",
+    "several",
     "shown",
     "unknown",
 ]
@@ -71,6 +74,55 @@ def shown(value: object) -> str:
     return " ".join(_shortener.repr(value).split())
 
 
+def plain(value: Any, what: str) -> Any:
+    """Return Python's value of a member of an enumeration, or of a scalar of NumPy or pandas.
+
+    Parameters
+    ----------
+    value : object
+        Arrays without dimensions are scalars; lists and tuples are converted value by value.
+    what : str
+        The name that an error message uses for the value.
+
+    Returns
+    -------
+    object
+        Any other value unchanged.
+
+    Raises
+    ------
+    InputError
+        The value is missing: pandas' ``NA`` or ``NaT``, or masked.
+    """
+    if type(value) in (list, tuple):
+        return type(value)(plain(each, what) for each in value)
+    if isinstance(value, Enum):
+        value = value.value
+    if type(value).__name__ in ("NAType", "NaTType"):
+        raise InputError(f"{what} is missing ({shown(value)}): give a value, or leave it out")
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        refuse_masked(value, what)
+        value = value.item()
+    # The widest type of NumPy has no other equal in Python.
+    return float(value) if isinstance(value, np.floating) else value
+
+
+def several(values: Any, what: str) -> Sequence[Any]:
+    """Return the values of an option as a sequence; one number or text is the only value.
+
+    Parameters
+    ----------
+    values : object
+        A sequence is not copied, unless it is a list or a tuple.
+    what : str
+        The name that an error message uses for the values.
+    """
+    values = plain(values, what)
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        return [values]
+    return values if isinstance(values, Sequence) else list(values)
+
+
 def integer(value: object, what: str, low: int = 0, high: int = INT64_MAX) -> int:
     """Check an integer.
 
@@ -93,14 +145,14 @@ def integer(value: object, what: str, low: int = 0, high: int = INT64_MAX) -> in
     InputError
         If the value is not an integer or is outside the range.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        raise InputError(f"{what} must be an integer, not {shown(value)}")
-    number = int(value)
+    number = plain(value, what)
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise InputError(f"{what} must be an integer, not {shown(number)}")
     if number < low:
         raise InputError(f"{what} must be at least {low}, not {shown(number)}")
     if number > high:
         raise InputError(f"{what} must be at most {high}, not {shown(number)}")
-    return number
+    return int(number)
 
 
 def number(value: object, what: str, low: float = -math.inf, high: float = math.inf) -> float:
@@ -125,6 +177,7 @@ def number(value: object, what: str, low: float = -math.inf, high: float = math.
     InputError
         If the value is not a number, larger than `MOST` or outside the range.
     """
+    value = plain(value, what)
     real = value if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
     try:
         checked = float(real)

@@ -217,3 +217,18 @@ def test_a_record_in_one_line_has_its_main_value_with_the_interval():
     bare = record("a", valid=False, bandwidth_GBps=math.nan, name="<b>")
     text = "spatter.gather, name='<b>', pattern='UNIFORM:8:4', threads=2; 1 ms; invalid"
     assert record_line(bare) == text
+
+
+def test_a_number_returns_a_record():
+    results = result_set(record("a"), record("b"), record("c"))
+    assert [results[k] for k in (0, np.int64(1), np.array(-1))] == list(results)
+    assert next(iter(results[np.int64(1) :])) == results[1]
+    for number in (3, -4):
+        with pytest.raises(IndexError):
+            results[number]
+    for wrong in (True, 1.0, None, [0, 2]):
+        with pytest.raises(InputError, match="a mask must have a boolean for each of 3 records"):
+            results[wrong]
+    names = results["case_id"]
+    for several in (names[:2], set(names[:2]), names[:2].to_numpy()):
+        assert [row["case_id"] for row in results.filter(case_id=several)] == list(names[:2])

@@ -363,7 +363,7 @@ def test_other_wrong_arguments_are_refused():
     assert "delta" in refusal(Pattern, [0], "", 1.5)
     assert "name" in refusal(custom, [0], 5)
     assert "at least one gap" in refusal(ms1, 8, [1], [])
-    assert "breaks must be integers" in refusal(ms1, 8, object(), 1)
+    assert "break 0 must be an integer" in refusal(ms1, 8, object(), 1)
     assert "break 0" in refusal(ms1, 8, "1", 1)
     assert "string" in refusal(parse, 5)
 

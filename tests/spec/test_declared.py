@@ -381,7 +381,7 @@ def test_the_more_specific_value_wins_even_if_it_is_the_default(
         ("alpha = 'x'", "alpha"),
         ("footprint_B = {}", "footprint_B must be a number from 1 to 4.6.*e[+]18, not {}"),
         ("footprint_B = true", "footprint_B must be a number from 1 to .*, not True"),
-        ("ci = 'x'", "not supported between"),
+        ("ci = 'x'", "ci must be a finite number, not 'x'"),
     ],
 )
 def test_unknown_keys_and_wrong_values_have_different_messages(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from memkern import statistics
-from memkern.checks import integer
+from memkern.checks import integer, several
 from memkern.engine.calibration import Spread
 from memkern.engine.communication import ranks, together
 from memkern.engine.measurement import Measurement, to_result_set
@@ -114,6 +114,7 @@ def sweep(
     end = math.inf
     if order_seed is None:
         order_seed = random.SystemRandom().randrange(2**31)
+    order_seed = integer(order_seed, "order_seed")
     seed = ranks().first(order_seed) if order == "random" else None
     machine = environment_of_ranks()
     results = _Results(
@@ -449,16 +450,12 @@ def vary(case: Case, **knobs: Iterable[Any]) -> Cases:
     ----------
     case : Case
     **knobs : iterable
-        Values by the name of a knob, such as ``pages=["4k", "thp"], threads=[1, 2]``; a sequence,
-        such as a range, is not copied.
+        Values by the name of a knob, such as ``pages=["4k", "thp"], threads=np.arange(1, 9)``; a
+        range is not copied.
 
     Returns
     -------
     Cases
         A sequence whose cases are built on access. The last knob varies fastest.
     """
-    axes = {
-        name: values if isinstance(values, Sequence) else list(values)
-        for name, values in knobs.items()
-    }
-    return product(case.with_, axes)
+    return product(case.with_, {name: several(values, name) for name, values in knobs.items()})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, overload
 import numpy as np
 import numpy.typing as npt
 
-from memkern.checks import shown, unknown
+from memkern.checks import plain, several, shown, unknown
 from memkern.errors import InputError
 from memkern.files import parsing, publish, writable
 from memkern.formats import database
@@ -171,25 +171,35 @@ class ResultSet:
     def __getitem__(self, key: str) -> pd.Series: ...
 
     @overload
+    def __getitem__(self, key: int) -> Record: ...
+
+    @overload
     def __getitem__(self, key: slice | Mask) -> ResultSet: ...
 
-    def __getitem__(self, key: str | slice | Mask) -> pd.Series | ResultSet:
-        """Return a column, or the records of a mask or slice with their samples and environments.
+    def __getitem__(self, key: str | int | slice | Mask) -> pd.Series | Record | ResultSet:
+        """Return a column, a record, or the results of a slice or of a mask.
 
         Parameters
         ----------
-        key : str, slice or array_like of bool, shape (records,)
-            A Series is aligned by its index, which is that of `to_frame`; missing values are false.
+        key : str, int, slice or array_like of bool, shape (records,)
+            A number, from 0 or negative from the end, returns one record, as iteration does. A
+            slice or a mask returns results, with their samples and environments. A Series is
+            aligned by its index, which is that of `to_frame`; missing values are false.
 
         Raises
         ------
         InputError
             If there is no such column, or the mask has not one boolean for each record.
+        IndexError
+            If there is no record of that number.
         """
+        key = plain(key, "a number of a record")
         if isinstance(key, str):
             self._need([key])
             column: pd.Series = self.to_frame()[key]
             return column
+        if type(key) is int:
+            return self.records[key]
         if isinstance(key, slice):
             return self._rows(range(len(self))[key])
         return self._rows(np.flatnonzero(_mask(key, len(self))))
@@ -210,7 +220,7 @@ class ResultSet:
         Parameters
         ----------
         **columns
-            A value, or a list, tuple or set of allowed values.
+            A value, or several allowed ones: a list, a set, an array or a Series.
 
         Raises
         ------
@@ -218,10 +228,7 @@ class ResultSet:
             If there is no such column.
         """
         self._need(columns)
-        allowed = {
-            name: value if isinstance(value, (list, tuple, set, frozenset)) else (value,)
-            for name, value in columns.items()
-        }
+        allowed = {name: several(value, name) for name, value in columns.items()}
         return self._rows(
             i
             for i, record in enumerate(self.records)
@@ -394,9 +401,9 @@ def need_columns(known: Container[str], *names: str) -> None:
         raise InputError(f"the records lack the column{several} {', '.join(missing)}")
 
 
-def _mask(given: Mask, length: int) -> npt.NDArray[np.bool_]:
+def _mask(given: Any, length: int) -> npt.NDArray[np.bool_]:
     """Return a mask of records as an array (see `ResultSet.__getitem__`)."""
-    if len(given) == length and hasattr(given, "reindex"):
+    if hasattr(given, "reindex") and len(given) == length:
         given = given.reindex(range(length))
         if given.dtype.name == "boolean":
             given = given.fillna(False).astype(bool)

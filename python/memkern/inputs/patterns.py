@@ -18,7 +18,15 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from memkern.checks import INT64_MAX, FromFields, integer, read_integer, refuse_masked, shown
+from memkern.checks import (
+    INT64_MAX,
+    FromFields,
+    integer,
+    read_integer,
+    refuse_masked,
+    several,
+    shown,
+)
 from memkern.errors import InputError
 from memkern.limits import check_memory
 
@@ -420,11 +428,8 @@ def ms1(n: int, breaks: int | Iterable[int], gaps: int | Iterable[int]) -> Patte
 
 
 def _check_integers(values: object, what: str) -> list[int]:
-    if isinstance(values, (int, np.integer, float, str, bytes)) or values is None:
-        values = [values]
-    if not isinstance(values, Iterable):
-        raise InputError(f"{what}s must be integers, not {shown(values)}")
-    numbers = [integer(value, f"{what} {place}") for place, value in enumerate(values)]
+    given = enumerate(several(values, what))
+    numbers = [integer(value, f"{what} {place}") for place, value in given]
     if not numbers:
         raise InputError(f"there must be at least one {what}")
     return numbers

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import FromFields, one_of, printable, shown
+from memkern.checks import FromFields, one_of, plain, printable, shown
 from memkern.discovery import above
 from memkern.errors import InputError
 from memkern.machine.declarations import ArrayRole
@@ -523,6 +523,7 @@ class Case(FromFields):
         InputError
             There is no such field, or a value is out of range.
         """
+        changes = {name: plain(value, name) for name, value in changes.items()}
         knobs = {f.name for f in dataclasses.fields(Knobs)}
         stop = {f.name for f in dataclasses.fields(Stop)}
         own = {"dtype", "index_dtype", "template_variant"}

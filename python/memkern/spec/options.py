@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memkern import small
-from memkern.checks import LEAST, MOST, integer, one_of, shown
+from memkern.checks import LEAST, MOST, integer, number, one_of, plain, shown
 from memkern.errors import InputError
 
 __all__ = [
@@ -112,14 +112,29 @@ def declared(table: Any) -> Iterator[tuple[str, Any, Option]]:
         yield field.name, field.default, field.metadata["option"]
 
 
-def _check(name: str, value: Any, option: Option) -> None:
+def _given(table: Knobs | Stop) -> Iterator[tuple[str, Any, Any, Option]]:
+    """Yield name, value, default and declaration of options that are not their defaults.
+
+    Values of NumPy, pandas and enumerations are replaced by Python's.
+    """
+    for name, default, option in declared(table):
+        value = vars(table)[name] = plain(getattr(table, name), name)
+        if type(value) is not type(default) or value != default:
+            yield name, value, default, option
+
+
+def _check(name: str, value: Any, default: Any, option: Option) -> None:
     """Raise InputError if an option can't have this value."""
     if option.choices:
         one_of(value, name, option.choices)
     elif option.least is not None:
         integer(value, name, option.least, option.most)
-    elif option.below is not None and not LEAST <= value < option.below:
-        raise InputError(f"{name} must lie between 0 and {option.below:g}, not {value}")
+    elif option.below is not None:
+        if not LEAST <= number(value, name) < option.below:
+            raise InputError(f"{name} must lie between 0 and {option.below:g}, not {value}")
+    elif type(value) is not type(default):
+        right = "a text" if isinstance(default, str) else "True or False"
+        raise InputError(f"{name} must be {right}, not {shown(value)}")
 
 
 @dataclass(frozen=True)
@@ -428,19 +443,17 @@ class Knobs:
 
     def __post_init__(self) -> None:
         """Check all values that can be checked without the machine."""
-        if self.device == "cuda":
-            object.__setattr__(self, "device", "cuda:0")
+        device = plain(self.device, "device")
+        vars(self)["device"] = "cuda:0" if device == "cuda" else device
         if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}|mpi|shmem", str(self.device)):
             raise InputError(
                 f"device must be cpu, cuda, cuda:N, mpi or shmem, not {shown(str(self.device))}"
             )
-        for name, default, option in declared(self):
-            if (value := getattr(self, name)) == default and type(value) is type(default):
-                continue
+        for name, value, default, option in _given(self):
             if self.place not in option.where:
                 where = " and ".join(option.where)
                 raise InputError(f"{name} is for {where}: leave it out on {self.device}")
-            _check(name, value, option)
+            _check(name, value, default, option)
         if self.device == "mpi" and self.contexts != "default":
             raise InputError("contexts are for shmem: leave them out on mpi")
 
@@ -538,9 +551,8 @@ class Stop:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name, default, option in declared(self):
-            if (value := getattr(self, name)) != default:
-                _check(name, value, option)
+        for name, value, default, option in _given(self):
+            _check(name, value, default, option)
         for name, most in _SMALL.items() if small.wanted() else ():
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, min(given, most))

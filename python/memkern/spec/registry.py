@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from memkern.checks import listed, meant, one_of, shown, unknown
+from memkern.checks import listed, meant, one_of, plain, shown, unknown
 from memkern.discovery import family_module, family_modules
 from memkern.errors import InputError
 from memkern.spec.case import Case, KernelSpec
@@ -171,7 +171,8 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     InputError
         There is no such kernel, it has no such option, or an option's value is wrong.
     """
-    spec = spec_of(kernel, definition)
+    spec = spec_of(plain(kernel, "kernel"), plain(definition, "definition"))
+    options = {name: plain(value, name) for name, value in options.items()}
     _check_options(spec, options)
     built = spec.build(spec.name, **options)
     if not all(map(_is_plain, options.values())):

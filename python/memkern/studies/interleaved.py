@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from memkern import small
+from memkern.checks import integer, plain
 from memkern.errors import InputError
 from memkern.progress import announce
 from memkern.progress import bar as progress_bar
@@ -126,14 +127,13 @@ def compare_runs(
     InputError
         The file, a knob or an interpreter is wrong, or the sides have different cases.
     """
-    if pairs < PAIRS:
-        raise InputError(f"pairs must be at least {PAIRS}, not {pairs}")
+    pairs = integer(pairs, "pairs", PAIRS)
     if not time_s > 0:
         raise InputError(f"time_s must be a positive number of seconds, not {time_s}")
     end_s = time.perf_counter() + time_s
-    changes = (dict(a or {}), dict(b or {}))
+    changes = [{k: plain(value, k) for k, value in (side or {}).items()} for side in (a, b)]
     pythons = (a_python or sys.executable, b_python or sys.executable)
-    rng = random.Random(seed)
+    rng = random.Random(integer(seed, "seed"))
 
     @contextmanager
     def workers() -> Iterator[tuple[Worker, Worker]]:

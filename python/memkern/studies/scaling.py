@@ -15,7 +15,7 @@ from typing import Any
 
 from memkern import launcher as started
 from memkern import small
-from memkern.checks import integer, one_of
+from memkern.checks import integer, one_of, several
 from memkern.errors import InputError
 from memkern.formats import ResultSet, Sink, load, open_output
 from memkern.formats.values import Record
@@ -214,7 +214,7 @@ def scaling(
 
 def _counts(given: int | Sequence[int], name: str) -> list[int]:
     """Return different positive numbers, in ascending order."""
-    numbers = [given] if isinstance(given, int) else list(given)
+    numbers = several(given, name)
     if not numbers:
         raise InputError(f"{name} must have at least one number")
     return sorted({integer(number, name, 1, 2**20) for number in numbers})

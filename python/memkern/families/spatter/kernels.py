@@ -32,7 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import integer, one_of
+from memkern.checks import integer, one_of, several
 from memkern.errors import InputError
 from memkern.families.spatter import over_ranks, suites
 from memkern.families.spatter.checks import check_gather, check_scatter, reference
@@ -255,7 +255,7 @@ def registered(kernel: str) -> KernelSpec:
 
 
 def _deltas(delta: int | Sequence[int]) -> list[int]:
-    values = list(delta) if isinstance(delta, (Sequence, np.ndarray)) else [delta]
+    values = several(delta, "delta")
     if not values:
         raise InputError("delta must not be an empty list")
     return [integer(value, "delta", -_FAR, _FAR) for value in values]
