@@ -12,6 +12,7 @@ from memkern.models.roofline import BESIDE
 from memkern.plots.frames import counted, listed
 from memkern.report.tables import Table, table_of
 from memkern.spec.options import PLACEMENTS
+from memkern.statistics import half_width
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -147,8 +148,8 @@ def _intervals(frame: DataFrame) -> list[str]:
         "the interval within the run": _numbers(frame, "within_ci_relative"),
     }
     parts = [
-        f"of {what} is {half.median():.2%} of the value in the median record and {half.max():.2%} "
-        "in the widest"
+        f"of {what} is {half_width(half.median(), '{:.2f}%')} of the value in the median record and "
+        f"{half_width(half.max(), '{:.2f}%')} in the widest"
         for what, half in widths.items()
         if len(half)
     ]
