@@ -22,6 +22,7 @@ from memkern.plots.style import (
     other_look,
     own_look,
     plain,
+    shifted,
 )
 
 if TYPE_CHECKING:
@@ -67,12 +68,14 @@ def marked_lines(fig: Figure) -> list[tuple[Line2D, Drawn]]:
 def line_look(number: int) -> Look:
     """Return the look of one of several lines of a machine."""
     look = _LINES[number % MOST_LINES]
-    return look._replace(linestyle="-", linewidth=1.2, markersize=3.0, zorder=5 - 0.1 * number)
+    marker = look.marker if number < MOST_LINES else shifted(_MARKERS, number)
+    how: dict[str, Any] = {"linestyle": "-", "linewidth": 1.2, "markersize": 3.0}
+    return look._replace(marker=marker, zorder=5 - 0.1 * number, **how)
 
 
 def marked_look(number: int) -> Look:
     """Return the look of a line or series with a unique marker."""
-    return line_look(number)._replace(marker=_MARKERS[number % len(_MARKERS)])
+    return line_look(number)._replace(marker=shifted(_MARKERS, number))
 
 
 def look_beside_roofline(number: int) -> Look:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
 from memkern.plots.drawing import (
-    MOST_LINES,
     curve,
     finish,
     line_look,
@@ -105,7 +104,7 @@ def z_plot(records: Records = None) -> Figure:
             mine = rows[rows["clock_limit"].fillna(0.0) == limit]
             mine = mine.sort_values("threads").drop_duplicates("threads")
             label = f"{limit / 1000:.2f} GHz" if limit else "no clock limit"
-            look = marked_look(number % MOST_LINES)
+            look = marked_look(number)
             curve(ax, mine, "bandwidth_median_GBps", "energy_per_byte_pJ", look, label, "threads")
         lowest = rows.sort_values("bandwidth_median_GBps").iloc[0]
         ax.annotate(

@@ -242,8 +242,9 @@ def saturation(
             mine = of_kernel[of_kernel["machine"] == name]
             top = max(top, _peak_line(ax, mine, own_look(number).color))
             for nt, rows in mine.groupby("nt"):
+                # The dashes are of the kind of stores, the markers of the machine.
                 look = own_look(number)._replace(linewidth=1.4, markersize=3.6)
-                look = look._replace(linestyle=NT_DASHES) if nt else look
+                look = look._replace(linestyle=NT_DASHES if nt else "-")
                 label = plain(name, 28) + (", non-temporal stores" if nt else "")
                 curve(ax, rows, "threads", BANDWIDTH, look, label)
             slow = single[(single["kernel"] == kernel) & (single["machine"] == name)]
