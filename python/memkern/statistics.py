@@ -467,12 +467,10 @@ def half_width(relative: float, percent: str = "±{:.2g} %") -> str:
         Such as ``±12 %``, and from 100 % on ``×÷2.4``: the factor by which the ends of an interval
         that is symmetric on logarithms differ from the value. Empty for NaN.
     """
-    if relative != relative:
-        return ""
-    if relative < 0.995:  # others have three digits in percent
-        return percent.format(100 * relative)
-    factor = factor_of(relative)
-    return f"×÷{factor:.{1 if factor < 9.95 else 0}f}"
+    if relative >= 0.995:  # more than two digits in percent
+        factor = factor_of(relative)
+        return f"×÷{factor:.{1 if factor < 9.95 else 0}f}"
+    return percent.format(100 * relative) if relative == relative else ""
 
 
 def harmonic_mean(x: npt.ArrayLike) -> float:

@@ -9,7 +9,7 @@ from spatter_records import GATHER, OWN, own_records, record
 
 from memkern.errors import InputError
 from memkern.plots import figures, save, sections, tables
-from memkern.plots.drawing import counts_axis, line_look, marked_look
+from memkern.plots.drawing import counts_axis, marked_look
 from memkern.plots.frames import best, frame_of, usable
 from memkern.plots.style import new_figure, other_look, own_look, plain, two_lines
 
@@ -132,8 +132,8 @@ def test_texts_of_records_are_shortened_and_escaped():
 
 @pytest.mark.parametrize(
     ("look", "number"),
-    [(own_look, 8), (other_look, 36), (line_look, 32), (marked_look, 64)],
-    ids=["own", "other", "line", "marked"],
+    [(own_look, 8), (other_look, 36), (marked_look, 64)],
+    ids=["own", "other", "marked"],
 )
 def test_series_have_different_looks_without_their_dashes(look, number):
     assert len({(one.color, one.marker) for one in map(look, range(number))}) == number

@@ -15,7 +15,6 @@ from memkern.errors import InputError
 from memkern.plots.drawing import (
     curve,
     finish,
-    line_look,
     marked_look,
     panels,
     spaced,
@@ -207,7 +206,7 @@ def whiskers(
         Published changes of speed and energy in percent.
     """
     for number, label in enumerate(("speed", "energy")):
-        look = line_look(number)
+        look = marked_look(number)
         places = [2.5 * k + 0.8 * number for k in range(len(groups) + 1)]
         ax.boxplot(
             [rows[f"{label}_percent"].to_numpy() for rows in groups.values()],

@@ -108,9 +108,9 @@ def own_look(number: int) -> Look:
 
 def other_look(number: int) -> Look:
     """Return the subdued look of the platform or pattern of this number; 36 are different."""
-    colour = _OTHER_COLOURS[number % len(_OTHER_COLOURS)]
-    marker, dashes = shifted(_OTHER_MARKERS, number), shifted(_OTHER_DASHES, number)
-    return Look(colour, marker, dashes, 0.9, 3.2, 3.0)
+    i = number % len(_OTHER_COLOURS)
+    marker = shifted(_OTHER_MARKERS, number)
+    return Look(_OTHER_COLOURS[i], marker, _OTHER_DASHES[i], 0.9, 3.2, 3.0)
 
 
 def shifted(each: Sequence[Any], number: int) -> Any:

@@ -294,8 +294,7 @@ def _level_line(
         return f"{head} {'':>8} {'':>5} disturbed"
     inner = [record for record in within if not record["disturbed"]] or sure
     middle = sorted(inner, key=lambda record: float(record[NS]))[(len(inner) - 1) // 2]
-    width = middle["ci_relative"]
-    half = half_width(width, "{:.1f}")
+    half = half_width(middle["ci_relative"], "{:.1f}")
     reach = f"{min(r[NS] for r in sure):.2f} to {max(r[NS] for r in sure):.2f}"
     left_out = len(records) - len(sure)
     mark = f" {left_out} disturbed" if left_out else ""

@@ -207,8 +207,7 @@ def beside_traffic(records: Records = None) -> Figure:
             curve(ax, mine, "traffic_GBps", NS, marked_look(number), label, along="pause")
             top = mine.loc[mine["traffic_GBps"].idxmax()]
             color = marked_look(number).color
-            reach = factor_of(mine["ci_relative"])
-            ends = mine[NS] / reach, mine[NS] * reach
+            ends = (mine[NS] * factor_of(mine["ci_relative"]) ** sign for sign in (-1, 1))
             ax.vlines(mine["traffic_GBps"], *ends, color=color, linewidth=0.7, alpha=0.5)
             ax.plot(
                 top["traffic_GBps"], top[NS], "*", color=color, markersize=9, zorder=7,

@@ -185,10 +185,9 @@ def bandwidth_bandwidth(
         of_kernel = of_kernel.assign(bandwidth_GBps=of_kernel["bandwidth_GBps"].clip(lower=lowest))
         _markers(ax, of_kernel, names)
         _name_platforms(ax, of_kernel, labels)
-    notes.append("In parentheses: threads.")
     if off:
         notes.append(f"✕ below the scale: {'; '.join(off)}.")
-    note(fig, notes)
+    note(fig, [*notes, "In parentheses: threads."])
     return fig
 
 

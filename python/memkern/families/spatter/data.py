@@ -70,8 +70,7 @@ def _with_case(frame: DataFrame) -> DataFrame:
         pattern if stride != stride else f"stride {stride:g}"
         for pattern, stride in zip(patterns, strides, strict=True)
     ]
-    numbers = typed(numbers, ["delta"])
-    apart = numbers["delta"] * _INDICES / numbers["pattern_length"]
+    apart = typed(numbers, ["delta"])["delta"] * _INDICES / numbers["pattern_length"]
     return frame.assign(stride=strides, case=cases, apart=apart)
 
 

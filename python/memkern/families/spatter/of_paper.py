@@ -203,9 +203,9 @@ def bandwidth_by_delta(records: Records = None) -> Figure:
         ratio=points["bandwidth_GBps"] / points["base_bandwidth_GBps"],
         delta=points["apart"].fillna(points["case"].map(deltas)),
     )
-    others = points[~points["own"].astype(bool) & points["delta"].ne(points["case"].map(deltas))]
-    which = listed(sorted(set(others["case"])))
-    notes.append(f"GPUs ran {which} with other deltas than table 5 has.")
+    theirs = points[~points["own"].astype(bool)]
+    others = theirs[theirs["delta"].ne(theirs["case"].map(deltas))]["case"]
+    notes.append(f"GPUs ran {listed(sorted(set(others)))} with other deltas than table 5 has.")
     notes = [*notes, *left_out, *remarks(records, points, "application patterns and of stride 1")]
     labels = labels_of(points)
     fig, axes = panels(2, 2, 2.9)

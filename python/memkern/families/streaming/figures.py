@@ -31,7 +31,7 @@ from memkern.plots.drawing import (
     disturbed_note,
     finish,
     legend_below,
-    line_look,
+    marked_look,
     named,
     panels,
     threads_axis,
@@ -163,7 +163,7 @@ def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
     for number, kernel in enumerate(kernels):
         of_kernel = rows[rows["kernel"] == kernel]
         nontemporal, ordinary = of_kernel[of_kernel["nt"]], of_kernel[~of_kernel["nt"]]
-        look, label = line_look(number), plain(short(kernel))
+        look, label = marked_look(number), plain(short(kernel))
         if set(nontemporal["footprint_B"]) & set(ordinary["footprint_B"]):
             curve(ax, ordinary, "footprint_B", BANDWIDTH, look, label)
             look = look._replace(linestyle=NT_DASHES, markersize=2.0)
