@@ -631,6 +631,6 @@ FAULTS = (
           "    if left_out > 1:\n        found", "pytest test_report -k left_out"),
     Fault("a module keeps what its link changed", "std::fesetenv(&before_loading);",
           "static_cast<void>(0);", "pytest test_flags -k loading"),
-    Fault("the middle record for the widest", "in the median record and {half.max():.2%}",
-          "in the median record and {half.median():.2%}", "pytest test_report -k scope"),
+    Fault("the middle record for the widest", "{half_width(half.max(), form)} in the widest",
+          "{half_width(half.median(), form)} in the widest", "pytest test_report -k scope"),
 )  # fmt: skip

@@ -7,6 +7,10 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg, RendererAgg
+from matplotlib.collections import PathCollection
+from matplotlib.colors import to_hex
+from matplotlib.legend import Legend
+from matplotlib.lines import Line2D
 
 import memkern as mk
 import memkern.plots
@@ -148,8 +152,45 @@ def overlap(a, b):
     return True
 
 
+def _dashes(artist):
+    """Return the kind of dashes of a line: those of one kind can't be told apart in a legend."""
+    style = artist.get_linestyle()
+    if style in ("None", "", " "):
+        return "none"
+    _, dashes = artist._unscaled_dash_pattern
+    if not dashes:
+        return "solid"
+    return "mixed" if len(set(dashes[::2])) > 1 else "dashed" if dashes[0] > 2 else "dotted"
+
+
+def look_of(artist):
+    """Return what distinguishes an entry of a legend from others."""
+    if isinstance(artist, Line2D):
+        marker = "" if artist.get_marker() in ("None", None) else artist.get_marker()
+        face = to_hex(artist.get_markerfacecolor()) if marker else ""
+        return to_hex(artist.get_color()), marker, face, _dashes(artist)
+    if isinstance(artist, PathCollection):
+        path = artist.get_paths()[0].vertices.round(3).tolist()
+        return str(path), str(artist.get_facecolor()), str(artist.get_edgecolor())
+    return to_hex(artist.get_facecolor(), keep_alpha=True), artist.get_hatch()
+
+
+def assert_entries_differ(fig):
+    """Assert that no two entries of a legend look the same."""
+    found = fig.findobj(Legend)
+    for legend in found:
+        looks = {}
+        for artist, text in zip(legend.legend_handles, legend.get_texts(), strict=True):
+            other = looks.setdefault(look_of(artist), text.get_text())
+            assert other == text.get_text(), f"{other!r} looks like {text.get_text()!r}"
+
+
 def assert_legible(fig):
-    """Assert that no two texts overlap, all lie in the figure and have at least 5.5 points."""
+    """Assert that no two texts overlap, all lie in the figure and have at least 5.5 points.
+
+    No two entries of a legend look the same.
+    """
+    assert_entries_differ(fig)
     texts = drawn_texts(fig)
     assert texts
     size = fig.get_size_inches() * fig.dpi

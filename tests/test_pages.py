@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from checking import once_a_kind
 from pages import columns, drawn, kernels, notebooks, papers, python, shell, text
 from pages import options as shared
+from plotting import assert_entries_differ
 from test_documentation import options_of_verbs
 
 import memkern as mk
@@ -90,6 +92,18 @@ def test_a_picture_says_whether_its_records_are_made_up(monkeypatch: pytest.Monk
     assert drawn.drawn("counters") is None
     figure, about = drawn.drawn("amo-sharing") or (None, "")
     assert figure is not None and about == drawn.MADE_UP
+
+
+@pytest.mark.parametrize(
+    "name", once_a_kind(["spatter-delta", *sorted(set(figures) - {"spatter-delta", *drawn._NONE})])
+)
+def test_no_two_entries_of_a_legend_look_the_same(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    figure, _ = drawn.drawn(name) or (None, "")
+    assert figure is not None
+    assert_entries_differ(figure)
 
 
 def test_text_of_tables_is_literal(tmp_path: Path) -> None:

@@ -497,6 +497,18 @@ def test_the_interval_of_the_next_run_by_hand() -> None:
     assert moderated.high == pytest.approx(math.exp(half))
 
 
+def test_widths_beyond_100_percent_are_factors() -> None:
+    assert statistics.half_width(0.0312) == "±3.1 %" and statistics.half_width(math.nan) == ""
+    assert statistics.half_width(0.994, "{:.1f}") == "99.4"
+    assert statistics.half_width(64.6) == "×÷129" and statistics.half_width(1.0) == "×÷2.4"
+    assert statistics.half_width(0.995) == "×÷2.4" and statistics.half_width(math.inf) == "×÷inf"
+    # The factor is that of the interval.
+    for factor in (3.0, 47.0, 1e6):
+        relative = (factor - 1 / factor) / 2
+        assert statistics.factor_of(relative) == pytest.approx(factor)
+        assert statistics.half_width(relative, "{:.1f}") in (f"×÷{factor:.1f}", f"×÷{factor:.0f}")
+
+
 def test_a_single_placement_has_the_variance_of_runs() -> None:
     prior, runs = statistics.Prior(0.03**2, 40.0), statistics.Prior(0.04**2, 40.0)
     alone = statistics.next_run_interval([2.0], runs)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -433,6 +434,43 @@ def next_run_interval(
     factor = math.exp(quantile * math.sqrt(2 * total))
     low, high = value / factor, value * factor
     return RunInterval(low, high, level, (high - low) / 2 / value)
+
+
+FACTORS = "×÷N: the interval is from a value divided by N to N times the value"
+"""Explanation of the intervals that `half_width` writes as a factor."""
+
+
+def factor_of(relative: Any) -> Any:
+    """Return the factor between a value and the ends of its interval, which is symmetric on logs.
+
+    Parameters
+    ----------
+    relative : array_like of float
+        Half of the width of the interval over the value.
+    """
+    return relative + np.hypot(relative, 1)
+
+
+def half_width(relative: float, percent: str = "±{:.2g} %") -> str:
+    """Return the text of half the width of an interval over its value.
+
+    Parameters
+    ----------
+    relative : float
+        Such as `RunInterval.relative_half_width`.
+    percent : str
+        Format of a width in percent.
+
+    Returns
+    -------
+    str
+        Such as ``±12 %``, and from 100 % on ``×÷2.4``: the factor by which the ends of an interval
+        that is symmetric on logarithms differ from the value. Empty for NaN.
+    """
+    if relative >= 0.995:  # more than two digits in percent
+        factor = factor_of(relative)
+        return f"×÷{factor:.{1 if factor < 9.95 else 0}f}"
+    return percent.format(100 * relative) if relative == relative else ""
 
 
 def harmonic_mean(x: npt.ArrayLike) -> float:

@@ -278,11 +278,14 @@ def test_loaded_latency_names_saturation():
 
 
 def test_loaded_latencies_have_their_intervals():
-    rows = [row for row in loaded() if row["loads"] == 8]
-    (bars,) = figures["latency-loaded"](Results(rows)).axes[0].collections
-    ends = sorted(segment[:, 1].tolist() for segment in bars.get_segments())
-    latencies = sorted(row["ns_per_access"] for row in rows)
-    np.testing.assert_allclose(ends, [[0.98 * ns, 1.02 * ns] for ns in latencies])
+    # Half of the width is 2 % and 60 times the value.
+    for half, factor in ((0.02, 1.0202), (60.0, 120.0083)):
+        rows = [row | {"ci_relative": half} for row in loaded() if row["loads"] == 8]
+        ax = figures["latency-loaded"](Results(rows)).axes[0]
+        ends = sorted(segment[:, 1].tolist() for segment in ax.collections[0].get_segments())
+        latencies = sorted(row["ns_per_access"] for row in rows)
+        np.testing.assert_allclose(ends, [[ns / factor, factor * ns] for ns in latencies], 1e-6)
+        assert max(latencies) < ax.get_ylim()[1] < 4 * max(latencies)
 
 
 def test_loaded_latency_is_beside_the_same_chain_without_traffic():

@@ -9,9 +9,9 @@ from spatter_records import GATHER, OWN, own_records, record
 
 from memkern.errors import InputError
 from memkern.plots import figures, save, sections, tables
-from memkern.plots.drawing import counts_axis
+from memkern.plots.drawing import counts_axis, marked_look
 from memkern.plots.frames import best, frame_of, usable
-from memkern.plots.style import new_figure, own_look, plain, two_lines
+from memkern.plots.style import new_figure, other_look, own_look, plain, two_lines
 
 
 def test_the_check_of_legibility_notices_faults():
@@ -24,6 +24,18 @@ def test_the_check_of_legibility_notices_faults():
     fault.set_position((200000, 20))
     fault.set_in_layout(False)
     with pytest.raises(AssertionError, match="a text"):
+        assert_legible(fig)
+
+
+def test_entries_of_a_legend_that_look_the_same_are_noticed():
+    fig = figures["spatter-fig3"](None)
+    ax = fig.axes[0]
+    first, other = ax.get_legend_handles_labels()[0][:2]
+    for one in (first, other):
+        one.set(color="red", marker="o", linestyle=(0, (5, 2)))
+    other.set_linestyle((0, (3, 1.2)))  # dashes as well
+    ax.legend()
+    with pytest.raises(AssertionError, match="looks like"):
         assert_legible(fig)
 
 
@@ -118,9 +130,16 @@ def test_texts_of_records_are_shortened_and_escaped():
     assert two_lines("K40") == "K40"
 
 
+@pytest.mark.parametrize(
+    ("look", "number"),
+    [(own_look, 8), (other_look, 36), (marked_look, 64)],
+    ids=["own", "other", "marked"],
+)
+def test_series_have_different_looks_without_their_dashes(look, number):
+    assert len({(one.color, one.marker) for one in map(look, range(number))}) == number
+
+
 def test_own_machines_have_different_looks():
-    looks = {(look.color, look.marker, str(look.linestyle)) for look in map(own_look, range(4))}
-    assert len(looks) == 4
     assert all(look.zorder > 9 for look in map(own_look, range(4)))
 
 

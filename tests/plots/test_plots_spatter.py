@@ -384,6 +384,21 @@ def test_a_circle_is_a_pattern_and_a_spoke_a_platform(name, kernel):
     assert set(black.get_ydata()) == {spatter_radar.radius(1.0)}
 
 
+def test_a_platform_and_its_threads_are_one_line_beside_others():
+    several = own_records(platform="Own, a Machine, 1 thread")
+    fig = figures["spatter-fig9"](several)
+    named = {text.get_text() for text in fig.axes[0].texts}
+    assert {"Broadwell (24)", "Naples (12 or 24)", "K40", "Own, a Machine (1)"} <= named
+    assert not any("\n" in name for name in named)
+    assert "In parentheses: threads." in footnotes(fig)
+
+
+# Deltas with which GPUs ran patterns that have a delta of 8 in table 5.
+_AS_RUN_ON_GPUS = {
+    "LULESH-G1": 1, "LULESH-G3": 4, "LULESH-G6": 1, "NEKBONE-G1": 1, "NEKBONE-G2": 5,
+}  # fmt: skip
+
+
 def test_bandwidths_by_delta_are_those_over_stride_1():
     fig = figures["spatter-delta"](own_records())
     cpus, gpus = fig.axes
@@ -393,7 +408,7 @@ def test_bandwidths_by_delta_are_those_over_stride_1():
         dots = line(ax, labelled(platform))
         expected = {
             (
-                delta,
+                _AS_RUN_ON_GPUS.get(pattern, delta) if ax is gpus else delta,
                 published(platform, kernel, pattern)
                 / published(platform, kernel, f"UNIFORM:{length}:1"),
             )
@@ -401,7 +416,17 @@ def test_bandwidths_by_delta_are_those_over_stride_1():
             for pattern, delta in table_5(kernel).items()
         }
         assert set(zip(dots.get_xdata(), dots.get_ydata(), strict=True)) == expected
+    assert f"GPUs ran {', '.join(list(_AS_RUN_ON_GPUS)[:-1])} and NEKBONE-G2 with other" in (
+        footnotes(fig)
+    )
     assert len(line(cpus, plain(OWN)).get_xdata()) == 34
+    # Own records of 16 merged instances, and of the pattern itself.
+    for ax, records, label, delta, length in (
+        (1, gpu_records(), "Own GPU", "80", 256), (0, own_records(), plain(OWN), "5", 16),
+    ):  # fmt: skip
+        named = ~records["pattern"].str.startswith("UNIFORM")
+        records.loc[named, "delta"], records["pattern_length"] = delta, length
+        assert set(line(figures["spatter-delta"](records).axes[ax], label).get_xdata()) == {5}
     crossed = [c for c in cpus.lines if c.get_label() == "_scatter"]
     assert all(set(c.get_xdata()) <= {0, 1, 8} and len(c.get_xdata()) == 5 for c in crossed)
 

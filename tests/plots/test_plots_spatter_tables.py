@@ -1,6 +1,7 @@
 """Spatter's tables, and the bandwidth-bandwidth figure."""
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -81,7 +82,7 @@ def test_bandwidth_bandwidth_draws_the_values_and_constant_fractions():
     shares = [c.get_ydata() / np.array(c.get_xdata()) for c in diagonals]
     assert all(share[0] == pytest.approx(share[1]) for share in shares)
     assert 1.0 in [share[0] for share in shares]
-    names = {text.get_text().replace("\n", ", ") for text in gather.texts}
+    names = {re.sub(r" \((.*)\)", r", \1 threads", text.get_text()) for text in gather.texts}
     assert names == {OWN, *map(labelled, PUBLISHED_CPUS), "K40", "Titan XP", "P100", "V100"}
 
 

@@ -83,8 +83,9 @@ def test_quiet_cores_are_good(judged: Any) -> None:
     spread = calibration.packaged("memory, 1 thread").floor
     within = statistics.next_run_interval([1.0], spread).relative_half_width
     text = found["next runs"].text
-    assert re.search(r"within ±L1 \d+%, L2 \d+%, L3 \d+%, memory \d+% by one thread and L1 ", text)
-    assert f"memory {within:.0%} by one thread" in text
+    levels = ", ".join(rf"{name} ±\d+%" for name in ("L1", "L2", "L3", "memory"))
+    assert re.search(f"within {levels} by one thread and L1 ", text)
+    assert f"memory ±{within:.0%} by one thread" in text
 
 
 def test_without_samples_nothing_is_known(judged: Any) -> None:
@@ -158,7 +159,7 @@ def test_states_of_the_host_are_told_with_their_shares(judged: Any) -> None:
 
 def test_next_runs_on_a_shared_host_vary_more(judged: Any) -> None:
     found = judged(watched(throughput=1.4))["next runs"]
-    assert found.state == NOTE and "memory 39% by one thread" in found.text
+    assert found.state == NOTE and "memory ±39% by one thread" in found.text
 
 
 @pytest.mark.parametrize(

@@ -488,7 +488,7 @@ def tell_limit(results: ResultSet, args: argparse.Namespace) -> None:
 
 
 def plus_minus(record: dict[str, Any], quantity: str = "floor") -> str:
-    """Return the half width of the record's interval in percent; empty if it has none.
+    """Return the half width of the record's interval in percent, or a factor; empty without one.
 
     Parameters
     ----------
@@ -497,7 +497,7 @@ def plus_minus(record: dict[str, Any], quantity: str = "floor") -> str:
         ``floor`` for a value from the shortest time, ``median`` for a value from the median.
     """
     width = record["ci_relative" if quantity == "median" else "time_min_ci_relative"]
-    return f"{100 * width:.1f}" if width == width else ""
+    return statistics.half_width(width, "{:.1f}")
 
 
 def scope_of(results: ResultSet) -> str:
@@ -505,6 +505,8 @@ def scope_of(results: ResultSet) -> str:
     if all(math.isnan(r["ci_relative"]) or r["rotation"] for r in results):
         return ""
     text = "±%: half the width of the interval that contains 95 % of the next runs on this host"
+    if any("÷" in plus_minus(r, quantity) for r in results for quantity in ("floor", "median")):
+        text += f"; {statistics.FACTORS}"
     if any(r["stop"] == "runs" and r["invocations"] > 1 for r in results):
         text += "; xN: a sample is N invocations, since the clock does not resolve one"
     return text

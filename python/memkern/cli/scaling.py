@@ -101,7 +101,7 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
         )
     for text in aligned(lines, left=[0, 4, 7]):
         line(text)
-    line("±: half of the 95 % interval over the turns, ? if that exceeds the value")
+    line("±: half of the 95 % interval over the turns, ×÷ and a factor if that exceeds the value")
 
 
 def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, places: int) -> str:

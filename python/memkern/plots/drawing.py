@@ -22,6 +22,7 @@ from memkern.plots.style import (
     other_look,
     own_look,
     plain,
+    shifted,
 )
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 NT_DASHES: Any = (0, (3, 1.2))
 
-_LINES = [own_look(0), own_look(1), *map(other_look, range(6))]
-MOST_LINES = len(_LINES)
+_COLOURS = [look.color for look in (own_look(0), own_look(1), *map(other_look, range(6)))]
+MOST_LINES = len(_COLOURS)
 ROOFLINE_LABEL = "roofline"
 _MARKERS = "os^DvPX*"
 _DIAMOND, _STAR = _MARKERS.index("D"), _MARKERS.index("*")
@@ -64,15 +65,10 @@ def marked_lines(fig: Figure) -> list[tuple[Line2D, Drawn]]:
     return [(line, line.memkern) for line in lines if hasattr(line, "memkern")]
 
 
-def line_look(number: int) -> Look:
-    """Return the look of one of several lines of a machine."""
-    look = _LINES[number % MOST_LINES]
-    return look._replace(linestyle="-", linewidth=1.2, markersize=3.0, zorder=5 - 0.1 * number)
-
-
 def marked_look(number: int) -> Look:
-    """Return the look of a line or series with a unique marker."""
-    return line_look(number)._replace(marker=_MARKERS[number % len(_MARKERS)])
+    """Return the look of one of several lines or series of a machine; 64 are different."""
+    marker, zorder = shifted(_MARKERS, number), 5 - 0.1 * number
+    return Look(_COLOURS[number % MOST_LINES], marker, "-", 1.2, 3.0, zorder)
 
 
 def look_beside_roofline(number: int) -> Look:

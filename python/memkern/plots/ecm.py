@@ -25,7 +25,7 @@ from memkern.models.machine_file import MachineFile
 from memkern.models.overlap import Overlap, hypotheses, overlap_of, paper_hypotheses
 from memkern.models.published_machines import published
 from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, roofline_columns
-from memkern.plots.drawing import MOST_LINES, counts_axis, curve, finish, marked_look, panels
+from memkern.plots.drawing import counts_axis, curve, finish, marked_look, panels
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, rows_of
 from memkern.plots.predictions import machine_for
@@ -465,9 +465,7 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
             )
         for number, kernel in enumerate(names):
             rows = mine[mine["kernel"] == kernel]
-            # Kernels of the same colour have different markers.
-            marker = marked_look(number + number // MOST_LINES).marker
-            look = marked_look(number)._replace(linestyle="none", markersize=3.6, marker=marker)
+            look = marked_look(number)._replace(linestyle="none", markersize=3.6)
             ax.plot(
                 rows["flops_per_B"],
                 rows["performance_GFLOPs"],

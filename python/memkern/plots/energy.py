@@ -13,10 +13,8 @@ from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
 from memkern.plots.drawing import (
-    MOST_LINES,
     curve,
     finish,
-    line_look,
     marked_look,
     panels,
     spaced,
@@ -105,7 +103,7 @@ def z_plot(records: Records = None) -> Figure:
             mine = rows[rows["clock_limit"].fillna(0.0) == limit]
             mine = mine.sort_values("threads").drop_duplicates("threads")
             label = f"{limit / 1000:.2f} GHz" if limit else "no clock limit"
-            look = marked_look(number % MOST_LINES)
+            look = marked_look(number)
             curve(ax, mine, "bandwidth_median_GBps", "energy_per_byte_pJ", look, label, "threads")
         lowest = rows.sort_values("bandwidth_median_GBps").iloc[0]
         ax.annotate(
@@ -208,7 +206,7 @@ def whiskers(
         Published changes of speed and energy in percent.
     """
     for number, label in enumerate(("speed", "energy")):
-        look = line_look(number)
+        look = marked_look(number)
         places = [2.5 * k + 0.8 * number for k in range(len(groups) + 1)]
         ax.boxplot(
             [rows[f"{label}_percent"].to_numpy() for rows in groups.values()],

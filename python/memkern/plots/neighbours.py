@@ -53,7 +53,7 @@ def slowdown_map(records: Records = None) -> Figure:
         for row in rows.to_dict("records"):
             key = plain(row["kernel"], 24), plain(row["beside"], 24)
             values[key] = math.nan if row["disturbed"] else row["ratio"]
-            texts[key] = entry(row).replace(" ±", "\n±")
+            texts[key] = entry(row).replace(" ±", "\n±").replace(" ×", "\n×")
         heat_map(ax, values, "Time over that alone", texts=texts, order=list, ends=(1.0, 2.0))
         for label in ax.get_xticklabels():
             label.set(rotation=35, ha="right")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import listed, three_figures
 from memkern.plots.selection import cache_ends
+from memkern.statistics import half_width
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,7 +44,7 @@ def disturbed_mark(disturbed: object) -> str:
 def interval_mark(row: Mapping[Any, Any], width: str = "time_min_ci_relative") -> str:
     """Return half the width of the interval after a number, such as ' ±12 %', if it is known."""
     half = row.get(width)
-    return f" ±{100 * half:.2g} %" if isinstance(half, float) and half > 0 else ""
+    return f" {half_width(half)}" if isinstance(half, float) and half > 0 else ""
 
 
 def marked_value(row: Mapping[Any, Any], column: str, unit: str) -> str:

@@ -20,7 +20,7 @@ from memkern.plots.frames import Records, of_platforms
 from memkern.plots.registry import Origin, figures, register
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from matplotlib.figure import Figure
@@ -95,10 +95,10 @@ class Look(NamedTuple):
 
 
 def own_look(number: int) -> Look:
-    """Return the emphasised look of the own machine with this number."""
+    """Return the emphasised look of the own machine with this number; eight are different."""
     return Look(
         _OWN_COLOURS[number % len(_OWN_COLOURS)],
-        _OWN_MARKERS[number % len(_OWN_MARKERS)],
+        shifted(_OWN_MARKERS, number),
         _OWN_DASHES[number // 2 % len(_OWN_DASHES)],
         2.0,
         5.0,
@@ -107,9 +107,15 @@ def own_look(number: int) -> Look:
 
 
 def other_look(number: int) -> Look:
-    """Return the subdued look of the platform or pattern of this number."""
+    """Return the subdued look of the platform or pattern of this number; 36 are different."""
     i = number % len(_OTHER_COLOURS)
-    return Look(_OTHER_COLOURS[i], _OTHER_MARKERS[i], _OTHER_DASHES[i], 0.9, 3.2, 3.0)
+    marker = shifted(_OTHER_MARKERS, number)
+    return Look(_OTHER_COLOURS[i], marker, _OTHER_DASHES[i], 0.9, 3.2, 3.0)
+
+
+def shifted(each: Sequence[Any], number: int) -> Any:
+    """Return one of several in turns that begin one later each, unlike those of colours."""
+    return each[(number + number // len(each)) % len(each)]
 
 
 def context() -> AbstractContextManager[None]:

@@ -12,6 +12,7 @@ from memkern.models.roofline import BESIDE
 from memkern.plots.frames import counted, listed
 from memkern.report.tables import Table, table_of
 from memkern.spec.options import PLACEMENTS
+from memkern.statistics import half_width
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -146,9 +147,10 @@ def _intervals(frame: DataFrame) -> list[str]:
         "the interval of the median": _numbers(frame, "ci_relative"),
         "the interval within the run": _numbers(frame, "within_ci_relative"),
     }
+    form = "{:.2f}%"
     parts = [
-        f"of {what} is {half.median():.2%} of the value in the median record and {half.max():.2%} "
-        "in the widest"
+        f"of {what} is {half_width(half.median(), form)} of the value in the median record and "
+        f"{half_width(half.max(), form)} in the widest"
         for what, half in widths.items()
         if len(half)
     ]

@@ -116,9 +116,9 @@ def _row(pairs: Sequence[Pair], level: float) -> dict[str, Any]:
 
 # Explanation of the texts of `entry`.
 ENTRIES = (
-    "1.43 ±0.03: 1.43 times the time alone, and half the 95 % interval, ? if that exceeds the "
-    "value; in parentheses if the interval includes 1; * if too many turns were disturbed for an "
-    "interval."
+    "1.43 ±0.03: 1.43 times the time alone, and half the 95 % interval, ×÷ and a factor if that "
+    "exceeds the value; in parentheses if the interval includes 1; * if too many turns were "
+    "disturbed for an interval."
 )
 
 

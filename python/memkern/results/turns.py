@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.results.comparison import is_disturbed, time_s
-from memkern.statistics import ratio_interval
+from memkern.statistics import half_width, ratio_interval
 
 Record = Mapping[Any, Any]
 Pair = tuple[Record, Record]
@@ -45,11 +45,12 @@ class Turns(NamedTuple):
 def with_half_width(value: float, low: float, high: float, places: int) -> str:
     """Return the text of a value and the half width of its interval, such as ``1.43 ±0.03``.
 
-    The half width is a question mark if it exceeds the value, and never shown as 0.
+    The half width is never shown as 0. It is a factor if it exceeds the value, and a question mark
+    if it is unknown.
     """
     half = (high - low) / 2
-    width = f"{max(half, 10.0**-places):.{places}f}" if half < value else "?"
-    return f"{value:.{places}f} ±{width}"
+    width = f"±{max(half, 10.0**-places):.{places}f}" if half < value else half_width(half / value)
+    return f"{value:.{places}f} {width or '±?'}"
 
 
 def compare_turns(pairs: Sequence[Pair], level: float) -> Turns:

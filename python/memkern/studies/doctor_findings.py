@@ -31,7 +31,7 @@ from memkern.models.answers import (
 from memkern.models.peak import peak_of_processors
 from memkern.results.hosts import memory_notes
 from memkern.results.verdicts import FASTER, SAME, SLOWER
-from memkern.statistics import next_run_interval
+from memkern.statistics import half_width, next_run_interval
 
 _Floats = npt.NDArray[np.float64]
 
@@ -184,9 +184,12 @@ def next_runs(machine: Mapping[str, Any], shared: bool) -> Finding:
             level: next_run_interval([1.0], spread(f"{level}, {words}{host}").floor)
             for level in levels
         }
-        parts = [f"{level} {width.relative_half_width:.0%}" for level, width in widths.items()]
+        parts = [
+            f"{level} {half_width(width.relative_half_width, '±{:.0f}%')}"
+            for level, width in widths.items()
+        ]
         told.append(f"{', '.join(parts)} by {'one thread' if words[0] == '1' else 'several'}")
-    text = f"shortest times of the next runs will be within ±{' and '.join(told)}"
+    text = f"shortest times of the next runs will be within {' and '.join(told)}"
     state = NOTE if shared else GOOD
     advice = "trust ratios within a command (tune, compare --self) further than single values"
     return Finding(_NEXT_RUNS, state, text, "" if state == GOOD else advice)

@@ -18,6 +18,7 @@ from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, lines_B, listed, ranked, typed, with_samples
 from memkern.plots.selection import cache_ends, select, split
 from memkern.plots.style import plain
+from memkern.statistics import half_width
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -293,8 +294,7 @@ def _level_line(
         return f"{head} {'':>8} {'':>5} disturbed"
     inner = [record for record in within if not record["disturbed"]] or sure
     middle = sorted(inner, key=lambda record: float(record[NS]))[(len(inner) - 1) // 2]
-    width = middle["ci_relative"]
-    half = f"{100 * width:.1f}" if width == width else ""
+    half = half_width(middle["ci_relative"], "{:.1f}")
     reach = f"{min(r[NS] for r in sure):.2f} to {max(r[NS] for r in sure):.2f}"
     left_out = len(records) - len(sure)
     mark = f" {left_out} disturbed" if left_out else ""

@@ -71,6 +71,7 @@ from memkern.plots.frames import Records, frame_of, three_figures
 from memkern.plots.registry import family_section
 from memkern.plots.sentences import plateaus
 from memkern.plots.style import GREY, log2_axis, tell_lacking
+from memkern.statistics import factor_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -206,7 +207,7 @@ def beside_traffic(records: Records = None) -> Figure:
             curve(ax, mine, "traffic_GBps", NS, marked_look(number), label, along="pause")
             top = mine.loc[mine["traffic_GBps"].idxmax()]
             color = marked_look(number).color
-            ends = (mine[NS] * (1 + sign * mine["ci_relative"]) for sign in (-1, 1))
+            ends = (mine[NS] * factor_of(mine["ci_relative"]) ** sign for sign in (-1, 1))
             ax.vlines(mine["traffic_GBps"], *ends, color=color, linewidth=0.7, alpha=0.5)
             ax.plot(
                 top["traffic_GBps"], top[NS], "*", color=color, markersize=9, zorder=7,
@@ -217,7 +218,8 @@ def beside_traffic(records: Records = None) -> Figure:
             ax.axhline(idle, color=GREY, linewidth=0.9, linestyle=(0, (4, 2)), label="no traffic")
         ax.plot([], [], "*", color=GREY, markersize=9, label="most traffic")
         ax.set_xlim(left=0)
-        highest = (frame[NS] * (1 + frame["ci_relative"].fillna(0.0))).max()
+        # Intervals of more than a factor of 3 leave the panel.
+        highest = (frame[NS] * factor_of(frame["ci_relative"].fillna(0.0)).clip(upper=3)).max()
         ax.set_ylim(0, 1.05 * max(highest, idle if idle == idle else 0.0))
         ax.set(xlabel="Bandwidth of the traffic (GB/s)", ylabel="Time of a load (ns)")
         _title(ax, rows["machine"].iloc[0], len(cells) > 1)

@@ -9,7 +9,7 @@ from memkern.plots.drawing import (
     curve,
     finish,
     intervals,
-    line_look,
+    marked_look,
     panels,
     threads_axis,
 )
@@ -82,6 +82,6 @@ def _with_spread(ax: Axes, rows: DataFrame, number: int, label: str) -> None:
     """Draw the median cost of one kind of barrier with its range over the runs."""
     columns = {"barrier_s": "drawn", "barrier_low_s": "low", "barrier_high_s": "high"}
     rows = rows.assign(**{new: rows[old] * rows["scale"] for old, new in columns.items()})
-    look = line_look(number)
+    look = marked_look(number)
     intervals(ax, rows, "threads", "drawn", ("low", "high"), look)
     curve(ax, rows, "threads", "drawn", look, label)

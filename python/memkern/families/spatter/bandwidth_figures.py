@@ -31,7 +31,6 @@ from memkern.plots.style import (
     other_look,
     plain,
     tell_lacking,
-    two_lines,
 )
 
 if TYPE_CHECKING:
@@ -188,7 +187,7 @@ def bandwidth_bandwidth(
         _name_platforms(ax, of_kernel, labels)
     if off:
         notes.append(f"✕ below the scale: {'; '.join(off)}.")
-    note(fig, notes)
+    note(fig, [*notes, "In parentheses: threads."])
     return fig
 
 
@@ -241,17 +240,23 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
     legend_below(ax, DOUBLE_IN / 2)
 
 
+def _with_threads(label: str) -> str:
+    """Return the label of a platform with the number of its threads in parentheses."""
+    machine, comma, threads = label.rpartition(", ")
+    counts = threads.partition(" thread")[0]
+    return f"{plain(machine, 22)} ({counts})" if comma and counts != threads else plain(label, 22)
+
+
 def _name_platforms(ax: Axes, points: DataFrame, labels: Mapping[str, str]) -> None:
     """Draw a vertical line for each platform and write its name above the axes."""
     import numpy as np
 
     platforms = points.drop_duplicates("platform")
-    names = [two_lines(labels[platform]) for platform in platforms["platform"]]
-    lines = np.array([1 + name.count("\n") for name in names])
+    names = [_with_threads(labels[platform]) for platform in platforms["platform"]]
     x = platforms["base_bandwidth_GBps"].to_numpy(dtype=float)
     left, right = np.log2(ax.get_xlim())
     octave_in = 2.35 / (right - left)  # a panel is about 2.35 in wide, a line of text 0.115 in
-    places = 2 ** _spread(np.log2(x), 0.115 * lines / octave_in, left, right)
+    places = 2 ** _spread(np.log2(x), np.full(len(names), 0.115 / octave_in), left, right)
     above = ax.get_xaxis_transform()
     for name, own, here, there in zip(names, platforms["own"], x, places, strict=True):
         colour, width = ("black", 1.0) if own else ("#b0b0b0", 0.4)

@@ -29,6 +29,7 @@ OWN = "own"
 """The beginning of the case of a pattern that the user named, in place of an application."""
 STRIDE_1 = "stride 1"
 _LINE = 8  # doubles of a cache line
+_INDICES = 16  # of each application pattern
 
 Bandwidths = Mapping[tuple[str, str], float]
 
@@ -57,7 +58,10 @@ def _stride(pattern: str, delta: object, length: float, stride: float) -> float:
 
 
 def _with_case(frame: DataFrame) -> DataFrame:
-    """Add the columns stride (NaN for an application pattern) and case (stride or pattern)."""
+    """Add the columns stride (NaN for an application pattern), case (stride or pattern) and apart.
+
+    The last is the delta of an application pattern, also where several instances are merged.
+    """
     patterns = [str(pattern) for pattern in frame["pattern"]]
     numbers = typed(frame, ["pattern_length", "stride"])
     about = (numbers[name] for name in ("delta", "pattern_length", "stride"))
@@ -66,7 +70,8 @@ def _with_case(frame: DataFrame) -> DataFrame:
         pattern if stride != stride else f"stride {stride:g}"
         for pattern, stride in zip(patterns, strides, strict=True)
     ]
-    return frame.assign(stride=strides, case=cases)
+    apart = typed(numbers, ["delta"])["delta"] * _INDICES / numbers["pattern_length"]
+    return frame.assign(stride=strides, case=cases, apart=apart)
 
 
 @cache
@@ -195,8 +200,9 @@ def points_of(
     Returns
     -------
     points : DataFrame
-        Columns platform, kind, own, kernel, case, stride, threads (NaN where unknown or of a GPU),
-        bandwidth_GBps, disturbed, paper.
+        Columns platform, kind, own, kernel, case, stride, apart (delta of an application pattern;
+        NaN where unknown), threads (NaN where unknown or of a GPU), bandwidth_GBps, disturbed,
+        paper.
     notes : list of str
         Sentences on the records left out.
 
@@ -216,7 +222,7 @@ def points_of(
     own = own.assign(in_suite=own["suite"].fillna("").ne(""))
     own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
     own = own.assign(threads=own["threads"].astype(float) if "threads" in own else math.nan)
-    columns = ["platform", "kind", "own", "kernel", "case", "stride", "threads"]
+    columns = ["platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"]
     columns += ["bandwidth_GBps", "disturbed", "paper"]
     parts = [part[columns] for part in (own, published()) if len(part)]
     points = concat(parts, ignore_index=True)

@@ -21,7 +21,7 @@ from memkern.families.spatter.data import (
 from memkern.inputs.patterns import Pattern, custom, parse
 from memkern.plots.drawing import finish, panels, spaced, ticks_at
 from memkern.plots.exhibits import Selection, drawn, table, tabulated
-from memkern.plots.frames import Records, frame_of
+from memkern.plots.frames import Records, frame_of, listed
 from memkern.plots.style import GREY, fraction, other_look, own_look, plain, tell_lacking
 
 if TYPE_CHECKING:
@@ -187,8 +187,8 @@ def _described(pattern: Pattern, delta: object) -> dict[str, object]:
 def bandwidth_by_delta(records: Records = None) -> Figure:
     """Bandwidth of application patterns over that of stride 1 against the delta of the pattern.
 
-    The delta is that of table 5 of the paper, in values of 8 B; GPUs ran 16 instances merged into
-    one. Gathers are filled, and scatters are crossed out.
+    The delta is that with which the pattern ran, in values of 8 B; of the 16 instances that GPUs
+    merged into one, that from one to the next. Gathers are filled, and scatters are crossed out.
     """
     from memkern import reference
 
@@ -201,15 +201,18 @@ def bandwidth_by_delta(records: Records = None) -> Figure:
     points = points.join(base, on=["platform", "kernel"], how="inner")
     points = points.assign(
         ratio=points["bandwidth_GBps"] / points["base_bandwidth_GBps"],
-        delta=points["case"].map(deltas),
+        delta=points["apart"].fillna(points["case"].map(deltas)),
     )
+    theirs = points[~points["own"].astype(bool)]
+    others = theirs[theirs["delta"].ne(theirs["case"].map(deltas))]["case"]
+    notes.append(f"GPUs ran {listed(sorted(set(others)))} with other deltas than table 5 has.")
     notes = [*notes, *left_out, *remarks(records, points, "application patterns and of stride 1")]
     labels = labels_of(points)
     fig, axes = panels(2, 2, 2.9)
     tell_lacking(fig, told)
+    number = {True: 0, False: 0}  # over both panels, which share a legend
     for ax, (kind, title) in zip(axes, KINDS.items(), strict=True):
         of_kind = points[points["kind"] == kind]
-        number = {True: 0, False: 0}
         for platform, own in platforms_of(of_kind).items():
             look = (own_look if own else other_look)(number[own])._replace(linestyle="none")
             number[own] += 1

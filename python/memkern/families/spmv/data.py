@@ -16,6 +16,7 @@ from memkern.families.spmv.model import crs_row_cycles, sell_column_cycles
 from memkern.models.machine_file import SCALAR_BITS, MachineFile
 from memkern.plots.frames import Records, best, counted, listed, typed
 from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
+from memkern.statistics import half_width
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -138,7 +139,7 @@ def _fastest(records: Sequence[Mapping[str, Any]]) -> str:
     if less_s <= width * fastest["time_min_s"]:
         return (
             f"{label}: {names[0]} and {names[1]} do not differ by more than their intervals: "
-            f"{names[0]} is {ratio}, ±{width:.0%}"
+            f"{names[0]} is {ratio}, {half_width(width, '±{:.0f}%')}"
         )
     text = f"{label}: {names[0]} is fastest, {ratio} as {names[1]}"
     if crs is fastest:

@@ -31,7 +31,7 @@ from memkern.plots.drawing import (
     disturbed_note,
     finish,
     legend_below,
-    line_look,
+    marked_look,
     named,
     panels,
     threads_axis,
@@ -163,7 +163,7 @@ def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
     for number, kernel in enumerate(kernels):
         of_kernel = rows[rows["kernel"] == kernel]
         nontemporal, ordinary = of_kernel[of_kernel["nt"]], of_kernel[~of_kernel["nt"]]
-        look, label = line_look(number), plain(short(kernel))
+        look, label = marked_look(number), plain(short(kernel))
         if set(nontemporal["footprint_B"]) & set(ordinary["footprint_B"]):
             curve(ax, ordinary, "footprint_B", BANDWIDTH, look, label)
             look = look._replace(linestyle=NT_DASHES, markersize=2.0)
@@ -242,8 +242,9 @@ def saturation(
             mine = of_kernel[of_kernel["machine"] == name]
             top = max(top, _peak_line(ax, mine, own_look(number).color))
             for nt, rows in mine.groupby("nt"):
+                # The dashes are of the kind of stores, the markers of the machine.
                 look = own_look(number)._replace(linewidth=1.4, markersize=3.6)
-                look = look._replace(linestyle=NT_DASHES) if nt else look
+                look = look._replace(linestyle=NT_DASHES if nt else "-")
                 label = plain(name, 28) + (", non-temporal stores" if nt else "")
                 curve(ax, rows, "threads", BANDWIDTH, look, label)
             slow = single[(single["kernel"] == kernel) & (single["machine"] == name)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memkern.plots.drawing import curve, finish, line_look, panels
+from memkern.plots.drawing import curve, finish, marked_look, panels
 from memkern.plots.frames import Records
 from memkern.plots.registry import family_section
 from memkern.plots.selection import BANDWIDTH, select
@@ -21,7 +21,7 @@ def sizes(records: Records = None) -> Figure:
     frame, notes = select(records, ["squares"], ("elements",), measure="memkern squares")
     fig, (ax,) = panels(1, 2, 2.4)
     for number, (platform, rows) in enumerate(frame.groupby("platform")):
-        curve(ax, rows, "elements", BANDWIDTH, line_look(number), str(platform))
+        curve(ax, rows, "elements", BANDWIDTH, marked_look(number), str(platform))
     ax.set(xlabel="Elements", ylabel="Bandwidth (GB/s)")
     return finish(fig, 1, notes, frame)
 
