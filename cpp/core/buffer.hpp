@@ -110,6 +110,9 @@ class Arena {
     std::unique_ptr<Buffer> buffer;
     std::string key;
   };
+  // Throws MemoryError if the pools of these nodes have too few huge pages for the requests.
+  void check_huge_pages(const std::vector<int>& nodes, bool evenly) const;
+
   const Team& team_;
   Placement placement_;
   std::vector<Slot> slots_;
