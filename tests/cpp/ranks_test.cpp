@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -62,6 +63,8 @@ struct Library {
   static bool private_contexts() { return false; }
   static void finish() {}
 
+  static inline std::int64_t shared_B = std::numeric_limits<std::int64_t>::max();
+  static MemoryLimit shared_memory() { return {shared_B, "/dev/shm"}; }
   static Memory allocate(std::int64_t bytes) {
     const auto count = static_cast<std::size_t>(Turn::ranks);
     const std::vector<std::byte> part(static_cast<std::size_t>(bytes));
@@ -239,6 +242,19 @@ TEST(Arrays, AreFreedAtTheNextAllocation) {
   arrays.release(c);
   arrays.allocate(8);
   EXPECT_EQ(Ordered::freed, 3);
+}
+
+TEST(Arrays, AreRefusedBeforeTheSharedMemoryIsExceeded) {
+  Turn::ranks = 2;
+  ranks::Arrays<Ordered> arrays;
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  Ordered::shared_B = 16 * kMiB;
+  arrays.allocate(8 * kMiB);  // both parts, beside 4 MiB of messages for each rank
+  const std::string message =
+      testing::refusal<MemoryError>([&] { arrays.allocate(8 * kMiB + 16); });
+  Ordered::shared_B = std::numeric_limits<std::int64_t>::max();
+  EXPECT_TRUE(testing::contains(message, "/dev/shm has 8388608 left")) << message;
+  EXPECT_TRUE(testing::contains(message, "--shm-size")) << message;
 }
 
 // Operations of `Words` on plain memory, one after the other.

@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "backends/ranks/meeting.hpp"
 #include "core/device_memory.hpp"
+#include "core/limits.hpp"
 
 namespace memkern::ranks {
 
@@ -38,7 +40,9 @@ class Arrays {
     free_released();
     const std::int64_t others = L::ranks() - 1;
     const std::int64_t share = std::max(bytes / (others + 1) / kWord_B * kWord_B, kWord_B);
-    const Memory memory = L::allocate(std::max(bytes - others * share, share));
+    const std::int64_t most = std::max(bytes - others * share, share);
+    check_shared_memory(most);
+    const Memory memory = L::allocate(most);
     const auto reciprocal = static_cast<std::uint64_t>((Wide{1} << 64) / static_cast<Wide>(share));
     arrays_.push_back({memory, share, reciprocal, others, true, false});
     // Never dereferenced.
@@ -100,11 +104,29 @@ class Arrays {
   };
 
   static constexpr std::int64_t kWord_B = 8;
+  // Shared memory that a rank's messages may take later: Open MPI's segment is this long.
+  static constexpr std::int64_t kBuffers_B = std::int64_t{4} << 20;
   static constexpr int kNumberShift = 44;
   static constexpr std::uintptr_t kByte = (std::uintptr_t{1} << kNumberShift) - 1;
 
   static std::size_t number_of(const void* address) {
     return (reinterpret_cast<std::uintptr_t>(address) >> kNumberShift) - 1;
+  }
+
+  // A library only reserves shared memory, and the system ends a rank that touches what it lacks.
+  static void check_shared_memory(std::int64_t most) {
+    const MemoryLimit limit = L::shared_memory();
+    const std::int64_t wanted = most * L::ranks_on_node();
+    const std::int64_t buffers = kBuffers_B * L::ranks_on_node();
+    // With less, messages take another way.
+    const std::int64_t left = limit.available_B - (limit.available_B < buffers ? 0 : buffers);
+    if (L::largest(wanted > left ? 1.0 : 0.0) <= 0.0) return;
+    throw MemoryError("the ranks of a host need " + std::to_string(wanted) +
+                      " bytes of shared memory, but " + limit.source + " has " +
+                      std::to_string(left) +
+                      " left: use smaller sizes, or enlarge it (docker run --shm-size=4g, or mount "
+                      "-o remount,size=4g " +
+                      limit.source + ")");
   }
 
   // The time of a release depends on each rank's interpreter, so the ranks agree here.
