@@ -44,7 +44,7 @@ class Arrays {
     check_shared_memory(most);
     const Memory memory = L::allocate(most);
     const auto reciprocal = static_cast<std::uint64_t>((Wide{1} << 64) / static_cast<Wide>(share));
-    arrays_.push_back({memory, share, reciprocal, others, true, false});
+    arrays_.push_back({memory, most, share, reciprocal, others, true, false});
     // Never dereferenced.
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
     return reinterpret_cast<std::byte*>(arrays_.size() << kNumberShift);
@@ -96,6 +96,7 @@ class Arrays {
 
   struct Array {
     Memory memory;
+    std::int64_t most;  // bytes of the longest part
     std::int64_t share;
     std::uint64_t reciprocal;  // 2^64 divided by the share
     std::int64_t last_rank;
@@ -114,14 +115,17 @@ class Arrays {
   }
 
   // A library only reserves shared memory, and the system ends a rank that touches what it lacks.
-  static void check_shared_memory(std::int64_t most) {
+  void check_shared_memory(std::int64_t most) {
+    std::int64_t reserved = most * L::ranks_on_node();
+    for (const Array& a : arrays_) reserved += a.allocated ? a.most * L::ranks_on_node() : 0;
     const MemoryLimit limit = L::shared_memory();
-    const std::int64_t wanted = most * L::ranks_on_node();
+    // What was free before the first array, whose pages may be touched by now.
+    if (reserved == most * L::ranks_on_node()) shared_B_ = limit.available_B;
     const std::int64_t buffers = kBuffers_B * L::ranks_on_node();
     // With less, messages take another way.
-    const std::int64_t left = limit.available_B - (limit.available_B < buffers ? 0 : buffers);
-    if (L::largest(wanted > left ? 1.0 : 0.0) <= 0.0) return;
-    throw MemoryError("the ranks of a host need " + std::to_string(wanted) +
+    const std::int64_t left = shared_B_ - (shared_B_ < buffers ? 0 : buffers);
+    if (L::largest(reserved > left ? 1.0 : 0.0) <= 0.0) return;
+    throw MemoryError("the ranks of a host need " + std::to_string(reserved) +
                       " bytes of shared memory, but " + limit.source + " has " +
                       std::to_string(left) +
                       " left: use smaller sizes, or enlarge it (docker run --shm-size=4g, or mount "
@@ -163,6 +167,7 @@ class Arrays {
     L::barrier();
   }
 
+  std::int64_t shared_B_ = 0;  // free shared memory without the arrays
   std::vector<Array> arrays_;
 };
 
