@@ -30,6 +30,8 @@ class Machine:
         Kind of each core, if there are several kinds.
     memory_B : int, optional
         Largest available memory in bytes.
+    nodes_B : tuple of int
+        Free memory of each NUMA node, if they are small.
     widest_isa : str, optional
         The widest instruction set.
     loads_per_cycle : float
@@ -43,6 +45,7 @@ class Machine:
     memory_B: int | None = None
     widest_isa: str | None = None
     loads_per_cycle: float = 2.0
+    nodes_B: tuple[int, ...] = ()
 
 
 MACHINES = {
@@ -111,6 +114,7 @@ def describe(machine: Machine | None) -> None:
             page_B=machine.page_B,
             memory_B=machine.memory_B,
             widest_isa=machine.widest_isa,
+            nodes_B=machine.nodes_B,
         )
         topology = _memkern.topology()
         here = _section(topology, machine)

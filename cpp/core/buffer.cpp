@@ -358,6 +358,12 @@ void Arena::commit() {
     }
   }
 
+  // The nodes on which the memory must be; none if the system chooses them.
+  const bool evenly = placement_.numa.kind == NumaPolicy::Kind::Interleave;
+  std::vector<int> nodes;
+  if (placement_.numa.kind == NumaPolicy::Kind::Node) nodes = {placement_.numa.node};
+  if (evenly) nodes = Topology::instance().numa_nodes();
+  check_huge_pages(nodes.empty() ? bound_nodes() : nodes, evenly);
   std::int64_t wanted = 0;
   for (const Slot& slot : slots_) {
     // Pages of the system's hugetlb pool are already reserved and count towards no other limit.
@@ -367,7 +373,10 @@ void Arena::commit() {
   if (wanted > 0) {
     const auto left = [&] {
       const DeviceMemory* device = placement_.device;
-      return device == nullptr ? memory_limit() : MemoryLimit{device->free_B(), device->name()};
+      if (device != nullptr) return MemoryLimit{device->free_B(), device->name()};
+      const MemoryLimit all = memory_limit();
+      const MemoryLimit bound = node_limit(nodes, evenly);
+      return bound.available_B < all.available_B ? bound : all;
     };
     MemoryLimit limit = left();
     const std::int64_t headroom = checked_add(wanted, kReserve_B, "the memory of this case");
@@ -456,6 +465,26 @@ double Arena::misplaced_share() const {
     });
   }
   return static_cast<double>(misplaced) / static_cast<double>(seen);  // NaN of none
+}
+
+void Arena::check_huge_pages(const std::vector<int>& nodes, bool evenly) const {
+  // The system reserves huge pages in the pools of all nodes together, and ends a process that
+  // touches one that its nodes do not have.
+  if (placement_.device != nullptr || !is_hugetlb(placement_.pages)) return;
+  const std::int64_t page_B = placement_.pages == Pages::Huge1g ? kHuge1g : kHuge2m;
+  std::int64_t wanted = 0;
+  for (const Slot& slot : slots_) {
+    if (slot.buffer) continue;
+    wanted = checked_add(wanted, round_up(std::max<std::int64_t>(slot.bytes, 1), page_B),
+                         "the memory of this case");
+  }
+  const MemoryLimit limit = huge_page_limit(nodes, evenly, page_B);
+  if (wanted > limit.available_B) {
+    throw MemoryError("pages '" + page_name(page_B) + "' are not available for " +
+                      gigabytes(wanted) + ": " + limit.source + " has " +
+                      gigabytes(limit.available_B) +
+                      " free (/sys/devices/system/node/node*/hugepages)");
+  }
 }
 
 std::string Arena::obtained_pages() const {

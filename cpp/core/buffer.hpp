@@ -118,6 +118,9 @@ class Arena {
   };
   // Calls a function for the part of each worker.
   void in_parts(const Slot& slot, const std::function<void(Range, int)>& fn) const;
+  // Throws MemoryError if the pools of these nodes have too few huge pages for the requests.
+  void check_huge_pages(const std::vector<int>& nodes, bool evenly) const;
+
   const Team& team_;
   Placement placement_;
   std::vector<Slot> slots_;

@@ -36,11 +36,17 @@ Mask only(int processor) {
   return mask;
 }
 
-// The binding of unpinned workers: the initial binding of the process.
-const Mask& initial_binding() {
-  static const Mask mask = binding();
+// The binding of unpinned workers: all units that the process may use.
+Mask every_unit() {
+  Mask mask{};
+  for (const int unit : Topology::of_this_machine().allowed_units()) {
+    CPU_SET_S(static_cast<std::size_t>(unit), sizeof mask, mask.data());
+  }
   return mask;
 }
+
+// Sessions of the calling thread.
+thread_local int sessions = 0;
 
 int parse_unit(const std::string& text, const std::string& whole) {
   int value = -1;
@@ -91,6 +97,7 @@ std::string& applied_key() {
 }  // namespace
 
 Team::Team(const TeamRequest& request) {
+  if (sessions == 0) Topology::read_units();
   const Topology& machine = Topology::instance();
   const int available = static_cast<int>(machine.allowed_units().size());
   std::vector<int> list;
@@ -126,12 +133,20 @@ Team::Team(const TeamRequest& request) {
     processors_.push_back(machine.processor_of(u));
     binding_key_ += "," + std::to_string(processors_.back());
   }
+  if (units_.empty()) {
+    for (const int u : Topology::of_this_machine().allowed_units()) {
+      binding_key_ += "/" + std::to_string(u);
+    }
+  }
   if (machine.numa_nodes().size() > 1) memory_key_ = binding_key_;
 
   omp_set_dynamic(0);
   int started = 0;
-  std::atomic<bool> bound = true;
-  {
+  std::atomic<bool> bound = false;
+  for (int tries = 0; tries < 2 && !bound; ++tries) {
+    // Others may have bound the workers elsewhere since they were bound with this key.
+    if (tries > 0) applied_key().clear();
+    bound = true;
     const Session session(*this);
 #pragma omp parallel num_threads(size_)
     {
@@ -154,9 +169,10 @@ Team::Team(const TeamRequest& request) {
 }
 
 Team::Session::Session(const Team& team) {
-  const Mask& all = initial_binding();  // read before anything is bound
+  ++sessions;
   // Threads of an unpinned team may still be bound by an earlier one.
   if (applied_key() != team.binding_key_) {
+    const Mask all = every_unit();
 #pragma omp parallel num_threads(team.size_)
     {
       const auto worker = static_cast<std::size_t>(omp_get_thread_num());
@@ -167,12 +183,17 @@ Team::Session::Session(const Team& team) {
   // The calling thread is bound and released around every sample.
   if (!team.bound()) return;
   own_ = binding();
-  const Mask target = only(team.processors_[0]);
-  rebound_ = !equal(own_, target) && bind_this_thread(target);
+  target_ = only(team.processors_[0]);
+  rebound_ = !equal(own_, target_) && bind_this_thread(target_);
 }
 
 Team::Session::~Session() {
-  if (rebound_) bind_this_thread(own_);
+  --sessions;
+  if (!rebound_) return;
+  const Mask now = binding();
+  Mask left = own_;
+  if (!equal(now, target_)) CPU_AND_S(sizeof left, left.data(), own_.data(), now.data());
+  if (CPU_COUNT_S(sizeof left, left.data()) > 0) bind_this_thread(left);
 }
 
 }  // namespace memkern

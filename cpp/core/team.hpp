@@ -33,7 +33,8 @@ class Team {
   // Teams with equal keys can reuse each other's memory: their workers touch it on the same nodes.
   const std::string& memory_key() const { return memory_key_; }
 
-  // Binds the workers during its lifetime, then restores the binding of the calling thread.
+  // Binds the workers during its lifetime, then restores the binding of the calling thread, except
+  // to units that others have taken from it meanwhile.
   class Session {
    public:
     explicit Session(const Team& team);
@@ -43,6 +44,7 @@ class Team {
 
    private:
     Mask own_;
+    Mask target_;
     bool rebound_ = false;
   };
 

@@ -1,16 +1,17 @@
 #include "core/topology.hpp"
 
 #include <hwloc/cpukinds.h>
-#include <hwloc/glibc-sched.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -28,6 +29,19 @@ struct Description {
 Description& description() {
   static Description current;
   return current;
+}
+
+// The topologies of this machine by the units that this process might use, and the one with those
+// that it may use now.
+struct Found {
+  std::mutex mutex;
+  std::map<std::vector<int>, std::unique_ptr<const Topology>> by_units;
+  std::atomic<const Topology*> now = nullptr;
+};
+
+Found& found() {
+  static Found topologies;
+  return topologies;
 }
 
 // The model of the processors by the system, empty if unknown.
@@ -77,19 +91,36 @@ const Topology& Topology::instance() {
 }
 
 const Topology& Topology::of_this_machine() {
-  static const Topology topology(nullptr);
-  return topology;
+  if (found().now == nullptr) read_units();
+  return *found().now;
+}
+
+void Topology::read_units() {
+  std::array<cpu_set_t, 16> mask{};
+  const bool known = sched_getaffinity(0, sizeof mask, mask.data()) == 0;
+  std::vector<int> units;
+  const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> given(hwloc_bitmap_alloc(),
+                                                                            &hwloc_bitmap_free);
+  for (std::size_t unit = 0; known && unit < 8 * sizeof mask; ++unit) {
+    if (CPU_ISSET_S(unit, sizeof mask, mask.data()) == 0) continue;
+    units.push_back(static_cast<int>(unit));
+    hwloc_bitmap_set(given.get(), static_cast<unsigned>(unit));
+  }
+  const std::lock_guard lock(found().mutex);
+  std::unique_ptr<const Topology>& topology = found().by_units[units];
+  if (!topology) topology.reset(new Topology(nullptr, known ? given.get() : nullptr));
+  found().now = topology.get();
 }
 
 const std::optional<MachineDescription>& Topology::described() { return description().machine; }
 
 void Topology::describe(std::optional<MachineDescription> machine) {
   std::unique_ptr<const Topology> topology;
-  if (machine) topology.reset(new Topology(&*machine));
+  if (machine) topology.reset(new Topology(&*machine, nullptr));
   description() = {std::move(machine), std::move(topology)};
 }
 
-Topology::Topology(const MachineDescription* described) {
+Topology::Topology(const MachineDescription* described, hwloc_const_bitmap_t given) {
   hwloc_topology_t handle = nullptr;
   hwloc_topology_init(&handle);
   handle_.reset(handle);
@@ -110,13 +141,9 @@ Topology::Topology(const MachineDescription* described) {
   }
   if (described == nullptr) {
     // Only the units that taskset or a batch system allows this process.
-    std::array<cpu_set_t, 16> mask{};
-    const std::unique_ptr<hwloc_bitmap_s, decltype(&hwloc_bitmap_free)> given(hwloc_bitmap_alloc(),
-                                                                              &hwloc_bitmap_free);
-    if (sched_getaffinity(0, sizeof mask, mask.data()) == 0) {
-      hwloc_cpuset_from_glibc_sched_affinity(handle, given.get(), mask.data(), sizeof mask);
-      check_is_of_this_machine(handle, given.get());
-      hwloc_topology_restrict(handle, given.get(), 0);
+    if (given != nullptr) {
+      check_is_of_this_machine(handle, given);
+      hwloc_topology_restrict(handle, given, 0);
     }
   } else {
     std::map<int, hwloc_bitmap_t> units_of_kind;

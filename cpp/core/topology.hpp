@@ -32,8 +32,12 @@ class Topology {
  public:
   // This machine, or the described one. A later description destroys the earlier one.
   static const Topology& instance();
-  // This machine, even if another one is described.
+  // This machine, even if another one is described, with the units that read_units() has found.
   static const Topology& of_this_machine();
+  // Reads again which units this process may use, because taskset, control groups and processors
+  // that are switched off change them. To be called while the calling thread is not bound to a
+  // worker's unit. References to earlier topologies stay valid.
+  static void read_units();
   static const std::optional<MachineDescription>& described();
   // Throws InputError if hwloc refuses the topology.
   static void describe(std::optional<MachineDescription> machine);
@@ -63,7 +67,8 @@ class Topology {
   std::vector<int> spread(int workers) const;
 
  private:
-  explicit Topology(const MachineDescription* described);
+  // Of a described machine, or of this one with the units of `given`, all if it is null.
+  Topology(const MachineDescription* described, hwloc_const_bitmap_t given);
 
   struct Destroy {
     void operator()(hwloc_topology_t handle) const { hwloc_topology_destroy(handle); }

@@ -558,16 +558,17 @@ PYBIND11_MODULE(_memkern, m) {
       "describe_machine",
       [](const std::optional<std::string>& topology, int line_B, const std::vector<int>& kinds,
          std::int64_t page_B, std::optional<std::int64_t> memory_B,
-         const std::optional<std::string>& widest_isa) {
+         const std::optional<std::string>& widest_isa, const std::vector<std::int64_t>& nodes_B) {
         const Exclusive exclusive;
         Arena::release_pool();
-        describe_memory(memory_B);
+        describe_memory(memory_B, nodes_B);
         if (!topology) return Topology::describe({});
         Topology::describe(MachineDescription{*topology, line_B, kinds, page_B, widest_isa});
       },
       py::arg("topology") = py::none(), py::arg("line_B") = 64,
       py::arg("kinds") = std::vector<int>(), py::arg("page_B") = 0,
       py::arg("memory_B") = py::none(), py::arg("widest_isa") = py::none(),
+      py::arg("nodes_B") = std::vector<std::int64_t>(),
       "Replaces this machine by a described one, for tests; without a topology by itself again.");
   m.def("cpuid", &cpuid, py::arg("leaf"), py::arg("subleaf") = 0);
   m.def("build", &build);

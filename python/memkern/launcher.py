@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from memkern import checks
 from memkern.checks import one_of
+from memkern.errors import warn
 
 __all__ = [
     "BINDINGS",
     "CHOICES",
     "COMM",
     "TIMEOUT",
+    "check_shared_memory",
     "comm",
     "number",
     "size",
@@ -50,12 +53,33 @@ _VARIABLES = (
     # process.
     ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
+# The same among the processes on a host.
+_ON_HOST = (
+    ("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    ("MPI_LOCALRANKID", "MPI_LOCALNRANKS"),  # MPICH, Intel MPI
+    ("PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"),
+    ("SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE"),
+    *_VARIABLES,
+)
+
+# Variables of Open MPI 4 and 5 and of UCX that name the folder of the memory that the ranks of a
+# host share.
+_FOLDERS = (
+    *("OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory"),
+    "UCX_POSIX_DIR",
+)
+# Bytes in it that each rank needs, in Open MPI and in UCX.
+_SEGMENT_B = 4_400_000
+_shortage = ""
 
 
-def _found(variables: Mapping[str, str]) -> tuple[int, int]:
-    for number, size in _VARIABLES:
+def _found(
+    variables: Mapping[str, str], names: Sequence[tuple[str, str]] = _VARIABLES
+) -> tuple[int, int]:
+    for number, size in names:
         try:
-            return int(variables[number]), int(variables[size])
+            # Slurm's number of tasks on each node is such as "2(x3)".
+            return int(variables[number]), int(variables[size].partition("(")[0])
         except (KeyError, ValueError):
             continue
     return 0, 1
@@ -99,6 +123,36 @@ def comm(requested: str = "auto", variables: Mapping[str, str] = os.environ) -> 
     return requested
 
 
+def check_shared_memory(segments: int = 1, variables: Mapping[str, str] = os.environ) -> None:
+    """Warn if this host has too little shared memory for its ranks, before a library starts.
+
+    Libraries then change to another transport, often without a word, or end with a bus error, or
+    wait for each other: `tell_end` repeats the reason.
+
+    Parameters
+    ----------
+    segments : int
+        Number of libraries, one on the other, of which each needs its own.
+    variables : mapping
+        The environment.
+    """
+    global _shortage
+    own, ranks = _found(variables, _ON_HOST)
+    folder = next((variables[name] for name in _FOLDERS if variables.get(name)), "/dev/shm")
+    free_B = shutil.disk_usage(folder).free if os.access(folder, os.W_OK) else 0
+    needed_B = segments * _SEGMENT_B * ranks
+    _shortage = (
+        f"{folder} has {free_B / 1e6:.3g} MB that this process may use, but {ranks} ranks of a "
+        f"host need about {needed_B / 1e6:.3g} MB of shared memory, without which they use a "
+        "slower transport, or end with a bus error or without an answer: enlarge it (docker run "
+        f"--shm-size=1g, or as root: mount -o remount,size=1g {folder})"
+    ) * (ranks > 1 and free_B < needed_B)
+    if _shortage and own == 0:
+        # Only the first of all ranks may print otherwise, which can be on another host.
+        with contextlib.redirect_stderr(sys.__stderr__):
+            warn(_shortage)
+
+
 def timeout_s() -> float:
     """Return the seconds after which a rank that does not answer is given up.
 
@@ -114,7 +168,8 @@ def timeout_s() -> float:
 def tell_end(why: str) -> None:
     """Print why all ranks end because of one that does not answer, before ending them."""
     print(
-        f"memkern: {why}: all ranks end ({TIMEOUT} sets the time limit)",
+        f"memkern: {why}: all ranks end ({TIMEOUT} sets the time limit)"
+        + f"; probably because {_shortage}" * bool(_shortage),
         file=sys.__stderr__,
         flush=True,
     )

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "core/arithmetic.hpp"
 #include "core/errors.hpp"
@@ -39,6 +40,13 @@ class FakeRoot : public ::testing::Test {
     write(folder + (v1 ? "/memory.limit_in_bytes" : "/memory.max"), limit + "\n");
     write(folder + (v1 ? "/memory.usage_in_bytes" : "/memory.current"), usage + "\n");
     if (!stat.empty()) write(folder + "/memory.stat", stat);
+  }
+  static std::string folder(int node) {
+    return "/sys/devices/system/node/node" + std::to_string(node);
+  }
+  void node(int number, int free_kB) const {
+    write(folder(number) + "/meminfo",
+          "Node " + std::to_string(number) + " MemFree: " + std::to_string(free_kB) + " kB\n");
   }
   MemoryLimit limit() const { return memory_limit(root_); }
 
@@ -117,6 +125,55 @@ TEST_F(FakeRoot, BothVersionsSideBySide) {
   EXPECT_EQ(limit().available_B, 2000);
   group("/sys/fs/cgroup/memory/a", "1500", "1000");
   EXPECT_EQ(limit().available_B, 500);
+}
+
+TEST_F(FakeRoot, ANodeHasItsFreeMemoryAndPageCache) {
+  node(0, 4000);
+  write(folder(1) + "/meminfo",
+        "\nNode 1 MemTotal:       64000 kB\nNode 1 MemFree:        100 kB\n"
+        "Node 1 Active(file):     20 kB\nNode 1 Inactive(file):    3 kB\n"
+        "Node 1 SReclaimable:      1 kB\n");
+  EXPECT_EQ(node_limit({1}, false, root_).available_B, 124 * 1024);
+  EXPECT_EQ(node_limit({1}, false, root_).source, "free memory of NUMA node 1");
+  EXPECT_EQ(node_limit({0, 1}, false, root_).available_B, 4124 * 1024);
+  // Interleaved pages fill the smallest node first.
+  const MemoryLimit evenly = node_limit({0, 1}, true, root_);
+  EXPECT_EQ(evenly.available_B, 2 * 124 * 1024);
+  EXPECT_TRUE(contains(evenly.source, "free memory of NUMA node 1, which gets 1/2"));
+  EXPECT_GT(node_limit({0, 7}, false, root_).available_B, std::int64_t{1} << 60);
+  EXPECT_GT(node_limit({}, true, root_).available_B, std::int64_t{1} << 60);
+}
+
+TEST_F(FakeRoot, ACpusetBindsToTheMemoryOfItsNodes) {
+  write("/proc/meminfo", "MemAvailable: 9000 kB\n");
+  for (const int k : {0, 1, 2}) node(k, 1000 * (k + 1));
+  // The kernel lists nodes that a machine does not have.
+  write("/proc/self/status", "Name: a\nMems_allowed:\tff\nMems_allowed_list:\t0-7\n");
+  EXPECT_EQ(bound_nodes(root_), std::vector<int>());
+  EXPECT_EQ(limit().source, "available memory");
+  write("/proc/self/status", "Name: a\nMems_allowed_list:\t0,2\n");
+  EXPECT_EQ(bound_nodes(root_), (std::vector<int>{0, 2}));
+  EXPECT_EQ(limit().available_B, 4000 * 1024);
+  EXPECT_EQ(limit().source, "free memory of NUMA nodes 0,2");
+}
+
+TEST_F(FakeRoot, HugePagesAreInThePoolsOfNodes) {
+  constexpr std::int64_t kPage_B = std::int64_t{2} << 20;
+  const std::string pool = "/hugepages/hugepages-2048kB/free_hugepages";
+  write(folder(0) + pool, "5\n");
+  write(folder(1) + pool, "0\n");
+  EXPECT_EQ(huge_page_limit({0, 1}, false, kPage_B, root_).available_B, 5 * kPage_B);
+  EXPECT_EQ(huge_page_limit({1}, false, kPage_B, root_).available_B, 0);
+  EXPECT_EQ(huge_page_limit({1}, false, kPage_B, root_).source, "the pool of NUMA node 1");
+  EXPECT_EQ(huge_page_limit({0, 1}, true, kPage_B, root_).available_B, 0);
+  write("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_overcommit_hugepages", "9\n");
+  EXPECT_GT(huge_page_limit({1}, false, kPage_B, root_).available_B, std::int64_t{1} << 60);
+}
+
+TEST_F(FakeRoot, SharedMemoryIsThatOfItsFileSystem) {
+  EXPECT_EQ(shared_memory_limit(root_).source, root_);
+  EXPECT_LT(shared_memory_limit(root_).available_B, std::int64_t{1} << 60);
+  EXPECT_GT(shared_memory_limit(root_ + "/absent").available_B, std::int64_t{1} << 60);
 }
 
 TEST_F(FakeRoot, MalformedFilesAreNoLimit) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -62,6 +63,8 @@ struct Library {
   static bool private_contexts() { return false; }
   static void finish() {}
 
+  static inline std::int64_t shared_B = std::numeric_limits<std::int64_t>::max();
+  static MemoryLimit shared_memory() { return {shared_B, "/dev/shm"}; }
   static Memory allocate(std::int64_t bytes) {
     const auto count = static_cast<std::size_t>(Turn::ranks);
     const std::vector<std::byte> part(static_cast<std::size_t>(bytes));
@@ -239,6 +242,24 @@ TEST(Arrays, AreFreedAtTheNextAllocation) {
   arrays.release(c);
   arrays.allocate(8);
   EXPECT_EQ(Ordered::freed, 3);
+}
+
+TEST(Arrays, AreRefusedBeforeTheSharedMemoryIsExceeded) {
+  Turn::ranks = 2;
+  ranks::Arrays<Ordered> arrays;
+  constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+  Ordered::shared_B = 16 * kMiB;  // of which ranks may need 4 MiB each for messages
+  const std::byte* first = arrays.allocate(4 * kMiB);
+  arrays.allocate(4 * kMiB);
+  const auto message = testing::refusal<MemoryError>([&] { arrays.allocate(16); });
+  // Libraries reserve memory, which is not used before it is touched.
+  EXPECT_TRUE(
+      testing::contains(message, "8388624 bytes of shared memory, but /dev/shm has 8388608"))
+      << message;
+  EXPECT_TRUE(testing::contains(message, "--shm-size")) << message;
+  arrays.release(first);
+  arrays.allocate(4 * kMiB);
+  Ordered::shared_B = std::numeric_limits<std::int64_t>::max();
 }
 
 // Operations of `Words` on plain memory, one after the other.

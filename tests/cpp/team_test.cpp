@@ -139,6 +139,55 @@ TEST(Team, ReleasesWorkers) {
   for (const std::set<int>& where : workers_bindings(floating)) EXPECT_EQ(where, before);
 }
 
+// Binds the calling thread to some units, as taskset, control groups and removed processors do.
+void bind(const std::set<int>& to) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int unit : to) CPU_SET(static_cast<std::size_t>(unit), &set);
+  ASSERT_EQ(sched_setaffinity(0, sizeof set, &set), 0);
+}
+
+TEST(Team, UsesTheUnitsThatTheProcessMayUseNow) {
+  const std::set<int> all = binding();
+  const std::set<int> last{*all.rbegin()};
+  { const Team before({0, "auto"}); }
+  bind(last);
+  const Team fewer({0, "auto"});
+  EXPECT_EQ(fewer.size(), 1);
+  EXPECT_EQ(fewer.pin_obtained(), std::to_string(*last.begin()));
+  const Team floating({2, "none"});
+  for (const std::set<int>& where : workers_bindings(floating)) EXPECT_EQ(where, last);
+  if (all.size() > 1) {
+    const std::string lost = std::to_string(*all.begin());
+    EXPECT_TRUE(contains(refusal<InputError>([&] { Team({1, lost}); }), "unit " + lost));
+  }
+  bind(all);
+  EXPECT_EQ(Team({0, "auto"}).size(), static_cast<int>(all.size()));
+  EXPECT_EQ(binding(), all);
+}
+
+TEST(Team, BindsWorkersAgainThatOthersHaveBound) {
+  const std::set<int> all = binding();
+  const Team team({0, "compact"});
+  std::vector<std::set<int>> wanted = workers_bindings(team);
+#pragma omp parallel num_threads(team.size())
+  if (omp_get_thread_num() != 0) bind({*all.begin()});
+  EXPECT_EQ(Team({0, "compact"}).pin_obtained(), team.pin_obtained());
+  EXPECT_EQ(workers_bindings(team), wanted);
+}
+
+TEST(Team, LeavesTheCallerWithoutUnitsThatItHasLost) {
+  const std::set<int> all = binding();
+  const std::set<int> last{*all.rbegin()};
+  const Team team({1, first_unit()});
+  {
+    const Team::Session session(team);
+    bind(last);
+  }
+  EXPECT_EQ(binding(), last);
+  bind(all);
+}
+
 TEST(Team, RestoresTheBindingOfTheCaller) {
   const std::set<int> before = binding();
   const Team team({1, first_unit()});

@@ -6,14 +6,17 @@ import math
 import os
 import queue
 import threading
+import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
 from memkern import launcher
-from memkern.engine import transports
+from memkern.engine import communication, transports
 from memkern.engine.communication import Ranks
 from memkern.engine.transports import Floats
 from memkern.errors import DeviceError, InputError
@@ -353,6 +356,96 @@ def test_how_ranks_communicate_is_decided_once() -> None:
             launcher.comm("auto", wrong)
     with pytest.raises(InputError, match="comm"):
         launcher.comm("tcp", {})
+
+
+def test_little_shared_memory_is_told_before_a_library_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    free_B, folder = 2**20, str(tmp_path)
+    monkeypatch.setattr(launcher, "_shortage", "")
+    monkeypatch.setattr(
+        "shutil.disk_usage", lambda path: {folder: SimpleNamespace(free=free_B)}[str(path)]
+    )
+    ranks = {"OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+    known = ranks | {"OMPI_MCA_btl_vader_backing_directory": folder}
+    slurm = {"SLURM_LOCALID": "0", "SLURM_STEP_TASKS_PER_NODE": "2(x3)", "UCX_POSIX_DIR": folder}
+    for variables in (known, slurm):
+        with pytest.warns(UserWarning, match=r"1\.05 MB .* but 2 ranks of a host need .* 8\.8 MB"):
+            launcher.check_shared_memory(1, variables)
+    launcher.tell_end("rank 1 does not answer for 120 s")
+    assert "--shm-size=1g, or as root: mount -o remount,size=1g" in capfd.readouterr().err
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Others of the host do not repeat it.
+        launcher.check_shared_memory(1, known | {"OMPI_COMM_WORLD_LOCAL_RANK": "1"})
+        launcher.check_shared_memory(1, known | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"})
+        free_B = 9 * 10**6
+        launcher.check_shared_memory(1, known)
+        launcher.tell_end("rank 1 does not answer for 120 s")
+        assert "because" not in capfd.readouterr().err
+    # OpenSHMEM has the segments of MPI and its own.
+    with pytest.warns(UserWarning, match=r"about 17\.6 MB of shared memory"):
+        launcher.check_shared_memory(2, known)
+    absent = known | {"OMPI_MCA_btl_vader_backing_directory": f"{folder}/absent"}
+    with pytest.warns(UserWarning, match="absent has 0 MB that this process may use"):
+        launcher.check_shared_memory(1, absent)
+
+
+def test_common_memory_and_connections_are_the_transport(tmp_path: Path) -> None:
+    def process(number: int, maps: str, tcp: str) -> bytes:
+        folder = tmp_path / str(number) / "proc/self"
+        (folder / "fd").mkdir(parents=True)
+        (folder / "net").mkdir()
+        (folder / "maps").write_text(maps)
+        (folder / "net/tcp").write_text("  sl  local_address rem_address st ...\n" + tcp)
+        (folder / f"fd/{3 + number}").symlink_to(f"socket:[{77 + number}]")
+        return "\n".join(remote.links(tmp_path / str(number))).encode()
+
+    def row(own: str, other: str, inode: int) -> str:
+        return f"  0: {own} {other} 01 00000000:00000000 00:00000000 00000000 0 0 {inode} 1 0\n"
+
+    one, two, launched = "0100007F:1000", "0100007F:2000", "0100007F:3000"
+    maps = (
+        "7f00-7f01 rw-s 00000000 00:19 {} /dev/shm/vader_segment.host.0.{}\n"
+        "7f01-7f02 rw-s 00000000 00:19 9 /tmp/ompi.host/pmix_dstor/smdataseg-0\n"
+        "7f02-7f03 r--s 00000000 08:01 4 /usr/lib/gconv/gconv-modules.cache\n"
+        "7f03-7f04 rw-p 00000000 00:00 0 \n"
+    )
+    # All processes of the system see all connections; the launcher has one with each rank.
+    tcp = row(one, two, 77) + row(two, one, 78) + row(one, launched, 77)
+    ranks = [process(k, maps.format(k, k), tcp) for k in (0, 1)]
+    assert transports._with_links("", lambda _: ranks) == "TCP"
+    shared = [
+        process(k, maps.format(5, 5), row(f"{one[:-1]}{k}", launched, 77 + k)) for k in (2, 3)
+    ]
+    assert transports._with_links("", lambda _: shared) == "shared memory (vader)"
+    assert transports._with_links("ch4:ofi", lambda _: [*shared, *ranks]) == (
+        "ch4:ofi shared memory (vader), TCP"
+    )
+    assert transports._with_links("UCX_TLS=rc", lambda _: [ranks[0], shared[1]]) == "UCX_TLS=rc"
+    # Those of this process.
+    assert all(link.startswith(("shared memory (", "TCP:")) for link in remote.links())
+
+
+@pytest.mark.parametrize(
+    ("links", "told"),
+    [("TCP", True), ("shared memory (vader)", False), ("shared memory (vader), TCP", False)],
+)
+def test_ranks_of_a_host_without_shared_memory_are_told(
+    links: str, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = Shared(1)
+    found = Threads(shared, 0)
+    vars(found).update(comm="mpi", number=0, size=2, transport=links)
+    monkeypatch.setattr(found, "every", lambda content: [content, content])
+    monkeypatch.setattr(found, "largest", lambda values: values)
+    monkeypatch.setattr(communication, "_current", None)
+    monkeypatch.setattr(transports, "connect", lambda *_: found)
+    monkeypatch.setattr(Ranks, "divide_units", lambda _: None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert communication.start("mpi").transport == links
+    assert any("by TCP, not by shared memory" in str(one.message) for one in caught) is told
 
 
 def test_openshmem_is_chosen_only_where_its_programs_are_started(

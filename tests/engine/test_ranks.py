@@ -81,8 +81,17 @@ def test_a_kernel_runs_as_ranks(kind: str, comm: str, tmp_path: Path) -> None:
     assert record["comm_threads"] == {"mpi": "funneled", "shmem": "single"}[comm]
     assert ("MPI_MCA_btl=^openib" in record["comm_transport"]) is (kind == "oshmem")
     assert record["comm_transport"].startswith("ch") is (kind == "mpich")
+    assert "shared memory (" in record["comm_transport"]
     # Only one rank prints warnings.
     assert done.stderr.count("MEMKERN_SMALL is set") == 1
+
+
+def test_ranks_of_a_host_without_shared_memory_are_told(tmp_path: Path) -> None:
+    done = memkern("openmpi", 2, tmp_path, *TRIAD, MEMKERN_SMALL="1", OMPI_MCA_btl="tcp,self")
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)
+    assert record["comm_transport"] == "OMPI_MCA_btl=tcp,self TCP"
+    assert done.stderr.count("by TCP, not by shared memory") == 1
 
 
 # Contents of each rank have a different length; some are empty or have several pieces.

@@ -156,6 +156,37 @@ def test_findings_follow_from_the_records(whole):
     assert "put 0.501 µs (disturbed)" in disturbed[0]
 
 
+def test_messages_of_a_node_without_shared_memory_are_apart():
+    rows = [
+        row | {"comm_transport": "OMPI_MCA_btl=tcp,self TCP"}
+        for row in everything()
+        if row["distance"] == "same node"
+    ]
+    others = [
+        record("put", 8, 1, distance, comm_transport=transport)
+        for distance, transport in [
+            ("same node", "shared memory (vader), TCP"),
+            ("same node", ""),
+            ("other node", "shared memory (vader), TCP"),
+        ]
+    ]
+    assert set(messages(frame(rows), "")[0]["distance"]) == {"same node by TCP"}
+    found, notes = messages(frame(others), "")
+    assert sorted(set(found["distance"])) == ["other node", "same node"] and notes == []
+    by_tcp = frame_of(Results(rows))
+    assert "Messages by MPI on a node, by TCP instead of shared memory, 8 B" in findings(by_tcp)[0]
+    assert figures["messages"](by_tcp).axes
+
+
+def test_times_that_shared_memory_does_not_explain_are_noted():
+    slow = record("put", 8, 1) | {"messages_per_second": 1 / 10.8e-6}
+    _, notes = messages(frame([slow, record("put", 2**20, 1)]), "")
+    assert notes == [
+        "10.8 us within a node are not explained by shared memory: another transport (column "
+        "comm_transport), or ranks that share processing units"
+    ]
+
+
 def test_the_time_of_a_halo_is_that_of_its_messages():
     rows = frame(everything())
     t0, wmax = LINES["send"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import os
 import warnings
@@ -121,6 +122,25 @@ def test_more_memory_than_the_machine_has_is_refused(machine: Machine) -> None:
     with pytest.raises(MemoryError, match="use smaller sizes") as caught:
         mk.stream("copy", footprint_B=2.0 * available_B, threads=1).prepare()
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("numa", "node", "most_B"),
+    [
+        ("node:1", "memory of NUMA node 1 leaves 0.053 GB", 1e8),
+        ("interleave", "node 1, which", 4.5e8),
+    ],
+)
+def test_more_memory_than_a_node_has_is_refused(numa: str, node: str, most_B: float) -> None:
+    clusters = MACHINES["NUMA clusters"]
+    few_B = 12 * 10**7
+    with described(dataclasses.replace(clusters, nodes_B=(4 * 10**9, few_B, 10**9, 10**9))):
+        for where in ("first-touch", "node:0"):
+            mk.stream("copy", footprint_B=most_B, threads=1, numa=where).prepare()
+        with pytest.raises(MemoryError, match="use smaller sizes") as caught:
+            mk.stream("copy", footprint_B=most_B, threads=1, numa=numa).prepare()
+        assert node in str(caught.value)
+        mk.stream("copy", footprint_B=1e7, threads=1, numa=numa).prepare()
 
 
 def test_pages_of_4_kib_are_obtained_where_they_are_the_smallest(machine: Machine) -> None:

@@ -1,6 +1,9 @@
 #include "backends/mpi/library.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
+#include <string>
 #include <vector>
 
 #include "backends/ranks/meeting.hpp"
@@ -64,6 +67,20 @@ bool Library::threads() {
   int level = MPI_THREAD_SINGLE;
   MPI_Query_thread(&level);
   return level >= MPI_THREAD_MULTIPLE;
+}
+
+MemoryLimit Library::shared_memory() {
+  const auto named = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  // Windows of Open MPI's other components are in private memory.
+  const std::string component = named("OMPI_MCA_osc");
+  const bool shared = component.empty() || component == "sm" || component == "rdma";
+  if (ranks_on_node() < 2 || !shared) return {std::numeric_limits<std::int64_t>::max(), "nothing"};
+  const std::string folder = named(component == "sm" ? "OMPI_MCA_osc_sm_backing_directory"
+                                                     : "OMPI_MCA_osc_rdma_backing_directory");
+  return shared_memory_limit(folder.empty() ? "/dev/shm" : folder);
 }
 
 Library::Memory Library::allocate(std::int64_t bytes) {

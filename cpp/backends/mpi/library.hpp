@@ -58,6 +58,7 @@ struct Library {
   static bool threads();
   static bool private_contexts() { return false; }
 
+  static MemoryLimit shared_memory();
   static Memory allocate(std::int64_t bytes);
   static void free(const Memory& memory);
   static std::byte* own(const Memory& memory) { return memory.own; }

@@ -6,10 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "backends/ranks/meeting.hpp"
 #include "core/device_memory.hpp"
+#include "core/limits.hpp"
 
 namespace memkern::ranks {
 
@@ -38,9 +40,11 @@ class Arrays {
     free_released();
     const std::int64_t others = L::ranks() - 1;
     const std::int64_t share = std::max(bytes / (others + 1) / kWord_B * kWord_B, kWord_B);
-    const Memory memory = L::allocate(std::max(bytes - others * share, share));
+    const std::int64_t most = std::max(bytes - others * share, share);
+    check_shared_memory(most);
+    const Memory memory = L::allocate(most);
     const auto reciprocal = static_cast<std::uint64_t>((Wide{1} << 64) / static_cast<Wide>(share));
-    arrays_.push_back({memory, share, reciprocal, others, true, false});
+    arrays_.push_back({memory, most, share, reciprocal, others, true, false});
     // Never dereferenced.
     // NOLINTNEXTLINE(performance-no-int-to-ptr)
     return reinterpret_cast<std::byte*>(arrays_.size() << kNumberShift);
@@ -92,6 +96,7 @@ class Arrays {
 
   struct Array {
     Memory memory;
+    std::int64_t most;  // bytes of the longest part
     std::int64_t share;
     std::uint64_t reciprocal;  // 2^64 divided by the share
     std::int64_t last_rank;
@@ -100,11 +105,32 @@ class Arrays {
   };
 
   static constexpr std::int64_t kWord_B = 8;
+  // Shared memory that a rank's messages may take later: Open MPI's segment is this long.
+  static constexpr std::int64_t kBuffers_B = std::int64_t{4} << 20;
   static constexpr int kNumberShift = 44;
   static constexpr std::uintptr_t kByte = (std::uintptr_t{1} << kNumberShift) - 1;
 
   static std::size_t number_of(const void* address) {
     return (reinterpret_cast<std::uintptr_t>(address) >> kNumberShift) - 1;
+  }
+
+  // A library only reserves shared memory, and the system ends a rank that touches what it lacks.
+  void check_shared_memory(std::int64_t most) {
+    std::int64_t reserved = most * L::ranks_on_node();
+    for (const Array& a : arrays_) reserved += a.allocated ? a.most * L::ranks_on_node() : 0;
+    const MemoryLimit limit = L::shared_memory();
+    // What was free before the first array, whose pages may be touched by now.
+    if (reserved == most * L::ranks_on_node()) shared_B_ = limit.available_B;
+    const std::int64_t buffers = kBuffers_B * L::ranks_on_node();
+    // With less, messages take another way.
+    const std::int64_t left = shared_B_ - (shared_B_ < buffers ? 0 : buffers);
+    if (L::largest(reserved > left ? 1.0 : 0.0) <= 0.0) return;
+    throw MemoryError("the ranks of a host need " + std::to_string(reserved) +
+                      " bytes of shared memory, but " + limit.source + " has " +
+                      std::to_string(left) +
+                      " left: use smaller sizes, or enlarge it (docker run --shm-size=4g, or mount "
+                      "-o remount,size=4g " +
+                      limit.source + ")");
   }
 
   // The time of a release depends on each rank's interpreter, so the ranks agree here.
@@ -141,6 +167,7 @@ class Arrays {
     L::barrier();
   }
 
+  std::int64_t shared_B_ = 0;  // free shared memory without the arrays
   std::vector<Array> arrays_;
 };
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/limits.hpp"
 #include "families/amo/patterns.hpp"
 
 namespace memkern::ranks {
@@ -57,6 +58,10 @@ concept Library = requires(const typename L::Memory& memory, const typename L::P
   { L::threads() } -> std::same_as<bool>;
   // Whether a thread can have a context that no other thread uses.
   { L::private_contexts() } -> std::same_as<bool>;
+
+  // Where the library keeps the memory that ranks on a node share, and its free bytes; unlimited if
+  // there is no such limit.
+  { L::shared_memory() } -> std::same_as<MemoryLimit>;
 
   // All ranks together:
   // Uninitialised; throws MemoryError.

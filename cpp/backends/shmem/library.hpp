@@ -7,6 +7,7 @@
 #include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -61,6 +62,10 @@ struct Library {
   static bool threads();
   static bool private_contexts();
 
+  // The symmetric heap is in other memory, and allocate() refuses what exceeds it.
+  static MemoryLimit shared_memory() {
+    return {std::numeric_limits<std::int64_t>::max(), "nothing"};
+  }
   static Memory allocate(std::int64_t bytes);
   static void free(const Memory& memory);
   static std::byte* own(const Memory& memory) { return memory.own; }

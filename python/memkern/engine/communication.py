@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import launcher
-from memkern.errors import DeviceError, InputError
+from memkern.errors import DeviceError, InputError, warn
 from memkern.machine.environment import cpu_list, units_of_core
 
 if TYPE_CHECKING:
@@ -133,7 +133,9 @@ class Ranks:
 
     def crowded(self, threads: int) -> bool:
         """Return whether this rank, with `threads` workers, or its host has too few units."""
-        return threads > self.own_units or threads * len(self._process_of) > self.host_units
+        # Others may have taken units from this process meanwhile.
+        own_units = min(self.own_units, len(os.sched_getaffinity(0)))
+        return threads > own_units or threads * len(self._process_of) > self.host_units
 
     def divide_units(self) -> None:
         """Divide processing units that the launcher assigned to several ranks among these ranks."""
@@ -409,6 +411,14 @@ def start(comm: str = "auto", level: str = "multiple") -> Ranks:
         transport = others if others.size > 1 else None
         _current = Ranks(others.comm, others.number, others.size, transport)
         _current.divide_units()
+        # Ranks of several hosts have shared memory and TCP connections, in this order.
+        by_tcp = _current.transport.partition("shared memory")[0].endswith("TCP")
+        if by_tcp and _current.per_node > 1:
+            warn(
+                "ranks on a host exchange data by TCP, not by shared memory, and so take many "
+                "times as long: the folder of shared memory is too small, or variables such as "
+                "OMPI_MCA_btl and UCX_TLS exclude it"
+            )
     return _current
 
 

@@ -53,7 +53,8 @@ def cores_at_work(obtained: Mapping[str, Any]) -> str:
     kinds = dict(zip(topology["units"], topology["core_kinds"], strict=True))
     units = obtained["pin"].split(",") if obtained["pin"] not in ("", "none") else kinds
     workers = int(obtained["threads"]) * len(ranks().processes)
-    return disturbance.cores_at_work(workers, [kinds[int(u)] for u in units])
+    # A unit may be lost since.
+    return disturbance.cores_at_work(workers, [kinds.get(int(u), 0) for u in units])
 
 
 def exchanging_units(obtained: Mapping[str, Any]) -> str:

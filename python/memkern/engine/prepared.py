@@ -45,12 +45,16 @@ _LAUNCHES, _MOST_LAUNCHED_S = 20, 0.02
 
 @dataclass(frozen=True)
 class Choice:
-    """A variant and instruction set, and how they were chosen (see `Prepared`)."""
+    """A variant and instruction set, and how they were chosen (see `Prepared`).
+
+    `threads` is the number of threads for which they were chosen, 0 if it is not known.
+    """
 
     variant: str
     isa: str
     how: str = field(compare=False)
     loss: float = field(default=math.nan, compare=False)
+    threads: int = field(default=0, compare=False)
 
 
 class Prepared:
@@ -61,7 +65,7 @@ class Prepared:
     case : Case
     chosen : Choice, optional
         By default the first variant and instruction set that the case permits, which
-        `memkern.prepare` tries.
+        `memkern.prepare` tries. A case that leaves the number of threads open has that of `chosen`.
     deadline : float
         Time on the clock of `time.perf_counter` after which no trial or sample starts.
 
@@ -101,7 +105,7 @@ class Prepared:
             self.own = self.part.case if self.part else case
             self.device = None if case.knobs.device == "cpu" else case.knobs.device
             self.counting = counting.requested(case.knobs.counters)
-            self.native = self._placed(self.own)
+            self.native = self._placed(self.own, chosen.threads if chosen else 0)
             process.prepared.add(self)
             self._warn()
             self.stages: list[str] = self.native.obtained()["stages"]
@@ -113,8 +117,8 @@ class Prepared:
         """Return the case."""
         return f"<Prepared: {self.case!r}>"
 
-    def _placed(self, case: Case) -> _memkern.Prepared:
-        """Return the extension's case with its arrays in memory."""
+    def _placed(self, case: Case, threads: int) -> _memkern.Prepared:
+        """Return the extension's case with its arrays in memory (for `threads` see `_device`)."""
         knobs = case.knobs
         if self.device and knobs.threads and "workers" not in case.integers:
             raise InputError(
@@ -136,7 +140,7 @@ class Prepared:
             indices=dict(case.indices),
             data={name: _of_dtype(name, values, case) for name, values in case.data.items()},
             caches_B=last_level_cache_B(),
-            **{**knobs.arguments, **_device(case), **_exchange(self.part)},
+            **{**knobs.arguments, **_device(case, threads), **_exchange(self.part)},
         )
 
     def _warn(self) -> None:
@@ -244,7 +248,8 @@ class Prepared:
     def choice(self) -> Choice:
         """The variant and instruction set in use, and how they were chosen."""
         obtained = self.native.obtained()
-        return Choice(obtained["variant"], obtained["isa"], self.how, self.loss)
+        threads = 0 if self.device else obtained["threads"]
+        return Choice(obtained["variant"], obtained["isa"], self.how, self.loss, threads)
 
     @contextlib.contextmanager
     def switched(self) -> Iterator[None]:
@@ -406,13 +411,16 @@ def _of_dtype(name: str, values: npt.NDArray[Any], case: Case) -> npt.NDArray[An
         raise InputError(f"the {name} of {case.spec.kernel} overflow {case.dtype}") from None
 
 
-def _device(case: Case) -> dict[str, Any]:
-    """Return the extension's arguments for the device of a case and the number of its workers."""
+def _device(case: Case, before: int) -> dict[str, Any]:
+    """Return the extension's arguments for the device of a case and the number of its workers.
+
+    `before` is the number of threads of earlier placements, 0 if there are none.
+    """
     knobs = case.knobs
     if knobs.place != RANKS:
         # A list of units is the list of the threads' units.
         limited = knobs.place == PROCESSORS and ranks().size == 1 and knobs.pin.isalpha()
-        threads = knobs.threads or (workers_by_quota() if limited else 0)
+        threads = knobs.threads or before or (workers_by_quota() if limited else 0)
         return {"device": gpu.handle(knobs.device), "threads": threads}
     size = remote.describe(knobs.device).ranks
     if size != ranks().size:

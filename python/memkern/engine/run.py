@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 import time
 from collections.abc import Mapping
 from statistics import fmean
@@ -12,7 +13,7 @@ from typing import Any
 from memkern.discovery import above
 from memkern.engine import calibration, metering
 from memkern.engine.calibration import Spread
-from memkern.engine.communication import ranks, together
+from memkern.engine.communication import connected, ranks, together
 from memkern.engine.cores import Neighbour, competitors, modes_beside
 from memkern.engine.drift import known_drift
 from memkern.engine.measurement import Measurement
@@ -23,7 +24,7 @@ from memkern.engine.process import exclusive, refuse_forked
 from memkern.engine.record import Derive, device_ceilings, measurement_of
 from memkern.engine.sampling import Samples, halo_share, take_samples
 from memkern.engine.taken import Placement, RankPlace, Taken
-from memkern.errors import InputError
+from memkern.errors import InputError, warn
 from memkern.extension import _memkern
 from memkern.machine import environment, gpu
 from memkern.machine.caches import data_caches
@@ -78,6 +79,7 @@ class CaseRun:
         self.beside = beside
         self.started = environment.now()
         self.placements: list[Placement] = []
+        self._units = os.sched_getaffinity(0)
         self._taken: Taken | None = None  # of these placements
         # Deadline of the next placement, on the clock of `time.perf_counter`.
         self.deadline = math.inf
@@ -140,17 +142,38 @@ class CaseRun:
     def place(self, prepared: Prepared | None = None) -> Placement:
         """Fill, sample and validate, in a new placement or in the placement of `prepared`.
 
+        What was placed is kept: if a single process can't place a case again, or has lost
+        processing units, a warning tells why, and the run ends as if it was interrupted.
+
         Raises
         ------
         InputError, MemoryError, DeviceError
             See `prepare`.
+        KeyboardInterrupt
+            Processing units changed, and this case has no placement yet.
         """
-        with exclusive():
-            return self._place(prepared)
+        try:
+            with exclusive():
+                return self._place(prepared)
+        except (InputError, MemoryError) as error:
+            if not (self.placements or os.sched_getaffinity(0) != self._units) or connected():
+                raise
+            warn(f"{error}: measuring ends here, since it was possible before")
+        if not self.placements:
+            raise KeyboardInterrupt
+        self._mark(stop="interrupted")
+        return self.placements[-1]
 
     def _place(self, prepared: Prepared | None) -> Placement:
         case, start = self.case, time.perf_counter()
         earlier = self.placements[-1] if self.placements else None
+        threads = earlier.choice.threads if earlier else 0
+        if len(units := os.sched_getaffinity(0)) < threads <= len(self._units):
+            raise InputError(
+                f"this process may only use processing units {','.join(map(str, sorted(units)))} "
+                f"now, too few for {threads} threads (taskset, a control group, or a processor "
+                "that was switched off)"
+            )
         if prepared is None:
             prepared = ready(case, earlier.choice if earlier else None, self.deadline)
         choice = prepared.choice
@@ -163,6 +186,9 @@ class CaseRun:
         if check is None:
             assert earlier is not None
             check = earlier.check
+        # Workers that have lost their units meanwhile ran on others.
+        if not {*environment.cpu_list(prepared.obtained["pin"])} <= os.sched_getaffinity(0):
+            samples = dataclasses.replace(samples, disturbed=True)
         if samples.stop != "interrupted" and all(p.samples.disturbed for p in self.placements):
             try:
                 self._energy = metering.measure(prepared, samples.mean_s, self.beside)
@@ -227,8 +253,12 @@ class CaseRun:
 
     def disturb(self) -> None:
         """Mark the last placement as disturbed by a cause that is not visible in its samples."""
+        self._mark(disturbed=True)
+
+    def _mark(self, **changes: Any) -> None:
+        """Change the samples of the last placement."""
         last = self.placements[-1]
-        samples = dataclasses.replace(last.samples, disturbed=True)
+        samples = dataclasses.replace(last.samples, **changes)
         self.placements[-1] = dataclasses.replace(last, samples=samples)
         self._taken = None
 

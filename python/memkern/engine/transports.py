@@ -6,6 +6,7 @@ import os
 import re
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, Protocol
 
@@ -73,7 +74,8 @@ class Connection:
         Which threads of a rank may call it: ``single``, ``funneled`` (the main one),
         ``serialized`` (one at a time) or ``multiple``.
     transport : str
-        The transport of the data as the library reports it, or else the variables that select it.
+        The transport of the data as the library reports it, or else the variables that select it;
+        and how ranks are seen to be connected (see `memkern.machine.remote.links`).
     timeout_s : float
         Seconds after which a rank that does not answer is given up.
     hosts : sequence of str
@@ -158,7 +160,7 @@ class _Mpi(Connection):
         names = {getattr(mpi, f"THREAD_{level.upper()}"): level for level in levels}
         self.thread_level = names[mpi.Query_thread()]
         device = re.search(r"^MPICH Device:\s*(\S+)", version, re.MULTILINE)
-        self.transport = device[1] if device else requested_transport()
+        self.transport = _with_links(device[1] if device else requested_transport(), self.every)
 
     def largest(self, values: Floats) -> Floats:
         found = np.empty_like(values)
@@ -215,7 +217,7 @@ class _Shmem(Connection):
         self.number, self.size = module.rank(), module.ranks()
         self.library = module.version()
         self.thread_level = "multiple" if module.threads() else "single"
-        self.transport = requested_transport()
+        self.transport = _with_links(requested_transport(), self.every)
 
     def largest(self, values: Floats) -> Floats:
         all_values = self._exchange(values.tobytes(), values.nbytes)
@@ -248,6 +250,14 @@ class _Shmem(Connection):
         return list(self._meetings.missing())
 
 
+def _with_links(selected: str, every: Callable[[bytes], list[bytes]]) -> str:
+    """Return a transport as the library selects it, with the links that several ranks have."""
+    all_links = every("\n".join(remote.links()).encode())
+    counts = Counter(link for links in all_links for link in links.decode().split("\n"))
+    kinds = {link.partition(":")[0] for link, ranks in counts.items() if ranks > 1}
+    return " ".join(filter(None, (selected, ", ".join(sorted(kinds, reverse=True)))))
+
+
 def _copies(started: int) -> str:
     """Return advice for ranks that can't communicate."""
     return f"; --comm none measures {started} independent copies at the same time" * (started > 1)
@@ -256,7 +266,7 @@ def _copies(started: int) -> str:
 def requested_transport(variables: Mapping[str, str] = os.environ) -> str:
     """Return the variables that select the transport of a library, as NAME=VALUE.
 
-    Open MPI and OpenSHMEM do not report the transport in use.
+    Open MPI and OpenSHMEM do not report the transport in use (see `memkern.machine.remote.links`).
     """
     found = {name: variables[name] for name in _TRANSPORTS if variables.get(name)}
     return " ".join(f"{name}={value}" for name, value in found.items())
@@ -327,6 +337,8 @@ def connect(comm: str, level: str = "multiple") -> _Mpi | _Shmem:
         The ranks can't communicate.
     """
     launcher.timeout_s()  # raises for a wrong value before a library starts
+    # OpenSHMEM uses UCX besides MPI.
+    launcher.check_shared_memory(2 if comm == "shmem" else 1)
     if comm == "shmem":
         return _by_shmem(level)
     try:

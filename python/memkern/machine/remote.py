@@ -13,6 +13,7 @@ import functools
 import importlib
 import importlib.util
 import os
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ import numpy.typing as npt
 
 from memkern import launcher
 from memkern.errors import InputError
+from memkern.limits import read_text
 
 __all__ = [
     "DEVICES",
@@ -34,6 +36,7 @@ __all__ = [
     "extension",
     "handle",
     "is_built",
+    "links",
     "mpi",
     "refuse_faulty",
 ]
@@ -194,6 +197,35 @@ def describe(device: str, threads: int = 1) -> Description:
     module: Any = extension(device, threads > 1)
     library, nodes = _line(module.version()), tuple(module.nodes())
     return Description(library, module.rank(), nodes, module.threads())
+
+
+def links(root: Path = Path("/")) -> set[str]:
+    """Return the memory and the TCP connections that this process may share with other ranks.
+
+    Parameters
+    ----------
+    root : Path
+        Folder that contains ``proc``.
+
+    Returns
+    -------
+    set of str
+        ``shared memory (NAME):IDENTITY`` and ``TCP:IDENTITY``, equal in both processes.
+    """
+    # Address, mode, offset, device, inode, and name: /dev/shm/vader_segment.0, /SYSV00000000, ...
+    maps = [line.split(None, 5) for line in (read_text(root, "proc/self/maps") or "").splitlines()]
+    memory = {
+        f"shared memory ({re.split('[^A-Za-z]', row[5].rpartition('/')[2])[0]}):{row[3]} {row[4]}"
+        for row in maps
+        # Launchers share memory with their processes as well.
+        if row[1][1] + row[1][3] == "ws" and len(row) == 6 and "pmix" not in row[5]
+    }
+    files = {
+        os.path.realpath(file).rpartition("/")[2] for file in (root / "proc/self/fd").glob("*")
+    }
+    # Number, own and other address, ..., and the inode of a socket.
+    rows = map(str.split, (read_text(root, "proc/self/net/tcp") or "").splitlines()[1:])
+    return memory | {f"TCP:{sorted(row[1:3])}" for row in rows if f"socket:[{row[9]}]" in files}
 
 
 def refuse_faulty(found: Description, *, swaps_64: bool, threads: int) -> None:

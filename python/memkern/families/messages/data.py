@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from memkern.plots.frames import Fits, Records, best, line_fits, typed
+from memkern.plots.frames import Fits, Records, best, line_fits, typed, words
 from memkern.plots.selection import prevailing, select
 
 if TYPE_CHECKING:
@@ -20,7 +20,11 @@ MEASURE = "memkern messages --device mpi -o messages.parquet"
 
 _LIBRARIES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
 _OPERATIONS = ("put", "get", "fetch_add", "send")
-_DISTANCES = ("same rank", "same node", "other node")
+# Without shared memory the messages of a node have the times of its network.
+_BY_TCP = "same node by TCP"
+_DISTANCES = ("same rank", "same node", _BY_TCP, "other node")
+# Longest time of a message of one cache line through shared memory, between sockets.
+_MOST_US, _LINE_B = 4.0, 64
 _NUMBERS = ("size_B", "window", "origins", "time_min_s")
 _WORDS = ("pairs", "distance", "backend")
 
@@ -43,7 +47,8 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     frame : DataFrame
         The columns of the records and machine, library, operation, message_s (seconds of an origin
         for a message, by the shortest time), latency_us (the same in microseconds for a window of
-        1, else NaN), million_per_s and series (the name of a curve). For each machine and distance
+        1, else NaN), million_per_s and series (the name of a curve); distance tells whether ranks
+        on a node have exchanged messages by TCP. For each machine and distance
         one number of origins is used, and the fastest record of each size and window; sorted by
         operation and distance.
     notes : list of str
@@ -56,6 +61,15 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     """
     frame, notes = select(records, ["messages"], [*_NUMBERS, *_WORDS], measure=measure, value=RATE)
     frame = typed(frame, (*_NUMBERS, RATE), _WORDS)
+    # Ranks of several nodes also have shared memory.
+    links = (
+        frame["distance"] + ":" + words(frame.reindex(columns=["comm_transport"]).squeeze(axis=1))
+    )
+    frame = frame.assign(
+        distance=frame["distance"].mask(
+            links.str.contains("^same node:(?!.*shared memory).*TCP$"), _BY_TCP
+        )
+    )
     where = ["machine", "backend", "distance"]
     frame, left = prevailing(frame, ("origins",), per=where, count=("kernel", "size_B", "window"))
     frame = best(frame, [*where, "kernel", "size_B", "window"], value=RATE)
@@ -68,6 +82,12 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         million_per_s=1e-6 * frame[RATE],
     )
     frame = frame.sort_values(["operation", "distance", "library"], key=_places, kind="stable")
+    slow = (frame["distance"] == "same node") & (frame["size_B"] <= _LINE_B)
+    if (longest := frame["latency_us"][slow].max()) > _MOST_US:
+        left.append(
+            f"{longest:.3g} us within a node are not explained by shared memory: another transport "
+            "(column comm_transport), or ranks that share processing units"
+        )
     parts = [frame["operation"].str.replace("_", "-")]
     parts += [frame[name] for name in ("distance", "library") if frame[name].nunique() > 1]
     series = parts[0]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "same rank": "to the rank itself",
     "same node": "on a node",
+    "same node by TCP": "on a node, by TCP instead of shared memory",
     "other node": "between nodes",
 }
 
