@@ -125,6 +125,7 @@ class Problem {
   const Array& any_array(const std::string& name) const;
   // Read by the first call only, because the kernel walks the page tables for it.
   const std::string& obtained_pages();
+  std::string pages_refused() const { return arena_.pages_refused(); }
   std::int64_t footprint_B() const;
 
   // Changes the values that fill() writes, unless the seed is 0. To be called before any fill().
