@@ -10,18 +10,16 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <cinttypes>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <limits>
-#include <sstream>
 
 #include "core/arithmetic.hpp"
 #include "core/device_memory.hpp"
 #include "core/errors.hpp"
 #include "core/limits.hpp"
+#include "core/pages.hpp"
+#include "core/refusal.hpp"
 #include "core/topology.hpp"
 
 #ifndef MADV_POPULATE_WRITE
@@ -41,8 +39,6 @@ constexpr std::int64_t kReserve_B = std::int64_t{64} << 20;
 // Buffers of base pages that are at most this long have addresses within one range (see
 // SmallAddresses).
 constexpr std::int64_t kSmall_B = std::int64_t{256} << 10;
-// Smallest share of huge pages that is reported as "thp": the kernel may leave a few pages small.
-constexpr double kThpShare = 0.95;
 // Pages of each worker's part of an array whose nodes are read back.
 constexpr std::int64_t kSampledPages = 64;
 
@@ -52,12 +48,6 @@ std::string gigabytes(std::int64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.3f GB", static_cast<double>(bytes) / 1e9);
   return text;
-}
-
-std::string page_name(std::int64_t bytes) {
-  if (bytes == kHuge2m) return "hugetlb-2m";
-  if (bytes == kHuge1g) return "hugetlb-1g";
-  return std::to_string(bytes / 1024) + "k";
 }
 
 bool is_hugetlb(Pages pages) { return pages == Pages::Huge2m || pages == Pages::Huge1g; }
@@ -135,8 +125,7 @@ void apply_numa(void* data, std::int64_t bytes, const NumaPolicy& policy) {
   if (!machine.bind_memory(data, bytes,
                            interleaved ? machine.numa_nodes() : std::vector<int>{policy.node},
                            interleaved ? HWLOC_MEMBIND_INTERLEAVE : HWLOC_MEMBIND_BIND)) {
-    throw InputError(std::string("the NUMA policy was refused by the operating system: ") +
-                     std::strerror(errno));
+    throw InputError("the NUMA policy was refused: " + refused("mbind", errno, "SYS_NICE"));
   }
 }
 
@@ -204,6 +193,15 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) : device_(placeme
   const std::int64_t align = hugetlb ? page_B_ : may_be_huge_ ? kHuge2m : page_B_;
   capacity_ = round_up(std::max<std::int64_t>(bytes, 1), align);
 
+  // Beyond some of these limits the first touch would be a signal.
+  const auto no_hugetlb = [&](const std::string& why) {
+    return MemoryError("pages '" + page_name(page_B_) + "' are not available for " +
+                       gigabytes(capacity_) + ": " + why);
+  };
+  if (hugetlb) {
+    const std::string limit = hugetlb_limit(page_B_, capacity_);
+    if (!limit.empty()) throw no_hugetlb(limit);
+  }
   reserved_B_ = checked_add(capacity_, 2 * align, "a buffer size");
   void* region =
       is_small(bytes, placement.pages) ? SmallAddresses::instance().take(reserved_B_) : nullptr;
@@ -227,20 +225,24 @@ Buffer::Buffer(std::int64_t bytes, const Placement& placement) : device_(placeme
   if (mapped == MAP_FAILED) {
     const int error = errno;
     unmap();
-    if (hugetlb) {
-      throw MemoryError("pages '" + page_name(page_B_) + "' are not available for " +
-                        gigabytes(capacity_) +
-                        ": the system's pool of them is too small (sysctl vm.nr_hugepages)");
+    if (hugetlb && error != ENOMEM) throw no_hugetlb(refused("mmap", error, ""));
+    const MemoryLimit limit = memory_limit();
+    if (limit.available_B < capacity_) {
+      throw MemoryError("a buffer of " + gigabytes(capacity_) + " was refused: " + limit.source +
+                        " leaves " + gigabytes(limit.available_B));
     }
+    if (hugetlb) throw no_hugetlb("the system can't add so many to its pool now");
     throw MemoryError("a buffer of " + gigabytes(capacity_) +
                       " was refused: " + std::strerror(error));
   }
   try {
     // No huge page may form if 4k is required. The kernel may not know this advice, so the obtained
     // page size is read back later.
-    if (placement.pages == Pages::Base4k)
-      madvise(data_, static_cast<std::size_t>(capacity_), MADV_NOHUGEPAGE);
-    if (may_be_huge_) madvise(data_, static_cast<std::size_t>(capacity_), MADV_HUGEPAGE);
+    const auto advise = [&](int advice) {
+      advice_error_ = madvise(data_, static_cast<std::size_t>(capacity_), advice) == 0 ? 0 : errno;
+    };
+    if (placement.pages == Pages::Base4k) advise(MADV_NOHUGEPAGE);
+    if (may_be_huge_) advise(MADV_HUGEPAGE);
     apply_numa(data_, capacity_, placement.numa);
   } catch (...) {
     unmap();
@@ -274,8 +276,8 @@ bool Buffer::populate(std::int64_t begin, std::int64_t end) const {
   if (madvise(data_ + first, static_cast<std::size_t>(last - first), MADV_POPULATE_WRITE) == 0) {
     return true;
   }
-  if (errno != EINVAL) return false;
-  // Kernels before 5.14 do not know MADV_POPULATE_WRITE.
+  // Kernels before 5.14 do not know MADV_POPULATE_WRITE, and a filter may refuse it.
+  if (errno != EINVAL && errno != EPERM && errno != ENOSYS) return false;
   for (std::int64_t at = first; at < last; at += page) {
     *reinterpret_cast<volatile char*>(data_ + at) = 0;
   }
@@ -285,45 +287,9 @@ bool Buffer::populate(std::int64_t begin, std::int64_t end) const {
 const std::string& Buffer::obtained_pages() const {
   if (device_ != nullptr) obtained_pages_ = device_->name();
   // Reading smaps walks every page; only transparent huge pages can change later.
-  if (obtained_pages_.empty() || may_be_huge_) obtained_pages_ = read_pages();
+  if (obtained_pages_.empty() || may_be_huge_)
+    obtained_pages_ = read_pages(data_, capacity_, may_be_huge_);
   return obtained_pages_;
-}
-
-std::string Buffer::read_pages() const {
-  std::ifstream maps("/proc/self/smaps");
-  const auto begin = reinterpret_cast<std::uintptr_t>(data_);
-  const std::uintptr_t end = begin + static_cast<std::uintptr_t>(capacity_);
-  std::string line;
-  bool ours = false;
-  std::int64_t huge_kB = 0;
-  std::int64_t resident_kB = 0;
-  std::int64_t page_kB = 0;
-  while (std::getline(maps, line)) {
-    std::uintptr_t from = 0;
-    std::uintptr_t to = 0;
-    char permissions[5] = "";
-    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to, permissions) == 3) {
-      // Mappings are in the order of their addresses; the libraries come last.
-      if (from >= end) break;
-      ours = from >= begin && to <= end;
-      continue;
-    }
-    if (!ours) continue;
-    std::int64_t value = 0;
-    char name[64] = "";
-    if (std::sscanf(line.c_str(), "%63[^:]: %" SCNd64, name, &value) != 2) continue;
-    if (std::strcmp(name, "AnonHugePages") == 0) huge_kB += value;
-    if (std::strcmp(name, "Rss") == 0) resident_kB += value;
-    if (std::strcmp(name, "KernelPageSize") == 0) page_kB = std::max(page_kB, value);
-  }
-  if (page_kB == 0) return "unknown";
-  if (page_kB * 1024 > base_page_B()) return page_name(page_kB * 1024);
-  if (huge_kB == 0 || resident_kB == 0) return page_name(base_page_B());
-  const double share = static_cast<double>(huge_kB) / static_cast<double>(resident_kB);
-  if (share >= kThpShare) return "thp";
-  char text[16];
-  std::snprintf(text, sizeof text, "thp:%.2f", share);
-  return text;
 }
 
 std::size_t Arena::request(std::int64_t bytes, std::int64_t rows,
@@ -409,16 +375,28 @@ void Arena::commit() {
     };
     in_parts(slot, touch);
     if (failed.load() != 0) {
-      const std::string reason = std::strerror(failed.load());
+      std::string reason = std::strerror(failed.load());
+      // The limits are checked before: others have used them up since then.
+      if (is_hugetlb(placement_.pages)) reason = "other programs have taken them meanwhile";
       slot.buffer.reset();
       throw MemoryError("the system could not provide " + gigabytes(slot.bytes) +
                         " in the requested pages: " + reason);
     }
-    if (placement_.pages == Pages::Thp && buffer.obtained_pages() != "thp") {
+    const bool thp = placement_.pages == Pages::Thp;
+    const bool small_pages = placement_.pages == Pages::Base4k;
+    const char* wanted_pages = thp ? "thp" : "4k";
+    if ((thp || small_pages) && buffer.obtained_pages() != wanted_pages) {
       const std::string obtained = buffer.obtained_pages();
+      // The system may not report the pages, but has accepted the advice.
+      if (small_pages && obtained == "unknown") continue;
+      const int error = buffer.advice_error();
+      const std::string why = error != 0 && error != EINVAL ? refused("madvise", error, "")
+                              : obtained == "unknown"       ? "/proc/self/smaps can't be read"
+                              : thp                         ? why_no_thp()
+                                    : "it does not know the advice MADV_NOHUGEPAGE";
       slot.buffer.reset();
-      throw MemoryError("pages 'thp' are not available: the kernel provided " + obtained +
-                        " (see /sys/kernel/mm/transparent_hugepage/enabled)");
+      throw MemoryError("pages '" + std::string(wanted_pages) +
+                        "' are not available: the kernel provided " + obtained + ", since " + why);
     }
   }
 }
@@ -497,6 +475,16 @@ std::string Arena::obtained_pages() const {
     }
   }
   return largest;
+}
+
+std::string Arena::pages_refused() const {
+  for (const Slot& slot : slots_) {
+    const int error = slot.buffer ? slot.buffer->advice_error() : 0;
+    if (error == EPERM || error == EACCES || error == ENOSYS) {
+      return refused("madvise", error, "");
+    }
+  }
+  return "";
 }
 
 Arena::~Arena() {

@@ -55,9 +55,11 @@ class Buffer {
   // (before Linux 5.14 a refusal is a signal).
   bool populate(std::int64_t begin, std::int64_t end) const;
 
-  // Page size reported by the kernel: "4k", "thp", "hugetlb-2m", "hugetlb-1g" or a mixture such as
-  // "thp:0.42" (the share of bytes in huge pages); for memory of a device, the device's name.
+  // Page size reported by the kernel (see read_pages); for memory of a device, the device's name.
   const std::string& obtained_pages() const;
+
+  // Error number of the advice on the size of pages; 0 if it was taken.
+  int advice_error() const { return advice_error_; }
 
   // Identifies the values in the first `content_columns` elements of each row, so that filling them
   // again can be skipped; empty if unknown.
@@ -65,12 +67,12 @@ class Buffer {
   std::int64_t content_columns = 0;
 
  private:
-  std::string read_pages() const;
   void unmap() const;
 
   mutable std::string obtained_pages_;
   DeviceMemory* device_ = nullptr;
   bool may_be_huge_ = false;
+  int advice_error_ = 0;
   std::byte* reserved_ = nullptr;
   std::int64_t reserved_B_ = 0;
   std::byte* data_ = nullptr;
@@ -102,6 +104,8 @@ class Arena {
   // node of the first touch, than the bound worker that touched them, of a sample of each worker's
   // pages. NaN if unknown.
   double misplaced_share() const;
+  // Why the system refuses to be advised on pages of a buffer; empty if it does not.
+  std::string pages_refused() const;
   DeviceMemory* device() const { return placement_.device; }
 
   // Frees the unused buffers smaller than `below_B`.

@@ -13,6 +13,7 @@
 #include <tuple>
 
 #include "core/errors.hpp"
+#include "core/refusal.hpp"
 
 namespace memkern {
 namespace {
@@ -56,12 +57,15 @@ std::string reason(int error) {
     case ENOENT: return "this machine has no counter for it (virtual machines rarely have any)";
     case EACCES:
     case EPERM:
+      if (error == EPERM && filtered()) return refused("perf_event_open", error, "PERFMON");
       return "the system does not permit it: run as root, or lower kernel.perf_event_paranoid";
     case ENODEV:
     case ENXIO: return "there is no such counting unit here";
     case EOPNOTSUPP: return "the processor's counters do not support it";
     case EINVAL: return "the kernel rejects its code";
-    case ENOSYS: return "this kernel has no perf_event_open";
+    case ENOSYS:
+      if (filtered()) return refused("perf_event_open", error, "PERFMON");
+      return "this kernel has no perf_event_open";
     case EMFILE: return "too many files are open: raise ulimit -n, or count fewer events";
     case EBUSY: return "another program uses the counters exclusively";
     default: return std::string("the system refuses it: ") + std::strerror(error);

@@ -4,18 +4,48 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <charconv>
+#include <mutex>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "core/errors.hpp"
+#include "core/limits.hpp"
 #include "core/load.hpp"
+#include "core/refusal.hpp"
 #include "core/topology.hpp"
 
 namespace memkern {
 namespace {
 
-// An OpenMP runtime that fails to create a thread ends the process: absurd requests are refused.
 constexpr int kMaxThreadsPerUnit = 8;
+
+// The OpenMP threads of the calling thread, which has a pool of its own.
+int& pool_size() {
+  thread_local int size = 1;
+  return size;
+}
+
+// Starts and ends threads. Returns how many of `wanted` there were at the same time, and which limit
+// refuses the next one.
+std::pair<int, std::string> startable(int wanted) {
+  std::mutex until_all_run;
+  std::vector<std::thread> threads;
+  std::string limit;
+  std::unique_lock hold(until_all_run);
+  try {
+    while (std::cmp_less(threads.size(), wanted)) {
+      threads.emplace_back([&] { const std::scoped_lock wait(until_all_run); });
+    }
+  } catch (const std::system_error&) {
+    limit = thread_limit();  // while they are there
+  }
+  hold.unlock();
+  for (std::thread& thread : threads) thread.join();
+  return {static_cast<int>(threads.size()), limit};
+}
 
 // The processors on which the calling thread may run; none if unknown.
 Mask binding() {
@@ -140,6 +170,15 @@ Team::Team(const TeamRequest& request) {
   }
   if (machine.numa_nodes().size() > 1) memory_key_ = binding_key_;
 
+  // An OpenMP runtime that fails to create a thread ends the process.
+  if (const int missing = size_ - pool_size(); missing > 0) {
+    const auto [found, limit] = startable(missing);
+    if (found < missing) {
+      throw InputError("only " + std::to_string(size_ - missing + found) + " of " +
+                       std::to_string(size_) + " threads can be started, since " + limit +
+                       ": raise this limit, or request fewer threads");
+    }
+  }
   omp_set_dynamic(0);
   int started = 0;
   std::atomic<bool> bound = false;
@@ -160,7 +199,28 @@ Team::Team(const TeamRequest& request) {
     throw InputError("only " + std::to_string(started) + " of " + std::to_string(size_) +
                      " threads were granted: raise OMP_THREAD_LIMIT or request fewer");
   }
-  if (!bound) throw InputError("pin '" + request.pin + "' was refused by the operating system");
+  pool_size() = size_;
+  if (!bound) {
+    Mask own{};
+    std::string why = "a processing unit is no longer available to this process";
+    if (sched_getaffinity(0, sizeof own, own.data()) != 0) {
+      why = refused("sched_getaffinity", errno, "");
+    } else if (!bind_this_thread(only(processors_[0]))) {
+      why = refused("sched_setaffinity", errno, "");
+    } else {
+      bind_this_thread(own);
+    }
+    if (request.pin != "auto") {
+      throw InputError("pin '" + request.pin + "' was refused: " + why);
+    }
+    pin_refused_ = why;
+    units_.clear();
+    processors_.clear();
+    shared_units_.clear();
+    reservations_.clear();
+    binding_key_ = memory_key_ = std::to_string(size_);
+    applied_key().clear();
+  }
   if (units_.empty()) return;
   pin_obtained_.clear();
   for (const int u : units_) {

@@ -27,6 +27,8 @@ class Team {
   int size() const { return size_; }
   // Units that the workers are bound to, as read back from the system; "none" if not bound.
   const std::string& pin_obtained() const { return pin_obtained_; }
+  // Why the system refused pin 'auto', which then is 'none'; empty if it did not.
+  const std::string& pin_refused() const { return pin_refused_; }
   bool bound() const { return !units_.empty(); }
   // Units that were needed although another memkern process reserved them.
   const std::vector<int>& shared_units() const { return shared_units_; }
@@ -55,6 +57,7 @@ class Team {
   std::vector<int> shared_units_;
   std::vector<std::shared_ptr<UnitReservation>> reservations_;
   std::string pin_obtained_ = "none";
+  std::string pin_refused_;
   std::string binding_key_;
   std::string memory_key_;
 };

@@ -126,6 +126,7 @@ class Problem {
   // Read by the first call only, because the kernel walks the page tables for it.
   const std::string& obtained_pages();
   double misplaced_share() const { return arena_.misplaced_share(); }
+  std::string pages_refused() const { return arena_.pages_refused(); }
   std::int64_t footprint_B() const;
 
   // Changes the values that fill() writes, unless the seed is 0. To be called before any fill().

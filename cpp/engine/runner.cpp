@@ -228,6 +228,7 @@ class HostRunner : public RunnerOf<Step> {
     Obtained o = RunnerOf::obtained();
     o.threads = team_.size();
     o.pin = team_.pin_obtained();
+    o.pin_refused = team_.pin_refused();
     o.shared_units = team_.shared_units();
     o.vector_B = vector_size(o.isa);
     return o;

@@ -25,6 +25,7 @@ struct Obtained {
   int threads = 0;
   int block_threads = 0;  // 0 on the processor
   std::string pin;
+  std::string pin_refused;        // why pin auto was refused; empty if it was not
   std::vector<int> shared_units;  // also reserved by another memkern process
   int vector_B = 0;               // 0 on a device, or if it depends on the processor
 };

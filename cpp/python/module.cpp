@@ -466,6 +466,13 @@ class Case {
     d["threads"] = o.threads;
     d["block_threads"] = o.block_threads;
     d["pin"] = o.pin;
+    // Requests that the user did not make by name, as warnings.
+    std::vector<std::string> refused;
+    if (!o.pin_refused.empty()) refused.push_back("threads are not pinned: " + o.pin_refused);
+    if (const std::string why = problem.pages_refused(); !why.empty()) {
+      refused.push_back("no huge pages were requested: " + why);
+    }
+    d["refused"] = refused;
     d["shared_units"] = o.shared_units;
     d["vector_B"] = o.vector_B;
     d["footprint_B"] = problem.footprint_B();

@@ -22,6 +22,9 @@ def main() -> int:
 
     During imports nothing was measured or written yet, so Ctrl-C ends the process at once.
     """
+    # OpenBLAS starts a thread for each processor when NumPy is imported, which waits beside
+    # measurements, and where a limit refuses them it sends an interrupt.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Shells make background commands ignore it.
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import resource
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from memkern.errors import InputError
 
 __all__ = [
+    "UNLIMITED_B",
     "Quota",
     "cgroup_folders",
     "check_memory",
@@ -23,11 +25,14 @@ __all__ = [
     "throttled_s",
 ]
 
+# More than any memory: a version 1 control group without a limit has a larger number. Infinity could
+# not become a number of bytes.
+UNLIMITED_B = 1 << 60
 # Below this size the check takes longer than the allocation.
 _UNCHECKED_B = 2**20
 
 
-def memory_left(root: Path = Path("/")) -> tuple[float, str]:
+def memory_left(root: Path = Path("/")) -> tuple[int, str]:
     """Return the memory that this process may still allocate, without needing the extension.
 
     Parameters
@@ -37,30 +42,39 @@ def memory_left(root: Path = Path("/")) -> tuple[float, str]:
 
     Returns
     -------
-    available_B : float
-        The smallest of MemAvailable, RLIMIT_AS and the control groups' limits, minus the usage;
-        infinite if none is known.
+    available_B : int
+        The smallest of MemAvailable, RLIMIT_AS, RLIMIT_DATA, the commit limit (with
+        vm.overcommit_memory=2) and the control groups' limits, minus the usage; `UNLIMITED_B` if
+        none is known.
     source : str
         Name of the smallest limit.
     """
-    limits: list[tuple[float, str]] = [(float("inf"), "nothing")]
+    limits = [(UNLIMITED_B, "nothing")]
     available = _bytes_of(root, "proc/meminfo", "MemAvailable:")
     if available is not None:
         limits.append((available, "available memory"))
-    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
-    if address_space != resource.RLIM_INFINITY:
-        used = _bytes_of(root, "proc/self/status", "VmSize:") or 0
-        limits.append((address_space - used, "address space limit (ulimit -v)"))
+    for which, usage, name in (
+        (resource.RLIMIT_AS, "VmSize:", "address space limit (ulimit -v)"),
+        (resource.RLIMIT_DATA, "VmData:", "data limit (ulimit -d)"),
+    ):
+        with contextlib.suppress(OSError):  # a filter of system calls refuses it
+            most, _ = resource.getrlimit(which)
+            if most != resource.RLIM_INFINITY:
+                limits.append((most - (_bytes_of(root, "proc/self/status", usage) or 0), name))
+    commit = _bytes_of(root, "proc/meminfo", "CommitLimit:")
+    if commit is not None and read_number(root, "proc/sys/vm/overcommit_memory") == 2:
+        used = _bytes_of(root, "proc/meminfo", "Committed_AS:") or 0
+        limits.append((commit - used, "commit limit (vm.overcommit_memory=2)"))
     for folder in cgroup_folders(root, "memory"):
         for limit, usage, cache in (
             ("memory.max", "memory.current", "inactive_file"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
         ):
-            most, used_B = read_number(folder, limit), read_number(folder, usage)
-            if most is not None and used_B is not None:
+            allowed, used_B = read_number(folder, limit), read_number(folder, usage)
+            if allowed is not None and used_B is not None:
                 # The page cache counts as usage but can be reclaimed.
                 reclaimable = _bytes_of(folder, "memory.stat", cache) or 0
-                limits.append((most - max(0, used_B - reclaimable), f"cgroup limit of {folder}"))
+                limits.append((allowed - max(0, used_B - reclaimable), f"cgroup limit of {folder}"))
     left, source = min(limits)
     return max(left, 0), source
 

@@ -64,7 +64,7 @@ TEST_F(FakeRoot, SecondVersionCountsUsage) {
   write("/proc/self/cgroup", "0::/a\n");
   group("/sys/fs/cgroup/a", "5000", "1200");
   EXPECT_EQ(limit().available_B, 3800);
-  EXPECT_EQ(limit().source, "cgroup limit of /a");
+  EXPECT_EQ(limit().source, "cgroup limit of /sys/fs/cgroup/a");
 }
 
 TEST_F(FakeRoot, InactivePageCacheIsAvailable) {
@@ -79,7 +79,7 @@ TEST_F(FakeRoot, LimitsOfAncestorsApply) {
   group("/sys/fs/cgroup/a/b", "9000", "10");
   group("/sys/fs/cgroup/a", "4000", "100");
   EXPECT_EQ(limit().available_B, 3900);
-  EXPECT_EQ(limit().source, "cgroup limit of /a");
+  EXPECT_EQ(limit().source, "cgroup limit of /sys/fs/cgroup/a");
 }
 
 TEST_F(FakeRoot, TheInnermostLimitCanBeTheSmallest) {
@@ -108,7 +108,7 @@ TEST_F(FakeRoot, FirstVersionIsFoundByItsController) {
   group("/sys/fs/cgroup/memory/y", "8000", "2000", "total_inactive_file 500\ninactive_file 7\n");
   group("/sys/fs/cgroup/memory/w", "1", "0");
   EXPECT_EQ(limit().available_B, 6500);
-  EXPECT_EQ(limit().source, "cgroup limit of /y");
+  EXPECT_EQ(limit().source, "cgroup limit of /sys/fs/cgroup/memory/y");
 }
 
 TEST_F(FakeRoot, AContainerSeesOnlyItsRoot) {

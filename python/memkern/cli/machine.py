@@ -104,7 +104,9 @@ def _info(args: argparse.Namespace) -> int:
         ("caches", caches + measured or "unknown"),
         (
             "memory",
-            f"{facts['memory_available_B'] / 1e9:.1f} GB available ({facts['memory_limit']})",
+            "unknown"
+            if facts["memory_available_B"] is None
+            else f"{facts['memory_available_B'] / 1e9:.1f} GB available ({facts['memory_limit']})",
         ),
         ("pages", _pages(settings)),
         (

@@ -151,7 +151,7 @@ class Ranks:
             # Some code looks up the units of the process, so threads of the library are bound as
             # well.
             for thread in os.listdir("/proc/self/task"):
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(OSError):  # it has ended, or this is refused
                     os.sched_setaffinity(int(thread), chosen)
         self._note_bindings()
 

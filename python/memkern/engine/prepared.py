@@ -161,9 +161,11 @@ class Prepared:
                 "in which threads are stopped are disturbed, unless they are too long to avoid "
                 "stops"
             )
+        obtained = self.native.obtained()
+        for text in obtained["refused"]:
+            _warn_once(text)
         if small.wanted():
             return
-        obtained = self.native.obtained()
         used = obtained["threads"]
         workers = working_threads(self.own, used)
         if workers < used and self.case.bytes_B:

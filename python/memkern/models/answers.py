@@ -318,7 +318,7 @@ def peer_sentence(peer: str, records: Iterable[Record], statistic: str) -> str:
         return ""
     variants = _named(f"{record['variant']}/{record['isa']}" for record in own)
     pages = _named(str(record["pages"]) for record in own)
-    pinned = {record.get("pin_requested") for record in own} != {"none"}
+    pinned = {record.get("pin") for record in own} != {"none"}
     stores = " with non-temporal stores" * any(str(r["variant"]).startswith("nt") for r in own)
     return (
         f"differences from {peer}: {statistic}; the code is variant {variants}{stores}, that of "

@@ -9,6 +9,7 @@ from typing import Any
 from memkern.engine import copy_GBps, device_launch_cost_s, launch_cost_s
 from memkern.errors import InputError
 from memkern.extension import _memkern
+from memkern.limits import UNLIMITED_B
 from memkern.machine import energy, gpu, remote, settings, switches
 from memkern.machine.topology import machine_environment
 
@@ -41,14 +42,14 @@ def _known(seconds: float) -> float | None:
 def describe() -> dict[str, Any]:
     """Return the contents of ``memkern info``: machine, caches, instruction sets, launch cost.
 
-    Times whose samples were disturbed are None.
+    Times whose samples were disturbed are None, and so is available memory that no limit tells.
     """
     available, limit = _memkern.memory_limit()
     return {
         "topology": _memkern.topology(),
         "build": _memkern.build(),
         "clock_tick_s": _memkern.clock_tick(),
-        "memory_available_B": available,
+        "memory_available_B": available if available < UNLIMITED_B else None,
         "memory_limit": limit,
         "launch_s": _known(launch_cost_s(0, "none", "fork")),
         "backends": ["openmp", *["cuda"] * gpu.built(), *filter(remote.is_built, remote.DEVICES)],
