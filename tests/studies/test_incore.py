@@ -47,6 +47,16 @@ def test_the_innermost_loop_is_found() -> None:
     )
 
 
+def test_the_main_loop_may_contain_loops_without_vectors() -> None:
+    prefetch = [
+        Instruction(13, "prefetcht0", "(%rcx)"),
+        Instruction(14, "add", "$0x40,%rcx"),
+        Instruction(15, "jne", "d <f+0xd>"),
+    ]
+    code = sorted([*CODE, *prefetch])
+    assert [i.address for i in main_loop(code)] == [6, 12, 13, 14, 15, 16, 20]
+
+
 def test_the_main_loop_stores_what_its_kernel_does() -> None:
     stored = [
         Instruction(50, "vmovupd", "%ymm0,(%rdi)"),

@@ -269,6 +269,8 @@ def listed(text: str) -> list[tuple[str, list[Instruction]]]:
 def innermost_loops(code: list[Instruction]) -> list[list[Instruction]]:
     """Return the loops of a function that contain no other one, each with its backward jump.
 
+    A loop without vectors, such as one over the lines to prefetch, may be in another.
+
     Parameters
     ----------
     code : list of Instruction
@@ -280,11 +282,13 @@ def innermost_loops(code: list[Instruction]) -> list[list[Instruction]]:
         for place, instruction in enumerate(code)
         if (target := instruction.target) in places and places[target] <= place
     ]
+    with_vectors = [(b, e) for b, e in ends if any(i.accessed_B for i in code[b : e + 1])]
     return [
         code[begin : end + 1]
         for begin, end in ends
         if not any(
-            begin <= other[0] and other[1] <= end and other != (begin, end) for other in ends
+            begin <= other[0] and other[1] <= end and other != (begin, end)
+            for other in with_vectors
         )
     ]
 
