@@ -137,7 +137,9 @@ def by_layouts(
         ax.set_ylim(most - 0.5, None)
         ax.set_title(_on_lattice(rows, frame["machine"].nunique() > 1))
         ax.set_xlabel(QUANTITIES[quantity].label)
-    return finish(fig, 5, [*notes, *left, *machine_note(source), *core_note(source, frame)], frame)
+    return finish(
+        fig, 5, [*notes, *left, *machine_note(source, records), *core_note(source, frame)], frame
+    )
 
 
 def _dots(ax: Axes, rows: DataFrame, alike: DataFrame, options: Sequence[str]) -> None:
@@ -220,7 +222,9 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
         title = first["place"]
         several = frame["machine"].nunique() > 1
         ax.set_title(f"{plain(first['machine'], 24)}\n{title}" if several else title)
-    return finish(fig, 5, [*notes, *machine_note(source, frame), *core_note(source, frame)], frame)
+    return finish(
+        fig, 5, [*notes, *machine_note(source, records, frame), *core_note(source, frame)], frame
+    )
 
 
 @drawn(
@@ -269,7 +273,7 @@ def against_extent(
         if frame["machine"].nunique() > 1:
             title = f"{with_workers(rows, True)}\n{title}"
         ax.set_title(title, pad=11)
-    notes = [*dict.fromkeys(notes), *machine_note(source), *core_note(source, frame)]
+    notes = [*dict.fromkeys(notes), *machine_note(source, records), *core_note(source, frame)]
     return finish(fig, 5, notes, frame)
 
 

@@ -125,7 +125,9 @@ def against_row_length(
     for ax, rows in cells:
         _against(ax, rows, "nonzeros_per_row", "Nonzeros per row", "line", names)
         ax.set_title(with_workers(rows, len(cells) > 1))
-    return finish(fig, 4, [*notes, *machine_note(source), *core_note(source, frame)], frame)
+    return finish(
+        fig, 4, [*notes, *machine_note(source, records), *core_note(source, frame)], frame
+    )
 
 
 @drawn(
@@ -163,7 +165,9 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
         label = plain(first["label"], _LETTERS)
         name = plain(first["machine"], _LETTERS)
         ax.set_title(f"{name}, {label}" if len(cells) > 1 else label)
-    return finish(fig, 5, [*notes, *machine_note(source, frame), *core_note(source, frame)], frame)
+    return finish(
+        fig, 5, [*notes, *machine_note(source, records, frame), *core_note(source, frame)], frame
+    )
 
 
 @drawn(
