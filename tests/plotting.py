@@ -219,6 +219,14 @@ def dot_values(ax, label):
     return dict(zip(rows, curve.get_xdata(), strict=True))
 
 
+def values_beside(ax, label, mark):
+    """Return the values of a mark at the heights of a series of dots by the name of their row."""
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    marks = {y: x for x, y in zip(*line(ax, mark).get_data(), strict=True)}
+    heights = line(ax, label).get_ydata()
+    return {names[round(y - 1e-9)]: marks[y] for y in heights if y in marks}
+
+
 def panel_texts(ax):
     """Return the texts in a panel."""
     return [text.get_text() for text in ax.texts]

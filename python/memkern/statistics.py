@@ -436,10 +436,6 @@ def next_run_interval(
     return RunInterval(low, high, level, (high - low) / 2 / value)
 
 
-FACTORS = "×÷N: the interval is from a value divided by N to N times the value"
-"""Explanation of the intervals that `half_width` writes as a factor."""
-
-
 def factor_of(relative: Any) -> Any:
     """Return the factor between a value and the ends of its interval, which is symmetric on logs.
 

@@ -248,7 +248,7 @@ def test_tables_tell_for_what_an_interval_holds(capsys: Any) -> None:
     wide = record | {"time_min_ci_relative": 64.6, "stop": "budget", "invocations": 1}
     assert measuring.plus_minus(wide) == "×÷129"
     scope = measuring.scope_of(result_set([wide]))
-    assert scope.endswith("; ×÷N: the interval is from a value divided by N to N times the value")
+    assert scope.endswith("; ×÷N: from the value divided by N to N times the value")
 
 
 def test_a_shared_host_is_told_once(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from plotting import (
     measured_briefly,
     own_and_faulty,
     panel_texts,
+    values_beside,
 )
 
 import memkern as mk
@@ -212,10 +213,12 @@ def test_layouts_and_options_beside_the_roofline(whole):
     for label, gain in zip(curve_labels(large)[:4], (1, 1.4, 1.1, 1.54), strict=True):
         wanted = {row: pytest.approx(gain * speed) for row, speed in speeds.items()}
         assert dot_values(large, label) == wanted
-    limit = 1320 / (1104 - 192) * TRIAD
-    assert dot_values(large, "roofline") == dict.fromkeys(rows, pytest.approx(limit))
+    for label, site_B in zip(curve_labels(large)[:4], (1104, 1104, 912, 912), strict=True):
+        limit = dict.fromkeys(rows, pytest.approx(1320 / site_B * TRIAD))
+        assert values_beside(large, label, "roofline") == limit
     # Ordinary stores to a cache have no roofline without a machine file.
-    assert dot_values(small, "_roofline") == {}
+    assert values_beside(small, "ordinary stores", "roofline") == {}
+    assert len(values_beside(small, "non-temporal stores", "roofline")) == len(rows)
     assert "5 lattices with fewer cases left out." in footnotes(large.figure)
 
 
@@ -344,11 +347,16 @@ def test_counted_traffic_of_layouts_has_panels_beside_layer_conditions():
     every = dict.fromkeys
     assert dot_values(memory, "ordinary stores") == every(rows, pytest.approx(1.1 * 1104))
     assert dot_values(memory, "non-temporal stores") == every(rows, pytest.approx(1.1 * 912))
-    assert dot_values(memory, "by layer conditions") == every(rows, pytest.approx(1104))
+    # Each bar is beside the prediction for its own kind of stores.
+    for label, site_B in (("ordinary stores", 1104), ("non-temporal stores", 912)):
+        predicted = values_beside(memory, label, "by layer conditions")
+        assert predicted == every(rows, pytest.approx(site_B))
     assert dot_values(l2, "ordinary stores, prefetch") == every(rows, pytest.approx(1.1 * 1792))
     # In caches, only non-temporal stores reach memory.
     assert dot_values(in_cache, "ordinary stores") == {}
     assert dot_values(in_cache, "non-temporal stores") == every(rows, pytest.approx(1.1 * 192))
+    predicted = values_beside(in_cache, "non-temporal stores", "by layer conditions")
+    assert predicted == every(rows, pytest.approx(192))
     assert_legible(fig)
 
 

@@ -19,6 +19,7 @@ from plotting import (
     measured_briefly,
     own_and_faulty,
     panel_texts,
+    values_beside,
 )
 
 from memkern.families.spmv.data import in_order, products
@@ -231,7 +232,7 @@ def test_performance_against_row_length(whole):
         curve = line(ax, f"CRS, {unroll} accumulator{'s' * (unroll > 1)}")
         assert list(curve.get_xdata()) == list(each)
         np.testing.assert_allclose(curve.get_ydata(), 4 * np.minimum(each / 32, 1 + unroll / 4))
-    np.testing.assert_allclose(line(ax, "roofline").get_ydata(), 4.0)
+    np.testing.assert_allclose(line(ax, "_roofline").get_ydata(), 4.0)
     assert ax.get_ylim()[0] == 0 and ax.get_title() == "4 workers"
     two = figures["spmv-row-length"](whole, accumulators="2", formats="sell-16, crs").axes[0]
     assert curve_labels(two)[1:] == ["CRS, 2 accumulators", "SELL-16"]
@@ -255,8 +256,22 @@ def test_saturation_is_of_hpcg_beside_the_roofline(whole):
     for label, speed in (("CRS", 1.0), ("SELL-8", 1.5), ("SELL-16", 1.25)):
         assert list(line(ax, label).get_xdata()) == [1, 2, 4]
         np.testing.assert_allclose(line(ax, label).get_ydata(), speed * np.array([1, 2, 4]))
-    np.testing.assert_allclose(line(ax, "roofline").get_ydata(), [2, 4, 4])
+    np.testing.assert_allclose(line(ax, "_roofline").get_ydata(), [2, 4, 4])
     assert ax.get_ylim()[0] == 0
+    # Each format is beside its own roofline.
+    padded = [
+        row
+        | {"roofline_GFLOPs": row["roofline_GFLOPs"] * (0.5 if row["kernel"] == "spmv.sell" else 1)}
+        for row in matrices()
+    ]
+    (ax,) = figures["spmv-saturation"](frame(padded)).axes
+    limits = {
+        one.get_color(): one.get_ydata()[-1] for one in ax.lines if one.get_label() == "_roofline"
+    }
+    assert limits[line(ax, "CRS").get_color()] == 2 * limits[line(ax, "SELL-8").get_color()]
+    (panel, *_) = figures["spmv-matrices"](frame(padded)).axes
+    rooflines = [values_beside(panel, kind, "roofline")["hpcg:68"] for kind in ("CRS", "SELL-8")]
+    assert rooflines[0] == 2 * rooflines[1]
     (ax,) = figures["spmv-saturation"](whole, matrix="rmat").axes
     assert ax.get_title() == "rmat:18:16:0"
     np.testing.assert_allclose(line(ax, "CRS").get_ydata(), [0.5, 1, 2])
@@ -275,7 +290,7 @@ def test_small_and_large_matrices_have_panels_of_their_own(whole):
     assert small.get_ylim() == large.get_ylim()  # rows have the same height
     assert dot_values(large, "CRS")["hpcg:68"] == 4.0
     assert dot_values(large, "SELL-8")["hpcg:68"] == 6.0
-    assert dot_values(large, "roofline")["hpcg:68"] == 4.0
+    assert values_beside(large, "SELL-8", "roofline")["hpcg:68"] == 4.0
     assert line(large, "roofline").get_marker() == "D"
     # The best sigma is named if there are several.
     assert dot_values(large, "SELL-8")["rmat:18:16:0"] == pytest.approx(4 * 0.96 - 0.04)

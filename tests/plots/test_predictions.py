@@ -141,6 +141,31 @@ def test_cycles_have_the_prediction_and_the_best_unrolling() -> None:
     assert line(ax, "ECM model").get_ydata()[-1] == pytest.approx(16)
 
 
+def test_a_model_of_another_machine_has_no_time_of_the_records() -> None:
+    slow = [
+        row
+        | {
+            "cycles_per_vector": 16.0,
+            "time_min_s": row["time_min_s"] * 16 / row["cycles_per_vector"],
+        }
+        for row in loops(unrolls=(4,))
+    ]
+    others = results(slow)
+    others.environments["here"]["machine"]["model"] = "Some CPU 3000"
+    with pytest.warns(UserWarning, match="A64FX is another machine"):
+        fig = figures["loops-cycles"](others, machine="A64FX")
+    assert "The records are of another machine, Some CPU 3000." in footnotes(fig)
+    # The published cycles, although the records have 16 in L1.
+    cycles = line(fig.axes[0], "ECM model").get_ydata()
+    assert cycles == pytest.approx([2, 2, 5, 5, 5, 5])
+    frame = others.to_frame()
+    frame.attrs |= {"machine_file": "A64FX", "environments": others.environments}
+    assert "Some CPU 3000" in footnotes(figures["loops-cycles"](frame))
+    assert "another machine" not in footnotes(
+        figures["loops-cycles"](results(slow), machine="A64FX")
+    )
+
+
 def test_pages_have_panels_of_their_own() -> None:
     fig = figures["loops-cycles"](results(loops(pages=("4k", "thp"))))
     assert_legible(fig)

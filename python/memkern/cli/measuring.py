@@ -505,8 +505,9 @@ def scope_of(results: ResultSet) -> str:
     if all(math.isnan(r["ci_relative"]) or r["rotation"] for r in results):
         return ""
     text = "±%: half the width of the interval that contains 95 % of the next runs on this host"
-    if any("÷" in plus_minus(r, quantity) for r in results for quantity in ("floor", "median")):
-        text += f"; {statistics.FACTORS}"
+    text += "; ×÷N: from the value divided by N to N times the value" * any(
+        "÷" in plus_minus(r, quantity) for r in results for quantity in ("floor", "median")
+    )
     if any(r["stop"] == "runs" and r["invocations"] > 1 for r in results):
         text += "; xN: a sample is N invocations, since the clock does not resolve one"
     return text

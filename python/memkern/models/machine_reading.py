@@ -111,7 +111,7 @@ def machine_of(path: str | Path, models: Iterable[str]) -> MachineFile:
             warnings.warn(
                 f"{found.name} is another machine than the machine of the records ({model}): "
                 f"rooflines and predictions are for {found.name}",
-                stacklevel=2,
+                stacklevel=1,  # from here, so that several figures warn once
             )
     return found
 

@@ -146,8 +146,9 @@ def last_level_cache_B(records: Records) -> int | None:
 
 
 def processors(records: Any) -> list[str]:
-    """Return the models of the processors in the environments of records; none of a DataFrame."""
-    environments = getattr(records, "environments", {}).values()
+    """Return the models of the processors in the environments of records; none if unknown."""
+    known = getattr(records, "attrs", {}).get("environments", {})
+    environments = getattr(records, "environments", known).values()
     models = ((environment.get("machine") or {}).get("model") for environment in environments)
     return [str(model) for model in dict.fromkeys(models) if model]
 

@@ -38,7 +38,7 @@ _COLOURS = [look.color for look in (own_look(0), own_look(1), *map(other_look, r
 MOST_LINES = len(_COLOURS)
 ROOFLINE_LABEL = "roofline"
 _MARKERS = "os^DvPX*"
-_DIAMOND, _STAR = _MARKERS.index("D"), _MARKERS.index("*")
+_DIAMOND = _MARKERS.index("D")
 _LABEL_IN = 0.38  # height of the ticks and the label of x
 _ROW_IN, _LINE_IN = 0.14, 0.1  # height of a row of a legend and of a line of small print
 _ROOM = 2  # rows and lines for which the height of a figure has room
@@ -139,6 +139,30 @@ def curves(
         mine = rows[rows[by] == name]
         if len(mine):
             curve(ax, mine, x, y, look(number), name)
+
+
+def limit_curves(
+    ax: Axes,
+    rows: DataFrame,
+    by: str,
+    names: Sequence[str],
+    x: str,
+    limit: str,
+    label: str,
+    look: Callable[[int], Look],
+) -> DataFrame:
+    """Draw a column of finite limits over x for each name in the column `by`; return their rows."""
+    finite = rows[rows[limit] < math.inf]
+    on = 3.0 if label == ROOFLINE_LABEL else 1.2
+    for number, name in enumerate(names):
+        mine = finite[finite[by] == name].sort_values(x)
+        # Shifted dashes keep equal limits of several names visible.
+        dashes = (on * number, (on, on * max(1, len(names) - 1)))
+        how = look(number)._replace(marker="", linestyle=dashes, linewidth=0.8, zorder=2.0)
+        ax.plot(mine[x], mine[limit], label=f"_{label}", **how._asdict())
+    if len(finite):
+        ax.plot([], [], color=GREY, linestyle=(0, (on, on)), linewidth=0.8, label=label)
+    return finite
 
 
 def disturbed_note(rows: DataFrame, look: str = "Hollow") -> list[str]:
@@ -385,42 +409,23 @@ def dot_series(
     }
 
 
-def roofline_series(rows: DataFrame, value: str) -> dict[str, DotSeries]:
-    """Return the series of `dots` with the highest finite roofline in each row of a panel.
-
-    Without any it takes as much room, but has no label in the legend.
-    """
-    found = _highest(rows, value)
-    label = ROOFLINE_LABEL if found else f"_{ROOFLINE_LABEL}"
-    return {label: (marked_look(_DIAMOND)._replace(color=GREY), found)}
-
-
-def prediction_series(rows: DataFrame, value: str, label: str) -> dict[str, DotSeries]:
-    """Return the series of `dots` with the highest prediction in each row; empty without any."""
-    found = _highest(rows, value)
-    return {label: (marked_look(_STAR)._replace(color=GREY), found)} if found else {}
-
-
-def _highest(rows: DataFrame, value: str) -> list[Dot]:
-    """Return the dots of the highest finite values in each row of a panel."""
-    highest = rows.groupby("row", sort=False)[value].max()
-    return [
-        Dot(str(row), top, three_figures(top), False)
-        for row, top in highest.items()
-        if math.isfinite(top)
-    ]
-
-
 def dots(
     ax: Axes,
     rows: Sequence[str],
     series: Mapping[str, tuple[Look, Sequence[Dot]]],
     ends: tuple[float, float],
+    marks: Sequence[tuple[str, str, str]] = (),
 ) -> None:
-    """Draw series of values in rows from top to bottom, over a logarithmic axis between `ends`."""
+    """Draw series of values in rows from top to bottom, over a logarithmic axis between `ends`.
+
+    Each of `marks` is a label, a column and a marker: a record's finite values, such as its
+    roofline, are drawn at the height of its dot, where any has a label in the legend.
+    """
     ax.set_xscale("log")
-    ax.set_xlim(ends[0] / 1.4, ends[1] * 1.4)
+    wider = 1.4 * (ends[1] / ends[0]) ** (0.3 if marks else 0.0)
+    ax.set_xlim(ends[0] / wider, ends[1] * wider)
     middle = math.sqrt(ends[0] * ends[1])
+    every: list[tuple[Dot, float]] = []
     for number, (label, (look, values)) in enumerate(series.items()):
         places = [rows.index(dot.row) + (number + 0.5) / len(series) - 0.5 for dot in values]
         look = look._replace(linestyle="none", markersize=4.0)
@@ -430,18 +435,26 @@ def dots(
         if disturbed:
             rings, heights = zip(*disturbed, strict=True)
             _markers(ax, label, rings, heights, hollow | _RINGS)
-        for dot, y in zip(values, places, strict=True):
-            right = dot.value <= middle
-            ax.annotate(
-                dot.text,
-                (dot.value, y),
-                xytext=(5 if right else -5, 0),
-                textcoords="offset points",
-                ha="left" if right else "right",
-                va="center",
-                fontsize=NOTE_SIZE,
-                color=GREY,
-            )
+        every += zip(values, places, strict=True)
+    for dot, y in every:
+        limits = [limit for _, column, _ in marks for limit in _limit(dot, column)]
+        # Not between the marks and the dot.
+        right = dot.value >= max(limits) if limits else dot.value <= middle
+        ax.annotate(
+            dot.text,
+            (dot.value, y),
+            xytext=(5 if right else -5, 0),
+            textcoords="offset points",
+            ha="left" if right else "right",
+            va="center",
+            fontsize=NOTE_SIZE,
+            color=GREY,
+        )
+    for label, column, marker in marks:
+        points = [(limit, y) for dot, y in every for limit in _limit(dot, column)]
+        grey = Look(GREY, marker, "none", 1.0, 4.5 if marker == "D" else 6.5, 2.5)._asdict()
+        label = label if points else f"_{label}"
+        ax.plot([limit for limit, _ in points], [y for _, y in points], label=label, **grey)
     for i in range(0, len(rows), 2):
         ax.axhspan(i - 0.5, i + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
     ax.set_yticks(range(len(rows)), rows)
@@ -449,6 +462,11 @@ def dots(
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
     counts_axis(ax.xaxis, 6)
+
+
+def _limit(dot: Dot, column: str) -> list[float]:
+    """Return a finite value of the record of a dot, none if it has none."""
+    return [limit for limit in (dot.record.get(column, 0.0),) if 0 < limit < math.inf]
 
 
 _RINGS = {"label": "_disturbed", "markerfacecolor": "white"}

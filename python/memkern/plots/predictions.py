@@ -61,12 +61,21 @@ def machine_for(machine: str, records: Records, *, ecm: bool = True) -> MachineF
     return found
 
 
-def machine_note(source: MachineFile | None, rows: DataFrame | None = None) -> list[str]:
+def of_others(source: MachineFile | None, records: Records) -> list[str]:
+    """Return the processors of records that are known and are not the machine file's."""
+    return [model for model in processors(records) if source and not source.describes(model)]
+
+
+def machine_note(
+    source: MachineFile | None, records: Records, rows: DataFrame | None = None
+) -> list[str]:
     """Return the small print on the machine file and on N_s, if there is a machine file.
 
     Parameters
     ----------
     source : MachineFile or None
+    records : DataFrame, ResultSet or None
+        Records of the figure; the small print names their processors if these are others.
     rows : DataFrame, optional
         With columns kind and N_s of `with_ecm`; the small print has N_s of each kind.
     """
@@ -76,6 +85,8 @@ def machine_note(source: MachineFile | None, rows: DataFrame | None = None) -> l
     if source.ecm is not None:
         text += f", {source.ecm.overlap}"
         text += ", one bandwidth for all bytes of memory" * (source.ecm.memory_rate == "common")
+    if others := of_others(source, records):
+        text += f". The records are of another machine, {listed(others)}"
     if rows is None or "N_s" not in rows:
         return [f"{text}."]
     limits = rows.dropna(subset=["ecm"]).drop_duplicates("kind", keep="last")

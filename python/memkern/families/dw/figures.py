@@ -48,12 +48,11 @@ from memkern.plots.drawing import (
     finish,
     in_bytes,
     legend_above,
+    limit_curves,
     look_beside_roofline,
     machine_panels,
     marked_look,
     panels,
-    prediction_series,
-    roofline_series,
     row_in,
 )
 from memkern.plots.exhibits import drawn, tabulated
@@ -108,6 +107,7 @@ def by_layouts(
 
     Of several prefetch distances, orders and blocks, the fastest is drawn. Traffic that was counted
     (``--counters``) has panels as well. Builds by several compilers or flags have their own rows.
+    Roofline and predictions are those of each bar, at its height.
 
     Parameters
     ----------
@@ -126,10 +126,9 @@ def by_layouts(
     frame = with_ecm(by_form(frame, threads), source, VALUE, core_of(source))
     drawn = [name for name in OPTIONS if name in set(frame["option"])]
     most = frame.groupby(["machine", "place"])["row"].nunique().max()
-    several = len(drawn) + 1 + (source is not None)
     frame = by_quantity(frame)
     frame = frame.assign(panel=frame["quantity"] + frame["place"])
-    fig, cells = machine_panels(frame, row_in(most, several) + 0.15, "panel")
+    fig, cells = machine_panels(frame, row_in(most, max(len(drawn), 2)) + 0.15, "panel")
     for ax, rows in cells:
         quantity = rows["quantity"].iloc[0]
         shown = frame[frame["quantity"] == quantity]
@@ -138,7 +137,9 @@ def by_layouts(
         ax.set_ylim(most - 0.5, None)
         ax.set_title(_on_lattice(rows, frame["machine"].nunique() > 1))
         ax.set_xlabel(QUANTITIES[quantity].label)
-    return finish(fig, 5, [*notes, *left, *machine_note(source), *core_note(source, frame)], frame)
+    return finish(
+        fig, 5, [*notes, *left, *machine_note(source, records), *core_note(source, frame)], frame
+    )
 
 
 def _dots(ax: Axes, rows: DataFrame, alike: DataFrame, options: Sequence[str]) -> None:
@@ -148,11 +149,9 @@ def _dots(ax: Axes, rows: DataFrame, alike: DataFrame, options: Sequence[str]) -
     numbers = numbers[(numbers > 0) & (numbers < math.inf)]
     text = _with_distance(what.column)
     series = dot_series(rows, "option", options, what.column, text, look_beside_roofline)
-    if what.limit == ROOFLINE:
-        series |= roofline_series(rows, ROOFLINE) | prediction_series(rows, "ecm", ECM)
-    else:
-        series |= prediction_series(rows[rows[what.limit] > 0], what.limit, what.limit_label)
-    dots(ax, in_order(rows["row"]), series, (numbers.min().min(), numbers.max().max()))
+    ends = numbers.min().min(), numbers.max().max()
+    limit = what.limit_label, what.limit, "D" if what.limit == ROOFLINE else "*"
+    dots(ax, in_order(rows["row"]), series, ends, (limit, (ECM, "ecm", "*")))
 
 
 def _with_distance(column: str) -> Callable[[Mapping[Any, Any]], str]:
@@ -179,16 +178,7 @@ def _against(ax: Axes, rows: DataFrame, x: str, xlabel: str, kinds: Sequence[str
     what = QUANTITIES[rows["quantity"].iloc[0]]
     curves(ax, rows, "kind", kinds, x, what.column)
     ecm_curves(ax, rows, "kind", kinds, x, marked_look)
-    finite = rows[rows[what.limit] < math.inf]
-    for number, kind in enumerate(kinds):
-        limit = finite[finite["kind"] == kind].sort_values(x)
-        # Shifted dashes keep equal rooflines of two kinds visible.
-        dashes = (3 * number, (3, 3))
-        look = marked_look(number)._replace(marker="", linestyle=dashes, linewidth=0.8, zorder=2.0)
-        ax.plot(limit[x], limit[what.limit], label=f"_{what.limit_label}", **look._asdict())
-    if len(finite):
-        dashed = (0, (3, 3))
-        ax.plot([], [], color=GREY, linestyle=dashed, linewidth=0.8, label=what.limit_label)
+    finite = limit_curves(ax, rows, "kind", kinds, x, what.limit, what.limit_label, marked_look)
     counted_axis(ax, rows[x])
     top = rows[[what.column, "ecm"]].max().max()
     ax.set_ylim(0, 1.08 * max(top, min(finite[what.limit].max(), 2 * top) if len(finite) else 0))
@@ -232,7 +222,9 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
         title = first["place"]
         several = frame["machine"].nunique() > 1
         ax.set_title(f"{plain(first['machine'], 24)}\n{title}" if several else title)
-    return finish(fig, 5, [*notes, *machine_note(source, frame), *core_note(source, frame)], frame)
+    return finish(
+        fig, 5, [*notes, *machine_note(source, records, frame), *core_note(source, frame)], frame
+    )
 
 
 @drawn(
@@ -281,7 +273,7 @@ def against_extent(
         if frame["machine"].nunique() > 1:
             title = f"{with_workers(rows, True)}\n{title}"
         ax.set_title(title, pad=11)
-    notes = [*dict.fromkeys(notes), *machine_note(source), *core_note(source, frame)]
+    notes = [*dict.fromkeys(notes), *machine_note(source, records), *core_note(source, frame)]
     return finish(fig, 5, notes, frame)
 
 
@@ -516,9 +508,9 @@ _EXHIBITS: tuple[tuple[str, Callable[..., Any], str], ...] = (
         "Performance by layout and option", by_layouts,
         "By all workers together, on a logarithmic axis. RRII has real and imaginary parts in "
         "separate vectors, RIRI interleaves them. A vector holds several s of one site, or sites "
-        "of the parts into which the named dimensions are cut. The roofline follows "
-        "from the bytes that layer conditions predict, and the bandwidths of loads and stores; the "
-        "highest of the options. Without a machine file it is that of memory: where the cache "
+        "of the parts into which the named dimensions are cut. The roofline follows from the bytes "
+        "that layer conditions predict for this kind of stores, and the bandwidths of loads and "
+        "stores. Without a machine file it is that of memory: where the cache "
         "holds the lattice, only non-temporal stores have one.",
     ),
     (

@@ -34,7 +34,14 @@ from memkern.plots.exhibits import (
     tabulated,
 )
 from memkern.plots.frames import Records, best, first_note, ranked, undisturbed, words
-from memkern.plots.predictions import ECM, ecm_look, machine_for, machine_note, predictions
+from memkern.plots.predictions import (
+    ECM,
+    ecm_look,
+    machine_for,
+    machine_note,
+    of_others,
+    predictions,
+)
 from memkern.plots.selection import BANDWIDTH, by_build, cache_ends, prevailing, select, split
 from memkern.plots.style import GREY, NOTE_SIZE, log2_axis, own_look
 from memkern.plots.traffic import traffic_B
@@ -122,7 +129,7 @@ def cycles(
         Names of kernels or families, with commas between.
     machine : str
         Machine file, by which the ECM model is drawn. Beyond L1, its time in the core is the lowest
-        time measured in L1.
+        time measured in L1, if the records are of this machine.
     """
     source = machine_for(machine, records)
     frame, notes = _own_cycles(records, split(kernels), _MEASURE)
@@ -158,7 +165,7 @@ def cycles(
             look = own_look(1)._replace(linewidth=1.0, markersize=2.0, linestyle=NT_DASHES)
             curve(ax, nontemporal, "footprint_B", CYCLES, look, "non-temporal stores")
         if source is not None and len(lowest):
-            _ecm_cycles(ax, lowest, source)
+            _ecm_cycles(ax, lowest, source, of_records=not of_others(source, records))
         title = short(str(kernel)) + (f", rows in {held}" if held else "")
         title += f", {page} pages" * several_pages + (f"\n{build}" if build else "")
         ax.set_title(f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title, pad=11)
@@ -177,11 +184,14 @@ def cycles(
         ax.set_ylabel("Cycles per vector")
     for ax in axes[-columns:]:
         ax.set_xlabel("Memory used")
-    return finish(fig, 5, [*notes, *machine_note(source)], frame)
+    return finish(fig, 5, [*notes, *machine_note(source, records)], frame)
 
 
-def _ecm_cycles(ax: Axes, rows: DataFrame, source: MachineFile) -> None:
-    """Draw the cycles of a vector by the ECM model; beyond L1, T_core is measured there."""
+def _ecm_cycles(ax: Axes, rows: DataFrame, source: MachineFile, *, of_records: bool) -> None:
+    """Draw the cycles of a vector by the ECM model; beyond L1, T_core is measured there.
+
+    It is not if the model is not of the records' machine.
+    """
     rows = rows.sort_values("footprint_B")
     threads = rows["threads"].iloc[0]
     vectors = rows["time_min_s"] * rows["clock_GHz"] * 1e9 * threads / rows[CYCLES]
@@ -191,7 +201,8 @@ def _ecm_cycles(ax: Axes, rows: DataFrame, source: MachineFile) -> None:
     in_l1 = rows.loc[rows["footprint_B"] <= first_B, CYCLES].min()
 
     def core(row: Mapping[Any, Any]) -> float:
-        return math.nan if row["footprint_B"] <= first_B else float(in_l1 * row["vectors"])
+        beyond = of_records and row["footprint_B"] > first_B
+        return float(in_l1 * row["vectors"]) if beyond else math.nan
 
     records = rows.to_dict("records")
     points = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -240,19 +241,15 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
     legend_below(ax, DOUBLE_IN / 2)
 
 
-def _with_threads(label: str) -> str:
-    """Return the label of a platform with the number of its threads in parentheses."""
-    machine, comma, threads = label.rpartition(", ")
-    counts = threads.partition(" thread")[0]
-    return f"{plain(machine, 22)} ({counts})" if comma and counts != threads else plain(label, 22)
-
-
 def _name_platforms(ax: Axes, points: DataFrame, labels: Mapping[str, str]) -> None:
     """Draw a vertical line for each platform and write its name above the axes."""
     import numpy as np
 
     platforms = points.drop_duplicates("platform")
-    names = [_with_threads(labels[platform]) for platform in platforms["platform"]]
+    names = [
+        plain(re.sub(r", ([^,]*) threads?$", r" (\1)", labels[platform]), 30)
+        for platform in platforms["platform"]
+    ]
     x = platforms["base_bandwidth_GBps"].to_numpy(dtype=float)
     left, right = np.log2(ax.get_xlim())
     octave_in = 2.35 / (right - left)  # a panel is about 2.35 in wide, a line of text 0.115 in

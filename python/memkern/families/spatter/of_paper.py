@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memkern.checks import LEAST, MOST
 from memkern.errors import InputError
@@ -219,17 +219,12 @@ def bandwidth_by_delta(records: Records = None) -> Figure:
             rows = of_kind[of_kind["platform"] == platform]
             label = plain(labels[platform])
             ax.plot(rows["delta"], rows["ratio"], label=label, **look._asdict())
+            crosses: dict[str, Any] = {"marker": "x", "color": "black", "markeredgewidth": 0.5}
             for marks, name, how in (
-                (rows[rows["kernel"].ne("spatter.gather")], "_scatter", {"marker": "x"}),
+                (rows[rows["kernel"].ne("spatter.gather")], "_scatter", crosses),
                 (rows[rows["disturbed"]], "_disturbed", {"markerfacecolor": "white"}),
             ):
                 style = look._replace(zorder=look.zorder + 0.05)._asdict() | how
-                if name == "_scatter":
-                    style |= {
-                        "color": "black",
-                        "markersize": look.markersize,
-                        "markeredgewidth": 0.5,
-                    }
                 ax.plot(marks["delta"], marks["ratio"], label=name, **style)
         ax.axhline(1, color=GREY, linewidth=0.9, zorder=1, label="_equal")
         # A delta of 0 has a place of its own, at the left of 1.

@@ -38,10 +38,10 @@ from memkern.plots.drawing import (
     dots,
     finish,
     in_bytes,
+    limit_curves,
     look_beside_roofline,
     machine_panels,
     panels,
-    roofline_series,
     row_in,
 )
 from memkern.plots.exhibits import Selection, drawn, table
@@ -49,7 +49,7 @@ from memkern.plots.frames import Records, best, three_figures
 from memkern.plots.predictions import core_note, ecm_curves, machine_for, machine_note, with_ecm
 from memkern.plots.registry import family_section
 from memkern.plots.selection import by_build, cache_ends, of_workers, split, with_workers
-from memkern.plots.style import GREY, plain
+from memkern.plots.style import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -70,10 +70,8 @@ _LETTERS = 24
 def _against(
     ax: Axes, rows: DataFrame, x: str, xlabel: str, column: str, names: Sequence[str]
 ) -> None:
-    """Draw performance over `x`, a line for each name in a column, and the highest roofline."""
-    limit = rows.groupby(x)[ROOFLINE].max().dropna()
-    label = ROOFLINE_LABEL if len(limit) else f"_{ROOFLINE_LABEL}"
-    ax.plot(limit.index, limit, color=GREY, linewidth=0.9, zorder=2, label=label)
+    """Draw performance over `x`, a line for each name in a column, with its roofline."""
+    limit_curves(ax, rows, column, names, x, ROOFLINE, ROOFLINE_LABEL, look_beside_roofline)
     curves(ax, rows, column, names, x, VALUE, look_beside_roofline)
     ecm_curves(ax, rows, column, names, x, look_beside_roofline)
     counted_axis(ax, rows[x])
@@ -127,7 +125,9 @@ def against_row_length(
     for ax, rows in cells:
         _against(ax, rows, "nonzeros_per_row", "Nonzeros per row", "line", names)
         ax.set_title(with_workers(rows, len(cells) > 1))
-    return finish(fig, 4, [*notes, *machine_note(source), *core_note(source, frame)], frame)
+    return finish(
+        fig, 4, [*notes, *machine_note(source, records), *core_note(source, frame)], frame
+    )
 
 
 @drawn(
@@ -165,7 +165,9 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
         label = plain(first["label"], _LETTERS)
         name = plain(first["machine"], _LETTERS)
         ax.set_title(f"{name}, {label}" if len(cells) > 1 else label)
-    return finish(fig, 5, [*notes, *machine_note(source, frame), *core_note(source, frame)], frame)
+    return finish(
+        fig, 5, [*notes, *machine_note(source, records, frame), *core_note(source, frame)], frame
+    )
 
 
 @drawn(
@@ -207,13 +209,13 @@ def by_matrices(
     frame = by_matrix(frame, threads)
     kinds = in_order(frame["kind"])
     most = frame.groupby(["machine", "held"])["label"].nunique().max()
-    fig, cells = machine_panels(frame, row_in(most, len(kinds) + 1), "held")
+    fig, cells = machine_panels(frame, row_in(most, len(kinds)), "held")
     ends = frame[[VALUE, ROOFLINE]].min().min(), frame[[VALUE, ROOFLINE]].max().max()
     for ax, rows in cells:
         names = _shortened(rows["label"].unique())
         rows = rows.assign(row=rows["label"].map(names))
         series = dot_series(rows, "kind", kinds, VALUE, _with_block, look_beside_roofline)
-        dots(ax, list(names.values()), series | roofline_series(rows, ROOFLINE), ends)
+        dots(ax, list(names.values()), series, ends, [(ROOFLINE_LABEL, ROOFLINE, "D")])
         # The same height of a row in every panel.
         ax.set_ylim(most - 0.5, None)
         ax.set_title(_beside_caches(rows, frame["machine"].nunique() > 1))
@@ -336,8 +338,8 @@ _EXHIBITS: tuple[tuple[str, Any, str], ...] = (
     (
         "Performance by matrix and format", by_matrices,
         "By all workers together, on a logarithmic axis. The roofline follows from the bandwidths "
-        "of loads and stores and the bytes of a product that loads each element of x once; the "
-        "highest of the formats. Without a machine file it is that of memory, which does not bound "
+        "of loads and stores and the bytes of a product of this format that loads each element of "
+        "x once. Without a machine file it is that of memory, which does not bound "
         "matrices that fit in the caches, and which matrices slightly larger than the caches can "
         "exceed. With several σ the fastest is drawn.",
     ),

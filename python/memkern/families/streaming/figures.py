@@ -265,7 +265,7 @@ def saturation(
         ax.set_ylabel("Bandwidth (GB/s)")
     for ax in axes[-4:]:
         ax.set_xlabel("Threads")
-    return finish(fig, 2 if source is None else 4, [*notes, *machine_note(source)], frame)
+    return finish(fig, 2 if source is None else 4, [*notes, *machine_note(source, records)], frame)
 
 
 def _not_unrolled(frame: DataFrame) -> Series:
