@@ -62,13 +62,7 @@ _ON_HOST = (
     *_VARIABLES,
 )
 
-# Variables of Open MPI 4 and 5 and of UCX that name the folder of the memory that the ranks of a
-# host share.
-_FOLDERS = (
-    *("OMPI_MCA_btl_vader_backing_directory", "OMPI_MCA_btl_sm_backing_directory"),
-    "UCX_POSIX_DIR",
-)
-# Bytes in it that each rank needs, in Open MPI and in UCX.
+# Bytes of shared memory that each rank needs, in Open MPI and in UCX.
 _SEGMENT_B = 4_400_000
 _shortage = ""
 
@@ -138,7 +132,13 @@ def check_shared_memory(segments: int = 1, variables: Mapping[str, str] = os.env
     """
     global _shortage
     own, ranks = _found(variables, _ON_HOST)
-    folder = next((variables[name] for name in _FOLDERS if variables.get(name)), "/dev/shm")
+    # The folder is another one with these variables of Open MPI 4 and 5, and of UCX.
+    folder = (
+        variables.get("OMPI_MCA_btl_vader_backing_directory")
+        or variables.get("OMPI_MCA_btl_sm_backing_directory")
+        or variables.get("UCX_POSIX_DIR")
+        or "/dev/shm"
+    )
     free_B = shutil.disk_usage(folder).free if os.access(folder, os.W_OK) else 0
     needed_B = segments * _SEGMENT_B * ranks
     _shortage = (

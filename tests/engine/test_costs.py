@@ -14,6 +14,7 @@ import memkern as mk
 from memkern import cli
 from memkern.engine import costs, disturbance
 from memkern.engine.costs import launch_cost_s
+from memkern.errors import InputError
 from memkern.spec.case import Case
 
 
@@ -75,6 +76,18 @@ def test_ceilings_fit_into_a_small_memory(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(costs, "memory_left", lambda: (4 * 2**20, "the group"))
     assert math.isnan(costs.ceilings_GBps(1, "auto", "default").load_GBps)
     assert len(sizes_B) == 2
+
+
+@pytest.mark.usefixtures("new_costs")
+def test_costs_of_options_that_are_refused_by_now_are_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_: Case) -> None:
+        raise InputError("pin names processing unit 1, which this process may not use")
+
+    monkeypatch.setattr(costs, "prepare", refuse)
+    assert math.isnan(costs.launch_cost_s(1, "1", "fork"))
+    assert math.isnan(costs.ceilings_GBps(1, "1", "default").load_GBps)
 
 
 @pytest.mark.usefixtures("new_costs")

@@ -50,6 +50,8 @@ class _DisturbedError(Exception):
 def _kept_if_undisturbed(unknown: _T) -> Callable[[Callable[_P, _T]], Callable[_P, _T]]:
     """Keep a function's results for the process; return `unknown` where samples were disturbed.
 
+    It is also returned if a process can't run the case.
+
     A call repeats a disturbed measurement after twenty times the duration of the measurement.
     """
 
@@ -69,9 +71,11 @@ def _kept_if_undisturbed(unknown: _T) -> Callable[[Callable[_P, _T]], Callable[_
                 return unknown
             try:
                 kept[which] = measured(*args, **kwargs)
-            except _DisturbedError:
-                end = time.perf_counter()
-                again_s[which] = end + (end - begin) / _AGAIN_SHARE
+            except (_DisturbedError, ValueError, MemoryError) as error:
+                # A case that was measured with these options may have lost its units since.
+                if ranks().size > 1 and not isinstance(error, _DisturbedError):
+                    raise
+                again_s[which] = begin + (time.perf_counter() - begin) * (1 + 1 / _AGAIN_SHARE)
                 return unknown
             return kept[which]
 

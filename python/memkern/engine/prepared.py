@@ -250,8 +250,10 @@ class Prepared:
     def choice(self) -> Choice:
         """The variant and instruction set in use, and how they were chosen."""
         obtained = self.native.obtained()
-        threads = 0 if self.device else obtained["threads"]
-        return Choice(obtained["variant"], obtained["isa"], self.how, self.loss, threads)
+        return Choice(
+            *(obtained["variant"], obtained["isa"], self.how, self.loss),
+            threads=0 if self.device else obtained["threads"],
+        )
 
     @contextlib.contextmanager
     def switched(self) -> Iterator[None]:

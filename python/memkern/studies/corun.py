@@ -301,9 +301,10 @@ def corun(
                     on_turn(found)
     except KeyboardInterrupt:
         interrupted = True
-    except BaseException:
+    except BaseException as error:
         if sink is not None:
             sink.store.close()
+            vars(error)["resumable"] = sink.store.is_kept
         raise
     finally:
         bar.close()
