@@ -281,7 +281,8 @@ bool Buffer::populate(std::int64_t begin, std::int64_t end) const {
 const std::string& Buffer::obtained_pages() const {
   if (device_ != nullptr) obtained_pages_ = device_->name();
   // Reading smaps walks every page; only transparent huge pages can change later.
-  if (obtained_pages_.empty() || may_be_huge_) obtained_pages_ = read_pages(data_, capacity_, may_be_huge_);
+  if (obtained_pages_.empty() || may_be_huge_)
+    obtained_pages_ = read_pages(data_, capacity_, may_be_huge_);
   return obtained_pages_;
 }
 

@@ -16,8 +16,8 @@ struct MemoryLimit {
 };
 
 // The smallest of MemAvailable, RLIMIT_AS, RLIMIT_DATA, the commit limit (vm.overcommit_memory=2)
-// and the limits of the process's cgroup and its ancestors (v1 and v2), minus their usage. `root` is
-// prepended to every path, for tests.
+// and the limits of the process's cgroup and its ancestors (v1 and v2), minus their usage. `root`
+// is prepended to every path, for tests.
 MemoryLimit memory_limit(const std::string& root = "");
 
 // Which limit refuses another thread of this process, as the end of a sentence: that of a cgroup,
