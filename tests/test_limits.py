@@ -1,6 +1,8 @@
 """The available memory, in Python as in the extension, and the refusal of larger requests."""
 
+import json
 import math
+import re
 import resource
 from pathlib import Path
 
@@ -9,12 +11,16 @@ import pytest
 from checking import refused
 
 from memkern import _memkern, files, limits
-from memkern.limits import check_memory, memory_left, processor_quota, throttled_s
+from memkern.families.latency.kernels import structure_cases as latency_structure
+from memkern.limits import UNLIMITED_B, check_memory, memory_left, processor_quota, throttled_s
+from memkern.machine import caches, capacity, topology
+from memkern.studies import machine_file
 
 MOUNTS = (
     "cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n"
 )
 USED = {"a/memory.current": "1200\n"}
+COMMIT = {"proc/meminfo": "MemAvailable: 9 kB\nCommitLimit: 8 kB\nCommitted_AS: 3 kB\n"}
 FIRST_VERSION = {
     "memory/b/memory.limit_in_bytes": "9223372036854771712\n",
     "memory/b/memory.usage_in_bytes": "1\n",
@@ -35,6 +41,8 @@ FIRST_VERSION = {
         (USED | {"a/memory.max": "5000\n", "a/memory.stat": "anon 1\ninactive_file 700\n"}, 4500),
         ({"memory.max": "70\n", "memory.current": "20\n"}, 50),
         (FIRST_VERSION, 6500),
+        (COMMIT | {"proc/sys/vm/overcommit_memory": "0\n"}, 9 * 1024),
+        (COMMIT | {"proc/sys/vm/overcommit_memory": "2\n"}, 5 * 1024),
     ],
 )
 def test_the_smallest_limit_counts_as_in_the_extension(
@@ -47,10 +55,8 @@ def test_the_smallest_limit_counts_as_in_the_extension(
     }
     checking.tree(tmp_path, groups)
     found, _ = memory_left(tmp_path)
-    if expected is None:
-        assert found > 2**40
-    else:
-        assert found == expected == _memkern.memory_limit(str(tmp_path))[0]
+    assert found == (UNLIMITED_B if expected is None else expected)
+    assert found == _memkern.memory_limit(str(tmp_path))[0]
 
 
 def test_an_address_space_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +64,40 @@ def test_an_address_space_limit_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert memory_left()[1] != "address space limit (ulimit -v)"
     monkeypatch.setattr(resource, "getrlimit", lambda which: (1000, 1000))
     assert memory_left() == (0, "address space limit (ulimit -v)")
+
+
+def test_a_limit_of_data_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    most = {resource.RLIMIT_DATA: (1000, 1000)}
+    monkeypatch.setattr(resource, "getrlimit", lambda which: most.get(which, endless))
+    assert memory_left()[1] == "data limit (ulimit -d)"
+
+    def refused_call(which: int) -> tuple[int, int]:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(resource, "getrlimit", refused_call)
+    assert "ulimit" not in memory_left()[1]
+
+
+def test_unknown_memory_is_a_number_of_bytes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unknown = (UNLIMITED_B, "nothing")
+    endless = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(limits, "read_text", lambda root, path: None)
+    monkeypatch.setattr(resource, "getrlimit", lambda which: endless)
+    monkeypatch.setattr(_memkern, "memory_limit", lambda root="": unknown)
+    # No size may be measured here that the memory of the tests' machine lacks.
+    monkeypatch.setattr(_memkern, "measure_loads", lambda sizes_B, most_s: ([], math.nan))
+    assert memory_left() == unknown
+    assert topology.from_memory(least=2**40) == 2**40
+    assert capacity.measure(caches.reported(), tries=1) == {}
+    assert len(machine_file._pages()) > 1
+    assert latency_structure(2**25, 64, memory_left()[0])
+    code, out, _ = checking.run(capsys, "info")
+    assert (code, re.findall("^memory +(.*)$", out, flags=re.M)) == (0, ["unknown"])
+    facts = json.loads(checking.run(capsys, "info", "--json")[1])
+    assert facts["memory_available_B"] is None
 
 
 def test_too_much_memory_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

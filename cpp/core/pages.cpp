@@ -64,8 +64,8 @@ class File {
 
   // Reads the words from number `first` on, and returns how many there were.
   std::size_t read(std::uint64_t first, std::uint64_t* words, std::size_t count) const {
-    const ssize_t found = pread(descriptor_, words, count * sizeof *words,
-                                static_cast<off_t>(first * sizeof *words));
+    const ssize_t found =
+        pread(descriptor_, words, count * sizeof *words, static_cast<off_t>(first * sizeof *words));
     return found < 0 ? 0 : static_cast<std::size_t>(found) / sizeof *words;
   }
 
@@ -85,8 +85,7 @@ std::map<std::int64_t, std::int64_t> folios(const std::byte* data, std::int64_t 
   const File map("/proc/self/pagemap");
   const File flags("/proc/kpageflags");
   std::map<std::int64_t, std::int64_t> found;
-  const auto first =
-      reinterpret_cast<std::uintptr_t>(data) / static_cast<std::uintptr_t>(page_B);
+  const auto first = reinterpret_cast<std::uintptr_t>(data) / static_cast<std::uintptr_t>(page_B);
   const std::int64_t pages = bytes / page_B;
   const std::int64_t blocks = pages / static_cast<std::int64_t>(kBlock) + 1;
   const std::int64_t step = (blocks + kBlocks - 1) / kBlocks * static_cast<std::int64_t>(kBlock);
@@ -133,7 +132,8 @@ std::vector<std::int64_t> permitted_folios_B(bool advised, const std::string& ro
   for (fs::directory_iterator entry(root + kThp, error), end; !error && entry != end;
        entry.increment(error)) {
     std::int64_t kB = 0;
-    if (std::sscanf(entry->path().filename().c_str(), "hugepages-%" SCNd64 "kB", &kB) != 1) continue;
+    if (std::sscanf(entry->path().filename().c_str(), "hugepages-%" SCNd64 "kB", &kB) != 1)
+      continue;
     const std::string word = setting(kB * 1024, root);
     if (word == "always" || (advised && word == "madvise")) sizes.push_back(kB * 1024);
   }
@@ -225,7 +225,7 @@ std::string hugetlb_limit(std::int64_t page_B, std::int64_t bytes, const std::st
   const std::int64_t left = some(free - some(number(pool + "/resv_hugepages"))) +
                             some(some(number(pool + "/nr_overcommit_hugepages")) -
                                  some(number(pool + "/surplus_hugepages")));
-  const std::string needed = " of the " + std::to_string(wanted) + " pages that are needed";
+  const std::string needed = " free, and " + std::to_string(wanted) + " needed";
   if (left < wanted) {
     return "the system's pool has " + std::to_string(left) + needed +
            " (nr_hugepages and nr_overcommit_hugepages in " + pool + ")";

@@ -28,8 +28,8 @@ int& pool_size() {
   return size;
 }
 
-// Starts and ends threads. Returns how many of `wanted` there were at the same time, and which limit
-// refuses the next one.
+// Starts and ends threads. Returns how many of `wanted` there were at the same time, and which
+// limit refuses the next one.
 std::pair<int, std::string> startable(int wanted) {
   std::mutex until_all_run;
   std::vector<std::thread> threads;

@@ -245,6 +245,8 @@ def reason(error: BaseException) -> str:
         return f"a file may have at most {most_B} bytes here (ulimit -f)"
     if number in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full"
+    if number == errno.EAGAIN:  # of fork
+        return "no more processes may start (pids.max of the control group, or ulimit -u)"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, sqlite3.Error):

@@ -25,8 +25,8 @@ __all__ = [
     "throttled_s",
 ]
 
-# More than any memory: a version 1 control group without a limit has a larger number. Infinity could
-# not become a number of bytes.
+# More than any memory: a version 1 control group without a limit has a larger number. Infinity
+# could not become a number of bytes.
 UNLIMITED_B = 1 << 60
 # Below this size the check takes longer than the allocation.
 _UNCHECKED_B = 2**20

@@ -15,6 +15,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import refusing
 
 import memkern as mk
 from memkern import files, plots
@@ -36,6 +37,24 @@ def memkern(words: list[str], folder: Path, **variables: str) -> subprocess.Comp
         text=True,
         errors="surrogateescape",
     )
+
+
+def test_threads_that_cannot_be_started_end_with_a_sentence(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "memkern", *STREAM, "--threads", "2"]
+    # OpenBLAS has its own default.
+    variables = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    done = subprocess.run(
+        [sys.executable, refusing.__file__, "EAGAIN", "clone,clone3", *words],
+        cwd=tmp_path,
+        env={**variables, "MEMKERN_SMALL": "1"},
+        capture_output=True,
+        text=True,
+    )
+    last = done.stderr.splitlines()[-1]
+    assert (done.returncode, done.stdout) == (2, "")
+    assert last.startswith("memkern: only 1 of 2 threads can be started, since the ")
+    assert last.endswith(": raise this limit, or request fewer threads")
+    assert "OpenBLAS" not in done.stderr
 
 
 def topology(processors: range, model: str = "") -> str:

@@ -4,9 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <limits>
 #include <string>
 #include <vector>
@@ -21,19 +18,8 @@ namespace {
 using testing::contains;
 using testing::refusal;
 
-class FakeRoot : public ::testing::Test {
+class FakeRoot : public testing::FakeRoot {
  protected:
-  FakeRoot() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "limits-XXXXXX").string();
-    root_ = mkdtemp(pattern.data());
-  }
-  ~FakeRoot() override { std::filesystem::remove_all(root_); }
-
-  void write(const std::string& path, const std::string& text) const {
-    const std::filesystem::path file = root_ + path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text;
-  }
   void group(const std::string& folder, const std::string& limit, const std::string& usage,
              const std::string& stat = "") const {
     const bool v1 = folder.find("/cgroup/memory") != std::string::npos;
@@ -49,8 +35,6 @@ class FakeRoot : public ::testing::Test {
           "Node " + std::to_string(number) + " MemFree: " + std::to_string(free_kB) + " kB\n");
   }
   MemoryLimit limit() const { return memory_limit(root_); }
-
-  std::string root_;
 };
 
 TEST_F(FakeRoot, AvailableMemoryIsInKibibytes) {
@@ -118,6 +102,41 @@ TEST_F(FakeRoot, AContainerSeesOnlyItsRoot) {
   EXPECT_EQ(limit().available_B, 5000);
 }
 
+TEST_F(FakeRoot, UnknownMemoryIsANumberOfBytes) {
+  EXPECT_EQ(limit().source, "nothing");
+  EXPECT_EQ(limit().available_B, std::int64_t{1} << 60);
+  // The value of version 1 without a limit.
+  write("/proc/self/cgroup", "4:memory:/\n");
+  group("/sys/fs/cgroup/memory", "9223372036854771712", "10");
+  EXPECT_EQ(limit().source, "nothing");
+}
+
+TEST_F(FakeRoot, TheCommitLimitAppliesWithoutOvercommitment) {
+  write("/proc/meminfo", "MemAvailable: 900 kB\nCommitLimit: 100 kB\nCommitted_AS: 30 kB\n");
+  for (const char* mode : {"0\n", "1\n"}) {
+    write("/proc/sys/vm/overcommit_memory", mode);
+    EXPECT_EQ(limit().source, "available memory");
+  }
+  write("/proc/sys/vm/overcommit_memory", "2\n");
+  EXPECT_EQ(limit().available_B, 70 * 1024);
+  EXPECT_EQ(limit().source, "commit limit (vm.overcommit_memory=2)");
+  write("/proc/meminfo", "MemAvailable: 900 kB\n");
+  EXPECT_EQ(limit().source, "available memory");
+}
+
+TEST_F(FakeRoot, AFullControlGroupRefusesThreads) {
+  write("/proc/self/cgroup", "5:pids:/a\n0::/b/c\n");
+  write("/sys/fs/cgroup/pids/a/pids.max", "max\n");
+  write("/sys/fs/cgroup/pids/a/pids.current", "7\n");
+  write("/sys/fs/cgroup/b/pids.max", "8\n");
+  write("/sys/fs/cgroup/b/pids.current", "7\n");
+  EXPECT_FALSE(contains(thread_limit(root_), "control group"));
+  write("/sys/fs/cgroup/b/pids.current", "8\n");
+  EXPECT_TRUE(contains(thread_limit(root_), "/sys/fs/cgroup/b permits 8 processes and threads"));
+  write("/sys/fs/cgroup/pids/a/pids.max", "7\n");
+  EXPECT_TRUE(contains(thread_limit(root_), "/sys/fs/cgroup/pids/a permits 7"));
+}
+
 TEST_F(FakeRoot, BothVersionsSideBySide) {
   write("/proc/self/cgroup", "4:memory:/a\n0::/b\n");
   group("/sys/fs/cgroup/memory/a", "6000", "1000");
@@ -180,7 +199,7 @@ TEST_F(FakeRoot, MalformedFilesAreNoLimit) {
   write("/proc/meminfo", "MemAvailable: much kB\n");
   write("/proc/self/cgroup", "nonsense\n0::\n::\n1:memory\n");
   group("/sys/fs/cgroup", "99999999999999999999999", "some");
-  EXPECT_GT(limit().available_B, std::int64_t{1} << 60);
+  EXPECT_EQ(limit().source, "nothing");
 }
 
 TEST(MemoryLimit, IsKnownOnThisMachine) {

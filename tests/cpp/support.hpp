@@ -8,6 +8,8 @@
 #include <cctype>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -54,6 +56,24 @@ inline void PrintTo(const RegisteredEntry& e, std::ostream* out) {
 }
 
 namespace testing {
+
+// A folder for copies of the kernel's files, which is removed in the end.
+class FakeRoot : public ::testing::Test {
+ protected:
+  FakeRoot() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "root-XXXXXX").string();
+    root_ = mkdtemp(pattern.data());
+  }
+  ~FakeRoot() override { std::filesystem::remove_all(root_); }
+
+  void write(const std::string& path, const std::string& text) const {
+    const std::filesystem::path file = root_ + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+
+  std::string root_;
+};
 
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 

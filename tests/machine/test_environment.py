@@ -14,6 +14,7 @@ from memkern import _memkern
 from memkern.machine.environment import (
     collect,
     differences,
+    folios,
     identity,
     machine_label,
     platform_label,
@@ -118,14 +119,15 @@ def test_machine(server):
 def test_settings_and_system(server):
     environment = collect({"compiler": "GCC 12.2", "flags": "-O3"}, root=server)
     settings = environment["settings"]
-    assert settings["thp"] == {"enabled": "madvise", "defrag": "always"}
+    assert settings["thp"] == {"enabled": "madvise", "defrag": "always", "sizes": None}
     assert settings["hugepages"] == {"2048kB": {"reserved": 64, "overcommit": 0}}
     assert (settings["governor"], settings["frequency_driver"]) == ("performance", "intel_pstate")
     assert (settings["smt"], settings["numa_balancing"]) == ("on", 1)
     assert settings["mitigations"]["gather_data_sampling"] == "Mitigation: Microcode"
     assert settings["mitigations"]["mds"] is None
     assert environment["run"]["cpus_allowed"] == "0-3,6"
-    assert settings["cgroup"] == {"memory_limit_B": 4096, "cpus": 1.5}
+    limits = {"memory_limit_B": 4096, "cpus": 1.5, "processes": None, "hugetlb_B": None}
+    assert settings["cgroup"] == limits
     assert environment["os"]["kernel"] == "6.1.0-9-amd64"
     assert environment["os"]["distribution"] == "Debian GNU/Linux 12 (bookworm)"
     assert environment["build"] == {"compiler": "GCC 12.2", "flags": "-O3"}
@@ -151,9 +153,47 @@ def test_older_control_groups(server):
             "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
         },
     )
-    assert collect(root=server)["settings"]["cgroup"] == {"memory_limit_B": 12288, "cpus": 2.0}
+    found = collect(root=server)["settings"]["cgroup"]
+    assert (found["memory_limit_B"], found["cpus"]) == (12288, 2.0)
     tree(server, {"sys/fs/cgroup/memory/a/memory.limit_in_bytes": "9223372036854771712\n"})
     assert collect(root=server)["settings"]["cgroup"]["memory_limit_B"] is None
+
+
+def test_limits_of_pages_and_processes_are_settings_that_a_comparison_names(server):
+    before = collect(root=server)
+    thp, group = "sys/kernel/mm/transparent_hugepage", "sys/fs/cgroup/jobs/one"
+    tree(
+        server,
+        {
+            f"{thp}/hugepages-64kB/enabled": "[always] inherit madvise never\n",
+            f"{thp}/hugepages-2048kB/enabled": "always [inherit] madvise never\n",
+            f"{thp}/hugepages-128kB/enabled": "always inherit madvise [never]\n",
+            f"{group}/pids.max": "300\n",
+            "sys/fs/cgroup/pids.max": "max\n",
+            f"{group}/hugetlb.2MB.max": "max\n",
+            f"{group}/hugetlb.2MB.rsvd.max": "4194304\n",
+            "proc/sys/vm/overcommit_ratio": "50\n",
+            "proc/self/limits": (
+                "Limit                     Soft Limit           Hard Limit           Units\n"
+                "Max data size             1000                 unlimited            bytes\n"
+                "Max address space         unlimited            unlimited            bytes\n"
+                "Max processes             95000                95000                processes\n"
+            ),
+        },
+    )
+    after = collect(root=server)
+    assert [*after["settings"]["thp"]["sizes"]] == ["64kB", "128kB", "2048kB"]
+    assert folios(after["settings"]) == {"64kB": "always", "128kB": "never", "2048kB": "madvise"}
+    assert folios(before["settings"]) == {"": "madvise"}
+    assert folios({}) == {}
+    assert {
+        "settings.thp.sizes.64kB: nothing -> always",
+        "settings.cgroup.processes: nothing -> 300",
+        "settings.cgroup.hugetlb_B.2MB.rsvd.max: nothing -> 4194304",
+        "settings.limits.data_size: nothing -> 1000",
+        "settings.overcommit_ratio: nothing -> 50",
+    } < {*differences(before, after)}
+    assert after["settings"]["limits"] == {"data_size": 1000}  # the system derives the others
 
 
 def test_processors_with_different_settings(server):

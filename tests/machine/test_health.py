@@ -61,10 +61,19 @@ def findings(
 CLOCK = f"{CPU}/cpu0/cpufreq"
 CORES = f"{CPU}/cpu{{}}/topology/core_cpus_list"
 HUGE = f"{KERNEL}/transparent_hugepage/enabled"
+LARGEST = f"{KERNEL}/transparent_hugepage/hugepages-2048kB/enabled"
+NEVER = "always inherit madvise [never]\n"
+SMALLER = {
+    HUGE: "always [madvise] never\n",
+    LARGEST: "always [inherit] madvise never\n",
+    f"{KERNEL}/transparent_hugepage/hugepages-64kB/enabled": "[always] inherit madvise never\n",
+    f"{KERNEL}/transparent_hugepage/hugepages-128kB/enabled": NEVER,
+}
 POOL = f"{KERNEL}/hugepages/hugepages-2048kB/nr_hugepages"
 GATHERS = f"{CPU}/vulnerabilities/gather_data_sampling"
 STORES = f"{CPU}/vulnerabilities/spec_store_bypass"
 BYPASS = "Mitigation: Speculative Store Bypass disabled"
+RESERVED = "sys/fs/cgroup/job/hugetlb.2MB.rsvd.max"
 QUOTA = "sys/fs/cgroup/job/cpu.max"
 BALLOONS = "sys/bus/virtio/drivers/virtio_balloon"
 EDAC = "sys/devices/system/edac/mc/mc0/dimm0"
@@ -124,6 +133,8 @@ CASES = [
     ("transparent huge pages", {}, UNKNOWN, "does not report"),
     ("transparent huge pages", {HUGE: "always [madvise] never\n"}, GOOD, "madvise"),
     ("transparent huge pages", {HUGE: "always madvise [never]\n"}, NOTE, "TLB"),
+    ("transparent huge pages", SMALLER, GOOD, "madvise, always for pages of 64kB"),
+    ("transparent huge pages", SMALLER | {LARGEST: NEVER}, NOTE, "never"),
     ("huge page pools", {}, UNKNOWN, "reserved"),
     ("huge page pools", MEMORY | {POOL: "0\n"}, GOOD, "0 of 2048kB"),
     ("huge page pools", MEMORY | {POOL: "3000\n"}, NOTE, "more than half"),
@@ -137,6 +148,8 @@ CASES = [
     ("cgroup", CGROUP, GOOD, "no limits"),
     ("cgroup", CGROUP | UNITS | {QUOTA: "400000 100000\n"}, GOOD, "4 processors for 4 units"),
     ("cgroup", CGROUP | UNITS | LIMITS, BAD, LIMITED),
+    ("cgroup", CGROUP | {"sys/fs/cgroup/job/pids.max": "90\n"}, GOOD, "90 processes and threads"),
+    ("cgroup", CGROUP | {RESERVED: "4194304\n"}, GOOD, "0.00419 GB of huge pages (2MB.rsvd.max)"),
     ("swap", {}, UNKNOWN, "swapped"),
     ("swap", {"proc/swaps": SWAP}, GOOD, "none"),
     ("swap", {"proc/swaps": f"{PARTITION} 0 -2\n"}, GOOD, "nothing"),

@@ -323,5 +323,5 @@ def _run(args: argparse.Namespace, errors: TextIO) -> tuple[int, bool]:
             raise
         error = failure
         where = f" {failure.filename!r}" if failure.filename else ""
-        warn(f"the operating system refused{where}: {failure.strerror or failure}")
+        warn(f"the operating system refused{where}: {reason(failure)}")
     return WRONG_INPUT, getattr(error, "resumable", False)

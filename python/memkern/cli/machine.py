@@ -146,7 +146,11 @@ def _backends(built: Sequence[str]) -> str:
 
 
 def _pages(settings: dict[str, Any]) -> str:
-    thp = (settings.get("thp") or {}).get("enabled") or "not in this kernel"
+    from memkern.machine.environment import IN_USE, folios
+
+    sizes = folios(settings)
+    thp = sizes.popitem()[1] if sizes else "not in this kernel"
+    thp += "".join(f", {size} {word}" for size, word in sizes.items() if word in IN_USE)
     pools = [
         f"{size} pool of {pool['reserved']}"
         for size, pool in (settings.get("hugepages") or {}).items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib
 import math
@@ -124,7 +125,9 @@ def observe_machine() -> disturbance.Activity:
     """Observe for 0.5 s the other activity on this machine, and the state of its cores."""
     # Intervals need this module; its import takes as long as the observation.
     loading = threading.Thread(target=importlib.import_module, args=("scipy.special",))
-    loading.start()
+    with contextlib.suppress(RuntimeError):  # a limit refuses the thread
+        loading.start()
     activity = cores.observe_activity()
-    loading.join()
+    if loading.ident:
+        loading.join()
     return dataclasses.replace(activity, shared_probes=shared_probes())

@@ -20,14 +20,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from memkern.limits import cgroup_folders, processor_quota, read_number, read_text
+from memkern.limits import UNLIMITED_B, cgroup_folders, processor_quota, read_number, read_text
 
 __all__ = [
+    "IN_USE",
     "Environment",
     "collect",
     "cpu_list",
     "differences",
     "each_cpu",
+    "folios",
     "identity",
     "machine_label",
     "now",
@@ -66,8 +68,9 @@ _ARM_PARTS = {
     (0x48, 0xD01): "HiSilicon Kunpeng 920",
 }
 
-# A version 1 cgroup without a limit has the largest page-aligned 63-bit number.
-_UNLIMITED = 1 << 60
+# More processes and threads than a measurement has. The system derives larger limits from the size
+# of the memory, which differs a little from boot to boot.
+_MANY = 4096
 
 
 def collect(
@@ -365,6 +368,11 @@ def _settings(root: Path) -> dict[str, Any]:
         "thp": {
             "enabled": _bracketed(read_text(root, f"{thp}/enabled")),
             "defrag": _bracketed(read_text(root, f"{thp}/defrag")),
+            "sizes": {
+                folder.name.removeprefix("hugepages-"): _bracketed(read_text(folder, "enabled"))
+                for folder in numbered(root, f"{thp}/hugepages-*")
+            }
+            or None,
         },
         "hugepages": pools or None,
         "governor": each_cpu(root, "scaling_governor"),
@@ -373,24 +381,61 @@ def _settings(root: Path) -> dict[str, Any]:
         "numa_balancing": read_number(root, "proc/sys/kernel/numa_balancing"),
         "randomize_va_space": read_number(root, "proc/sys/kernel/randomize_va_space"),
         "overcommit_memory": read_number(root, "proc/sys/vm/overcommit_memory"),
+        "overcommit_ratio": read_number(root, "proc/sys/vm/overcommit_ratio"),
         "mitigations": {
             name: read_text(root, f"{cpu}/vulnerabilities/{name}") for name in _MITIGATIONS
         },
         "cgroup": _cgroup_limits(root),
+        "limits": _process_limits(root),
     }
 
 
 def _cgroup_limits(root: Path) -> dict[str, Any]:
     """Return the smallest limits of this process's control groups and their parents."""
-    memory: list[int] = []
-    for folder in cgroup_folders(root):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            limit = read_number(folder, name)
-            if limit is not None and limit < _UNLIMITED:
-                memory.append(limit)
-    quota = processor_quota(root)
-    cpus = None if quota is None else quota.processors
-    return {"memory_limit_B": min(memory, default=None), "cpus": cpus}
+    quota, folders = processor_quota(root), [*cgroup_folders(root)]
+
+    def least(*names: str, below: int = UNLIMITED_B) -> int | None:
+        found = [read_number(folder, name) for folder in folders for name in names]
+        return min((one for one in found if one is not None and one < below), default=None)
+
+    # Such as hugetlb.2MB.max and hugetlb.2MB.rsvd.max, for pages in use and reserved ones.
+    pools = {path.name for folder in folders for path in numbered(folder, "hugetlb.*")}
+    limits = [name for name in sorted(pools) if name.endswith((".max", ".limit_in_bytes"))]
+    return {
+        "memory_limit_B": least("memory.max", "memory.limit_in_bytes"),
+        "cpus": None if quota is None else quota.processors,
+        "processes": least("pids.max", below=_MANY),
+        "hugetlb_B": {name.removeprefix("hugetlb."): least(name) for name in limits} or None,
+    }
+
+
+def _process_limits(root: Path) -> dict[str, int] | None:
+    """Return the limits of this process (``ulimit``) that a measurement can reach."""
+    text = read_text(root, "proc/self/limits") or ""
+    found = re.findall(r"^Max (processes|address space|data size) +(\d+)", text, flags=re.M)
+    reachable = {"processes": _MANY}
+    limits = {name: int(most) for name, most in found}
+    return {
+        name.replace(" ", "_"): most
+        for name, most in limits.items()
+        if most < reachable.get(name, UNLIMITED_B)
+    } or None
+
+
+# Settings with which there are transparent huge pages.
+IN_USE = ("always", "madvise")
+
+
+def folios(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the setting of each size of transparent huge pages, the largest last.
+
+    ``inherit`` is replaced by the setting of all sizes. Kernels that have only the latter have one
+    size; empty if unknown.
+    """
+    thp = settings.get("thp") or {}
+    every = thp.get("enabled")
+    sizes = thp.get("sizes") or ({"": every} if every else {})
+    return {size: every if word == "inherit" else word for size, word in sizes.items()}
 
 
 @functools.cache

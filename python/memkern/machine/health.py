@@ -19,7 +19,14 @@ from typing import Any
 
 from memkern.limits import cgroup_folders, read_number, read_text
 from memkern.machine import smbios
-from memkern.machine.environment import Environment, cpu_list, each_cpu, numbered
+from memkern.machine.environment import (
+    IN_USE,
+    Environment,
+    cpu_list,
+    each_cpu,
+    folios,
+    numbered,
+)
 from memkern.machine.memory_counters import memory_counters
 
 __all__ = [
@@ -323,15 +330,18 @@ def _numa_balancing(
 
 
 def _huge_pages(settings: Mapping[str, Any]) -> Finding:
-    subject, enabled = "transparent huge pages", settings["thp"]["enabled"]
-    if enabled in ("always", "madvise"):
-        return Finding(subject, GOOD, enabled)
+    subject, sizes = "transparent huge pages", folios(settings)
+    largest, enabled = sizes.popitem() if sizes else ("", None)
+    if enabled in IN_USE:
+        others = [f"{word} for pages of {size}" for size, word in sizes.items() if word in IN_USE]
+        return Finding(subject, GOOD, ", ".join([enabled, *others]))
     if enabled == "never":
+        own = f"hugepages-{largest}/" * (settings["thp"]["enabled"] != "never")
         return Finding(
             subject,
             NOTE,
             "never: memory is in small pages, so that random accesses also miss the TLB",
-            "as root: echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+            f"as root: echo madvise > /sys/kernel/mm/transparent_hugepage/{own}enabled",
         )
     return Finding(
         subject, UNKNOWN, f"{_UNTOLD} whether there are transparent huge pages", SHOW_FILES
@@ -399,7 +409,12 @@ def _cgroup(base: Path, environment: Environment, throttled: int | None) -> Find
         parts.append(f"a memory limit of {memory_B / 1e9:.3g} GB")
     if cpus is not None:
         parts.append(f"a quota of {cpus:g} processors for {units or 'an unknown number of'} units")
-    text = " and ".join(parts) or "no limits on memory or processor time"
+    if limits["processes"] is not None:
+        parts.append(f"at most {limits['processes']} processes and threads")
+    for name, most_B in (limits["hugetlb_B"] or {}).items():
+        if most_B is not None:
+            parts.append(f"at most {most_B / 1e9:.3g} GB of huge pages ({name})")
+    text = " and ".join(parts) or "no limits on memory, huge pages, processes or processor time"
     if throttled:
         text += f"; it was stopped {_counted(throttled, 'time')} while doctor measured"
     if throttled or (cpus is not None and cpus < (units or float("inf"))):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from memkern.checks import shown
 from memkern.errors import InputError
+from memkern.files import reason
 
 __all__ = ["Launcher", "find_launcher", "run"]
 
@@ -164,8 +165,7 @@ def run(command: Sequence[str], timeout_s: float | None = None) -> tuple[int, st
                 env=os.environ,
             )
         except OSError as error:
-            reason = error.strerror or error
-            raise InputError(f"the launcher {command[0]} can't be run: {reason}") from None
+            raise InputError(f"the launcher {command[0]} can't be run: {reason(error)}") from None
         try:
             code = process.wait(timeout_s)
         except BaseException as error:

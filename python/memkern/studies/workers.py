@@ -13,6 +13,7 @@ from typing import IO, Any
 
 from memkern.checks import shown
 from memkern.errors import DeviceError, InputError
+from memkern.files import reason
 from memkern.formats.values import dumps
 
 __all__ = ["Answer", "WorkerProcess", "run_worker"]
@@ -53,7 +54,7 @@ class WorkerProcess:
                     stderr=self._errors,
                 )
             except OSError as error:
-                raise InputError(f"{python} can't be run: {error.strerror or error}") from None
+                raise InputError(f"{python} can't be run: {reason(error)}") from None
             self._open = stack.pop_all()
 
     @property
