@@ -1,7 +1,7 @@
 """Compare builds of memkern at several levels of optimisation on this machine: cycles and spills.
 
     for level in O1 O2 O3 Ofast; do
-      CXXFLAGS=-$level pip install --target builds/$level .
+      CXXFLAGS=-$level pip install -t builds/$level .
     done
     python bench/levels.py builds/O1 builds/O2 builds/O3 builds/Ofast
 
