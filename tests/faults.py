@@ -614,6 +614,6 @@ FAULTS = (
           "if disturbed < _QUIET * len(frame):", "pytest test_report -k reported_at_the_top"),
     Fault("a report hides what it had no time for", "    if left_out:\n        found",
           "    if left_out > 1:\n        found", "pytest test_report -k left_out"),
-    Fault("the middle record for the widest", "{half_width(half.max(), form)} in the widest",
-          "{half_width(half.median(), form)} in the widest", "pytest test_report -k scope"),
+    Fault("the middle record for the widest", "{half_width(half.max(), '{:.2f}%')} in the widest",
+          "{half_width(half.median(), '{:.2f}%')} in the widest", "pytest test_report -k scope"),
 )  # fmt: skip

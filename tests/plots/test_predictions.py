@@ -175,8 +175,9 @@ def test_pages_have_panels_of_their_own() -> None:
 
 def test_a_size_sweep_of_the_stencil_marks_what_holds() -> None:
     rows = []
+    none = "L1 none, L2 none"
     for footprint_B, held in ((2**16, "L1 rows, L2 rows"), (2**22, "L1 none, L2 rows"),
-                              (2**28, "L1 none, L2 none"), (2**30, "L1 none, L2 none")):  # fmt: skip
+                              (2**28, none), (2**30, none)):  # fmt: skip
         case = mk.case("loops.stencil", footprint_B=footprint_B, variant="simd", threads=1)
         extra = {"footprint_B": footprint_B, "cycles_per_vector": 5.0, "conditions": held}
         rows.append(record(case, case.iterations * 1e-7, **extra))

@@ -428,7 +428,7 @@ def dots(
     roofline, are drawn at the height of its dot, where any has a label in the legend.
     """
     ax.set_xscale("log")
-    wider = 1.4 * (ends[1] / ends[0]) ** (0.3 if marks else 0.0)
+    wider = 1.4 * min(ends[1] / ends[0], 100.0) ** (0.3 if marks else 0.0)
     ax.set_xlim(ends[0] / wider, ends[1] * wider)
     middle = math.sqrt(ends[0] * ends[1])
     every: list[tuple[Dot, float]] = []
@@ -458,9 +458,12 @@ def dots(
         )
     for label, column, marker in marks:
         points = [(limit, y) for dot, y in every for limit in _limit(dot, column)]
-        grey = Look(GREY, marker, "none", 1.0, 4.5 if marker == "D" else 6.5, 2.5)._asdict()
-        label = label if points else f"_{label}"
-        ax.plot([limit for limit, _ in points], [y for _, y in points], label=label, **grey)
+        ax.plot(
+            [limit for limit, _ in points],
+            [y for _, y in points],
+            label=label if points else f"_{label}",
+            **Look(GREY, marker, "none", 1.0, 4.5 if marker == "D" else 6.5, 2.5)._asdict(),
+        )
     for i in range(0, len(rows), 2):
         ax.axhspan(i - 0.5, i + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
     ax.set_yticks(range(len(rows)), rows)
