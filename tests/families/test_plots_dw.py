@@ -314,7 +314,7 @@ def test_traffic_of_the_model_and_of_the_simulation(whole):
         assert site_B == LayerConditions((lx, 8, 8, 16)).site_B(2**24)
     marked = line(scanned, "_simulated")
     # Larger lattices are not simulated.
-    assert list(marked.get_xdata()) == [4, 8, 16]
+    assert list(marked.get_xdata()) == [2, 4, 8, 16]
     lx, site_B = marked.get_xdata()[-1], marked.get_ydata()[-1]
     assert site_B == simulate((lx, 8, 8, 16), 8, 2**24)
     marked = [curve for curve in cores.lines if curve.get_label() == "_simulated"][1]
@@ -323,6 +323,14 @@ def test_traffic_of_the_model_and_of_the_simulation(whole):
     assert panel_texts(cores) == ["LC_t", "LC_z", "LC_y", "LC_x"]
     assert scanned.get_ylim() == cores.get_ylim()
     assert "Cases that take long to simulate have no marker." in footnotes(cores.figure)
+
+
+def test_traffic_begins_before_the_first_condition_is_broken():
+    """As figure 21 of the paper, by whose text L2 of 8 MiB holds LC_z up to an Lx of 4."""
+    how = {"lattice": "24x24x24x24", "cuts": "1x2x2x2", "cache_MiB": 8}
+    drawn = figures["dw-traffic"](**how).axes[0].lines[0]
+    heights = dict(zip(drawn.get_xdata(), drawn.get_ydata(), strict=True))
+    assert [heights[lx] for lx in (2, 3, 4, 5)] == [1104, 1104, 1104, 1488]
 
 
 def counted(rows, L2=True):

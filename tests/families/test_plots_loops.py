@@ -86,7 +86,12 @@ def test_matrix_vector_draws_both_limits():
     assert line(ax, "8 B from memory an element").get_ydata()[0] == pytest.approx(2 * 45 / 8)
     assert line(ax, "24 B from memory an element").get_ydata()[0] == pytest.approx(2 * 45 / 24)
     ends = [curve.get_xdata()[0] for curve in ax.lines if len(set(curve.get_xdata())) == 1]
-    assert [end for end in ends if end > 1] == [32 * KIB * 4 / 8, 4 * MIB / 8, 16 * MIB / 8]
+    assert [end for end in ends if end > 1] == [32 * KIB * 4, 4 * MIB, 16 * MIB]
+    # The paper has the size of y in bytes on its axis.
+    assert ax.get_xlabel() == "Size of y"
+    assert list(line(ax, "plain").get_xdata()) == sorted(8 * row["rows"] for row in matvec())[::2]
+    fig.draw_without_rendering()
+    assert all(tick.get_text().endswith("iB") for tick in ax.get_xticklabels())
     given = figures["matvec"](frame(matvec()), memory_GBps=16.0)
     assert line(given.axes[0], "8 B from memory an element").get_ydata()[0] == 4.0
     without = curve_labels(figures["matvec"](frame(matvec())).axes[0])

@@ -250,3 +250,17 @@ def test_rooflines_need_a_machine_and_bytes(machine, tmp_path) -> None:
         tables["roofline"](elsewhere, machine=machine)
     with refused("has floating-point operations"):
         figures["roofline"](records(performance_GFLOPs=float("nan")), machine=machine)
+
+
+@pytest.mark.filterwarnings("ignore:A64FX is another machine")
+def test_figures_say_that_records_are_of_another_machine_than_the_model() -> None:
+    others = records()
+    others.environments["here"] = {"machine": {"model": "Some CPU 3000"}}
+    for name in ("roofline", "ecm-overlap"):
+        fig = figures[name](others, machine="A64FX")
+        assert "The records are of another machine, Some CPU 3000." in footnotes(fig)
+        assert "another machine" not in footnotes(figures[name](records(), machine="A64FX"))
+    # Loads and stores of one machine are not joined with bandwidths of another.
+    for exhibit in (figures["ecm"], tables["ecm"]):
+        with refused("machine must be that of the records, to whose loops .*, not A64FX"):
+            exhibit(others, machine="A64FX")

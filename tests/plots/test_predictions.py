@@ -158,6 +158,7 @@ def test_a_model_of_another_machine_has_no_time_of_the_records() -> None:
     # The published cycles, although the records have 16 in L1.
     cycles = line(fig.axes[0], "ECM model").get_ydata()
     assert cycles == pytest.approx([2, 2, 5, 5, 5, 5])
+    assert "The model is for a vector of the records." in footnotes(fig)
     frame = others.to_frame()
     frame.attrs |= {"machine_file": "A64FX", "environments": others.environments}
     assert "Some CPU 3000" in footnotes(figures["loops-cycles"](frame))
@@ -174,17 +175,22 @@ def test_pages_have_panels_of_their_own() -> None:
 
 def test_a_size_sweep_of_the_stencil_marks_what_holds() -> None:
     rows = []
+    none = "L1 none, L2 none"
     for footprint_B, held in ((2**16, "L1 rows, L2 rows"), (2**22, "L1 none, L2 rows"),
-                              (2**28, "L1 none, L2 none")):  # fmt: skip
+                              (2**28, none), (2**30, none)):  # fmt: skip
         case = mk.case("loops.stencil", footprint_B=footprint_B, variant="simd", threads=1)
         extra = {"footprint_B": footprint_B, "cycles_per_vector": 5.0, "conditions": held}
         rows.append(record(case, case.iterations * 1e-7, **extra))
     fig = figures["loops-cycles"](results(rows))
     assert_legible(fig)
-    texts = [text.get_text() for text in fig.axes[0].texts]
-    assert [text for text in texts if "rows" in text] == [
+    texts = [text for text in fig.axes[0].texts if "rows" in text.get_text()]
+    assert [text.get_text().split("\n")[0] for text in texts] == [
         "rows in L1", "rows in L2", "rows in memory"
     ]  # fmt: skip
+    # Above the panel, not over its lines.
+    assert all(text.get_position()[1] > 1 for text in texts)
+    ends = [line.get_xdata()[0] for line in fig.axes[0].lines if len(set(line.get_xdata())) == 1]
+    assert {2**22, 2**28} <= set(ends)
 
 
 def products(counts=(4,), lengths=(4, 16, 64)):

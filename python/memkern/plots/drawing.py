@@ -347,8 +347,13 @@ def _in_thousands(number: float) -> str:
     return f"{number:.3g} G"
 
 
-def cache_regions(ax: Axes, ends: Sequence[tuple[str, float]], beyond: str = "memory") -> None:
-    """Draw a line at the size of each cache, and name the caches and `beyond` above the axes."""
+def cache_regions(
+    ax: Axes, ends: Sequence[tuple[str, float]], beyond: str = "memory", line: int = 0
+) -> None:
+    """Draw a line at the size of each cache, and name the caches and `beyond` above the axes.
+
+    The names have this number of empty lines below them.
+    """
     left, right = ax.get_xlim()
     inside = [(name, end) for name, end in ends if end > left]
     edges = [left, *(min(end, right) for _, end in inside), right]
@@ -356,7 +361,8 @@ def cache_regions(ax: Axes, ends: Sequence[tuple[str, float]], beyond: str = "me
     above = ax.get_xaxis_transform()
     for name, low, high in zip(names, edges[:-1], edges[1:], strict=False):
         if high < right:
-            ax.axvline(high, color="#9a9a9a", linewidth=0.7, linestyle=(0, (4, 2)), zorder=1.5)
+            dashes = (0, (1, 1.6) if line else (4, 2))
+            ax.axvline(high, color="#9a9a9a", linewidth=0.7, linestyle=dashes, zorder=1.5)
         # The name of a region narrower than itself would run into the next one.
         if math.log(high / low) > 0.06 * math.log(right / left):
             place = math.sqrt(low * high)
@@ -366,7 +372,7 @@ def cache_regions(ax: Axes, ends: Sequence[tuple[str, float]], beyond: str = "me
                 "ha": "center",
                 "va": "bottom",
             }
-            ax.text(place, 1.01, name, transform=above, **text)
+            ax.text(place, 1.01, name + line * "\n ", transform=above, **text)
     ax.set_xlim(left, right)
 
 
@@ -422,7 +428,7 @@ def dots(
     roofline, are drawn at the height of its dot, where any has a label in the legend.
     """
     ax.set_xscale("log")
-    wider = 1.4 * (ends[1] / ends[0]) ** (0.3 if marks else 0.0)
+    wider = 1.4 * min(ends[1] / ends[0], 100.0) ** (0.3 if marks else 0.0)
     ax.set_xlim(ends[0] / wider, ends[1] * wider)
     middle = math.sqrt(ends[0] * ends[1])
     every: list[tuple[Dot, float]] = []
@@ -452,9 +458,12 @@ def dots(
         )
     for label, column, marker in marks:
         points = [(limit, y) for dot, y in every for limit in _limit(dot, column)]
-        grey = Look(GREY, marker, "none", 1.0, 4.5 if marker == "D" else 6.5, 2.5)._asdict()
-        label = label if points else f"_{label}"
-        ax.plot([limit for limit, _ in points], [y for _, y in points], label=label, **grey)
+        ax.plot(
+            [limit for limit, _ in points],
+            [y for _, y in points],
+            label=label if points else f"_{label}",
+            **Look(GREY, marker, "none", 1.0, 4.5 if marker == "D" else 6.5, 2.5)._asdict(),
+        )
     for i in range(0, len(rows), 2):
         ax.axhspan(i - 0.5, i + 0.5, color="#f3f3f3", linewidth=0, zorder=0)
     ax.set_yticks(range(len(rows)), rows)

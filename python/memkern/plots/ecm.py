@@ -28,7 +28,7 @@ from memkern.models.roofline import Ceiling, ceilings, peak_GFLOPs, roofline, ro
 from memkern.plots.drawing import counts_axis, curve, finish, marked_look, panels
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, rows_of
-from memkern.plots.predictions import machine_for
+from memkern.plots.predictions import machine_for, others_note
 from memkern.plots.registry import PAPERS
 from memkern.plots.selection import split
 from memkern.plots.style import GREY, NOTE_SIZE, log2_axis
@@ -70,6 +70,11 @@ def _fit(
     records: Records, overlap: str, machine: MachineFile | None, memory_rate: MemoryRate
 ) -> EcmFit:
     loops, clock_GHz = loop_times(_results(records))
+    if machine is not None and others_note(machine, records):
+        raise InputError(
+            "machine must be that of the records, to whose loops the bandwidths are fitted, not "
+            f"{machine.name}"
+        )
     levels = list(loops[0].transfers)
     overlaps = {overlap: overlap_of(overlap, levels)} if overlap else None
     instructions = None if machine is None else machine.loads_and_stores
@@ -282,7 +287,14 @@ def _by_file(records: Records, source: MachineFile) -> _Overlaps:
     loops, _ = loop_times(_results(records))
     slowest_first = sorted(loops, key=lambda one: (one.disturbed, one.cycles), reverse=True)
     best = {(loop.kernel, loop.level): loop for loop in slowest_first}
-    return [best[key] for key in sorted(best)], models, [f"Bandwidths: {source.label}."]
+    return (
+        [best[key] for key in sorted(best)],
+        models,
+        [
+            f"Bandwidths: {source.label}.",
+            *others_note(source, records),
+        ],
+    )
 
 
 def _published_loops() -> list[LoopTime]:
@@ -491,4 +503,4 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
     axes[0].set_ylabel("Performance (GFLOP/s)")
     name = source.label if source.created else source.name
     notes = [f"Lines: bandwidth of loads and peak of multiply-adds, {name}, {source.source}."]
-    return finish(fig, 4, notes, points)
+    return finish(fig, 4, [*notes, *others_note(source, records)], points)

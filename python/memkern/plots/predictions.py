@@ -61,9 +61,10 @@ def machine_for(machine: str, records: Records, *, ecm: bool = True) -> MachineF
     return found
 
 
-def of_others(source: MachineFile | None, records: Records) -> list[str]:
-    """Return the processors of records that are known and are not the machine file's."""
-    return [model for model in processors(records) if source and not source.describes(model)]
+def others_note(source: MachineFile | None, records: Records) -> list[str]:
+    """Return the small print on records of another machine than the file's, if any are."""
+    others = [model for model in processors(records) if source and not source.describes(model)]
+    return [f"The records are of another machine, {listed(others)}."] if others else []
 
 
 def machine_note(
@@ -85,16 +86,15 @@ def machine_note(
     if source.ecm is not None:
         text += f", {source.ecm.overlap}"
         text += ", one bandwidth for all bytes of memory" * (source.ecm.memory_rate == "common")
-    if others := of_others(source, records):
-        text += f". The records are of another machine, {listed(others)}"
+    told = [f"{text}.", *others_note(source, records)]
     if rows is None or "N_s" not in rows:
-        return [f"{text}."]
+        return told
     limits = rows.dropna(subset=["ecm"]).drop_duplicates("kind", keep="last")
     named = [
         f"{kind} {f'{cores:g} cores' if cores == cores else 'not within a domain'}"
         for kind, cores in zip(limits["kind"], limits["N_s"], strict=True)
     ]
-    return [f"{text}.", *([f"Saturated by: {listed(named)}."] if named else [])]
+    return [*told, *([f"Saturated by: {listed(named)}."] if named else [])]
 
 
 def core_note(source: MachineFile | None, rows: DataFrame) -> list[str]:

@@ -109,8 +109,7 @@ def own_look(number: int) -> Look:
 def other_look(number: int) -> Look:
     """Return the subdued look of the platform or pattern of this number; 36 are different."""
     i = number % len(_OTHER_COLOURS)
-    marker = shifted(_OTHER_MARKERS, number)
-    return Look(_OTHER_COLOURS[i], marker, _OTHER_DASHES[i], 0.9, 3.2, 3.0)
+    return Look(_OTHER_COLOURS[i], shifted(_OTHER_MARKERS, number), _OTHER_DASHES[i], 0.9, 3.2, 3.0)
 
 
 def shifted(each: Sequence[Any], number: int) -> Any:
@@ -250,7 +249,7 @@ def note_lines(width_in: float, sentences: Iterable[str]) -> list[str]:
     """Return the lines of small print, wrapped to the width of a figure in inches."""
     from textwrap import wrap
 
-    return wrap(" ".join(sentences), int(width_in * 72 / (0.56 * NOTE_SIZE)))
+    return wrap(" ".join(sentences), int(width_in * 72 / (0.58 * NOTE_SIZE)))
 
 
 def note(fig: Figure, sentences: Iterable[str]) -> None:

@@ -147,10 +147,9 @@ def _intervals(frame: DataFrame) -> list[str]:
         "the interval of the median": _numbers(frame, "ci_relative"),
         "the interval within the run": _numbers(frame, "within_ci_relative"),
     }
-    form = "{:.2f}%"
     parts = [
-        f"of {what} is {half_width(half.median(), form)} of the value in the median record and "
-        f"{half_width(half.max(), form)} in the widest"
+        f"of {what} is {half_width(half.median(), '{:.2f}%')} of the value in the median record "
+        f"and {half_width(half.max(), '{:.2f}%')} in the widest"
         for what, half in widths.items()
         if len(half)
     ]

@@ -86,7 +86,7 @@ _MEASURE_EXTENT = (
 )
 _CACHE_MIB = 32.0
 # Maximum number of sites in all simulations of a line, which take about a third of a second.
-_MOST_SITES = 30_000
+_MOST_SITES = 31_000
 
 
 @drawn(
@@ -334,8 +334,10 @@ def traffic(
     for number, parts in enumerate(partitions):
         name = " ".join(f"{d}{c}" for d, c in zip("xyzt", parts, strict=True) if c > 1)
         whole = LayerConditions((x, y, z, t), ls, parts)
-        extents = range(parts[0], 8 * x + 1, parts[0])
-        wide = {n: replace(whole, extents=(n, y, z, t)) for n in extents if 4 * n >= x}
+        # In a large lattice, the first condition is broken at a small Lx; with one site, both
+        # neighbours are the site itself.
+        extents = range(2 * parts[0], 8 * x + 1, parts[0])
+        wide = {n: replace(whole, extents=(n, y, z, t)) for n in extents}
         shared = {n: replace(whole, threads=n) for n in range(1, min(t, _sites(whole)) + 1)}
         label = f"cut {name}" if name else "not cut"
         # Larger markers below smaller ones keep equal points visible.
@@ -346,7 +348,7 @@ def traffic(
             crosses |= bool(found)
             cross = look._replace(marker="x", markersize=6.0, linestyle="none", zorder=20.0)
             ax.plot(list(found), list(found.values()), label="_counted", **cross._asdict())
-    counted_axis(scan, _doublings(x / 4, 8 * x))
+    counted_axis(scan, _doublings(2, 8 * x))
     counted_axis(cores, _doublings(1, t))
     scan.set(xlabel="Lx", title=f"Lx x {y} x {z} x {t}, Ls {ls}, one worker")
     cores.set(xlabel="Workers", title=f"{x} x {y} x {z} x {t}, Ls {ls}")

@@ -55,7 +55,9 @@ def barrier_cost(records: Records = None) -> Figure:
     with_clock = frame[frame["clock_GHz"] > 0]
     if len(with_clock):
         units.append((_CYCLES, with_clock.assign(scale=with_clock["clock_GHz"] * 1e9)))
-        notes.append("A64FX: numbers in the text of Alappat et al. 2021.")
+        notes.append(
+            "A64FX: numbers in the text of Alappat et al. 2021, the second for more than 12 cores."
+        )
     else:
         notes.append("The records have no clock frequency.")
     fig, axes = panels(len(units), 2, 2.4)

@@ -17,7 +17,6 @@ from memkern.plots.drawing import (
     NT_DASHES,
     bytes_axis,
     cache_regions,
-    counts_axis,
     curve,
     finish,
     named,
@@ -39,7 +38,7 @@ from memkern.plots.predictions import (
     ecm_look,
     machine_for,
     machine_note,
-    of_others,
+    others_note,
     predictions,
 )
 from memkern.plots.selection import BANDWIDTH, by_build, cache_ends, prevailing, select, split
@@ -165,10 +164,11 @@ def cycles(
             look = own_look(1)._replace(linewidth=1.0, markersize=2.0, linestyle=NT_DASHES)
             curve(ax, nontemporal, "footprint_B", CYCLES, look, "non-temporal stores")
         if source is not None and len(lowest):
-            _ecm_cycles(ax, lowest, source, of_records=not of_others(source, records))
+            _ecm_cycles(ax, lowest, source, of_records=not others_note(source, records))
         title = short(str(kernel)) + (f", rows in {held}" if held else "")
         title += f", {page} pages" * several_pages + (f"\n{build}" if build else "")
-        ax.set_title(f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title, pad=11)
+        pad = 19 if kernel == STENCIL and not held else 11
+        ax.set_title(f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title, pad=pad)
         ax.set_xscale("log", base=2)
         ax.set_yscale("log", base=2)
         low, high = ax.dataLim.y0 / 1.35, ax.dataLim.y1 * 1.2
@@ -184,6 +184,7 @@ def cycles(
         ax.set_ylabel("Cycles per vector")
     for ax in axes[-columns:]:
         ax.set_xlabel("Memory used")
+    notes += ["The model is for a vector of the records."] * len(others_note(source, records))
     return finish(fig, 5, [*notes, *machine_note(source, records)], frame)
 
 
@@ -225,6 +226,7 @@ def _name_unrolling(ax: Axes, lowest: DataFrame, ends: Sequence[tuple[str, float
         place = math.exp(sum(map(math.log, rows["footprint_B"])) / len(rows))
         name = f"u={fewest['unroll']:g}" if fewest["unroll"] else "own"
         text: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": GREY, "ha": "center", "va": "top"}
+        text["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.2}
         ax.annotate(
             name, (place, rows[CYCLES].min()), xytext=(0, -3), textcoords="offset points", **text
         )
@@ -250,22 +252,11 @@ def _mark_rows(ax: Axes, rows: DataFrame) -> None:
     """Mark the smallest sizes at which a cache no longer holds three rows of a stencil."""
     if "conditions" not in rows:
         return
-    held = {
-        row["footprint_B"]: holder
-        for row in rows.sort_values("footprint_B").to_dict("records")
-        if (holder := _holder(row["conditions"]))
-    }
-    before = ""
-    for size, holder in held.items():
-        if holder != before:
-            if before:
-                ax.axvline(size, color=GREY, linewidth=0.7, linestyle=":", zorder=1.5)
-            ax.annotate(
-                f"rows in {holder}", (size, 0.97), xycoords=("data", "axes fraction"),
-                xytext=(2, 0), textcoords="offset points", rotation=90, ha="left", va="top",
-                fontsize=NOTE_SIZE, color=GREY,
-            )  # fmt: skip
-        before = holder
+    starts: dict[str, float] = {}
+    for row in rows.sort_values("footprint_B").to_dict("records"):
+        if holder := _holder(row["conditions"]):
+            starts.setdefault(f"rows in {holder}", row["footprint_B"])
+    cache_regions(ax, list(zip(starts, [*starts.values(), math.inf][1:], strict=False)), line=1)
 
 
 @drawn(
@@ -277,7 +268,7 @@ def _mark_rows(ax: Axes, rows: DataFrame) -> None:
     lack="no such record, a bandwidth that is not positive",
 )
 def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Figure:
-    """GFLOP/s of y += A x by columns against the length of y, with and without prefetch hint.
+    """GFLOP/s of y += A x by columns against the size of y, with and without prefetch hint.
 
     The memory traffic per element of the matrix is 8 bytes if y stays in a cache. Otherwise it is
     24 bytes, since y is read and written for each element.
@@ -301,7 +292,7 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
     frame, left = prevailing(frame[frame["dtype"] == "float64"])
     if frame.empty:
         raise InputError(f"no record of {MATVEC} is in float64: `{_MEASURE_MATVEC}` measures it")
-    frame = frame.assign(hint=frame["variant"].eq("nta"))
+    frame = frame.assign(hint=frame["variant"].eq("nta"), y_B=8 * frame["rows"])
     frame = best(frame, ("platform", "rows", "hint"))
     platforms = list(dict.fromkeys(frame["platform"]))
     fig, axes = panels(len(platforms), 2, 2.4)
@@ -312,13 +303,12 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
             look = own_look(int(hint))._replace(linewidth=1.4, markersize=3.6)
             look = look._replace(linestyle=NT_DASHES) if hint else look
             if len(mine):
-                curve(ax, mine, "rows", "performance_GFLOPs", look, label)
+                curve(ax, mine, "y_B", "performance_GFLOPs", look, label)
         top = rows["performance_GFLOPs"].max()
         limit = memory_GBps
         if math.isnan(limit):
             limit = _memory_bandwidth(records, platform)
-        ax.set_xscale("log")
-        counts_axis(ax.xaxis)
+        byte_scale(ax, rows["y_B"])
         for size, dashes in _ELEMENT_B.items():
             height = 2 * limit / size
             if not math.isnan(limit):
@@ -326,10 +316,10 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
                 label = f"{size} B from memory an element"
                 ax.axhline(height, color=GREY, linewidth=0.9, linestyle=dashes, label=label)
         ax.set_ylim(0, 1.12 * top)
-        # Only y is reused, so that a cache must hold its 8 bytes per row.
-        cache_regions(ax, [(name, end / 8) for name, end in cache_ends(rows)])
+        # Only y is reused.
+        cache_regions(ax, cache_ends(rows))
         ax.set_title(named(platform) if len(platforms) > 1 else "y += A x", pad=11)
-        ax.set(xlabel="Length of y", ylabel="Performance (GFLOP/s)")
+        ax.set(xlabel="Size of y", ylabel="Performance (GFLOP/s)")
     return finish(fig, 2, [*notes, *left], frame)
 
 

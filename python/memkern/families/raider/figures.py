@@ -186,7 +186,7 @@ def _bars(ax: Axes, points: DataFrame, kernels: list[str], platforms: DataFrame)
     for platform, own in platforms.itertuples(index=False):
         colour = (own_look if own else other_look)(number[own]).color
         # There are two colours of own platforms.
-        looks[platform] = colour, 1.0 if own and number[own] < 2 else 0.6 if not own else 0.4
+        looks[platform] = colour, 0.4 ** (number[own] // 2) if own else 0.6
         number[own] += 1
     points = points[points["kernel"].isin(kernels)]
     here = [platform for platform in looks if platform in set(points["platform"])]

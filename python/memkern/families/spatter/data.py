@@ -29,7 +29,6 @@ OWN = "own"
 """The beginning of the case of a pattern that the user named, in place of an application."""
 STRIDE_1 = "stride 1"
 _LINE = 8  # doubles of a cache line
-_INDICES = 16  # of each application pattern
 
 Bandwidths = Mapping[tuple[str, str], float]
 
@@ -70,7 +69,8 @@ def _with_case(frame: DataFrame) -> DataFrame:
         pattern if stride != stride else f"stride {stride:g}"
         for pattern, stride in zip(patterns, strides, strict=True)
     ]
-    apart = typed(numbers, ["delta"])["delta"] * _INDICES / numbers["pattern_length"]
+    # All patterns of applications have 16 indices.
+    apart = typed(numbers, ["delta"])["delta"] * 16 / numbers["pattern_length"]
     return frame.assign(stride=strides, case=cases, apart=apart)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memkern.checks import LEAST, MOST
 from memkern.errors import InputError
@@ -203,8 +203,9 @@ def bandwidth_by_delta(records: Records = None) -> Figure:
         ratio=points["bandwidth_GBps"] / points["base_bandwidth_GBps"],
         delta=points["apart"].fillna(points["case"].map(deltas)),
     )
-    theirs = points[~points["own"].astype(bool)]
-    others = theirs[theirs["delta"].ne(theirs["case"].map(deltas))]["case"]
+    others = points.loc[
+        ~points["own"].astype(bool) & points["delta"].ne(points["case"].map(deltas)), "case"
+    ]
     notes.append(f"GPUs ran {listed(sorted(set(others)))} with other deltas than table 5 has.")
     notes = [*notes, *left_out, *remarks(records, points, "application patterns and of stride 1")]
     labels = labels_of(points)
@@ -219,9 +220,12 @@ def bandwidth_by_delta(records: Records = None) -> Figure:
             rows = of_kind[of_kind["platform"] == platform]
             label = plain(labels[platform])
             ax.plot(rows["delta"], rows["ratio"], label=label, **look._asdict())
-            crosses: dict[str, Any] = {"marker": "x", "color": "black", "markeredgewidth": 0.5}
             for marks, name, how in (
-                (rows[rows["kernel"].ne("spatter.gather")], "_scatter", crosses),
+                (
+                    rows[rows["kernel"].ne("spatter.gather")],
+                    "_scatter",
+                    {"marker": "x", "color": "black"},
+                ),
                 (rows[rows["disturbed"]], "_disturbed", {"markerfacecolor": "white"}),
             ):
                 style = look._replace(zorder=look.zorder + 0.05)._asdict() | how
