@@ -615,8 +615,8 @@ FAULTS = (
           "reserved += false ? a.most", "ranks_test"),
     Fault("the launcher's memory for that of ranks", ' and "pmix" not in row[5]', "",
           "pytest test_communication -k common_memory"),
-    Fault("times by TCP as of shared memory", '"^same node:(?!.*shared memory).*TCP$"',
-          '"^same node:(?!.*).*TCP$"', "pytest test_plots_messages -k without_shared"),
+    Fault("times by TCP as of shared memory", '"^(?!.*shared memory).*TCP$"',
+          '"^(?!.*).*TCP$"', "pytest test_plots_messages -k without_shared"),
     # Figures and the report
     Fault("the best record though it is disturbed", '[*prefer, "quiet", value],',
           '[*prefer, value, "quiet"],', "pytest test_plots -k undisturbed_one"),

@@ -13,6 +13,7 @@ from memkern.engine import prepared as prepared_module
 from memkern.engine import run as run_module
 from memkern.engine.communication import Ranks
 from memkern.engine.cores import cores_at_work
+from memkern.engine.preparing import ready
 from memkern.engine.run import CaseRun
 from memkern.errors import InputError
 from memkern.spec.case import Case
@@ -57,12 +58,11 @@ def test_other_cases_are_kept_when_one_has_lost_its_unit(
     case: Case, left: set[int], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     first, second = case.with_(threads=1, pin="0", runs=6), case.with_(threads=1, pin="1", runs=6)
-    prepare = run_module.ready
 
     def refusing(wanted: Case, *how: Any) -> Any:
         if wanted.knobs.pin == "1":
             raise InputError("pin names processing unit 1, which this process may not use")
-        return prepare(wanted, *how)
+        return ready(wanted, *how)
 
     monkeypatch.setattr(run_module, "ready", refusing)
     # If it never had the unit, nothing is written.
@@ -81,12 +81,10 @@ def test_other_cases_are_kept_when_one_has_lost_its_unit(
 def test_a_measured_case_that_can_not_be_placed_again_has_the_placements_before(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare = run_module.ready
-
     def refusing(wanted: Case, chosen: Any, *how: Any) -> Any:
         if chosen is not None:
             raise MemoryError("this case needs 1 GB")
-        return prepare(wanted, chosen, *how)
+        return ready(wanted, chosen, *how)
 
     monkeypatch.setattr(run_module, "ready", refusing)
     with pytest.warns(UserWarning, match="needs 1 GB: measuring ends here"):

@@ -178,6 +178,13 @@ def test_messages_of_a_node_without_shared_memory_are_apart():
     assert figures["messages"](by_tcp).axes
 
 
+def test_other_records_have_no_messages():
+    rows = frame([{**record("put", 8, 1), "kernel": "stream.copy"}])
+    for one in (rows, rows.drop(columns=["distance"]), rows.assign(comm_transport="")):
+        found, notes = messages(one, "")
+        assert found.empty and notes == []
+
+
 def test_times_that_shared_memory_does_not_explain_are_noted():
     slow = record("put", 8, 1) | {"messages_per_second": 1 / 10.8e-6}
     _, notes = messages(frame([slow, record("put", 2**20, 1)]), "")

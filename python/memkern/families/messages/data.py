@@ -24,7 +24,7 @@ _OPERATIONS = ("put", "get", "fetch_add", "send")
 _BY_TCP = "same node by TCP"
 _DISTANCES = ("same rank", "same node", _BY_TCP, "other node")
 # Longest time of a message of one cache line through shared memory, between sockets.
-_MOST_US, _LINE_B = 4.0, 64
+_MOST_US = 4.0
 _NUMBERS = ("size_B", "window", "origins", "time_min_s")
 _WORDS = ("pairs", "distance", "backend")
 
@@ -62,14 +62,11 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     frame, notes = select(records, ["messages"], [*_NUMBERS, *_WORDS], measure=measure, value=RATE)
     frame = typed(frame, (*_NUMBERS, RATE), _WORDS)
     # Ranks of several nodes also have shared memory.
-    links = (
-        frame["distance"] + ":" + words(frame.reindex(columns=["comm_transport"]).squeeze(axis=1))
+    transport = words(frame["comm_transport" if "comm_transport" in frame else "distance"])
+    by_tcp = transport.str.contains("^(?!.*shared memory).*TCP$") & (
+        frame["distance"] == "same node"
     )
-    frame = frame.assign(
-        distance=frame["distance"].mask(
-            links.str.contains("^same node:(?!.*shared memory).*TCP$"), _BY_TCP
-        )
-    )
+    frame = frame.assign(distance=frame["distance"].mask(by_tcp, _BY_TCP))
     where = ["machine", "backend", "distance"]
     frame, left = prevailing(frame, ("origins",), per=where, count=("kernel", "size_B", "window"))
     frame = best(frame, [*where, "kernel", "size_B", "window"], value=RATE)
@@ -82,8 +79,10 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         million_per_s=1e-6 * frame[RATE],
     )
     frame = frame.sort_values(["operation", "distance", "library"], key=_places, kind="stable")
-    slow = (frame["distance"] == "same node") & (frame["size_B"] <= _LINE_B)
-    if (longest := frame["latency_us"][slow].max()) > _MOST_US:
+    # Of one cache line, with a window of 1.
+    if (
+        longest := frame.query("distance == 'same node' and size_B <= 64")[LATENCY].max()
+    ) > _MOST_US:
         left.append(
             f"{longest:.3g} us within a node are not explained by shared memory: another transport "
             "(column comm_transport), or ranks that share processing units"
