@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 __all__ = ["_memkern"]
@@ -12,4 +13,5 @@ _usable = os.sched_getaffinity(0)
 import memkern._memkern as _memkern  # noqa: E402
 
 if os.sched_getaffinity(0) != _usable:
-    os.sched_setaffinity(0, _usable)
+    with contextlib.suppress(OSError):  # refused: pinning falls back as well
+        os.sched_setaffinity(0, _usable)
