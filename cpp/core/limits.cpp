@@ -276,10 +276,10 @@ std::string thread_limit(const std::string& root) {
   }
   MemoryLimit space{kUnlimited, ""};
   limit_by(RLIMIT_AS, read_keyed(root + "/proc/self/status", "VmSize:"), "", space);
-  constexpr rlim_t kLargestStack_B = rlim_t{1} << 23;
+  constexpr rlim_t kStack_B = rlim_t{1} << 23;  // where the limit is larger, or there is none
   rlimit stack{};
   getrlimit(RLIMIT_STACK, &stack);
-  if (static_cast<rlim_t>(space.available_B) < std::min(stack.rlim_cur, kLargestStack_B)) {
+  if (std::cmp_less(space.available_B, std::min(stack.rlim_cur, kStack_B))) {
     return "the address space limit (ulimit -v) leaves no room for the stack of another thread";
   }
   rlimit processes{};

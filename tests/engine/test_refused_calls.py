@@ -52,7 +52,12 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Return what SCRIPT prints, of one process."""
     folder = tmp_path_factory.mktemp("refused")
     paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    settings = {"PYTHONPATH": os.pathsep.join(paths), "XDG_CACHE_HOME": str(folder)}
+    # With OMP_PROC_BIND, OpenMP's runtime ends a process whose threads it can't bind.
+    settings = {
+        "OMP_PROC_BIND": "true",
+        "PYTHONPATH": os.pathsep.join(paths),
+        "XDG_CACHE_HOME": str(folder),
+    }
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *CALLS],
         capture_output=True,

@@ -135,14 +135,14 @@ def test_why_a_bound_can_not_be_told() -> None:
 
 
 def test_differences_from_a_peer_are_told() -> None:
-    row = {**COPY, "variant": "nt", "isa": "avx2", "pages": "thp", "pin_requested": "auto"}
+    row = {**COPY, "variant": "nt", "isa": "avx2", "pages": "thp", "pin": "0,1"}
     text = peer_sentence("STREAM", [row, row], "both take the shortest time")
     assert text == (
         "differences from STREAM: both take the shortest time; the code is variant nt/avx2 with "
         "non-temporal stores, that of STREAM as its compiler makes it; pages are thp and workers "
         "pinned, with STREAM as the system chooses"
     )
-    several = [{**row, "variant": name, "pin_requested": "none"} for name in ("a", "b", "c", "d")]
+    several = [{**row, "variant": name, "pin": "none"} for name in ("a", "b", "c", "d")]
     text = peer_sentence("Spatter", several, "x")
     assert "variant a/avx2, b/avx2, c/avx2, ..., that of" in text and "not pinned" in text
     assert peer_sentence("Spatter", [{**row, "backend": "cuda"}], "x") == ""

@@ -126,7 +126,13 @@ def _of_system(names: Names) -> Iterator[Known]:
 
 def _by_system() -> list[str]:
     """Return the events of the system that this thread can cause a known number of times."""
-    movable = len(os.sched_getaffinity(0)) > 1
+    units = os.sched_getaffinity(0)
+    movable = len(units) > 1
+    if movable:
+        try:
+            os.sched_setaffinity(0, units)
+        except OSError:  # a filter of system calls refuses it
+            movable = False
     return [name for name in _WORK if movable or name != "cpu-migrations"]
 
 
