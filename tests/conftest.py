@@ -109,6 +109,26 @@ def machine(request: pytest.FixtureRequest) -> Iterator[Machine]:
 
 
 @pytest.fixture
+def users_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make the current folder one whose files have the names of modules that processes import."""
+    folder = tmp_path / "of the user"
+    folder.mkdir()
+    for module in (
+        "copy",
+        "json",
+        "numpy",
+        "random",
+        "runpy",
+        "statistics",
+        "subprocess",
+        "typing",
+    ):
+        (folder / f"{module}.py").write_text(f"raise AttributeError('{module}.py of the user ran')")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+@pytest.fixture
 def disturbances() -> None:
     """Keep warm-ups and the detection of disturbed samples, which `isolated` turns off."""
 

@@ -12,6 +12,16 @@ True
 
 from __future__ import annotations
 
+import sys
+
+# `python -m memkern` puts the current folder first, whose files would replace modules of Python.
+if (
+    sys.argv[:1] == ["-m"]  # while the module is located
+    and sys.orig_argv[-len(sys.argv)].removeprefix("-m").partition(".")[0] == "memkern"
+    and not getattr(sys.flags, "safe_path", sys.flags.isolated)
+):
+    del sys.path[0]
+
 import importlib
 import importlib.util
 import os

@@ -8,8 +8,8 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
-# Equal to `memkern.cli.INTERRUPTED`, whose import takes too long here.
-_INTERRUPTED = 130
+# Equal to those of `memkern.cli`, whose import takes too long here.
+_WRONG_INPUT, _INTERRUPTED = 2, 130
 
 
 def _end(number: int, frame: FrameType | None) -> NoReturn:
@@ -29,13 +29,19 @@ def main() -> int:
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if interruptible:
         signal.signal(signal.SIGINT, _end)
-    from memkern import cli
-
     try:
+        from memkern import cli
+
         if interruptible:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return cli.main()
     except (KeyboardInterrupt, ImportError) as error:
+        lacking = error.name if isinstance(error, ModuleNotFoundError) else None
+        if lacking and not lacking.startswith("memkern"):
+            built = lacking in sys.stdlib_module_names
+            cure = "use one that was built with it" if built else "install it"
+            print(f"memkern: this Python has no module {lacking}: {cure}", file=sys.stderr)
+            return _WRONG_INPUT
         # Outside of the verb, which has its own handler. The extension's import turns it into an
         # ImportError.
         if isinstance(error, ImportError) and not isinstance(error.__cause__, KeyboardInterrupt):

@@ -9,8 +9,8 @@ import math
 import os
 import resource
 import secrets
-import sqlite3
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
@@ -24,6 +24,7 @@ __all__ = [
     "publish",
     "read",
     "rename",
+    "sqlite_errors",
     "temporary",
     "unused",
     "writable",
@@ -183,17 +184,23 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         raise InputError(f"{path} can't be read: {reason(error)}") from None
 
 
+def sqlite_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return other exceptions, and those of SQLite once it is in use: some Pythons lack it."""
+    module = sys.modules.get("sqlite3")
+    return (*others, module.Error) if module else others
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn errors of the system and of SQLite into an InputError: the file can't be written."""
     try:
         yield
-    except (OSError, sqlite3.Error) as error:
+    except sqlite_errors(OSError) as error:
         raise InputError(f"{path} can't be written: {_reason_at(path, error)}") from error
 
 
 def _reason_at(path: Path, error: BaseException) -> str:
-    if isinstance(error, sqlite3.Error) and "is locked" in str(error) and not _has_locks(path):
+    if isinstance(error, sqlite_errors()) and "is locked" in str(error) and not _has_locks(path):
         return (
             "its file system has no locks, which results need while they are written: name a file "
             "in a folder of this machine, and copy it afterwards"
@@ -216,9 +223,9 @@ def parsing(path: Path, what: str) -> Iterator[None]:
     """Turn errors caused by wrong content into an InputError: the file can't be read as `what`."""
     try:
         yield
-    except (
+    except sqlite_errors(
         *(OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
-        *(NotImplementedError, RecursionError, sqlite3.Error),
+        *(NotImplementedError, RecursionError),
     ) as error:
         raise InputError(f"{path} can't be read as {what}: {_reason_at(path, error)}") from error
 
@@ -240,7 +247,7 @@ def reason(error: BaseException) -> str:
     number = error.errno if isinstance(error, OSError) else None
     most_B, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
     # SQLite does not pass on the system's error number.
-    of_disk = isinstance(error, sqlite3.Error) and "disk I/O" in str(error)
+    of_disk = isinstance(error, sqlite_errors()) and "disk I/O" in str(error)
     if number == errno.EFBIG or (of_disk and most_B != resource.RLIM_INFINITY):
         return f"a file may have at most {most_B} bytes here (ulimit -f)"
     if number in (errno.ENOSPC, errno.EDQUOT):
@@ -249,7 +256,7 @@ def reason(error: BaseException) -> str:
         return "no more processes may start (pids.max of the control group, or ulimit -u)"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    if isinstance(error, sqlite3.Error):
+    if isinstance(error, sqlite_errors()):
         known = (means for words, means in _SQLITE_REASONS.items() if words in str(error))
         return next(known, _first_line(error))
     if isinstance(error, RecursionError):

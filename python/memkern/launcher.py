@@ -1,4 +1,4 @@
-"""Environment variables that a launcher such as ``mpirun`` or ``srun`` sets for its processes."""
+"""Processes started together: variables of launchers such as ``mpirun``, and commands."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ __all__ = [
     "check_shared_memory",
     "comm",
     "number",
+    "python_command",
     "size",
     "starts_shmem",
     "tell_end",
@@ -29,6 +30,13 @@ __all__ = [
     "waiting_for_all",
 ]
 
+# Runs a module as `python -m` does, but without the current folder on the path, whose files would
+# replace modules of Python. Before 3.11 no option does so and leaves PYTHONPATH.
+_RUN = (
+    "import sys; sys.path = [path for path in sys.path if path]; "
+    "del sys.argv[: sys.argv.index('-m') + 1]; "
+    "import runpy; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
+)
 # Communication of processes that were started together.
 CHOICES = ("auto", "none", "mpi", "shmem")
 # Objects to which a launcher can bind each process.
@@ -92,6 +100,14 @@ def size(variables: Mapping[str, str] = os.environ) -> int:
 def starts_shmem(variables: Mapping[str, str] = os.environ) -> bool:
     """Return whether this process may use OpenSHMEM: Open MPI's oshrun equals its mpirun."""
     return "OMPI_COMM_WORLD_SIZE" in variables
+
+
+def python_command(*words: str, python: str = sys.executable) -> list[str]:
+    """Return the command that runs a module in another process, safe from the user's files.
+
+    `words` are the module and its arguments; without them, ``-m`` and a module follow the command.
+    """
+    return [python, "-u", "-c", _RUN, *(("-m", *words) if words else ())]
 
 
 def comm(requested: str = "auto", variables: Mapping[str, str] = os.environ) -> str:

@@ -21,6 +21,7 @@ import memkern as mk
 from memkern import files, plots
 from memkern.errors import InputError
 from memkern.formats import database
+from memkern.launcher import python_command
 
 PROCESSORS = range(os.cpu_count() or 1)
 SPATTER = ["spatter", "-p", "UNIFORM:8:1", "--runs", "1", "-q"]
@@ -113,6 +114,62 @@ def test_a_topology_of_another_machine_is_refused(
     done = memkern(STREAM, tmp_path, **{name: value})
     assert done.returncode == 2 and done.stdout == ""
     assert message in done.stderr and "unset it" in done.stderr and done.stderr.count("\n") == 1
+
+
+def test_files_of_the_user_replace_no_module(users_files: Path) -> None:
+    # The module by which `-m` finds memkern is imported before memkern, unless Python contains it.
+    (users_files / "runpy.py").unlink()
+    path = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+    done = memkern([*STREAM, "--json"], users_files, **path)
+    assert done.returncode == 0, done.stderr
+    # What PYTHONPATH names is found, and nothing else in the current folder.
+    for folder in (users_files, users_files / "named"):
+        folder.mkdir(exist_ok=True)
+        (folder / "own.py").write_text(f"import sys; print(sys.argv[1:], {folder.name!r})")
+    done = subprocess.run(
+        python_command("own", "-m", "a b"),
+        cwd=users_files,
+        env={"PYTHONPATH": str(users_files / "named")},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout == "['-m', 'a b'] named\n", done.stderr
+
+
+# As if Python had been built, or memkern installed, without these modules.
+WITHOUT = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv.pop(1).split(",")))
+from memkern.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("modules", "words", "message"),
+    [
+        ("_sqlite3,_lzma,_bz2", ["spmv", "hpcg:4", "-f", "crs", "--runs", "1", "-q"], ""),
+        ("_lzma", ["spmv", "m.xz"], "this Python has no module _lzma: use one that was built with"),
+        (
+            "_sqlite3",
+            [*STREAM, "-o", "x.csv"],
+            "no module _sqlite3: use one that was built with it",
+        ),
+        ("_ctypes", ["--version"], "this Python has no module _ctypes: use one that was built"),
+        ("tqdm", STREAM, "this Python has no module tqdm: install it"),
+    ],
+)
+def test_modules_that_python_lacks_are_named(
+    tmp_path: Path, modules: str, words: list[str], message: str
+) -> None:
+    (tmp_path / "m.xz").write_bytes(b"\xfd7zXZ\x00")
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT, modules, *words],
+        cwd=tmp_path, capture_output=True, text=True,
+    )  # fmt: skip
+    assert (done.returncode, message in done.stderr) == (2 if message else 0, True), done.stderr
+    assert not message or done.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["m.xz"]
 
 
 NOBODY = """

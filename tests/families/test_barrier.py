@@ -18,6 +18,7 @@ from memkern.families.launch.verb import _barrier_cells
 from memkern.formats import ResultSet
 
 
+@pytest.mark.usefixtures("users_files")
 def test_every_kind_is_measured() -> None:
     results = barrier_cost([1, 2], runs=4)
     assert [(r["barrier"], r["threads"]) for r in results] == [

@@ -211,7 +211,7 @@ def undisturbed_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMKERN_SMALL", "1")
 
 
-@pytest.mark.usefixtures("undisturbed_workers")
+@pytest.mark.usefixtures("undisturbed_workers", "users_files")
 def test_a_worker_returns_values_or_errors(tmp_path: Path) -> None:
     sweep = tmp_path / "sweep.toml"
     sweep.write_text(

@@ -106,6 +106,7 @@ def test_wrong_parts_are_refused(capsys: pytest.CaptureFixture[str], part: str) 
 # Tasks
 
 
+@pytest.mark.usefixtures("users_files")
 def test_a_sweep_in_tasks_is_the_sweep(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str]
 ) -> None:

@@ -414,7 +414,7 @@ def by_mpi(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     [("openmpi", 3), pytest.param("mpich", 2, marks=pytest.mark.release)],
     indirect=["by_mpi"],
 )
-@pytest.mark.usefixtures("this_machine")
+@pytest.mark.usefixtures("this_machine", "users_files")
 def test_ranks_of_mpi_share_a_case(by_mpi: str, most: int) -> None:
     results = mk.scaling(triad(), ranks=(1, most), launcher=by_mpi)
     assert results.valid and len(results) == 2 * 2

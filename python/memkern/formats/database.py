@@ -12,11 +12,10 @@ import contextlib
 import functools
 import json
 import os
-import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +36,9 @@ from memkern.formats.values import (
     series,
 )
 from memkern.machine.environment import Environment
+
+if TYPE_CHECKING:
+    import sqlite3
 
 # "mkrn"; identifies the format for this module and for `file`.
 APPLICATION_ID = 0x6D6B726E
@@ -138,6 +140,8 @@ class Database:
         InputError
             If it is not a database of results of this schema version.
         """
+        import sqlite3
+
         # Not read-only even for reading: after a crash SQLite must first undo the unfinished write.
         uri = path.absolute().as_uri() + "?mode=rw"
         with parsing(path, RESULT):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sqlite3
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import numpy.typing as npt
 
 from memkern.errors import InputError
-from memkern.files import unused, writable, writing
+from memkern.files import sqlite_errors, unused, writable, writing
 from memkern.formats.database import Database
 from memkern.formats.encoding import files_of, known_suffix, need_pyarrow
 from memkern.formats.resultset import MANY, ResultSet, load, working_file
@@ -90,7 +89,7 @@ class Store:
         if self._database.is_inherited:
             return
         drop = False
-        with self._database, contextlib.suppress(sqlite3.Error):
+        with self._database, contextlib.suppress(*sqlite_errors()):
             created_here = self._drop_if_empty and self._database.is_in_place
             drop = created_here and self._database.is_empty()
         if drop:

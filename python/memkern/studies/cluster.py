@@ -16,6 +16,7 @@ import importlib
 import io
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,7 @@ from typing import Any
 from memkern.errors import DeviceError, InputError
 from memkern.files import publish
 from memkern.formats import ResultSet, check_output, load
+from memkern.launcher import python_command
 from memkern.machine.environment import Environment, differences, identity
 from memkern.machine.topology import machine_environment
 from memkern.progress import bar as progress_bar
@@ -41,6 +43,7 @@ __all__ = ["EXECUTORS", "Array", "Task"]
 
 _COUNT_S = 10.0  # between two checks of the tasks' results
 _YEAR_MIN = 365 * 24 * 60
+_SAFE_PATH = "PYTHONSAFEPATH"
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,7 @@ class _Executor:
             The scheduler refuses them.
         """
         executor, utils = self._made(), self._submitit.core.utils
+        executor.python = shlex.join(python_command())
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # it repeats the error
                 jobs: list[Any] = executor.map_array(Task.run, tasks)
@@ -236,9 +240,13 @@ class _Local(_Executor):
     def submit(self, tasks: Sequence[Task]) -> list[Any]:
         # Ctrl-C reaches all processes of a terminal; submitit's would end with a traceback.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # submitit's own process has no other option for its path, and none before Python 3.11.
+        safe, os.environ[_SAFE_PATH] = os.environ.get(_SAFE_PATH), "1"
         try:
             return super().submit(tasks)
         finally:
+            if not safe:
+                del os.environ[_SAFE_PATH]
             signal.signal(signal.SIGINT, before)
 
     def interrupt(self, jobs: Collection[Any]) -> None:

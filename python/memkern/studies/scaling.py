@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import sys
 import tempfile
 import time
 import warnings
@@ -300,10 +299,10 @@ def _measured(launch: _Launch, turn: int, start: Launcher, folder: Path | None) 
         sweep, results = Path(name) / "sweep.toml", Path(name) / "results.db"
         requests = launch.requests()
         sweep.write_text(_sweep_file(requests), encoding="utf-8")
-        words = ["-m", "memkern", "sweep", str(sweep), "-o", str(results), "-q"]
+        words = ["memkern", "sweep", str(sweep), "-o", str(results), "-q"]
         words += ["--comm", launch.comm]
         command = start.command(launch.ranks, launch.threads, launch.bind)
-        code, output = run([*command, sys.executable, *words])
+        code, output = run([*command, *started.python_command(*words)])
         found = load(results) if results.exists() else ResultSet()
     names = {str(record["name"]) for record in found}
     if code not in (0, 1) or names != {request["name"] for request in requests}:

@@ -15,6 +15,7 @@ from memkern.checks import shown
 from memkern.errors import DeviceError, InputError
 from memkern.files import reason
 from memkern.formats.values import dumps
+from memkern.launcher import python_command
 
 __all__ = ["Answer", "WorkerProcess", "run_worker"]
 
@@ -48,7 +49,7 @@ class WorkerProcess:
             self._errors = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
             try:
                 self._process = subprocess.Popen(
-                    [python, "-m", module, *words],
+                    python_command(module, *words, python=python),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._errors,

@@ -19,7 +19,8 @@ import numpy as np
 from memkern.checks import one_of
 from memkern.engine import CaseRun, calibrated, environment_of_ranks
 from memkern.errors import InputError
-from memkern.formats import ResultSet, load
+from memkern.formats import ResultSet, concat, load
+from memkern.launcher import python_command
 from memkern.spec import registry
 
 KINDS = ("omp-passive", "omp-active", "spin")
@@ -62,13 +63,9 @@ def barrier_cost(
     """
     for kind in kinds:
         one_of(kind, "barrier", KINDS)
-    results: ResultSet | None = None
-    for kind in kinds:
-        found = _measure_in_new_process(kind, threads, runs, pin)
-        results = found if results is None else results + found
-    if results is None:
+    if not kinds:
         raise InputError("kinds must name a barrier")
-    return results
+    return concat(_measure_in_new_process(kind, threads, runs, pin) for kind in kinds)
 
 
 def _measure_in_new_process(
@@ -78,17 +75,9 @@ def _measure_in_new_process(
     policy = "active" if kind == "omp-active" else "passive"
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "barrier.json"
-        words = [
-            sys.executable,
-            "-m",
-            "memkern.families.launch.barrier",
-            kind,
-            str(target),
-            str(runs),
-            pin,
-        ]
+        words = ["memkern.families.launch.barrier", kind, str(target), str(runs), pin]
         done = subprocess.run(
-            [*words, *map(str, threads or ())],
+            python_command(*words, *map(str, threads or ())),
             env={**os.environ, "OMP_WAIT_POLICY": policy},
             stderr=subprocess.PIPE,
             text=True,

@@ -7,12 +7,9 @@ square, and reads past the end of a text with a zero byte. Therefore every line 
 
 from __future__ import annotations
 
-import bz2
 import contextlib
-import gzip
 import importlib
 import io
-import lzma
 import os
 import re
 import stat
@@ -59,10 +56,10 @@ _TAR_B = 512  # of its header
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _PLUS = re.compile(rb"(?<=[ \t\n])\+")
 # Compressed files by their first bytes: module for reading, and the largest compression ratio.
-_COMPRESSED: dict[bytes, tuple[Any, int]] = {
-    b"\x1f\x8b": (gzip.open, 1032),
-    b"BZh": (bz2.open, 2**15),
-    b"\xfd7zXZ\x00": (lzma.open, 2**13),
+_COMPRESSED = {
+    b"\x1f\x8b": ("gzip", 1032),
+    b"BZh": ("bz2", 2**15),
+    b"\xfd7zXZ\x00": ("lzma", 2**13),
 }
 # First bytes of other formats, and functions that convert them.
 _OTHERS = {
@@ -167,14 +164,15 @@ def _text(source: Path, file: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
     status = os.fstat(file.fileno())
     size_B = status.st_size if stat.S_ISREG(status.st_mode) else 0
     begin = _peeked(file)
-    opener, inflation = next(
-        (found for first, found in _COMPRESSED.items() if begin.startswith(first)), (None, 1)
+    name, inflation = next(
+        (found for first, found in _COMPRESSED.items() if begin.startswith(first)), ("", 1)
     )
-    if opener is None and not _is_tar(begin):
+    if not name and not _is_tar(begin):
         yield file, size_B
         return
+    module: Any = importlib.import_module(name) if name else None
     try:
-        with contextlib.nullcontext(file) if opener is None else opener(file) as content:
+        with contextlib.nullcontext(file) if module is None else module.open(file) as content:
             if not _is_tar(_peeked(content)):
                 yield content, size_B * inflation
                 return
@@ -183,7 +181,10 @@ def _text(source: Path, file: BinaryIO) -> Iterator[tuple[BinaryIO, int]]:
                 opened = archive.extractfile(member)
                 assert opened is not None
                 yield cast(BinaryIO, opened), member.size
-    except (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError) as error:
+    except (
+        *(OSError, EOFError, zlib.error, tarfile.TarError),
+        getattr(module, "LZMAError", OSError),
+    ) as error:
         raise InputError(f"{source} can't be decompressed: {error}") from None
 
 
