@@ -36,11 +36,14 @@ def main() -> int:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         return cli.main()
     except (KeyboardInterrupt, ImportError) as error:
-        lacking = error.name if isinstance(error, ModuleNotFoundError) else None
-        if lacking and not lacking.startswith("memkern"):
-            built = lacking in sys.stdlib_module_names
-            cure = "use one that was built with it" if built else "install it"
-            print(f"memkern: this Python has no module {lacking}: {cure}", file=sys.stderr)
+        if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("memkern"):
+            print(
+                f"memkern: this Python has no module {error.name}:",
+                "use one that was built with it"
+                if error.name in sys.stdlib_module_names
+                else "install it",
+                file=sys.stderr,
+            )
             return _WRONG_INPUT
         # Outside of the verb, which has its own handler. The extension's import turns it into an
         # ImportError.

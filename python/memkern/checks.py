@@ -96,8 +96,7 @@ def plain(value: Any, what: str) -> Any:
     """
     if type(value) in (list, tuple):
         return type(value)(plain(each, what) for each in value)
-    if isinstance(value, Enum):
-        value = value.value
+    value = value.value if isinstance(value, Enum) else value
     if type(value).__name__ in ("NAType", "NaTType"):
         raise InputError(f"{what} is missing ({shown(value)}): give a value, or leave it out")
     if getattr(value, "shape", None) == () and hasattr(value, "item"):
@@ -118,9 +117,8 @@ def several(values: Any, what: str) -> Sequence[Any]:
         The name that an error message uses for the values.
     """
     values = plain(values, what)
-    if isinstance(values, str) or not isinstance(values, Iterable):
-        return [values]
-    return values if isinstance(values, Sequence) else list(values)
+    single = isinstance(values, str) or not isinstance(values, Iterable)
+    return [values] if single else values if isinstance(values, Sequence) else list(values)
 
 
 def integer(value: object, what: str, low: int = 0, high: int = INT64_MAX) -> int:

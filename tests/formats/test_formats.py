@@ -275,3 +275,42 @@ def test_small_files_of_tables_too_large_for_the_memory_are_refused(tmp_path, mo
 def test_infinity_is_text_in_json():
     rows = json.loads(result_set(record("a", e=math.inf), record("b", e=0.5)).to_json_text())
     assert [row["e"] for row in rows] == ["Infinity", 0.5]
+
+
+# What spreadsheets and pandas make of a file, and why it is refused if it is.
+SAVED_AGAIN = {
+    "byte-order mark": (lambda text: "\ufeff" + text, ""),
+    "CRLF": (lambda text: text.replace("\n", "\r\n"), ""),
+    "capitals": (lambda text: text.replace("True", "TRUE").replace("False", "FALSE"), ""),
+    "index": (lambda text: "," + text.replace("\n", "\n7,", text.count("\n") - 1), ""),
+    "named index": (
+        lambda text: "Unnamed: 0," + text.replace("\n", "\n7,", text.count("\n") - 1),
+        "",
+    ),
+    "semicolons": (lambda text: text.replace(",", ";").replace(".", ","), "semicolons or tabs"),
+    "tabs": (lambda text: text.replace(",", "\t"), "semicolons or tabs"),
+    "thousands": (lambda text: text.replace("1000\n", '"1,000"\n'), "'1,000' does not fit"),
+}
+
+
+@pytest.mark.parametrize("how", SAVED_AGAIN)
+def test_csv_that_was_saved_again_is_read_or_refused_with_the_reason(tmp_path, how):
+    change, why = SAVED_AGAIN[how]
+    saved = result_set(record(count=1000), record("c1", count=1000))
+    saved.save(tmp_path / "x.csv")
+    for name in ("x.csv", "x.samples.csv"):
+        text = (tmp_path / name).read_text()
+        (tmp_path / name).write_bytes(change(text).encode())
+    if not why:
+        assert load(tmp_path / "x.csv") == saved
+        return
+    with pytest.raises(InputError, match=rf"x\.csv can't be read as a memkern result: .*{why}"):
+        load(tmp_path / "x.csv")
+
+
+def test_csv_in_utf_16_is_refused_with_the_reason(tmp_path):
+    result_set(record()).save(tmp_path / "x.csv")
+    text = (tmp_path / "x.csv").read_text()
+    (tmp_path / "x.csv").write_bytes(text.encode("utf-16"))
+    with pytest.raises(InputError, match="it is UTF-16, as some spreadsheets save it: save it as"):
+        load(tmp_path / "x.csv")

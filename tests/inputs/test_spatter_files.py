@@ -253,7 +253,10 @@ def test_wrong_values_are_refused_with_configuration_key_and_value(values, says)
         (b"null", "not None"),
         (b"[5]", "config 0 must be an object, not 5"),
         (b"[[]]", "config 0 must be an object"),
-        (b'[{"pattern": [0]},]', "is not JSON: "),
+        (b'[\n{"pattern": [0]},\n\n]', "comma"),
+        (b'[{"pattern": [0,\n1,],\n"count": 2}]', " at line 2"),
+        (b'[\n{"pattern": [0],\n}]', " at line 2"),
+        (b'[{"kernel": "sg", "pattern": [0]}]', "not 'sg', which is called gs since Spatter 2"),
         (b'[{"pattern": [0]', "is not JSON: Expecting ',' delimiter at line 1, column 17"),
         (b'[{"name": "a\x00", "pattern": [0]}]', "Invalid control character at line 1"),
         (b"\x7fELF\x02\x01\x01\x00\xff", "not UTF-8"),
@@ -416,6 +419,13 @@ def test_damaged_files_are_configurations_or_refused_in_one_line(data):
     for _ in range(data.draw(st.integers(1, 3))):
         text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
     read_or_refuse(bytes(text))
+
+
+def test_keys_of_version_0_without_effect_are_ignored() -> None:
+    idle = {"stride": 0, "morton": "0", "op": "COPY", "hilbert": False, "shared-memory": None}
+    found = read_json(json.dumps([{"pattern": "UNIFORM:8:1", **idle}]).encode())
+    assert found.configs == read_json(b'[{"pattern": "UNIFORM:8:1"}]').configs
+    assert [sentence.split()[2] for sentence in found.warnings] == [repr(key) for key in idle]
 
 
 @pytest.mark.parametrize("key", ["stride", "morton", "hilbert", "roblock", "op"])

@@ -226,3 +226,10 @@ def test_every_option_of_spatter_is_known():
     )
     assert known == {f"-{letter}" for letter in short} | {f"--{name}" for name in long.split()}
     assert "usage" in parser.format_help()
+
+
+def test_a_file_as_older_releases_name_it_is_refused_with_its_option():
+    with pytest.raises(argparse.ArgumentError, match=r"'FILE=a/b.json' is a file: .* -f a/b.json"):
+        command("-pFILE=a/b.json")
+    with pytest.raises(argparse.ArgumentError, match="'sg', which is called gs since Spatter 2"):
+        command("-k sg")

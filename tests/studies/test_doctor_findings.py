@@ -228,7 +228,7 @@ def test_share_of_peak(
         ({}, GOOD, "2.0% standard deviation over 3 placements"),
         ({"placement_sd": 0.08}, NOTE, "8.0%"),
         ({"placement_sd": 0.3}, NOTE, "30.0%"),
-        ({"placement_sd": 0.3, "state": "shared"}, NOTE, "this host is shared"),
+        ({"placement_sd": 0.3, "state": "shared"}, NOTE, "over 3 placements in memory"),
         ({"placement_sd": math.nan}, UNKNOWN, "placed once"),
         ({"disturbed": True, "shared_with": "sh (process 9)"}, BAD, "beside sh (process 9)"),
         ({"disturbed": True}, BAD, "waited for processors"),
@@ -245,6 +245,8 @@ def test_records_are_judged_by_their_spread(changes: dict[str, Any], state: str,
     found = doctoring.measured("loops.load", measurement, "")
     assert (found.subject, found.state) == ("load", state)
     assert text in found.text and "25.0 GB/s with 2 threads in 128 MiB" in found.text
+    # The state of the host is said once, not by each finding.
+    assert "host is shared" not in found.text
 
 
 def test_a_long_latency_is_noted() -> None:
@@ -283,7 +285,7 @@ def test_bandwidth_of_a_core_beside_published_ones() -> None:
 @pytest.mark.parametrize(
     "measured, state, text",
     [
-        (None, UNKNOWN, "where memory begins, so that sizes of data follow the caches that"),
+        (None, UNKNOWN, "follow the caches that the system reports"),
         ({"L1": 2**15, "L3": 2**25}, GOOD, "measured latencies of L1, L3"),
         ({"L1": 2**15, "L3": 2**23}, NOTE, "from 8192 KiB on, while the system reports 32768 KiB"),
         ({"L2": 2**20}, GOOD, "measured latencies of L2"),

@@ -15,6 +15,7 @@ from checking import run
 
 import memkern as mk
 from memkern import progress, small
+from memkern.cli import measuring, report
 from memkern.engine import calibration, planning
 from memkern.engine.planning import Rates
 from memkern.engine.run import CaseRun
@@ -91,6 +92,18 @@ def test_cases_and_their_time_are_announced(
     code, _, err = run(capsys, *words)
     assert code == 0 and "memkern: measuring 3 cases, about 6 s" in err
     assert "about" not in run(capsys, *words, "-q")[2]
+
+
+def test_the_time_of_a_report_includes_its_drawing(
+    announcing: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates(once_s=2.0))
+    cases = [mk.loops("copy", elements=64 * k, **HOW) for k in (1, 2, 3)]
+    with progress.announcing(True):
+        measuring.announce(cases, 3.0)
+        measuring.announce(cases, 3.0, drawing_s=report._DRAWING_S)
+    told = capsys.readouterr().err
+    assert " of 3 cases, about 3 s" in told and " of 3 cases and drawing them, about 43 s" in told
 
 
 def test_a_quick_look_is_at_the_cases_that_tell_most(

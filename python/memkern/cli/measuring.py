@@ -248,10 +248,16 @@ def _value(record: dict[str, Any], name: str, width: int) -> str:
     return f"{text if len(text) <= width else text[: width - 1] + '…':>{width}}"
 
 
-def announce(cases: Sequence[Case], most_s: float = math.inf, longer: float = _LONGER) -> None:
+def announce(
+    cases: Sequence[Case],
+    most_s: float = math.inf,
+    longer: float = _LONGER,
+    drawing_s: float = 0.0,
+) -> None:
     """Print the number of cases that will be measured in at most `most_s`, and the expected time.
 
-    If time is limited, `longer` is the ratio of the time of cases to their estimate.
+    If time is limited, `longer` is the ratio of the time of cases to their estimate. The time
+    includes `drawing_s` for drawing the records.
     """
     from memkern.engine import expected_s, planned
 
@@ -263,11 +269,13 @@ def announce(cases: Sequence[Case], most_s: float = math.inf, longer: float = _L
     about_s = expected_s(some) * len(cases) / max(len(some), 1)
     about_s *= 1.0 if most_s == math.inf else longer
     time_s = min(about_s, most_s)
-    if not progress.announced(time_s):
-        return
     number = len(planned(cases, most_s)) if whole and about_s > most_s else len(cases)
     of = f"{number} of " if number < len(cases) else ""
-    progress.announce(f"measuring {of}{len(cases)} case{'s' * (len(cases) > 1)}", time_s)
+    progress.announce(
+        f"measuring {of}{len(cases)} case{'s' * (len(cases) > 1)}"
+        + " and drawing them" * (drawing_s > 0),
+        time_s + drawing_s,
+    )
 
 
 def measure(

@@ -114,8 +114,7 @@ def sweep(
     end = math.inf
     if order_seed is None:
         order_seed = random.SystemRandom().randrange(2**31)
-    order_seed = integer(order_seed, "order_seed")
-    seed = ranks().first(order_seed) if order == "random" else None
+    seed = ranks().first(integer(order_seed, "order_seed")) if order == "random" else None
     machine = environment_of_ranks()
     results = _Results(
         machine,

@@ -125,10 +125,10 @@ def _decode_csv(path: Path) -> Contents:
     with parsing(header, RESULT):
         kinds, environments = _parse_header(json.loads(head))
     with parsing(records, RESULT):
-        rows = [_parse_record(row, kinds) for row in _csv_rows(content.decode())]
+        rows = [_parse_record(row, kinds) for row in _csv_rows(content)]
     times = read(samples)
     with parsing(samples, RESULT):
-        columns = _csv_rows(times.decode())
+        columns = _csv_rows(times)
         index = [int(row["record"] or "") for row in columns]
         series = _split([float(row["time_s"] or "nan") for row in columns], index, len(rows))
         return Contents(rows, series, environments)
@@ -251,7 +251,8 @@ def _parse_record(row: Mapping[str, Any], kinds: Mapping[str, str]) -> Record:
 
 # How the text of a column is read; "null" and "nan" have none but NaN.
 _READ: Mapping[str, Callable[[str], Any]] = {
-    "bool": {"True": True, "False": False}.__getitem__,
+    # Spreadsheets write capitals.
+    "bool": lambda text: {"true": True, "false": False}[text.lower()],
     "integer": int,
     "text": str,
 }
@@ -307,9 +308,21 @@ def _csv_name(name: str) -> str:
 _CSV_FIELD = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^",\n\r]*))(,|\r?\n|\Z)')
 
 
-def _csv_rows(text: str) -> list[dict[str, str | None]]:
-    """Parse comma-separated text; an empty field is None, one in quotes is text."""
+def _csv_rows(content: bytes) -> list[dict[str, str | None]]:
+    """Parse comma-separated text; an empty field is None, one in quotes is text.
+
+    A byte-order mark and the index that pandas writes as the first column are left out.
+    """
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ValueError("it is UTF-16, as some spreadsheets save it: save it as UTF-8")
+    text = content.decode("utf-8-sig")
+    if re.match(r'[\w"]+[;\t]', text):
+        raise ValueError(
+            "semicolons or tabs separate its fields, as some spreadsheets save it: save it with "
+            "commas between fields and points in numbers"
+        )
     names: list[str] | None = None
+    index = text.startswith((",", '"",', "Unnamed: 0,", '"Unnamed: 0",'))
     rows: list[dict[str, str | None]] = []
     fields: list[str | None] = []
     position = 0
@@ -326,7 +339,7 @@ def _csv_rows(text: str) -> list[dict[str, str | None]]:
             if names is None:
                 names = [name or "" for name in fields]
             else:
-                rows.append(dict(zip(names, fields, strict=True)))
+                rows.append(dict(zip(names[index:], fields[index:], strict=True)))
             fields = []
     if fields:
         raise ValueError("the last line is cut off")

@@ -30,10 +30,8 @@ from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
-import numpy as np
-
 from memkern import files
-from memkern.checks import INT64_MAX, integer, read_integer, shown
+from memkern.checks import INT64_MAX, integer, plain, read_integer, shown
 from memkern.errors import InputError
 from memkern.inputs.patterns import Pattern, PatternLike, as_pattern, parse
 from memkern.limits import check_memory
@@ -119,6 +117,8 @@ _OF_VERSION_0 = {
     "block-len", "generic-len", "source-len", "target-len", "shared-memory", "aggregate",
     "strong-scale",
 }  # fmt: skip
+# Their values that do not change it; such a key gives a warning.
+_WITHOUT_EFFECT = ("", "0", "false", "none", "copy")
 
 
 class _Warnings:
@@ -150,7 +150,10 @@ def _whole(value: object) -> object:
 def _kernel(value: object) -> str:
     kernel = value.lower() if isinstance(value, str) else None
     if kernel not in _USED:
-        raise InputError(f"kernel must be one of {', '.join(_USED)}, not {shown(value)}")
+        raise InputError(
+            f"kernel must be one of {', '.join(_USED)}, not {shown(value)}"
+            + ", which is called gs since Spatter 2" * (kernel == "sg")
+        )
     return kernel
 
 
@@ -164,12 +167,10 @@ def _name(value: object) -> str:
     return value
 
 
-def _delta(key: str, value: object) -> int | list[int]:
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    if not isinstance(value, (list, tuple)):
-        return integer(_whole(value), key, -INT64_MAX)
-    if not value:
+def _delta(key: str, value: Any) -> int | list[int]:
+    if not isinstance(value, (list, tuple)) and getattr(value, "shape", ()) == ():
+        return integer(_whole(plain(value, key)), key, -INT64_MAX)
+    if not len(value):
         raise InputError(f"{key} must be an integer or a list of integers, not an empty list")
     return [integer(_whole(one), f"{key} {i}", -INT64_MAX) for i, one in enumerate(value)]
 
@@ -301,6 +302,12 @@ def _parse_json(data: bytes, label: str) -> list[Any]:
     except UnicodeDecodeError:
         raise InputError(f"{label} is not JSON: it is not UTF-8 text") from None
     except json.JSONDecodeError as error:
+        before, after = error.doc[: error.pos].rstrip(), error.doc[error.pos :]
+        if before.endswith(",") and after.startswith(("]", "}")):
+            raise InputError(
+                f"{label} is not JSON: a comma too many at line {before.count(chr(10)) + 1}, "
+                f"before {after[0]}"
+            ) from None
         fault = error.msg.removesuffix(" at")
         raise InputError(
             f"{label} is not JSON: {fault} at line {error.lineno}, column {error.colno}"
@@ -384,7 +391,11 @@ def read_json(
                 if "nruns" in values:
                     raise InputError("nruns is given twice: also as runs, its name in Spatter 0")
                 values["nruns"] = values.pop("runs")
-            if of_version_0 := sorted(values.keys() & _OF_VERSION_0):
+            if of_version_0 := sorted(
+                key
+                for key in values.keys() & _OF_VERSION_0
+                if str(values[key]).lower() not in _WITHOUT_EFFECT
+            ):
                 raise InputError(
                     f"{', '.join(of_version_0)} of Spatter 0 is not in Spatter 2, and changes the "
                     "measurement: give the indices as the pattern, and leave it out"
@@ -527,6 +538,12 @@ def _at_least(low: int, high: int = INT64_MAX) -> Callable[[str], Any]:
     return _checked(lambda text: integer(read_integer(text, "the value"), "the value", low, high))
 
 
+def _read_pattern(text: str) -> Pattern:
+    if text.upper().startswith("FILE="):  # of Spatter 0 and 1
+        raise InputError(f"pattern {shown(text)} is a file: give it by -f {text[5:]}")
+    return parse(text)
+
+
 def _read_delta(text: str) -> int | list[int]:
     deltas = [read_integer(part, "delta") for part in text.split(",")]
     return _delta("delta", deltas if len(deltas) > 1 else deltas[0])
@@ -558,7 +575,7 @@ class _Option(NamedTuple):
 
 _SEED_OF_CLOCK = -1
 _BESIDE_A_FILE = (None, "runs", "compress")
-_pattern_text, _delta_text = _checked(parse), _checked(_read_delta)
+_pattern_text, _delta_text = _checked(_read_pattern), _checked(_read_delta)
 _INT32_MAX = 2**31 - 1
 
 _OPTIONS = (

@@ -129,12 +129,13 @@ def _check(name: str, value: Any, default: Any, option: Option) -> None:
         one_of(value, name, option.choices)
     elif option.least is not None:
         integer(value, name, option.least, option.most)
-    elif option.below is not None:
-        if not LEAST <= number(value, name) < option.below:
-            raise InputError(f"{name} must lie between 0 and {option.below:g}, not {value}")
-    elif type(value) is not type(default):
-        right = "a text" if isinstance(default, str) else "True or False"
-        raise InputError(f"{name} must be {right}, not {shown(value)}")
+    elif option.below is None and type(value) is not type(default):
+        raise InputError(
+            f"{name} must be {'a text' if isinstance(default, str) else 'True or False'}, not "
+            f"{shown(value)}"
+        )
+    elif option.below is not None and not LEAST <= number(value, name) < option.below:
+        raise InputError(f"{name} must lie between 0 and {option.below:g}, not {value}")
 
 
 @dataclass(frozen=True)

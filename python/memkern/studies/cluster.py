@@ -43,7 +43,6 @@ __all__ = ["EXECUTORS", "Array", "Task"]
 
 _COUNT_S = 10.0  # between two checks of the tasks' results
 _YEAR_MIN = 365 * 24 * 60
-_SAFE_PATH = "PYTHONSAFEPATH"
 
 
 @dataclass(frozen=True)
@@ -241,12 +240,12 @@ class _Local(_Executor):
         # Ctrl-C reaches all processes of a terminal; submitit's would end with a traceback.
         before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         # submitit's own process has no other option for its path, and none before Python 3.11.
-        safe, os.environ[_SAFE_PATH] = os.environ.get(_SAFE_PATH), "1"
+        safe, os.environ["PYTHONSAFEPATH"] = os.environ.get("PYTHONSAFEPATH"), "1"
         try:
             return super().submit(tasks)
         finally:
             if not safe:
-                del os.environ[_SAFE_PATH]
+                del os.environ["PYTHONSAFEPATH"]
             signal.signal(signal.SIGINT, before)
 
     def interrupt(self, jobs: Collection[Any]) -> None:

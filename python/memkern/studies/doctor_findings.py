@@ -276,7 +276,6 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
         "20) or fixed pages (--pages thp)"
     )
     if record["state"] == "shared":
-        text += "; this host is shared"
         advice = "see core share and exchanges: medians vary with them, shortest times vary less"
     if kernel == CHASE and state == GOOD and record["ns_per_access"] > MOST_LATENCY_NS:
         state = NOTE
@@ -391,8 +390,10 @@ def cache_sizes(machine: Mapping[str, Any]) -> Finding:
     subject = "cache sizes"
     found = [cache for cache in data_caches(machine) if cache["source"] == "measured"]
     if not found:
-        text = "the times of loads do not show where memory begins, so that sizes of data follow "
-        text += "the caches that the system reports"
+        text = (
+            "the times of loads do not show where memory begins, so that sizes of data follow the "
+            "caches that the system reports"
+        )
         return Finding(subject, UNKNOWN, text, "measure them with memkern latency structure")
     # Hybrid processors have two kinds of caches of a level; only one size is measured.
     confirmed = {cache["level"] for cache in found if cache["size_B"] == cache["system_B"]}
