@@ -87,7 +87,10 @@ def test_results_of_extreme_scalars_are_valid(alpha: float, dtype: str, tmp_path
         ({"kernel": "stream.copy", "elements": 9, "alpha": 2.0}, "no scalar alpha"),
         ({"kernel": "stream.scale", "elements": 9, "alpha": float("nan")}, "from -1e"),
         ({"kernel": "stream.scale", "elements": 9, "alpha": 1.7e308}, "from -1e.09 to 1e.09"),
-        ({"kernel": "stream.copy", "elements": 9, "budget_s": 1e308}, "between 0 and 1e"),
+        (
+            {"kernel": "stream.copy", "elements": 9, "budget_s": 1e308},
+            "budget_s must be at most 1e",
+        ),
         ({"kernel": "stream.copy", "elements": 9, "budget_s": 5e-324}, "between 0 and 1e"),
         ({"kernel": "stream.scale", "elements": 9, "dtype": "uint64"}, "uint64"),
         ({"kernel": "bs.bs1", "elements": 9, "dtype": "int64"}, "int64"),

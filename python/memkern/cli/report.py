@@ -29,6 +29,7 @@ from memkern.cli.options import (
 )
 from memkern.errors import InputError
 from memkern.files import unused
+from memkern.limits import memory_left
 from memkern.spec.options import GPUS, PROCESSORS, Knobs
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]
     from memkern.machine.topology import last_level_cache_B
     from memkern.report.cases import gpu_report_cases, report_cases
 
-    memory_B = machine["memory_available_B"]
+    memory_B, _ = memory_left()
     if device != "cpu":
         about = machine["devices"][device]
         memory_B = min(memory_B, about["memory_B"])
