@@ -103,7 +103,7 @@ def test_the_time_of_a_report_includes_its_drawing(
         measuring.announce(cases, 3.0)
         measuring.announce(cases, 3.0, drawing_s=report._DRAWING_S)
     told = capsys.readouterr().err
-    assert " of 3 cases, about 3 s" in told and " of 3 cases and drawing them, about 43 s" in told
+    assert " of 3 cases, about 3 s" in told and " of 3 cases and drawing them, about 33 s" in told
 
 
 def test_a_quick_look_is_at_the_cases_that_tell_most(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _QUICK_S, _WHOLE_S = 40.0, 165.0
 # Ratio of the time of its cases to their estimate; most of the time of short cases is overhead.
 _LONGER = 1.5
-_DRAWING_S = 40.0  # of the figures, on a core of 3.5 GHz (Zen 4)
+_DRAWING_S = 30.0  # of the figures: 20 s and 39 s on two shared hosts
 # Options that measure, with their defaults.
 _MEASURING: dict[str, Any] = {
     "quick": False, "threads": None, "pin": None, "device": "cpu", "wait_quiet": None,
