@@ -17,6 +17,7 @@ from machines import MACHINES, described
 import memkern as mk
 from memkern import _memkern
 from memkern.engine.costs import ceilings_GBps
+from memkern.limits import UNLIMITED_B
 from memkern.machine import caches, capacity, environment, state, topology
 from memkern.machine.environment import differences, identity
 from memkern.models.memory import FromMemory, in_memory
@@ -149,7 +150,7 @@ def test_memory_begins_beyond_caches_that_are_not_reported(
 
     monkeypatch.setattr(_memkern, "measure_loads", measure_loads)
     monkeypatch.setattr(capacity, "measure", MEASURE)
-    monkeypatch.setattr(capacity, "memory_left", lambda: (16e9, "the limit of a test"))
+    monkeypatch.setattr(capacity, "memory_left", lambda: (16 * 10**9, "the limit of a test"))
     capacity._measured.cache_clear()
     known = capacity.capacity()
     assert known.sized_B == 32 * MIB and known.largest_B == pytest.approx(20 * MIB, rel=0.1)
@@ -169,6 +170,16 @@ def test_memory_begins_beyond_caches_that_are_not_reported(
         lambda sizes_B, most_s: (times([s for s in sizes_B if s <= 2**30], 120 * MIB), memory_s),
     )  # fmt: skip
     assert capacity.grown(200 * MIB) and capacity.capacity().sized_B == 32 * MIB
+
+
+@pytest.mark.usefixtures("large_cache")
+def test_loads_are_tried_where_the_memory_is_unknown(
+    holds: Callable[[float], list[list[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = holds(20 * MIB)
+    monkeypatch.setattr(capacity, "memory_left", lambda: (UNLIMITED_B, "nothing"))
+    assert capacity.capacity().sized_B == 32 * MIB
+    assert 2 * REPORTED_B < looked_at[0][-1] < 8 * REPORTED_B
 
 
 def test_caches_that_the_files_do_not_list_are_those_of_hwloc(
@@ -244,7 +255,7 @@ def test_loads_fit_a_small_memory(
     holds: Callable[[float], list[list[int]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked_at = holds(20 * MIB)
-    monkeypatch.setattr(capacity, "memory_left", lambda: (4e8, "the limit of a test"))
+    monkeypatch.setattr(capacity, "memory_left", lambda: (4 * 10**8, "the limit of a test"))
     assert capacity.capacity().sized_B == 32 * MIB
     assert max(looked_at[0]) == 64 * MIB
     # If loads do not exceed the cache, the reported size is used.

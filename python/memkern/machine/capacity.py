@@ -25,7 +25,7 @@ import numpy as np
 
 from memkern import launcher, small
 from memkern.extension import _memkern
-from memkern.limits import memory_left
+from memkern.limits import UNLIMITED_B, memory_left
 from memkern.machine import caches, state
 from memkern.machine.environment import now
 
@@ -44,6 +44,8 @@ _FLAT = 1.25
 _FIRST_B = 2**13
 # Share of the remaining memory for the loads.
 _LEFT_SHARE = 4
+# Capacity beyond which loads are tried where the remaining memory is unknown.
+_UNKNOWN_B = 2**26
 # Seconds after which the capacity is measured again.
 _AGAIN_S = 60.0
 
@@ -234,7 +236,8 @@ def measure(system: Sequence[Mapping[str, Any]], tries: int) -> dict[str, int]:
     level = data[-1]["level"] if data else 0
     last_B = max((cache["size_B"] for cache in data if cache["level"] == level), default=0)
     inner_B = max((c["size_B"] for c in data if c["level"] < level), default=last_B // 16)
-    most_B = int(memory_left()[0] / _LEFT_SHARE)
+    left_B, _ = memory_left()
+    most_B = left_B // _LEFT_SHARE if left_B < UNLIMITED_B else 4 * max(last_B, _UNKNOWN_B)
     first_B = max(inner_B // 2, _FIRST_B)
     sizes_B = [1 << power for power in range(first_B.bit_length(), most_B.bit_length())]
     seconds, memory_s = [math.inf] * len(sizes_B), math.nan
