@@ -381,7 +381,7 @@ FAULTS = (
           "return Capacity(_power_of_two(system_B), system_B, system_B)",
           "pytest test_capacity -k until_the_next_boot"),
     Fault("pages on the nodes of their workers are misplaced",
-          "if (found != static_cast<int>(node)) ++misplaced;", "++misplaced;",
+          "if (std::cmp_not_equal(found, node)) ++misplaced;", "++misplaced;",
           "buffer_test pytest test_host_sentence -k nodes_of_their_workers"),
     Fault("errors of the memory are those since the boot",
           "name: n - counted[name] for name, n in memory_counters",
@@ -608,7 +608,7 @@ FAULTS = (
           "    if args.repeats is None:\n        args.repeats = repeats",
           "    args.repeats = repeats", "pytest test_cli -k overrides_a_sweep_file"),
     # What changes while cases are measured, and memory that processes share
-    Fault("units read once", "  if (sessions == 0) Topology::read_units();\n", "", "team_test"),
+    Fault("units read once", "  if (sessions() == 0) Topology::read_units();\n", "", "team_test"),
     Fault("workers trusted to be bound", "    if (tries > 0) applied_key().clear();\n", "",
           "team_test"),
     Fault("units taken back by the caller", "  if (!equal(now, target_)) CPU_AND_S(",

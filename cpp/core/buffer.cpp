@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "core/arithmetic.hpp"
 #include "core/device_memory.hpp"
@@ -429,8 +430,8 @@ double Arena::misplaced_share() const {
       const auto page_B = static_cast<std::uintptr_t>(base_page_B());
       for (std::size_t k = 0; k < pages.size(); ++k) {
         const auto at = part.begin + static_cast<std::int64_t>(k) * step + step / 2;
-        const auto address = reinterpret_cast<std::uintptr_t>(slot.buffer->data() + at);
-        pages[k] = reinterpret_cast<void*>(address / page_B * page_B);
+        std::byte* address = slot.buffer->data() + at;
+        pages[k] = address - reinterpret_cast<std::uintptr_t>(address) % page_B;
       }
       if (syscall(SYS_move_pages, 0, pages.size(), pages.data(), nullptr, nodes.data(), 0) != 0) {
         return;
@@ -438,7 +439,7 @@ double Arena::misplaced_share() const {
       for (const int found : nodes) {
         if (found < 0) continue;
         ++seen;
-        if (found != static_cast<int>(node)) ++misplaced;
+        if (std::cmp_not_equal(found, node)) ++misplaced;
       }
     });
   }

@@ -76,7 +76,10 @@ Mask every_unit() {
 }
 
 // Sessions of the calling thread.
-thread_local int sessions = 0;
+int& sessions() {
+  static thread_local int count = 0;
+  return count;
+}
 
 int parse_unit(const std::string& text, const std::string& whole) {
   int value = -1;
@@ -127,7 +130,7 @@ std::string& applied_key() {
 }  // namespace
 
 Team::Team(const TeamRequest& request) {
-  if (sessions == 0) Topology::read_units();
+  if (sessions() == 0) Topology::read_units();
   const Topology& machine = Topology::instance();
   const int available = static_cast<int>(machine.allowed_units().size());
   std::vector<int> list;
@@ -229,7 +232,7 @@ Team::Team(const TeamRequest& request) {
 }
 
 Team::Session::Session(const Team& team) {
-  ++sessions;
+  ++sessions();
   // Threads of an unpinned team may still be bound by an earlier one.
   if (applied_key() != team.binding_key_) {
     const Mask all = every_unit();
@@ -248,7 +251,7 @@ Team::Session::Session(const Team& team) {
 }
 
 Team::Session::~Session() {
-  --sessions;
+  --sessions();
   if (!rebound_) return;
   const Mask now = binding();
   Mask left = own_;

@@ -106,7 +106,7 @@ void Topology::read_units() {
     units.push_back(static_cast<int>(unit));
     hwloc_bitmap_set(given.get(), static_cast<unsigned>(unit));
   }
-  const std::lock_guard lock(found().mutex);
+  const std::scoped_lock lock(found().mutex);
   std::unique_ptr<const Topology>& topology = found().by_units[units];
   if (!topology) topology.reset(new Topology(nullptr, known ? given.get() : nullptr));
   found().now = topology.get();
