@@ -330,7 +330,9 @@ void Arena::commit() {
   std::vector<int> nodes;
   if (placement_.numa.kind == NumaPolicy::Kind::Node) nodes = {placement_.numa.node};
   if (evenly) nodes = Topology::instance().numa_nodes();
-  check_huge_pages(nodes.empty() ? bound_nodes() : nodes, evenly);
+  if (placement_.device == nullptr && is_hugetlb(placement_.pages)) {
+    check_huge_pages(nodes.empty() ? bound_nodes() : nodes, evenly);
+  }
   std::int64_t wanted = 0;
   for (const Slot& slot : slots_) {
     // Pages of the system's hugetlb pool are already reserved and count towards no other limit.
@@ -449,7 +451,6 @@ double Arena::misplaced_share() const {
 void Arena::check_huge_pages(const std::vector<int>& nodes, bool evenly) const {
   // The system reserves huge pages in the pools of all nodes together, and ends a process that
   // touches one that its nodes do not have.
-  if (placement_.device != nullptr || !is_hugetlb(placement_.pages)) return;
   const std::int64_t page_B = placement_.pages == Pages::Huge1g ? kHuge1g : kHuge2m;
   std::int64_t wanted = 0;
   for (const Slot& slot : slots_) {

@@ -31,10 +31,13 @@ Described& described() {
   return memory;
 }
 
-// Adds the memory that `limit` leaves of its resource beside `used_B`.
-void limit_by(int resource, std::int64_t used_B, const char* source, MemoryLimit& smallest) {
+// Adds the memory that a limit of this process leaves of a resource beside what it uses, which is
+// the value of `usage` in /proc/self/status.
+void limit_by(int resource, const std::string& root, const char* usage, const char* source,
+              MemoryLimit& smallest) {
   rlimit found{};
   if (getrlimit(resource, &found) != 0 || found.rlim_cur >= static_cast<rlim_t>(kUnlimited)) return;
+  const std::int64_t used_B = read_keyed(root + "/proc/self/status", usage);
   const std::int64_t left = std::max<std::int64_t>(
       0, static_cast<std::int64_t>(found.rlim_cur) - std::max<std::int64_t>(0, used_B));
   if (left < smallest.available_B) smallest = {left, source};
@@ -191,31 +194,26 @@ MemoryLimit huge_page_limit(const std::vector<int>& nodes, bool evenly, std::int
 }
 
 std::vector<int> bound_nodes(const std::string& root) {
-  std::vector<int> nodes;
-  std::ifstream status(root + "/proc/self/status");
-  const std::string key = "Mems_allowed_list:";
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with(key)) nodes = parse_list(line.substr(key.size()));
-  }
-  if (const std::vector<int> policy = root.empty() ? policy_nodes() : std::vector<int>();
-      !policy.empty()) {
-    nodes = policy;
-  }
-  // The kernel allows nodes that a machine does not have.
+  std::vector<int> all;
   std::error_code error;
-  const auto absent = [&](int node) {
-    return !std::filesystem::exists(node_folder(root, node), error);
-  };
-  std::erase_if(nodes, absent);
-  const std::filesystem::path all = root + "/sys/devices/system/node";
-  for (std::filesystem::directory_iterator entry(all, error), end; !error && entry != end;
+  const std::filesystem::path folder = root + "/sys/devices/system/node";
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
     int node = -1;
     const std::string name = entry->path().filename();
-    if (std::sscanf(name.c_str(), "node%d", &node) != 1) continue;
-    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end()) return nodes;
+    if (std::sscanf(name.c_str(), "node%d", &node) == 1) all.push_back(node);
   }
-  return {};
+  if (all.size() < 2) return {};
+  std::vector<int> nodes = root.empty() ? policy_nodes() : std::vector<int>();
+  std::ifstream status(root + "/proc/self/status");
+  const std::string key = "Mems_allowed_list:";
+  for (std::string line; nodes.empty() && std::getline(status, line);) {
+    if (line.starts_with(key)) nodes = parse_list(line.substr(key.size()));
+  }
+  // The kernel allows nodes that a machine does not have.
+  std::erase_if(nodes,
+                [&](int node) { return std::find(all.begin(), all.end(), node) == all.end(); });
+  return nodes.size() < all.size() ? nodes : std::vector<int>();
 }
 
 MemoryLimit shared_memory_limit(const std::string& folder) {
@@ -228,16 +226,17 @@ MemoryLimit shared_memory_limit(const std::string& folder) {
 MemoryLimit memory_limit(const std::string& root) {
   MemoryLimit smallest{kUnlimited, "nothing"};
   const std::string memory = root + "/proc/meminfo";
-  const std::string process = root + "/proc/self/status";
   const std::int64_t available = read_keyed(memory, "MemAvailable:");
   if (available >= 0) smallest = {available, "available memory"};
-  limit_by(RLIMIT_AS, read_keyed(process, "VmSize:"), "address space limit (ulimit -v)", smallest);
-  limit_by(RLIMIT_DATA, read_keyed(process, "VmData:"), "data limit (ulimit -d)", smallest);
-  const std::int64_t commit_B = read_keyed(memory, "CommitLimit:");
-  if (commit_B >= 0 && read_number(root + "/proc/sys/vm/overcommit_memory") == 2) {
+  limit_by(RLIMIT_AS, root, "VmSize:", "address space limit (ulimit -v)", smallest);
+  limit_by(RLIMIT_DATA, root, "VmData:", "data limit (ulimit -d)", smallest);
+  if (read_number(root + "/proc/sys/vm/overcommit_memory") == 2) {
+    const std::int64_t commit_B = read_keyed(memory, "CommitLimit:");
     const std::int64_t left =
         std::max<std::int64_t>(0, commit_B - read_keyed(memory, "Committed_AS:"));
-    if (left < smallest.available_B) smallest = {left, "commit limit (vm.overcommit_memory=2)"};
+    if (commit_B >= 0 && left < smallest.available_B) {
+      smallest = {left, "commit limit (vm.overcommit_memory=2)"};
+    }
   }
   for (const std::string& folder : cgroup_folders("memory", root)) {
     for (const auto& [most, usage, reclaimable] :
@@ -275,7 +274,7 @@ std::string thread_limit(const std::string& root) {
     }
   }
   MemoryLimit space{kUnlimited, ""};
-  limit_by(RLIMIT_AS, read_keyed(root + "/proc/self/status", "VmSize:"), "", space);
+  limit_by(RLIMIT_AS, root, "VmSize:", "", space);
   constexpr rlim_t kStack_B = rlim_t{1} << 23;  // where the limit is larger, or there is none
   rlimit stack{};
   getrlimit(RLIMIT_STACK, &stack);

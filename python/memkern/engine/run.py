@@ -215,7 +215,9 @@ class CaseRun:
             tuple(ranks().every(place)),
             prepared.counting,
             {
-                "misplaced_share": prepared.native.misplaced_share(),
+                "misplaced_share": earlier.memory["misplaced_share"]
+                if earlier and not validated
+                else prepared.native.misplaced_share(),
                 **{name: n - counted[name] for name, n in memory_counters().items()},
             },
         )

@@ -121,13 +121,17 @@ def data_caches(environment: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     measured = (environment.get("measured_caches") or {}).get("sizes_B") or {}
     machine = environment.get("machine") or {}
-    every = [c for c in machine.get("caches") or () if c.get("level") and c.get("size_B")]
-    found = []
-    for cache in every:
-        name, system_B = f"L{cache['level']}", cache["size_B"]
-        inner_B = max((c["size_B"] for c in every if c["level"] < cache["level"]), default=0)
-        # A last-level cache that is smaller than the one before it is reported wrongly.
-        if cache.get("type") == "instruction" or (system_B < inner_B and name not in measured):
+    found: list[dict[str, Any]] = []
+    for cache in sorted(machine.get("caches") or (), key=lambda cache: cache.get("level") or 0):
+        level, system_B = cache.get("level"), cache.get("size_B")
+        if not level or not system_B or cache.get("type") == "instruction":
+            continue
+        name = f"L{level}"
+        # A last-level cache that is smaller than one before it is reported wrongly.
+        larger = level >= _SHARED_LEVEL and any(
+            c["system_B"] > system_B for c in found if c["level"] < level
+        )
+        if larger and name not in measured:
             continue
         source = "measured" if name in measured else "system"
         size_B = measured.get(name, system_B)
