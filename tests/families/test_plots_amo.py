@@ -157,6 +157,7 @@ INPUTS = {
             record("rand", "add", 3, 0.2),
             *sharing(counts=(1, 3))[::4],
             *chases(sizes=(KIB, MIB))[:2],
+            *remote(ranks=(2, 4), patterns=("rand",)),
         ]
     ),
 }
