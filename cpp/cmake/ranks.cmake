@@ -2,14 +2,23 @@
 # _memkern_shmem.
 include(CheckIncludeFileCXX)
 
+# The code for Python is compiled once for the libraries of all vendors.
+function(memkern_python_objects name)
+  if(NOT TARGET ${name})
+    add_library(${name} OBJECT ${ARGN})
+    target_link_libraries(${name} PRIVATE memkern_options pybind11::module)
+  endif()
+endfunction()
+
 function(memkern_ranks_module library target)
   set(module _${target})
   file(GLOB sources CONFIGURE_DEPENDS cpp/backends/${library}/*.cpp)
-  pybind11_add_module(${module} MODULE NO_EXTRAS cpp/python/${library}_module.cpp ${sources})
-  target_compile_definitions(${module} PRIVATE MEMKERN_MODULE=${module})
+  pybind11_add_module(${module} MODULE NO_EXTRAS ${sources})
+  memkern_python_objects(memkern_ranks_python cpp/python/ranks.cpp)
+  memkern_python_objects(memkern_${library}_python cpp/python/${library}_module.cpp)
   # In this order, the flags of MPI's wrapper come before those of memkern.
-  target_link_libraries(${module} PRIVATE
-    memkern_limits ${target} memkern_options OpenMP::OpenMP_CXX)
+  target_link_libraries(${module} PRIVATE memkern_limits memkern_ranks_python
+    memkern_${library}_python ${target} memkern_options OpenMP::OpenMP_CXX)
   install(TARGETS ${module} LIBRARY DESTINATION memkern)
 endfunction()
 

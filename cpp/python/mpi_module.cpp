@@ -8,8 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "backends/mpi/exchange.hpp"
-#include "backends/mpi/library.hpp"
+#include "backends/mpi/interface.hpp"
 #include "python/exchange.hpp"
 #include "python/ranks.hpp"
 
@@ -30,23 +29,26 @@ pybind11::capsule make_exchange(const std::vector<std::tuple<int, Positions, std
   }
   const auto made = [&] {
     const pybind11::gil_scoped_release others_run;
-    return std::make_shared<memkern::mpi::PackedExchange>(plan);
+    return memkern::mpi::packed_exchange(plan);
   };
   return memkern::capsule_of(made());
 }
 
-}  // namespace
-
-PYBIND11_MODULE(MEMKERN_MODULE, m) {
-  using memkern::mpi::Library;
+void define(pybind11::module_& m) {
   m.doc() = "memkern's kernels for MPI's one-sided operations; use the memkern package instead.";
-  memkern::define_ranks<Library>(m);
-  m.def(
-      "start", [](int processes) { Library::start(MPI_Comm_f2c(processes)); },
-      pybind11::arg("processes"), pybind11::call_guard<pybind11::gil_scoped_release>(),
-      "Uses the processes of a communicator, given by Fortran's handle.");
+  memkern::define_ranks(m, memkern::mpi::interface());
+  m.def("start", &memkern::mpi::start, pybind11::arg("processes"),
+        pybind11::call_guard<pybind11::gil_scoped_release>(),
+        "Uses the processes of a communicator, given by Fortran's handle.");
   m.def("exchange", &make_exchange, pybind11::arg("neighbours"), pybind11::arg("to"),
         pybind11::arg("of"), pybind11::arg("adds"), pybind11::arg("timeout_s"),
         "An exchange among all ranks, which call this together. Neighbours: rank, positions of the "
         "elements that are sent to it, number of those that are received from it.");
 }
+
+}  // namespace
+
+// The modules for the MPIs of several vendors, of which each links this object.
+PYBIND11_MODULE(_memkern_mpi, m) { define(m); }
+PYBIND11_MODULE(_memkern_mpi_mpich, m) { define(m); }
+PYBIND11_MODULE(_memkern_mpi_openmpi, m) { define(m); }

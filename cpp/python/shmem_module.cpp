@@ -1,23 +1,24 @@
 // The Python module _memkern_shmem: the memory of OpenSHMEM's processes as a device, for cases to
 // run on.
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <string>
 #include <vector>
 
-#include "backends/shmem/library.hpp"
+#include "backends/shmem/interface.hpp"
 #include "backends/shmem/meetings.hpp"
 #include "python/ranks.hpp"
 
-PYBIND11_MODULE(MEMKERN_MODULE, m) {
+PYBIND11_MODULE(_memkern_shmem, m) {
   namespace py = pybind11;
-  using memkern::shmem::Library;
   using memkern::shmem::Meetings;
   m.doc() = "memkern's kernels for OpenSHMEM's operations; use the memkern package instead.";
-  memkern::define_ranks<Library>(m);
-  m.def("start", &Library::start, py::arg("threads"), py::call_guard<py::gil_scoped_release>(),
+  memkern::define_ranks(m, memkern::shmem::interface());
+  m.def("start", &memkern::shmem::start, py::arg("threads"),
+        py::call_guard<py::gil_scoped_release>(),
         "Initialises the library, for one thread or several, unless it is already.");
-  m.def("abort", &Library::abort, "Ends all processes.");
+  m.def("abort", &memkern::shmem::abort, "Ends all processes.");
   py::class_<Meetings>(m, "Meetings", "Meetings of all processes, which make this object together.")
       .def(py::init<>(), py::call_guard<py::gil_scoped_release>())
       .def_property_readonly("most_B", &Meetings::most_B,

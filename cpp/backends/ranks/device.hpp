@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/ranks/arrays.hpp"
+#include "backends/ranks/interface.hpp"
 #include "backends/ranks/table.hpp"
 #include "core/limits.hpp"
 #include "engine/device.hpp"
@@ -102,6 +103,12 @@ Device& device(const Settings& settings) {
   auto& slot = (*all)[{settings.flush_every, settings.private_contexts, settings.shift}];
   if (slot == nullptr) slot = std::make_unique<RanksDevice<L>>(settings);
   return *slot;
+}
+
+template <Library L>
+Interface interface_of() {
+  return {L::finish,  L::version,          L::rank,  L::ranks, L::nodes,
+          L::threads, L::private_contexts, table<L>, device<L>};
 }
 
 }  // namespace memkern::ranks
