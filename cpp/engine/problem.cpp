@@ -366,7 +366,8 @@ void Problem::copy_indices(const Indices& indices) {
              [&](Range part) { checked(indices.array.data + part.begin * size, part); });
   } else if (indices.values.data != nullptr) {
     // Indices for a device are checked and copied piece by piece.
-    std::vector<std::byte> piece(static_cast<std::size_t>(kPiece * size));
+    const std::int64_t most = std::min(kPiece, indices.values.size);
+    std::vector<std::byte> piece(static_cast<std::size_t>(most * size));
     for (std::int64_t i = 0; i < indices.values.size; i += kPiece) {
       const Range part{i, std::min(i + kPiece, indices.values.size)};
       checked(piece.data(), part);
