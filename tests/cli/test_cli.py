@@ -429,6 +429,7 @@ def test_report_end_to_end(
     set_activity(monkeypatch, [BUSY])
     told: list[mk.ResultSet] = []
     monkeypatch.setattr("memkern.cli.report.tell_host", lambda results, quiet: told.append(results))
+    monkeypatch.setitem(sys.modules, "memkern._memkern_cuda", None)
     target = tmp_path / "report.html"
     code, out, _ = run(capsys, "report", "--quick", "-q", "-o", str(target), "-t", "1")
     assert code == 0, out
@@ -437,6 +438,7 @@ def test_report_end_to_end(
     assert "When measuring began, stress (process 77) also ran on this machine" in html
     assert str(target) in out
     assert "<html" in html
+    assert "<td>memkern was built without its CUDA part" in html
     frame = mk.load(tmp_path / "report.parquet").to_frame()
     assert frame["valid"].all()
     kernels = {"spatter.gather", "stream.copy"}

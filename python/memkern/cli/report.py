@@ -132,7 +132,9 @@ def _of_this_machine(args: argparse.Namespace) -> int:
     words += ["--device", device] if device != "cpu" else []
     words += ["--machine", args.machine] if args.machine else []
     about = machine["devices"].get(device)
-    environment = machine_environment()
+    built = "cuda" in machine["backends"]
+    left_out = {} if built else {"left out": {"GPUs": machine["no_devices"]}}
+    environment = {**left_out, **machine_environment()}
     processor = environment["machine"]["model"] or "this machine"
     report.write(
         results,

@@ -43,8 +43,8 @@ __all__ = [
 ]
 
 _NOT_BUILT = (
-    "memkern was built without its CUDA part: install a CUDA Toolkit, so that nvcc is on PATH, and "
-    "install memkern again"
+    "memkern was built without its CUDA part: with a CUDA Toolkit, whose nvcc is on PATH, "
+    "pip install . in memkern's folder adds it"
 )
 # NVML's reasons for clocks below the maximum: bit to name in a record.
 _REASONS = {
