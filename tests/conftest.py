@@ -1,11 +1,14 @@
 """Options and fixtures of all Python tests."""
 
+import functools
 import itertools
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 # Variables set by the caller: shell, batch job or launcher. OpenMP reads its variables when the
@@ -31,6 +34,8 @@ os.environ.setdefault("PYTHONWARNINGS", "ignore:another memkern process measures
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Folder of the tests' cache folders, each with a number.
+_CACHES = "caches"
 _NUMBERS = itertools.count()
 # Markers of tests that run only with the option of this name.
 ON_REQUEST = ("release", "cluster")
@@ -52,7 +57,33 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
+    _know_caches()
     describe(MACHINES.get(session.config.getoption("machine")))
+
+
+def _know_caches() -> None:
+    """Store for programs that tests start that the caches are those that the system reports.
+
+    Each of them would measure their capacity for a second.
+    """
+    from memkern.machine import caches, capacity
+
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", folder)
+        patch.setattr(capacity, "measure", lambda system, tries: {})
+        capacity.capacity()
+        place, known = caches.path().relative_to(folder), caches.path().read_bytes()
+    start = subprocess.Popen.__init__
+
+    @functools.wraps(start)
+    def started(self: Any, *words: Any, **options: Any) -> None:
+        folder = Path((options.get("env") or os.environ).get("XDG_CACHE_HOME", os.devnull))
+        if folder.parent.name == _CACHES and not folder.exists():
+            (folder / place).parent.mkdir(parents=True)
+            (folder / place).write_bytes(known)
+        start(self, *words, **options)
+
+    subprocess.Popen.__init__ = started  # type: ignore[method-assign]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -182,7 +213,7 @@ def isolated(
         monkeypatch.setattr(prepared, "warn_of_conditions", lambda shared_units: None)
     monkeypatch.setattr(energy, "ROOT", Path("/nonexistent"))
     # Values that a test measures or sets are not visible to the next test.
-    folder: Path = tmp_path_factory.getbasetemp() / "caches" / str(next(_NUMBERS))
+    folder: Path = tmp_path_factory.getbasetemp() / _CACHES / str(next(_NUMBERS))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
     rounds: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
     monkeypatch.setattr(choices, "_known", lambda: rounds)
