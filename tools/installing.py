@@ -2,8 +2,8 @@
 
     python3 tools/installing.py BUILD COMMAND...
 
-BUILD is the folder in which the command compiles with Ninja, whose lines "[12/110] Building ..." are
-counted. What the command prints is shown if it fails.
+BUILD is the folder in which the command compiles with Ninja, whose lines "[12/110] Building ..."
+are counted. What the command prints is shown if it fails.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ import dataclasses
 import json
 import math
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -426,7 +427,8 @@ def test_report_end_to_end(
     # No case is left out, even on a busy machine.
     monkeypatch.setattr("memkern.cli.report._QUICK_S", 600.0)
     monkeypatch.setattr("memkern.engine.expected_s", lambda cases: 600.0)
-    set_activity(monkeypatch, [BUSY])
+    # At the begin, and where the doctor looks.
+    set_activity(monkeypatch, [BUSY] * 9)
     told: list[mk.ResultSet] = []
     monkeypatch.setattr("memkern.cli.report.tell_host", lambda results, quiet: told.append(results))
     monkeypatch.setitem(sys.modules, "memkern._memkern_cuda", None)
