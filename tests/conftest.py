@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -86,10 +86,33 @@ def _know_caches() -> None:
     subprocess.Popen.__init__ = started  # type: ignore[method-assign]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Leave out parameters that run only on request: there are as many as tests that run."""
+    parametrize = metafunc.parametrize
+    left_out = {name for name in ON_REQUEST if not metafunc.config.getoption(name)}
+
+    def parametrized(names: Any, values: Iterable[Any], *words: Any, **options: Any) -> None:
+        values = list(values)
+        marks = [getattr(value, "marks", ()) for value in values]
+        wanted = [
+            value
+            for value, of_value in zip(values, marks, strict=True)
+            if left_out.isdisjoint(mark.name for mark in of_value)
+        ]
+        parametrize(names, wanted or values, *words, **options)
+
+    metafunc.parametrize = parametrized  # type: ignore[method-assign]
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     unwanted = {marker for marker in ON_REQUEST if not config.getoption(marker)}
-    left_out = [item for item in items if unwanted & {mark.name for mark in item.iter_markers()}]
-    items[:] = [item for item in items if item not in left_out]
+    wanted: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        marked = unwanted & {mark.name for mark in item.iter_markers()}
+        (left_out if marked else wanted).append(item)
+    items[:] = wanted
     config.hook.pytest_deselected(items=left_out)
 
 
