@@ -661,6 +661,8 @@ FAULTS = (
           "if disturbed < _QUIET * len(frame):", "pytest test_report -k reported_at_the_top"),
     Fault("a report hides what it had no time for", "    if left_out:\n        found",
           "    if left_out > 1:\n        found", "pytest test_report -k left_out"),
+    Fault("a report hides that kernels for GPUs were left out",
+          'built = "cuda" in machine["backends"]', "built = True", "pytest test_cli -k end_to_end"),
     Fault("a module keeps what its link changed", "std::fesetenv(&before_loading());",
           "static_cast<void>(0);", "pytest test_flags -k loading"),
     Fault("one mark for several bars", "for dot, y in every for limit in _limit(dot, column)]",
