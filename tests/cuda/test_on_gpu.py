@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -50,12 +51,12 @@ def program(path: Path, text: str) -> Path:
 
 @pytest.mark.usefixtures("as_card")
 @ONLY_EMULATED
-def test_a_card_runs_the_tests_that_suit_it() -> None:
+def test_a_card_runs_the_tests_that_suit_it(tmp_path: Path) -> None:
     chosen = "clock_is_limited or (transfers_move and (between or pinned)) or doctor_judges"
+    files = [f"tests/cuda/test_gpu_{name}.py" for name in ("sampling", "settings", "transfers")]
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "-k", chosen]
-    run = subprocess.run(
-        [*words, str(Path(__file__).parent)], capture_output=True, text=True, cwd=TREE
-    )
+    words += [f"--basetemp={tmp_path / 'tests'}", *files]
+    run = subprocess.run(words, capture_output=True, text=True, cwd=TREE)
     counts = re.search(r"(\d+) passed, (\d+) skipped, .* deselected in", run.stdout)
     # Pinned memory in three directions; between two GPUs directly or through the host.
     assert counts and counts.groups() == ("3", "4"), run.stdout
@@ -76,6 +77,9 @@ def begun(script: Any, folder: Path, *words: str) -> Any:
 def test_the_script_for_a_card_measures_and_draws(
     monkeypatch: pytest.MonkeyPatch, script: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    # Every fourth size and two ways to unroll make all figures.
+    monkeypatch.setattr(script, "coarse_first", lambda values: [values[::4]])
+    monkeypatch.setattr(script, "UNROLLS", (0, 2))
     # Long enough even if other tests run at the same time.
     call = begun(script, tmp_path / "first", "--minutes", "20")
     for step, files in {
@@ -102,9 +106,11 @@ def test_the_script_for_a_card_measures_and_draws(
     assert {row["blocks"] for row in searched} >= {512, 1024}
     log = (tmp_path / "first" / "tune.log").read_text()
     assert log.count("memkern tune --kernel=") == log.count("best: --variant ") == 4
-    # A later call writes the report of the first call's records, even if other records are missing.
+    # A later call writes the report of an earlier call's records, even if others are missing.
+    (tmp_path / "earlier").mkdir()
+    shutil.copy(tmp_path / "first" / "transfers.json", tmp_path / "earlier")
     missing = ["--records", str(tmp_path / "missing")]
-    later = begun(script, tmp_path / "later", "--records", str(tmp_path / "first"), *missing)
+    later = begun(script, tmp_path / "later", "--records", str(tmp_path / "earlier"), *missing)
     assert "missing: its records are left out" in capsys.readouterr().err
     monkeypatch.setattr(script.Call, "run", lambda *_: 1 / 0)
     monkeypatch.setattr(script, "quick_report", lambda _: "quick")
