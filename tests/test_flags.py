@@ -234,4 +234,4 @@ def test_loading_a_module_leaves_the_arithmetic_of_the_process(tmp_path: Path) -
     subprocess.run([sys.executable, "-c", text], check=True)
     for source in (ROOT / "cpp" / "python").glob("*.[ch]pp"):
         if "PYBIND11_MODULE" in (module := source.read_text()):
-            assert re.search(r"restore_arithmetic\(\)|define_ranks<", module), source
+            assert re.search(r"restore_arithmetic\(\)|define_ranks\(", module), source

@@ -238,6 +238,7 @@ def test_failed_and_disturbed_records_are_reported(tmp_path):
     assert len(failed) == 2 and failed[0][:2] == [GATHER, "UNIFORM:8:1"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_many_disturbed_records_are_reported_at_the_top(tmp_path):
     records = own_records()
     few, many = len(records) // 20, len(records) // 20 + 1
@@ -249,6 +250,7 @@ def test_many_disturbed_records_are_reported_at_the_top(tmp_path):
     assert warning in text and text.index(warning) < text.index("At stride 1")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_shared_host_is_described_below_the_title(tmp_path):
     assert "host is shared" not in page(tmp_path, own_records(state="quiet"), sections=[]).text
     records = own_records(state="shared", shared_with="", states="", core_share=0.76)
