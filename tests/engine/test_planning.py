@@ -12,6 +12,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 
 import memkern as mk
@@ -76,10 +77,17 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 @functools.cache
 def report_cases(machine: str, quick: bool) -> list[Case]:
-    """Return the report cases of some families for a machine, without random orders of indices."""
+    """Return the report cases of some families for a machine.
+
+    Indices in random order, which take seconds to draw, are in rounds of steps of 64.
+    """
     cache_B, memory_B = MACHINES[machine]
     found: list[Case] = []
-    with mock.patch("memkern.inputs.indices._generator", lambda _: mock.Mock(permutation=np.arange)):
+
+    def rounds(n: int) -> npt.NDArray[np.int64]:
+        return np.concatenate([np.arange(first, n, 64) for first in range(64)])
+
+    with mock.patch("memkern.inputs.indices._generator", lambda _: mock.Mock(permutation=rounds)):
         for module in family_modules("kernels"):
             if module.__name__.split(".")[2] in ("loops", "stream", "spatter", "raider"):
                 found += module.report_cases(quick, cache_B, memory_B)
@@ -129,6 +137,19 @@ def test_what_is_begun_has_three_placements_in_the_time(
     # The placements of a case are spread over the run.
     large = [run for run in begun if len(run.placements) > 1]
     assert all(run.times_s[-1] - run.times_s[0] > 0.1 * took_s for run in large)
+
+
+def test_no_case_is_begun_without_the_time_for_its_least_placements(clock: Clock) -> None:
+    small_one, large = (
+        mk.stream("copy", elements=elements, threads=1, variant="simd", budget_s=9.0)
+        for elements in (10**3, 10**7)
+    )
+    whole_s = cost(large, Rates()).least_s(LEAST_PLACEMENTS)
+    for time_s, begun in ((0.7 * whole_s, False), (1.3 * whole_s, True)):
+        assert cost(large, Rates()).first_s < 0.6 * whole_s
+        runs: list[Any] = [Run(case, clock, Rates(), 1.0) for case in (small_one, large)]
+        plan = planning.Plan(runs, clock.now_s + time_s)
+        assert [plan.suffices(run) for run in runs] == [True, begun]
 
 
 @pytest.mark.parametrize("declared", [False, True])
