@@ -116,7 +116,7 @@ def curve_labels(ax):
     return [curve.get_label() for curve in ax.lines if not curve.get_label().startswith("_")]
 
 
-def drawn_texts(fig, dpi=200):
+def drawn_texts(fig, dpi=100):
     """Render a figure; return its lines of text with corners in pixels and size in points."""
     texts = []
     draw_text = RendererAgg.draw_text
@@ -130,7 +130,6 @@ def drawn_texts(fig, dpi=200):
             low, high = np.array([x, y]) - descent * up, np.array([x, y]) + (height - descent) * up
             corners = np.array([low, low + width * along, high + width * along, high])
             texts.append((s, corners, prop.get_size_in_points()))
-        draw_text(self, gc, x, y, s, prop, angle, *args, **kwargs)
 
     RendererAgg.draw_text = spy
     try:

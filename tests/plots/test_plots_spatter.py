@@ -98,7 +98,13 @@ def without_prefetchers(frame, share=0.4):
     return pd.concat([frame.assign(prefetchers="default"), off], ignore_index=True)
 
 
-@pytest.mark.parametrize("case", once_a_kind(CASES, kind=lambda case: case[0], name=" ".join))
+# Figures with one panel, with several, and with a panel for each pattern.
+FORMS = {"spatter-fig5": 1, "spatter-fig4": 2, "spatter-fig8": 3}
+
+
+@pytest.mark.parametrize(
+    "case", once_a_kind(CASES, kind=lambda case: FORMS.get(case[0], 1), name=" ".join)
+)
 def test_every_figure_is_legible(case):
     name, given = case
     records = INPUTS[given]()
@@ -345,8 +351,11 @@ def table_5(kernel):
     return {row["pattern"]: row["delta"] for row in rows if row["kernel"] == kernel}
 
 
-@pytest.mark.parametrize(("name", "kernel"), [("spatter-fig7", GATHER), ("spatter-fig8", SCATTER)])
-def test_a_circle_is_a_pattern_and_a_spoke_a_platform(name, kernel):
+@pytest.mark.parametrize(
+    "case", once_a_kind([("spatter-fig8", SCATTER), ("spatter-fig7", GATHER)], name=" ".join)
+)
+def test_a_circle_is_a_pattern_and_a_spoke_a_platform(case):
+    name, kernel = case
     records = own_records(disturbed=lambda frame: frame["pattern"].eq("AMG-G1"))
     fig = figures[name](records)
     axes = {ax.get_label(): ax for ax in fig.axes}
@@ -545,20 +554,27 @@ def test_own_strides_are_printed_beside_a_published_processor():
     assert spatter_data.beside_published(gpu_records()) == ""
 
 
-def test_machines_without_a_second_file_are_told(capsys, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    "name",
+    once_a_kind(["spatter-delta", "spatter-radars-cpu", "spatter-fig8", "spatter-fig9"]),
+)
+def test_machines_without_a_second_file_are_told_in_figures_of_patterns(name):
     frame = own_records()
     strides = frame["pattern"].str.startswith("UNIFORM")
     other = frame[~strides].assign(platform="Other Machine, 2 threads")
-    both = pd.concat([frame, other])
     lone = "Other Machine, 2 threads left out: no record of stride 1"
-    for name in ("spatter-radars-cpu", "spatter-fig8", "spatter-fig9", "spatter-delta"):
-        fig = figures[name](both)
-        assert lone in footnotes(fig)
-        (told,) = lacking(fig)
-        assert told.startswith(f"{lone}: `memkern suite ustride-cpu -o more.db` measures them")
-        (told,) = lacking(figures[name](frame[strides]))
-        assert "no record of application patterns: `memkern suite apps -o more.db`" in told
-        assert lacking(figures[name](frame)) == lacking(figures[name](None)) == []
+    fig = figures[name](pd.concat([frame, other]))
+    assert lone in footnotes(fig)
+    (told,) = lacking(fig)
+    assert told.startswith(f"{lone}: `memkern suite ustride-cpu -o more.db` measures them")
+    (told,) = lacking(figures[name](frame[strides]))
+    assert "no record of application patterns: `memkern suite apps -o more.db`" in told
+    assert lacking(figures[name](frame)) == lacking(figures[name](None)) == []
+
+
+def test_machines_without_a_second_file_are_told(capsys, monkeypatch, tmp_path):
+    frame = own_records()
+    strides = frame["pattern"].str.startswith("UNIFORM")
     (told,) = lacking(figures["spatter-radars-gpu"](gpu_records()[~strides]))
     assert "`memkern suite ustride-gpu --device cuda -o more.db`" in told
     scalar = frame[strides & frame["variant"].eq("scalar")].assign(platform="Other Machine")
