@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 import pytest
-from checking import refused
+from checking import once_a_kind, refused
 from plotting import (
     KIB,
     LONG,
@@ -560,7 +560,7 @@ def test_a_real_measurement_is_drawn():
     assert list(line(figures["amo-workers"](together).axes[0], "CENTRAL").get_xdata()) == [1, 2]
 
 
-@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("quick", once_a_kind([False, True]))
 def test_a_report_measures_what_its_section_shows(quick):
     cases = report_cases(quick, 2**18, 2**31)
     assert max(case.integers["words"] * 8 for case in cases) <= 2**30

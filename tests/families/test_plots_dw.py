@@ -513,7 +513,7 @@ def test_a_real_measurement_is_drawn():
 
 
 @pytest.mark.usefixtures("ceilings")
-@pytest.mark.parametrize("quick", [True, False])
+@pytest.mark.parametrize("quick", once_a_kind([False, True]))
 def test_a_report_measures_what_its_section_shows(quick, monkeypatch):
     def unchecked(prepared):
         yield
