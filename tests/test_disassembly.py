@@ -20,15 +20,14 @@ SHARED = re.compile(r"<void (memkern::simd::N_[A-Z0-9_]+::)\(anonymous namespace
 BODY = re.compile(r"(?:body|nontemporal)<(\w+), (\w+), .*Op\)(\d)>")
 
 
-def functions() -> dict[str, list[Instruction]]:
-    """Instructions of every function of the extension, by its full name."""
-    return disassembly.functions(_memkern.__file__)
+def functions(wanted: str = "") -> dict[str, list[Instruction]]:
+    """Instructions of functions of the extension with these names, by the full name."""
+    return disassembly.functions(_memkern.__file__, wanted)
 
 
 def kernels(technique: str, *spaces: str) -> dict[str, list[Instruction]]:
     """Functions of a technique in some target namespaces, by default in all."""
-    wanted = re.compile(rf"memkern::{technique}::({'|'.join(spaces) or 'N_[A-Z0-9_]+'})::")
-    return {name: code for name, code in functions().items() if wanted.search(name)}
+    return functions(rf"memkern::{technique}::({'|'.join(spaces) or 'N_[A-Z0-9_]+'})::")
 
 
 def bodies(technique: str, *spaces: str) -> dict[tuple[str, str, str], list[Instruction]]:

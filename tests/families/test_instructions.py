@@ -147,8 +147,7 @@ MNEMONICS = {
 
 def code_of(space, function):
     inner = rf"memkern::simd::{space}::\(anonymous namespace\)::whole"
-    wanted = re.compile(rf"{inner}::{function.format(inner)}\(")
-    found = [code for name, code in functions().items() if wanted.search(name)]
+    found = list(functions(rf"{inner}::{function.format(inner)}\(").values())
     assert len(found) == 1, (space, function, len(found))
     return found[0]
 

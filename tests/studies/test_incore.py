@@ -345,6 +345,8 @@ def test_every_variant_and_unrolling_is_measured(capsys, monkeypatch) -> None:
 
 def test_times_are_stored_in_records_and_in_the_machine_file(capsys, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("MEMKERN_SMALL", "1")
+    # Its prediction of a hop takes seconds.
+    monkeypatch.setattr(static_analysis, "llvm_mca", lambda: None)
     machine, path = TABLE.save(tmp_path / "machine.json"), tmp_path / "records.parquet"
     kernels = "triad,spatter.gather,spmv.crs,spmv.sell,dw.hop"
     rows, _ = in_core(capsys, "-k", kernels, "--machine", str(machine), "-o", str(path))

@@ -186,10 +186,16 @@ class Instruction(NamedTuple):
         return int(found[1], 16) if found else None
 
 
-def functions(path: str) -> dict[str, list[Instruction]]:
-    """Return the instructions of every function of a file, by its full name.
+def functions(path: str, wanted: str = "") -> dict[str, list[Instruction]]:
+    """Return the instructions of each function of a file, by its full name.
 
     Functions of the same name in several translation units follow each other.
+
+    Parameters
+    ----------
+    path : str
+    wanted : str
+        Regular expression that is in the names of the functions, by default of all.
 
     Raises
     ------
@@ -198,7 +204,8 @@ def functions(path: str) -> dict[str, list[Instruction]]:
     """
     found: dict[str, list[Instruction]] = defaultdict(list)
     for name, _, text in _listings(path):
-        found[name] += _instructions(text)
+        if re.search(wanted, name):
+            found[name] += _instructions(text)
     return found
 
 
