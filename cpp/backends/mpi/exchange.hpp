@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/mpi/interface.hpp"
 #include "backends/mpi/library.hpp"
+#include "backends/mpi/plan.hpp"
 #include "engine/exchange.hpp"
 
 namespace memkern::mpi {

@@ -1,36 +1,13 @@
 // What the Python module of MPI needs, without the types of an MPI.
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <vector>
 
+#include "backends/mpi/plan.hpp"
 #include "backends/ranks/interface.hpp"
 #include "engine/exchange.hpp"
 
 namespace memkern::mpi {
-
-// Another rank, or this one, with the positions of the elements sent to it and the number of
-// elements received from it.
-struct Neighbour {
-  int rank = 0;
-  std::vector<std::int64_t> sent;
-  std::int64_t received = 0;
-};
-
-// Elements that a rank sends and receives. Received elements are numbered in the order of the
-// neighbours: for each k, the array's element to[k] gets the received element with the number
-// of[k], or is increased by it.
-struct Plan {
-  std::vector<Neighbour> neighbours;
-  std::vector<std::int64_t> to;
-  std::vector<std::int64_t> of;
-  bool adds = false;
-  // Seconds without a message after which a rank ends all ranks.
-  double timeout_s = 120.0;
-  // Whether MPI_Ineighbor_alltoallv moves the elements instead of one message for each neighbour.
-  bool collective = false;
-};
 
 const ranks::Interface& interface();
 // Uses the processes of a communicator, given by Fortran's handle.
