@@ -10,7 +10,7 @@
 #   make sanitize   the C++ tests under the address, undefined-behaviour and thread sanitizers
 #   make wheel      a wheel that needs no system packages, and the sources; with CUDA=ON also for GPUs
 #   make test-oldest, make test-newest  the tests with these releases of all dependencies (PYTHON=...)
-.PHONY: report test test-all test-cluster test-oldest test-newest aarch64 lint docs generated
+.PHONY: report test test-all test-cluster test-oldest test-newest aarch64 lint lint-python lint-cpp docs generated
 .PHONY: sanitize wheel clean
 .PHONY: system system-test system-all system-dev system-cluster always
 .DELETE_ON_ERROR:
@@ -76,11 +76,17 @@ test-all: system-all .venv/.installed .venv/.consumers
 test-cluster: system-cluster .venv/.installed .venv/.test
 	$(BIN)/python -m pytest --cluster -m cluster
 
+# At the same time, since mypy uses one processor.
 lint: system-dev .venv/.installed .venv/.lint
+	@$(MAKE) --no-print-directory -j 2 --output-sync=line lint-python lint-cpp
+
+lint-python:
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
+
+lint-cpp:
 	$(BIN)/clang-format --dry-run --Werror $(shell find cpp tests/cpp tests/emulated tests/new_family -name '*.[ch]pp' -o -name '*.cu' -o -path '*/emulated/*.h' -o -path '*/hip/*.h')
 	CXX=clang++ $(CMAKE) -S . -B build/lint -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DMEMKERN_CUDA=OFF \
 	  -DCMAKE_CXX_COMPILER_LAUNCHER= -DMEMKERN_TARGETS=baseline -DMEMKERN_TESTS=ON \
