@@ -112,7 +112,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         marked = unwanted & {mark.name for mark in item.iter_markers()}
         (left_out if marked else wanted).append(item)
-    items[:] = wanted
+    # Without a slow one at the end, no worker waits for the others.
+    slowest = (Path(__file__).parent / "slowest.txt").read_text().splitlines()
+
+    def place(item: pytest.Item) -> int:
+        module = item.nodeid.partition("::")[0].removesuffix(".py").replace("/", ".")
+        name = f"{module}.{item.name}"
+        return slowest.index(name) if name in slowest else len(slowest)
+
+    items[:] = sorted(wanted, key=place)
     config.hook.pytest_deselected(items=left_out)
 
 

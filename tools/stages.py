@@ -2,10 +2,12 @@
 
     python3 tools/stages.py FILE run NAME COMMAND...
     python3 tools/stages.py FILE summary [NAME...]
+    python3 tools/stages.py FILE slowest >tests/slowest.txt
 
 `run` appends a line to FILE and ends with 0 whatever the command does, so that later stages run as
 well. `summary` prints all lines of FILE, or those of some stages, with the slowest tests and those
-that failed by the JUnit files in FILE's folder, and ends with the largest exit status.
+that failed by the JUnit files in FILE's folder, and ends with the largest exit status. `slowest`
+prints the names of the slowest tests, which run first.
 
 Processor time is that of all processes that the stage has started and waited for, "others" that of
 all other processes, and stolen time what the hypervisor gave to others.
@@ -102,11 +104,14 @@ def main() -> int:
     """Run a stage or print their summary, and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("file", type=Path)
-    parser.add_argument("what", choices=["run", "summary"])
+    parser.add_argument("what", choices=["run", "summary", "slowest"])
     parser.add_argument("words", nargs=argparse.REMAINDER)
     args = parser.parse_args()
     if args.what == "summary":
         return summary(args.file, args.words)
+    if args.what == "slowest":
+        print(*(name for _, name in tests(args.file.parent)[0][:SLOWEST]), sep="\n")
+        return 0
     name, *command = args.words
     run(args.file, name, command)
     return 0
