@@ -17,7 +17,8 @@ def compiling(folder: Path, number: int) -> Progress:
     progress = Progress(folder)
     assert progress.sentence(3.0) == "preparing to compile"
     progress.read("Collecting numpy\n", 4.0)
-    progress.read("  [0/8] Re-checking globbed directories...\n", 10.0)
+    progress.read("  [0/2] Re-checking globbed directories...\n", 10.0)
+    assert progress.sentence(10.0) == "preparing to compile"
     return progress
 
 

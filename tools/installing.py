@@ -18,13 +18,14 @@ from pathlib import Path
 INTERVAL_S = 10.0
 _STEP = re.compile(r"\[(\d+)/(\d+)\] ")
 _OBJECT = re.compile(r"CMakeFiles/\S+\.o\b")
-# Kernels, which are compiled for several instruction sets, take as long as this many other objects.
-_KERNELS, _SEVERAL = re.compile(r"/(cpu|gpu)[^/]*\.c"), 4
+# Kernels, and code with templates of pybind11 or for all operations of a library, take as long as
+# this many other objects.
+_LONG, _SEVERAL = re.compile(r"/(cpu|gpu)[^/]*\.c|/python/|/interface\.cpp"), 4
 
 
 def cost(name: str) -> int:
     """Return the time of compiling an object, relative to that of a short one."""
-    return _SEVERAL if _KERNELS.search(name) else 1
+    return _SEVERAL if _LONG.search(name) else 1
 
 
 class Progress:
@@ -47,13 +48,16 @@ class Progress:
         step = _STEP.match(text.strip())
         if not step:
             return
-        if not self._steps:
+        if not self._left:
             rules = (self._build / "build.ninja").read_text()
             names = re.findall(r"^build (CMakeFiles/\S+\.o):", rules, re.MULTILINE)
             self._left = {name: cost(name) for name in names}
             self._begin_s = now_s
-        self._done, self._steps = int(step[1]), int(step[2])
-        for name in _OBJECT.findall(text):
+        found = _OBJECT.findall(text)
+        # Other steps come before the first object, and are counted apart.
+        if found or self._steps:
+            self._done, self._steps = int(step[1]), int(step[2])
+        for name in found:
             self._done_cost += self._left.pop(name, 0)
 
     def sentence(self, now_s: float) -> str:
