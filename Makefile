@@ -18,16 +18,16 @@
 WERROR ?= OFF
 REPORT ?= memkern-report.html
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Each module is compiled at its first import: most of them are not used.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-compile
 # Those of pyproject.toml.
 BUILD_REQUIRES := 'scikit-build-core>=0.10.7' 'pybind11>=2.12'
 # Without isolation a rebuild reuses the objects of the last one, which the C++ tests also link.
-INSTALL = python3 tools/installing.py build/release $(PIP:--quiet=--verbose) install --no-build-isolation \
+INSTALL = python3 tools/installing.py build/release $(PIP:--quiet=--verbose) --no-build-isolation \
   --config-settings=build-dir=build/release --config-settings=cmake.define.MEMKERN_WERROR=$(WERROR) \
   --config-settings=cmake.define.MEMKERN_CUDA=$$(cat build/.cuda)
 # Whether kernels for GPUs are built: a report needs them only where there is a GPU.
 BUILD_CUDA ?= AUTO
-HAS_GPU := ls /dev/nvidia[0-9]* || nvidia-smi -L
 # Python sets a locale for its child processes, which has no effect on objects.
 export CMAKE_CXX_COMPILER_LAUNCHER ?= $(shell command -v ccache)
 export CCACHE_DIR ?= $(CURDIR)/build/ccache
@@ -51,7 +51,7 @@ CPP := $(shell find cpp CMakeLists.txt -type f)
 PACKAGE := $(shell find python -type f -not -name '*.pyc' -not -name '*.so')
 SOURCES := $(CPP) $(PACKAGE) pyproject.toml README.md LICENSE
 
-report: BUILD_CUDA := $(shell { $(HAS_GPU); } >/dev/null 2>&1 && echo AUTO || echo OFF)
+report: BUILD_CUDA = $(shell { ls /dev/nvidia[0-9]* || nvidia-smi -L; } >/dev/null 2>&1 && echo AUTO || echo OFF)
 report: system .venv/.installed
 	$(BIN)/memkern report --output $(REPORT) $(if $(filter file,$(origin REPORT)),--force)
 
@@ -165,7 +165,7 @@ system-cluster:
 
 .venv/.created: | system
 	python3 -m venv .venv
-	$(PIP) install $(BUILD_REQUIRES)
+	$(PIP) $(BUILD_REQUIRES)
 	touch $@
 
 .venv/.installed: $(SOURCES) build/.wrappers build/.cuda | .venv/.created
@@ -181,10 +181,10 @@ build/.wrappers: always
 # Kernels that are built already remain.
 build/.cuda: always
 	@mkdir -p build
-	@grep -qsx 'AUTO\|$(BUILD_CUDA)' $@ || echo $(BUILD_CUDA) >$@
+	@wanted=$(BUILD_CUDA); grep -qsx "AUTO\|$$wanted" $@ || echo $$wanted >$@
 
 # The requirements of the extra, from the metadata of the installed package.
 .venv/.test .venv/.lint .venv/.docs .venv/.release .venv/.consumers: .venv/.%: pyproject.toml | .venv/.installed
-	$(PIP) install $$($(BIN)/python -c 'from importlib.metadata import requires; \
+	$(PIP) $$($(BIN)/python -c 'from importlib.metadata import requires; \
 	  print(*(r.split(";")[0] for r in requires("memkern") if "$*" in r.partition("extra")[2]))')
 	touch $@

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import re
 import shlex
 import subprocess
 import time
@@ -181,8 +180,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     except SystemExit as stop:
         code = int(stop.code or 0)
     out, err = capsys.readouterr()
-    # If a notebook ran in this process, there is a progress bar, which clears its line.
-    return code, out, re.sub(r"[^\n]*\r", "", err)
+    return code, out, err
 
 
 def one_sentence(err: str) -> str:

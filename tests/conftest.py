@@ -72,6 +72,8 @@ def _know_caches() -> None:
         patch.setenv("XDG_CACHE_HOME", folder)
         patch.setattr(capacity, "measure", lambda system, tries: {})
         capacity.capacity()
+        # What this process measures, it measures.
+        capacity._measured.cache_clear()
         place, known = caches.path().relative_to(folder), caches.path().read_bytes()
     start = subprocess.Popen.__init__
 
@@ -83,44 +85,42 @@ def _know_caches() -> None:
             (folder / place).write_bytes(known)
         start(self, *words, **options)
 
-    subprocess.Popen.__init__ = started  # type: ignore[method-assign]
+    subprocess.Popen.__init__ = started
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Leave out parameters that run only on request: there are as many as tests that run."""
     parametrize = metafunc.parametrize
-    left_out = {name for name in ON_REQUEST if not metafunc.config.getoption(name)}
 
     def parametrized(names: Any, values: Iterable[Any], *words: Any, **options: Any) -> None:
         values = list(values)
-        marks = [getattr(value, "marks", ()) for value in values]
-        wanted = [
-            value
-            for value, of_value in zip(values, marks, strict=True)
-            if left_out.isdisjoint(mark.name for mark in of_value)
-        ]
+        wanted = [v for v in values if _wanted(metafunc.config, getattr(v, "marks", ()))]
+        # Without any, there is one test for each, which is left out below.
         parametrize(names, wanted or values, *words, **options)
 
-    metafunc.parametrize = parametrized  # type: ignore[method-assign]
+    metafunc.parametrize = parametrized
+
+
+def _wanted(config: pytest.Config, marks: Iterable[pytest.Mark]) -> bool:
+    """Return whether what has these marks runs."""
+    return all(config.getoption(mark.name) for mark in marks if mark.name in ON_REQUEST)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    unwanted = {marker for marker in ON_REQUEST if not config.getoption(marker)}
     wanted: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:
-        marked = unwanted & {mark.name for mark in item.iter_markers()}
-        (left_out if marked else wanted).append(item)
+        (wanted if _wanted(config, item.iter_markers()) else left_out).append(item)
     # Without a slow one at the end, no worker waits for the others.
     slowest = (Path(__file__).parent / "slowest.txt").read_text().splitlines()
+    places = {name: place for place, name in enumerate(slowest)}
 
-    def place(item: pytest.Item) -> int:
+    def place_of(item: pytest.Item) -> int:
         module = item.nodeid.partition("::")[0].removesuffix(".py").replace("/", ".")
-        name = f"{module}.{item.name}"
-        return slowest.index(name) if name in slowest else len(slowest)
+        return places.get(f"{module}.{item.name}", len(places))
 
-    items[:] = sorted(wanted, key=place)
+    items[:] = sorted(wanted, key=place_of)
     config.hook.pytest_deselected(items=left_out)
 
 
@@ -243,6 +243,8 @@ def isolated(
         monkeypatch.setattr(sampling, "warms_up", lambda: False)
         monkeypatch.setattr(prepared, "warn_of_conditions", lambda shared_units: None)
     monkeypatch.setattr(energy, "ROOT", Path("/nonexistent"))
+    # Importing it is taken for running in a notebook; an earlier test may have run one.
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
     # Values that a test measures or sets are not visible to the next test.
     folder: Path = tmp_path_factory.getbasetemp() / _CACHES / str(next(_NUMBERS))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))

@@ -116,7 +116,7 @@ def curve_labels(ax):
     return [curve.get_label() for curve in ax.lines if not curve.get_label().startswith("_")]
 
 
-def drawn_texts(fig, dpi=100):
+def drawn_texts(fig, dpi=200):
     """Render a figure; return its lines of text with corners in pixels and size in points."""
     texts = []
     draw_text = RendererAgg.draw_text

@@ -8,10 +8,7 @@
 
 namespace memkern::mpi {
 
-const ranks::Interface& interface() {
-  static const ranks::Interface only = ranks::interface_of<Library>();
-  return only;
-}
+ranks::Interface interface() { return ranks::interface_of<Library>(); }
 
 void start(int processes) { Library::start(MPI_Comm_f2c(processes)); }
 

@@ -9,7 +9,7 @@
 
 namespace memkern::mpi {
 
-const ranks::Interface& interface();
+ranks::Interface interface();
 // Uses the processes of a communicator, given by Fortran's handle.
 void start(int processes);
 // See PackedExchange.

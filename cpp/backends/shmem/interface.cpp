@@ -5,10 +5,7 @@
 
 namespace memkern::shmem {
 
-const ranks::Interface& interface() {
-  static const ranks::Interface only = ranks::interface_of<Library>();
-  return only;
-}
+ranks::Interface interface() { return ranks::interface_of<Library>(); }
 
 void start(bool threads) { Library::start(threads); }
 void abort() { Library::abort(); }

@@ -5,7 +5,7 @@
 
 namespace memkern::shmem {
 
-const ranks::Interface& interface();
+ranks::Interface interface();
 // Initialises the library, for one thread or several, unless it is already.
 void start(bool threads);
 void abort();
