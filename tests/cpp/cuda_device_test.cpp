@@ -726,7 +726,7 @@ TEST(Launches, HaveFurtherSharedMemory) {
 }
 
 TEST(Caches, AreFlushedByWritingAndThenReading) {
-  EXPECT_EQ(device().cache_B(), 1 << 20);
+  EXPECT_EQ(device().cache_B(), 1 << 17);
   constexpr std::size_t kWords = 512;
   std::vector<std::byte*> memory = {device().allocate(4096), device().allocate(4096)};
   // A thread that reads this value writes it to the other memory; each word has a thread.

@@ -184,7 +184,7 @@ struct cudaDeviceProp {
   int minor = 0;
   int multiProcessorCount = 3;
   int maxThreadsPerBlock = 1024;
-  int l2CacheSize = 1 << 20;
+  int l2CacheSize = 1 << 17;
   int ECCEnabled = 1;
 };
 

@@ -153,7 +153,7 @@ def hops(draw: st.DrawFn) -> tuple[Any, int, str, dict[str, Any]]:
     return extents, draw(st.integers(1, 9)), draw(st.sampled_from(list(LIMITS))), options
 
 
-@settings(PROPERTY, max_examples=120)
+@settings(PROPERTY, max_examples=60)
 @given(hops())
 def test_any_lattice_is_right_with_any_knob(made: tuple[Any, int, str, dict[str, Any]]) -> None:
     extents, ls, dtype, options = made

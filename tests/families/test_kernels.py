@@ -173,8 +173,7 @@ def test_kernel_agrees_with_its_reference(entry: Entry) -> None:
         for threads in THREADS:
             case = for_entry(with_threads(sample, threads), options)
             prepared = case.prepare()
-            assert prepared.obtained["variant"] == variant
-            assert prepared.obtained["isa"] == isa
+            assert (prepared.choice.variant, prepared.choice.isa) == (variant, isa)
             check = prepared.check()
             assert check.valid, f"{case.columns} with {threads} threads: {check}"
 

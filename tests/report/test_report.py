@@ -6,12 +6,14 @@ from html.parser import HTMLParser
 import pandas as pd
 import pytest
 from checking import refused
+from markupsafe import Markup
 from spatter_records import GATHER, OWN, own_records, record
 
 from memkern import plots, report
 from memkern.errors import InputError
 from memkern.families.spatter import figures as spatter
 from memkern.report import page as pages
+from memkern.report.svg import Inline
 from memkern.report.tables import _parts, breakable, table_of
 
 ENVIRONMENT = {
@@ -99,6 +101,16 @@ def whole(tmp_path_factory):
 def undrawn(monkeypatch):
     """Leave figures and tables out of the section on gather and scatter."""
     monkeypatch.setattr(spatter, "_EXHIBITS", ())
+
+
+@pytest.fixture
+def unencoded(monkeypatch):
+    """Have figures in pages by their titles alone."""
+
+    def titled(figure, name, title):
+        return Inline(Markup(f'<svg aria-label="{title}"></svg>'), [], "")
+
+    monkeypatch.setattr(pages, "inline", titled)
 
 
 def test_identifiers_in_citations_are_links():
@@ -209,7 +221,8 @@ def test_lines_of_tables_break_within_long_names_but_not_within_numbers(whole):
     assert widths and widths == set(re.findall(r"\.w(\d+) { font-size: clamp", css)) and seen.rows
 
 
-def test_text_from_outside_is_escaped(tmp_path):
+def test_text_from_outside_is_escaped(tmp_path, monkeypatch):
+    monkeypatch.setattr(spatter, "_EXHIBITS", spatter._EXHIBITS[:2])
     bad = "<script>alert('x')</script><img src=http://evil.example/x onerror=alert(1)>"
     environment = {"machine": {bad: bad, "list": [bad, {bad: bad}]}, bad: {"a": bad}}
     records = own_records(platform=f"{bad}, 2 threads", variant=bad, isa=bad, validation=bad)
@@ -320,12 +333,14 @@ def test_records_of_older_versions_are_read(tmp_path):
     assert "1 record is disturbed" in seen.text and "retaken" not in seen.text
 
 
+@pytest.mark.usefixtures("unencoded")
 def test_a_report_without_any_valid_record_is_written(tmp_path):
     seen = page(tmp_path, own_records(valid=False))
     assert "At stride 1" not in seen.text
     assert "records failed validation" in seen.text
 
 
+@pytest.mark.usefixtures("unencoded")
 def test_missing_figures_are_explained(tmp_path):
     records = own_records()
     records = records[(records["variant"] == "simd") & (records["pages_requested"] == "thp")]
@@ -343,6 +358,7 @@ def test_several_platforms_are_named_in_the_findings(tmp_path):
     assert f"{OWN}: At stride 1" in text and "Other, 1 thread: At stride 1" in text
 
 
+@pytest.mark.usefixtures("unencoded")
 def test_records_of_a_gpu_add_the_figures_of_gpus(tmp_path):
     gpu = own_records(backend="cuda", variant="cuda")
     seen = page(tmp_path, gpu)

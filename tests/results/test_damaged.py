@@ -25,7 +25,7 @@ ODD: list[Any] = [
     None, "x", "", -1, 0, 1, True, "Infinity", "-Infinity", 5e-324, 1e308, 2**62, -(2**62), 1.5,
 ]  # fmt: skip
 ODD_PARTS = [*ODD, [], {}, [1], {"x": 1}]
-MANY = 80  # inputs; tests of a release have 10,000
+MANY = 40  # inputs; tests of a release have 10,000
 
 
 @pytest.fixture(scope="module")

@@ -80,7 +80,7 @@ def _fastest_on_device(prepared: Prepared, candidates: list[Candidate]) -> tuple
         began, seconds = [], []
         watch = gpu.Watch(prepared.case.knobs.device) if on_gpu else None
         with watch or nullcontext():
-            for candidate in candidates * _TRIALS_ON_DEVICE:
+            for candidate in candidates * small.cut(_TRIALS_ON_DEVICE, 1):
                 prepared.select(*candidate)
                 began.append(time.perf_counter())
                 seconds.append(prepared.run(invocations))
