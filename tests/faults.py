@@ -485,7 +485,7 @@ FAULTS = (
     Fault("every trial is that of the first candidate",
           "selected = [candidate for candidate in candidates for _ in range(each)]",
           "selected = [candidates[0] for _ in candidates for _ in range(each)]",
-          "pytest test_variants -k trials"),
+          "pytest test_variants -k told_apart"),
     Fault("a gate that judges no case passes", "if judged == 0 or (gate.undecided",
           "if (gate.undecided", "pytest test_compare -k command_line"),
     Fault("damaged files of the cache folder stay", "        target.unlink()\n        warnings",

@@ -46,6 +46,12 @@ def test_sampling_stops_by_precision(case: Case, monkeypatch: pytest.MonkeyPatch
     tight = case.with_(ci=0.03, budget_s=30.0).measure().record
     assert loose["stop"] == tight["stop"] == "ci"
     assert loose["samples"] < tight["samples"]
+    # Several placements together are as precise as a single one, not each of them.
+    one, nine = (
+        case.with_(ci=0.01, budget_s=60.0, max_samples=10**5, placements=n).measure()
+        for n in (1, 9)
+    )
+    assert nine.record["samples"] < 6 * one.record["samples"]
 
 
 def test_sampling_stops_by_samples_or_budget(case: Case) -> None:
