@@ -173,7 +173,7 @@ def test_trials_of_a_gpu_that_slows_down_are_repeated(
     case = mk.case("bs.bs4", elements=64, device="cuda", runs=2, budget_s=0.05)
     assert case.measure().record["variant_choice"] == "trial"
     one = case.with_(variant="two-kernel")
-    _, search = mk.tune(one, budget_s=0.5, knobs={"block_threads": (64, 256)})
+    _, search = mk.tune(one, budget_s=5.0, knobs={"block_threads": (64, 256)})
     assert {record["block_threads_requested"] for record in search} == {0, 64, 256}
 
 

@@ -211,7 +211,7 @@ def test_throughputs_of_cores_are_kept_until_the_next_boot(cache: Path) -> None:
 
 
 def test_a_process_stores_the_throughputs_of_its_cores(cache: Path) -> None:
-    how = "elements=512, threads=1, budget_s=0.3, ci=1e-9, max_samples=10**7"
+    how = "elements=512, threads=1, budget_s=1, ci=1e-9, max_samples=10**7"
     measure = f"import memkern as mk; mk.stream('copy', {how}).measure()"
     subprocess.run([sys.executable, "-c", measure], check=True)
     (which,) = known = calibration.load_cores(calibration.cores_path())

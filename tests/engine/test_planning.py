@@ -24,7 +24,7 @@ from memkern.spec.case import Case
 
 GIB = 2**30
 # Last-level cache and memory of machines.
-MACHINES = {"a small one": (2**21, 2 * GIB), "one of a server": (64 * 2**20, 20 * GIB)}
+MACHINES = {"a small one": (2**21, 2 * GIB), "one of a server": (300 * 2**20, 20 * GIB)}
 
 
 class Clock:

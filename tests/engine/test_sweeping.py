@@ -114,7 +114,7 @@ def endless(placements: int) -> list[Case]:
 
 def test_a_sweep_divides_its_time_among_its_cases(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
-    results = mk.sweep(endless(placements=2), time_s=1.0, output=path, progress=False)
+    results = mk.sweep(endless(placements=2), time_s=2.0, output=path, progress=False)
     assert [record["stop"] for record in results] == ["budget"] * 3
     assert not results.interrupted
     again = mk.sweep(endless(placements=2), output=path, resume=True, progress=False)
@@ -128,7 +128,7 @@ def test_a_sweep_leaves_out_what_it_has_no_time_for(tmp_path: Path) -> None:
     ):
         none = mk.sweep(endless(placements=50), time_s=1e-9, output=path, progress=False)
     assert (len(none), none.left_out) == (0, 3)
-    few = mk.sweep(endless(placements=2), time_s=1.0, output=path, resume=True, progress=False)
+    few = mk.sweep(endless(placements=2), time_s=2.0, output=path, resume=True, progress=False)
     assert (len(few), few.left_out) == (3, 0)
     with pytest.raises(InputError, match="time_s must be a positive"):
         mk.sweep(endless(placements=1), time_s=0.0)

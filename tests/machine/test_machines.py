@@ -136,7 +136,7 @@ def test_more_memory_than_a_node_has_is_refused(numa: str, node: str, most_B: fl
     few_B = 12 * 10**7
     with described(dataclasses.replace(clusters, nodes_B=(4 * 10**9, few_B, 10**9, 10**9))):
         for where in ("first-touch", "node:0"):
-            mk.stream("copy", footprint_B=1e8, threads=1, numa=where).prepare()
+            mk.stream("copy", footprint_B=most_B, threads=1, numa=where).prepare()
         with pytest.raises(MemoryError, match="use smaller sizes") as caught:
             mk.stream("copy", footprint_B=most_B, threads=1, numa=numa).prepare()
         assert node in str(caught.value)

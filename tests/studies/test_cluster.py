@@ -171,8 +171,8 @@ def test_a_task_that_is_killed_leaves_what_it_finished(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str]
 ) -> None:
     (tmp_path / "sweep.toml").write_text(
-        '[[case]]\nkernel = "stream.copy"\nelements = [512, 513, 514, 515, 516, 517]\n'
-        "budget_s = 0.3\nmax_samples = 10000000\nci = 1e-9\nplacements = 1\nthreads = 1\n"
+        '[[case]]\nkernel = "stream.copy"\nelements = [512, 513, 514, 515, 516, 517, 518, 519]\n'
+        "budget_s = 0.4\nmax_samples = 10000000\nci = 1e-9\nplacements = 1\nthreads = 1\n"
         'variant = "scalar"\n'
     )
     folder = tmp_path / "all.parquet.tasks"
@@ -199,14 +199,14 @@ def test_a_task_that_is_killed_leaves_what_it_finished(
     (part,) = folder.glob("1-of-2.*.db")
     kept = {(row["case_id"], row["repeat"]): row for row in mk.load(part)}
     finished = finished_cases(part)
-    assert 0 < len(finished) < 3
+    assert 0 < len(finished) < 4
     # The second task is finished and does not run again.
     (outcome,) = folder.glob("*.json")
     before = outcome.stat().st_mtime_ns
     assert run(capsys, *sweep, "-q", "--resume")[0] == 0
     assert outcome.stat().st_mtime_ns == before
     after = {(row["case_id"], row["repeat"]): row for row in mk.load(tmp_path / "all.parquet")}
-    assert len(after) == 6
+    assert len(after) == 8
     assert all(row["stop"] != "interrupted" for row in after.values())
     for key in finished:
         assert after[key]["time_min_s"] == kept[key]["time_min_s"]
