@@ -1,4 +1,4 @@
-"""Print how large the tree is: statements of Python, lines of C++, lines of tests and benchmarks.
+"""Print how large the tree is: statements of Python, lines of C++, tests, benchmarks and data.
 
 A statement is one of Python's syntax tree, docstrings left out: neither comments nor the breaking
 of lines count. Lines are all lines of files that git tracks, blank ones and comments too::
@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 CPP = (".cpp", ".hpp", ".cu", ".inc")
+DATA = (".csv", ".j2", ".js", ".css", ".toml")
 LONG = 600
 REASON = f"more than {LONG} lines because"
 
@@ -54,6 +55,13 @@ def lacks_reason(path: str, text: str) -> bool:
 
 COUNTS: dict[str, tuple[Callable[[str], int], Callable[[str], bool]]] = {
     "statements of python/": (statements, lambda p: p.startswith("python/") and p.endswith(".py")),
+    "statements of other folders": (
+        statements,
+        lambda p: (
+            p.startswith(("tools/", "docs/", "examples/", "packaging/")) and p.endswith(".py")
+        ),
+    ),
+    "lines of data in python/": (lines, lambda p: p.startswith("python/") and p.endswith(DATA)),
     "lines of cpp/": (lines, lambda p: p.startswith("cpp/") and p.endswith(CPP)),
     "lines of tests/ and bench/": (
         lines,
@@ -72,7 +80,7 @@ def files(commit: str) -> Iterator[tuple[str, str]]:
     """Yield path and text of every file, of the working tree if no commit is given."""
     listed = git("ls-tree", "-r", "--name-only", commit) if commit else git("ls-files")
     for path in listed.splitlines():
-        if path.endswith((".py", *CPP)):
+        if path.endswith((".py", *CPP, *DATA)):
             here = ROOT / path
             if commit:
                 yield path, git("show", f"{commit}:{path}")
