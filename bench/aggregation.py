@@ -15,7 +15,7 @@ from peers import in_turns
 from records import Row, add, options, parsed, write
 
 import memkern as mk
-from memkern.engine.communication import ranks
+from memkern.engine.processes.communication import ranks
 from memkern.families.spatter.over_ranks import METHODS
 from memkern.spec.case import Case
 

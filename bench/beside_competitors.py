@@ -25,8 +25,8 @@ from records import Row, add, options, parsed, write
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine.run import CaseRun, calibrated
-from memkern.machine.topology import machine_environment
+from memkern.engine.placing.run import CaseRun, calibrated
+from memkern.host.environment import machine_environment
 
 _NAMES = (
     "kernel threads variant isa variant_loss time_min_s time_min_ci_low_s time_min_ci_high_s "

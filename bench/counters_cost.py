@@ -17,8 +17,8 @@ import numpy as np
 from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
-from memkern.engine import counting
-from memkern.engine.sampling import CONDITIONS
+from memkern.engine.recording.samples import CONDITIONS
+from memkern.engine.sampling import counters as counting
 from memkern.statistics import ratio_interval
 
 _SAMPLES = 200

@@ -24,8 +24,8 @@ import pandas as pd
 from records import Row, add, options, parsed, write
 from replay_samples import best_of, level_of, modes, values_of
 
-from memkern.engine.calibration import packaged
 from memkern.formats import ResultSet
+from memkern.host.variances import packaged
 from memkern.results.fleet import INSIDE, fleet
 from memkern.results.verdicts import FASTER, SLOWER
 from memkern.statistics import student_quantile

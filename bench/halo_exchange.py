@@ -18,7 +18,7 @@ from peers import in_turns
 from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
-from memkern.engine.communication import ranks
+from memkern.engine.processes.communication import ranks
 from memkern.families.messages import pairs
 from memkern.formats import ResultSet
 from memkern.machine import remote

@@ -31,11 +31,11 @@ import pandas as pd
 from records import Row, add, options, parsed, write
 
 import memkern as mk
-from memkern.engine import sampling
-from memkern.engine.prepared import Prepared
-from memkern.engine.sampling import CONDITIONS
+from memkern.engine.recording.samples import CONDITIONS
+from memkern.engine.sampling import series as sampling
+from memkern.engine.sampling.prepared import Prepared
+from memkern.host.capacity import beyond_caches_B, data_caches
 from memkern.machine import gpu
-from memkern.machine.topology import beyond_caches_B, data_caches
 from memkern.progress import bar
 
 _BLOCK = 20

@@ -213,7 +213,7 @@ def all_of(works: Iterable[Callable[[], str]]) -> str:
 def without_energy() -> contextlib.AbstractContextManager[Any]:
     """Skip measuring energy, which takes more than a second per case; records have a note."""
     note = "energy is not measured: this call leaves it out to save time"
-    return mock.patch("memkern.engine.metering.why_not", lambda prepared: note)
+    return mock.patch("memkern.engine.sampling.metering.why_not", lambda prepared: note)
 
 
 def coarse_first(values: Sequence[T]) -> list[Sequence[T]]:
@@ -505,7 +505,7 @@ def bandwidths(call: Call) -> str:
     from records import table, write
 
     import memkern as mk
-    from memkern.engine.measurement import to_result_set
+    from memkern.engine.recording.measurement import to_result_set
     from memkern.machine import gpu
 
     options, device = call.options, call.options.device
@@ -573,7 +573,7 @@ def measured(call: Call, name: str, rounds: list[list[Any]], share: float = 1.0)
 
     Each round is in random order; without time left, cases of the last rounds are left out.
     """
-    from memkern.engine.measurement import to_result_set
+    from memkern.engine.recording.measurement import to_result_set
 
     end = time.monotonic() + share * call.left_s
     order = random.Random(call.options.seed)
@@ -780,8 +780,8 @@ def report(call: Call) -> str:
 def report_of_records(call: Call) -> str:
     """Write a report of all records in the folder and of earlier calls."""
     import memkern as mk
+    from memkern.host.environment import machine_environment
     from memkern.machine import gpu
-    from memkern.machine.topology import machine_environment
     from memkern.report import write
 
     folders = [call.out, *call.options.records]

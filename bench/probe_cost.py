@@ -23,9 +23,9 @@ import numpy.typing as npt
 from records import Row, add, cells, interval, options, parsed, write
 
 import memkern as mk
-from memkern.engine.cores import cores, cores_at_work
-from memkern.engine.disturbance import CORE_SHARE, WAITED_SHARE
-from memkern.engine.sampling import CONDITIONS
+from memkern.engine.recording.disturbance import CORE_SHARE, WAITED_SHARE
+from memkern.engine.recording.samples import CONDITIONS
+from memkern.engine.sampling.activity import cores, cores_at_work
 from memkern.statistics import ratio_interval
 
 _LENGTHS_S = (10e-6, 45e-6, 200e-6, 1e-3, 10e-3)

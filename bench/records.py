@@ -82,7 +82,7 @@ def write(args: argparse.Namespace, rows: list[Row], **finer: list[Row]) -> None
     """
     if args.output is None:
         return
-    from memkern.machine.topology import machine_environment
+    from memkern.host.environment import machine_environment
 
     found = machine_environment()
     head = {

@@ -17,7 +17,7 @@ from records import Row, add, options, parsed, write
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine import Prepared, take_samples
+from memkern.engine.public import Prepared, take_samples
 
 WAYS = ("same memory, 4k", "new memory, 4k", "same memory, thp", "new memory, thp")
 

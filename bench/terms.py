@@ -39,16 +39,18 @@ import numpy.typing as npt
 from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
-from memkern.engine.run import CaseRun
+from memkern.engine.placing.run import CaseRun
+from memkern.engine.sweeping.rounds import place_in_rounds
+from memkern.host.capacity import data_caches
+from memkern.host.environment import machine_environment
 from memkern.machine.caches import MEMORY
-from memkern.machine.topology import data_caches, machine_environment, physical_cores
+from memkern.machine.topology import physical_cores
 from memkern.models.machine_file import MachineFile
 from memkern.models.machine_reading import load_machine
 from memkern.models.roofline import Ceiling, ceilings
 from memkern.spec.kernel import Transfer
 from memkern.statistics import ratio_interval
 from memkern.studies.machine_file import CacheLevel, levels_of, measure_machine, pinned
-from memkern.studies.rounds import place_in_rounds
 
 CHAINS = 32
 # Accesses that the simulated caches see; the first half fills them.

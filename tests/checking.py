@@ -20,8 +20,8 @@ from hypothesis import settings
 
 import memkern as mk
 from memkern import cli
-from memkern.engine.communication import ranks
-from memkern.engine.disturbance import Activity
+from memkern.engine.processes.communication import ranks
+from memkern.engine.sampling.activity import Activity
 from memkern.errors import InputError
 from memkern.formats import ResultSet
 from memkern.spec.case import Case
@@ -163,7 +163,7 @@ def unless_refused(call: Callable[..., Any], *arguments: Any) -> Any:
 
 def set_activity(monkeypatch: pytest.MonkeyPatch, observations: list[Activity]) -> list[Activity]:
     """Replace the observed activity of the machine by these observations, one after the other."""
-    for place in ("memkern.engine.cores", "memkern.engine"):
+    for place in ("memkern.engine.sampling.activity", "memkern.engine.public"):
         monkeypatch.setattr(f"{place}.observe_activity", lambda: observations.pop(0))
     monkeypatch.setattr("memkern.cli.measuring.time.sleep", lambda seconds: None)
     return observations
@@ -236,7 +236,7 @@ def cases_of(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
         cases.extend(some)
         return ResultSet([], [], {})
 
-    monkeypatch.setattr("memkern.engine.sweep", sweep)
+    monkeypatch.setattr("memkern.engine.public.sweep", sweep)
     assert cli.main(shlex.split(words)) == 0
     return cases
 

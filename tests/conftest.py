@@ -70,15 +70,16 @@ def _know_caches() -> None:
 
     Each of them would measure their capacity for a second.
     """
-    from memkern.machine import caches, capacity
+    from memkern.host import Host, capacity, file
 
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", folder)
         patch.setattr(capacity, "measure", lambda system, tries: {})
-        capacity.capacity()
+        target = file.usual_path()
+        capacity.capacity(Host(target))
         # What this process measures, it measures.
         capacity._measured.cache_clear()
-        place, known = caches.path().relative_to(folder), caches.path().read_bytes()
+        place, known = target.relative_to(folder), target.read_bytes()
     start = subprocess.Popen.__init__
 
     @functools.wraps(start)
@@ -202,12 +203,24 @@ def disturbances() -> None:
 @pytest.fixture
 def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the measurement of the memory bandwidth, which takes seconds."""
+    from memkern.engine.placing import costs
+    from memkern.engine.recording.needs import CEILINGS
     from memkern.spec.kernel import Ceilings
 
-    monkeypatch.setattr(
-        "memkern.engine.record.ceilings_GBps",
-        lambda threads, pin, pages: Ceilings(20.0, 15.0, 10.0),
-    )
+    monkeypatch.setitem(costs._MEASURES, CEILINGS, lambda *options: Ceilings(20.0, 15.0, 10.0))
+
+
+# Launch costs and bandwidths, which tests of a process measure once.
+_MEASURED: dict[Any, Any] = {}
+
+
+def _host(path: Path | None) -> Any:
+    """Return a default host of a test, which is not saved at the end of the process."""
+    from memkern.host import Host
+
+    found = Host(path)
+    found.measured = _MEASURED
+    return found
 
 
 @pytest.fixture(autouse=True)
@@ -217,34 +230,30 @@ def isolated(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     """Make results independent of other processes on the machine, its calibration and meters."""
-    from memkern import engine
-    from memkern.engine import (
-        choices,
-        cores,
-        disturbance,
-        drift,
-        prepared,
-        run,
-        sampling,
-        taken,
-        watching,
-    )
-    from memkern.engine.disturbance import Activity
+    from memkern import host
+    from memkern.engine import public
+    from memkern.engine.placing import run, watching
+    from memkern.engine.recording import disturbance, taken
+    from memkern.engine.sampling import activity, prepared, series
+    from memkern.engine.sampling.activity import Activity
     from memkern.machine import energy, environment
+
+    names = activity.names_of_cores
 
     def none(values: Any, *others: Any) -> Any:
         return np.zeros(len(values), dtype=bool)
 
-    for module in (cores, engine):
+    for module in (activity, public):
         monkeypatch.setattr(module, "observe_activity", lambda: Activity((), 0.0))
     monkeypatch.setattr(watching, "shared_probes", lambda: float("nan"))
     monkeypatch.setattr(environment, "read_steal_s", lambda *_, **__: 0.0)
     if "disturbances" not in request.fixturenames:
         monkeypatch.setattr(disturbance, "disturbed_samples", none)
         monkeypatch.setattr(taken.Taken, "quiet", True)
-        monkeypatch.setattr(run, "modes_beside", lambda obtained: [])
+        # Without exchanges between workers, the host has no states.
+        monkeypatch.setattr(series, "names_of_cores", lambda obtained: (names(obtained)[0], ""))
         monkeypatch.setattr(run, "competitors", lambda beside: ())
-        monkeypatch.setattr(sampling, "warms_up", lambda: False)
+        monkeypatch.setattr(series, "warms_up", lambda: False)
         monkeypatch.setattr(prepared, "warn_of_conditions", lambda shared_units: None)
     monkeypatch.setattr(energy, "ROOT", Path("/nonexistent"))
     # Importing it is taken for running in a notebook; an earlier test may have run one.
@@ -252,10 +261,4 @@ def isolated(
     # Values that a test measures or sets are not visible to the next test.
     folder: Path = tmp_path_factory.getbasetemp() / _CACHES / str(next(_NUMBERS))
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-    rounds: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
-    monkeypatch.setattr(choices, "_known", lambda: rounds)
-    repeated = drift.Drift()
-    monkeypatch.setattr(run, "known_drift", lambda: repeated)
-    known = cores.cores()
-    for name in ("_earlier", "_best", "counts"):
-        monkeypatch.setattr(known, name, {})
+    monkeypatch.setattr(host, "_default", functools.lru_cache(maxsize=1)(_host))

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from memkern import _memkern
-from memkern.machine import caches, capacity, environment
+from memkern.host import capacity
+from memkern.machine import caches, environment
 
 
 @dataclass(frozen=True)

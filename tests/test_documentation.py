@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import functools
 import importlib
 import itertools
 import os
@@ -23,11 +24,10 @@ import pytest
 from checking import once_a_kind
 
 import memkern
-from memkern import cli, small
+from memkern import cli, host, small
 from memkern.cli.questions import QUESTIONS
-from memkern.engine import costs
-from memkern.engine import sweeping as sweep
-from memkern.engine.run import CaseRun
+from memkern.engine.placing.run import CaseRun
+from memkern.engine.sweeping import sweep as sweep
 from memkern.machine import remote
 from memkern.plots import figures, tables
 from memkern.spec.sweepfile import read_sweep
@@ -123,9 +123,9 @@ def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     monkeypatch.setenv(small.VARIABLE, "1")
     for name, value in launching.OPEN_MPI.items():
         monkeypatch.setenv(name, value)
-    yield tmp_path
     # Other tests must not use costs that were measured with small cases.
-    costs.forget()
+    monkeypatch.setattr(host, "_default", functools.lru_cache(maxsize=1)(host.Host))
+    yield tmp_path
 
 
 def run_command(command: str) -> int | str | None:

@@ -12,8 +12,9 @@ from checking import refused
 
 from memkern import _memkern, files, limits
 from memkern.families.latency.kernels import structure_cases as latency_structure
+from memkern.host import capacity
 from memkern.limits import UNLIMITED_B, check_memory, memory_left, processor_quota, throttled_s
-from memkern.machine import caches, capacity, topology
+from memkern.machine import caches
 from memkern.studies import machine_file
 
 MOUNTS = (
@@ -90,7 +91,7 @@ def test_unknown_memory_is_a_number_of_bytes(
     # No size may be measured here that the memory of the tests' machine lacks.
     monkeypatch.setattr(_memkern, "measure_loads", lambda sizes_B, most_s: ([], math.nan))
     assert memory_left() == unknown
-    assert topology.from_memory(least=2**40) == 2**40
+    assert capacity.from_memory(least=2**40) == 2**40
     assert capacity.measure(caches.reported(), tries=1) == {}
     assert len(machine_file._pages()) > 1
     assert latency_structure(2**25, 64, memory_left()[0])

@@ -56,7 +56,7 @@ _NAMES = {
     "studies.doctor": ("doctor",),
     "studies.machine_file": ("measure_machine",),
     "studies.interleaved": ("compare_runs",),
-    "engine": ("Measurement", "Prepared", "apply", "measure", "prepare", "sweep", "vary"),
+    "engine.public": ("Measurement", "Prepared", "apply", "measure", "prepare", "sweep", "vary"),
     "studies.scaling": ("scaling",),
     "studies.tune": ("tune",),
     "models": ("fit_t0_wmax",),

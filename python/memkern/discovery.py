@@ -65,7 +65,7 @@ def _families() -> list[str]:
 
 
 # Modules that lower layers use, by purpose.
-_ABOVE = {"engine": "engine", "peak": "models.peak", "roofline": "models.roofline"}
+_ABOVE = {"engine": "engine.public", "peak": "models.peak", "roofline": "models.roofline"}
 
 
 def above(what: str) -> Any:

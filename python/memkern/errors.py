@@ -15,6 +15,15 @@ class DeviceError(RuntimeError):
     """An operation of a device failed: the message names it and the reason."""
 
 
+class Interrupted(Exception):
+    """The cause of an error that ended measuring: its argument is the file that can be resumed."""
+
+
+def interrupted_by(error: BaseException) -> Interrupted | None:
+    """Return the file that can be resumed after an error; None without one."""
+    return error.__cause__ if isinstance(error.__cause__, Interrupted) else None
+
+
 def warn(text: str) -> None:
     """Warn at the line outside of memkern that led here, which Python prints with the text."""
     # The standard library's decorators have frames between those of memkern.

@@ -426,7 +426,7 @@ def test_report_end_to_end(
         monkeypatch.setattr("memkern.report.cases.report_cases", few_cases)
     # No case is left out, even on a busy machine.
     monkeypatch.setattr("memkern.cli.report._QUICK_S", 600.0)
-    monkeypatch.setattr("memkern.engine.expected_s", lambda cases: 600.0)
+    monkeypatch.setattr("memkern.engine.public.expected_s", lambda cases: 600.0)
     # At the begin, and where the doctor looks.
     set_activity(monkeypatch, [BUSY] * 9)
     told: list[mk.ResultSet] = []
@@ -487,7 +487,7 @@ def test_records_figures_and_reports_take_a_machine_file(
     assert "no roofline by A64FX, published: the record of amo." in err
     target = tmp_path / "report.html"
     monkeypatch.setattr("memkern.report.cases.report_cases", few_cases)
-    monkeypatch.setattr("memkern.engine.expected_s", lambda cases: 600.0)
+    monkeypatch.setattr("memkern.engine.public.expected_s", lambda cases: 600.0)
     code, out, err = run(
         capsys, "report", "--quick", "-q", "-o", str(target), "-t", "1", "--machine", "A64FX"
     )

@@ -10,7 +10,7 @@ from checking import run
 from machines import PROCESSORS
 
 import memkern as mk
-from memkern.machine import topology
+from memkern.host import capacity
 from memkern.spec.kernel import Check
 from memkern.studies import corun
 
@@ -88,7 +88,7 @@ def test_invalid_results_are_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = Check(False, 1.0, "no")
-    for module in ("prepared", "run"):
+    for module in ("sampling.prepared", "placing.run"):
         monkeypatch.setattr(f"memkern.engine.{module}.finish", lambda *_: wrong)
     code, out, err = run(capsys, "corun", "loops.load", UNITS_OPTION)
     assert code == 1
@@ -122,7 +122,7 @@ def test_wrong_input_is_one_sentence(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, words: str, culprit: str
 ) -> None:
     # A machine with large caches and little memory would warn about its default sizes as well.
-    monkeypatch.setattr(topology, "memory_left", lambda: (10**15, "the test"))
+    monkeypatch.setattr(capacity, "memory_left", lambda: (10**15, "the test"))
     code, out, err = run(capsys, "corun", UNITS_OPTION, "-q", *words.split())
     assert (code, out) == (2, "")
     assert len(err.splitlines()) == 1

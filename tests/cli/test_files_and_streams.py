@@ -234,7 +234,7 @@ def test_ctrl_c_before_the_first_record_leaves_no_file(
     def interrupted(self: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("memkern.engine.run.CaseRun.place", interrupted)
+    monkeypatch.setattr("memkern.engine.placing.run.CaseRun.place", interrupted)
     target = tmp_path / "x.parquet"
     code, _, err = run(capsys, "stream", "-k", "copy", "-n", "512", "-q", "-o", str(target))
     assert code == 130

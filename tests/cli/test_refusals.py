@@ -237,7 +237,7 @@ def test_a_failed_validation_is_exit_code_1(
     def refuted(validation: Validation, invocations: int) -> Check:
         return dataclasses.replace(finish(validation, invocations), valid=False)
 
-    for module in ("prepared", "run"):
+    for module in ("sampling.prepared", "placing.run"):
         monkeypatch.setattr(f"memkern.engine.{module}.finish", refuted)
     code, out, _ = run(capsys, *words.split(), "--runs", "2", "-t", "1", "--variant", "scalar")
     assert code == 1

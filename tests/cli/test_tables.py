@@ -22,8 +22,10 @@ from checking import (
 
 import memkern as mk
 from memkern.cli import measuring
-from memkern.engine import disturbance
+from memkern.engine.recording import disturbance
 from memkern.formats import ResultSet
+from memkern.host import Host
+from memkern.host.file import usual_path
 
 BRIEF = ("stream", "-k", "copy", "-n", "512", "-t", "1", "--variant", "scalar", "--runs", "2")
 
@@ -97,7 +99,10 @@ def test_calibrate_prints_what_it_stores(
     code, out, _ = run(capsys, "calibrate", "--seconds", "1", "-q")
     assert code == 0
     assert "L1, 1 thread" in out
-    assert str(tmp_path / "memkern" / "calibration.json") in out
+    assert str(tmp_path) not in out  # small cases are not stored
+    monkeypatch.setattr("memkern.host._default", lambda _: Host(usual_path()))
+    _, out, _ = run(capsys, "calibrate", "--seconds", "1", "-q")
+    assert f"stored in {tmp_path / 'memkern' / 'host-1.json'} for this boot" in out
     assert run(capsys, "calibrate", "--seconds", "0")[0] == 2
 
 
@@ -252,7 +257,7 @@ def test_tables_tell_for_what_an_interval_holds(capsys: Any) -> None:
 
 
 def test_a_shared_host_is_told_once(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memkern.engine.taken.Taken.quiet", False)
+    monkeypatch.setattr("memkern.engine.recording.taken.Taken.quiet", False)
     words = ("stream", "-k", "copy,scale", "-n", "999", "-t", "1", "--runs", "20")
     _, out, err = run(capsys, *words)
     assert err.count("this host is shared") == 1 and "shared" not in out

@@ -16,7 +16,7 @@ from device_under_test import CUDA, HAS_GPU, MODULE, ONLY_EMULATED, on_device
 import memkern as mk
 from memkern import _memkern
 from memkern.cli import main
-from memkern.engine import costs
+from memkern.host import this_host
 from memkern.machine import gpu
 from memkern.spec.case import Case
 from memkern.spec.options import Knobs
@@ -29,7 +29,7 @@ def test_a_busy_gpu_fails_only_cases_that_use_it(
 ) -> None:
     # Other tests have filled these caches.
     gpu.copy_GBps.cache_clear()
-    costs.forget()
+    this_host().measured = {}
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "cudaSetDevice")
     with refused("using cuda:0 failed: CUDA-capable device.* busy or unavailable"):
         mk.stream("copy", elements=64, device="cuda").prepare()

@@ -20,12 +20,17 @@ from device_under_test import ONLY_EMULATED, Nvml
 import memkern as mk
 from memkern import small
 from memkern.cli import main
-from memkern.engine import costs, planning, process, sampling, variants
-from memkern.engine.communication import ranks
-from memkern.engine.prepared import Prepared
-from memkern.engine.run import CaseRun, spread
+from memkern.engine.placing import costs, variants
+from memkern.engine.placing.run import CaseRun
+from memkern.engine.processes import process
+from memkern.engine.processes.communication import ranks
+from memkern.engine.recording.needs import DEVICE_CEILINGS, DEVICE_LAUNCH, Need
+from memkern.engine.sampling import series as sampling
+from memkern.engine.sampling.prepared import Prepared
+from memkern.engine.sweeping import planning
+from memkern.host import Host, this_host
+from memkern.host.environment import machine_environment
 from memkern.machine import gpu, restoring, settings
-from memkern.machine.topology import machine_environment
 from memkern.spec.options import GPUS
 from memkern.studies import comparison_worker
 
@@ -110,14 +115,16 @@ def test_costs_are_not_kept_from_a_gpu_that_slows_down(
     # Arrays of a few KiB instead of many MiB.
     about = {**gpu.describe("cuda:0"), "l2_B": 2**12}
     monkeypatch.setattr(gpu, "describe", functools.cache(lambda name: about))
-    costs.forget()
+    launch = Need(DEVICE_LAUNCH, ("cuda:0", "host", 0))
+    ceilings = Need(DEVICE_CEILINGS, ("cuda:0",))
+    host = Host()
     nvml.reasons = lambda: 0x40
-    assert np.isnan(costs.device_launch_cost_s("cuda:0", "host"))
-    assert np.isnan(costs.device_ceilings_GBps("cuda:0")["read"])
-    costs.forget()
+    assert np.isnan(costs.measured(launch, host))
+    assert np.isnan(costs.measured(ceilings, host)["read"])
+    host = Host()
     nvml.reasons = lambda: 0
-    assert costs.device_launch_cost_s("cuda:0", "host") > 0
-    assert costs.device_ceilings_GBps("cuda:0")["read"] > 0
+    assert costs.measured(launch, host) > 0
+    assert costs.measured(ceilings, host)["read"] > 0
 
 
 def test_samples_of_a_gpu_that_slows_down_are_repeated(
@@ -253,16 +260,18 @@ def test_a_gpu_is_warmed_up_immediately_before_its_samples(
 def test_launches_are_subtracted_only_from_single_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[tuple[str, str, int]] = []
 
-    def cost_s(*which: Any) -> float:
+    def cost_s(host: Host, *which: Any) -> float:
         calls.append(which)
         return 1e-9
 
-    monkeypatch.setattr("memkern.engine.record.device_launch_cost_s", cost_s)
+    this_host().measured = {}
+    monkeypatch.setitem(costs._MEASURES, DEVICE_LAUNCH, cost_s)
     case = mk.stream("copy", elements=64, device="cuda", runs=3)
     assert np.isnan(case.measure().record["time_net_s"])
     case.with_(invocations=1, timer="events").measure()
     assert calls == [("cuda:0", "host", 20), ("cuda:0", "events", 1)]
-    monkeypatch.setattr("memkern.engine.record.device_launch_cost_s", lambda *_: 1.0)
+    this_host().measured = {}
+    monkeypatch.setitem(costs._MEASURES, DEVICE_LAUNCH, lambda *_: 1.0)
     assert np.isnan(case.measure().record["time_net_s"])
     alone = case.with_(invocations=1).measure().record
     assert alone["time_net_s"] == alone["time_min_s"] - 1.0
@@ -409,7 +418,9 @@ def test_records_of_a_gpu_have_intervals_and_workers_of_their_own(
         run.place()
         assert run.class_of(machine) == name
         # Its workers are not threads of the host.
-        assert not run.measurement(machine, spread=spread(name)).record["oversubscribed"]
+        assert not run.measurement(machine, spread=this_host().spread(name)).record[
+            "oversubscribed"
+        ]
 
 
 def test_what_placements_cost_is_measured_on_the_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,10 @@ import pytest
 from device_under_test import CUDA, ONLY_EMULATED, Nvml
 
 from memkern.cli import main
+from memkern.host.environment import machine_environment
 from memkern.machine import environment, gpu
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import NOTE
-from memkern.machine.topology import machine_environment
 from memkern.studies import doctor
 
 

@@ -57,7 +57,7 @@ def test_the_report_measures_a_gpu(
     few = [mk.stream("copy", elements=2**k, device="cuda") for k in (8, 12)]
     calls: list[Any] = []
     monkeypatch.setattr("memkern.cli.report._QUICK_S", 600.0)
-    monkeypatch.setattr("memkern.engine.expected_s", lambda _: 60.0)
+    monkeypatch.setattr("memkern.engine.public.expected_s", lambda _: 60.0)
     monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: calls.append(how) or few)
     path = tmp_path / "report.html"
     assert main(["report", "--device", "cuda", "--quick", "-q", "-o", str(path)]) == 0

@@ -319,7 +319,7 @@ def test_the_script_for_a_card_asks_for_a_quick_report(
 ) -> None:
     few = [mk.stream(kernel, elements=64, device="cuda") for kernel in ("copy", "add")]
     monkeypatch.setattr("memkern.cli.report._QUICK_S", 600.0)
-    monkeypatch.setattr("memkern.engine.expected_s", lambda _: 60.0)
+    monkeypatch.setattr("memkern.engine.public.expected_s", lambda _: 60.0)
     calls: list[Any] = []
     monkeypatch.setattr(report_cases, "gpu_report_cases", lambda *how: calls.append(how) or few)
     monkeypatch.setattr(script.Call, "run", lambda _, words, log: main([*map(str, words[3:])]))

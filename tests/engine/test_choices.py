@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import memkern as mk
-from memkern.engine import choices, sampling, variants
-from memkern.machine import state
+from memkern.engine.placing import variants
+from memkern.engine.sampling import series as sampling
+from memkern.host import choices, this_host
 
 # The baseline has a variant simd with newer releases of Highway only.
 SECONDS = {"auto": 1e-3, "nt": 2e-3, "scalar": 3e-3, "simd": 3e-3}
@@ -37,8 +35,8 @@ def tries(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 def test_a_choice_begins_with_earlier_rounds(tries: Counter[str]) -> None:
     assert CASE.prepare().obtained["variant"] == "auto"
-    name = choices.name_of(CASE)
-    rounds = choices.known_rounds(name)
+    name = variants.name_of(CASE)
+    rounds = this_host().choices.known(name)
     assert [round(np.exp(x), 6) for x in rounds[0].values()] == pytest.approx(
         [SECONDS[key.split("/")[0]] for key in rounds[0]]
     )
@@ -48,16 +46,16 @@ def test_a_choice_begins_with_earlier_rounds(tries: Counter[str]) -> None:
     assert tries["scalar"] > before
     for _ in range(10):
         CASE.prepare()
-    assert len(choices.known_rounds(name)) == choices._MOST_ROUNDS
+    assert len(this_host().choices.known(name)) == choices._MOST_ROUNDS
 
 
 def test_earlier_rounds_count_as_much_as_new_ones(tries: Counter[str]) -> None:
     case = CASE.with_(pin="compact")
-    name = choices.name_of(case)
-    _, added = choices._known()
+    name = variants.name_of(case)
     tried = {"auto/baseline": 0.0, "nt/baseline": -1.0, "scalar/baseline": 2.0}
-    rounds = [{key: tried.get(key, 2.0) for key in map("/".join, case.prepare().candidates)}] * 9
-    added[name] = list(rounds)
+    rounds = [{key: tried.get(key, 2.0) for key in map("/".join, CASE.prepare().candidates)}] * 9
+    for one in rounds:
+        this_host().choices.add(name, one)
     assert case.prepare().obtained["variant"] == "nt"
     # New rounds correct a wrong choice.
     for _ in range(4):
@@ -67,35 +65,22 @@ def test_earlier_rounds_count_as_much_as_new_ones(tries: Counter[str]) -> None:
 
 def test_other_cases_and_parts_have_rounds_of_their_own() -> None:
     names = {
-        choices.name_of(case, parts)
+        variants.name_of(case, parts)
         for case in (CASE, mk.stream("copy", elements=8192), CASE.with_(pages="4k"))
         for parts in (0, 512)
     }
     assert len(names) == 6
-    assert choices.name_of(CASE.with_(budget_s=9.0)) in names
+    assert variants.name_of(CASE.with_(budget_s=9.0)) in names
 
 
-def test_rounds_are_kept_until_the_next_boot(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    add = "from memkern.engine import choices; choices.add_round({!r}, {{'simd/avx2': -7.5}})"
-    for name in ("a", "b", "a"):
-        subprocess.run([sys.executable, "-c", add.format(name)], check=True)
-    once = {"simd/avx2": -7.5}
-    assert choices.load(choices.path()) == {"a": [once, once], "b": [once]}
-    choices.path().write_text("{}")
-    assert choices.load(choices.path()) == {}
-    monkeypatch.setattr(state, "boot_id", lambda: "another")
-    assert choices.load(choices.path()) == {}
-
-
-def test_small_cases_keep_no_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("MEMKERN_SMALL", "1")
-    add = "from memkern.engine import choices; choices.add_round('a', {'simd/avx2': -7.5})"
-    subprocess.run([sys.executable, "-c", add], check=True)
-    assert not choices.path().exists()
+def test_the_last_rounds_of_the_last_cases_are_kept() -> None:
+    known = choices.Choices({"a": [{"simd/avx2": float(k)} for k in range(12)]})
+    known.add("a", {"simd/avx2": 12.0})
+    assert [one["simd/avx2"] for one in known.known("a")] == [float(k) for k in range(1, 13)]
+    assert known.added == {"a": [{"simd/avx2": 12.0}]}
+    for number in range(choices._MOST_CASES):
+        known.add(f"b{number}", {})
+    assert known.known("a") == [] and len(known.added) == choices._MOST_CASES
 
 
 def test_trials_of_parts_use_the_rounds_of_parts() -> None:

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from memkern import launcher
-from memkern.engine import communication, transports
-from memkern.engine.communication import Ranks
-from memkern.engine.transports import Floats
+from memkern.engine.processes import communication, transports
+from memkern.engine.processes.communication import Ranks
+from memkern.engine.processes.transports import Floats
 from memkern.errors import DeviceError, InputError
 from memkern.machine import remote
 
@@ -129,7 +129,9 @@ def test_ranks_of_a_host_divide_its_units(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, units: setattr(masks, "own", set(units)))
     # Cores of two hardware threads each: units k and k + 3.
     siblings = {k: f"{k % 3},{k % 3 + 3}" for k in range(6)}
-    monkeypatch.setattr("memkern.engine.communication.units_of_core", siblings.__getitem__)
+    monkeypatch.setattr(
+        "memkern.engine.processes.communication.units_of_core", siblings.__getitem__
+    )
 
     def work(ranks: Ranks) -> Any:
         ranks.divide_units()
@@ -237,7 +239,9 @@ def test_an_unexpected_error_is_told_with_its_type() -> None:
 def test_a_rank_that_stops_in_a_call_is_looked_for(
     hosts: str, stopped: set[int], named: tuple[list[int], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memkern.engine.communication._is_gone", lambda process: process in stopped)
+    monkeypatch.setattr(
+        "memkern.engine.processes.communication._is_gone", lambda process: process in stopped
+    )
     monkeypatch.setenv("MEMKERN_RANK_TIMEOUT_S", "0.01")
 
     def work(ranks: Ranks) -> Any:

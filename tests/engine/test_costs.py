@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +12,18 @@ import pytest
 
 import memkern as mk
 from memkern import cli
-from memkern.engine import costs, disturbance
-from memkern.engine.costs import launch_cost_s
+from memkern.engine.placing import costs
+from memkern.engine.placing.costs import launch_cost_s
+from memkern.engine.placing.run import CaseRun
+from memkern.engine.recording import disturbance
+from memkern.engine.recording.needs import CEILINGS, LAUNCH, Need
+from memkern.engine.sampling import series
+from memkern.engine.sampling.prepared import Prepared
 from memkern.errors import InputError
+from memkern.host import Capacity, Host, this_host
+from memkern.host.environment import machine_environment
 from memkern.spec.case import Case
+from memkern.spec.kernel import Ceilings
 
 
 def test_short_cases_report_the_time_without_the_launch() -> None:
@@ -34,25 +42,27 @@ def test_short_cases_report_the_time_without_the_launch() -> None:
 
 
 @pytest.fixture
-def new_costs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Let costs be measured again, with small caches."""
-    monkeypatch.setattr(costs, "last_level_cache_B", lambda: 2**20)
-    costs.forget()
-    yield
-    costs.forget()
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    """Return a host of which nothing is known, with small caches."""
+    monkeypatch.setattr(costs, "capacity", lambda host: Capacity(2**20, 2**20, 2**20))
+    return Host()
 
 
-@pytest.mark.usefixtures("new_costs")
-def test_ceilings_are_the_largest_since_the_boot(monkeypatch: pytest.MonkeyPatch) -> None:
+CEILINGS_OF_ONE = Need(CEILINGS, (1, "auto", "default"))
+
+
+def test_ceilings_are_the_largest_since_the_boot(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
     measured: dict[str, float] = {}
 
-    def best(which: str, rates: Mapping[str, float]) -> dict[str, float]:
+    def best(_: Host, which: str, rates: Mapping[str, float]) -> dict[str, float]:
         assert which == "1 auto default 1"
         measured.update(rates)
         return {"load": 4 * rates["load"], "triad": 2 * rates["triad"]}
 
-    monkeypatch.setattr(costs.calibration, "best_rates", best)
-    found = costs.ceilings_GBps(1, "auto", "default")
+    monkeypatch.setattr(Host, "best_rates", best)
+    found = costs.measured(CEILINGS_OF_ONE, host)
     assert found.load_GBps == 4 * measured["load"] > 0
     assert found.triad_GBps == 2 * measured["triad"] > 0
     assert found.ceiling_share == 0.25
@@ -60,8 +70,7 @@ def test_ceilings_are_the_largest_since_the_boot(monkeypatch: pytest.MonkeyPatch
     assert found.times(3).ceiling_share == 0.25
 
 
-@pytest.mark.usefixtures("new_costs")
-def test_ceilings_fit_into_a_small_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ceilings_fit_into_a_small_memory(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes_B: list[float] = []
 
     def sized(kernel: str, footprint_B: float, **knobs: Any) -> Case:
@@ -70,31 +79,49 @@ def test_ceilings_fit_into_a_small_memory(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(costs, "case", sized)
     monkeypatch.setattr(costs, "memory_left", lambda: (6 * 2**20, "the group"))
-    assert costs.ceilings_GBps(1, "auto", "default").load_GBps > 0
+    assert costs.measured(CEILINGS_OF_ONE, host).load_GBps > 0
     assert sizes_B == [2 * 2**20, 3 * 2**20]
-    costs.forget()
     monkeypatch.setattr(costs, "memory_left", lambda: (4 * 2**20, "the group"))
-    assert math.isnan(costs.ceilings_GBps(1, "auto", "default").load_GBps)
+    assert math.isnan(costs.measured(CEILINGS_OF_ONE, Host()).load_GBps)
     assert len(sizes_B) == 2
 
 
-@pytest.mark.usefixtures("new_costs")
-def test_costs_of_options_that_are_refused_by_now_are_unknown(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_case_has_what_its_record_needs_before_its_first_sample(
+    host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(_: Case) -> None:
+    monkeypatch.setitem(costs._MEASURES, CEILINGS, lambda *_: Ceilings(20.0, 15.0, 10.0))
+    run = CaseRun(mk.case("spmv.crs", matrix="hpcg:4", threads=1, runs=1), host=host)
+    sample = series.sample
+
+    def checked(prepared: Prepared, *others: Any, **options: Any) -> None:
+        if prepared.case is run.case and "candidates" not in options:
+            assert {need.kind for need in host.measured} == {LAUNCH, CEILINGS}
+        sample(prepared, *others, **options)
+
+    monkeypatch.setattr(series, "sample", checked)
+    run.place()
+    before = dict(host.measured)
+    run.measurement(machine_environment(), spread=run.spread(machine_environment()))
+    assert host.measured == before
+
+
+def test_costs_of_options_that_are_refused_by_now_are_unknown(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise InputError("pin names processing unit 1, which this process may not use")
 
-    monkeypatch.setattr(costs, "prepare", refuse)
-    assert math.isnan(costs.launch_cost_s(1, "1", "fork"))
-    assert math.isnan(costs.ceilings_GBps(1, "1", "default").load_GBps)
+    monkeypatch.setattr(costs, "ready", refuse)
+    assert math.isnan(costs.measured(Need(LAUNCH, (1, "1", "fork")), host))
+    assert math.isnan(costs.measured(CEILINGS_OF_ONE, host).load_GBps)
 
 
-@pytest.mark.usefixtures("new_costs")
+@pytest.mark.usefixtures("host")
 def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(costs, "_AGAIN_SHARE", math.inf)
+    this_host().measured = {}
     product = mk.case("spmv.crs", matrix="hpcg:4", threads=1, variant="scalar", runs=3)
     bandwidths = ("load_GBps", "triad_GBps", "store_GBps")
     with monkeypatch.context() as patch:
@@ -118,14 +145,19 @@ def test_costs_by_disturbed_samples_are_not_measured_for_every_record(
     now_s, calls = 0.0, 0
     monkeypatch.setattr(costs, "time", SimpleNamespace(perf_counter=lambda: now_s))
 
-    @costs._kept_if_undisturbed(math.nan)
-    def cost_s(disturbed: bool) -> float:
+    def measure(host: Host, disturbed: bool) -> float:
         nonlocal now_s, calls
         calls += 1
         now_s += 1.0
         if disturbed:
             raise costs._DisturbedError
         return 1.0
+
+    monkeypatch.setitem(costs._MEASURES, LAUNCH, measure)
+    host = Host()
+
+    def cost_s(disturbed: bool) -> float:
+        return float(costs.measured(Need(LAUNCH, (disturbed,)), host))
 
     assert [cost_s(False) for _ in range(3)] == [1.0] * 3 and calls == 1
     assert all(math.isnan(cost_s(True)) for _ in range(3)) and calls == 2
@@ -134,5 +166,3 @@ def test_costs_by_disturbed_samples_are_not_measured_for_every_record(
     assert math.isnan(cost_s(True)) and calls == 2
     now_s = 22.0
     assert math.isnan(cost_s(True)) and calls == 3
-    costs.forget()
-    assert math.isnan(cost_s(True)) and cost_s(False) == 1.0 and calls == 5

@@ -27,7 +27,11 @@ from plotting import Results
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine import calibration, counting, record, sampling
+from memkern.engine.recording import counting as recorded
+from memkern.engine.recording import record
+from memkern.engine.sampling import counters as counting
+from memkern.engine.sampling import series as sampling
+from memkern.host import this_host
 from memkern.machine import caches, events
 from memkern.plots import counted_traffic, figures, save, traffic_table
 from memkern.spec.kernel import Transfer
@@ -205,10 +209,10 @@ def test_counts_of_known_work_decide_what_is_believed(
         **{(f"{level}_store", work): 1 for level in events.BOUNDARIES for work in (copy, update)},
         ("tlb_misses", "loads from 64 pages  differs"): 0.5,
     }  # fmt: skip
-    assert calibration.load_counters() == {**dict.fromkeys(codes, 1), "L3_load": 2,
+    assert this_host().counters == {**dict.fromkeys(codes, 1), "L3_load": 2,
                                            "tlb_misses": 0.5}  # fmt: skip
     names = "L2_load,L3_load,page-faults"
-    calibration.save_counters({**calibration.load_counters(), "page-faults": 1.0})
+    this_host().keep_counters({"page-faults": 1.0})
     (row,) = measured(capsys, *COMMAND, "--counters", names, "-t", "1")
     # Events of the system are checked too, although no model predicts them.
     assert [one["checked"] for one in json.loads(row["counter_rows"])] == [1, 2, 1]
@@ -220,7 +224,7 @@ def test_events_by_their_names_are_checked(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(tmp_path, monkeypatch, "Cascade Lake")
-    calibration.save_counters({"page-faults": 1.0})
+    this_host().keep_counters({"page-faults": 1.0})
     lines = 4 * 2**14 // 64
     _memkern.step_events([(4, 0x1234, 3 * lines, 10, 10, 0, -1), (1, 2, 4096, 1, 1, 0, -1),
                            (4, 0, 0, 1, 1, 0, -1)])  # fmt: skip
@@ -236,7 +240,7 @@ def test_events_by_their_names_are_checked(
         *[("cpu/event=0x34,umask=0x12/", 3)] * 2,  # load and update
         *[("r1234", 3)] * 2,  # copy and update
     ]
-    assert calibration.load_counters() == {
+    assert this_host().counters == {
         "page-faults": 1, "page-faults:u": 1, "cpu/event=0x34,umask=0x12/": 3, "r1234": 3,
         "r0": 0,
     }  # fmt: skip
@@ -281,7 +285,7 @@ def test_a_count_that_is_unknown_is_null(
     assert (code, err) == (0, "")
     code, out, err = run(capsys, "counters", "--check")
     assert (code, err) == (0, "") and out.count("  not counted\n") == 2
-    assert calibration.load_counters() == {}
+    assert this_host().counters == {}
 
 
 def test_a_known_processor_without_counting_units_checks_the_events_of_the_system(
@@ -468,10 +472,10 @@ def test_each_counter_of_an_event_is_extrapolated_by_its_own_share(
 def test_lines_of_counts_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(caches, "line_B", lambda: 256)
     case = mk.loops("triad", elements=1024, variant="nt")
-    lines = counting._modelled(case, case.bytes_model_B, {}, "memory")
+    lines = recorded._modelled(case, case.bytes_model_B, {}, "memory")
     assert lines["memory_load"] == 2 * 1024 * 8 / 256
     rows = [{"event": "memory_load", "count": 64.0}]
-    found = counting._levels(rows, lines, case.line_B)
+    found = recorded._levels(rows, lines, case.line_B)
     assert found == {"counted_memory_load_B": 64 * 256, "counted_memory_ratio": 1.0}
     counted = {**rows[0], "model": 32.0, "running": 1.0}
     row = {"kernel": "loops.triad", "memory_line_B": 256, "counter_rows": json.dumps([counted])}
@@ -482,12 +486,12 @@ def test_lines_of_counts_are_those_of_the_system(monkeypatch: pytest.MonkeyPatch
 def test_levels_that_hold_the_array_have_no_traffic() -> None:
     case = mk.loops("triad", elements=1024, variant="simd")
     model_B = case.bytes_model_B
-    lines = counting._modelled(case, model_B, {}, "L2")
+    lines = recorded._modelled(case, model_B, {}, "L2")
     # Two arrays are loaded and one is stored; its lines are loaded first.
     assert (lines["L2_load"], lines["L2_store"]) == (3 * 1024 * 8 / 64, 1024 * 8 / 64)
     assert all(lines[name] == 0 for name in lines if not name.startswith("L2"))
     streamed = mk.loops("triad", elements=1024, variant="nt")
-    lines = counting._modelled(streamed, streamed.bytes_model_B, {}, "memory")
+    lines = recorded._modelled(streamed, streamed.bytes_model_B, {}, "memory")
     assert lines["memory_load"] == 2 * 1024 * 8 / 64
     moved = {
         "L1": Transfer(6400.0, 640.0),
@@ -495,11 +499,11 @@ def test_levels_that_hold_the_array_have_no_traffic() -> None:
         "memory": Transfer(128.0, 64.0),
     }
     hop = mk.case("dw.hop", lattice=(4, 4, 4, 4), layout="lexicographic", threads=1)
-    lines = counting._modelled(hop, 1.0, moved, "memory")
+    lines = recorded._modelled(hop, 1.0, moved, "memory")
     assert (lines["L2_load"], lines["L2_store"]) == (10, 5)
     assert (lines["L3_load"], lines["L3_store"]) == (2, 1)
     assert (lines["memory_load"], lines["memory_store"]) == (2, 1)
-    lines = counting._modelled(hop, 1.0, moved, "L2")
+    lines = recorded._modelled(hop, 1.0, moved, "L2")
     assert lines["L2_load"] == 10
     assert lines["L3_load"] == lines["memory_load"] == 0
 

@@ -45,8 +45,9 @@ from checking import tree
 from event_trees import COUNTERS
 from memkern import _memkern
 from memkern.errors import InputError
-from memkern.engine import counting, record
-from memkern.engine.communication import ranks
+from memkern.engine.sampling import counters as counting
+from memkern.engine.recording import record
+from memkern.engine.processes.communication import ranks
 
 number = ranks().number
 files, codes = COUNTERS["Cascade Lake"]

@@ -15,17 +15,12 @@ from machines import MACHINES, Machine, described
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine import disturbance, prepared, watching
-from memkern.engine.cores import cores_at_work as cores_at_work_of
-from memkern.engine.disturbance import (
-    Activity,
-    Cores,
-    cores_at_work,
-    describe,
-    disturbed_samples,
-    observe_activity,
-    too_few,
-)
+from memkern.engine.placing import watching
+from memkern.engine.recording import disturbance
+from memkern.engine.recording.disturbance import describe, disturbed_samples, too_few
+from memkern.engine.sampling import activity, prepared
+from memkern.engine.sampling.activity import Activity, names_of_cores
+from memkern.host.rates import CoreRates, cores_at_work
 
 pytestmark = pytest.mark.usefixtures("disturbances")
 
@@ -56,7 +51,7 @@ def test_records_tell_how_fast_workers_exchange_lines() -> None:
 
 
 def test_the_best_of_cores_is_found_in_bounded_memory() -> None:
-    cores = Cores()
+    cores = CoreRates()
     assert math.isnan(cores.best("1"))
     cores.add([math.nan], "1")
     assert math.isnan(cores.best("1"))
@@ -64,7 +59,7 @@ def test_the_best_of_cores_is_found_in_bounded_memory() -> None:
     for part in np.split(rng.uniform(1, 2, 50_000), 50):
         cores.add(part, "1")
     assert cores.best("1") == pytest.approx(1.99, rel=0.01)
-    assert len(cores.counts["1"]) < 100
+    assert len(cores.added["1"]) < 100
     # An outlier does not count: the best is a percentile.
     cores.add([3.0], "1")
     assert cores.best("1") < 2
@@ -74,24 +69,24 @@ def test_the_best_does_not_rise_with_the_number_of_processes() -> None:
     rng = np.random.default_rng(2)
     known: dict[str, dict[int, int]] = {}
     for _ in range(300):
-        cores = Cores(known)
+        cores = CoreRates(known)
         # Two in a thousand values are a tenth too high, and the best of some short processes.
         values = 2.4 * (1 - np.abs(rng.normal(0, 0.01, 60)))
         cores.add(np.where(rng.random(60) < 0.002, 1.1 * values, values), "1")
-        known = {"1": dict(cores.counts["1"] + Counter(known.get("1", {})))}
-    assert Cores(known).best("1") == pytest.approx(2.4, rel=0.01)
+        known = {"1": dict(cores.added["1"] + Counter(known.get("1", {})))}
+    assert CoreRates(known).best("1") == pytest.approx(2.4, rel=0.01)
 
 
 def test_the_best_includes_earlier_processes() -> None:
-    first = Cores()
+    first = CoreRates()
     first.add(np.linspace(1.9, 2.0, 500), "1")
-    cores = Cores({"1": first.counts["1"]})
+    cores = CoreRates({"1": first.added["1"]})
     assert cores.best("1") == pytest.approx(2.0, rel=0.01)
     # This process has always shared its core.
     cores.add(np.linspace(1.0, 1.1, 500), "1")
     assert cores.best("1") == pytest.approx(2.0, rel=0.01)
     # Its counts do not include counts of earlier processes.
-    assert sum(cores.counts["1"].values()) == 500
+    assert sum(cores.added["1"].values()) == 500
 
 
 @pytest.mark.parametrize(
@@ -102,10 +97,10 @@ def test_too_few_samples(kept: int, taken: int, few: bool) -> None:
     assert too_few(kept, taken) is few
 
 
-def test_processes_that_run_all_the_time_are_observed() -> None:
+def test_processes_that_run_all_the_time_are_observed(monkeypatch: pytest.MonkeyPatch) -> None:
     observations = iter([[(7, "busy", 1), (8, "brief", 0)], *[[(7, "busy", 1)]] * 4])
-    stolen = iter([10.0, 10.0])
-    found = observe_activity(lambda: next(observations), lambda: next(stolen), 2, seconds=0.01)
+    monkeypatch.setattr(activity, "_running", lambda: next(observations))
+    found = activity._observed()
     assert found.others == ((7, "busy", 1),)
     assert not found.quiet
     assert str(found) == "busy (process 7)"
@@ -247,7 +242,7 @@ def test_kinds_of_cores_are_distinguished(machine: Machine) -> None:
     kinds = [every[core] for core in topology["core_of_unit"]]
     assert topology["core_kinds"] == kinds
     obtained = mk.stream("copy", elements=512, threads=1, pin="compact").prepare().obtained
-    assert cores_at_work_of(obtained) == ("1 of kinds 1" if machine.kinds else "1")
+    assert names_of_cores(obtained)[0] == ("1 of kinds 1" if machine.kinds else "1")
 
 
 def test_cores_at_work_are_labelled_by_number_and_kind() -> None:
@@ -255,4 +250,4 @@ def test_cores_at_work_are_labelled_by_number_and_kind() -> None:
     assert cores_at_work(2, [1, 1]) == "2 of kinds 1"
     assert cores_at_work(3, [1, 0, 1]) == "3 of kinds 0 and 1"
     obtained = mk.stream("copy", elements=512, threads=1).prepare().obtained
-    assert cores_at_work_of(obtained).split(" of ")[0] == "1"
+    assert names_of_cores(obtained)[0].split(" of ")[0] == "1"

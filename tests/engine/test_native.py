@@ -12,7 +12,7 @@ from checking import REQUEST
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine import sampling
+from memkern.engine.sampling import series as sampling
 from memkern.spec.case import Case
 
 

@@ -18,8 +18,9 @@ import pytest
 import memkern as mk
 from memkern import small
 from memkern.discovery import family_modules
-from memkern.engine import planning, sweeping
-from memkern.engine.planning import LEAST_PLACEMENTS, Rates, cost, expected_s, planned
+from memkern.engine.sweeping import planning
+from memkern.engine.sweeping import sweep as sweeping
+from memkern.engine.sweeping.planning import LEAST_PLACEMENTS, Rates, cost, expected_s, planned
 from memkern.spec.case import Case
 
 GIB = 2**30
@@ -111,7 +112,7 @@ def simulated(
     bar = SimpleNamespace(total=None, update=lambda: None)
     some: Any = runs
     generator = None if declared else order
-    list(sweeping._in_rounds(some, generator, bar, clock.now_s + time_s))
+    sweeping._in_rounds(some, generator, bar, clock.now_s + time_s, lambda *_: None)
     return runs
 
 

@@ -19,7 +19,7 @@ import pytest
 from checking import refused
 
 import memkern as mk
-from memkern.engine import take_samples
+from memkern.engine.public import take_samples
 from memkern.errors import InputError
 from memkern.formats import open_output
 from memkern.formats.store import Store
@@ -113,13 +113,13 @@ def test_measuring_in_forked_workers_of_pools_is_refused() -> None:
 MEASURING = """
 import os, signal, sys, threading, warnings
 import memkern as mk
-from memkern.engine import calibration
 from memkern.errors import InputError
+from memkern.host import Host
 
 # On a machine with one processing unit.
 warnings.filterwarnings("ignore", "2 threads take turns")
 parent = os.getpid()
-calibration.save_cores = lambda *_: print("saved", os.getpid() == parent, flush=True)
+Host.save = lambda _: print("saved", os.getpid() == parent, flush=True)
 case = mk.stream("copy", elements=2**14, threads=2, variant="scalar", runs=9, budget_s=0.2)
 """
 
@@ -224,7 +224,7 @@ def test_threads_take_turns_at_measuring(monkeypatch: pytest.MonkeyPatch) -> Non
         finally:
             turns.append(threading.get_ident())
 
-    monkeypatch.setattr("memkern.engine.run.take_samples", slowly)
+    monkeypatch.setattr("memkern.engine.placing.run.take_samples", slowly)
     cases = [CASE.with_(seed=seed, placements=2) for seed in range(4)]
     valid: list[bool] = []
 

@@ -99,7 +99,7 @@ CONTENTS = """
 import sys
 
 import numpy as np
-from memkern.engine.communication import start
+from memkern.engine.processes.communication import start
 
 ranks = start(sys.argv[1])
 assert (ranks.size, ranks.comm) == (int(sys.argv[2]), sys.argv[1])
@@ -192,7 +192,7 @@ def test_every_family_is_valid_over_ranks(each: str, tmp_path: Path) -> None:
 import sys
 
 import memkern as mk
-from memkern.engine.communication import ranks
+from memkern.engine.processes.communication import ranks
 from samples import SAMPLES
 from chosen_entries import with_threads
 
@@ -397,7 +397,8 @@ def test_an_error_on_one_rank_ends_all(kind: str, comm: str, tmp_path: Path) -> 
 import os
 
 import memkern as mk
-from memkern.engine import prepared, ranks
+from memkern.engine.sampling import prepared
+from memkern.engine.public import ranks
 
 if ranks().number == 1:
     def fail(*_): raise mk.InputError("no huge pages")

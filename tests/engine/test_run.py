@@ -9,7 +9,7 @@ import pytest
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine import prepared as prepared_module
+from memkern.engine.sampling import prepared as prepared_module
 from memkern.errors import InputError
 from memkern.families.spatter.data import points_of
 from memkern.spec.case import Case

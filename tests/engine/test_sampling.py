@@ -17,13 +17,15 @@ from machines import loads_per_cycle
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine import cores, disturbance, sampling
-from memkern.engine import run as run_module
-from memkern.engine import taken as taken_module
-from memkern.engine.calibration import Spread
-from memkern.engine.prepared import Prepared
-from memkern.engine.run import CaseRun, environment_of_ranks
-from memkern.engine.sampling import Judge, take_samples
+from memkern.engine.placing.preparing import ready
+from memkern.engine.placing.run import CaseRun, environment_of_ranks
+from memkern.engine.sampling import activity
+from memkern.engine.sampling import series as sampling
+from memkern.engine.sampling.prepared import Prepared
+from memkern.engine.sampling.series import Judge, take_samples
+from memkern.host import Host
+from memkern.host.rates import RATES, CoreRates
+from memkern.host.variances import Spread
 from memkern.limits import Quota
 from memkern.spec.case import Case
 from memkern.statistics import Prior
@@ -148,9 +150,13 @@ class Scripted:
 
 
 def scripted(
-    case: Case, shares: list[float], untimed_s: float = 0.0, far: Sequence[int] = ()
+    case: Case,
+    shares: list[float],
+    untimed_s: float = 0.0,
+    far: Sequence[int] = (),
+    host: Host | None = None,
 ) -> Prepared:
-    prepared = case.prepare()
+    prepared = ready(case, host=host)
     prepared.native = Scripted(shares, untimed_s, far)  # type: ignore[assignment]
     prepared.invocations = 1
     return prepared
@@ -234,13 +240,11 @@ def placed_in_states(
     """Return a run of one placement, with the samples `far` in a state of slow exchanges."""
     obtained = {"threads": 2, "pin": "0,1"}
     bins = {math.floor(math.log(rate) / 0.01): 500 for rate in (1 / 5e-8, 1 / 2e-7)}
-    known = disturbance.Cores({cores.exchanging_units(obtained): bins})
-    monkeypatch.setattr(run_module, "modes_beside", lambda _: cores.modes_beside(obtained))
-    for module in (cores, taken_module, sampling):
-        monkeypatch.setattr(module, "cores", lambda: known)
-    run = CaseRun(case.with_(placements=1))
+    host = Host()
+    host._file.put((RATES, {activity.names_of_cores(obtained)[1]: bins}))
+    run = CaseRun(case.with_(placements=1), host=host)
     placement = run.place()
-    prepared = scripted(run.case, [], far=far)
+    prepared = scripted(run.case, [], far=far, host=host)
     monkeypatch.setattr(Scripted, "obtained", lambda _: {**placement.obtained, **obtained})
     samples = take_samples(prepared)
     both = {**placement.obtained, **obtained}
@@ -315,12 +319,11 @@ def test_a_host_that_takes_time_or_throughput_is_shared(
     case: Case, monkeypatch: pytest.MonkeyPatch, changes: dict[str, float]
 ) -> None:
     best = loads_per_cycle() * np.linspace(0.99, 1.0, 200)
-    run = CaseRun(case.with_(runs=5, placements=1))
+    run = CaseRun(case.with_(runs=5, placements=1), host=Host())
     placement = run.place()
-    # Without the rates that this process measured before, which may be higher on a shared host.
-    monkeypatch.setattr(cores.cores(), "counts", {})
-    cores.cores().add(best, cores.cores_at_work(placement.obtained))
-    monkeypatch.setattr(run_module, "modes_beside", lambda _: [])
+    monkeypatch.setattr(run.host.cores, "added", {})
+    run.host.cores.add(best, placement.samples.cores)
+    monkeypatch.setattr(CoreRates, "modes", lambda self, which: [])
     quiet = {"waited_share": 0.0, "absent_share": 0.0, "throughput": loads_per_cycle()}
     for change, expected in (({}, True), (changes, False)):
         samples = dataclasses.replace(placement.samples, **quiet | change)

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import memkern as mk
-from memkern.engine import sampling, sweeping
-from memkern.engine.calibration import Spread
-from memkern.engine.record import measurement_of
-from memkern.engine.run import CaseRun
+from memkern.engine.placing.run import CaseRun
+from memkern.engine.recording.record import measurement_of
+from memkern.engine.sampling import series as sampling
+from memkern.engine.sweeping import sweep as sweeping
 from memkern.errors import InputError
+from memkern.host.variances import Spread
 from memkern.spec.case import Case
 from memkern.spec.sequences import product
 from memkern.statistics import Prior
@@ -188,7 +189,7 @@ def test_records_are_made_once_and_get_intervals_by_other_cases(
         wide = Prior(1.0, 100.0)
         return {run.class_of(machine): Spread(wide, wide, wide) for run in runs}
 
-    monkeypatch.setattr("memkern.engine.run.measurement_of", counted)
+    monkeypatch.setattr("memkern.engine.placing.run.measurement_of", counted)
     monkeypatch.setattr(sweeping, "_spreads", uncertain)
     cases = [case.with_(seed=n, runs=None, max_samples=30, placements=3) for n in range(3)]
     output = tmp_path / "x.json" if stored else None

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 import memkern as mk
-from memkern.engine import prepared as prepared_module
-from memkern.engine import run as run_module
-from memkern.engine.communication import Ranks
-from memkern.engine.cores import cores_at_work
-from memkern.engine.preparing import ready
-from memkern.engine.run import CaseRun
+from memkern.engine.placing import run as run_module
+from memkern.engine.placing.preparing import ready
+from memkern.engine.placing.run import CaseRun
+from memkern.engine.processes.communication import Ranks
+from memkern.engine.sampling import prepared as prepared_module
+from memkern.engine.sampling.activity import names_of_cores
 from memkern.errors import InputError
 from memkern.spec.case import Case
 
@@ -100,7 +100,7 @@ def test_a_case_keeps_its_number_of_threads(case: Case, monkeypatch: pytest.Monk
 
 
 def test_lost_units_have_cores_of_some_kind() -> None:
-    assert cores_at_work({"pin": "0,99999", "threads": 2})
+    assert names_of_cores({"pin": "0,99999", "threads": 2})
 
 
 def test_a_process_is_crowded_by_the_units_that_it_has_now(left: set[int]) -> None:

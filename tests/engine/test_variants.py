@@ -13,10 +13,11 @@ import pytest
 from test_sampling import conditions
 
 import memkern as mk
-from memkern.engine import sampling, variants
-from memkern.engine.prepared import Prepared
-from memkern.engine.run import CaseRun
-from memkern.engine.sampling import Judge
+from memkern.engine.placing import variants
+from memkern.engine.placing.run import CaseRun
+from memkern.engine.sampling import series as sampling
+from memkern.engine.sampling.prepared import Prepared
+from memkern.engine.sampling.series import Judge
 from memkern.spec.case import Case
 
 

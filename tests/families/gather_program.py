@@ -15,7 +15,7 @@ import numpy as np
 from checking import Changed, checked, corrupted, everywhere, message_of, prepared
 
 import memkern as mk
-from memkern.engine.communication import ranks
+from memkern.engine.processes.communication import ranks
 from memkern.families.spatter.over_ranks import METHODS
 from memkern.machine import remote
 from memkern.spec.case import Case

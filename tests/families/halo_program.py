@@ -17,7 +17,7 @@ import numpy as np
 from checking import Changed, message_of
 
 import memkern as mk
-from memkern.engine.communication import ranks
+from memkern.engine.processes.communication import ranks
 from memkern.families.spmv.distributed import share_of
 from memkern.machine import remote
 from memkern.spec.case import Case

@@ -14,7 +14,7 @@ import numpy as np
 from checking import Changed, checked, everywhere, message_of, prepared
 
 import memkern as mk
-from memkern.engine.communication import ranks
+from memkern.engine.processes.communication import ranks
 from memkern.families.messages.kernels import OPERATIONS, most_window
 from memkern.machine import remote
 from memkern.spec.case import Case

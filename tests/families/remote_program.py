@@ -20,7 +20,7 @@ from checking import Changed, checked, message_of, prepared
 
 import memkern as mk
 from memkern import launcher
-from memkern.engine.communication import ranks
+from memkern.engine.processes.communication import ranks
 from memkern.families.amo import over_ranks
 from memkern.families.amo.over_ranks import TARGETS
 from memkern.machine import remote

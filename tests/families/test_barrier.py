@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from memkern import cli
-from memkern.engine.run import CaseRun
-from memkern.engine.taken import Placement
+from memkern.engine.placing.run import CaseRun
+from memkern.engine.recording.taken import Placement
 from memkern.errors import InputError
 from memkern.families.launch.barrier import KINDS, barrier_cost, measure_here
 from memkern.families.launch.verb import _barrier_cells

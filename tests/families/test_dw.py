@@ -24,9 +24,9 @@ from hypothesis import strategies as st
 import memkern as mk
 from memkern import _memkern
 from memkern.families.dw import kernels as family
+from memkern.host import capacity
 from memkern.inputs import lattice
 from memkern.inputs.lattice import random_field, random_links
-from memkern.machine import topology
 from memkern.spec.case import Case
 
 pytestmark = pytest.mark.usefixtures("ceilings")
@@ -339,7 +339,7 @@ def test_lattices_larger_than_the_caches_are_prefetched(monkeypatch: pytest.Monk
     fields_B = sites * (72 + 24 * ls) * 16
     for layout in family.LAYOUTS:
         for cache_B, distance in ((fields_B, 0), (fields_B - 1, 3)):
-            monkeypatch.setattr(topology, "last_level_cache_B", lambda cache_B=cache_B: cache_B)
+            monkeypatch.setattr(capacity, "last_level_cache_B", lambda cache_B=cache_B: cache_B)
             case = mk.dw.case((4, 4, 4, 4), ls=ls, layout=layout)
             assert case.knobs.prefetch == distance
             assert case.columns["prefetch_into"] == "L2"

@@ -11,7 +11,7 @@ from test_disassembly import X86, functions
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine.preparing import prepare
+from memkern.engine.placing.preparing import prepare
 from memkern.families.instructions import kernels as instructions
 from memkern.machine.topology import supported_isas
 from memkern.studies.machine_file import instruction_cases

@@ -15,14 +15,14 @@ from machines import PROCESSORS
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine import sampling
-from memkern.engine.run import CaseRun, calibrated
+from memkern.engine.placing.run import CaseRun, calibrated
+from memkern.engine.sampling import series as sampling
 from memkern.families.latency import kernels as latency
 from memkern.families.latency import verb
 from memkern.families.latency.data import level_lines, loaded_sentence
 from memkern.families.latency.verb import _matrix
 from memkern.formats import ResultSet
-from memkern.machine.topology import machine_environment
+from memkern.host.environment import machine_environment
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.kernel import finish

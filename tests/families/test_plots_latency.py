@@ -35,7 +35,7 @@ from plotting import (
 )
 
 from memkern import report
-from memkern.engine.sweeping import sweep
+from memkern.engine.sweeping.sweep import sweep
 from memkern.families.latency.data import concurrency
 from memkern.families.latency.findings import findings
 from memkern.families.latency.kernels import report_cases

@@ -14,6 +14,7 @@ from plotting import (
 
 from memkern.families.latency import verb
 from memkern.formats import ResultSet
+from memkern.host import environment as host_environment
 from memkern.machine import topology
 from memkern.plots import figures, tables
 
@@ -45,7 +46,7 @@ def numa(monkeypatch, capsys, nodes, memories, *words):
         return ResultSet(measured, [np.ones(3)] * len(measured), {})
 
     environment = {"machine": {"numa_nodes": nodes}}
-    monkeypatch.setattr(topology, "machine_environment", lambda: environment)
+    monkeypatch.setattr(host_environment, "machine_environment", lambda: environment)
     monkeypatch.setattr(topology, "numa_nodes", lambda: memories)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
     monkeypatch.setattr(verb, "measure", measure)

@@ -18,8 +18,8 @@ from memkern.families.latency import verb
 from memkern.families.latency.data import DIFFERS
 from memkern.families.latency.findings import findings
 from memkern.families.latency.structure_data import measured_caches
-from memkern.machine import caches
-from memkern.machine.topology import machine_environment
+from memkern.host.environment import machine_environment
+from memkern.host.file import usual_path
 from memkern.plots import figures, tables
 
 
@@ -90,9 +90,9 @@ def test_measured_sizes_of_caches_are_stored(capsys, monkeypatch, tmp_path):
     assert list(stored) == ["L1", "L2", "L3"] and stored["L1"] == 32 * KIB
     assert "measured: L1 32 KiB, L2 1024 KiB, L3 4" in run(capsys, "info")[1]
     # Small cases, as in tests, do not measure the machine's caches.
-    caches.path().unlink()
+    usual_path().unlink()
     monkeypatch.setenv("MEMKERN_SMALL", "1")
-    assert run(capsys, "latency", "structure", "-q")[0] == 0 and not caches.path().exists()
+    assert run(capsys, "latency", "structure", "-q")[0] == 0 and not usual_path().exists()
 
 
 def test_lines_that_differ_or_come_in_pairs_are_said():

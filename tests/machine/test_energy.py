@@ -22,8 +22,9 @@ from registers import CPU
 from test_settings import POLICIES
 
 import memkern as mk
-from memkern.engine import metering, sampling
-from memkern.engine.prepared import Prepared
+from memkern.engine.sampling import metering
+from memkern.engine.sampling import series as sampling
+from memkern.engine.sampling.prepared import Prepared
 from memkern.families.dw.data import energies, hops
 from memkern.machine import energy, settings
 from memkern.machine.energy import joules, meters, read, total, why_none

@@ -14,7 +14,9 @@ from machines import MACHINES, Machine, described
 
 import memkern as mk
 from memkern import _memkern, small
-from memkern.engine import prepared
+from memkern.engine.sampling import prepared
+from memkern.host import capacity
+from memkern.host import environment as host_environment
 from memkern.limits import Quota
 from memkern.machine import caches, topology
 from memkern.models.layer_conditions import shares
@@ -42,7 +44,8 @@ def test_this_machine_is_read() -> None:
     assert all(c["size_B"] > 0 and c["instances"] >= 1 for c in found["caches"])
     # Sizes that the system reports by another interface.
     reported = {
-        c["level"]: c["system_B"] for c in caches.data_caches(topology.machine_environment())
+        c["level"]: c["system_B"]
+        for c in caches.data_caches(host_environment.machine_environment())
     }
     assert {c["level"]: c["size_B"] for c in found["caches"]} == reported or not reported
 
@@ -63,7 +66,7 @@ def test_units_cores_and_nodes_are_counted(name: str, counts: tuple[int, ...]) -
     with described(MACHINES[name]):
         found = _memkern.topology()
         nodes = topology.numa_nodes()
-        described_here = topology.machine_environment()["machine"]
+        described_here = host_environment.machine_environment()["machine"]
         assert topology.workers_of("cpu") == counts[0]
     assert (len(found["units"]), found["cores"], found["packages"], len(nodes)) == counts
     assert [described_here[k] for k in ("threads", "cores", "sockets")] == list(counts[:3])
@@ -78,8 +81,8 @@ def test_each_unit_has_one_cache_of_each_level(machine: Machine) -> None:
     last = found["caches"][-1]
     assert found["last_level_cache_B"] == last["instances"] * last["size_B"]
     # The size is rounded up to a power of two.
-    assert 1 <= topology.last_level_cache_B() / found["last_level_cache_B"] < 2
-    assert topology.last_level_cache_B().bit_count() == 1
+    assert 1 <= capacity.last_level_cache_B() / found["last_level_cache_B"] < 2
+    assert capacity.last_level_cache_B().bit_count() == 1
 
 
 def test_workers_are_placed_close_together_or_far_apart(machine: Machine) -> None:
@@ -108,8 +111,8 @@ def test_a_unit_of_another_machine_is_refused(machine: Machine) -> None:
 
 
 def test_data_in_memory_exceed_the_caches(machine: Machine) -> None:
-    cache_B = topology.last_level_cache_B()
-    assert topology.beyond_caches_B() >= max(caches.MULTIPLE * cache_B, 2**26)
+    cache_B = capacity.last_level_cache_B()
+    assert capacity.beyond_caches_B() >= max(caches.MULTIPLE * cache_B, 2**26)
     for kernel in ("stream.triad", "loops.load"):
         array_B = 8 * mk.case(kernel).integers["elements"]
         assert array_B >= max(caches.MULTIPLE * cache_B, 8 * 10**6)
@@ -167,7 +170,7 @@ def test_workers_share_the_caches_of_a_level(machine: Machine) -> None:
     found = _memkern.topology()
     workers = len(found["units"])
     per_core = Counter(found["core_of_unit"]).most_common(1)[0][1]
-    known = {share.name: share for share in shares(topology.data_caches(), workers)}
+    known = {share.name: share for share in shares(capacity.data_caches(), workers)}
     assert list(known) == [f"L{cache['level']}" for cache in found["caches"]]
     for cache in found["caches"]:
         assert known[f"L{cache['level']}"].workers == cache["shared_by"]
@@ -177,8 +180,8 @@ def test_workers_share_the_caches_of_a_level(machine: Machine) -> None:
 
 def with_memory(monkeypatch: pytest.MonkeyPatch, left_B: float) -> None:
     """Set the memory that is left on a machine whose caches have 300 MiB."""
-    monkeypatch.setattr(topology, "last_level_cache_B", lambda: 300 * 2**20)
-    monkeypatch.setattr(topology, "memory_left", lambda: (left_B, "the limit of a test"))
+    monkeypatch.setattr(capacity, "last_level_cache_B", lambda: 300 * 2**20)
+    monkeypatch.setattr(capacity, "memory_left", lambda: (left_B, "the limit of a test"))
 
 
 def test_default_sizes_are_four_times_the_caches_where_memory_suffices(
@@ -187,10 +190,10 @@ def test_default_sizes_are_four_times_the_caches_where_memory_suffices(
     with_memory(monkeypatch, 2.0**35)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert topology.from_memory() == 4 * 300 * 2**20 == topology.beyond_caches_B()
-        assert topology.from_memory(8, 24) == 4 * 300 * 2**20 // 8
+        assert capacity.from_memory() == 4 * 300 * 2**20 == capacity.beyond_caches_B()
+        assert capacity.from_memory(8, 24) == 4 * 300 * 2**20 // 8
     with_memory(monkeypatch, math.inf)
-    assert topology.from_memory(least=2**40) == 2**40
+    assert capacity.from_memory(least=2**40) == 2**40
 
 
 @pytest.mark.parametrize(
@@ -202,7 +205,7 @@ def test_default_sizes_fit_a_small_memory(
 ) -> None:
     with_memory(monkeypatch, left_B)
     with pytest.warns(UserWarning, match=r"limited by the limit of a test\)") as caught:
-        assert topology.beyond_caches_B(parts) == size_B
+        assert capacity.beyond_caches_B(parts) == size_B
     assert ("not from memory" in str(caught[0].message)) == held
 
 

@@ -19,7 +19,7 @@ from event_trees import CASCADE_LAKE
 from registers import BEFORE, CASE, CPU, REGISTERS, machine, registers, started
 
 import memkern as mk
-from memkern.engine import sampling
+from memkern.engine.sampling import series as sampling
 from memkern.errors import InputError
 from memkern.machine import gpu, restoring, settings, switches
 from memkern.machine.settings import changed
@@ -256,8 +256,8 @@ from pathlib import Path
 import memkern as mk
 from memkern.errors import InputError
 from memkern.machine import settings
-from memkern.engine import sampling
-from memkern.engine.communication import ranks
+from memkern.engine.sampling import series as sampling
+from memkern.engine.processes.communication import ranks
 from registers import registers
 
 settings.ROOT = Path("ROOT")

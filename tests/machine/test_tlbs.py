@@ -4,8 +4,8 @@ import struct
 
 import pytest
 
+from memkern.host.environment import machine_environment
 from memkern.machine import tlbs
-from memkern.machine.topology import machine_environment
 
 
 def processor(vendor, registers):

@@ -11,7 +11,8 @@ from pytest import approx
 
 import memkern as mk
 from memkern.formats import ResultSet
-from memkern.machine import environment, topology
+from memkern.host import environment as host_environment
+from memkern.machine import environment
 from memkern.machine.smbios import Module, Population, describe
 from memkern.models import with_peak
 from memkern.models.peak import peak_columns
@@ -153,7 +154,7 @@ def test_the_firmware_tells_the_peak_of_a_measured_record(monkeypatch) -> None:
     case = mk.stream("copy", elements=2**21, runs=2, placements=1)
     module = Module(2**34, "DDR5", 4800, 4800, "DIMM_A1", "")
     memory = describe(Population((module, module), (), 2, "by EDAC"))
-    monkeypatch.setattr(topology, "_memory", lambda: memory)
+    monkeypatch.setattr(host_environment, "_memory", lambda: memory)
     collect = environment.collect
 
     def described(hypervisor: str | None):

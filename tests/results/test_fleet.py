@@ -13,7 +13,7 @@ from checking import refusal, refused_words, run
 from fleet_records import MACHINE, record, records, results
 
 import memkern as mk
-from memkern.engine.calibration import packaged
+from memkern.host.variances import packaged
 from memkern.results.fleet import LEAST_NODES, cases, of_files, p_value, reach
 
 NAMED = ("slower", "faster")

@@ -11,7 +11,7 @@ import pytest
 
 import memkern as mk
 from memkern.cli.measuring import marks, tell_host
-from memkern.engine import run
+from memkern.engine.placing import run
 from memkern.results.hosts import host_sentence, memory_notes
 
 

@@ -16,12 +16,12 @@ from checking import cases_of
 
 import memkern as mk
 from memkern import cli
-from memkern.engine import sweeping
+from memkern.engine.sweeping import sweep as sweeping
 from memkern.errors import InputError
 from memkern.families.messages import kernels, verb
 from memkern.families.spatter.kernels import from_config
 from memkern.formats import ResultSet
-from memkern.machine import topology
+from memkern.host import capacity
 from memkern.machine.remote import Description
 from memkern.spec.case import Case, KernelSpec
 from memkern.spec.options import Knobs, Stop
@@ -119,7 +119,7 @@ def run_to_first_record(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
         first_record(lambda end: original(cases, **{**options, "on_result": end}))
         return ResultSet([], [], {})
 
-    monkeypatch.setattr("memkern.engine.sweep", sweep)
+    monkeypatch.setattr("memkern.engine.public.sweep", sweep)
     assert cli.main(shlex.split(words)) == 0
 
 
@@ -270,7 +270,7 @@ def without_arrays(case: Case) -> dict[str, Any]:
 def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
     kernel: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(topology, "last_level_cache_B", lambda: 2**10)
+    monkeypatch.setattr(capacity, "last_level_cache_B", lambda: 2**10)
     for module in (kernels, verb):
         monkeypatch.setattr(module, "describe", lambda *_: Description("", 0, (0, 0), True))
     family, _, name = kernel.partition(".")

@@ -20,11 +20,13 @@ from machines import MACHINES, PROCESSORS, Machine, described
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine import cores
-from memkern.engine.cores import Neighbour
-from memkern.engine.measurement import Measurement
-from memkern.engine.prepared import Choice
-from memkern.engine.run import CaseRun, calibrated
+from memkern.engine.placing.run import CaseRun, calibrated
+from memkern.engine.recording.measurement import Measurement
+from memkern.engine.sampling import activity as cores
+from memkern.engine.sampling.activity import Neighbour
+from memkern.engine.sampling.prepared import Choice
+from memkern.host import capacity
+from memkern.host import environment as host_environment
 from memkern.machine import topology
 from memkern.spec.case import Case
 from memkern.spec.columns import COLUMNS
@@ -147,7 +149,7 @@ def test_wrong_cases_are_refused(
 def test_the_usual_cases_have_data_in_memory() -> None:
     # Filling the data of a machine with larger caches takes seconds.
     with described(MACHINES["little memory"]):
-        cache_B = topology.last_level_cache_B()
+        cache_B = capacity.last_level_cache_B()
         for kernel in corun.KERNELS:
             case = corun.build(kernel, 2)
             assert case.knobs.threads == (1 if kernel == "latency.chase" else 2)
@@ -245,7 +247,7 @@ def test_a_marked_placement_makes_a_disturbed_record() -> None:
     run = CaseRun(cases()[0].with_(runs=5, placements=1))
     run.place()
     run.disturb()
-    record = calibrated(run, topology.machine_environment()).record
+    record = calibrated(run, host_environment.machine_environment()).record
     assert record["disturbed"] and record["samples"] == 5
     assert np.isnan(record["time_ci_low_s"])
 

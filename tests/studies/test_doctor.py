@@ -16,9 +16,9 @@ import pytest
 from checking import run
 
 import memkern as mk
-from memkern import small
-from memkern.engine import calibration
-from memkern.machine import capacity, state, topology
+from memkern import host, small
+from memkern.host import capacity, file, this_host
+from memkern.host import environment as host_environment
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, STATES, UNKNOWN, Finding
 from memkern.report import write as write_report
 from memkern.studies import doctor as doctoring
@@ -46,10 +46,10 @@ def test_stored_sizes_of_caches_are_judged(cache: Path, monkeypatch: pytest.Monk
         return found
 
     monkeypatch.setattr(doctoring, "_QUICK", replace(doctoring._QUICK, total_s=0.0))
-    system = topology.machine_environment()["machine"]["caches"]
+    system = host_environment.machine_environment()["machine"]["caches"]
     assert judged().state == UNKNOWN
     last = system[-1]
-    assert capacity.save({f"L{last['level']}": last["size_B"] // 4}, system)
+    assert capacity.save({f"L{last['level']}": last["size_B"] // 4})
     found = judged()
     assert found.state == NOTE and f"{last['size_B'] // 2**10} KiB of L" in found.text
 
@@ -72,8 +72,8 @@ def test_a_small_check(small_cases: Path) -> None:
     assert first == found.verdict
     assert max(map(len, lines)) <= 100
     # The verdict of small cases is not stored.
-    assert calibration.load_health() == ""
-    assert not list(small_cases.rglob("doctor.json"))
+    assert this_host().health == ""
+    assert not list(small_cases.rglob("host*.json"))
 
 
 def test_a_quick_check_is_stored_and_in_later_records(
@@ -84,41 +84,41 @@ def test_a_quick_check_is_stored_and_in_later_records(
     verdict, *lines = out.splitlines()
     assert verdict in VERDICTS
     assert lines[-1].startswith("took ")
-    stored = calibration.load_health()
+    stored = this_host().health
     assert stored.partition(":")[0] == verdict
     record = mk.stream("copy", elements=64, threads=1, runs=1).measure().record
     assert record["doctor"] == stored
 
 
 def test_it_is_valid_until_the_next_boot(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert calibration.load_health() == ""
+    assert this_host().health == ""
     assert mk.stream("copy", elements=64, threads=1, runs=1).measure().record["doctor"] == ""
-    calibration.save_health("disturbed: swap")
-    assert calibration.load_health() == "disturbed: swap"
+    this_host().keep_health("disturbed: swap")
+    assert this_host().health == "disturbed: swap"
     for hours, age in ((1, " (1 hour before)"), (30, " (30 hours before)")):
         later = datetime.now(timezone.utc) + timedelta(hours=hours, minutes=5)
         with monkeypatch.context() as patch:
-            patch.setattr(calibration, "now", later.isoformat)
-            assert calibration.load_health() == f"disturbed: swap{age}"
+            patch.setattr(host, "now", later.isoformat)
+            assert this_host().health == f"disturbed: swap{age}"
     with monkeypatch.context() as patch:
-        patch.setattr(calibration, "control_groups", lambda: "0::/another")
-        assert calibration.load_health() == ""
-    document = json.loads((cache / "cache/memkern/doctor.json").read_text())
-    assert document["created"].endswith("+00:00")
+        patch.setattr(host, "control_groups", lambda: "0::/another")
+        assert this_host().health == ""
+    document = json.loads((cache / "cache/memkern/host-1.json").read_text())
+    assert document["doctor"]["created"].endswith("+00:00")
     with monkeypatch.context() as patch:
         patch.setenv(small.VARIABLE, "1")
-        assert calibration.load_health() == ""
-    monkeypatch.setattr(state, "boot_id", lambda: "another")
-    assert calibration.load_health() == ""
+        assert this_host().health == ""
+    monkeypatch.setattr(file, "boot_id", lambda: "another")
+    assert host.Host(this_host().path).health == ""
 
 
 def test_verbs_tell_once_that_the_machine_was_disturbed(
     cache: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("stream", "-k", "copy,triad", "-n", "64", "--runs", "1")
-    calibration.save_health("fit with reservations")
+    this_host().keep_health("fit with reservations")
     assert run(capsys, *words)[2] == ""
-    calibration.save_health("disturbed: other programs, swap")
+    this_host().keep_health("disturbed: other programs, swap")
     code, _, err = run(capsys, *words)
     assert code == 0
     (sentence,) = err.splitlines()
@@ -126,7 +126,7 @@ def test_verbs_tell_once_that_the_machine_was_disturbed(
 
 
 def test_reports_tell_that_the_machine_was_disturbed(cache: Path) -> None:
-    calibration.save_health("disturbed: steal time")
+    this_host().keep_health("disturbed: steal time")
     results = mk.stream("copy", elements=64, threads=1, runs=1).measure().results
     target = cache / "report.html"
     write_report(results, target, title="Report", environment={})

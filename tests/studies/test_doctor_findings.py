@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,15 @@ import pytest
 
 import memkern as mk
 from memkern import statistics
-from memkern.engine import CoreWatch, calibration, sampling, watching
-from memkern.engine.disturbance import Activity, Cores
+from memkern.engine.public import CoreWatch
+from memkern.engine.sampling import series as sampling
+from memkern.engine.sampling.activity import Activity
+from memkern.host import Host
+from memkern.host.rates import CoreRates
+from memkern.host.variances import packaged
 from memkern.machine.health import BAD, GOOD, NOTE, UNKNOWN, Finding
 from memkern.machine.smbios import Module, Population
 from memkern.studies import doctor as doctoring
-from memkern.studies import doctor_findings
 from memkern.studies.doctor import (
     against,
     bandwidth_of_a_core,
@@ -34,9 +38,9 @@ def watched(n: int = 200, **columns: Any) -> Any:
     values: dict[str, Any] = dict.fromkeys(("seconds", *sampling.CONDITIONS), 0.0)
     values |= {"seconds": 1e-3, "cpu_share": 1.0, "throughput": 2.0, "clock_Hz": 3e9}
     values |= dict.fromkeys(("exchange_s", "exchange_least_s"), 5e-8)
-    watch = CoreWatch()
+    watch = CoreWatch(Host())
     watch.watched_s = 0.2
-    watch._obtained = {"threads": 2, "pin": "0,1"}
+    watch._judge = SimpleNamespace(cores="2", exchanging="exchanges between units 0,1")
     given = {name: columns.get(name, value) for name, value in values.items()}
     watch._rows = [np.column_stack([np.broadcast_to(value, n) for value in given.values()])]
     return watch
@@ -47,13 +51,11 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Finding]]
     """Return a function that judges a watch on a machine whose best rates are known."""
 
     def findings(watch: Any, hypervisor: str | None = None) -> dict[str, Finding]:
-        known = Cores()
+        known = CoreRates()
         known.add(np.linspace(1.98, 2.0, 50), "2")
         with np.errstate(divide="ignore"):
             known.add(1 / watch.column("exchange_s"), "exchanges between units 0,1")
-        monkeypatch.setattr(watching.cores, "cores", lambda: known)
-        monkeypatch.setattr(watching.cores, "cores_at_work", lambda _: "2")
-        monkeypatch.setattr(doctor_findings, "spread", calibration.packaged)
+        monkeypatch.setattr(watch._host, "cores", known)
         found = core_findings(watch, {"machine": {"hypervisor": hypervisor, "caches": CACHES}})
         for finding in found:
             assert bool(finding.advice) == (finding.state != GOOD)
@@ -80,7 +82,7 @@ def test_quiet_cores_are_good(judged: Any) -> None:
     assert "100% of their best" in found["core share"].text
     assert "3.00 GHz" in found["clock"].text
     assert "50 ns 100% of the time" in found["exchanges"].text
-    spread = calibration.packaged("memory, 1 thread").floor
+    spread = packaged("memory, 1 thread").floor
     within = statistics.next_run_interval([1.0], spread).relative_half_width
     text = found["next runs"].text
     levels = ", ".join(rf"{name} ±\d+%" for name in ("L1", "L2", "L3", "memory"))

@@ -16,15 +16,16 @@ from checking import run
 import memkern as mk
 from memkern import progress, small
 from memkern.cli import measuring, report
-from memkern.engine import calibration, planning
-from memkern.engine.planning import Rates
-from memkern.engine.run import CaseRun
+from memkern.engine.placing.run import CaseRun
+from memkern.engine.sweeping import planning
+from memkern.engine.sweeping.planning import Rates
+from memkern.engine.sweeping.rounds import place_in_rounds
+from memkern.host import Host
 from memkern.results import verdicts
 from memkern.results.comparison import Compared
 from memkern.studies import calibrate as calibrating
 from memkern.studies import doctor as doctoring
 from memkern.studies import interleaved
-from memkern.studies.rounds import place_in_rounds
 
 HOW: dict[str, Any] = {"threads": 1, "variant": "simd", "runs": 2}
 
@@ -162,10 +163,10 @@ def test_an_interrupted_check_has_findings_but_is_not_kept(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def kept(summary: str) -> None:
+    def kept(self: Host, summary: str) -> None:
         pytest.fail("kept")
 
-    monkeypatch.setattr(calibration, "save_health", kept)
+    monkeypatch.setattr(Host, "keep_health", kept)
     monkeypatch.setattr(doctoring, "_QUICK", doctoring._Plan(4.0, 0.1, 3, 0.01, 2**20, 2**20))
     interrupt_after(2)
     code, out, _ = run(capsys, "doctor", "--quick")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import memkern as mk
-from memkern.engine.run import measure
+from memkern.engine.placing.run import measure
 from memkern.spec.case import Case
 
 
@@ -51,7 +51,8 @@ def test_tuning_judges_by_ratios_within_rounds(
         return dataclasses.replace(measurement, record=record)
 
     monkeypatch.setattr("memkern.studies.tune.measure", scripted)
-    monkeypatch.setattr("memkern.studies.tune.time", SimpleNamespace(perf_counter=lambda: 0.0))
+    for module in ("studies.tune", "engine.sweeping.rounds"):
+        monkeypatch.setattr(f"memkern.{module}.time", SimpleNamespace(perf_counter=lambda: 0.0))
     best, search = mk.tune(case, budget_s=2.0, knobs={"prefetch": [0, 2, 4]})
     assert best.knobs.prefetch == (4 if equal else 2)
     trials = [(r["repeat"], r["prefetch"]) for r in search if r["tune_step"] == "prefetch"]

@@ -55,7 +55,7 @@ from memkern.cli.options import (
 )
 from memkern.cli.streams import Stream, standard_streams
 from memkern.discovery import family_module, family_modules
-from memkern.errors import DeviceError, InputError
+from memkern.errors import DeviceError, InputError, interrupted_by
 from memkern.files import reason
 from memkern.machine import settings
 from memkern.spec.registry import registry
@@ -260,7 +260,7 @@ def _ranks(args: argparse.Namespace) -> AbstractContextManager[None]:
             f"memkern {args.verb} runs as one process, not as {launcher.size()} ranks: start it "
             f"without the launcher (or, as separate processes, with {launcher.COMM}=none)"
         )
-    from memkern.engine import start
+    from memkern.engine.public import start
 
     return start(comm, _thread_level(args)).together()
 
@@ -269,7 +269,7 @@ def _connected() -> bool:
     """Return whether this process communicates with the other processes of its launcher."""
     if "memkern.engine" not in sys.modules:
         return False
-    from memkern.engine import connected
+    from memkern.engine.public import connected
 
     return connected()
 
@@ -324,4 +324,4 @@ def _run(args: argparse.Namespace, errors: TextIO) -> tuple[int, bool]:
         error = failure
         where = f" {failure.filename!r}" if failure.filename else ""
         warn(f"the operating system refused{where}: {reason(failure)}")
-    return WRONG_INPUT, getattr(error, "resumable", False)
+    return WRONG_INPUT, interrupted_by(error) is not None

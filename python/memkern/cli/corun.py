@@ -32,7 +32,7 @@ from memkern.cli.turns import begin_turns, case_of, kernels_option
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
-    from memkern.engine import Measurement
+    from memkern.engine.public import Measurement
 
 _Row = Mapping[Any, Any]
 

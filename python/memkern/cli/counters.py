@@ -16,7 +16,7 @@ def _counters(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace) -> int:
     """Print the events that can be counted here, and why others can't."""
-    from memkern.engine import counting
+    from memkern.engine.sampling import counters as counting
     from memkern.machine import events
 
     named = (f"{unit}/{name}/" for unit, name, _ in events.by_units(counting.ROOT))

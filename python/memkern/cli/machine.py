@@ -168,7 +168,7 @@ def _ranges(units: Sequence[int]) -> str:
 
 def _calibrate(args: argparse.Namespace) -> int:
     from memkern.cli.measuring import when_quiet
-    from memkern.engine import calibration
+    from memkern.host import this_host
     from memkern.studies.calibrate import calibrate
 
     with when_quiet(args) as progress:
@@ -178,7 +178,9 @@ def _calibrate(args: argparse.Namespace) -> int:
         spreads = (100 * math.sqrt(known.variance) for known in (prior, found.runs[name]))
         between_placements, between_runs = spreads
         print(f"{name:<20} {between_placements:>14.2f} {between_runs:>9.2f}")
-    print(f"standard deviations of median times; stored in {calibration.path()} for this boot")
+    path = this_host().path
+    stored = f"; stored in {path} for this boot" if path else ""  # small cases are not
+    print(f"standard deviations of median times{stored}")
     return GOOD
 
 

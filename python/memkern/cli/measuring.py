@@ -25,7 +25,7 @@ from memkern.spec.registry import definition_of
 from memkern.spec.sequences import Cases, joined, product, sample
 
 if TYPE_CHECKING:
-    from memkern.engine import Activity, Measurement
+    from memkern.engine.public import Activity, Measurement
     from memkern.formats import ResultSet
     from memkern.models.machine_file import MachineFile
     from memkern.spec.case import Case
@@ -259,7 +259,7 @@ def announce(
     If time is limited, `longer` is the ratio of the time of cases to their estimate. The time
     includes `drawing_s` for drawing the records.
     """
-    from memkern.engine import expected_s, planned
+    from memkern.engine.public import expected_s, planned
 
     if not progress.announced(most_s):
         return
@@ -296,7 +296,7 @@ def measure(
     If `most_s` is too short for all cases, the least informative ones are left out first. Each of
     `answers` returns what is printed below the table, such as one sentence, from all records.
     """
-    from memkern.engine import ranks, sweep
+    from memkern.engine.public import ranks, sweep
 
     if args.case_order != "random":
         refuse(args, f"with --case-order {args.case_order}", case_order_seed=None)
@@ -389,7 +389,7 @@ def wait_until_quiet(args: argparse.Namespace) -> Activity:
 
     While waiting, it prints the reason, unless the options have ``--quiet``.
     """
-    from memkern.engine import observe_activity, observe_machine, ranks
+    from memkern.engine.public import observe_activity, observe_machine, ranks
 
     if not args.wait_quiet:
         return observe_activity()
@@ -413,7 +413,7 @@ def wait_until_quiet(args: argparse.Namespace) -> Activity:
 def warn_if_not_quiet(found: Activity, args: argparse.Namespace) -> None:
     """Warn if other processes of this system, which the user can end, run all the time."""
     if found.others and not args.quiet:
-        from memkern.engine.disturbance import describe
+        from memkern.engine.recording.disturbance import describe
 
         warn(f"the machine is not quiet: it also runs {describe(found.others)}")
 

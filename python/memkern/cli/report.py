@@ -83,11 +83,11 @@ def _target(args: argparse.Namespace) -> Path:
 def _of_this_machine(args: argparse.Namespace) -> int:
     """Measure this machine, and write its report."""
     from memkern import report
-    from memkern.engine import sweep
-    from memkern.engine.calibration import load_health
-    from memkern.engine.disturbance import describe as describe_threads
+    from memkern.engine.public import sweep
+    from memkern.engine.recording.disturbance import describe as describe_threads
     from memkern.formats import check_output
-    from memkern.machine.topology import machine_environment
+    from memkern.host import this_host
+    from memkern.host.environment import machine_environment
     from memkern.models import load_machine
     from memkern.studies.describe import describe
     from memkern.studies.doctor import doctor
@@ -109,7 +109,7 @@ def _of_this_machine(args: argparse.Namespace) -> int:
     announce(cases, time_s, _LONGER, _DRAWING_S)
     found = wait_until_quiet(args)
     warn_if_not_quiet(found, args)
-    if device == "cpu" and not load_health():
+    if device == "cpu" and not this_host().health:
         doctor(quick=True)  # its verdict is in the records
     begin = time.monotonic()
     results = sweep(
@@ -182,7 +182,7 @@ def _report_device(args: argparse.Namespace) -> str:
 
 def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]) -> list[Case]:
     """Return the cases of a report of a device."""
-    from memkern.machine.topology import last_level_cache_B
+    from memkern.host.capacity import last_level_cache_B
     from memkern.report.cases import gpu_report_cases, report_cases
 
     memory_B, _ = memory_left()

@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from memkern import small
 from memkern.machine.environment import this_machine
-from memkern.machine.state import folder, kept
 
 __all__ = [
     "FROM_MEMORY",
@@ -26,9 +23,7 @@ __all__ = [
     "last_level_B",
     "level_of",
     "line_B",
-    "load",
     "name_of_last",
-    "path",
     "reported",
     "shares",
 ]
@@ -46,11 +41,6 @@ _BEYOND = 2
 _SHARED_LEVEL = 3
 # Cores that share a cache that is not reported: no processor with shared caches has fewer.
 _SHARING_CORES = 4
-
-
-def path() -> Path:
-    """Return the path of the measured sizes of this machine's caches."""
-    return folder() / "caches.json"
 
 
 def reported() -> list[dict[str, Any]]:
@@ -77,31 +67,6 @@ def in_environment(
 def line_B() -> int:
     """Return the size of a cache line, the largest if sizes differ; 64 if unknown."""
     return max((int(cache["line_B"] or 0) for cache in reported()), default=0) or 64
-
-
-def load(system: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sizes that were measured since the system was booted; empty if there are none.
-
-    Parameters
-    ----------
-    system : sequence of mapping
-        The caches by the system, as in an environment; sizes measured with other caches are
-        ignored.
-
-    Returns
-    -------
-    dict
-        ``created`` (date and time in UTC) and ``sizes_B`` (of an instance of each measured cache,
-        by its name).
-    """
-
-    def read(document: dict[str, Any]) -> dict[str, Any]:
-        sizes_B = {str(name): int(size) for name, size in document["sizes_B"].items()}
-        if document["system"] != list(system) or not sizes_B:
-            return {}
-        return {"created": str(document["created"]), "sizes_B": sizes_B}
-
-    return {} if small.wanted() else kept(path(), read, {})
 
 
 def data_caches(environment: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -235,8 +235,8 @@ def memory_sized(dtype: str, device: str = "cpu", element_B: float = 0) -> int:
 
     It is shorter if memory can't hold all arrays, which together need `element_B` per element.
     """
+    from memkern.host.capacity import from_memory
     from memkern.machine.caches import MULTIPLE
-    from memkern.machine.topology import from_memory
 
     if l2_B := _of_gpu(device).get("l2_B"):
         return max(MULTIPLE * int(l2_B) // value_B(dtype), 10**6)

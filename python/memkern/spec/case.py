@@ -411,6 +411,10 @@ class Case(FromFields):
         """Iterations of one invocation."""
         return self.spec.iterations(self)
 
+    def working_threads(self, threads: int) -> int:
+        """Return how many of the threads have iterations."""
+        return min(threads, max(self.iterations, 1))
+
     @property
     def bytes_B(self) -> int:
         """Bytes of one invocation by the paper's formula."""

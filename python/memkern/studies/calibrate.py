@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,13 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.engine import CaseRun, by_importance, calibration, expected_s
-from memkern.engine.calibration import Calibration
+from memkern.engine.public import CaseRun, by_importance, expected_s, in_rounds
 from memkern.errors import InputError
+from memkern.host import this_host
+from memkern.host.environment import machine_environment
+from memkern.host.file import boot_id
+from memkern.host.variances import Calibration, estimate
 from memkern.machine.caches import data_caches
 from memkern.machine.environment import now
-from memkern.machine.state import boot_id
-from memkern.machine.topology import machine_environment
 from memkern.progress import announce
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
@@ -62,31 +62,34 @@ def calibrate(
     announce("measuring how much values vary", seconds)
     begin = time.perf_counter()
     medians: dict[str, dict[int, list[list[float]]]] = {}
-    try:
-        for number in itertools.count():
-            for index, case in enumerate(cases):
-                spent_s = time.perf_counter() - begin
-                if number >= _FEWEST_RUNS and spent_s > seconds:
-                    break
-                of_run = _medians_of(run := CaseRun(case))
-                if of_run is not None:
-                    of_class = medians.setdefault(run.class_of(machine), {})
-                    of_class.setdefault(index, []).append(of_run)
-                if progress is not None:
-                    progress(min(spent_s / seconds, 1.0))
-            if number + 1 >= _FEWEST_RUNS and time.perf_counter() - begin > seconds:
-                break
-    except KeyboardInterrupt:
-        if not _complete(medians):
-            raise
+
+    def measure(index_and_case: tuple[int, Case]) -> bool:
+        index, case = index_and_case
+        of_run = _medians_of(run := CaseRun(case))
+        if of_run is not None:
+            of_class = medians.setdefault(run.class_of(machine), {})
+            of_class.setdefault(index, []).append(of_run)
+        if progress is not None:
+            progress(min((time.perf_counter() - begin) / seconds, 1.0))
+        return run.interrupted
+
+    in_rounds(
+        measure,
+        list(enumerate(cases)),
+        end_s=begin + seconds,
+        least=_FEWEST_RUNS,
+        kept=lambda: _complete(medians),
+    )
     complete = _complete(medians)
     if not complete:
         raise InputError(
             f"no case had {_FEWEST_RUNS} undisturbed runs: calibrate on a machine on which nothing "
             "else runs"
         )
-    found = Calibration(boot_id(), now(), *calibration.estimate(complete))
-    calibration.save(found)
+    found = Calibration(boot_id(), now(), *estimate(complete))
+    host = this_host()
+    if not host.calibrate(found):
+        raise InputError(f"{host.path} can't be written, and a calibration is stored there")
     return found
 
 
@@ -128,10 +131,9 @@ def _medians_of(run: CaseRun) -> list[float] | None:
     """Place a case, and return the median of each placement; None if it was disturbed."""
     for _ in range(_PLACEMENTS):
         run.place()
-    if run.interrupted:
-        raise KeyboardInterrupt
     medians = run.taken.medians()
-    return None if run.taken.disturbed or len(medians) < _PLACEMENTS else medians
+    few = run.taken.disturbed or run.interrupted or len(medians) < _PLACEMENTS
+    return None if few else medians
 
 
 def _cases(caches: Sequence[Mapping[str, Any]]) -> list[Case]:

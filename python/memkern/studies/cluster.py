@@ -31,9 +31,9 @@ from typing import Any
 from memkern.errors import DeviceError, InputError
 from memkern.files import publish
 from memkern.formats import ResultSet, check_output, load
+from memkern.host.environment import machine_environment
 from memkern.launcher import python_command
 from memkern.machine.environment import Environment, differences, identity
-from memkern.machine.topology import machine_environment
 from memkern.progress import bar as progress_bar
 from memkern.results.merging import finished_cases, merge
 from memkern.spec.case import Case

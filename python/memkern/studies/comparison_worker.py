@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memkern import small
-from memkern.engine import measure, prepare, take_samples
+from memkern.engine.public import measure, prepare, take_samples
 from memkern.errors import DeviceError, InputError
 from memkern.extension import _memkern
 from memkern.formats.values import plain_record

@@ -3,42 +3,41 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import pickle
 import random
 import re
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from memkern import small
 from memkern.checks import integer, shown
-from memkern.engine import (
+from memkern.engine.public import (
     LARGE_B,
     CaseRun,
     Choice,
+    Collected,
     Measurement,
     Neighbour,
     Prepared,
     calibrated,
-    disturbance,
     expected_s,
+    in_rounds,
     prepare,
     ready,
     refuse_forked,
-    to_result_set,
 )
+from memkern.engine.recording import disturbance
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.formats import ResultSet, open_output
+from memkern.host.capacity import beyond_caches_B
+from memkern.host.environment import machine_environment
 from memkern.machine.caches import line_B
 from memkern.machine.environment import cpu_list
-from memkern.machine.topology import (
-    beyond_caches_B,
-    machine_environment,
-    physical_cores,
-)
+from memkern.machine.topology import physical_cores
 from memkern.progress import announce
 from memkern.progress import bar as progress_bar
 from memkern.results.slowdowns import label_of
@@ -269,53 +268,43 @@ def corun(
     order = {"case_order": "random", "case_order_seed": integer(seed, "seed")}
     machine = machine_environment()
     sink = open_output(output, resume, machine, force=force) if output is not None else None
-    done: list[Measurement] = []
-    interrupted = False
+    finished: list[int] = []
+    results = Collected(lambda: f"{len(finished)} of {turns} turns", sink)
     total = turns * len(measured) * (1 + len(others))
     about_s = turns * (1 + len(others)) * expected_s(measured)
     announce(f"measuring {len(measured)} cases beside {len(others)} neighbours", about_s)
-    bar = progress_bar(progress, total=total, unit="measurements")
-    try:
-        choices = [_choice(case) for case in measured]
-        theirs = choices if neighbours is None else [_choice(case) for case in others]
-        with _started(others, theirs) as processes:
-            for turn in range(turns):
-                runs = [
-                    [CaseRun(case, turn), *(CaseRun(case, turn, p.neighbour) for p in processes)]
-                    for case in measured
-                ]
-                every = [run for row in runs for run in row]
-                if sink is not None and all(sink.store.find(r.case_id, turn) for r in every):
-                    bar.update(len(every))
-                    continue
-                generator = random.Random(f"{seed}/{turn}")
-                for k in generator.sample(range(len(runs)), len(runs)):
-                    _measure(runs[k], choices[k], processes, generator, bar.update)
-                found = [_record(run, machine, order) for run in every]
-                if sink is None:
-                    done += found
-                else:
-                    for one in found:
-                        sink.store.add(one.record, one.samples, machine)
-                if on_turn is not None:
-                    on_turn(found)
-    except KeyboardInterrupt:
-        interrupted = True
-    except BaseException as error:
-        if sink is not None:
-            sink.store.close()
-            vars(error)["resumable"] = sink.store.is_kept
-        raise
-    finally:
-        bar.close()
-        _memkern.release_memory()
-    results = to_result_set(done) if sink is None else sink.end(interrupted)
-    results.interrupted = interrupted
-    if interrupted:
-        kept = f", kept in {sink.store.path}" if sink is not None and results else ""
-        finished = len({record["repeat"] for record in results})
-        warnings.warn(f"interrupted: {finished} of {turns} turns done{kept}", stacklevel=2)
-    return results
+    with contextlib.ExitStack() as stack:
+        bar = progress_bar(progress, total=total, unit="measurements")
+        stack.callback(bar.close)
+
+        @functools.cache
+        def started() -> tuple[list[Choice], list[_Process]]:
+            choices = [_choice(case) for case in measured]
+            theirs = choices if neighbours is None else [_choice(case) for case in others]
+            return choices, stack.enter_context(_started(others, theirs))
+
+        def one_turn(turn: int) -> None:
+            choices, processes = started()
+            runs = [
+                [CaseRun(case, turn), *(CaseRun(case, turn, p.neighbour) for p in processes)]
+                for case in measured
+            ]
+            every = [run for row in runs for run in row]
+            if sink is not None and all(sink.store.find(r.case_id, turn) for r in every):
+                bar.update(len(every))
+                finished.append(turn)
+                return
+            generator = random.Random(f"{seed}/{turn}")
+            for k in generator.sample(range(len(runs)), len(runs)):
+                _measure(runs[k], choices[k], processes, generator, bar.update)
+            found = [_record(run, machine, order) for run in every]
+            results.add(found)
+            finished.append(turn)
+            if on_turn is not None:
+                on_turn(found)
+
+        interrupted = in_rounds(one_turn, range(turns), rounds=1, results=results)
+    return results.end(interrupted)
 
 
 def _label(case: Case) -> str:

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from memkern.engine import copy_GBps, device_launch_cost_s, launch_cost_s
+from memkern.engine.public import copy_GBps, device_launch_cost_s, launch_cost_s
 from memkern.errors import InputError
 from memkern.extension import _memkern
+from memkern.host.environment import machine_environment
 from memkern.limits import UNLIMITED_B
 from memkern.machine import energy, gpu, remote, settings, switches
-from memkern.machine.topology import machine_environment
 
 
 def _device(name: str, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from memkern import small
-from memkern.engine import (
-    LARGE_B,
+from memkern.engine.public import (
     CaseRun,
     CoreWatch,
     calibrated,
-    calibration,
     copy_GBps,
     expected_s,
+    in_rounds,
     launch_cost_s,
     observe_activity,
     to_result_set,
@@ -28,12 +27,14 @@ from memkern.engine import (
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.formats import ResultSet, load
+from memkern.host import this_host
+from memkern.host.capacity import beyond_caches_B
+from memkern.host.environment import machine_environment
 from memkern.limits import memory_left
 from memkern.machine import gpu, health, smbios
 from memkern.machine.environment import read_steal_s
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import BAD, BASELINE, NOTE, STATES, UNKNOWN, Finding
-from memkern.machine.topology import beyond_caches_B, machine_environment
 from memkern.progress import announce
 from memkern.spec.registry import case as kernel_case
 from memkern.studies.doctor_findings import (
@@ -204,13 +205,7 @@ def doctor(
     system, watch = _System(), CoreWatch()
     about_s = plan.watch_s + expected_s(run.case for run in runs.values())
     announce("checking this machine", min(about_s, plan.total_s))
-    interrupted = False
-    try:
-        _measure(plan, end, runs, refused, watch, tell)
-    except KeyboardInterrupt:
-        if not any(run.placements for run in runs.values()):
-            raise
-        interrupted = True
+    interrupted = _measure(plan, end, runs, refused, watch, tell)
     done = {kernel: calibrated(run, machine) for kernel, run in runs.items() if run.placements}
     results = to_result_set(list(done.values()), interrupted)
     found = [
@@ -229,7 +224,7 @@ def doctor(
     for record in results:
         record["doctor"] = summary
     if not interrupted:
-        calibration.save_health(summary)
+        this_host().keep_health(summary)
     if progress is not None:
         progress(1.0)
     seconds = time.perf_counter() - begin
@@ -340,28 +335,39 @@ def _measure(
     refused: dict[str, str],
     watch: CoreWatch,
     tell: Callable[[], None],
-) -> None:
-    """Alternate between placing all cases and observing the cores, until `end` at the latest."""
+) -> bool:
+    """Alternate between placing all cases and observing the cores, until `end` at the latest.
+
+    Return whether it was interrupted.
+    """
     watch_s = small.cut(plan.watch_s, 0.05)
     each_s, longest_s = watch_s / plan.rounds, 0.0
-    try:
-        for number in range(plan.rounds):
-            if number:
-                _memkern.release_memory(LARGE_B)
-            # One placement of every case is more important than a long observation of the cores.
-            left_to_watch_s = each_s * (plan.rounds - number) if number else _LEAST_WATCH * each_s
-            for place, (kernel, run) in enumerate(runs.items()):
-                with _refusal(refused, kernel):
-                    # One additional part is for filling and checks, which the deadline does not
-                    # limit.
-                    parts = 1 if run.placements else len(runs) - place + 1
-                    _place(run, end - left_to_watch_s, longest_s, parts)
-                longest_s = max([longest_s, *(placed.wall_s for placed in run.placements[:1])])
-                tell()
-            watch.observe(min(each_s, end - time.perf_counter()))
-            tell()
-    finally:
-        _memkern.release_memory()
+
+    def place(number_and_kernel: tuple[int, str]) -> bool:
+        nonlocal longest_s
+        number, kernel = number_and_kernel
+        # One placement of every case is more important than a long observation of the cores.
+        left_to_watch_s = each_s * (plan.rounds - number) if number else _LEAST_WATCH * each_s
+        run = runs[kernel]
+        with _refusal(refused, kernel):
+            # One additional part is for filling and checks, which the deadline does not limit.
+            parts = 1 if run.placements else len(runs) - list(runs).index(kernel) + 1
+            _place(run, end - left_to_watch_s, longest_s, parts)
+        longest_s = max([longest_s, *(placed.wall_s for placed in run.placements[:1])])
+        tell()
+        return run.interrupted
+
+    def observe(number: int) -> None:
+        watch.observe(min(each_s, end - time.perf_counter()))
+        tell()
+
+    return in_rounds(
+        place,
+        lambda number: [(number, kernel) for kernel in runs],
+        rounds=plan.rounds,
+        after=observe,
+        kept=lambda: any(run.placements for run in runs.values()),
+    )
 
 
 def _place(run: CaseRun, deadline: float, first_s: float, parts: int) -> None:
@@ -380,8 +386,6 @@ def _place(run: CaseRun, deadline: float, first_s: float, parts: int) -> None:
         return
     run.deadline = now + (deadline - now) / parts
     run.place()
-    if run.interrupted:
-        raise KeyboardInterrupt
 
 
 class _System:

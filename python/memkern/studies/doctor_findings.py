@@ -9,16 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern.engine import (
-    DELAYS_UNKNOWN,
-    Activity,
-    CoreWatch,
-    Measurement,
-    calibration,
-    disturbance,
-    spread,
-)
+from memkern.engine.public import DELAYS_UNKNOWN, Activity, CoreWatch, Measurement
+from memkern.engine.recording import disturbance
 from memkern.formats import ResultSet
+from memkern.host import this_host
+from memkern.host.variances import SHARED
 from memkern.machine import health, smbios
 from memkern.machine.caches import LEAST_MEMORY_S, MEMORY, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
@@ -177,11 +172,11 @@ def next_runs(machine: Mapping[str, Any], shared: bool) -> Finding:
         Whether the cores of the host are shared.
     """
     levels = [*dict.fromkeys(f"L{cache['level']}" for cache in data_caches(machine)), MEMORY]
-    host = f", {calibration.SHARED}" * shared
+    host = f", {SHARED}" * shared
     told = []
     for words in ("1 thread", "2 threads"):
         widths = {
-            level: next_run_interval([1.0], spread(f"{level}, {words}{host}").floor)
+            level: next_run_interval([1.0], this_host().spread(f"{level}, {words}{host}").floor)
             for level in levels
         }
         parts = [

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from memkern.checks import one_of
-from memkern.engine import calibrated, to_result_set
+from memkern.engine.public import calibrated, place_in_rounds, to_result_set
 from memkern.formats import ResultSet
-from memkern.machine.topology import machine_environment, physical_cores
+from memkern.host.environment import machine_environment
+from memkern.machine.topology import physical_cores
 from memkern.models.ecm_fit import LIMITED, PART
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 from memkern.spec.registry import of_family
 from memkern.studies.machine_file import CacheLevel, levels_of, pinned
-from memkern.studies.rounds import place_in_rounds
 
 _ROUNDS = 5
 _SECONDS = 240.0

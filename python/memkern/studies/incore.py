@@ -15,18 +15,18 @@ from typing import Any, NamedTuple
 
 from memkern import small
 from memkern.checks import one_of
-from memkern.engine import Measurement, calibrated, to_result_set
+from memkern.engine.public import Measurement, calibrated, place_in_rounds, to_result_set
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.formats import ResultSet
-from memkern.machine.topology import machine_environment, physical_cores
+from memkern.host.environment import machine_environment
+from memkern.machine.topology import physical_cores
 from memkern.models.ecm_fit import PART, LoopTime, marginal
 from memkern.models.machine_file import InCore, MachineFile, body_of
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 from memkern.studies.ecm import loop_kernels, size_of
 from memkern.studies.machine_file import CacheLevel, levels_of, pinned
-from memkern.studies.rounds import place_in_rounds
 from memkern.studies.static_analysis import UNKNOWN, main_loop_of, mca, osaca_cycles, terms
 
 __all__ = ["MeasuredInCore", "in_core_kernels", "measured_in_core"]

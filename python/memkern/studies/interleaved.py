@@ -25,6 +25,7 @@ import numpy as np
 
 from memkern import small
 from memkern.checks import integer, plain
+from memkern.engine.public import in_rounds
 from memkern.errors import InputError
 from memkern.progress import announce
 from memkern.progress import bar as progress_bar
@@ -261,15 +262,14 @@ def measure_pairs(
             seconds = (family.looks[-1] - 1) * (time.perf_counter() - begin_s)
             announce(f"measuring at most {family.looks[-1]} pairs of {len(todo)} cases", seconds)
 
-    try:
-        while todo := [k for k in family.undecided() if tried[k] < 2 * family.looks[-1]]:
-            one_round(rng.sample(todo, len(todo)))
-            if time.perf_counter() > end_s:
-                break
-    except KeyboardInterrupt:
-        if not any(family.observed):
-            raise
-        family.interrupted = True
+    def next_round(_: int) -> Sequence[Sequence[int]]:
+        """Return a round of the cases that need more pairs, in random order."""
+        todo = [k for k in family.undecided() if tried[k] < 2 * family.looks[-1]]
+        return [rng.sample(todo, len(todo))] if todo else []
+
+    family.interrupted = in_rounds(
+        one_round, next_round, end_s=end_s, kept=lambda: any(family.observed)
+    )
     return tried, errors
 
 

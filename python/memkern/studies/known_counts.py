@@ -19,13 +19,16 @@ import numpy as np
 
 from memkern import small
 from memkern.checks import shown
-from memkern.engine import calibration, counting, measure
+from memkern.engine.public import measure
+from memkern.engine.recording.counting import agrees
+from memkern.engine.sampling import counters as counting
 from memkern.errors import InputError
 from memkern.extension import _memkern
+from memkern.host import this_host
+from memkern.host.environment import machine_environment
 from memkern.machine import events
 from memkern.machine.caches import data_caches
 from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS
-from memkern.machine.topology import machine_environment
 from memkern.spec.case import Case
 from memkern.spec.registry import case as build
 
@@ -64,7 +67,7 @@ class Known:
     @property
     def agrees(self) -> bool:
         """Whether the count is accurate to 10 %."""
-        return calibration.agrees(self.ratio)
+        return agrees(self.ratio)
 
 
 def _touch_pages() -> float:
@@ -219,7 +222,7 @@ def check(text: str = "") -> list[Known]:
             # Of several kinds of work, the one with the largest error of the count counts.
             if _off(known.ratio) >= _off(ratios.get(known.event, 1.0)):
                 ratios[known.event] = known.ratio
-        calibration.save_counters({**calibration.load_counters(), **ratios})
+        this_host().keep_counters(ratios)
     return found
 
 

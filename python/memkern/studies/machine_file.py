@@ -12,20 +12,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from memkern.checks import one_of
-from memkern.engine import Measurement, calibrated, to_result_set
+from memkern.engine.public import Measurement, calibrated, place_in_rounds, to_result_set
 from memkern.errors import InputError
 from memkern.formats import ResultSet
+from memkern.host.capacity import beyond_caches_B
+from memkern.host.environment import machine_environment
 from memkern.inputs.sizes import sizes
 from memkern.limits import memory_left
 from memkern.machine.caches import data_caches, line_B, shares
 from memkern.machine.declarations import template_variants
 from memkern.machine.environment import cpu_list, now
-from memkern.machine.topology import (
-    beyond_caches_B,
-    machine_environment,
-    physical_cores,
-    supported_isas,
-)
+from memkern.machine.topology import physical_cores, supported_isas
 from memkern.models.ecm import MEMORY
 from memkern.models.machine_file import (
     SCALAR_BITS,
@@ -40,7 +37,6 @@ from memkern.models.machine_file import (
 from memkern.models.structure import tlb_levels
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
-from memkern.studies.rounds import place_in_rounds
 
 _ROUNDS = 3
 _SECONDS = 150.0

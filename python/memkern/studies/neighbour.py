@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from memkern.engine import ready
+from memkern.engine.public import ready
 from memkern.extension import _memkern
 from memkern.studies.workers import Answer, run_worker
 

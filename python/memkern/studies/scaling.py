@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import tempfile
 import time
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any
 from memkern import launcher as started
 from memkern import small
 from memkern.checks import integer, one_of, several
+from memkern.engine.public import Collected, in_rounds
 from memkern.errors import InputError
 from memkern.formats import ResultSet, Sink, load, open_output
 from memkern.formats.values import Record
@@ -172,43 +173,34 @@ def scaling(
     start = find_launcher(launcher, comm)
     _ = start.command(1, 1, bind)
     sink = open_output(output, resume, force=force) if output is not None else None
-    done = ResultSet()
-    interrupted = False
-    finished = 0
-    begin_s, total = time.perf_counter(), turns * len(launches)
+    finished, total = 0, turns * len(launches)
+    begin_s = time.perf_counter()
     bar = progress_bar(progress, total=total, unit="launches")
     folder = None if output is None else Path(output).parent
-    try:
-        for turn in range(turns):
-            for launch in random.Random(f"{seed}/{turn}").sample(launches, len(launches)):
-                if sink is None or not _stored(launch, turn, sink):
-                    found = _measured(launch, turn, start, folder)
-                    if sink is None:
-                        done += found
-                    else:
-                        _store(found, sink, resume)
-                finished += 1
-                if finished == 1:
-                    each_s = time.perf_counter() - begin_s
-                    announce(f"{total - 1} more launches", (total - 1) * each_s)
-                bar.update()
-    except KeyboardInterrupt:
-        interrupted = True
-    except BaseException as error:
-        if sink is not None:
-            sink.store.close()
-            vars(error)["resumable"] = sink.store.is_kept
-        raise
-    finally:
-        bar.close()
-    results = done if sink is None else sink.end(interrupted)
-    results.interrupted = interrupted
-    if interrupted:
-        kept = f", kept in {sink.store.path}" if sink is not None and results else ""
-        warnings.warn(
-            f"interrupted: {finished} of {turns * len(launches)} launches done{kept}", stacklevel=2
-        )
-    return results
+    results = Collected(lambda: f"{finished} of {total} launches", sink)
+
+    def launch_of(turn_and_launch: tuple[int, _Launch]) -> None:
+        nonlocal finished
+        turn, launch = turn_and_launch
+        if sink is None or not _stored(launch, turn, sink):
+            found = _measured(launch, turn, start, folder)
+            if sink is None:
+                results.done += found
+            else:
+                _store(found, sink, resume)
+        finished += 1
+        if finished == 1:
+            each_s = time.perf_counter() - begin_s
+            announce(f"{total - 1} more launches", (total - 1) * each_s)
+        bar.update()
+
+    def of_turn(turn: int) -> list[tuple[int, _Launch]]:
+        order = random.Random(f"{seed}/{turn}")
+        return [(turn, launch) for launch in order.sample(launches, len(launches))]
+
+    with contextlib.closing(bar):
+        interrupted = in_rounds(launch_of, of_turn, rounds=turns, results=results)
+    return results.end(interrupted)
 
 
 def _counts(given: int | Sequence[int], name: str) -> list[int]:

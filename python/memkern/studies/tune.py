@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import checks
-from memkern.engine import Measurement, measure, prepare, to_result_set
+from memkern.engine.public import Measurement, in_rounds, measure, prepare, to_result_set
 from memkern.errors import InputError
 from memkern.formats import ResultSet
-from memkern.machine.topology import machine_environment
+from memkern.host.environment import machine_environment
 from memkern.progress import announce
 from memkern.spec.case import Case, does_nothing
 
@@ -137,7 +137,7 @@ def search(
     brief = {"budget_s": _SAMPLED * budget_s / trials / _ROUNDS, "placements": 1}
     machine, order = machine_environment(), random.Random(0)
     done: list[Measurement] = []
-    end = step_end = time.perf_counter() + budget_s
+    end, over = time.perf_counter() + budget_s, 0
 
     def measured(choice: Choice, step: str, repeat: int = 0, **knobs: Any) -> Measurement:
         columns = {"tune_step": step, **(extra(choice) if extra is not None else {})}
@@ -147,52 +147,55 @@ def search(
             raise KeyboardInterrupt
         return done[-1]
 
-    def one_round(step: str, number: int, choices: Sequence[Choice]) -> _Round:
-        """Return the times of the choices that are available, in the order of `choices`."""
-        found: _Round = {}
-        for place in order.sample(range(len(choices)), len(choices)):
-            if time.perf_counter() > (min(end, step_end) if number else end):
-                break
-            with contextlib.suppress(InputError, MemoryError):
-                one = measured(choices[place], step, number, **brief)
-                times = [one.record[name] for name in ("time_min_s", "time_median_s")]
-                found[place] = np.log(times if one.valid else [math.inf, math.inf])
-        return found
-
-    def step(name: str, choices: Sequence[Choice]) -> None:
+    def step(name_and_choices: tuple[str, Sequence[Choice]]) -> None:
         """Vary one option, and keep its fastest value."""
-        nonlocal chosen, step_end
+        nonlocal chosen, over
+        if time.perf_counter() > end:
+            return
+        name, choices = name_and_choices
         available: dict[str, Choice] = {}
         for choice in (*([{}] if done else []), *choices):
             with contextlib.suppress(InputError, MemoryError):
                 one = {**chosen, **choice}
                 available.setdefault(build(**one).identity(), one)
         tried = list(available.values())
-        step_end = time.perf_counter() + budget_s * (len(choices) + 1) / trials
         rounds: list[_Round] = []
-        for number in range(_ROUNDS):
-            found = one_round(name, number, tried)
-            if number and len(found) < len(tried):
-                break  # time is over
-            tried = [one for place, one in enumerate(tried) if place in found]
-            rounds.append({new: found[place] for new, place in enumerate(sorted(found))})
-        if tried:
-            chosen = tried[_fastest(rounds)]
 
-    over, interrupted = 0, False
-    try:
-        for name, choices in steps.items():
-            if time.perf_counter() > end:
-                break
-            step(name, choices)
-            over += len(choices) + 1
-            if progress is not None:
-                progress(over / trials)
-        measured(chosen, "best", budget_s=last_s)
-    except KeyboardInterrupt:
-        if not done:
-            raise
-        interrupted = True
+        def try_one(place: int) -> None:
+            with contextlib.suppress(InputError, MemoryError):
+                one = measured(tried[place], name, len(rounds) - 1, **brief)
+                times = [one.record[column] for column in ("time_min_s", "time_median_s")]
+                rounds[-1][place] = np.log(times if one.valid else [math.inf, math.inf])
+
+        def begin(number: int) -> Sequence[int]:
+            """Return the places of the choices that were available in the first round."""
+            rounds.append({})
+            return range(len(tried)) if number == 0 else sorted(rounds[0])
+
+        share_s = budget_s * (len(choices) + 1) / trials
+        in_rounds(
+            try_one,
+            begin,
+            rounds=_ROUNDS,
+            order=order,
+            end_s=min(end, time.perf_counter() + share_s),
+            least=1,
+            kept=lambda: False,
+        )
+        complete = [one for one in rounds if one.keys() == rounds[0].keys()]
+        if rounds and rounds[0]:
+            chosen = tried[sorted(rounds[0])[_fastest(complete)]]
+        over += len(choices) + 1
+        if progress is not None:
+            progress(over / trials)
+
+    interrupted = in_rounds(
+        step,
+        list(steps.items()),
+        rounds=1,
+        after=lambda _: measured(chosen, "best", budget_s=last_s),
+        kept=lambda: done,
+    )
     return build(**chosen), to_result_set(done, interrupted)
 
 

@@ -57,7 +57,7 @@ _HELD_B = 2**18  # fits in the L2 of most processors
 
 def _ahead(layout: Layout, real_B: int) -> int:
     """Return the prefetch distance in sites."""
-    from memkern.machine.topology import last_level_cache_B
+    from memkern.host.capacity import last_level_cache_B
 
     footprint_B = layout.sites * _visit_B(layout, real_B)
     return 3 if footprint_B > last_level_cache_B() else 0

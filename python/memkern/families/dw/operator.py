@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern import engine
-from memkern.engine import Measurement, prepare
+from memkern.engine import public as engine
+from memkern.engine.public import Measurement, prepare
 from memkern.errors import InputError
 from memkern.families.dw.kernels import dw as case
 from memkern.families.dw.layout import CUTS, LAYOUTS, Layout, layout_of

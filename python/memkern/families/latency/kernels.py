@@ -175,7 +175,7 @@ def _ring(
 
     By default the chain is limited so that `parts` times its size fits in memory.
     """
-    from memkern.machine import topology
+    from memkern.host import capacity
 
     named = isinstance(order, str)
     if line_B is None:
@@ -183,7 +183,7 @@ def _ring(
     line_B = integer(line_B, "line_B", _WORD_B, 2**20)
     if line_B % _WORD_B:
         raise InputError(f"line_B must be a multiple of {_WORD_B}, not {line_B}")
-    size_B = topology.from_memory(whole_B=parts) if size is None else int(parse_bytes(size))
+    size_B = capacity.from_memory(whole_B=parts) if size is None else int(parse_bytes(size))
     size_B = small.cut(size_B, 2**18)
     lines = size_B // line_B
     if isinstance(order, str):
@@ -344,7 +344,7 @@ def loaded_case(
     InputError
         Something is out of range, or there is no second worker.
     """
-    from memkern.machine import topology
+    from memkern.host import capacity
 
     parts = _CHAIN_PARTS + 1  # the traffic of all workers is as large
     ring, lines, columns = _ring(order, size_B, line_B, seed, parts=parts)
@@ -359,7 +359,7 @@ def loaded_case(
             "latency.loaded needs at least two workers: one for the chain, others for traffic"
         )
     if traffic_B is None:
-        traffic_B = max(topology.from_memory(whole_B=parts) // (2 * (workers - 1)), 2**20)
+        traffic_B = max(capacity.from_memory(whole_B=parts) // (2 * (workers - 1)), 2**20)
     traffic_B = small.cut(int(parse_bytes(traffic_B)), 2**18)
     traffic_lines = max(traffic_B // ring["line_B"], GROUP)
     steps = _LOADED_STEPS if steps is None else integer(steps, "steps", 1, 2**40)

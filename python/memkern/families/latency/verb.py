@@ -112,8 +112,8 @@ def _numa_row(number: int, record: dict[str, Any]) -> str:
 
 def _sizes(device: str) -> list[int]:
     """Return four sizes per octave from 4 KiB to four times the caches of the device."""
+    from memkern.host.capacity import beyond_caches_B
     from memkern.machine import gpu
-    from memkern.machine.topology import beyond_caches_B
 
     knobs = Knobs(device=device)
     on_gpu = knobs.place == GPUS
@@ -262,7 +262,8 @@ def _structure(args: argparse.Namespace) -> int:
     """Measure caches, TLBs and lines, and print them next to the values reported by the system."""
     from memkern.cli.analysis import table_text
     from memkern.families.latency.structure_data import measured_caches
-    from memkern.machine import caches, capacity, topology
+    from memkern.host import capacity
+    from memkern.machine import caches
     from memkern.plots import tables
     from memkern.plots.drawing import in_bytes
 
@@ -270,7 +271,6 @@ def _structure(args: argparse.Namespace) -> int:
     # Short because of the many cases; no early stop, since the shortest of many samples counts.
     knobs = knobs_of(args)
     options = {"budget_s": 0.25, "ci": 1e-3, **knobs}
-    system = topology.machine_environment()["machine"]["caches"] or ()
     cases = latency.structure_cases(
         max(capacity.capacity()), caches.line_B(), memory_left()[0], **options
     )
@@ -286,7 +286,7 @@ def _structure(args: argparse.Namespace) -> int:
     except InputError as error:
         warn(str(error))
     else:
-        if capacity.save(sizes_B, system) and not args.quiet:
+        if capacity.save(sizes_B) and not args.quiet:
             found = ", ".join(f"{name} {in_bytes(size_B)}" for name, size_B in sizes_B.items())
             warn(f"sizes of caches for later records, until the next boot: {found}")
     if shown:
@@ -296,11 +296,12 @@ def _structure(args: argparse.Namespace) -> int:
 
 def _numa(args: argparse.Namespace) -> int:
     """Measure latency and bandwidth between the units and the memory of all NUMA nodes."""
+    from memkern.host.environment import machine_environment
     from memkern.machine import topology
 
     _refuse_options(args, "pin", "numa", but={"size_B"})
     options = knobs_of(args) | ({"size_B": args.size_B} if args.size_B is not None else {})
-    nodes = topology.machine_environment()["machine"]["numa_nodes"] or []
+    nodes = machine_environment()["machine"]["numa_nodes"] or []
     memories = topology.numa_nodes()
     for node in nodes:
         if node["memory_B"] == 0:

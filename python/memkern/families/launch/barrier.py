@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from memkern.checks import one_of
-from memkern.engine import CaseRun, calibrated, environment_of_ranks
+from memkern.engine.public import CaseRun, calibrated, environment_of_ranks
 from memkern.errors import InputError
 from memkern.formats import ResultSet, concat, load
 from memkern.launcher import python_command

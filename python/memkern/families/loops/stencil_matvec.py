@@ -12,9 +12,9 @@ import numpy as np
 from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
+from memkern.host.capacity import data_caches
 from memkern.machine.caches import MEMORY, shares
 from memkern.machine.declarations import declared
-from memkern.machine.topology import data_caches
 from memkern.shared.checking import Values, error, extent, fresh, positions, verdict
 from memkern.shared.elementwise import footprint, memory_sized, scalars, value_B
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Model

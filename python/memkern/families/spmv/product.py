@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern import engine
 from memkern.checks import shown
-from memkern.engine import Measurement, Prepared, exclusive, prepare
+from memkern.engine import public as engine
+from memkern.engine.public import Measurement, Prepared, exclusive, prepare
 from memkern.errors import InputError
 from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE, order_of
 from memkern.families.spmv.kernels import spmv as case

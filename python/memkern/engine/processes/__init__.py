@@ -1,0 +1,1 @@
+"""One measurement at a time in a process, and the ranks that measure together."""

@@ -1,0 +1,440 @@
+"""The ranks that measure together: one process, or those that a launcher started.
+
+All ranks run the same program. They agree on every value that depends on time, samples or one
+machine, so that all ranks take the same decisions and call the functions of `Ranks` in the same
+order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import json
+import math
+import os
+import pickle
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import launcher
+from memkern.errors import DeviceError, InputError, interrupted_by, warn
+from memkern.machine.environment import cpu_list, units_of_core
+
+if TYPE_CHECKING:
+    from memkern.engine.processes.transports import Floats, Transport
+
+__all__ = ["Ranks", "ranks", "start", "together"]
+
+T = TypeVar("T")
+# Status of a rank at a synchronisation; the largest one counts.
+_GO, _OVER, _INTERRUPTED, _FAILED = 0.0, 1.0, 2.0, 3.0
+_BARRIERS = 200
+# Share of the timeout for which a rank waits longer than ranks of other hosts.
+_ELSEWHERE = 0.3
+
+
+class Ranks:
+    """The processes that measure together.
+
+    Parameters
+    ----------
+    comm : str
+        ``none``, ``mpi`` or ``shmem``.
+    number, size : int
+        Number of this process, from 0, and of all.
+    transport : Transport, optional
+        Where there are several.
+
+    Attributes
+    ----------
+    hosts : list of str
+        The host of each rank.
+    names_hosts : bool
+        Whether records name the hosts; set for several ranks, optional for a single process.
+    processes : set of int
+        The numbers of the ranks' processes on this host.
+    host_units : int
+        Number of processing units that these ranks may use.
+    own_units : float
+        Number of units that this rank may use; shared units count as a fraction.
+    even : bool
+        Whether all ranks have the same number of processing units.
+    case_id : str
+        The part of a case's identity for several ranks: a hash of their number and binding.
+    barrier_s : float
+        Median time of a barrier, which bounds how far apart ranks leave it; 0 for one rank.
+    """
+
+    def __init__(
+        self, comm: str = "none", number: int = 0, size: int = 1, transport: Transport | None = None
+    ) -> None:
+        self.comm = comm
+        self.number = number
+        self.size = size
+        self._transport = transport
+        self._together = False
+        self._failed = False
+        self._signals: list[tuple[int, FrameType | None]] = []
+        self.hosts = self.every(os.uname().nodename)
+        if transport is not None:
+            transport.hosts = self.hosts
+        self.names_hosts = size > 1
+        self._process_of = dict(self.of_host((number, os.getpid())))
+        self.processes = set(self._process_of.values())
+        # Set when the watched call has ended.
+        self._watched: threading.Event | None = None
+        self.host_units = len(set(itertools.chain(*self.of_host(os.sched_getaffinity(0)))))
+        self.barrier_s = self._measure_barrier()
+        self._note_bindings()
+
+    @property
+    def library(self) -> str:
+        """Name and version of the library, empty for a single process."""
+        return self._transport.library if self._transport else ""
+
+    @property
+    def thread_level(self) -> str:
+        """Which threads may call the library, empty for a single process."""
+        return self._transport.thread_level if self._transport else ""
+
+    @property
+    def transport(self) -> str:
+        """The transport of the data, if known (see `Connection` in `transports`)."""
+        return self._transport.transport if self._transport else ""
+
+    @property
+    def per_node(self) -> int:
+        """The largest number of ranks on a host."""
+        return max(Counter(self.hosts).values())
+
+    @property
+    def first_of_host(self) -> bool:
+        """Whether this is the first rank of its host, which does work once per host."""
+        return self.hosts.index(self.hosts[self.number]) == self.number
+
+    def _note_bindings(self) -> None:
+        """Set the attributes that depend on the processing units of each rank."""
+        bindings = self.every(sorted(os.sched_getaffinity(0)))
+        self.even = len(set(map(len, bindings))) == 1
+        own = bindings[self.number]
+        self.own_units = len(own) / self._here(bindings).count(own)
+        hosts = map(self.hosts.index, self.hosts)
+        text = json.dumps([self.comm, list(zip(hosts, bindings, strict=True))])
+        self.case_id = hashlib.sha256(text.encode()).hexdigest()[:8] if self.size > 1 else ""
+
+    def crowded(self, threads: int) -> bool:
+        """Return whether this rank, with `threads` workers, or its host has too few units."""
+        # Others may have taken units from this process meanwhile.
+        own_units = min(self.own_units, len(os.sched_getaffinity(0)))
+        return threads > own_units or threads * len(self._process_of) > self.host_units
+
+    def divide_units(self) -> None:
+        """Divide processing units that the launcher assigned to several ranks among these ranks."""
+        own = sorted(os.sched_getaffinity(0))
+        masks = self.of_host((self.number, own))
+        sharing = [number for number, mask in masks if mask == own]
+        if len(sharing) > 1:
+            # The hardware threads of a core belong together.
+            cores = {unit: min(cpu_list(units_of_core(unit)) or [unit]) for unit in own}
+            units = sorted(own, key=lambda unit: (cores[unit], unit))
+            place, share = sharing.index(self.number), len(units) // len(sharing)
+            chosen = units[place * share : (place + 1) * share] or [units[place % len(units)]]
+            # Some code looks up the units of the process, so threads of the library are bound as
+            # well.
+            for thread in os.listdir("/proc/self/task"):
+                with contextlib.suppress(OSError):  # it has ended, or this is refused
+                    os.sched_setaffinity(int(thread), chosen)
+        self._note_bindings()
+
+    def gate(self, over: bool = False) -> bool:
+        """Wait for all ranks, and return whether it is `over` for one of them.
+
+        Raises
+        ------
+        InputError, MemoryError, RuntimeError
+            Another rank has failed.
+        KeyboardInterrupt
+            A rank was interrupted.
+        """
+        if self._transport is None:
+            return over
+        return self._meet(_INTERRUPTED if self._signals else _OVER if over else _GO) == _OVER
+
+    def _meet(self, status: float) -> float:
+        """Return the most serious status; raise the error of a rank that failed."""
+        assert self._transport is not None
+        found = float(self._transport.largest(np.array([status]))[0])
+        if found == _INTERRUPTED:
+            self._interrupt()
+        if found == _FAILED and status != _FAILED:
+            self._failed = True
+            self._raise(self._transport.every(pickle.dumps(None)))
+        return found
+
+    def first(self, value: T) -> T:
+        """Return the value of rank 0; see `gate` for the errors."""
+        return self.every(value if self.number == 0 else None)[0]  # type: ignore[return-value]
+
+    def every(self, value: T) -> list[T]:
+        """Return the values of all ranks, by rank; see `gate` for the errors."""
+        if self._transport is None:
+            return [value]
+        self.gate()
+        return [pickle.loads(one) for one in self._transport.every(pickle.dumps(value))]
+
+    def of_host(self, value: T) -> list[T]:
+        """Return the values of the ranks on this host; see `gate` for the errors."""
+        return self._here(self.every(value))
+
+    def _here(self, values: Sequence[T]) -> list[T]:
+        """Return the values of this host's ranks from the values of all ranks."""
+        own = self.hosts[self.number]
+        return [v for v, host in zip(values, self.hosts, strict=True) if host == own]
+
+    def largest(self, values: npt.ArrayLike) -> Floats:
+        """Return the element-wise maximum over the ranks; see `gate` for the errors.
+
+        Parameters
+        ----------
+        values : array_like of float64
+            Of the same shape on all ranks; if an element is NaN on one rank, the result is NaN.
+        """
+        own = np.asarray(values, dtype=np.float64)
+        if self._transport is None:
+            return own
+        self.gate()
+        found = self._transport.largest(np.where(np.isnan(own), np.inf, own).ravel())
+        return np.where(np.isinf(found), np.nan, found).reshape(own.shape)
+
+    def slowest(self, seconds: float) -> float:
+        """Return the longest time of a rank."""
+        return float(self.largest([seconds])[0])
+
+    def watch(self, begins: bool) -> None:
+        """Begin or end watching a call in which a library waits for all ranks.
+
+        If it takes longer than the timeout, all ranks end. A rank that finds stopped or killed
+        ranks on its host names them; otherwise the cause must be a rank on another host.
+        """
+        if self._watched is not None:
+            self._watched.set()
+        self._watched = None
+        if begins and self._transport is not None:
+            self._watched = threading.Event()
+            threading.Thread(target=self._give_up, args=(self._watched,), daemon=True).start()
+
+    def _give_up(self, ended: threading.Event) -> None:
+        """End all ranks, unless a call of the library ends in time."""
+        assert self._transport is not None
+        # The second rank gives up later, in case the first rank is the one that does not answer.
+        waited_s = launcher.timeout_s() * (1 + 0.1 * min(self.number, 2))
+        if ended.wait(waited_s):
+            return
+        gone = [number for number, process in self._process_of.items() if _is_gone(process)]
+        elsewhere = [number for number in range(self.size) if number not in self._process_of]
+        if not gone and elsewhere:
+            # A rank on that host may know which rank it is.
+            more_s = _ELSEWHERE * launcher.timeout_s()
+            if ended.wait(more_s):
+                return
+            waited_s += more_s
+        self._transport.give_up(gone or elsewhere, waited_s, one_of=not gone)
+
+    @contextlib.contextmanager
+    def waiting_for_first(self) -> Iterator[None]:
+        """Let the other ranks wait at the end of the context, however long the first rank works."""
+        yield
+        if self._transport is None or self.number == 0:
+            self.gate()
+            return
+        usual, self._transport.timeout_s = self._transport.timeout_s, math.inf
+        try:
+            self.gate()
+        finally:
+            self._transport.timeout_s = usual
+
+    def agreed(self, value: bool) -> bool:
+        """Return whether it is true on all ranks."""
+        return not self.gate(not value)
+
+    def align(self, over: bool = False) -> bool:
+        """Do the same as `gate`; the ranks then continue at the same time."""
+        found = self.gate(over)
+        if self._transport is not None:
+            self._transport.barrier()
+        return found
+
+    def _measure_barrier(self) -> float:
+        if self._transport is None:
+            return 0.0
+        times = []
+        for _ in range(_BARRIERS):
+            begin = time.perf_counter()
+            self._transport.barrier()
+            times.append(time.perf_counter() - begin)
+        return self.slowest(float(np.median(times)))
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Let all ranks leave the context in the same way: all raise the error of one.
+
+        Interrupting one rank interrupts all of them at the next `gate`; a second signal interrupts
+        a rank at once.
+        """
+        if self._transport is None or self._together:
+            yield
+            return
+        self._together, self._failed = True, False
+        try:
+            with self._deferring_signals():
+                yield
+                self.gate()
+        except BaseException as error:
+            if not (self._failed or isinstance(error, GeneratorExit)):
+                self._tell(error)
+            raise
+        finally:
+            self._together = False
+
+    def _tell(self, error: BaseException) -> None:
+        """Let the other ranks raise an error of this one at their next synchronisation."""
+        assert self._transport is not None
+        self._failed = True
+        kind = next((k for k in _KINDS if isinstance(error, k)), RuntimeError)
+        own = str(error) if kind is not RuntimeError else f"{type(error).__name__}: {error}"
+        self._meet(_FAILED)
+        self._transport.every(pickle.dumps((kind, own, interrupted_by(error))))
+
+    def _raise(self, told: Sequence[bytes]) -> NoReturn:
+        """Raise the error of the first rank that reported one."""
+        for number, content in enumerate(told):
+            if (found := pickle.loads(content)) is None:
+                continue
+            kind, text, cause = found
+            if kind is KeyboardInterrupt:
+                raise KeyboardInterrupt
+            raise kind(f"rank {number} on {self.hosts[number]}: {text}") from cause
+        raise RuntimeError("a rank failed without a message")
+
+    def _interrupt(self) -> NoReturn:
+        """Raise KeyboardInterrupt as the deferred signal would have."""
+        pending, self._signals = self._signals, []
+        for number, frame in pending:
+            before = self._handlers.get(number)
+            if callable(before):
+                before(number, frame)
+        raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def _deferring_signals(self) -> Iterator[None]:
+        self._handlers: dict[int, Any] = {}
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def defer(number: int, frame: FrameType | None) -> None:
+            if self._signals:
+                raise KeyboardInterrupt
+            self._signals.append((number, frame))
+
+        for one in (int(signal.SIGINT), int(signal.SIGTERM)):
+            handler = signal.getsignal(one)
+            if callable(handler):
+                self._handlers[one] = handler
+                signal.signal(one, defer)
+        try:
+            yield
+        finally:
+            for one, handler in self._handlers.items():
+                signal.signal(one, handler)
+
+
+def _is_gone(process: int) -> bool:
+    """Return whether a process has ended or is stopped."""
+    try:
+        with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
+            # The name, in parentheses, may contain anything.
+            return file.read().rpartition(")")[2].split()[0] in "ZXTt"
+    except OSError:
+        return True
+
+
+_KINDS: tuple[type[BaseException], ...] = (
+    InputError,
+    MemoryError,
+    DeviceError,
+    KeyboardInterrupt,
+    RuntimeError,
+)
+
+
+def start(comm: str = "auto", level: str = "multiple") -> Ranks:
+    """Start communication, and return the ranks; called once, before anything is measured.
+
+    Parameters
+    ----------
+    comm : str
+        ``none`` for a single process with any launcher; ``mpi``, ``shmem``, or ``auto`` (see
+        `memkern.launcher.comm` and `transports.connect`).
+    level : str
+        Which threads of a rank will call the library (see `transports.connect`).
+
+    Raises
+    ------
+    InputError
+        The ranks can't communicate.
+    """
+    global _current
+    comm = launcher.comm(comm)
+    if _current is not None and comm in ("auto", _current.comm):
+        return _current
+    if comm == "none":
+        if launcher.size() > 1:
+            # Processes that this one starts, which inherit the launcher's variables, are alone too.
+            os.environ[launcher.COMM] = "none"
+        _current = Ranks()
+    else:
+        from memkern.engine.processes.transports import connect
+
+        others = connect(comm, level)
+        transport = others if others.size > 1 else None
+        _current = Ranks(others.comm, others.number, others.size, transport)
+        _current.divide_units()
+        # Ranks of several hosts have shared memory and TCP connections, in this order.
+        by_tcp = _current.transport.partition("shared memory")[0].endswith("TCP")
+        if by_tcp and _current.per_node > 1:
+            warn(
+                "ranks on a host exchange data by TCP, not by shared memory, and so take many "
+                "times as long: the folder of shared memory is too small, or variables such as "
+                "OMPI_MCA_btl and UCX_TLS exclude it"
+            )
+    return _current
+
+
+_current: Ranks | None = None
+
+
+def ranks() -> Ranks:
+    """Return the ranks that measure together."""
+    return _current if _current is not None else start()
+
+
+def connected() -> bool:
+    """Return whether there are other ranks, with which this one communicates."""
+    return _current is not None and _current.size > 1
+
+
+@contextlib.contextmanager
+def together() -> Iterator[None]:
+    """Let all ranks leave the context in the same way (see `Ranks.together`)."""
+    with ranks().together():
+        yield

@@ -1,0 +1,1 @@
+"""From what was taken of a case to its record: functions of plain data, which measure nothing."""

@@ -1,0 +1,134 @@
+"""The samples of one placement of a case."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from memkern import statistics
+from memkern.host.states import Mode, labels_of
+
+# Columns that the extension adds to each sample (cpp/core/monitor.hpp).
+CONDITIONS = (
+    "cpu_share",
+    "throughput",
+    "clock_Hz",
+    "exchange_s",
+    "moved",
+    "waited_share",
+    "absent_share",
+    "memory_s",
+    "exchange_least_s",
+)
+# Shortest samples of several ranks, which start when they leave a barrier, in times of a barrier,
+# and of threads without barriers, in differences of the threads' starts. Records of shorter samples
+# are marked.
+STARTS_PER_SAMPLE = 100
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """Samples of one placement.
+
+    Attributes
+    ----------
+    cores, exchanging : str
+        Names of the workers' cores and of the units that exchange lines, by which the host knows
+        their rates (see `memkern.host.Host.cores`); `exchanging` is empty for a single worker.
+    seconds : ndarray of float64, shape (n, 1 + k)
+        Seconds per invocation, followed by the seconds of each of the k kernels if an invocation
+        runs several in turn. Disturbed samples are left out, unless `disturbed`.
+    by_rank : ndarray of float64, shape (ranks, n)
+        Seconds per invocation of each rank; `seconds` contains the slowest rank's.
+    invocations : int
+        Invocations in one sample.
+    stop : str
+        Reason for the end of sampling: ``runs``, ``ci``, ``samples``, ``budget`` or
+        ``interrupted``.
+    taken, rejected : int
+        Number of samples taken, and number of disturbed samples.
+    cpu_share : float
+        Share of the time during which all workers had a processor, over all samples taken.
+    waited_share, absent_share : float
+        Shares of that time during which a worker waited for its processor, and during which a
+        processor that it had was taken away; NaN if unknown.
+    throttled_share : float
+        Share of that time during which a quota had stopped a worker; NaN without a quota.
+    throughput : float
+        Median over the samples of the cores' throughput, in loads with additions per cycle.
+    clock_Hz : float
+        Median clock of the cores; NaN if unknown.
+    exchange_s : ndarray of float64, shape (n, 2)
+        Times for passing a line from one worker to the next, before and after each sample, the
+        shorter first; NaN if unknown.
+    untimed : int
+        Invocations before and between the samples, which warmed up a GPU or the caches.
+    disturbed : bool
+        Whether too few samples were undisturbed; `seconds` then includes disturbed ones.
+    mean_s : float
+        Mean seconds of an invocation over all samples taken.
+    counts : sequences of ndarray of float64, shape (n, counters, 3)
+        By rank and event, value and nanoseconds enabled and running of each counter, over all
+        workers of the rank, in each of the samples of `seconds` (see `Counting.by_event`).
+    moved_B : ndarray of float64, shape (n,)
+        Bytes per invocation of untimed background traffic of all ranks, in each of the samples of
+        `seconds`; NaN for kernels without such traffic.
+    device : mapping
+        The columns of a record on the state of a GPU during sampling; empty for other devices.
+    """
+
+    cores: str
+    exchanging: str
+    seconds: Floats
+    by_rank: Floats
+    invocations: int
+    stop: str
+    taken: int
+    rejected: int
+    cpu_share: float
+    waited_share: float
+    absent_share: float
+    throttled_share: float
+    throughput: float
+    clock_Hz: float
+    exchange_s: Floats
+    untimed: int
+    disturbed: bool
+    mean_s: float
+    counts: Sequence[Sequence[Floats]]
+    moved_B: Floats
+    device: Mapping[str, Any]
+
+    @property
+    def traffic_GBps(self) -> float:
+        """Median bandwidth of the untimed background traffic, NaN without any."""
+        return statistics.median(self.moved_B / self.seconds[:, 0]) / 1e9
+
+    def labels(self, modes: Sequence[Mode]) -> npt.NDArray[np.int64]:
+        """Return the mode in which each sample was taken, by the rates of the exchanges."""
+        return labels_of(1 / self.exchange_s[:, ::-1], modes)
+
+    def only(self, wanted: npt.NDArray[np.bool_]) -> Samples:
+        """Return a copy with only the wanted samples."""
+        return dataclasses.replace(
+            self,
+            seconds=self.seconds[wanted],
+            by_rank=self.by_rank[:, wanted],
+            exchange_s=self.exchange_s[wanted],
+            counts=[[values[wanted] for values in events] for events in self.counts],
+            moved_B=self.moved_B[wanted],
+        )
+
+
+def median(values: Floats) -> float:
+    """Return the median of the positive values, NaN if there are none."""
+    known = values[values > 0]
+    return statistics.median(known) if len(known) else math.nan

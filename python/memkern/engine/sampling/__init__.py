@@ -1,0 +1,1 @@
+"""Prepared cases, and samples of them: these modules call the extension's kernels."""

@@ -1,0 +1,144 @@
+"""Events that can be counted here, and those that the option ``counters`` requests."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from memkern.checks import shown
+from memkern.engine.processes.communication import ranks
+from memkern.engine.recording.counting import Counting
+from memkern.errors import InputError
+from memkern.extension import _memkern
+from memkern.machine import events
+from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS, Event
+
+__all__ = ["AUTO", "ROOT", "event_here", "requested"]
+
+AUTO = "auto"
+# Folder that contains proc and sys.
+ROOT = Path("/")
+_TRAFFIC = tuple(f"{name}_{way}" for name in BOUNDARIES for way in WAYS)
+# Counted with `AUTO` if the system permits it.
+_ALWAYS = ("page-faults", "context-switches", "cpu-migrations")
+
+
+def _event_of(name: str) -> Event:
+    """Return the event with this name, or the event of the quantity with this name.
+
+    Raises
+    ------
+    InputError
+        It is unknown here.
+    """
+    if (quantity := events.quantities(ROOT).get(name)) is not None:
+        return quantity.event(ROOT)
+    if name in (*_TRAFFIC, TLB_MISSES):
+        raise InputError(f"event {shown(name)} can't be counted: {_lacking()}")
+    return events.find(name, ROOT)
+
+
+def _lacking() -> str:
+    """Return a sentence: the table of events lacks this processor, or some of its quantities."""
+    if events.quantities(ROOT):
+        return "the table of events has no such event for this processor"
+    vendor, family, model = events.processor(ROOT)
+    what = f"{vendor} family {family} model {model}" if vendor else "unknown"
+    return f"the table of events lacks this processor ({what})"
+
+
+def _why_not(event: Event) -> str:
+    return next((why for code in event.codes if (why := _memkern.why_not_counted(code))), "")
+
+
+def _permitted(event: Event) -> tuple[Event, str]:
+    """Return an event as it can be counted here, and why it can't, which is empty if it can.
+
+    If counting in the kernel is not permitted, only user code is counted, as in perf.
+    """
+    why = _why_not(event)
+    reduced = events.of_user_code(event) if why else None
+    return (reduced, "") if reduced and not _why_not(reduced) else (event, why)
+
+
+def event_here(name: str) -> tuple[Event | None, str]:
+    """Return the event with this name as it can be counted here, and why it can't.
+
+    The reason is the end of a sentence, and empty if it can. The event is None if the system does
+    not support it.
+    """
+    try:
+        event = _event_of(name)
+    except InputError as error:
+        return None, str(error)
+    return _permitted(event)
+
+
+def requested(text: str) -> Counting:
+    """Return the counting that the option ``counters`` requests; called by all ranks.
+
+    Raises
+    ------
+    InputError
+        An event that was requested by its name is unknown or can't be counted.
+    """
+    if not text:
+        return Counting()
+    return _agreed(_auto() if text == AUTO else _by_name(text))
+
+
+def _agreed(own: Counting) -> Counting:
+    """Return the events that every rank can count, in the order of the first rank."""
+    if ranks().size == 1:
+        return own
+    names = ranks().every([event.name for event in own.events])
+    common = [name for name in names[0] if all(name in others for others in names)]
+    mine = {event.name: event for event in own.events}
+    notes = [own.note] if own.note else []
+    if lost := [name for name in mine if name not in common]:
+        notes.append(f"{', '.join(lost)} can't be counted on every rank")
+    found = tuple(mine[name] for name in common)
+    return Counting(found, "; ".join(notes), ranks().first_of_host)
+
+
+def _by_name(text: str) -> Counting:
+    """Return the counters of a list of names; see `requested` for the errors."""
+    found = []
+    names = events.names_of(text)
+    if AUTO in names:
+        raise InputError(f"counters must be auto alone or names without auto, not {shown(text)}")
+    for name in names:
+        event, why = _permitted(_event_of(name))
+        if why:
+            raise InputError(f"event '{name}' can't be counted: {why}")
+        found.append(event)
+    return Counting(tuple(found), "; ".join(_of_user_code(found)))
+
+
+def _of_user_code(found: Sequence[Event]) -> list[str]:
+    """Return the remark on events that are counted in user code only, if there are any."""
+    if not (names := [event.name for event in found if event.user_only]):
+        return []
+    return [
+        f"{', '.join(names)}: counted in user code only (counts in the kernel need root or "
+        "kernel.perf_event_paranoid of at most 1)"
+    ]
+
+
+def _auto() -> Counting:
+    """Return the countable events for the traffic of each level, page faults and switches."""
+    found: list[Event] = []
+    missing: dict[str, list[str]] = {}
+    known = events.quantities(ROOT)
+    for name in (*known, *_ALWAYS):
+        event, why = event_here(name)
+        if event is None or why:
+            missing.setdefault(why, []).append(name)
+        else:
+            found.append(event)
+    if known and (lacking := [name for name in _TRAFFIC if name not in known]):
+        missing[_lacking()] = lacking
+    notes = [f"{', '.join(names)} can't be counted: {why}" for why, names in missing.items()]
+    if not known:
+        notes.append(f"traffic is not counted: {_lacking()}")
+    return Counting(tuple(found), "; ".join([*notes, *_of_user_code(found)]))

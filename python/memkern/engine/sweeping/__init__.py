@@ -1,0 +1,1 @@
+"""Measurements of many cases in rounds, and plans for a limited time."""
