@@ -30,7 +30,7 @@ _SIZES_B = [8 * 4**power for power in range(10)]
 
 def messages() -> ResultSet:
     """Return single sends of many sizes, over each distance between the ranks."""
-    nodes = remote.describe("mpi").nodes
+    nodes = remote.description("mpi").nodes
     words = [word for word in pairs.NEIGHBOURS if pairs.neighbours(word, nodes)]
     return mk.sweep(
         [
@@ -45,7 +45,7 @@ def messages() -> ResultSet:
 def halo_of(case: Case) -> dict[str, tuple[float, float]]:
     """Return neighbours and received bytes by distance, means over the ranks."""
     assert case.spec.part is not None
-    nodes, number = remote.describe("mpi").nodes, ranks().number
+    nodes, number = remote.description("mpi").nodes, ranks().number
     size_B = np.dtype(case.dtype).itemsize
     own = dict.fromkeys(pairs.DISTANCES[1:], (0.0, 0.0))
     for other, _, received in case.spec.part(case, number, ranks().size).exchange.neighbours:

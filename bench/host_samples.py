@@ -76,7 +76,7 @@ def cases() -> dict[str, mk.Case]:
 
 def gpu_cases(device: str) -> dict[str, mk.Case]:
     """Return cases in each level of the memory of a GPU, and between it and the host."""
-    l2_B = int(gpu.describe(device)["l2_B"])
+    l2_B = int(gpu.facts(device)["l2_B"])
     how: dict[str, Any] = {"device": device}
     made: dict[str, mk.Case] = {}
     for level, size_B in (("L2", l2_B // 4), ("memory", 8 * l2_B)):

@@ -247,7 +247,7 @@ def card(call: Call) -> str:
     memkern = [sys.executable, "-m", "memkern"]
     commands = ([*memkern, "info"], [*memkern, "doctor", "--quick"], ["nvidia-smi", "-q"])
     all_of((lambda w=words: call.run(w, "card.log")) for words in commands)
-    return str(gpu.describe(call.options.device)["name"])
+    return str(gpu.facts(call.options.device)["name"])
 
 
 def parity(call: Call) -> str:
@@ -560,7 +560,7 @@ def bandwidths(call: Call) -> str:
     judged = verdicts(turns)
     options.output.parent.mkdir(exist_ok=True)
     write(options, judged)
-    text = "\n".join([f"{gpu.describe(device)['name']}, {len(turns)} turns", *table(judged)])
+    text = "\n".join([f"{gpu.facts(device)['name']}, {len(turns)} turns", *table(judged)])
     print(text)
     (call.out / "verdicts.txt").write_text(text + "\n")
     if failed:
@@ -638,7 +638,7 @@ def latency(call: Call) -> str:
     from memkern.plots import tables
 
     how = {"device": call.options.device, "runs": 10, "placements": 1, "invocations": 1}
-    largest_B = 4 * int(gpu.describe(call.options.device)["l2_B"])
+    largest_B = 4 * int(gpu.facts(call.options.device)["l2_B"])
     chases = [
         [
             mk.latency(
@@ -790,7 +790,7 @@ def report_of_records(call: Call) -> str:
         return "no records"
     results = mk.merge(paths)
     page = call.out / "report.html"
-    title = f"Data movement on {gpu.describe(call.options.device)['name']}"
+    title = f"Data movement on {gpu.facts(call.options.device)['name']}"
     write(results, page, title=title, environment=machine_environment())
     return f"{page.name}, {page.stat().st_size} bytes"
 

@@ -23,9 +23,8 @@ import numpy.typing as npt
 from records import Row, add, cells, interval, options, parsed, write
 
 import memkern as mk
-from memkern.engine.recording.disturbance import CORE_SHARE, WAITED_SHARE
-from memkern.engine.recording.samples import CONDITIONS
-from memkern.engine.sampling.activity import cores, cores_at_work
+from memkern.engine.recording.samples import CONDITIONS, CORE_SHARE, WAITED_SHARE
+from memkern.engine.sampling.activity import names_of_cores
 from memkern.statistics import ratio_interval
 
 _LENGTHS_S = (10e-6, 45e-6, 200e-6, 1e-3, 10e-3)
@@ -68,9 +67,11 @@ def main() -> None:
                     wall_s, own_s, conditions = block(native, samples, invocations, probes)
                     found[probes].append((wall_s, own_s))
                     if probes:
-                        cores().add(conditions[:, 1], which := cores_at_work(obtained))
+                        prepared.host.cores.add(
+                            conditions[:, 1], which := names_of_cores(obtained)[0]
+                        )
                         lost = conditions[:, 0] < 1 - WAITED_SHARE
-                        slow = conditions[:, 1] < CORE_SHARE * cores().best(which)
+                        slow = conditions[:, 1] < CORE_SHARE * prepared.host.cores.best(which)
                         disturbed.append(lost | slow)
             off, on = (np.array(found[probes]) for probes in (False, True))
             wall, own = (ratio_interval(on[:, k], off[:, k], paired=True) for k in (0, 1))

@@ -5,7 +5,7 @@
 
 Samples are from ``host_samples.py``, by default without other processes. The value of a run is its
 shortest time (floor) or its median, of all samples or of the samples in the most frequent state of
-the host (see `memkern.host.states`). A row has a host and a class of cases; its columns are, for
+the host (see `memkern.host.rates`). A row has a host and a class of cases; its columns are, for
 both quantities and both ways, the standard deviation of runs, the 90th percentile of the difference
 from the next run, and for runs in one state the share of intervals that contain the next run in
 that state, and their half-width over 1.96 standard deviations. Intervals are computed for the first
@@ -30,8 +30,8 @@ import numpy as np
 import pandas as pd
 from records import Row, add, options, parsed, write
 
-from memkern.engine.recording.disturbance import CORE_SHARE
-from memkern.host.states import LEAST_SAMPLES, Mode, labels_of, modes_of
+from memkern.engine.recording.samples import CORE_SHARE
+from memkern.host.rates import LEAST_SAMPLES, Mode, labels_of, modes_of
 from memkern.host.variances import Drift
 from memkern.statistics import Prior, next_run_interval
 

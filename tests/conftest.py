@@ -204,7 +204,7 @@ def disturbances() -> None:
 def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the measurement of the memory bandwidth, which takes seconds."""
     from memkern.engine.placing import costs
-    from memkern.engine.recording.needs import CEILINGS
+    from memkern.engine.recording.record import CEILINGS
     from memkern.spec.kernel import Ceilings
 
     monkeypatch.setitem(costs._MEASURES, CEILINGS, lambda *options: Ceilings(20.0, 15.0, 10.0))
@@ -233,7 +233,7 @@ def isolated(
     from memkern import host
     from memkern.engine import public
     from memkern.engine.placing import run, watching
-    from memkern.engine.recording import disturbance, taken
+    from memkern.engine.recording import taken
     from memkern.engine.sampling import activity, prepared, series
     from memkern.engine.sampling.activity import Activity
     from memkern.machine import energy, environment
@@ -248,7 +248,7 @@ def isolated(
     monkeypatch.setattr(watching, "shared_probes", lambda: float("nan"))
     monkeypatch.setattr(environment, "read_steal_s", lambda *_, **__: 0.0)
     if "disturbances" not in request.fixturenames:
-        monkeypatch.setattr(disturbance, "disturbed_samples", none)
+        monkeypatch.setattr(series, "disturbed_samples", none)
         monkeypatch.setattr(taken.Taken, "quiet", True)
         # Without exchanges between workers, the host has no states.
         monkeypatch.setattr(series, "names_of_cores", lambda obtained: (names(obtained)[0], ""))

@@ -218,22 +218,22 @@ void step_events(const std::vector<StepTuple>& steps) {
 }
 
 // A prepared case for Python: with NumPy arrays, and the machine lock held during each call.
-class Case {
+class PreparedBinding {
  public:
-  explicit Case(const Request& request) : prepared_(request) {}
+  explicit PreparedBinding(const Request& request) : prepared_(request) {}
 
   // Construction and destruction bind workers and use the buffer pool: both hold the machine lock.
   struct Release {
-    void operator()(Case* prepared) const {
+    void operator()(PreparedBinding* prepared) const {
       const Exclusive exclusive;
       delete prepared;
     }
   };
-  using Holder = std::unique_ptr<Case, Release>;
+  using Holder = std::unique_ptr<PreparedBinding, Release>;
   static Holder make(const py::kwargs& arguments) {
     const Parsed request(arguments);
     const Exclusive exclusive;
-    return Holder(new Case(request));
+    return Holder(new PreparedBinding(request));
   }
 
   std::vector<std::pair<std::string, std::string>> candidates() const {
@@ -658,13 +658,13 @@ PYBIND11_MODULE(_memkern, m) {
       },
       "All kernels: name, arrays (name, role, shape), flops, scalars, amos.");
 
-  py::class_<Case, Case::Holder>(m, "Prepared")
-      .def(py::init(&Case::make))
-      .def("candidates", &Case::candidates)
-      .def("select", &Case::select, py::arg("variant"), py::arg("isa"))
-      .def("run", &Case::run, py::arg("invocations"))
-      .def("run_range", &Case::run_range, py::arg("begin"), py::arg("end"))
-      .def("sample", &Case::sample, py::arg("out").noconvert(), py::arg("invocations"),
+  py::class_<PreparedBinding, PreparedBinding::Holder>(m, "Prepared")
+      .def(py::init(&PreparedBinding::make))
+      .def("candidates", &PreparedBinding::candidates)
+      .def("select", &PreparedBinding::select, py::arg("variant"), py::arg("isa"))
+      .def("run", &PreparedBinding::run, py::arg("invocations"))
+      .def("run_range", &PreparedBinding::run_range, py::arg("begin"), py::arg("end"))
+      .def("sample", &PreparedBinding::sample, py::arg("out").noconvert(), py::arg("invocations"),
            py::arg("deadline_s"), py::arg("start") = py::none(),
            py::arg("events") = std::vector<EventTuple>(),
            py::arg("counts").noconvert() = py::array_t<double, py::array::c_style>(),
@@ -672,17 +672,17 @@ PYBIND11_MODULE(_memkern, m) {
            py::arg("parts") = std::vector<std::pair<std::int64_t, std::int64_t>>(),
            py::arg("candidates") = std::vector<std::pair<std::string, std::string>>(),
            py::arg("probes") = true, py::arg("warms_up") = true, py::arg("cores") = true)
-      .def("untimed", &Case::untimed)
-      .def("fill", &Case::fill, py::arg("outputs"))
-      .def("copy_in", &Case::copy_in, py::arg("name"), py::arg("values"))
-      .def("copy_out", &Case::copy_out, py::arg("name"))
-      .def("peek", &Case::peek, py::arg("name"), py::arg("positions"))
-      .def("digest", &Case::digest, py::arg("name"))
-      .def("poke", &Case::poke, py::arg("name"), py::arg("positions"), py::arg("values"))
-      .def("arrays", &Case::arrays)
-      .def("obtained", &Case::obtained)
-      .def("pages", &Case::pages)
-      .def("misplaced_share", &Case::misplaced_share);
+      .def("untimed", &PreparedBinding::untimed)
+      .def("fill", &PreparedBinding::fill, py::arg("outputs"))
+      .def("copy_in", &PreparedBinding::copy_in, py::arg("name"), py::arg("values"))
+      .def("copy_out", &PreparedBinding::copy_out, py::arg("name"))
+      .def("peek", &PreparedBinding::peek, py::arg("name"), py::arg("positions"))
+      .def("digest", &PreparedBinding::digest, py::arg("name"))
+      .def("poke", &PreparedBinding::poke, py::arg("name"), py::arg("positions"), py::arg("values"))
+      .def("arrays", &PreparedBinding::arrays)
+      .def("obtained", &PreparedBinding::obtained)
+      .def("pages", &PreparedBinding::pages)
+      .def("misplaced_share", &PreparedBinding::misplaced_share);
 }
 
 }  // namespace memkern

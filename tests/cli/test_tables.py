@@ -22,7 +22,7 @@ from checking import (
 
 import memkern as mk
 from memkern.cli import measuring
-from memkern.engine.recording import disturbance
+from memkern.engine.sampling import series
 from memkern.formats import ResultSet
 from memkern.host import Host
 from memkern.host.file import usual_path
@@ -66,7 +66,7 @@ def test_disturbed_records_are_reported(
 ) -> None:
     set_activity(monkeypatch, [IDLE])
 
-    monkeypatch.setattr(disturbance, "disturbed_samples", disturbed_samples)
+    monkeypatch.setattr(series, "disturbed_samples", disturbed_samples)
     code, out, err = run(capsys, *BRIEF, "--budget", "0.01", "--json")
     assert code == 0
     [record] = json.loads(out)
@@ -217,7 +217,7 @@ def test_disturbed_numbers_are_marked(
 ) -> None:
     more = ("--runs", "2", "--budget", "0.01", "-t", "1", "--variant", "scalar")
     assert mark not in run(capsys, *words.split(), *more)[1]
-    monkeypatch.setattr(disturbance, "disturbed_samples", disturbed_samples)
+    monkeypatch.setattr(series, "disturbed_samples", disturbed_samples)
     out = run(capsys, *words.split(), *more)[1]
     assert sum(mark in line for line in out.splitlines()) == times and "nan" not in out
 

@@ -19,9 +19,9 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     # Short, since tests do not depend on times.
     for name in ("WARM_S", "METERED_S", "_REST_S"):
         monkeypatch.setattr(gpu, name, 0.001)
-    gpu.describe.cache_clear()
+    gpu.facts.cache_clear()
     yield
-    gpu.describe.cache_clear()
+    gpu.facts.cache_clear()
 
 
 @pytest.fixture

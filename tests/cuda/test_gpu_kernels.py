@@ -137,7 +137,7 @@ def test_records_have_the_columns_of_devices(kernel: str, timer: str) -> None:
     record = case.measure().record
     assert record["valid"] and record["time_min_s"] > 0
     assert (record["backend"], record["device"], record["timer"]) == ("cuda", "cuda:0", timer)
-    about = gpu.describe("cuda:0")
+    about = gpu.facts("cuda:0")
     assert (record["platform"], record["isa"]) == (about["name"], about["isa"])
     assert (record["threads"], record["pages"], record["invocations"]) == (
         about["units"], "cuda:0", 20,
@@ -207,7 +207,7 @@ def test_the_paper_s_indices_can_be_in_shared_memory(kernel: str) -> None:
 
 
 def test_arithmetic_takes_longer_than_its_launch_on_a_gpu() -> None:
-    units = gpu.describe("cuda:0")["units"]
+    units = gpu.facts("cuda:0")["units"]
     assert mk.loops("peakflops", device="cuda").iterations == units * 2048 * 2**16
     assert mk.loops("peakflops", 100, device="cuda").iterations == 100
     for quick in (False, True):
@@ -220,11 +220,11 @@ def test_arithmetic_takes_longer_than_its_launch_on_a_gpu() -> None:
 
 def test_records_have_the_bandwidths_of_the_memory() -> None:
     record = mk.stream("copy", elements=64, device="cuda", runs=2).measure().record
-    assert record["gpu_peak_GBps"] == gpu.describe("cuda:0")["peak_GBps"]
+    assert record["gpu_peak_GBps"] == gpu.facts("cuda:0")["peak_GBps"]
     assert record["gpu_best_copy_GBps"] > 0 and record["gpu_best_read_GBps"] > 0
     # The cache of the GPU holds these data.
     assert record["peak_GBps"] == record["gpu_peak_GBps"] and math.isnan(record["peak_share"])
-    large = 2 * gpu.describe("cuda:0")["l2_B"] // 8
+    large = 2 * gpu.facts("cuda:0")["l2_B"] // 8
     record = mk.stream("copy", elements=large, device="cuda", runs=2, peak_GBps=50).measure().record
     assert record["peak_GBps"] == 50
     assert record["peak_share"] == pytest.approx(record["bandwidth_GBps"] / 50)
@@ -249,7 +249,7 @@ def test_a_chain_of_loads_goes_all_the_way(variant: str, chains: int, threads: i
         which = [*range(chains), 32]
         assert (got.reshape(-1, 33)[:, which] == wanted.reshape(-1, 33)[:, which]).all()
     default = mk.latency(device="cuda")
-    assert default.columns["size_B"] == 4 * gpu.describe("cuda:0")["l2_B"]
+    assert default.columns["size_B"] == 4 * gpu.facts("cuda:0")["l2_B"]
     # L1 is empty at each launch.
     for size_B, steps in ((2**12, 2**14), (2**18, 2**17), (2**18 + 128, 2**12)):
         assert mk.latency(size_B, device="cuda").columns["steps"] == steps

@@ -39,7 +39,7 @@ def test_a_busy_gpu_fails_only_cases_that_use_it(
     assert main(["info"]) == 0
     assert "Emulated, unavailable: using cuda:0 failed" in capsys.readouterr().out
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "cudaGetDeviceProperties")
-    gpu.describe.cache_clear()
+    gpu.facts.cache_clear()
     assert "querying the properties" in gpu.describe_all()["cuda:0"]["unavailable"]
     assert mk.stream("copy", elements=64, threads=1, runs=2).measure().valid
 
@@ -207,7 +207,7 @@ def test_unrolling_that_does_not_run_is_refused_and_left_out(case: Case) -> None
 
 
 def test_more_memory_than_the_device_has_is_refused_before_it_is_touched() -> None:
-    free_B = gpu.describe("cuda:0")["memory_B"]
+    free_B = gpu.facts("cuda:0")["memory_B"]
     case = mk.stream("copy", footprint_B=2 * free_B, device="cuda")
     with pytest.raises(MemoryError, match="cuda:0 leaves"):
         case.prepare()
@@ -216,7 +216,7 @@ def test_more_memory_than_the_device_has_is_refused_before_it_is_touched() -> No
 
 def test_the_drivers_copy_is_left_out_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MemoryError, match="cuda:0 refused a buffer"):
-        CUDA.copy_s(0, 2 * gpu.describe("cuda:0")["memory_B"], 1, 0.0)
+        CUDA.copy_s(0, 2 * gpu.facts("cuda:0")["memory_B"], 1, 0.0)
 
     def refused_copy(name: str) -> float:
         raise MemoryError

@@ -20,11 +20,12 @@ from device_under_test import ONLY_EMULATED, Nvml
 import memkern as mk
 from memkern import small
 from memkern.cli import main
-from memkern.engine.placing import costs, variants
+from memkern.engine.placing import costs
+from memkern.engine.placing import preparing as variants
 from memkern.engine.placing.run import CaseRun
 from memkern.engine.processes import process
 from memkern.engine.processes.communication import ranks
-from memkern.engine.recording.needs import DEVICE_CEILINGS, DEVICE_LAUNCH, Need
+from memkern.engine.recording.record import DEVICE_CEILINGS, DEVICE_LAUNCH, Need
 from memkern.engine.sampling import series as sampling
 from memkern.engine.sampling.prepared import Prepared
 from memkern.engine.sweeping import planning
@@ -103,7 +104,7 @@ def test_reasons_are_read_by_either_name(
         monkeypatch.setattr(
             Nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda self, device: 0x40
         )
-    assert gpu.state("cuda:0")["throttle"] == "hardware temperature"
+    assert gpu.readings("cuda:0")["throttle"] == "hardware temperature"
     with gpu.Watch("cuda:0") as watch:
         pass
     assert watch.columns["gpu_throttle"] == "hardware temperature"
@@ -113,8 +114,8 @@ def test_costs_are_not_kept_from_a_gpu_that_slows_down(
     nvml: Nvml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Arrays of a few KiB instead of many MiB.
-    about = {**gpu.describe("cuda:0"), "l2_B": 2**12}
-    monkeypatch.setattr(gpu, "describe", functools.cache(lambda name: about))
+    about = {**gpu.facts("cuda:0"), "l2_B": 2**12}
+    monkeypatch.setattr(gpu, "facts", functools.cache(lambda name: about))
     launch = Need(DEVICE_LAUNCH, ("cuda:0", "host", 0))
     ceilings = Need(DEVICE_CEILINGS, ("cuda:0",))
     host = Host()
@@ -411,7 +412,7 @@ def test_a_gpu_is_warmed_up_until_it_has_the_clock_of_before(
 def test_records_of_a_gpu_have_intervals_and_workers_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machine, l2_B = machine_environment(), int(gpu.describe("cuda:0")["l2_B"])
+    machine, l2_B = machine_environment(), int(gpu.facts("cuda:0")["l2_B"])
     for footprint_B, name in ((l2_B // 2, "L2, GPU"), (4 * l2_B, "memory, GPU")):
         run = CaseRun(mk.stream("copy", footprint_B=footprint_B, device="cuda", runs=2))
         monkeypatch.setattr(type(ranks()), "crowded", lambda *_: True)

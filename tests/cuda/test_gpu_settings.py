@@ -20,7 +20,7 @@ from memkern.studies import doctor
 @ONLY_EMULATED
 def test_the_environment_has_the_gpus_and_their_settings(nvml: Nvml) -> None:
     def machine() -> dict[str, Any]:
-        gpu.describe.cache_clear()
+        gpu.facts.cache_clear()
         return machine_environment()
 
     nvml.settings = {"MigMode": (0, 1), "PersistenceMode": 1, "EnforcedPowerLimit": 700_000}
@@ -42,7 +42,7 @@ def test_the_environment_has_the_gpus_and_their_settings(nvml: Nvml) -> None:
 @ONLY_EMULATED
 def test_the_doctor_judges_gpus(nvml: Nvml) -> None:
     def states(copy_GBps: float = 240.0) -> dict[str, tuple[str, str]]:
-        gpu.describe.cache_clear()
+        gpu.facts.cache_clear()
         found = card_findings("cuda:0", copy_GBps)
         return {f.subject.removeprefix("cuda:0 "): (f.state, f.text) for f in found}
 
@@ -82,10 +82,10 @@ def test_a_card_in_a_narrow_slot_is_compared_with_what_it_can_have(
         "MaxPcieLinkGeneration": 3, "MaxPcieLinkWidth": 4,
         "CurrPcieLinkGeneration": 3, "CurrPcieLinkWidth": 4,
     }  # fmt: skip
-    gpu.describe.cache_clear()
+    gpu.facts.cache_clear()
     assert main(["info"]) == 0
     assert "PCI Express 3 of 3, 4 of 4 lanes" in capsys.readouterr().out
-    bus = gpu.describe("cuda:0")["bus"].lower()
+    bus = gpu.facts("cuda:0")["bus"].lower()
     folder = tmp_path / f"{bus.partition(':')[0][-4:]}:{bus.partition(':')[2]}"
     folder.mkdir()
     (folder / "max_link_speed").write_text("16.0 GT/s PCIe\n")
@@ -101,7 +101,7 @@ def test_a_card_in_a_narrow_slot_is_compared_with_what_it_can_have(
 @ONLY_EMULATED
 def test_the_doctor_names_a_gpu_that_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MEMKERN_EMULATED_FAIL", "cudaGetDeviceProperties")
-    for known in (gpu.describe, gpu.copy_GBps):
+    for known in (gpu.facts, gpu.copy_GBps):
         known.cache_clear()
     (found,) = card_findings("cuda:0")
     assert doctor._cards() == [found] and (found.subject, found.state) == ("cuda:0", NOTE)

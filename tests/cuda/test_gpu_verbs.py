@@ -28,7 +28,7 @@ def test_the_verb_measures_sizes_of_the_caches_of_a_gpu(
     words = ["latency", "--device", "cuda", "--runs", "2", "--steps", "64", "--json"]
     assert main(words) == 0
     sizes = [one["size_B"] for one in json.loads(capsys.readouterr().out)]
-    assert (min(sizes), max(sizes)) == (2**12, 4 * gpu.describe("cuda:0")["l2_B"])
+    assert (min(sizes), max(sizes)) == (2**12, 4 * gpu.facts("cuda:0")["l2_B"])
 
 
 def test_the_verb_measures_banks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,7 +62,7 @@ def test_the_report_measures_a_gpu(
     path = tmp_path / "report.html"
     assert main(["report", "--device", "cuda", "--quick", "-q", "-o", str(path)]) == 0
     ((device, quick, cache_B, _),) = calls
-    about = gpu.describe("cuda:0")
+    about = gpu.facts("cuda:0")
     assert (device, quick, cache_B) == ("cuda:0", True, about["l2_B"])
     results = mk.load(path.with_suffix(".parquet"))
     assert results.valid and {record["device"] for record in results} == {"cuda:0"}

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import memkern as mk
-from memkern.engine.placing import variants
+from memkern import host as choices
+from memkern.engine.placing import preparing as variants
 from memkern.engine.sampling import series as sampling
-from memkern.host import choices, this_host
+from memkern.host import this_host
 
 # The baseline has a variant simd with newer releases of Highway only.
 SECONDS = {"auto": 1e-3, "nt": 2e-3, "scalar": 3e-3, "simd": 3e-3}

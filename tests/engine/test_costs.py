@@ -15,8 +15,7 @@ from memkern import cli
 from memkern.engine.placing import costs
 from memkern.engine.placing.costs import launch_cost_s
 from memkern.engine.placing.run import CaseRun
-from memkern.engine.recording import disturbance
-from memkern.engine.recording.needs import CEILINGS, LAUNCH, Need
+from memkern.engine.recording.record import CEILINGS, LAUNCH, Need
 from memkern.engine.sampling import series
 from memkern.engine.sampling.prepared import Prepared
 from memkern.errors import InputError
@@ -125,7 +124,7 @@ def test_costs_by_disturbed_samples_are_unknown_and_measured_again(
     product = mk.case("spmv.crs", matrix="hpcg:4", threads=1, variant="scalar", runs=3)
     bandwidths = ("load_GBps", "triad_GBps", "store_GBps")
     with monkeypatch.context() as patch:
-        patch.setattr(disturbance, "disturbed_samples", lambda share, *_: share == share)
+        patch.setattr(series, "disturbed_samples", lambda share, *_: share == share)
         assert np.isnan(launch_cost_s(0, "none", "fork"))
         with pytest.warns(UserWarning, match="records have no roofline, because"):
             record = product.measure().record

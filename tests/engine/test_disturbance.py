@@ -16,8 +16,8 @@ from machines import MACHINES, Machine, described
 import memkern as mk
 from memkern import _memkern
 from memkern.engine.placing import watching
-from memkern.engine.recording import disturbance
-from memkern.engine.recording.disturbance import describe, disturbed_samples, too_few
+from memkern.engine.recording import samples as disturbance
+from memkern.engine.recording.samples import disturbed_samples, names_of, too_few
 from memkern.engine.sampling import activity, prepared
 from memkern.engine.sampling.activity import Activity, names_of_cores
 from memkern.host.rates import CoreRates, cores_at_work
@@ -141,8 +141,8 @@ def test_cores_are_watched_before_measuring() -> None:
 
 def test_description_of_many_threads_is_short() -> None:
     threads = [(number, "stress", 0) for number in range(9)] + [(50, "sh", 1)]
-    assert describe(threads) == "stress (processes 0, 1, 2, 3, ...), sh (process 50)"
-    assert describe([(k, f"p{k}", 0) for k in range(7)]).endswith("and others")
+    assert names_of(threads) == "stress (processes 0, 1, 2, 3, ...), sh (process 50)"
+    assert names_of([(k, f"p{k}", 0) for k in range(7)]).endswith("and others")
 
 
 def test_unknown_run_queue_delays_give_one_warning(monkeypatch: pytest.MonkeyPatch) -> None:

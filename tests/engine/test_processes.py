@@ -21,8 +21,7 @@ from checking import refused
 import memkern as mk
 from memkern.engine.public import take_samples
 from memkern.errors import InputError
-from memkern.formats import open_output
-from memkern.formats.store import Store
+from memkern.formats.store import Store, open_output
 from memkern.spec.case import Case
 
 CASE = mk.stream("copy", elements=256, threads=2, variant="scalar", runs=2)

@@ -13,7 +13,7 @@ import pytest
 from test_sampling import conditions
 
 import memkern as mk
-from memkern.engine.placing import variants
+from memkern.engine.placing import preparing as variants
 from memkern.engine.placing.run import CaseRun
 from memkern.engine.sampling import series as sampling
 from memkern.engine.sampling.prepared import Prepared

@@ -185,5 +185,5 @@ if __name__ == "__main__":
     device, step, *parts = sys.argv[1:]
     STEP = int(step)
     result = {part: PARTS[part](device) for part in parts}
-    if remote.describe(device).rank == 0:
+    if remote.description(device).rank == 0:
         print(json.dumps(result, default=str))

@@ -186,7 +186,8 @@ def _arguments(case: Case, **changes: Any) -> dict[str, Any]:
         "kernel": case.spec.name, "dtype": case.dtype, "index_dtype": case.index_dtype,
         "template_variant": case.template_variant, "numbers": {},
         "integers": {**case.integers, "prefetch": 0}, "indices": dict(case.indices),
-        "data": dict(case.data), **case.knobs.arguments, "caches_B": 0, "device": None, **changes,
+        "data": dict(case.data), **case.knobs.going_to("request"), "caches_B": 0, "device": None,
+        **changes,
     }  # fmt: skip
 
 

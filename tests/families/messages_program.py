@@ -156,5 +156,5 @@ if __name__ == "__main__":
     result = {
         pairs: {part: PARTS[part](device, pairs) for part in parts} for pairs in choices.split(";")
     }
-    if remote.describe(device).rank == 0:
+    if remote.description(device).rank == 0:
         print(json.dumps(result, default=str))

@@ -213,7 +213,7 @@ def failing(device: str, at: int) -> dict[str, Any]:
 
     Each rank prints its error; if there is none, the number of calls is returned.
     """
-    described = remote.describe(device)
+    described = remote.description(device)
     counter = _CallCounter(at)
     # A rank that fails before the ranks communicate can't tell the others.
     ranks()
@@ -237,7 +237,7 @@ def leaving(device: str, started: int) -> NoReturn:
     if device == "mpi":
         remote.mpi("single")
     if started or not last:
-        remote.describe(device)
+        remote.description(device)
     if last:
         raise SystemExit(1)
     ranks()
@@ -249,7 +249,7 @@ def endless(device: str) -> NoReturn:
     begun = False
     for pattern in itertools.cycle(KNOWN):
         mk.sweep([case_of(device, pattern, KNOWN[pattern][0], iters=2000)])
-        if not begun and remote.describe(device).rank == 0:
+        if not begun and remote.description(device).rank == 0:
             print("begun", flush=True)
         begun = True
     raise AssertionError
@@ -278,5 +278,5 @@ if __name__ == "__main__":
     for part in parts:
         name, _, number = part.partition("=")
         result[part] = PARTS[name](device, *map(int, filter(None, [number])))
-    if remote.describe(device).rank == 0:
+    if remote.description(device).rank == 0:
         print(json.dumps(result, default=str))

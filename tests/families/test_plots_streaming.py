@@ -43,7 +43,7 @@ from memkern.families.streaming.findings import findings
 from memkern.models import from_memory
 from memkern.plots import figures, sections
 from memkern.plots.drawing import in_bytes, named, spaced
-from memkern.plots.frames import frame_of, listed, three_figures, usable
+from memkern.plots.frames import frame_of, joined, three_figures, usable
 from memkern.plots.selection import cache_ends, prevailing, select
 from memkern.shared.streaming_records import as_defined, levels, short
 
@@ -180,7 +180,7 @@ def test_words_of_labels():
     assert named(LONG_PLATFORM, 20).endswith(", 112 threads") and named("nocona") == "nocona"
     assert spaced(8.7e6).split() == ["8", "700", "000"]
     assert [in_bytes(size) for size in (512, 64 * KIB, 3 * MIB)] == ["512 B", "64 KiB", "3 MiB"]
-    assert listed(["a", "b", "c"]) == "a, b and c"
+    assert joined(["a", "b", "c"]) == "a, b and c"
     numbers = (0.53312, 3950.4, math.inf, -math.inf)
     assert list(map(three_figures, numbers)) == ["0.533", "3950", "∞", "-∞"]
 

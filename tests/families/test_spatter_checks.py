@@ -35,7 +35,7 @@ def test_distinct_lines(index: np.ndarray, delta: int, count: int, partial: bool
     side = sides.scatter_side(case)
     assert side is not None
     per_line = case.line_B // 8
-    elements = np.unique(side.places(np.arange(count)))
+    elements = np.unique(side.positions(np.arange(count)))
     _, number = np.unique(elements // per_line, return_counts=True)
     expected = len(number) if not partial else np.count_nonzero(number < per_line)
     assert sides._lines(case, side, partial) == expected
@@ -65,7 +65,7 @@ def test_all_accesses_to_some_places_are_found(
     side = sides.scatter_side(case)
     assert side is not None
     n = np.arange(side.count)
-    places = side.places(n)
+    places = side.positions(n)
     chosen = np.unique(np.concatenate([RNG.choice(places.ravel(), 30), [0, side.size - 1]]))
     expected = {
         (which, int(instance), int(element))
@@ -98,7 +98,7 @@ def test_long_patterns_are_checked(kernel: str, count: int, kind: str, threads: 
     if kernel == "scatter":
         side = sides.scatter_side(case)
         assert side is not None
-        last = int(side.places(np.array([count - 1]))[0, -1])
+        last = int(side.positions(np.array([count - 1]))[0, -1])
     # The check reads every value of a gather, but few places of a scatter to many.
     if kernel == "gather" or kind == "few distinct":
         faulty = corrupted(native, array, last, lambda _: 12345.678, ("run",))

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from result_sets import FORMATS, assert_same, python, record, result_set
 
 from memkern.errors import InputError
-from memkern.formats import SCHEMA_VERSION, ResultSet, database, load, open_output
+from memkern.formats import SCHEMA_VERSION, ResultSet, database, load
 from memkern.formats import encoding as formats
+from memkern.formats.store import open_output
 
 AWKWARD = [
     record("a", text='a,"b"\nü\r\n; \t', empty="", x=0.1 + 0.2, big=2**63 - 1, inf=math.inf),

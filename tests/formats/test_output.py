@@ -8,7 +8,8 @@ import pytest
 from result_sets import FORMATS, HERE, THERE, assert_same, record, result_set
 
 from memkern.errors import InputError
-from memkern.formats import Store, check_output, load, open_output
+from memkern.formats import load
+from memkern.formats.store import Store, check_output, open_output
 
 
 @pytest.mark.parametrize("suffix", FORMATS)

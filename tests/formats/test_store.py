@@ -17,7 +17,8 @@ from result_sets import FORMATS, HERE, THERE, assert_same, python, record, resul
 
 from memkern.errors import InputError
 from memkern.files import writing
-from memkern.formats import ResultSet, Store, database, load, resultset, store
+from memkern.formats import ResultSet, database, load, resultset, store
+from memkern.formats.store import Store
 from memkern.machine.environment import identity
 
 

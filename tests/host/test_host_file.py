@@ -15,8 +15,7 @@ from typing import Any
 
 import pytest
 
-from memkern.host import Caches, Host, file, this_host
-from memkern.host.choices import CHOICES
+from memkern.host import CHOICES, Caches, Host, file, this_host
 from memkern.host.file import File, Section
 from memkern.host.rates import RATES
 from memkern.host.variances import CALIBRATION, RUNS, Repeated
@@ -162,7 +161,7 @@ def test_a_folder_that_can_not_be_written_is_no_error(path: Path) -> None:
     host.cores.add([1.0, 1.1], "1")
     host.keep_health("fit")
     host.save()
-    assert host.health == "" and not host.keep_caches(Caches([], {}, "", 1, 1, 0.0))
+    assert host.health == "" and not host.keep_caches(Caches([], {}, "", 1, 1, 1, 0.0))
     assert path.parent.read_text() == "a file where the folder would be"
 
 
@@ -170,7 +169,7 @@ ADD = """
 import sys
 from memkern.host import Host, file
 from memkern.host.rates import RATES
-from memkern.host.choices import CHOICES
+from memkern.host import CHOICES
 from memkern.host.variances import RUNS, Repeated
 file._LOCK_S = 60  # on a busy machine
 number, path = int(sys.argv[1]), file.usual_path()

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from memkern.host.rates import CoreRates
-from memkern.host.states import labels_of, modes_of
+from memkern.host.rates import CoreRates, labels_of, modes_of
 
 WIDTH = 0.01
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from memkern.machine.disassembly import Instruction, innermost_loops, listed, main_loop
+from memkern.machine.disassembly import Instruction, innermost_loops, instructions_of, main_loop
 
-FUNCTIONS = dict(listed((Path(__file__).parent / "aarch64_loops.txt").read_text()))
+FUNCTIONS = dict(instructions_of((Path(__file__).parent / "aarch64_loops.txt").read_text()))
 
 
 @pytest.mark.parametrize(

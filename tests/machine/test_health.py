@@ -21,10 +21,10 @@ from memkern.machine.health import (
     STATES,
     UNKNOWN,
     Finding,
+    judgement,
     read_counters,
     summary,
     timer,
-    verdict,
 )
 from memkern.machine.memory_counters import memory_counters
 from memkern.machine.smbios import TABLE
@@ -323,11 +323,11 @@ def test_the_verdict() -> None:
     unknown = replace(good, state=UNKNOWN)
     note, bad = Finding("KSM", NOTE, "on", "off"), Finding("steal time", BAD, "9 %", "move")
     slower = Finding(BASELINE, BAD, "slower", "check")
-    assert verdict([]) == verdict([good, unknown]) == "fit"
-    assert verdict([good, note]) == "fit with reservations"
-    assert verdict([note, bad, good]) == "disturbed"
+    assert judgement([]) == judgement([good, unknown]) == "fit"
+    assert judgement([good, note]) == "fit with reservations"
+    assert judgement([note, bad, good]) == "disturbed"
     # A machine that is slower than before is not disturbed.
-    assert verdict([good, slower]) == "fit with reservations"
+    assert judgement([good, slower]) == "fit with reservations"
     assert summary([good, slower]) == "fit with reservations: baseline"
     assert summary([bad, good, replace(bad, subject="swap")]) == "disturbed: steal time, swap"
     assert summary([good, note]) == "fit with reservations"

@@ -105,7 +105,7 @@ def nvml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     monkeypatch.setenv("MEMKERN_FAKE_NVML", str(limits))
     monkeypatch.setattr(gpu, "clocks_MHz", lambda name: [210, 1500, 1980])
-    monkeypatch.setattr(gpu, "describe", lambda name: {"bus": BUS})
+    monkeypatch.setattr(gpu, "facts", lambda name: {"bus": BUS})
     limits.write_text("none")
     return limits
 
@@ -130,7 +130,7 @@ def test_the_clock_of_a_gpu_may_not_be_limited(
     what = "the clock limit of cuda:0 can't be changed"
     monkeypatch.setenv("MEMKERN_FAKE_NVML", str(tmp_path / "none/limits"))
     limit(f"{what}: NVML: Insufficient Permissions .only root may change it")
-    monkeypatch.setattr(gpu, "describe", lambda name: {"bus": "nowhere"})
+    monkeypatch.setattr(gpu, "facts", lambda name: {"bus": "nowhere"})
     limit(f"{what}: NVML: Not Found$")
     monkeypatch.setattr(restoring, "_NVML", "libnosuch.so.1")
     limit(f"{what}: libnosuch.so.1: cannot open")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from checking import tree
 
-from memkern.machine.smbios import TABLE, describe, edac_channels, parse, population
+from memkern.machine.smbios import TABLE, columns, edac_channels, parse, population
 
 END = struct.pack("<BBH", 127, 4, 99) + b"\0\0"
 BIOS = struct.pack("<BBH", 0, 18, 0) + bytes(14) + b"Vendor\0" + b"1.0\0\0"
@@ -146,11 +146,11 @@ def test_edac_counts_channels(tmp_path: Path) -> None:
 
 
 def test_an_environment_has_channels_rate_and_peak(tmp_path: Path) -> None:
-    assert describe(population(tree(tmp_path / "two", {TABLE: TWO_CHANNELS}))) == {
+    assert columns(population(tree(tmp_path / "two", {TABLE: TWO_CHANNELS}))) == {
         "channels": 2,
         "counted_by": "by the names of the slots",
         "kind": "DDR4",
         "speed_MTs": 2933,
         "peak_GBps": pytest.approx(46.928),
     }
-    assert describe(None) == {} and describe(population(tmp_path / "none")) == {}
+    assert columns(None) == {} and columns(population(tmp_path / "none")) == {}

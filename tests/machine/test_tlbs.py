@@ -22,9 +22,9 @@ def test_tlbs_of_amd():
     }
     expected = [{"level": 1, "entries": 0x60}, {"level": 2, "entries": 0xC00}]
     for vendor in ("AuthenticAMD", "HygonGenuine"):
-        assert tlbs.describe(processor(vendor, zen)) == expected
+        assert tlbs.read(processor(vendor, zen)) == expected
     off = {**zen, (0x80000006, 0): (0, 0, 0, 0)}
-    assert tlbs.describe(processor("AuthenticAMD", off)) == expected[:1]
+    assert tlbs.read(processor("AuthenticAMD", off)) == expected[:1]
 
 
 def test_tlbs_of_intel():
@@ -39,12 +39,12 @@ def test_tlbs_of_intel():
         (0x18, 6): (0, 8 << 16 | 0b1001, 128, 3 | 2 << 5),
     }
     expected = [{"level": 1, "entries": 96}, {"level": 2, "entries": 2048}]
-    assert tlbs.describe(processor("GenuineIntel", registers)) == expected
+    assert tlbs.read(processor("GenuineIntel", registers)) == expected
 
 
 @pytest.mark.parametrize("cpuid", [lambda *_: None, processor("GenuineIntel", {})])
 def test_processors_that_do_not_tell(cpuid):
-    assert tlbs.describe(cpuid) == []
+    assert tlbs.read(cpuid) == []
 
 
 def test_tlbs_of_this_machine_are_in_its_environment():

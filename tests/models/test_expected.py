@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memkern import reference
-from memkern.models.expected import Expected, _sources, expected, expected_of, verdict
+from memkern.models.expected import Expected, _sources, compared, expected, expected_of
 from memkern.models.memory import NONTEMPORAL, ORDINARY
 from memkern.models.merit import FigureOfMerit
 
@@ -358,24 +358,24 @@ def test_verdicts_follow_from_published_ranges() -> None:
     environment = machine("Intel(R) Xeon(R) Platinum 8176 CPU @ 2.10GHz", 28)
     found = expected("triad", environment, 28)
     assert found is not None
-    words = [verdict(figure("triad", value), found)[0] for value in (50, 100, 122, 130)]
+    words = [compared(figure("triad", value), found)[0] for value in (50, 100, 122, 130)]
     assert words == ["below", "as expected", "above", "above"]
-    assert "implausible" in verdict(figure("triad", 130), found)[1]
-    assert "no sign of a fault" not in verdict(figure("triad", 50), found)[1]
-    word, text = verdict(figure("triad", 50, disturbed=True), found)
+    assert "implausible" in compared(figure("triad", 130), found)[1]
+    assert "no sign of a fault" not in compared(figure("triad", 50), found)[1]
+    word, text = compared(figure("triad", 50, disturbed=True), found)
     assert word == "unknown" and "disturbed" in text
-    assert verdict(figure("triad", 50), None)[0] == "unknown"
+    assert compared(figure("triad", 50), None)[0] == "unknown"
 
 
 def test_a_low_value_of_a_shared_host_is_no_fault() -> None:
     environment = machine("AMD EPYC 7742 64-Core Processor", 2, hypervisor="KVM")
-    word, text = verdict(figure("load", 1), expected("load", environment, 2))
+    word, text = compared(figure("load", 1), expected("load", environment, 2))
     assert word == "below" and "no sign of a fault" in text
-    word, text = verdict(figure("load", 150), expected("load", environment, 2))
+    word, text = compared(figure("load", 150), expected("load", environment, 2))
     assert word == "above" and "no sign of a fault" not in text
     # A latency is worse above its range.
     slow, fast = (
-        verdict(figure("latency", value), expected("latency", environment, 1))
+        compared(figure("latency", value), expected("latency", environment, 1))
         for value in (900, 50)
     )
     assert slow[0] == "above" and "no sign of a fault" in slow[1]
@@ -386,9 +386,9 @@ def test_computed_ranges_give_no_verdict() -> None:
     found = expected("copy", machine("AMD EPYC 9754 128-Core Processor", 128), 128)
     assert found is not None and not found.published
     for value in (10, 300, 460):
-        word, text = verdict(figure("copy", value), found)
+        word, text = compared(figure("copy", value), found)
         assert word == "unknown" and "decides nothing" in text
-    word, text = verdict(figure("copy", 470), found)
+    word, text = compared(figure("copy", 470), found)
     assert word == "above" and "implausible" in text
 
 
@@ -401,4 +401,4 @@ def test_an_unknown_processor_has_the_peak_of_its_modules() -> None:
     assert (found.low, found.high, found.peak) == pytest.approx((10, 40, 40))
     assert "the memory modules that the system reports" in found.sentence
     assert expected("load", {"machine": machine, "memory": {"channels": 4}}, 2) is None
-    assert verdict(figure("load", 20), found)[0] == "unknown"
+    assert compared(figure("load", 20), found)[0] == "unknown"

@@ -13,7 +13,7 @@ import memkern as mk
 from memkern.formats import ResultSet
 from memkern.host import environment as host_environment
 from memkern.machine import environment
-from memkern.machine.smbios import Module, Population, describe
+from memkern.machine.smbios import Module, Population, columns
 from memkern.models import with_peak
 from memkern.models.peak import peak_columns
 from memkern.plots import figures, tables
@@ -153,7 +153,7 @@ def test_the_given_peak_is_in_records_and_not_in_identities(capsys) -> None:
 def test_the_firmware_tells_the_peak_of_a_measured_record(monkeypatch) -> None:
     case = mk.stream("copy", elements=2**21, runs=2, placements=1)
     module = Module(2**34, "DDR5", 4800, 4800, "DIMM_A1", "")
-    memory = describe(Population((module, module), (), 2, "by EDAC"))
+    memory = columns(Population((module, module), (), 2, "by EDAC"))
     monkeypatch.setattr(host_environment, "_memory", lambda: memory)
     collect = environment.collect
 

@@ -68,7 +68,7 @@ def test_every_knob_has_a_column() -> None:
 
 
 DUMMY = """    flavour: int = _option(
-        3, "taste of the bytes", least=1, most=9, several=True, metavar="N,...", native=False
+        3, "taste of the bytes", least=1, most=9, several=True, metavar="N,...", goes_to=""
     )
 """
 USES = """

@@ -13,7 +13,7 @@ import pytest
 
 import memkern as mk
 from memkern import statistics
-from memkern.engine.public import CoreWatch
+from memkern.engine.placing.watching import CoreWatch
 from memkern.engine.sampling import series as sampling
 from memkern.engine.sampling.activity import Activity
 from memkern.host import Host

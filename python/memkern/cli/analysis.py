@@ -19,7 +19,7 @@ from memkern.cli.options import (
     WRONG_INPUT,
     Parser,
     force_option,
-    listed,
+    grouped,
     named_values,
     positive,
     verb,
@@ -283,7 +283,7 @@ def table_text(frame: DataFrame) -> str:
     return frame.to_string(index=False, na_rep="", float_format=three_figures)
 
 
-@listed(
+@grouped(
     UNDERSTAND,
     "memkern fit bs.parquet",
     "memkern fit bs.parquet --by kernel,threads",
@@ -340,7 +340,7 @@ def _exhibit_options(sub: Parser, what: str) -> None:
     force_option(sub)
 
 
-@listed(
+@grouped(
     UNDERSTAND,
     "memkern figure --list",
     "memkern figure spatter-fig3 strides.parquet -o strides.pdf",
@@ -351,7 +351,7 @@ def _figure_options(sub: Parser) -> None:
     _exhibit_options(sub, "figure")
 
 
-@listed(
+@grouped(
     UNDERSTAND,
     "memkern table --list",
     "memkern table spatter-table4 apps.db",

@@ -23,8 +23,8 @@ from memkern.cli.options import (
     count,
     force_option,
     given,
+    grouped,
     knobs_of,
-    listed,
     measuring_options,
     named_values,
     positive,
@@ -202,7 +202,7 @@ def fail_on(text: str) -> Gate:
     return gate
 
 
-@listed(
+@grouped(
     COMPARE,
     "memkern compare before.parquet after.parquet",
     'memkern compare --run stream.triad --a="--pages 4k" --b="--pages thp"',

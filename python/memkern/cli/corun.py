@@ -21,9 +21,9 @@ from memkern.cli.options import (
     Parser,
     count,
     given,
+    grouped,
     kernels_with_options,
     knobs_of,
-    listed,
     measuring_options,
     verb,
 )
@@ -106,7 +106,7 @@ def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], s
         line(text)
 
 
-@listed(
+@grouped(
     COMPARE,
     "memkern corun -o corun.parquet",
     "memkern corun stream.triad latency.chase size_B=1GiB",

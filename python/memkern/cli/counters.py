@@ -7,7 +7,7 @@ import json
 import math
 
 from memkern.cli.measuring import warn
-from memkern.cli.options import GOOD, UNDERSTAND, Parser, listed, verb
+from memkern.cli.options import GOOD, UNDERSTAND, Parser, grouped, verb
 
 
 def _counters(args: argparse.Namespace) -> int:
@@ -73,7 +73,7 @@ def _check(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@listed(
+@grouped(
     UNDERSTAND,
     "memkern counters",
     "memkern counters --check",

@@ -14,7 +14,7 @@ from memkern.cli.options import (
     MANAGE,
     Parser,
     force_option,
-    listed,
+    grouped,
     metrics_option,
     verb,
 )
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from memkern.formats import check_output
+    from memkern.formats.store import check_output
     from memkern.formats.values import jsonable
     from memkern.results.exchange import metrics_file, write_openmetrics
     from memkern.studies.doctor import doctor
@@ -69,7 +69,7 @@ def _answer(found: Health, baseline: str) -> str:
     return f"whether this machine is slower than in {baseline} can't be told: no case was judged"
 
 
-@listed(
+@grouped(
     MANAGE,
     "memkern doctor",
     "memkern doctor --quick -o week.db",

@@ -15,7 +15,7 @@ from memkern.cli.options import (
     UNDERSTAND,
     Parser,
     force_option,
-    listed,
+    grouped,
     seconds_option,
     verb,
     wait_option,
@@ -79,7 +79,7 @@ def _measured(args: argparse.Namespace) -> ResultSet:
         warn,
         when_quiet,
     )
-    from memkern.formats import check_output
+    from memkern.formats.store import check_output
     from memkern.studies.ecm import measure_loops
 
     if args.output:
@@ -231,7 +231,7 @@ def _lines_of_cores(rows: Sequence[JudgedCores]) -> Iterator[str]:
         )
 
 
-@listed(
+@grouped(
     UNDERSTAND,
     "memkern ecm --quick",
     "memkern ecm -o loops.parquet",

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from memkern.cli.measuring import line
-from memkern.cli.options import GOOD, MANAGE, Parser, force_option, listed, verb
+from memkern.cli.options import GOOD, MANAGE, Parser, force_option, grouped, verb
 
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
@@ -44,7 +44,7 @@ def _export(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@listed(
+@grouped(
     MANAGE,
     "memkern export results.parquet --to figures",
     "memkern export results.parquet --to babelstream -o babelstream.csv",

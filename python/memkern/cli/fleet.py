@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from memkern.cli.compare import Gate, fail_on
 from memkern.cli.measuring import line, warn
-from memkern.cli.options import COMPARE, FAILED, GOOD, INVALID, Parser, force_option, listed, verb
+from memkern.cli.options import COMPARE, FAILED, GOOD, INVALID, Parser, force_option, grouped, verb
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 
 def _fleet(args: argparse.Namespace) -> int:
-    from memkern.formats import check_output
+    from memkern.formats.store import check_output
     from memkern.results.comparison import INVALID as WRONG
     from memkern.results.fleet import fleet, of_files
     from memkern.results.verdicts import SLOWER
@@ -67,7 +67,7 @@ def text(frame: DataFrame) -> str:
     return "\n".join(lines)
 
 
-@listed(
+@grouped(
     COMPARE,
     "memkern fleet nodes/*.parquet -o fleet.parquet",
     "memkern fleet nodes/*.parquet --fail-on slower:10",

@@ -20,7 +20,7 @@ from memkern.cli.options import (
     Parser,
     each,
     force_option,
-    listed,
+    grouped,
     numbers,
     seconds_option,
     verb,
@@ -31,7 +31,7 @@ from memkern.errors import InputError
 
 
 def _incore(args: argparse.Namespace) -> int:
-    from memkern.formats import check_output
+    from memkern.formats.store import check_output
     from memkern.models.machine_reading import machine_of
     from memkern.models.records import processors
     from memkern.studies.incore import measured_in_core
@@ -117,7 +117,7 @@ def _row(row: dict[str, Any]) -> str:
     ).rstrip()
 
 
-@listed(
+@grouped(
     UNDERSTAND,
     "memkern incore --quick",
     "memkern incore -k triad,stencil --variant auto,simd",

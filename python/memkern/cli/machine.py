@@ -15,7 +15,7 @@ from memkern.cli.options import (
     GOOD,
     MANAGE,
     Parser,
-    listed,
+    grouped,
     seconds_option,
     verb,
     wait_option,
@@ -219,7 +219,7 @@ def _columns(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@listed(
+@grouped(
     MANAGE,
     "memkern info",
     "memkern info --json",
@@ -230,7 +230,7 @@ def _info_options(sub: Parser) -> None:
     sub.add_argument("--json", action="store_true", help="as JSON")
 
 
-@listed(
+@grouped(
     MANAGE,
     "memkern columns",
     "memkern columns bandwidth_GBps time_min_s",
@@ -247,7 +247,7 @@ def _columns_options(sub: Parser) -> None:
     )
 
 
-@listed(
+@grouped(
     MANAGE,
     "memkern calibrate",
     "memkern calibrate --quick",

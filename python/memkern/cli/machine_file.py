@@ -11,7 +11,7 @@ from memkern.cli.options import (
     UNDERSTAND,
     Parser,
     force_option,
-    listed,
+    grouped,
     seconds_option,
     verb,
     wait_option,
@@ -62,7 +62,7 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
         warn,
         when_quiet,
     )
-    from memkern.formats import check_output
+    from memkern.formats.store import check_output
     from memkern.studies.machine_file import measure_machine
 
     if args.output:
@@ -171,7 +171,7 @@ def _compare(first: MachineFile, second: MachineFile) -> int:
     return GOOD
 
 
-@listed(
+@grouped(
     UNDERSTAND,
     "memkern machine -o host.json",
     "memkern machine host.json",

@@ -53,13 +53,13 @@ def _varied(cases: Sequence[Case], args: argparse.Namespace) -> Sequence[Case]:
         # The combinations of a case follow each other.
         base = functools.lru_cache(maxsize=1)(part.__getitem__)
 
-        def build(place: int, **knobs: Any) -> Case:
-            case = base(place)
+        def build(position: int, **knobs: Any) -> Case:
+            case = base(position)
             return case.with_(**taken(case, knobs))
 
         # A part has cases of one kernel that take the same knobs, except in sweep files.
         varied = taken(part[0], lists) if len(part) else lists
-        return product(build, {"place": range(len(part)), **varied})
+        return product(build, {"position": range(len(part)), **varied})
 
     if lists:
         cases = joined(map(of_part, cases.parts if isinstance(cases, Cases) else [cases]))
@@ -389,10 +389,12 @@ def wait_until_quiet(args: argparse.Namespace) -> Activity:
 
     While waiting, it prints the reason, unless the options have ``--quiet``.
     """
-    from memkern.engine.public import observe_activity, observe_machine, ranks
+    from memkern.engine.public import observe_activity, ranks
 
     if not args.wait_quiet:
         return observe_activity()
+    from memkern.engine.placing.watching import observe_machine
+
     found = observe_machine()
     begin = time.monotonic()
     most_s = args.wait_quiet
@@ -413,9 +415,9 @@ def wait_until_quiet(args: argparse.Namespace) -> Activity:
 def warn_if_not_quiet(found: Activity, args: argparse.Namespace) -> None:
     """Warn if other processes of this system, which the user can end, run all the time."""
     if found.others and not args.quiet:
-        from memkern.engine.recording.disturbance import describe
+        from memkern.engine.recording.samples import names_of
 
-        warn(f"the machine is not quiet: it also runs {describe(found.others)}")
+        warn(f"the machine is not quiet: it also runs {names_of(found.others)}")
 
 
 @contextlib.contextmanager

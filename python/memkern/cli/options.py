@@ -145,7 +145,7 @@ def verb(
     return functools.partial(Verb, name, run, help)
 
 
-def listed(group: str, *examples: str) -> Callable[[Verb], Verb]:
+def grouped(group: str, *examples: str) -> Callable[[Verb], Verb]:
     """Return a decorator that gives a verb its group and the examples at the end of its help."""
     return lambda verb: dataclasses.replace(verb, group=group, examples=examples)
 

@@ -23,7 +23,7 @@ from memkern.cli.options import (
     Parser,
     count,
     force_option,
-    listed,
+    grouped,
     verb,
     wait_option,
 )
@@ -84,8 +84,8 @@ def _of_this_machine(args: argparse.Namespace) -> int:
     """Measure this machine, and write its report."""
     from memkern import report
     from memkern.engine.public import sweep
-    from memkern.engine.recording.disturbance import describe as describe_threads
-    from memkern.formats import check_output
+    from memkern.engine.recording.samples import names_of
+    from memkern.formats.store import check_output
     from memkern.host import this_host
     from memkern.host.environment import machine_environment
     from memkern.models import load_machine
@@ -145,7 +145,7 @@ def _of_this_machine(args: argparse.Namespace) -> int:
         data=data,
         left_out=results.left_out,
         machine=args.machine or "",
-        beside=describe_threads(found.others),
+        beside=names_of(found.others),
     )
     print(f"report: {target.resolve()}\ndata:   {data.resolve()}")
     return exit_code(results)
@@ -167,16 +167,16 @@ def _report_device(args: argparse.Namespace) -> str:
     from memkern.machine import gpu
 
     knobs = Knobs(device=args.device)
-    if knobs.place == PROCESSORS:
+    if knobs.device_kind == PROCESSORS:
         return knobs.device
-    if knobs.place != GPUS:
+    if knobs.device_kind != GPUS:
         raise InputError(f"a report is for cpu or a GPU such as cuda:0, not for {args.device}")
     for option, given in (
         ("--threads", args.threads), ("--pin", args.pin), ("--machine", args.machine),
     ):  # fmt: skip
         if given is not None:
             raise InputError(f"{option} is for processors: leave it out on {knobs.device}")
-    gpu.describe(knobs.device)
+    gpu.facts(knobs.device)
     return knobs.device
 
 
@@ -197,7 +197,7 @@ def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]
     return [case.with_(threads=case.knobs.threads or threads, **knobs) for case in cases]
 
 
-@listed(
+@grouped(
     UNDERSTAND,
     "memkern report",
     "memkern report --quick -o host.html",
@@ -240,7 +240,7 @@ def _gallery(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@listed(
+@grouped(
     UNDERSTAND,
     "memkern gallery site",
     "memkern gallery site --add host.parquet",

@@ -21,9 +21,9 @@ from memkern.cli.options import (
     Parser,
     count,
     given,
+    grouped,
     kernels_with_options,
     knobs_of,
-    listed,
     measuring_options,
     numbers,
     verb,
@@ -104,15 +104,15 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
     line("±: half of the 95 % interval over the turns, ×÷ and a factor if that exceeds the value")
 
 
-def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, places: int) -> str:
+def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, decimals: int) -> str:
     from memkern.results.turns import with_half_width
 
     if not row[high] > row[low]:
-        return f"{row[name]:.{places}f}"
-    return with_half_width(row[name], row[low], row[high], places)
+        return f"{row[name]:.{decimals}f}"
+    return with_half_width(row[name], row[low], row[high], decimals)
 
 
-@listed(
+@grouped(
     COMPARE,
     "memkern scaling --ranks 1,2,4",
     "memkern scaling stream.triad elements=22000000 --mode weak",

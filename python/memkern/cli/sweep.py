@@ -40,8 +40,8 @@ from memkern.cli.options import (
     count,
     force_option,
     given,
+    grouped,
     knobs_of,
-    listed,
     measuring_options,
     named_values,
     verb,
@@ -168,7 +168,7 @@ def _part(text: str) -> Part:
 
 
 def _merge(args: argparse.Namespace) -> int:
-    from memkern.formats import check_output
+    from memkern.formats.store import check_output
     from memkern.results.merging import merge
 
     target = check_output(args.output, args.force)
@@ -181,7 +181,7 @@ def _merge(args: argparse.Namespace) -> int:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    from memkern.formats import check_output
+    from memkern.formats.store import check_output
     from memkern.studies.tune import tune, usual_knobs
 
     if args.output:
@@ -222,7 +222,7 @@ def _tune(args: argparse.Namespace) -> int:
     return exit_code(search)
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern sweep sweep.toml -o sweep.db",
     "memkern sweep sweep.toml --resume -o sweep.db",
@@ -253,7 +253,7 @@ def _sweep_options(sub: Parser) -> None:
     )
 
 
-@listed(
+@grouped(
     MANAGE,
     "memkern merge -o all.db part-1.db part-2.db",
     "memkern merge part-1.db part-2.db -o all.parquet",
@@ -266,7 +266,7 @@ def _merge_options(sub: Parser) -> None:
     force_option(sub)
 
 
-@listed(
+@grouped(
     COMPARE,
     "memkern tune -p UNIFORM:8:16:NR -l 1000000",
     "memkern tune -k stream.triad --set elements=1000000",

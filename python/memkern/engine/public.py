@@ -16,7 +16,6 @@ from memkern.engine.placing.run import (
     environment_of_ranks,
     measure,
 )
-from memkern.engine.placing.watching import CoreWatch, observe_machine
 from memkern.engine.processes.communication import connected, ranks, start
 from memkern.engine.processes.process import exclusive, refuse_forked
 from memkern.engine.recording.measurement import Measurement, to_result_set
@@ -36,7 +35,6 @@ __all__ = [
     "CaseRun",
     "Choice",
     "Collected",
-    "CoreWatch",
     "Measurement",
     "Neighbour",
     "Prepared",
@@ -54,7 +52,6 @@ __all__ = [
     "launch_cost_s",
     "measure",
     "observe_activity",
-    "observe_machine",
     "place_in_rounds",
     "planned",
     "prepare",

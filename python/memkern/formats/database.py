@@ -190,7 +190,7 @@ class Database:
         environments: Mapping[str, Environment],
         *,
         replace: bool = False,
-        places: Sequence[int] = (),
+        positions: Sequence[int] = (),
     ) -> None:
         """Write records and their samples in one transaction.
 
@@ -202,7 +202,7 @@ class Database:
             Environments by ``environment_id``; existing ones are not changed.
         replace : bool
             Whether a record replaces earlier ones with the same ``case_id`` and ``repeat``.
-        places : sequence of int
+        positions : sequence of int
             Numbers that define the order of records; by default they are appended.
 
         Raises
@@ -233,14 +233,14 @@ class Database:
                 "INSERT OR IGNORE INTO environments VALUES (?, ?)",
                 [(key, dumps(environments[key])) for key in environments.keys() - self._written],
             )
-            for (record, blob), place in zip_longest(plain, places):
+            for (record, blob), position in zip_longest(plain, positions):
                 if replace:
                     key = (record["case_id"], record["repeat"])
                     same = "SELECT record FROM records WHERE case_id = ? AND repeat = ?"
                     cursor.execute(f"DELETE FROM samples WHERE record IN ({same})", key)
                     cursor.execute("DELETE FROM records WHERE case_id = ? AND repeat = ?", key)
                 names = tuple(name for name in record if kinds[name] in _SQL_TYPES)
-                cursor.execute(_insertion(names), [place, *map(record.__getitem__, names)])
+                cursor.execute(_insertion(names), [position, *map(record.__getitem__, names)])
                 cursor.execute("INSERT INTO samples VALUES (?, ?)", (cursor.lastrowid, blob))
         self._written |= environments.keys()
         self._kinds = kinds
@@ -264,10 +264,10 @@ class Database:
         return (last or 0) + 1
 
     @property
-    def places(self) -> list[int]:
+    def positions(self) -> list[int]:
         """The numbers by which the records are ordered."""
         rows = self.connection.execute("SELECT record FROM records ORDER BY record")
-        return [place for (place,) in rows]
+        return [position for (position,) in rows]
 
     def contents(self) -> Contents:
         """Return the contents of the file."""
@@ -279,10 +279,10 @@ class Database:
     def records(self, number: int) -> Iterator[Record]:
         """Yield all records, reading a `number` of them at a time."""
         after = -1
-        while places := self.connection.execute(
+        while positions := self.connection.execute(
             "SELECT record FROM records WHERE record > ? ORDER BY record LIMIT ?", (after, number)
         ).fetchall():
-            [(first,), (after,)] = places[0], places[-1]
+            [(first,), (after,)] = positions[0], positions[-1]
             rows = self._select("WHERE record BETWEEN ? AND ? ORDER BY record", (first, after))
             yield from (record for record, _ in rows)
 

@@ -129,7 +129,7 @@ class Store:
         self,
         rows: Sequence[tuple[Mapping[str, Any], npt.ArrayLike]],
         environment: Any,
-        places: Sequence[int] = (),
+        positions: Sequence[int] = (),
     ) -> None:
         """Write finished cases to the disk, in place of earlier ones with their case_id and repeat.
 
@@ -140,7 +140,7 @@ class Store:
             missing), and their samples in seconds per invocation.
         environment : dict
             Environment in which they were measured.
-        places : sequence of int
+        positions : sequence of int
             Numbers by which the file's records are ordered; by default they come at its end.
 
         Raises
@@ -154,7 +154,7 @@ class Store:
             if "environment_id" not in row:
                 row["environment_id"] = identity(environment)
         environments = dict.fromkeys((row["environment_id"] for row, _ in whole), environment)
-        self._database.insert(whole, environments, replace=True, places=places)
+        self._database.insert(whole, environments, replace=True, positions=positions)
 
     def write_anew_if_deleted(self) -> None:
         """Write all records to a new file if the one in use was deleted or replaced.
@@ -167,7 +167,7 @@ class Store:
         lost = self._database
         if lost.is_in_place:
             return
-        contents, places = lost.contents(), lost.places
+        contents, positions = lost.contents(), lost.positions
         replaced = self.path.exists()
         target = self.path.with_name(f"{self.path.name}.rescued.db") if replaced else self.path
         self._database = Database.new(target)
@@ -175,7 +175,7 @@ class Store:
         self._database.insert(
             zip(contents.records, contents.samples, strict=True),
             contents.environments,
-            places=places,
+            positions=positions,
         )
         if replaced:
             raise InputError(

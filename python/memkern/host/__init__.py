@@ -10,14 +10,13 @@ import atexit
 import functools
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from memkern import small
-from memkern.host.choices import CHOICES, Choices
-from memkern.host.file import File, Section, finite, usual_path
+from memkern.host.file import File, Section, numbers, usual_path
 from memkern.host.rates import RATES, CoreRates
 from memkern.host.variances import (
     CALIBRATION,
@@ -31,9 +30,62 @@ from memkern.host.variances import (
 from memkern.limits import control_groups
 from memkern.machine.environment import now
 
-__all__ = ["Caches", "Capacity", "Host", "this_host"]
+__all__ = ["Caches", "Capacity", "Choices", "Host", "Round", "this_host"]
 
 Rates = Mapping[str, Mapping[str, float]]
+
+
+Round = Mapping[str, float]
+"""Logarithm of a time by the variant and instruction set, as ``simd/avx2``."""
+
+_MOST_ROUNDS = 12
+_MOST_CASES = 200  # the most recently tried ones
+
+Rounds = Mapping[str, Sequence[Round]]
+
+
+def _last(known: Rounds, new: Rounds) -> Rounds:
+    """Return the last rounds of the cases that were tried last."""
+    tried = {name: [*known.get(name, ()), *rounds][-_MOST_ROUNDS:] for name, rounds in new.items()}
+    others = {name: rounds for name, rounds in known.items() if name not in new}
+    return dict([*others.items(), *tried.items()][-_MOST_CASES:])
+
+
+CHOICES: Section[Rounds] = Section(
+    "choices",
+    {},
+    lambda content: {name: [numbers(one) for one in rounds] for name, rounds in content.items()},
+    _last,
+)
+
+
+class Choices:
+    """Rounds of trials of variants since the boot, by the name of a case, or of its parts.
+
+    A choice starts from the rounds of earlier choices of the same case, so that it needs fewer new
+    rounds to distinguish two candidates, and equal commands make the same choice. Only the last
+    rounds are kept, so that a wrong choice is not permanent.
+
+    Parameters
+    ----------
+    earlier : mapping of str to sequence of Round
+        Of earlier processes.
+    """
+
+    def __init__(self, earlier: Rounds) -> None:
+        self._known = earlier
+        self.added: Rounds = {}
+        """The rounds of this process."""
+
+    def known(self, name: str) -> list[Round]:
+        """Return the last rounds of a name."""
+        return list(self._known.get(name, ()))
+
+    def add(self, name: str, one: Round) -> None:
+        """Keep a round for later choices."""
+        self._known, self.added = (
+            _last(every, {name: [one]}) for every in (self._known, self.added)
+        )
 
 
 class Capacity(NamedTuple):
@@ -78,7 +130,7 @@ class Caches(NamedTuple):
         Bytes of an instance of each measured cache, by its name, such as ``L3``.
     created : str
         Date and time of this measurement in UTC.
-    sized_B, largest_B : int
+    sized_B, largest_B, system_B : int
         See `Capacity`.
     tried_s : float
         Time of the last measurement of the capacity, in seconds since 1970.
@@ -89,6 +141,7 @@ class Caches(NamedTuple):
     created: str
     sized_B: int
     largest_B: int
+    system_B: int
     tried_s: float
 
 
@@ -98,10 +151,6 @@ class Health(NamedTuple):
     summary: str
     cgroup: str
     created: str
-
-
-def _ratios(content: Mapping[str, Any]) -> dict[str, float]:
-    return {str(name): finite(ratio) for name, ratio in content.items()}
 
 
 def _largest(known: Rates, new: Rates) -> Rates:
@@ -121,7 +170,8 @@ _CACHES: Section[Caches | None] = Section(
         str(content["created"]),
         int(content["sized_B"]),
         int(content["largest_B"]),
-        finite(content["tried_s"]),
+        int(content["system_B"]),
+        float(content["tried_s"]),
     ),
     content=lambda caches: caches._asdict() if caches else None,
 )
@@ -134,11 +184,11 @@ _HEALTH: Section[Health | None] = Section(
 _CEILINGS: Section[Rates] = Section(
     "ceilings",
     {},
-    lambda content: {str(k): _ratios(rates) for k, rates in content.items()},
+    lambda content: {str(k): numbers(rates) for k, rates in content.items()},
     _largest,
 )
 _COUNTERS: Section[Mapping[str, float]] = Section(
-    "counters", {}, _ratios, lambda known, new: {**known, **new}
+    "counters", {}, numbers, lambda known, new: {**known, **new}
 )
 
 

@@ -68,8 +68,8 @@ def capacity(host: Host | None = None) -> Capacity:
     sizes, and small cases use the reported size.
     """
     system = caches.reported()
-    system_B = _system_B(system)
     if small.wanted() or launcher.size() > 1:
+        system_B = _system_B(system)
         return Capacity(_power_of_two(system_B), system_B, system_B)
     host = host or this_host()
     return _known(host, system) or _found(host, system, _measured(json.dumps(system)))
@@ -231,7 +231,7 @@ def _known(host: Host, system: Sequence[Mapping[str, Any]]) -> Capacity | None:
     found = host.caches
     if found is None or found.system != list(system):
         return None
-    return Capacity(found.sized_B, found.largest_B, _system_B(system))
+    return Capacity(found.sized_B, found.largest_B, found.system_B)
 
 
 def _found(
@@ -254,9 +254,7 @@ def _found(
     known = before._replace(largest_B=max(before.largest_B, found_B))
     if again and host.caches is not None:
         sizes_B = host.caches.sizes_B
-    host.keep_caches(
-        Caches(list(system), dict(sizes_B), now(), known.sized_B, known.largest_B, time.time())
-    )
+    host.keep_caches(Caches(list(system), dict(sizes_B), now(), *known, time.time()))
     return known
 
 

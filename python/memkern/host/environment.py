@@ -15,7 +15,7 @@ def machine_environment() -> dict[str, Any]:
     """Return the environment of this machine and build, as stored with every run's records."""
     capacity()  # measured once per boot
     found = environment.collect(_memkern.build())
-    found["machine"]["tlbs"] = tlbs.describe(_memkern.cpuid) or None
+    found["machine"]["tlbs"] = tlbs.read(_memkern.cpuid) or None
     if measured := measured_caches():
         found["measured_caches"] = measured
     if memory := _memory():
@@ -27,4 +27,4 @@ def machine_environment() -> dict[str, Any]:
 
 @functools.cache
 def _memory() -> dict[str, Any]:
-    return smbios.describe(smbios.population(Path("/")))
+    return smbios.columns(smbios.population(Path("/")))

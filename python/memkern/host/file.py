@@ -15,7 +15,7 @@ import math
 import os
 import stat
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -24,7 +24,7 @@ from memkern.errors import InputError
 from memkern.files import publish
 from memkern.machine.restoring import boot, locked
 
-__all__ = ["File", "Section", "boot_id", "finite", "usual_path"]
+__all__ = ["File", "Section", "boot_id", "numbers", "usual_path"]
 
 T = TypeVar("T")
 
@@ -48,9 +48,16 @@ def usual_path() -> Path:
     return caches / "memkern" / f"host-{_VERSION}.json"
 
 
-def finite(value: Any) -> float:
-    """Return a number as float; raise ValueError, TypeError or OverflowError for anything else."""
-    if not math.isfinite(found := float(value)):
+def numbers(content: Mapping[str, Any]) -> dict[str, float]:
+    """Return finite numbers by name.
+
+    Raises
+    ------
+    AttributeError, TypeError, ValueError, OverflowError
+        It has others.
+    """
+    found = {str(name): float(value) for name, value in content.items()}
+    if not all(map(math.isfinite, found.values())):
         raise ValueError("a number is not finite")
     return found
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern.host.file import Section, boot_id, finite
+from memkern.host.file import Section, boot_id
 from memkern.machine.caches import MEMORY, ends, level_of
 from memkern.statistics import Prior, moderate
 
@@ -289,11 +289,11 @@ class Drift:
 def _read_calibration(content: Mapping[str, Any]) -> Calibration:
     def priors(listed: Mapping[str, Any]) -> dict[str, Prior]:
         found = {
-            name: Prior(finite(variance), math.inf if freedom is None else finite(freedom))
+            name: Prior(float(variance), math.inf if freedom is None else float(freedom))
             for name, (variance, freedom) in listed.items()
         }
-        if not all(prior.variance >= 0 and prior.freedom > 0 for prior in found.values()):
-            raise ValueError("a variance is negative")
+        if not all(0 <= p.variance < math.inf and p.freedom > 0 for p in found.values()):
+            raise ValueError("a variance is negative or infinite")
         return found
 
     created, placements, runs = (content[name] for name in ("created", "placements", "runs"))
@@ -317,8 +317,8 @@ def _calibration_content(calibration: Calibration | None) -> dict[str, Any]:
 
 
 def _read_repeated(name: Any, count: Any, mean: Any, squares: Any, last_s: Any) -> Repeated:
-    found = Repeated(str(name), int(count), *map(finite, (mean, squares, last_s)))
-    if found.count < 1 or found.squares < 0:
+    found = Repeated(str(name), int(count), float(mean), float(squares), float(last_s))
+    if found.count < 1 or not (math.isfinite(found.mean) and 0 <= found.squares < math.inf):
         raise ValueError("it was not written by this module")
     return found
 

@@ -405,13 +405,13 @@ def _read_npy(path: Path) -> npt.NDArray[np.generic]:
 
 
 def _read_lines(path: Path, content: bytes) -> Iterator[int]:
-    for place, line in enumerate(io.BytesIO(content.rstrip()), 1):
+    for position, line in enumerate(io.BytesIO(content.rstrip()), 1):
         try:
             yield int(line)
         except ValueError:
             text = line.decode(errors="replace").strip()
             raise InputError(
-                f"line {place} of {path} must be one whole number, not {shown(text)}"
+                f"line {position} of {path} must be one whole number, not {shown(text)}"
             ) from None
 
 

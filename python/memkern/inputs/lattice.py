@@ -127,9 +127,9 @@ def walk(at: npt.NDArray[Any], order: str, blocks: Sequence[int]) -> npt.NDArray
     array of int, shape (sites,)
         Numbers of the sites.
     """
-    places, sizes = dict(zip("xyzt", at, strict=True)), dict(zip("xyzt", blocks, strict=True))
-    within = [places[d] % sizes[d] if sizes[d] else places[d] for d in order]
-    between = [places[d] // sizes[d] if sizes[d] else np.zeros_like(places[d]) for d in order]
+    positions, sizes = dict(zip("xyzt", at, strict=True)), dict(zip("xyzt", blocks, strict=True))
+    within = [positions[d] % sizes[d] if sizes[d] else positions[d] for d in order]
+    between = [positions[d] // sizes[d] if sizes[d] else np.zeros_like(positions[d]) for d in order]
     return np.lexsort([*within[::-1], *between[::-1]])
 
 

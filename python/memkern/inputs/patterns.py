@@ -429,7 +429,7 @@ def ms1(n: int, breaks: int | Iterable[int], gaps: int | Iterable[int]) -> Patte
 
 def _check_integers(values: object, what: str) -> list[int]:
     given = enumerate(several(values, what))
-    numbers = [integer(value, f"{what} {place}") for place, value in given]
+    numbers = [integer(value, f"{what} {position}") for position, value in given]
     if not numbers:
         raise InputError(f"there must be at least one {what}")
     return numbers
@@ -575,7 +575,9 @@ def custom(indices: npt.ArrayLike, name: str = "") -> Pattern:
 
 
 def _read_integers(text: str, what: str) -> list[int]:
-    return [read_integer(part, f"{what} {place}") for place, part in enumerate(text.split(","))]
+    return [
+        read_integer(part, f"{what} {position}") for position, part in enumerate(text.split(","))
+    ]
 
 
 def _parse_uniform(n: str, stride: str, delta: str | None = None) -> Pattern:

@@ -125,21 +125,21 @@ class _Warnings:
     """Warnings, each listed once with the configurations that it concerns."""
 
     def __init__(self) -> None:
-        self._places: dict[str, list[str]] = {}
+        self._configs: dict[str, list[str]] = {}
 
-    def add(self, message: str, place: str = "") -> None:
-        self._places.setdefault(message, []).append(place)
+    def add(self, message: str, config: str = "") -> None:
+        self._configs.setdefault(message, []).append(config)
 
     def sentences(self) -> list[str]:
-        return [self._sentence(message, places) for message, places in self._places.items()]
+        return [self._sentence(message, configs) for message, configs in self._configs.items()]
 
     @staticmethod
-    def _sentence(message: str, places: list[str]) -> str:
-        if not places[0]:
+    def _sentence(message: str, configs: list[str]) -> str:
+        if not configs[0]:
             return message
-        more = f" and {len(places) - 6} more" if len(places) > 6 else ""
-        noun = "config" if len(places) == 1 else "configs"
-        return f"{message} ({noun} {', '.join(places[:6])}{more})"
+        more = f" and {len(configs) - 6} more" if len(configs) > 6 else ""
+        noun = "config" if len(configs) == 1 else "configs"
+        return f"{message} ({noun} {', '.join(configs[:6])}{more})"
 
 
 def _whole(value: object) -> object:
@@ -383,8 +383,8 @@ def read_json(
         if values.repeated is not None:
             raise InputError(f"{where}: key {shown(values.repeated)} is given twice")
 
-        def warn(message: str, place: str = str(number)) -> None:
-            warnings.add(message, place)
+        def warn(message: str, config: str = str(number)) -> None:
+            warnings.add(message, config)
 
         try:
             if "runs" in values:

@@ -11,7 +11,14 @@ from typing import NamedTuple
 
 from memkern.errors import InputError
 
-__all__ = ["Instruction", "function_at", "functions", "innermost_loops", "listed", "main_loop"]
+__all__ = [
+    "Instruction",
+    "function_at",
+    "functions",
+    "innermost_loops",
+    "instructions_of",
+    "main_loop",
+]
 
 
 _WIDTHS = {"%zmm": 64, "%ymm": 32, "%xmm": 16}
@@ -268,7 +275,7 @@ def _instructions(text: str) -> list[Instruction]:
     return found
 
 
-def listed(text: str) -> list[tuple[str, list[Instruction]]]:
+def instructions_of(text: str) -> list[tuple[str, list[Instruction]]]:
     """Return the name and the instructions of each function in a listing by objdump."""
     return [(name, _instructions(code)) for name, _, code in _split(text)]
 
@@ -283,11 +290,11 @@ def innermost_loops(code: list[Instruction]) -> list[list[Instruction]]:
     code : list of Instruction
         In the order of their addresses.
     """
-    places = {instruction.address: place for place, instruction in enumerate(code)}
+    positions = {instruction.address: position for position, instruction in enumerate(code)}
     ends = [
-        (places[target], place)
-        for place, instruction in enumerate(code)
-        if (target := instruction.target) in places and places[target] <= place
+        (positions[target], position)
+        for position, instruction in enumerate(code)
+        if (target := instruction.target) in positions and positions[target] <= position
     ]
     with_vectors = [(b, e) for b, e in ends if any(i.accessed_B for i in code[b : e + 1])]
     return [

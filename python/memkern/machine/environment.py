@@ -321,7 +321,7 @@ def _by_topology(cpus: Iterable[int], nodes: Iterable[Mapping[str, Any]], root: 
     """Return units sorted so that units of a socket, NUMA node, cache and core are adjacent."""
     node_of = {cpu: node["node"] for node in nodes for cpu in cpu_list(node["cpus"])}
 
-    def place(cpu: int) -> list[int]:
+    def order_of(cpu: int) -> list[int]:
         folder = root / f"sys/devices/system/cpu/cpu{cpu}"
         socket = read_number(folder, "topology/physical_package_id")
         caches = sorted(
@@ -332,7 +332,7 @@ def _by_topology(cpus: Iterable[int], nodes: Iterable[Mapping[str, Any]], root: 
         core = min(cpu_list(units_of_core(cpu, root)), default=cpu)
         return [socket or 0, node_of.get(cpu, 0), *(first for _, first in caches), core, cpu]
 
-    return sorted(cpus, key=place)
+    return sorted(cpus, key=order_of)
 
 
 def _hypervisor(root: Path, cpuinfo: Mapping[str, str]) -> str | None:

@@ -296,11 +296,11 @@ def _cache_config(name: str) -> int | None:
 def _devices(root: Path) -> list[Path]:
     """Return the folders of the kernel's counting units, in the order of their numbers."""
 
-    def place(folder: Path) -> tuple[str, int]:
+    def order_of(folder: Path) -> tuple[str, int]:
         name = folder.name.rstrip("0123456789")
         return name, int(folder.name[len(name) :] or -1)
 
-    return sorted((root / _DEVICES).glob("*"), key=place)
+    return sorted((root / _DEVICES).glob("*"), key=order_of)
 
 
 def _units(folder: Path) -> list[int]:

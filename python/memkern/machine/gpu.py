@@ -29,15 +29,15 @@ __all__ = [
     "built",
     "clocks_MHz",
     "copy_GBps",
-    "describe",
     "describe_all",
     "devices",
     "energy_J",
+    "facts",
     "handle",
     "idle_W",
     "metered_W",
+    "readings",
     "settings",
-    "state",
     "why_no_devices",
     "why_no_energy",
 ]
@@ -99,7 +99,7 @@ def handle(name: str) -> Any:
 
 
 @functools.cache
-def describe(name: str) -> dict[str, Any]:
+def facts(name: str) -> dict[str, Any]:
     """Return the facts of a device such as ``cuda:0``, by their names.
 
     name, isa, bus, memory_B, l2_B, peak_GBps (of the memory, by its clock and width), ecc, units,
@@ -121,11 +121,11 @@ def describe(name: str) -> dict[str, Any]:
 
 
 def describe_all() -> dict[str, dict[str, Any]]:
-    """Return `describe` and `settings` of each device, or ``unavailable`` with the reason."""
+    """Return `facts` and `settings` of each device, or ``unavailable`` with the reason."""
     found = {}
     for name in devices():
         try:
-            found[name] = {**describe(name), "settings": settings(name)}
+            found[name] = {**facts(name), "settings": settings(name)}
         except InputError as error:
             found[name] = {"unavailable": str(error)}
     return found
@@ -138,7 +138,7 @@ def copy_GBps(name: str, size_B: int = 0) -> float:
     The median of 20 copies of buffers of `size_B`, by default eight times as large as the L2 cache,
     after the device has run for `WARM_S`.
     """
-    size_B = size_B or max(8 * describe(name)["l2_B"], 2**24)
+    size_B = size_B or max(8 * facts(name)["l2_B"], 2**24)
     seconds = float(_module().copy_s(_number(name), size_B, 20, small.cut(WARM_S, 0.001)))
     return 2 * int(size_B) / seconds / 1e9
 
@@ -193,7 +193,7 @@ def _nvml(name: str) -> Any:
     try:
         pynvml.nvmlInit()
         # By PCI bus address, since CUDA and NVML number devices differently.
-        return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(describe(name)["bus"].encode())
+        return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(facts(name)["bus"].encode())
     except (pynvml.NVMLError, KeyError):
         return None
 
@@ -252,7 +252,7 @@ def _capable_link(name: str) -> dict[str, float]:
     The maximum width of NVML, and the maximum generation of an older NVML, depend on the slot of
     the device, so the system's files have precedence.
     """
-    bus = str(describe(name).get("bus", "")).lower()
+    bus = str(facts(name).get("bus", "")).lower()
     # Both contain the domain, which has at least four digits in the system's files.
     domain, _, rest = bus.partition(":")
     folder = _PCI / f"{domain[-4:]}:{rest}"
@@ -271,7 +271,7 @@ def _capable_link(name: str) -> dict[str, float]:
     }
 
 
-def state(name: str) -> dict[str, Any]:
+def readings(name: str) -> dict[str, Any]:
     """Return the current state of a device; None for unknown values.
 
     ``throttle`` (reasons for clocks below the maximum, separated by commas), the default limit of

@@ -36,7 +36,7 @@ def card_findings(name: str, copy_GBps: float = math.nan) -> list[Finding]:
     about = gpu.describe_all()[name]
     if "unavailable" in about:
         return [Finding(name, NOTE, about["unavailable"], "Free it, or leave it out.")]
-    set_to, now = about["settings"], gpu.state(name)
+    set_to, now = about["settings"], gpu.readings(name)
     return [
         _power(name, set_to, now),
         _clocks(name, set_to),

@@ -45,10 +45,10 @@ __all__ = [
     "findings",
     "graded",
     "grown",
+    "judgement",
     "read_counters",
     "summary",
     "timer",
-    "verdict",
 ]
 
 BAD, NOTE, UNKNOWN, GOOD = STATES = ("bad", "note", "unknown", "good")
@@ -80,7 +80,7 @@ class Finding:
     advice: str = ""
 
 
-def verdict(found: Iterable[Finding]) -> str:
+def judgement(found: Iterable[Finding]) -> str:
     """Return the verdict on a machine.
 
     Returns
@@ -99,7 +99,7 @@ def verdict(found: Iterable[Finding]) -> str:
 def summary(found: Sequence[Finding]) -> str:
     """Return the verdict with the subjects of all bad findings: ``disturbed: steal time, swap``."""
     bad = ", ".join(finding.subject for finding in found if finding.state == BAD)
-    return f"{verdict(found)}: {bad}" if bad else verdict(found)
+    return f"{judgement(found)}: {bad}" if bad else judgement(found)
 
 
 def graded(value: float, note: float, bad: float) -> str:

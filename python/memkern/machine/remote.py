@@ -31,7 +31,7 @@ __all__ = [
     "DEVICES",
     "WRAPPERS",
     "Description",
-    "describe",
+    "description",
     "exchange",
     "extension",
     "handle",
@@ -180,7 +180,7 @@ def _start_mpi(module: Any, library: Any) -> None:
         module.start(library.COMM_WORLD.py2f())
 
 
-def describe(device: str, threads: int = 1) -> Description:
+def description(device: str, threads: int = 1) -> Description:
     """Return the description of ``mpi`` or ``shmem``.
 
     Parameters

@@ -59,7 +59,7 @@ class Change:
     read_back: bool = True
 
 
-def _place() -> Path | None:
+def _journal_folder() -> Path | None:
     """Return the folder of the journal, which may not exist; None if this user has no folder."""
     if given := os.environ.get(FOLDER):
         return Path(given)
@@ -75,7 +75,7 @@ def _folder() -> str:
     InputError
         Other users can write to it, or it can't be created.
     """
-    folder = _place()
+    folder = _journal_folder()
     if folder is None:
         raise InputError(f"no folder is known for the journal of changed settings: set {FOLDER}")
     try:
@@ -99,8 +99,10 @@ def recover() -> None:
     InputError
         A setting can't be restored.
     """
-    place = _place()
-    if _changing == os.getpid() or not (place and os.path.exists(place / restoring.JOURNAL)):
+    journal_folder = _journal_folder()
+    if _changing == os.getpid() or not (
+        journal_folder and os.path.exists(journal_folder / restoring.JOURNAL)
+    ):
         return
     folder = _folder()
     with restoring.locked(folder) as held:

@@ -15,7 +15,7 @@ from typing import Any
 
 from memkern.limits import read_number, read_text
 
-__all__ = ["TABLE", "Module", "Population", "describe", "edac_channels", "parse", "population"]
+__all__ = ["TABLE", "Module", "Population", "columns", "edac_channels", "parse", "population"]
 
 TABLE = "sys/firmware/dmi/tables/DMI"
 
@@ -131,7 +131,7 @@ def population(root: Path) -> Population | None:
     return Population(modules, empty, len(used), counted_by, len(set(names) - used))
 
 
-def describe(found: Population | None) -> dict[str, Any]:
+def columns(found: Population | None) -> dict[str, Any]:
     """Return the memory of an environment: channels, rate and peak; empty if all is unknown.
 
     Parameters
@@ -187,8 +187,8 @@ def _module(fields: bytes, texts: Sequence[str]) -> Module:
         return int.from_bytes(fields[at : at + size], "little") if at + size <= len(fields) else 0
 
     def text(at: int) -> str:
-        place = number(at, 1)
-        return texts[place - 1] if 0 < place <= len(texts) else ""
+        position = number(at, 1)
+        return texts[position - 1] if 0 < position <= len(texts) else ""
 
     def speed(at: int, extended: int) -> int:
         value = number(at, 2)
@@ -229,4 +229,4 @@ def _channels(slots: Sequence[Module]) -> tuple[list[str], str]:
             found = [match[0] for text in texts if (match := pattern.match(text))]
             if slots and len(found) == len(slots):
                 return found, "by the names of the slots"
-    return [str(place) for place in range(len(slots))], "one for each slot"
+    return [str(position) for position in range(len(slots))], "one for each slot"

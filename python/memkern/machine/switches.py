@@ -185,7 +185,7 @@ def gpu_clock_limit(MHz: int, device: str) -> list[Change]:
         raise InputError(
             f"clock_limit {MHz} MHz is outside {least} to {most} MHz, the clocks of {device}"
         )
-    path = f"{restoring.GPU}{gpu.describe(device)['bus']}"
+    path = f"{restoring.GPU}{gpu.facts(device)['bus']}"
     what = f"the clock limit of {device}"
     return [Change(what, path, f"{least},{MHz}".encode(), b"", read_back=False)]
 

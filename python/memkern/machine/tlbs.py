@@ -21,7 +21,7 @@ _FOR_LOADS = (1, 3, 4)
 _MOST_SUBLEAVES = 32
 
 
-def describe(cpuid: Cpuid) -> list[dict[str, int]]:
+def read(cpuid: Cpuid) -> list[dict[str, int]]:
     """Return level and entries of the TLBs of loads from pages of 4 KiB, from the first level.
 
     Empty if the processor does not describe its TLBs.

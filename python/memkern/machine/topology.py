@@ -62,4 +62,4 @@ def workers_of(device: str) -> int:
         return 1
     if device == "cpu":
         return workers_by_quota() or len(os.sched_getaffinity(0))
-    return 1024 * int(gpu.describe(device)["units"])
+    return 1024 * int(gpu.facts(device)["units"])

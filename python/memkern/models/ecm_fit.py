@@ -348,8 +348,8 @@ def _fit_level(
         load, store = (grid.ravel() for grid in np.meshgrid(*axes, indexing="ij"))
         squares = np.square(errors(load, store)).sum(axis=0)
         # Of equally good costs, the least is used, such as for hidden transfers.
-        place = int(np.argmin(np.where(np.isnan(squares), np.inf, squares)))
-        best = (float(load[place]), float(store[place]))
+        position = int(np.argmin(np.where(np.isnan(squares), np.inf, squares)))
+        best = (float(load[position]), float(store[position]))
         # A cost of zero stays possible.
         centre = np.array([value or old / 10 for value, old in zip(best, centre, strict=True)])
         width = max(width / 4, 1e-4)

@@ -38,10 +38,10 @@ __all__ = [
     "LARGEST_OF_CORE",
     "Expected",
     "Source",
+    "compared",
     "expected",
     "expected_of",
     "expected_of_record",
-    "verdict",
 ]
 
 _UNITS = {
@@ -281,7 +281,7 @@ def expected_of_record(
     )
 
 
-def verdict(figure: FigureOfMerit, expected: Expected | None) -> tuple[str, str]:
+def compared(figure: FigureOfMerit, expected: Expected | None) -> tuple[str, str]:
     """Compare a figure of merit with its expected range.
 
     Parameters

@@ -246,10 +246,12 @@ def contradictions(frame: DataFrame) -> list[str]:
         here += [name for name in ("dtype", "pages_requested") if name in regular]
         each = _by_kernel(regular, thresholds, here)
         for key, rows in each.groupby(here, sort=False, dropna=False):
-            place, operation, kind = (str(part) for part in key[:3])
+            platform, operation, kind = (str(part) for part in key[:3])
             values = dict(zip(rows["kernel"], _with_widths(rows), strict=True))
             what = operation.partition(".")[2] + " from memory"
-            found += _disagree(what + f" with {kind} stores" * bool(kind) + f" on {place}", values)
+            found += _disagree(
+                what + f" with {kind} stores" * bool(kind) + f" on {platform}", values
+            )
         found += _against_ceilings(frame, regular, thresholds)
     if "case_id" in frame:
         for _, rows in frame.groupby(["platform", "case_id"], sort=False):
@@ -279,10 +281,12 @@ def _against_ceilings(
             continue
         ceilings = frame.groupby("platform")[column].median().dropna()
         rows = each[each["kernel"].eq(operation)]
-        for place, value in zip(rows["platform"], _with_widths(rows), strict=True):
-            if place in ceilings:
-                values = {operation: value, "ceiling of a roofline": (ceilings[place], 0.0)}
-                found += _disagree(f"{operation.partition('.')[2]} from memory on {place}", values)
+        for platform, value in zip(rows["platform"], _with_widths(rows), strict=True):
+            if platform in ceilings:
+                values = {operation: value, "ceiling of a roofline": (ceilings[platform], 0.0)}
+                found += _disagree(
+                    f"{operation.partition('.')[2]} from memory on {platform}", values
+                )
     return found
 
 

@@ -50,7 +50,7 @@ class FigureOfMerit:
         Name for programs and title for people.
     unit : str
         ``GB/s``, ``GAMS``, ``ns`` or ``µs``.
-    place : int
+    order : int
         Position among all figures; those of one place are shown together.
     record : mapping
         Its record.
@@ -67,7 +67,7 @@ class FigureOfMerit:
     name: str
     title: str
     unit: str
-    place: int
+    order: int
     record: Mapping[str, Any]
     amount: float
     is_time: bool = False
@@ -171,17 +171,17 @@ def from_memory_figures(
     rows.attrs.update(frame.attrs)
     values = memory_values(rows, from_memory(rows))
     found = []
-    for kernel, name, title, place in wanted:
+    for kernel, name, title, order in wanted:
         of_kernel = values[values["operation"] == kernel]
         if len(of_kernel):
             best = best_record(of_kernel, "bandwidth_GBps")
             how = f"{best['stores']} stores" if best["stores"] else ""
-            found.append(bandwidth_figure(best, name, title, place, how))
+            found.append(bandwidth_figure(best, name, title, order, how))
     return found
 
 
 def bandwidth_figure(
-    record: Mapping[str, Any], name: str, title: str, place: int, how: str = ""
+    record: Mapping[str, Any], name: str, title: str, order: int, how: str = ""
 ) -> FigureOfMerit:
     """Return the figure of a record's bandwidth.
 
@@ -193,7 +193,7 @@ def bandwidth_figure(
         As for `FigureOfMerit`.
     """
     amount = record["bandwidth_GBps"] * record["time_min_s"]
-    return FigureOfMerit(name, title, "GB/s", place, record, amount, how=how)
+    return FigureOfMerit(name, title, "GB/s", order, record, amount, how=how)
 
 
 def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
@@ -214,7 +214,7 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     found = [
         figure for family in family_modules("merit") for figure in family.figures_of_merit(frame)
     ]
-    found.sort(key=lambda figure: figure.place)
+    found.sort(key=lambda figure: figure.order)
     return _with_limits(found)
 
 

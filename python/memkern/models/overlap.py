@@ -270,8 +270,8 @@ def _partitions(units: Sequence[str]) -> Iterator[tuple[tuple[str, ...], ...]]:
     first, rest = units[0], units[1:]
     for groups in _partitions(rest):
         yield ((first,), *groups)
-        for place, group in enumerate(groups):
-            yield ((first, *group), *groups[:place], *groups[place + 1 :])
+        for position, group in enumerate(groups):
+            yield ((first, *group), *groups[:position], *groups[position + 1 :])
 
 
 def overlap_of(text: str, levels: Sequence[str]) -> Overlap:

@@ -230,8 +230,8 @@ def units_by_topology(environments: Mapping[str, Any]) -> dict[str, list[int]]:
 
 def by_topology(units: Iterable[int], order: Sequence[int]) -> list[int]:
     """Return processing units in the order of an environment, with others at the end."""
-    places = {unit: number for number, unit in enumerate(order)}
-    return sorted(units, key=lambda unit: (places.get(unit, len(places)), unit))
+    positions = {unit: number for number, unit in enumerate(order)}
+    return sorted(units, key=lambda unit: (positions.get(unit, len(positions)), unit))
 
 
 def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]]:

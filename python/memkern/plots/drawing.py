@@ -365,14 +365,14 @@ def cache_regions(
             ax.axvline(high, color="#9a9a9a", linewidth=0.7, linestyle=dashes, zorder=1.5)
         # The name of a region narrower than itself would run into the next one.
         if math.log(high / low) > 0.06 * math.log(right / left):
-            place = math.sqrt(low * high)
+            position = math.sqrt(low * high)
             text: dict[str, Any] = {
                 "fontsize": NOTE_SIZE,
                 "color": GREY,
                 "ha": "center",
                 "va": "bottom",
             }
-            ax.text(place, 1.01, name + line * "\n ", transform=above, **text)
+            ax.text(position, 1.01, name + line * "\n ", transform=above, **text)
     ax.set_xlim(left, right)
 
 
@@ -433,15 +433,15 @@ def dots(
     middle = math.sqrt(ends[0] * ends[1])
     every: list[tuple[Dot, float]] = []
     for number, (label, (look, values)) in enumerate(series.items()):
-        places = [rows.index(dot.row) + (number + 0.5) / len(series) - 0.5 for dot in values]
+        positions = [rows.index(dot.row) + (number + 0.5) / len(series) - 0.5 for dot in values]
         look = look._replace(linestyle="none", markersize=4.0)
-        disturbed = [(dot, y) for dot, y in zip(values, places, strict=True) if dot.disturbed]
+        disturbed = [(dot, y) for dot, y in zip(values, positions, strict=True) if dot.disturbed]
         hollow = look._replace(zorder=look.zorder + 0.05)._asdict()
-        _markers(ax, label, values, places, look._asdict())
+        _markers(ax, label, values, positions, look._asdict())
         if disturbed:
             rings, heights = zip(*disturbed, strict=True)
             _markers(ax, label, rings, heights, hollow | _RINGS)
-        every += zip(values, places, strict=True)
+        every += zip(values, positions, strict=True)
     for dot, y in every:
         limits = [limit for _, column, _ in marks for limit in _limit(dot, column)]
         # Not between the marks and the dot.
@@ -482,10 +482,10 @@ _RINGS = {"label": "_disturbed", "markerfacecolor": "white"}
 
 
 def _markers(
-    ax: Axes, label: str, values: Sequence[Dot], places: Sequence[float], how: dict[str, Any]
+    ax: Axes, label: str, values: Sequence[Dot], positions: Sequence[float], how: dict[str, Any]
 ) -> None:
     """Draw a marker for each dot."""
-    (line,) = ax.plot([dot.value for dot in values], places, **{"label": label} | how)
+    (line,) = ax.plot([dot.value for dot in values], positions, **{"label": label} | how)
     if values and values[0].column:
         from pandas import DataFrame
 

@@ -335,12 +335,12 @@ def _stacks(ax: Axes, loop: LoopTime, models: Mapping[str, Ecm]) -> None:
         # The legend has the levels in order.
         ax.barh(0, 0, color=colours[level], label=level)
     look: dict[str, Any] = {"edgecolor": "white", "linewidth": 0.5, "height": 0.7}
-    for place, model in enumerate(models.values(), start=1):
+    for position, model in enumerate(models.values(), start=1):
         left = 0.0
         terms = model.predict(loop.transfers, at=loop.level).terms
         for term, cycles in model.overlap.longest(terms):
             if cycles:
-                ax.barh(place, cycles, left=left, color=colours[term.partition(" ")[0]], **look)
+                ax.barh(position, cycles, left=left, color=colours[term.partition(" ")[0]], **look)
                 left += cycles
     ax.set_yticks(range(len(models) + 1), ["measured", *models])
     ax.set_ylim(len(models) + 0.5, -0.5)
@@ -464,10 +464,10 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
             ax.plot(ends, heights, color=GREY, linewidth=0.9, zorder=2)
         for text, lowest in _named_lines(tops):
             # Below the line, where it enters the panel.
-            place = max(low, 1.5 * bottom / lowest)
+            position = max(low, 1.5 * bottom / lowest)
             ax.annotate(
                 text,
-                (place, place * lowest),
+                (position, position * lowest),
                 xytext=(4, -2),
                 textcoords="offset points",
                 va="top",

@@ -207,10 +207,10 @@ def whiskers(
     """
     for number, label in enumerate(("speed", "energy")):
         look = marked_look(number)
-        places = [2.5 * k + 0.8 * number for k in range(len(groups) + 1)]
+        positions = [2.5 * k + 0.8 * number for k in range(len(groups) + 1)]
         ax.boxplot(
             [rows[f"{label}_percent"].to_numpy() for rows in groups.values()],
-            positions=places[:-1],
+            positions=positions[:-1],
             whis=(0, 100),
             widths=0.6,
             medianprops={"color": look.color, "linewidth": 1.6},
@@ -220,7 +220,7 @@ def whiskers(
         )
         ax.plot([], [], color=look.color, linewidth=1.6, label=label)
         ax.plot(
-            places[-1], changes[number], marker="D", color=look.color, linestyle="none",
+            positions[-1], changes[number], marker="D", color=look.color, linestyle="none",
             markersize=4,
         )  # fmt: skip
     ax.set_xticks([2.5 * k + 0.4 for k in range(len(groups) + 1)], [*groups, published])

@@ -64,22 +64,22 @@ def fleet_dots(records: Records = None) -> Figure:
 
 def _panel(ax: Axes, shown: DataFrame, nodes: DataFrame) -> None:
     """Draw the nodes of a processor, a row for each case."""
-    for place, case in enumerate(shown.to_dict("records")):
+    for position, case in enumerate(shown.to_dict("records")):
         far = 1 + case["least_slowdown"]
-        ax.barh(place, far - 1 / far, 0.7, left=1 / far, color=_BAND, zorder=1)
+        ax.barh(position, far - 1 / far, 0.7, left=1 / far, color=_BAND, zorder=1)
         own = nodes[nodes["case"] == case["case"]]
         outside = own[own["verdict"].isin((SLOWER, FASTER))].sort_values("speed")
         names = [plain(name, 16) for name in outside["node"]]
         more = f" and {len(names) - _MOST_NAMES} more" * (len(names) > _MOST_NAMES)
         ax.annotate(
             ", ".join(names[:_MOST_NAMES]) + more,
-            (1.01, place),
+            (1.01, position),
             xycoords=ax.get_yaxis_transform(),
             va="center",
             fontsize=NOTE_SIZE,
             color=own_look(1).color,
         )
-    where = {case: place for place, case in enumerate(shown["case"])}
+    where = {case: position for position, case in enumerate(shown["case"])}
     nodes = nodes[nodes["case"].isin(where)]
     # Nodes are beside each other, each at the same height in all cases.
     heights = dict(
@@ -89,7 +89,7 @@ def _panel(ax: Axes, shown: DataFrame, nodes: DataFrame) -> None:
             strict=True,
         )
     )
-    nodes = nodes.assign(place=nodes["case"].map(where) + nodes["node"].map(heights))
+    nodes = nodes.assign(position=nodes["case"].map(where) + nodes["node"].map(heights))
     judged = ~nodes["disturbed"]
     outside = judged & nodes["verdict"].ne(INSIDE)
     looks: dict[str, tuple[Any, Any, str]] = {
@@ -101,8 +101,8 @@ def _panel(ax: Axes, shown: DataFrame, nodes: DataFrame) -> None:
         if (some := nodes[which]).empty:
             continue
         how = {"color": colour, "markerfacecolor": face, "markersize": 3.0, "linestyle": "none"}
-        (dots,) = ax.plot(some["speed"], some["place"], marker="o", label=label, **how)
-        mark(dots, Drawn(label, some, "speed", "place"))
+        (dots,) = ax.plot(some["speed"], some["position"], marker="o", label=label, **how)
+        mark(dots, Drawn(label, some, "speed", "position"))
     lowest = min(nodes["speed"].min(), 1 / (1 + shown["least_slowdown"].max()))
     ax.set_xlim(lowest / 1.05, 1.05 * max(nodes["speed"].max(), 1.1))
     ax.axvline(1, color=GREY, linewidth=0.6, zorder=1.5)

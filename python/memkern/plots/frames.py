@@ -311,7 +311,7 @@ def rounded(bandwidth: float) -> str:
     return f"{bandwidth:.{0 if bandwidth >= 100 else 1 if bandwidth >= 10 else 2}f}"
 
 
-def listed(parts: Sequence[str]) -> str:
+def joined(parts: Sequence[str]) -> str:
     """Return the parts as a list in a sentence: 'a', 'a and b', 'a, b and c'."""
     return " and ".join(part for part in (", ".join(parts[:-1]), parts[-1]) if part)
 

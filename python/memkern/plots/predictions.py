@@ -15,7 +15,7 @@ from memkern.models.ecm_records import predict_record
 from memkern.models.machine_file import MachineFile
 from memkern.models.machine_reading import machine_of
 from memkern.models.records import processors
-from memkern.plots.frames import Records, listed
+from memkern.plots.frames import Records, joined
 from memkern.plots.style import GREY, Look
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def machine_for(machine: str, records: Records, *, ecm: bool = True) -> MachineF
 def others_note(source: MachineFile | None, records: Records) -> list[str]:
     """Return the small print on records of another machine than the file's, if any are."""
     others = [model for model in processors(records) if source and not source.describes(model)]
-    return [f"The records are of another machine, {listed(others)}."] if others else []
+    return [f"The records are of another machine, {joined(others)}."] if others else []
 
 
 def machine_note(
@@ -94,7 +94,7 @@ def machine_note(
         f"{kind} {f'{cores:g} cores' if cores == cores else 'not within a domain'}"
         for kind, cores in zip(limits["kind"], limits["N_s"], strict=True)
     ]
-    return [*told, *([f"Saturated by: {listed(named)}."] if named else [])]
+    return [*told, *([f"Saturated by: {joined(named)}."] if named else [])]
 
 
 def core_note(source: MachineFile | None, rows: DataFrame) -> list[str]:
@@ -113,7 +113,7 @@ def core_note(source: MachineFile | None, rows: DataFrame) -> list[str]:
     if not levels:
         return ["T_core by the throughput of instructions."]
     others = f" for {len(levels)} of {len(found)} records" if len(levels) < len(found) else ""
-    return [f"T_core as measured in {listed(sorted(set(levels)))}{others}."]
+    return [f"T_core as measured in {joined(sorted(set(levels)))}{others}."]
 
 
 def predictions(

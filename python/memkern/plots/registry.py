@@ -185,7 +185,7 @@ def origin(paper: str, number: str, published: bool) -> Origin | None:
 figures: Registry[Figure] = Registry("figure")
 tables: Registry[DataFrame] = Registry("table")
 sections: Registry[Section | None] = Registry("section")
-_places: dict[str, int] = {}
+_positions: dict[str, int] = {}
 
 
 def register(
@@ -221,16 +221,16 @@ def of_paper(where: Registry[R], paper: str) -> dict[str, Callable[..., R]]:
 
 
 def section(
-    name: str, place: int
+    name: str, order: int
 ) -> Callable[[Callable[[DataFrame], Section | None]], Callable[[DataFrame], Section | None]]:
-    """Register a function in `sections`; a report shows sections in the order of `place`."""
+    """Register a function in `sections`; a report shows sections in the order of `order`."""
 
     def enter(
         function: Callable[[DataFrame], Section | None],
     ) -> Callable[[DataFrame], Section | None]:
         register(sections, name)(function)
-        _places[name] = place
-        ordered = sorted(sections.items(), key=lambda item: _places[item[0]])
+        _positions[name] = order
+        ordered = sorted(sections.items(), key=lambda item: _positions[item[0]])
         sections.clear()
         sections.update(ordered)
         return function
@@ -291,7 +291,7 @@ def section_of(
 
 def family_section(
     name: str,
-    place: int,
+    order: int,
     family: str,
     title: str,
     findings: Callable[[DataFrame], Sequence[str]],
@@ -313,7 +313,7 @@ def family_section(
         Name of the published data in figures and tables.
     """
 
-    @section(name, place)
+    @section(name, order)
     def report_section(records: DataFrame) -> Section | None:
         frame = frame_of(records)
         if family not in families(frame):

@@ -20,7 +20,7 @@ from memkern.plots.frames import (
     best,
     counted,
     frame_of,
-    listed,
+    joined,
     typed,
     usable,
     validated,
@@ -181,27 +181,27 @@ def of_workers(frame: DataFrame, threads: float = 0) -> DataFrame:
     if not threads:
         return frame[frame["threads"] == frame.groupby("machine")["threads"].transform("max")]
     if not frame["threads"].eq(threads).any():
-        known = listed([f"{count:g}" for count in sorted(set(frame["threads"]))])
+        known = joined([f"{count:g}" for count in sorted(set(frame["threads"]))])
         raise InputError(f"no record has {counted(int(threads), 'worker')}, only {known}")
     return frame[frame["threads"] == threads]
 
 
 def longest_scan(
-    frame: DataFrame, place: str, x: str, size: str, *, value: str, prefer: Sequence[str] = ()
+    frame: DataFrame, column: str, x: str, size: str, *, value: str, prefer: Sequence[str] = ()
 ) -> DataFrame:
     """Return the longest scan over the column `x` of each machine, the best record of each kind.
 
-    In a scan, `place` is constant and each kind has at least two values of `x`. Of scans with
+    In a scan, `column` is constant and each kind has at least two values of `x`. Of scans with
     equally many values, the one of the largest `size` is returned; the boolean columns `prefer`
     take precedence over both. The best record has the highest `value`.
     """
-    frame = frame[frame.groupby(["machine", place, "kind"])[x].transform("nunique") > 1]
+    frame = frame[frame.groupby(["machine", column, "kind"])[x].transform("nunique") > 1]
     if frame.empty:
         return frame
-    lengths = frame.groupby(["machine", place])[x].transform("nunique")
+    lengths = frame.groupby(["machine", column])[x].transform("nunique")
     order = frame.assign(length=lengths).sort_values([*prefer, "length", size], kind="stable")
-    chosen = order.drop_duplicates("machine", keep="last").set_index("machine")[place]
-    frame = frame[frame[place] == frame["machine"].map(chosen)]
+    chosen = order.drop_duplicates("machine", keep="last").set_index("machine")[column]
+    frame = frame[frame[column] == frame["machine"].map(chosen)]
     return best(frame, ("machine", "kind", x), value=value)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import listed, three_figures
+from memkern.plots.frames import joined, three_figures
 from memkern.plots.selection import cache_ends
 from memkern.statistics import half_width
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
 _HELD = 0.8
 
 
-class Finding(str):
+class Sentence(str):
     """A sentence with numbers, and the name of the figure or table that shows them."""
 
     __slots__ = ("exhibit",)
     exhibit: str
 
-    def __new__(cls, text: str, exhibit: str) -> Finding:
+    def __new__(cls, text: str, exhibit: str) -> Sentence:
         """Return the sentence with the name of its exhibit."""
         finding = super().__new__(cls, text)
         finding.exhibit = exhibit
         return finding
 
 
-def shown_in(exhibit: str, sentences: Iterable[str]) -> list[Finding]:
+def shown_in(exhibit: str, sentences: Iterable[str]) -> list[Sentence]:
     """Return sentences with the name of the figure or table that shows their numbers."""
-    return [Finding(sentence, exhibit) for sentence in sentences]
+    return [Sentence(sentence, exhibit) for sentence in sentences]
 
 
 def disturbed_mark(disturbed: object) -> str:
@@ -57,7 +57,7 @@ def with_names(findings: Mapping[Any, Sequence[str]]) -> list[str]:
     """Return the findings on each machine, after the machine's name if there are several."""
     several = len(findings) > 1
     return [
-        Finding(f"{name}: " * several + sentence, getattr(sentence, "exhibit", ""))
+        Sentence(f"{name}: " * several + sentence, getattr(sentence, "exhibit", ""))
         for name, sentences in findings.items()
         for sentence in sentences
     ]
@@ -100,10 +100,10 @@ def by_machine(frame: DataFrame, found: Callable[[DataFrame], Sequence[str]]) ->
     return with_names({name: found(mine) for name, mine in frame.groupby("machine", sort=False)})
 
 
-def speed_up(rows: DataFrame, value: str, kinds: Sequence[str], place: str) -> list[str]:
+def speed_up(rows: DataFrame, value: str, kinds: Sequence[str], column: str) -> list[str]:
     """Return the sentence on the speed-up of each kind with the most threads over the fewest.
 
-    The rows are those of `memkern.plots.selection.longest_scan` over threads at one `place`.
+    The rows are those of `memkern.plots.selection.longest_scan` over threads at one `column`.
     """
     few, many = rows["threads"].min(), rows["threads"].max()
     parts = []
@@ -116,5 +116,5 @@ def speed_up(rows: DataFrame, value: str, kinds: Sequence[str], place: str) -> l
         return []
     return [
         f"Speed-up with {many:g} threads{'' if few == 1 else f' over {few:g}'} on "
-        f"{rows[place].iloc[0]}: {listed(parts)}."
+        f"{rows[column].iloc[0]}: {joined(parts)}."
     ]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.machine.caches import data_caches
 from memkern.machine.health import DISTURBED
-from memkern.models.expected import expected_of, verdict
+from memkern.models.expected import compared, expected_of
 from memkern.models.merit import FigureOfMerit
 from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import counted, listed, percent, three_figures
+from memkern.plots.frames import counted, joined, percent, three_figures
 from memkern.report.quality import distinct
 from memkern.results.hosts import host_sentence
 
@@ -72,7 +72,7 @@ def tiles(figures: Sequence[FigureOfMerit], environment: Mapping[str, Any]) -> l
     """
     return [
         Tile([_entry(figure, environment) for figure in group])
-        for _, group in groupby(figures, key=lambda figure: figure.place)
+        for _, group in groupby(figures, key=lambda figure: figure.order)
     ]
 
 
@@ -87,7 +87,7 @@ def _entry(figure: FigureOfMerit, environment: Mapping[str, Any]) -> Entry:
     if share:
         lines.append(("limit", f"{three_figures(figure.limit)}: {percent(share)} reached"))
     known = expected_of(figure, environment)
-    word, sentence = verdict(figure, known)
+    word, sentence = compared(figure, known)
     if known is not None and known.peak > 0 and not share:
         lines.append(("peak", f"{three_figures(known.peak)} of the socket"))
     if known is not None:
@@ -250,7 +250,7 @@ def next_sentence(
     worse = [entry.title for entry in entries if entry.word and not entry.good]
     if worse:
         return (
-            f"{listed(worse)}: worse than published for this processor; memkern doctor lists "
+            f"{joined(worse)}: worse than published for this processor; memkern doctor lists "
             "causes, and other users of the host are one."
         )
     if disturbed:

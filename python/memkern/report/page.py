@@ -16,7 +16,7 @@ from memkern.models.records import processors
 from memkern.plots import Exhibit, Section
 from memkern.plots import sections as registered
 from memkern.plots import tables as known_tables
-from memkern.plots.frames import Records, listed, with_samples
+from memkern.plots.frames import Records, joined, with_samples
 from memkern.plots.predictions import MACHINE
 from memkern.report.first import Tile, fitness, machine_facts, next_sentence, side_by_side, tiles
 from memkern.report.quality import (
@@ -218,7 +218,7 @@ def write_sides(
     compared = comparison(every)
     several = len(every) > 1
     name = (every[0].environment.get("machine") or {}).get("model") or every[0].name
-    title = listed([side.name for side in every]) if several else f"Data movement on {name}"
+    title = joined([side.name for side in every]) if several else f"Data movement on {name}"
     return write(
         combined(apart),
         path,
@@ -273,8 +273,8 @@ def _first_page(
 
 def _section(section: Section, number: int, source: str) -> dict[str, Any]:
     exhibits = [
-        _shown(exhibit, f"exhibit-{number}-{place}", source)
-        for place, exhibit in enumerate(section.exhibits)
+        _shown(exhibit, f"exhibit-{number}-{position}", source)
+        for position, exhibit in enumerate(section.exhibits)
     ]
     links = {exhibit.name: exhibit.id for exhibit in reversed(exhibits)}
     return {

@@ -9,7 +9,7 @@ from memkern.machine.health import DISTURBED
 from memkern.models.machine_reading import machine_of
 from memkern.models.memory import contradictions
 from memkern.models.roofline import BESIDE
-from memkern.plots.frames import counted, listed
+from memkern.plots.frames import counted, joined
 from memkern.report.tables import Table, table_of
 from memkern.spec.options import PLACEMENTS
 from memkern.statistics import half_width
@@ -56,7 +56,7 @@ def machine_files(frame: DataFrame, machine: str, models: Sequence[str]) -> list
     """Return the sentences on the machine files of rooflines and of predictions in figures."""
     sources = [name for name in distinct(frame, "machine_file") if name]
     texts = [f"bandwidths {name} them" if name == BESIDE else name for name in sources]
-    found = [f"The rooflines of records are by {listed(texts)}."] if texts else []
+    found = [f"The rooflines of records are by {joined(texts)}."] if texts else []
     if machine:
         file = machine_of(machine, models)
         found.append(f"Predictions in figures are by the machine file {file.label}.")
@@ -99,7 +99,7 @@ def _samples(frame: DataFrame) -> list[str]:
     }
     least = [f"{values.min():.1%} of {of}" for of, values in shares.items() if len(values)]
     if least:
-        sentences.append(f"In the worst record a worker had {listed(least)}.")
+        sentences.append(f"In the worst record a worker had {joined(least)}.")
     return sentences
 
 
@@ -141,7 +141,7 @@ def _intervals(frame: DataFrame) -> list[str]:
             f"of {counted(number, 'record')} {_SCOPES.get(str(scope), str(scope))}"
             for scope, number in scopes.items()
         ]
-        sentences += [f"The intervals are valid, {listed(parts)}."] if parts else []
+        sentences += [f"The intervals are valid, {joined(parts)}."] if parts else []
     widths = {
         "the interval of the shortest time": _numbers(frame, "time_min_ci_relative"),
         "the interval of the median": _numbers(frame, "ci_relative"),
@@ -153,7 +153,7 @@ def _intervals(frame: DataFrame) -> list[str]:
         for what, half in widths.items()
         if len(half)
     ]
-    return [*sentences, f"Half the width {listed(parts)}."] if parts else sentences
+    return [*sentences, f"Half the width {joined(parts)}."] if parts else sentences
 
 
 def banners(frame: DataFrame, against: Sequence[str], left_out: int, beside: str) -> list[str]:

@@ -11,7 +11,7 @@ from memkern.errors import InputError
 from memkern.formats import ResultSet
 from memkern.machine.environment import machine_label
 from memkern.plots import Exhibit, Section
-from memkern.plots.frames import listed
+from memkern.plots.frames import joined
 from memkern.results.comparison import compare
 from memkern.results.comparison_output import heading, summary
 
@@ -108,5 +108,5 @@ def comparison(every: Sequence[Side]) -> Section | None:
         exhibits.append(Exhibit("compare", title, table, f"{about}." * bool(about)))
     if not others:
         return None
-    title = f"Comparison of {listed([side.name for side in every])}"
+    title = f"Comparison of {joined([side.name for side in every])}"
     return Section(title, tuple(findings), tuple(exhibits), tuple(remarks))

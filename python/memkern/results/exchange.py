@@ -225,8 +225,8 @@ def _context(environment: Mapping[str, Any], records: list[Record]) -> dict[str,
 def _repetitions(number: int, record: Record, samples: Iterable[float]) -> Iterable[dict[str, Any]]:
     values = [float(sample) for sample in samples] or [float(record["time_min_s"])]
     name = "/".join(
-        f"{label}:{value}" if place else value
-        for place, (label, value) in enumerate(_labels(record).items())
+        f"{label}:{value}" if position else value
+        for position, (label, value) in enumerate(_labels(record).items())
     )
     for index, seconds in enumerate(values):
         row = {

@@ -42,15 +42,17 @@ class Turns(NamedTuple):
     log_times: npt.NDArray[np.float64]
 
 
-def with_half_width(value: float, low: float, high: float, places: int) -> str:
+def with_half_width(value: float, low: float, high: float, decimals: int) -> str:
     """Return the text of a value and the half width of its interval, such as ``1.43 ±0.03``.
 
     The half width is never shown as 0. It is a factor if it exceeds the value, and a question mark
     if it is unknown.
     """
     half = (high - low) / 2
-    width = f"±{max(half, 10.0**-places):.{places}f}" if half < value else half_width(half / value)
-    return f"{value:.{places}f} {width or '±?'}"
+    width = (
+        f"±{max(half, 10.0**-decimals):.{decimals}f}" if half < value else half_width(half / value)
+    )
+    return f"{value:.{decimals}f} {width or '±?'}"
 
 
 def compare_turns(pairs: Sequence[Pair], level: float) -> Turns:

@@ -13,13 +13,13 @@ _SPARSE = 64
 
 
 def accessed(
-    places: Iterable[IndexArray], size: int, per_line: int = 1, *, accesses: int | None = None
+    positions: Iterable[IndexArray], size: int, per_line: int = 1, *, accesses: int | None = None
 ) -> IndexArray:
     """Return the lines of an array with accessed elements.
 
     Parameters
     ----------
-    places : iterable of array of int
+    positions : iterable of array of int
         Accessed elements, in parts of any shape.
     size : int
         Length of the array in elements.
@@ -35,9 +35,9 @@ def accessed(
     """
     lines = -(-size // per_line)
     if accesses is not None and lines > _SPARSE * accesses:
-        return np.unique(np.concatenate([part.reshape(-1) // per_line for part in places]))
+        return np.unique(np.concatenate([part.reshape(-1) // per_line for part in positions]))
     found = np.zeros(lines, dtype=np.bool_)
-    for part in places:
+    for part in positions:
         flat = part.reshape(-1)
         for begin in range(0, len(flat), BLOCK):
             found[flat[begin : begin + BLOCK] // per_line] = True

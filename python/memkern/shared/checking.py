@@ -62,7 +62,7 @@ def rounding(dtype: str) -> float:
     return float(np.finfo(dtype).eps) if np.dtype(dtype).kind == "f" else 0.0
 
 
-def verdict(case: Case, worst: float, how: str, **columns: float) -> Check:
+def outcome(case: Case, worst: float, how: str, **columns: float) -> Check:
     """Return a check that is valid if the largest error is within the spec's limit."""
     return Check(worst <= case.spec.checks.ulps * rounding(case.dtype), worst, how, columns)
 

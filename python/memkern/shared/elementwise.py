@@ -19,7 +19,7 @@ from memkern import small
 from memkern.checks import integer, number
 from memkern.errors import InputError
 from memkern.machine.declarations import declared
-from memkern.shared.checking import WHOLE, error, exactly, extent, fresh, positions, verdict
+from memkern.shared.checking import WHOLE, error, exactly, extent, fresh, outcome, positions
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES, Native, Traffic, Validation
 from memkern.spec.options import Stop
@@ -95,7 +95,7 @@ def regular(
         )
         if combine is not None:
             worst = max(worst, _check_result(case, native, total if n <= WHOLE else None))
-        return verdict(case, worst, extent(n))
+        return outcome(case, worst, extent(n))
 
     def _check_result(case: Case, native: Native, total: Any) -> float:
         got = native.peek(RESULT, np.zeros(1, dtype=np.int64))
@@ -259,7 +259,7 @@ def _of_gpu(device: str) -> dict[str, Any]:
 
     try:
         knobs = Knobs(device=device)
-        return gpu.describe(knobs.device) if knobs.place == GPUS else {}
+        return gpu.facts(knobs.device) if knobs.device_kind == GPUS else {}
     except InputError:
         return {}
 

@@ -406,7 +406,7 @@ class Case(FromFields):
         """Bytes per iteration."""
         return self.spec.traffic(self)
 
-    @property
+    @functools.cached_property
     def iterations(self) -> int:
         """Iterations of one invocation."""
         return self.spec.iterations(self)
@@ -415,7 +415,7 @@ class Case(FromFields):
         """Return how many of the threads have iterations."""
         return min(threads, max(self.iterations, 1))
 
-    @property
+    @functools.cached_property
     def bytes_B(self) -> int:
         """Bytes of one invocation by the paper's formula."""
         return round(self.traffic.view(index=self.spec.counts.indices) * self.iterations)
@@ -486,7 +486,7 @@ class Case(FromFields):
     @property
     def placements(self) -> int:
         """Number of placements in memory (see `Stop.placements`)."""
-        several = self.stop.runs is None and self.knobs.place != GPUS
+        several = self.stop.runs is None and self.knobs.device_kind != GPUS
         wanted = small.cut(
             self.stop.placements or (PLACEMENTS if several else 1), _SMALL_PLACEMENTS
         )
@@ -507,7 +507,7 @@ class Case(FromFields):
         """Smallest transfer of memory in bytes: a line of this processor, a sector of a GPU."""
         from memkern.machine import caches
 
-        return _SECTOR_B if self.knobs.place == GPUS else caches.line_B()
+        return _SECTOR_B if self.knobs.device_kind == GPUS else caches.line_B()
 
     def filled(self, lines: float, partial: float) -> float:
         """Return the number of written lines that must be read first.
@@ -515,7 +515,7 @@ class Case(FromFields):
         On a processor these are all lines, unless stores are non-temporal (see `allocates`); on a
         GPU only the `partial` lines.
         """
-        if self.knobs.place == GPUS:
+        if self.knobs.device_kind == GPUS:
             return partial
         return lines if self.allocates else 0
 
@@ -548,7 +548,7 @@ class Case(FromFields):
             labels={**self.labels, **labels},
             **new_own,
         )
-        if not new_own and changed.knobs.place == self.knobs.place:
+        if not new_own and changed.knobs.device_kind == self.knobs.device_kind:
             changed.__dict__["_of_inputs"] = self.__dict__.setdefault("_of_inputs", {})
         return changed
 
@@ -576,7 +576,7 @@ def does_nothing(option: str, kernels: str, reasons: Iterable[str] = ()) -> Inpu
 def once_for_inputs(function: Callable[[Case], Result]) -> Callable[[Case], Result]:
     """Return a function that caches its result for the case and its copies with other options.
 
-    The result must not depend on options, except the device (see `Knobs.place`).
+    The result must not depend on options, except the device (see `Knobs.device_kind`).
     """
     name = f"{function.__module__}.{function.__qualname__}"
 

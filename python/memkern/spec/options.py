@@ -20,10 +20,13 @@ from memkern.errors import InputError
 __all__ = [
     "EVERYWHERE",
     "GPUS",
+    "INTEGERS",
     "LABELS",
+    "OF_RANKS",
     "PLACEMENTS",
     "PROCESSORS",
     "RANKS",
+    "REQUEST",
     "Knobs",
     "Option",
     "Stop",
@@ -33,6 +36,9 @@ __all__ = [
 # Devices of a case: a processor, a GPU, or the memory of all ranks.
 PROCESSORS, GPUS, RANKS = "processors", "GPUs", "MPI and OpenSHMEM"
 EVERYWHERE = (PROCESSORS, GPUS, RANKS)
+
+REQUEST, INTEGERS, OF_RANKS = "request", "integers", "ranks"
+"""Parts of the extension that get options (see `Option.goes_to`)."""
 
 LABELS = ("name", "suite", "machine_file")
 """Labels, which do not change a measurement: names, and the machine file of the roofline."""
@@ -73,8 +79,10 @@ class Option:
         Column of the record that holds the requested value; by default the option's name.
     formerly : str
         Name of this column in older files; empty if it is the same.
-    native : bool
-        Whether the extension has an argument of this name.
+    goes_to : str
+        Where the extension gets it, under this name: in its `REQUEST`, among the kernel's
+        `INTEGERS`, or with the object of the ranks' device (`OF_RANKS`); empty if only Python uses
+        it.
     own : bool
         Whether only kernels that list it in their `Limits.own_knobs` have it.
     late : bool
@@ -97,7 +105,7 @@ class Option:
     unit: str = ""
     column: str = ""
     formerly: str = ""
-    native: bool = True
+    goes_to: str = REQUEST
     own: bool = False
     late: bool = False
 
@@ -118,7 +126,9 @@ def _given(table: Knobs | Stop) -> Iterator[tuple[str, Any, Any, Option]]:
     Values of NumPy, pandas and enumerations are replaced by Python's.
     """
     for name, default, option in declared(table):
-        value = vars(table)[name] = plain(getattr(table, name), name)
+        if (value := getattr(table, name)) is default:
+            continue
+        value = vars(table)[name] = plain(value, name)
         if type(value) is not type(default) or value != default:
             yield name, value, default, option
 
@@ -260,7 +270,7 @@ class Knobs:
         metavar="NAME,...",
         column="variant_requested",
         formerly="variant_asked",
-        native=False,
+        goes_to="",
     )
     isa: str = _option(
         "best",
@@ -269,7 +279,7 @@ class Knobs:
         choices=("best", "baseline", "sse4", "avx2", "avx512", "neon", "sve", "sve2"),
         column="isa_requested",
         formerly="isa_asked",
-        native=False,
+        goes_to="",
     )
     prefetch: int = _option(
         0,
@@ -278,7 +288,7 @@ class Knobs:
         least=0,
         several=True,
         metavar="N,...",
-        native=False,
+        goes_to=INTEGERS,
     )
     unroll: int = _option(
         0,
@@ -326,7 +336,7 @@ class Knobs:
         "cpu",
         "where to run: cpu, cuda, cuda:N, or mpi or shmem, the memory of all ranks (cpu)",
         metavar="NAME",
-        native=False,
+        goes_to="",
         late=True,
     )
     timer: str = _option(
@@ -365,7 +375,7 @@ class Knobs:
         most=8192,
         several=True,
         metavar="N,...",
-        native=False,
+        goes_to=INTEGERS,
         late=True,
     )
     nodes_per_block: int = _option(
@@ -377,7 +387,7 @@ class Knobs:
         most=6144,
         several=True,
         metavar="N,...",
-        native=False,
+        goes_to=INTEGERS,
         late=True,
         own=True,
     )
@@ -389,14 +399,14 @@ class Knobs:
         most=2**16,
         several=True,
         metavar="N,...",
-        native=False,
+        goes_to=OF_RANKS,
     )
     contexts: str = _option(
         "default",
         "on shmem: the library's default context, or private ones, one for each thread",
         where=(RANKS,),
         choices=("default", "private"),
-        native=False,
+        goes_to=OF_RANKS,
     )
     prefetchers: str = _option(
         "default",
@@ -405,7 +415,7 @@ class Knobs:
         choices=("default", "off"),
         several=True,
         metavar="STATE,...",
-        native=False,
+        goes_to="",
         late=True,
     )
     clock_limit: int = _option(
@@ -418,7 +428,7 @@ class Knobs:
         several=True,
         metavar="MHZ,...",
         unit="MHz",
-        native=False,
+        goes_to="",
         late=True,
     )
     cache_ways: int = _option(
@@ -430,7 +440,7 @@ class Knobs:
         most=64,
         several=True,
         metavar="N,...",
-        native=False,
+        goes_to="",
         late=True,
     )
     counters: str = _option(
@@ -438,7 +448,7 @@ class Knobs:
         "events to count during the samples, or auto: events known to show traffic",
         where=(PROCESSORS,),
         metavar="NAMES",
-        native=False,
+        goes_to="",
         late=True,
     )
 
@@ -451,7 +461,7 @@ class Knobs:
                 f"device must be cpu, cuda, cuda:N, mpi or shmem, not {shown(str(self.device))}"
             )
         for name, value, default, option in _given(self):
-            if self.place not in option.where:
+            if self.device_kind not in option.where:
                 where = " and ".join(option.where)
                 raise InputError(f"{name} is for {where}: leave it out on {self.device}")
             _check(name, value, default, option)
@@ -459,7 +469,7 @@ class Knobs:
             raise InputError("contexts are for shmem: leave them out on mpi")
 
     @property
-    def place(self) -> str:
+    def device_kind(self) -> str:
         """Kind of the device: one of `EVERYWHERE`."""
         return {"cpu": PROCESSORS, "mpi": RANKS, "shmem": RANKS}.get(self.device, GPUS)
 
@@ -467,7 +477,7 @@ class Knobs:
     def requested(self) -> dict[str, Any]:
         """The options as requested, without those that only other devices have."""
         # Identities of cases on processors and GPUs depend on these rules.
-        here = {self.place, PROCESSORS} if self.place == GPUS else {self.place}
+        here = {self.device_kind, PROCESSORS} if self.device_kind == GPUS else {self.device_kind}
         return {
             name: getattr(self, name)
             for name, default, option in declared(self)
@@ -475,10 +485,10 @@ class Knobs:
             and not (option.late and getattr(self, name) == default)
         }
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """The extension's arguments, by name."""
-        return {name: getattr(self, name) for name, _, option in declared(self) if option.native}
+    def going_to(self, part: str) -> dict[str, Any]:
+        """Return the options that one part of the extension gets (see `Option.goes_to`)."""
+        found = (name for name, _, option in declared(self) if option.goes_to == part)
+        return {name: getattr(self, name) for name in found}
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -48,16 +48,16 @@ class Cases(Sequence[Case]):
         return len(self._numbers)
 
     @overload
-    def __getitem__(self, place: int) -> Case: ...
+    def __getitem__(self, position: int) -> Case: ...
 
     @overload
-    def __getitem__(self, place: slice) -> Cases: ...
+    def __getitem__(self, position: slice) -> Cases: ...
 
-    def __getitem__(self, place: int | slice) -> Case | Cases:
+    def __getitem__(self, position: int | slice) -> Case | Cases:
         """Return a case, or for a slice a sequence of cases."""
-        if isinstance(place, slice):
-            return Cases(self._numbers[place], self._build)
-        return self._build(self._numbers[place])
+        if isinstance(position, slice):
+            return Cases(self._numbers[position], self._build)
+        return self._build(self._numbers[position])
 
 
 def product(build: Callable[..., Case], axes: Mapping[str, Sequence[Any]]) -> Cases:
@@ -82,8 +82,8 @@ def product(build: Callable[..., Case], axes: Mapping[str, Sequence[Any]]) -> Ca
     def at(number: int) -> Case:
         options = {}
         for name, values in reversed(list(axes.items())):
-            number, place = divmod(number, len(values))
-            options[name] = values[place]
+            number, position = divmod(number, len(values))
+            options[name] = values[position]
         return build(**options)
 
     return Cases(range(size), at)
@@ -119,12 +119,12 @@ class Part(NamedTuple):
         all cases with one value of an option. The choice depends only on the number of cases.
         """
 
-        def place(block: int) -> int:
+        def position(block: int) -> int:
             return block * self.of + permuted(self.number - 1, self.of, f"part/{block}")
 
         blocks = -(-len(cases) // self.of)
-        last = bool(blocks) and place(blocks - 1) >= len(cases)
-        return Cases(range(blocks - last), lambda block: cases[place(block)])
+        last = bool(blocks) and position(blocks - 1) >= len(cases)
+        return Cases(range(blocks - last), lambda block: cases[position(block)])
 
 
 def sample(cases: Sequence[Case], most: int) -> list[Case]:
@@ -135,10 +135,12 @@ def sample(cases: Sequence[Case], most: int) -> list[Case]:
     if len(parts) > 1:
         each = max(most // len(parts), _LEAST_OF_PART)
         return [case for part in parts for case in sample(part, each)]
-    return [cases[place] for place in sorted(random.Random(0).sample(range(len(cases)), most))]
+    return [
+        cases[position] for position in sorted(random.Random(0).sample(range(len(cases)), most))
+    ]
 
 
-def permuted(place: int, size: int, seed: str) -> int:
+def permuted(position: int, size: int, seed: str) -> int:
     """Return the image of a place under a random permutation of ``range(size)``.
 
     A Feistel network permutes the range up to a power of four, and is applied again while its
@@ -148,11 +150,11 @@ def permuted(place: int, size: int, seed: str) -> int:
     bits = max(1, (size - 1).bit_length() + 1 >> 1)
     mask = (1 << bits) - 1
     while True:
-        left, right = place >> bits, place & mask
+        left, right = position >> bits, position & mask
         for number in range(_ROUNDS):
             text = f"{seed}/{number}/{right}".encode()
             mixed = int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
             left, right = right, left ^ (mixed & mask)
-        place = left << bits | right
-        if place < size:
-            return place
+        position = left << bits | right
+        if position < size:
+            return position

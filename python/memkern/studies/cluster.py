@@ -30,7 +30,8 @@ from typing import Any
 
 from memkern.errors import DeviceError, InputError
 from memkern.files import publish
-from memkern.formats import ResultSet, check_output, load
+from memkern.formats import ResultSet, load
+from memkern.formats.store import check_output
 from memkern.host.environment import machine_environment
 from memkern.launcher import python_command
 from memkern.machine.environment import Environment, differences, identity

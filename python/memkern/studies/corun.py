@@ -29,10 +29,11 @@ from memkern.engine.public import (
     ready,
     refuse_forked,
 )
-from memkern.engine.recording import disturbance
+from memkern.engine.recording.samples import WAITED_SHARE
 from memkern.errors import InputError
 from memkern.extension import _memkern
-from memkern.formats import ResultSet, open_output
+from memkern.formats import ResultSet
+from memkern.formats.store import open_output
 from memkern.host.capacity import beyond_caches_B
 from memkern.host.environment import machine_environment
 from memkern.machine.caches import line_B
@@ -203,7 +204,7 @@ class _Process(WorkerProcess):
             raise InputError(
                 f"the neighbour {self.label} made no invocation beside {_label(run.case)}"
             )
-        if found["waited_share"] > disturbance.WAITED_SHARE and not small.wanted():
+        if found["waited_share"] > WAITED_SHARE and not small.wanted():
             run.disturb()
 
 

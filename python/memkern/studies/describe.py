@@ -25,7 +25,7 @@ def _device(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
         return {
             **about,
             "copy_GBps": copy_GBps(name),
-            "state": gpu.state(name),
+            "state": gpu.readings(name),
             "no_energy": gpu.why_no_energy(name),
             "launch_s": _known(device_launch_cost_s(name, "host")),
             "launch_single_s": _known(device_launch_cost_s(name, "host", 1)),

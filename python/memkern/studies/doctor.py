@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from memkern import small
+from memkern.engine.placing.watching import CoreWatch
 from memkern.engine.public import (
     CaseRun,
-    CoreWatch,
     calibrated,
     copy_GBps,
     expected_s,
@@ -228,7 +228,7 @@ def doctor(
     if progress is not None:
         progress(1.0)
     seconds = time.perf_counter() - begin
-    return Health(health.verdict(found), tuple(found), results, seconds)
+    return Health(health.judgement(found), tuple(found), results, seconds)
 
 
 def _cards() -> list[Finding]:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern.engine.public import DELAYS_UNKNOWN, Activity, CoreWatch, Measurement
-from memkern.engine.recording import disturbance
+from memkern.engine.placing.watching import CoreWatch
+from memkern.engine.public import DELAYS_UNKNOWN, Activity, Measurement
+from memkern.engine.recording.samples import CORE_SHARE, WAITED_SHARE, names_of
 from memkern.formats import ResultSet
 from memkern.host import this_host
 from memkern.host.variances import SHARED
@@ -52,7 +53,7 @@ _FIND_CACHES = (
 _AWAY = 0.01  # share of the time without a processor
 _STEAL = 0.01  # share of the time that the hypervisor gave to others
 _OTHERS = (0.1, 0.5)  # processors that other programs use on average
-# Share of the probes with a core_share below disturbance.CORE_SHARE.
+# Share of the probes with a core_share below CORE_SHARE.
 _SHARED = 0.05
 _CLOCK = (0.05, 0.15)  # 5th to 95th percentile of the clock, relative to its median
 _SPREAD = 0.05  # standard deviation of the logarithms of the placements' medians
@@ -71,7 +72,7 @@ def core_findings(watch: CoreWatch, machine: Mapping[str, Any]) -> list[Finding]
     """
     share = watch.column("throughput") / watch.best
     share = share[~np.isnan(share)]
-    shared = len(share) > 0 and float(np.median(share)) < disturbance.CORE_SHARE
+    shared = len(share) > 0 and float(np.median(share)) < CORE_SHARE
     return [
         _processor_time(watch),
         _core_share(share, watch.watched_s),
@@ -91,7 +92,7 @@ def _processor_time(watch: CoreWatch) -> Finding:
         return Finding(subject, UNKNOWN, text, health.SHOW_FILES)
     away = 1 - float(seconds[known] @ cpu_share[known]) / total_s
     waited_s = float(np.nansum(np.where(np.isnan(waited), 1 - cpu_share, waited) * seconds))
-    state = graded(away, _AWAY, disturbance.WAITED_SHARE if waited_s > away * total_s / 2 else 1.0)
+    state = graded(away, _AWAY, WAITED_SHARE if waited_s > away * total_s / 2 else 1.0)
     text = f"all workers had their processors {1 - away:.1%} of the time"
     advice = (
         "find other programs with top (in a container, on the host), and stop them, or use fewer "
@@ -104,13 +105,13 @@ def _core_share(share: _Floats, watched_s: float) -> Finding:
     subject = "core share"
     if not len(share):
         return Finding(subject, UNKNOWN, "the best throughput of the cores is not known", _AGAIN)
-    low = float((share < disturbance.CORE_SHARE).mean())
+    low = float((share < CORE_SHARE).mean())
     least, middle = (float(min(x, 1.0)) for x in np.quantile(share, (0.01, 0.5)))
     state = graded(low, _SHARED, math.inf)
     text = (
         f"in {watched_s:.3g} s the cores had {middle:.0%} of their best throughput since "
         f"the boot, in the worst hundredth of the probes {least:.0%}; {low:.0%} of them were below "
-        f"{disturbance.CORE_SHARE:.0%}"
+        f"{CORE_SHARE:.0%}"
     )
     advice = (
         "others compute on the same cores: where they are yours, stop them; else trust shortest "
@@ -215,7 +216,7 @@ def other_programs(activity: Activity, processors: float) -> Finding:
         state = NOTE if state == GOOD else BAD
     words = []
     if activity.others:
-        words.append(f"{disturbance.describe(activity.others)} ran when doctor began")
+        words.append(f"{names_of(activity.others)} ran when doctor began")
     if processors == processors:
         words.append(f"other programs used {max(processors, 0.0):.2f} processors on average")
     text = "; ".join(words) or "nothing else was seen, but the system does not report its load"
@@ -309,7 +310,7 @@ def share_of_peak(
     both = [record for record in records if record["kernel"] in (LOAD, TRIAD)]
     shown = [record for record in both if not record["disturbed"]] or both
     rates = [record["bytes_model_B"] / record["time_median_s"] / 1e9 for record in shown]
-    peak = peak_of_processors({**machine, "memory": smbios.describe(memory)})
+    peak = peak_of_processors({**machine, "memory": smbios.columns(memory)})
     if not rates or math.isnan(peak):
         text = "the theoretical peak of the memory is unknown"
         return Finding(subject, UNKNOWN, text, health.ASK_HOST)

@@ -211,16 +211,16 @@ def measured_in_core(
             bodies.append(InCore(body_of(record), time.level, time.cycles, row))
     if not rows:
         raise InputError(f"nothing could be measured: {next(iter(missing), 'no body')}")
-    order = sorted(range(len(rows)), key=lambda place: _place(rows[place]))
+    order = sorted(range(len(rows)), key=lambda position: _order_of(rows[position]))
     return MeasuredInCore(
-        [rows[place] for place in order],
+        [rows[position] for position in order],
         to_result_set(measured, placed.interrupted),
         tuple(sorted(bodies, key=lambda one: one.body)),
         tuple(missing),
     )
 
 
-def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+def _order_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """Return the place of a row in the table."""
     kernels = in_core_kernels()
     return kernels.index(row["kernel"]), *(

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 _SIDES = ("A", "B")
 
 
-class Side(Protocol):
+class SideWorker(Protocol):
     """Interface of an object that measures one side in one round."""
 
     def request(self, verb: str, case: int, /) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def measure_pairs(
     cases : sequence of Compared
         Their `work` on both sides is used.
     sides : callable
-        Returns a context manager that provides both `Side` of a round.
+        Returns a context manager that provides both `SideWorker` of a round.
     rng : random.Random
     progress : callable
         Called with the number of pairs, disturbed ones included, after each.
@@ -228,7 +228,7 @@ def measure_pairs(
     leads = [0] * len(cases)
     errors: dict[int, str] = {}
 
-    def pair(case: int, two: tuple[Side, Side]) -> None:
+    def pair(case: int, two: tuple[SideWorker, SideWorker]) -> None:
         """Measure one pair; the order of the sides alternates within each block of two."""
         leads[case] = 1 - leads[case] if tried[case] % 2 else rng.randrange(2)
         tried[case] += 1

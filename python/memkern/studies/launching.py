@@ -66,8 +66,8 @@ class Launcher:
                 # Its default depends on the number of ranks.
                 given = any(word.endswith("bind-to") for word in self.words)
                 return [] if given else ["--bind-to", "none"]
-            place = f"slot:PE={threads}" if bind == "core" else f"ppr:1:{bind}"
-            return ["--map-by", place, "--bind-to", "none" if bind == "node" else bind]
+            mapping = f"slot:PE={threads}" if bind == "core" else f"ppr:1:{bind}"
+            return ["--map-by", mapping, "--bind-to", "none" if bind == "node" else bind]
         if self.kind == MPICH:
             return {
                 "": [],

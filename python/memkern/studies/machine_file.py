@@ -260,9 +260,9 @@ def instruction_cases(
         for way in ways
     }
     every = [word for words in built.values() for word in words]
-    for what, wanted, place in (("instruction", names, 0), ("quantity", quantities, 1)):
+    for what, wanted, position in (("instruction", names, 0), ("quantity", quantities, 1)):
         for word in wanted:
-            one_of(word, what, sorted({words[place] for words in every}))
+            one_of(word, what, sorted({words[position] for words in every}))
     return [
         kernel_case(
             _INSTRUCTIONS,
@@ -561,9 +561,9 @@ def _instruction_rows(done: _Done) -> list[Instruction]:
         bits = record.get("vector_bits") or measured.vector_bits
         bits = SCALAR_BITS if record["variant"] == "scalar" else bits
         each = time_of(record, record["cycles_per_access"] / record["time_median_s"])
-        place = (name, bits)
-        found.setdefault(place, {})[quantity] = each
-        notes[place] = "latency: store and load of the same address" if name == "store" else ""
+        position = (name, bits)
+        found.setdefault(position, {})[quantity] = each
+        notes[position] = "latency: store and load of the same address" if name == "store" else ""
     return [
         Instruction(
             name,

@@ -17,7 +17,8 @@ from memkern import small
 from memkern.checks import integer, one_of, several
 from memkern.engine.public import Collected, in_rounds
 from memkern.errors import InputError
-from memkern.formats import ResultSet, Sink, load, open_output
+from memkern.formats import ResultSet, load
+from memkern.formats.store import Sink, open_output
 from memkern.formats.values import Record
 from memkern.progress import announce
 from memkern.progress import bar as progress_bar
@@ -75,8 +76,8 @@ class _Launch:
     def requests(self) -> list[dict[str, Any]]:
         """Return the options with which each rank builds its cases, named by their positions."""
         found = []
-        for place, case in enumerate(self.cases):
-            request = {"kernel": case.spec.kernel, **(case.request or {}), "name": str(place)}
+        for position, case in enumerate(self.cases):
+            request = {"kernel": case.spec.kernel, **(case.request or {}), "name": str(position)}
             # A default size depends on the machine, and ranks may run on another machine.
             if size := _size(case):
                 parts = self.ranks if self.mode == STRONG and not _is_distributed(case) else 1
@@ -248,7 +249,7 @@ def _size(case: Case) -> str:
 
 def _is_distributed(case: Case) -> bool:
     """Return whether the size of a case is the size of all ranks together."""
-    return bool(case.halo) or (case.knobs.place == OVER_RANKS and _size(case) == _WHOLE)
+    return bool(case.halo) or (case.knobs.device_kind == OVER_RANKS and _size(case) == _WHOLE)
 
 
 def _by_threads(

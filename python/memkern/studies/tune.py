@@ -161,11 +161,11 @@ def search(
         tried = list(available.values())
         rounds: list[_Round] = []
 
-        def try_one(place: int) -> None:
+        def try_one(position: int) -> None:
             with contextlib.suppress(InputError, MemoryError):
-                one = measured(tried[place], name, len(rounds) - 1, **brief)
+                one = measured(tried[position], name, len(rounds) - 1, **brief)
                 times = [one.record[column] for column in ("time_min_s", "time_median_s")]
-                rounds[-1][place] = np.log(times if one.valid else [math.inf, math.inf])
+                rounds[-1][position] = np.log(times if one.valid else [math.inf, math.inf])
 
         def begin(number: int) -> Sequence[int]:
             """Return the places of the choices that were available in the first round."""
@@ -201,7 +201,7 @@ def search(
 
 def _fastest(rounds: Sequence[_Round]) -> int:
     """Return the index of the fastest choice, by the times in rounds with all choices."""
-    times = np.array([[one[place] for place in sorted(one)] for one in rounds])
+    times = np.array([[one[position] for position in sorted(one)] for one in rounds])
     shortest, median = times.mean(axis=0).T
     equal = shortest <= shortest.min() + _EQUAL
     return int(np.where(equal, median, math.inf).argmin())

@@ -18,7 +18,7 @@ import numpy as np
 from memkern.engine.placing.preparing import ready
 from memkern.engine.processes.communication import ranks
 from memkern.engine.processes.process import exclusive
-from memkern.engine.recording.needs import (
+from memkern.engine.recording.record import (
     CEILINGS,
     DEVICE_CEILINGS,
     DEVICE_LAUNCH,
@@ -32,7 +32,7 @@ from memkern.engine.sampling.prepared import Prepared
 from memkern.engine.sampling.series import take_samples
 from memkern.host import Host, this_host
 from memkern.host.capacity import capacity, refresh
-from memkern.host.states import main_mode, shares_of
+from memkern.host.rates import main_mode, shares_of
 from memkern.limits import memory_left
 from memkern.machine import gpu
 from memkern.machine.caches import MEMORY
@@ -56,7 +56,7 @@ class _DisturbedError(Exception):
 def ensure(prepared: Prepared) -> None:
     """Measure what the record of a prepared case needs, and is not known yet."""
     case, obtained = prepared.case, prepared.native.obtained()
-    if case.knobs.place == PROCESSORS and ranks().size == 1:
+    if case.knobs.device_kind == PROCESSORS and ranks().size == 1:
         refresh(obtained["footprint_B"], prepared.host)
     for need in needs_of(case, obtained["threads"], lambda: prepared.invocations):
         found = measured(need, prepared.host)
@@ -118,7 +118,7 @@ def device_columns(device: str, host: Host) -> dict[str, float]:
     """Return the columns of a GPU's bandwidths; NaN where the GPU has too little memory."""
     best = measured(Need(DEVICE_CEILINGS, (device,)), host)
     return {
-        "gpu_peak_GBps": float(gpu.describe(device)["peak_GBps"]),
+        "gpu_peak_GBps": float(gpu.facts(device)["peak_GBps"]),
         "gpu_copy_GBps": copy_GBps(device),
         "gpu_best_copy_GBps": best["copy"],
         "gpu_best_read_GBps": best["read"],
@@ -195,7 +195,7 @@ def _device_ceilings(host: Host, device: str) -> dict[str, float]:
     # Times of events exclude the launch and the wait for the end.
     knobs: dict[str, Any] = {"device": device, "runs": 5, "invocations": 4, "timer": "events"}
     best = {"read": 0.0, "copy": 0.0}
-    footprint_B = 8 * gpu.describe(device)["l2_B"]
+    footprint_B = 8 * gpu.facts(device)["l2_B"]
     for name, kernel in (("read", "loops.load"), ("copy", "loops.copy")):
         for unroll in (0, 4, 8):
             one = case(kernel, footprint_B=footprint_B, unroll=unroll, **knobs)

@@ -15,11 +15,10 @@ from memkern.engine.placing.costs import device_columns, ensure
 from memkern.engine.placing.preparing import ready
 from memkern.engine.processes.communication import connected, ranks, together
 from memkern.engine.processes.process import exclusive, refuse_forked
-from memkern.engine.recording.energy import Energy
 from memkern.engine.recording.measurement import Measurement
 from memkern.engine.recording.record import Derive, measurement_of
 from memkern.engine.recording.samples import Samples
-from memkern.engine.recording.taken import Group, Placement, RankPlace, Taken
+from memkern.engine.recording.taken import Energy, Group, Placement, RankPlacement, Taken
 from memkern.engine.sampling import metering
 from memkern.engine.sampling.activity import Neighbour, competitors
 from memkern.engine.sampling.prepared import Prepared
@@ -100,11 +99,11 @@ class CaseRun:
         self._derive: Derive | None = None
         if (file := case.labels.get("machine_file", "")) or case.spec.model.measures_ceilings:
             derive = above("roofline").step(file)  # raises for a wrong file on any device
-            self._derive = derive if case.knobs.place == PROCESSORS else None
+            self._derive = derive if case.knobs.device_kind == PROCESSORS else None
         # Measured before the case allocates memory of the device.
         self._device: dict[str, Any] = {}
-        if case.knobs.place == GPUS:
-            name = str(gpu.describe(case.knobs.device)["name"])
+        if case.knobs.device_kind == GPUS:
+            name = str(gpu.facts(case.knobs.device)["name"])
             self._device = {"platform": name, **device_columns(case.knobs.device, self.host)}
 
     @property
@@ -147,8 +146,8 @@ class CaseRun:
     def class_of(self, machine: dict[str, Any]) -> str:
         """Return the class of cases with similar variances (see `calibration.class_name`)."""
         obtained, taken = self.placements[-1].obtained, self.taken
-        if self.case.knobs.place == GPUS:
-            l2 = {"level": 2, "size_B": gpu.describe(self.case.knobs.device)["l2_B"]}
+        if self.case.knobs.device_kind == GPUS:
+            l2 = {"level": 2, "size_B": gpu.facts(self.case.knobs.device)["l2_B"]}
             return variances.class_name(obtained["footprint_B"], 0, [l2])
         host = "" if taken.quiet else variances.SHARED
         if taken.mixed:
@@ -226,7 +225,7 @@ class CaseRun:
         others = tuple(thread for thread in now if thread[:2] in {one[:2] for one in before})
         wall_s = time.perf_counter() - start
         crowded = not samples.device and ranks().crowded(int(obtained["threads"]))
-        place = RankPlace(obtained["pin"], obtained["pages"], crowded, obtained["footprint_B"])
+        rank = RankPlacement(obtained["pin"], obtained["pages"], crowded, obtained["footprint_B"])
         placement = Placement(
             samples,
             _of_all_ranks(check),
@@ -236,7 +235,7 @@ class CaseRun:
             wall_s,
             ranks().slowest(again_s),
             ranks().slowest(sampled_s),
-            tuple(ranks().every(place)),
+            tuple(ranks().every(rank)),
             prepared.counting,
             {
                 "misplaced_share": earlier.memory["misplaced_share"]

@@ -17,12 +17,11 @@ from memkern import small
 from memkern.engine.placing.preparing import ready
 from memkern.engine.processes.communication import ranks
 from memkern.engine.processes.process import exclusive
-from memkern.engine.recording import disturbance
-from memkern.engine.recording.samples import CONDITIONS
+from memkern.engine.recording.samples import CONDITIONS, CORE_SHARE
 from memkern.engine.sampling import activity
 from memkern.engine.sampling.series import Judge
 from memkern.host import Host, this_host
-from memkern.host.states import labels_of
+from memkern.host.rates import labels_of
 from memkern.spec.registry import case
 
 __all__ = ["CoreWatch", "ExchangeState", "observe_machine", "shared_probes"]
@@ -78,8 +77,8 @@ class CoreWatch:
 
     def column(self, name: str) -> npt.NDArray[np.float64]:
         """Return a condition of each sample (see `CONDITIONS`), or its ``seconds``."""
-        place = ("seconds", *CONDITIONS).index(name)
-        return np.concatenate([np.empty(0), *(rows[:, place] for rows in self._rows)])
+        position = ("seconds", *CONDITIONS).index(name)
+        return np.concatenate([np.empty(0), *(rows[:, position] for rows in self._rows)])
 
     @property
     def best(self) -> float:
@@ -112,7 +111,7 @@ class CoreWatch:
 
 
 def shared_probes(seconds: float = _PROBED_S) -> float:
-    """Return the share of the probes with a throughput below `disturbance.CORE_SHARE`.
+    """Return the share of the probes with a throughput below `CORE_SHARE`.
 
     NaN for several ranks, which would disturb each other on their host.
     """
@@ -122,7 +121,7 @@ def shared_probes(seconds: float = _PROBED_S) -> float:
     watch.observe(seconds)
     share = watch.column("throughput") / watch.best
     share = share[~np.isnan(share)]
-    return float((share < disturbance.CORE_SHARE).mean()) if len(share) else math.nan
+    return float((share < CORE_SHARE).mean()) if len(share) else math.nan
 
 
 def observe_machine() -> activity.Activity:

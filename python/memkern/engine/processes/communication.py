@@ -146,8 +146,10 @@ class Ranks:
             # The hardware threads of a core belong together.
             cores = {unit: min(cpu_list(units_of_core(unit)) or [unit]) for unit in own}
             units = sorted(own, key=lambda unit: (cores[unit], unit))
-            place, share = sharing.index(self.number), len(units) // len(sharing)
-            chosen = units[place * share : (place + 1) * share] or [units[place % len(units)]]
+            position, share = sharing.index(self.number), len(units) // len(sharing)
+            chosen = units[position * share : (position + 1) * share] or [
+                units[position % len(units)]
+            ]
             # Some code looks up the units of the process, so threads of the library are bound as
             # well.
             for thread in os.listdir("/proc/self/task"):

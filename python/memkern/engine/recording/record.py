@@ -10,16 +10,14 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from memkern import statistics
-from memkern.engine.recording import counting, disturbance, energy
 from memkern.engine.recording.measurement import Measurement
-from memkern.engine.recording.needs import CEILINGS, UNKNOWN, needs_of
-from memkern.engine.recording.samples import STARTS_PER_SAMPLE, median
-from memkern.engine.recording.taken import Taken
+from memkern.engine.recording.samples import STARTS_PER_SAMPLE, median, names_of
+from memkern.engine.recording.taken import Energy, Taken
 from memkern.host import Host
 from memkern.host.variances import Spread
 from memkern.machine import environment
@@ -29,6 +27,46 @@ from memkern.spec.columns import in_order
 from memkern.spec.kernel import Ceilings, Check, Transfer
 from memkern.spec.options import GPUS, PROCESSORS
 from memkern.spec.registry import definition_of, find
+
+LAUNCH, DEVICE_LAUNCH = "launch", "launch on a device"
+CEILINGS, DEVICE_CEILINGS = "ceilings", "ceilings of a device"
+
+UNKNOWN: dict[str, Any] = {
+    LAUNCH: math.nan,
+    DEVICE_LAUNCH: math.nan,
+    CEILINGS: Ceilings(math.nan, math.nan, math.nan, math.nan),
+    DEVICE_CEILINGS: dict.fromkeys(("read", "copy"), math.nan),
+}
+"""Values by kind before they are known."""
+
+
+class Need(NamedTuple):
+    """A value by its kind, and the values of options on which it depends."""
+
+    kind: str
+    of: tuple[Any, ...]
+
+
+def needs_of(case: Case, threads: int, invocations: Callable[[], int]) -> list[Need]:
+    """Return what the record of a case needs.
+
+    Parameters
+    ----------
+    case : Case
+    threads : int
+        Number of its workers.
+    invocations : callable
+        Returns the invocations of a sample; called only for cases on a GPU.
+    """
+    knobs, found = case.knobs, []
+    if case.bytes_B and knobs.device_kind == GPUS:
+        found.append(Need(DEVICE_LAUNCH, (knobs.device, knobs.timer, invocations())))
+    if case.bytes_B and knobs.device_kind == PROCESSORS:
+        found.append(Need(LAUNCH, (threads, knobs.pin, knobs.repetition)))
+    if case.spec.model.measures_ceilings:
+        found.append(Need(CEILINGS, (threads, knobs.pin, knobs.pages)))
+    return found
+
 
 # An invocation shorter than this many empty ones also gets a time without the launch.
 _SHORT_LAUNCHES = 10
@@ -91,28 +129,13 @@ def measurement_of(
     of_caches = _cache_columns(taken)
     kernels = obtained["stages"][: last.samples.seconds.shape[1] - 1]
     # Record of all kernels together, if an invocation runs several in turn.
-    counts = [p.samples.counts for p in taken.counted]
-    rank_counts = counting.by_rank(last.counting, counts, invocations)
+    counted, rank_counts = _counted_columns(taken, host, as_run, caches)
 
     def row(case: Case, as_run: Case, column: int) -> dict[str, Any]:
         # Kernels that run in turn are launched one by one.
         launches_s = launch_s * (len(kernels) or 1) if column == 0 else launch_s
         times = times_of(taken, column, spread)
         model_B, moved = as_run.bytes_model_B, _transfers(as_run, caches)
-        counted: dict[str, Any] = {}
-        if column == 0:
-            level = level_of(obtained["footprint_B"], ends(caches, obtained["threads"]))
-            counted = counting.columns(
-                as_run,
-                last.counting,
-                counts,
-                invocations,
-                model_B,
-                moved,
-                "memory" if case.knobs.flush else level,
-                host.counters,
-                taken.cases,
-            )
         found = {
             **_identity_columns(case, taken, column, machine),
             **of_case,
@@ -128,10 +151,10 @@ def measurement_of(
             **_rank_columns(case, taken, [] if column else rank_counts),
             **{name: value for name, value in taken.device.items() if name != "platform"},
             **last.samples.device,
-            **energy.columns(case, taken.energy, times["time_median_s"]),
-            **counted,
+            **_energy_columns(case, taken.energy, times["time_median_s"]),
+            **(counted if column == 0 else {}),
             **(extra or {}),
-            **(_NO_ROOFLINE if case.knobs.place == PROCESSORS else {}),
+            **(_NO_ROOFLINE if case.knobs.device_kind == PROCESSORS else {}),
         }
         return in_order({**found, **(derive(found) if derive else {})})
 
@@ -244,7 +267,7 @@ def _obtained_columns(case: Case, taken: Taken) -> dict[str, Any]:
     placement, ranks = taken.placements[-1], taken.ranks
     knobs, obtained = case.knobs, placement.obtained
     return {
-        "backend": {PROCESSORS: "openmp", GPUS: "cuda"}.get(knobs.place, knobs.device),
+        "backend": {PROCESSORS: "openmp", GPUS: "cuda"}.get(knobs.device_kind, knobs.device),
         "dtype": case.dtype,
         "index_dtype": case.index_dtype,
         **knobs.columns,
@@ -262,20 +285,20 @@ def _obtained_columns(case: Case, taken: Taken) -> dict[str, Any]:
         "comm_library": ranks.library,
         "comm_threads": ranks.thread_level,
         "comm_transport": ranks.transport,
-        "oversubscribed": any(place.oversubscribed for place in placement.rank_places),
+        "oversubscribed": any(position.oversubscribed for position in placement.rank_placements),
         "rotation": bool(obtained["stages"]),
     }
 
 
 def _working(case: Case, threads: int) -> dict[str, Any]:
     """Return the column of the threads that have iterations, on processors."""
-    on_processors = case.knobs.place == PROCESSORS
+    on_processors = case.knobs.device_kind == PROCESSORS
     return {"working_threads": case.working_threads(threads)} if on_processors else {}
 
 
 def _cache_columns(taken: Taken) -> dict[str, Any]:
     """Return the columns of a case's size and of the processor's last-level caches."""
-    if taken.case.knobs.place != PROCESSORS or taken.ranks.size > 1:
+    if taken.case.knobs.device_kind != PROCESSORS or taken.ranks.size > 1:
         return {}
     size_B, known = taken.footprint_B, taken.capacity
     return {
@@ -300,7 +323,7 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
         "samples_disturbed": sum(p.samples.rejected for p in every),
         "disturbed": taken.disturbed,
         "state": word,
-        "shared_with": disturbance.describe(taken.others),
+        "shared_with": names_of(taken.others),
         "states": json.dumps(found) if (found := taken.states) else "",
         "cpu_share": fmean(p.samples.cpu_share for p in every),
         "waited_share": fmean(p.samples.waited_share for p in every),
@@ -335,7 +358,7 @@ def _rates(
     cycles = shortest * placement.samples.clock_Hz * obtained["threads"] * several
     access_s = median / case.spec.counts.accesses(case) if case.spec.counts.accesses else math.nan
     # Several launches on a GPU overlap with the kernels that they start.
-    overlap = case.knobs.place == GPUS and placement.samples.invocations > 1
+    overlap = case.knobs.device_kind == GPUS and placement.samples.invocations > 1
     short = shortest < _SHORT_LAUNCHES * launch_s and not overlap
     messages = {"messages_per_second": iterations / shortest * case.spec.counts.messages}
     if not case.spec.counts.messages:
@@ -378,7 +401,7 @@ def _transfers(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, T
     spec = as_run.spec
     names = [*dict.fromkeys(f"L{cache['level']}" for cache in caches), MEMORY]
     if (
-        as_run.knobs.place != PROCESSORS
+        as_run.knobs.device_kind != PROCESSORS
         or spec.counts.accesses
         or spec.counts.amos
         or len(names) == 1
@@ -392,6 +415,32 @@ def _transfers(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, T
     }
 
 
+def _counted_columns(
+    taken: Taken, host: Host, as_run: Case, caches: Sequence[Mapping[str, Any]]
+) -> tuple[dict[str, Any], list[dict[str, float | None]]]:
+    """Return the columns on counted events, and the counts of each rank."""
+    last = taken.placements[-1]
+    if last.counting is None:
+        return {}, []
+    from memkern.engine.recording import counting
+
+    counts = [p.samples.counts for p in taken.counted]
+    held_B = ends(caches, last.obtained["threads"])
+    level = MEMORY if as_run.knobs.flush else level_of(last.obtained["footprint_B"], held_B)
+    columns = counting.columns(
+        as_run,
+        last.counting,
+        counts,
+        last.samples.invocations,
+        as_run.bytes_model_B,
+        _transfers(as_run, caches),
+        level,
+        host.counters,
+        taken.cases,
+    )
+    return columns, counting.by_rank(last.counting, counts, last.samples.invocations)
+
+
 def _transfer_columns(moved: Mapping[str, Transfer], cases: int) -> dict[str, float]:
     """Return the columns of the data that `cases` equal cases move."""
     return {
@@ -403,7 +452,7 @@ def _transfer_columns(moved: Mapping[str, Transfer], cases: int) -> dict[str, fl
 
 def _conditions(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the column of the layer conditions that hold, for kernels that have any."""
-    if as_run.spec.model.conditions is None or as_run.knobs.place != PROCESSORS:
+    if as_run.spec.model.conditions is None or as_run.knobs.device_kind != PROCESSORS:
         return {}
     held = as_run.spec.model.conditions(as_run, caches)
     return {"conditions": ", ".join(f"{cache} {name}" for cache, name in held.items())}
@@ -441,14 +490,14 @@ def _rank_columns(
         {
             "rank": number,
             "host": host,
-            "units": place.units,
-            "pages": place.pages,
+            "units": position.units,
+            "pages": position.pages,
             "time_median_s": float(median),
             "bandwidth_GBps": moved_B / float(median) / 1e9,
             **({"counts": counts[number]} if counts else {}),
         }
-        for number, (host, place, median) in enumerate(
-            zip(ranks.hosts, counted[-1].rank_places, medians, strict=True)
+        for number, (host, position, median) in enumerate(
+            zip(ranks.hosts, counted[-1].rank_placements, medians, strict=True)
         )
     ]
     return {
@@ -463,4 +512,36 @@ def _rank_columns(
             < STARTS_PER_SAMPLE * ranks.barrier_s
         ),
         "rank_rows": json.dumps(rows),
+    }
+
+
+def _energy_columns(case: Case, found: Energy, median_s: float) -> dict[str, Any]:
+    """Return the columns of a record on energy: the power times the median time.
+
+    Parameters
+    ----------
+    case : Case
+    found : Energy
+        Energy of the case, or of the case whose invocations include it.
+    median_s : float
+        Median time of an invocation.
+    """
+    if found.note:
+        return {"energy_note": found.note}
+    energy_J = found.power_W * median_s
+    flops = case.iterations * case.spec.counts.width(case) * case.spec.counts.flops
+    by_meter = {
+        # JSON has no NaN.
+        name: None if math.isnan(watts) else watts * median_s
+        for name, watts in found.powers_W.items()
+    }
+    return {
+        "power_W": found.power_W,
+        "idle_power_W": found.idle_W,
+        "energy_J": energy_J,
+        "energy_delay_Js": energy_J * median_s,
+        "energy_per_byte_pJ": 1e12 * energy_J / case.bytes_B if case.bytes_B else math.nan,
+        "energy_per_flop_pJ": 1e12 * energy_J / flops if flops else math.nan,
+        "energy_meters": json.dumps(by_meter),
+        "energy_note": "",
     }

@@ -7,21 +7,28 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern import small, statistics
-from memkern.engine.recording import disturbance
-from memkern.engine.recording.counting import Counting
-from memkern.engine.recording.energy import Energy
-from memkern.engine.recording.samples import Samples, median
+from memkern.engine.recording.samples import (
+    CORE_SHARE,
+    EXCHANGE_SHARE,
+    QUIET_SHARE,
+    RunningThread,
+    Samples,
+    median,
+)
 from memkern.host import Capacity
-from memkern.host.states import Mode, main_mode, shares_of
+from memkern.host.rates import Mode, main_mode, shares_of
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
 from memkern.spec.options import RANKS
+
+if TYPE_CHECKING:
+    from memkern.engine.recording.counting import Counting
 
 # A record counts as of a single state if at least this share of its samples is.
 _ONLY_SHARE = 0.95
@@ -57,7 +64,29 @@ class Group:
 
 
 @dataclass(frozen=True)
-class RankPlace:
+class Energy:
+    """Power of the machine or GPU while a case runs.
+
+    Attributes
+    ----------
+    power_W : float
+        The total; NaN if it is unknown.
+    idle_W : float
+        Power while this process sleeps; NaN if unknown.
+    powers_W : mapping of str to float
+        By meter; NaN if the meter could not be read.
+    note : str
+        Why the total is unknown; empty if it is known.
+    """
+
+    power_W: float = math.nan
+    idle_W: float = math.nan
+    powers_W: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class RankPlacement:
     """Processing units, page size and memory of a rank, and whether it has too few units."""
 
     units: str
@@ -79,12 +108,12 @@ class Placement:
     check: Check
     obtained: dict[str, Any]
     choice: Choice
-    others: tuple[disturbance.RunningThread, ...]
+    others: tuple[RunningThread, ...]
     wall_s: float
     again_s: float
     sampled_s: float
-    rank_places: tuple[RankPlace, ...]
-    counting: Counting
+    rank_placements: tuple[RankPlacement, ...]
+    counting: Counting | None
     memory: Mapping[str, float]
 
 
@@ -185,7 +214,7 @@ class Taken:
         ]
 
     @property
-    def others(self) -> tuple[disturbance.RunningThread, ...]:
+    def others(self) -> tuple[RunningThread, ...]:
         """Threads of other processes that ran all the time."""
         return tuple(dict.fromkeys(thread for p in self.placements for thread in p.others))
 
@@ -196,15 +225,15 @@ class Taken:
             return True
         samples = [p.samples for p in self.placements]
         lost = [share for one in samples for share in (one.waited_share, one.absent_share)]
-        if any(share >= disturbance.QUIET_SHARE for share in lost):
+        if any(share >= QUIET_SHARE for share in lost):
             return False
         if self.others:
             return False
-        if self.core_share < disturbance.CORE_SHARE:
+        if self.core_share < CORE_SHARE:
             return False
         if not self.modes:
             return True
-        slow = self.exchange_s * disturbance.EXCHANGE_SHARE * self.best_exchange > 1
+        slow = self.exchange_s * EXCHANGE_SHARE * self.best_exchange > 1
         return bool(self._shares.max() >= _ONLY_SHARE and not slow)
 
     @property
@@ -216,16 +245,16 @@ class Taken:
     @property
     def cases(self) -> int:
         """Number of ranks with their own case; 1 if all ranks share one case."""
-        shared = self.case.halo or self.case.knobs.place == RANKS
+        shared = self.case.halo or self.case.knobs.device_kind == RANKS
         return 1 if shared else self.ranks.size
 
     @property
     def footprint_B(self) -> int:
         """Bytes of memory that an invocation touches on all ranks."""
         last = self.placements[-1]
-        if self.case.knobs.place == RANKS:
+        if self.case.knobs.device_kind == RANKS:
             return int(last.obtained["footprint_B"])
-        return sum(place.footprint_B for place in last.rank_places)
+        return sum(rank.footprint_B for rank in last.rank_placements)
 
     @property
     def exchange_s(self) -> float:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from memkern.engine.processes.communication import ranks
-from memkern.engine.recording import disturbance
+from memkern.engine.recording.samples import SHARED_PROBES, STEAL_SHARE, RunningThread, names_of
 from memkern.extension import _memkern
 from memkern.host.rates import cores_at_work
 from memkern.machine import environment
@@ -51,11 +51,11 @@ class Activity:
     steal_share : float
         Share of the time that the hypervisor gave to others; NaN if unknown.
     shared_probes : float
-        Share of the probes in which the cores had less than `disturbance.CORE_SHARE` of their best
+        Share of the probes in which the cores had less than `CORE_SHARE` of their best
         throughput, as with busy hardware threads on the same core; NaN if unknown.
     """
 
-    others: tuple[disturbance.RunningThread, ...]
+    others: tuple[RunningThread, ...]
     steal_share: float
     shared_probes: float = math.nan
 
@@ -63,17 +63,15 @@ class Activity:
     def quiet(self) -> bool:
         """Whether no other activity would disturb samples."""
         return not (
-            self.others
-            or self.steal_share > disturbance.STEAL_SHARE
-            or self.shared_probes > disturbance.SHARED_PROBES
+            self.others or self.steal_share > STEAL_SHARE or self.shared_probes > SHARED_PROBES
         )
 
     def __str__(self) -> str:
         """Describe the other activity."""
-        found = [disturbance.describe(self.others)] if self.others else []
-        if self.steal_share > disturbance.STEAL_SHARE:
+        found = [names_of(self.others)] if self.others else []
+        if self.steal_share > STEAL_SHARE:
             found.append(f"other virtual machines, for {self.steal_share:.0%} of the time")
-        if self.shared_probes > disturbance.SHARED_PROBES:
+        if self.shared_probes > SHARED_PROBES:
             found.append(
                 f"other load on the same physical cores (in {self.shared_probes:.0%} of the probes)"
             )
@@ -95,7 +93,7 @@ def names_of_cores(obtained: Mapping[str, Any]) -> tuple[str, str]:
     return at_work, exchanging if obtained["threads"] > 1 else ""
 
 
-def competitors(beside: Neighbour | None = None) -> tuple[disturbance.RunningThread, ...]:
+def competitors(beside: Neighbour | None = None) -> tuple[RunningThread, ...]:
     """Return the running threads of other processes on the hosts of all ranks.
 
     Threads of the ranks and of the neighbour are left out.
@@ -103,7 +101,7 @@ def competitors(beside: Neighbour | None = None) -> tuple[disturbance.RunningThr
     return tuple(dict.fromkeys(itertools.chain(*ranks().every(_running(beside)))))
 
 
-def _running(beside: Neighbour | None = None) -> list[disturbance.RunningThread]:
+def _running(beside: Neighbour | None = None) -> list[RunningThread]:
     own = ranks().processes | ({beside.process} if beside is not None else set())
     return [thread for thread in _memkern.running_threads() if thread[0] not in own]
 

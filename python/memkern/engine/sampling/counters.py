@@ -82,8 +82,6 @@ def requested(text: str) -> Counting:
     InputError
         An event that was requested by its name is unknown or can't be counted.
     """
-    if not text:
-        return Counting()
     return _agreed(_auto() if text == AUTO else _by_name(text))
 
 

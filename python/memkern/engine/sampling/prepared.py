@@ -8,7 +8,7 @@ import functools
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -20,16 +20,18 @@ from memkern.engine.processes.communication import ranks
 from memkern.engine.processes.process import exclusive
 from memkern.engine.recording.samples import STARTS_PER_SAMPLE
 from memkern.engine.recording.taken import Choice
-from memkern.engine.sampling.counters import requested
 from memkern.errors import InputError, warn
 from memkern.extension import _memkern
 from memkern.host import Host, this_host
 from memkern.host.capacity import capacity
-from memkern.machine import gpu, remote, settings, switches
+from memkern.machine import gpu, remote, settings
 from memkern.machine.topology import limiting_quota, workers_by_quota
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Check, Validation, finish
-from memkern.spec.options import GPUS, PROCESSORS, RANKS
+from memkern.spec.options import GPUS, INTEGERS, OF_RANKS, PROCESSORS, RANKS, REQUEST
+
+if TYPE_CHECKING:
+    from memkern.engine.recording.counting import Counting
 
 # The clock measures a sample of this many ticks to better than a tenth of a percent.
 _TICKS_PER_SAMPLE = 1000
@@ -74,7 +76,7 @@ class Prepared:
         Seconds that the trials took.
     stages : list of str
         The kernels that an invocation runs in turn, if there are several.
-    counting : Counting
+    counting : Counting or None
         The events that are counted during the samples.
     host : Host
         What is known of this host.
@@ -99,7 +101,7 @@ class Prepared:
             self.part = _part_of(case, ranks().number, ranks().size) if case.halo else None
             self.own = self.part.case if self.part else case
             self.device = None if case.knobs.device == "cpu" else case.knobs.device
-            self.counting = requested(case.knobs.counters)
+            self.counting = _counting(case)
             self.native = self._placed(self.own, chosen.threads if chosen else 0)
             process.prepared.add(self)
             self._warn()
@@ -125,17 +127,12 @@ class Prepared:
             dtype=case.dtype,
             index_dtype=case.index_dtype,
             template_variant=case.template_variant,
-            integers={
-                **case.integers,
-                **{
-                    name: getattr(knobs, name) for name in ("prefetch", "blocks", "nodes_per_block")
-                },
-            },
+            integers={**case.integers, **knobs.going_to(INTEGERS)},
             numbers=dict(case.numbers),
             indices=dict(case.indices),
             data={name: _of_dtype(name, values, case) for name, values in case.data.items()},
             caches_B=capacity(self.host).sized_B,
-            **{**knobs.arguments, **_device(case, threads), **_exchange(self.part)},
+            **{**knobs.going_to(REQUEST), **_device(case, threads), **_exchange(self.part)},
         )
 
     def _warn(self) -> None:
@@ -271,10 +268,12 @@ class Prepared:
             ranks().gate()
 
     def _changes(self) -> list[settings.Change]:
+        from memkern.machine import switches
+
         knobs, changes = self.case.knobs, []
         if knobs.prefetchers == "off":
             changes += switches.prefetchers_off(settings.ROOT)
-        if knobs.clock_limit and knobs.place == GPUS:
+        if knobs.clock_limit and knobs.device_kind == GPUS:
             changes += switches.gpu_clock_limit(knobs.clock_limit, knobs.device)
         elif knobs.clock_limit:
             changes += switches.clock_limit(knobs.clock_limit, settings.ROOT)
@@ -300,7 +299,7 @@ class Prepared:
             Invocations that changed the arrays that the kernel writes. Arrays whose values grow
             without bound are filled again.
         """
-        if self.case.knobs.place != GPUS:
+        if self.case.knobs.device_kind != GPUS:
             return 0
         calls = gpu.warm_up(self.case.knobs.device, lambda: self.native.run(self.invocations))
         if self.case.spec.limits.most_runs.get(self.case.dtype) is None:
@@ -342,7 +341,7 @@ class Prepared:
             return self.case.stop.invocations
         if self.case.knobs.flush or self.stages:
             return 1
-        if self.case.knobs.place == GPUS:
+        if self.case.knobs.device_kind == GPUS:
             self.run(1)  # loads the kernel
             return min(max(int(_MOST_LAUNCHED_S / self.run(1)), 1), _LAUNCHES)
         ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
@@ -385,6 +384,15 @@ def warn_of_conditions(shared_units: Sequence[int]) -> None:
         _warn_once(DELAYS_UNKNOWN)
 
 
+def _counting(case: Case) -> Counting | None:
+    """Return the counting that a case requests; None without any."""
+    if not case.knobs.counters:
+        return None
+    from memkern.engine.sampling.counters import requested
+
+    return requested(case.knobs.counters)
+
+
 @functools.cache
 def _warn_once(text: str) -> None:
     warn(text)
@@ -411,12 +419,12 @@ def _device(case: Case, before: int) -> dict[str, Any]:
     `before` is the number of threads of earlier placements, 0 if there are none.
     """
     knobs = case.knobs
-    if knobs.place != RANKS:
+    if knobs.device_kind != RANKS:
         # A list of units is the list of the threads' units.
-        limited = knobs.place == PROCESSORS and ranks().size == 1 and knobs.pin.isalpha()
+        limited = knobs.device_kind == PROCESSORS and ranks().size == 1 and knobs.pin.isalpha()
         threads = knobs.threads or before or (workers_by_quota() if limited else 0)
         return {"device": gpu.handle(knobs.device), "threads": threads}
-    size = remote.describe(knobs.device).ranks
+    size = remote.description(knobs.device).ranks
     if size != ranks().size:
         raise InputError(
             f"{knobs.device} has {size} ranks, but {ranks().size} of them measure together: leave "
@@ -424,8 +432,7 @@ def _device(case: Case, before: int) -> dict[str, Any]:
         )
     device = remote.handle(
         knobs.device,
-        flush_every=knobs.flush_every,
-        contexts=knobs.contexts,
+        **knobs.going_to(OF_RANKS),
         threads=knobs.threads,
         shift=case.integers.get("shift", 0),
         barrier=ranks().gate,

@@ -14,8 +14,14 @@ import numpy.typing as npt
 from memkern import small, statistics
 from memkern.engine.processes.communication import ranks
 from memkern.engine.processes.process import exclusive
-from memkern.engine.recording import disturbance
-from memkern.engine.recording.samples import CONDITIONS, Floats, Samples, median
+from memkern.engine.recording.samples import (
+    CONDITIONS,
+    Floats,
+    Samples,
+    disturbed_samples,
+    median,
+    too_few,
+)
 from memkern.engine.sampling.activity import names_of_cores
 from memkern.engine.sampling.prepared import Prepared
 from memkern.limits import throttled_s
@@ -45,7 +51,8 @@ class Judge:
     def __init__(self, prepared: Prepared) -> None:
         self._accepts_all = small.wanted()
         self.ranks = ranks()
-        self.codes = prepared.counting.codes  # of counters that are read during the samples
+        # Of counters that are read during the samples.
+        self.codes = prepared.counting.codes if prepared.counting else []
         self.warms_up = warms_up()
         self.rates = prepared.host.cores
         self.cores, self.exchanging = names_of_cores(prepared.native.obtained())
@@ -63,7 +70,7 @@ class Judge:
         if self.exchanging:
             with np.errstate(divide="ignore"):
                 self.rates.add(1 / found["exchange_s"], self.exchanging)
-        return disturbance.disturbed_samples(
+        return disturbed_samples(
             np.where(stopped, 0.0, found["waited_share"]), found["cpu_share"], found["moved"] > 0
         )
 
@@ -80,7 +87,7 @@ class Throttling:
     """
 
     def __init__(self, prepared: Prepared) -> None:
-        quota = limiting_quota() if prepared.case.knobs.place == PROCESSORS else None
+        quota = limiting_quota() if prepared.case.knobs.device_kind == PROCESSORS else None
         self._threads = int(prepared.native.obtained()["threads"])
         self._share_s = math.inf
         self._begin_s = self._last_s = math.nan
@@ -122,7 +129,7 @@ def take_samples(prepared: Prepared, placement: int = 0, placements: int = 1) ->
     knobs = prepared.case.knobs
     with exclusive(), prepared.switched():
         warmed = prepared.warm_up()
-        watch = gpu.Watch(knobs.device) if knobs.place == GPUS else None
+        watch = gpu.Watch(knobs.device) if knobs.device_kind == GPUS else None
         with watch or contextlib.nullcontext():
             series = _Series(prepared, Judge(prepared), watch, placement, placements)
             stop = series.take()
@@ -198,7 +205,7 @@ class _Series:
 
     def _too_few(self) -> bool:
         """Return whether too few samples were undisturbed."""
-        return disturbance.too_few(int((~self._rejected).sum()), len(self._rows))
+        return too_few(int((~self._rejected).sum()), len(self._rows))
 
     def _left_s(self) -> float:
         """Return the remaining seconds in which samples may start."""
@@ -304,7 +311,9 @@ class _Series:
             untimed=warmed + prepared.native.untimed()[0] - self._untimed,
             disturbed=disturbed,
             mean_s=float(self._rows[:, 0].mean()),
-            counts=every(prepared.counting.by_event(self._counts[kept])),
+            counts=every(
+                prepared.counting.by_event(self._counts[kept]) if prepared.counting else []
+            ),
             moved_B=np.sum(every(self._moved_B[kept]), axis=0),
             device=self._watch.columns if self._watch else {},
         )

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from memkern import small
+from memkern.engine.placing.preparing import trials_s
 from memkern.engine.placing.run import CaseRun
-from memkern.engine.placing.variants import trials_s
 from memkern.engine.processes.communication import ranks
 from memkern.engine.processes.process import exclusive
 from memkern.spec import registry
@@ -114,7 +114,7 @@ def rates(device: str = "cpu") -> Rates:
 
 
 def _rates_of(case: Case) -> Rates:
-    return rates(case.knobs.device if case.knobs.place == GPUS else "cpu")
+    return rates(case.knobs.device if case.knobs.device_kind == GPUS else "cpu")
 
 
 def _sampled_s(case: Case, by: Rates) -> float:
@@ -164,7 +164,7 @@ def by_importance(items: Sequence[T], case_of: Callable[[T], Case]) -> list[T]:
         kernels = families.setdefault(kernel.partition(".")[0], {})
         kernels.setdefault(kernel, []).append(item)
     return _in_turns(
-        _in_turns([own[place] for place in _halved(len(own))] for own in kernels.values())
+        _in_turns([own[position] for position in _halved(len(own))] for own in kernels.values())
         for kernels in families.values()
     )
 
@@ -192,7 +192,7 @@ def planned(cases: Sequence[Case], time_s: float) -> list[Case]:
     cases = by_importance(cases, lambda case: case)
     most_s, left_s = _most_s(cases, time_s), (1 - _RESERVE) * time_s
     needed_s = [cost(case, _rates_of(case)).least_s(_least(case)) for case in cases]
-    return [cases[place] for place in _fitting(needed_s, left_s, most_s)]
+    return [cases[position] for position in _fitting(needed_s, left_s, most_s)]
 
 
 def _fitting(needed_s: Sequence[float], left_s: float, most_s: float) -> list[int]:
@@ -201,9 +201,9 @@ def _fitting(needed_s: Sequence[float], left_s: float, most_s: float) -> list[in
     If none fits, return the position of the shortest.
     """
     found = []
-    for place, seconds in enumerate(needed_s):
+    for position, seconds in enumerate(needed_s):
         if seconds <= min(left_s, most_s):
-            found.append(place)
+            found.append(position)
             left_s -= seconds
     if needed_s and not found:
         found.append(min(range(len(needed_s)), key=needed_s.__getitem__))
@@ -245,7 +245,7 @@ class Plan:
         self._begun_s = 0.0
         needed_s = [self._costs[id(run)].least_s(_least(run.case)) for run in runs]
         fitting = _fitting(needed_s, self._left_s, self._most_s)
-        self._ahead_s = {id(runs[place]): needed_s[place] for place in fitting}
+        self._ahead_s = {id(runs[position]): needed_s[position] for position in fitting}
         # At least one case is begun, unless the time is over.
         self._any = id(runs[fitting[0]]) if fitting else 0
         self._estimated_s = self._took_s = 0.0

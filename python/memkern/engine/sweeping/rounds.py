@@ -53,7 +53,7 @@ class Collected:
             for one in found:
                 self.sink.store.add(one.record, one.samples, one.environment)
 
-    def close_after(self, error: Exception) -> None:
+    def close_after(self, error: BaseException) -> None:
         """Close the file after an error, warn of its contents, and make it known as resumable."""
         if self.sink is not None:
             self.sink.store.close()
@@ -141,7 +141,7 @@ def in_rounds(
         if not kept():
             raise
         return True
-    except Exception as error:
+    except BaseException as error:
         if results is not None:
             results.close_after(error)
         raise

@@ -179,7 +179,7 @@ class _Results(Collected):
         # Complete measurements of this block, by run.
         self._complete: dict[CaseRun, tuple[Measurement, Spread]] = {}
         # Positions of this block's records in the file, by run.
-        self._places: dict[CaseRun, int] = {}
+        self._positions: dict[CaseRun, int] = {}
         self._seen: set[tuple[str, int]] = set()
         self._planned = self._placements = self._drawn = 0
         self._duplicates = self._measured = self._left_out = 0
@@ -209,7 +209,7 @@ class _Results(Collected):
         self._drawn += block.drawn
         self._duplicates += block.duplicates
         first = self.sink.store.end if self.sink is not None else 0
-        self._places = {run: first + k * _APART for k, run in enumerate(block.runs)}
+        self._positions = {run: first + k * _APART for k, run in enumerate(block.runs)}
         if self._size is not None:
             # The remaining cases are assumed to have as many placements on average.
             more = (self._size - self._drawn) * self._placements // max(self._planned, 1)
@@ -279,7 +279,7 @@ class _Results(Collected):
         refuse_forked()
         if self.sink is not None and done:
             rows = {
-                self._places[run] + k: (row.record, row.samples)
+                self._positions[run] + k: (row.record, row.samples)
                 for run, measurement in done.items()
                 for k, row in enumerate((*measurement.parts, measurement))
             }
@@ -339,11 +339,11 @@ def _blocks(
     runs: list[CaseRun] = []
     drawn = duplicates = 0
     for some in [cases] if isinstance(cases, Sequence) else _portions(cases):
-        places = _places(len(some), repeats, seed)
-        while chosen := sorted(itertools.islice(places, _BLOCK - len(runs))):
+        positions = _positions(len(some), repeats, seed)
+        while chosen := sorted(itertools.islice(positions, _BLOCK - len(runs))):
             drawn += len(chosen)
-            for place, times in itertools.groupby(chosen, key=lambda pair: pair[0]):
-                case = some[place]
+            for position, times in itertools.groupby(chosen, key=lambda pair: pair[0]):
+                case = some[position]
                 for _, repeat in times:
                     run = CaseRun(case, repeat)
                     new, done = ranks().first(kept(run))
@@ -363,11 +363,14 @@ def _portions(cases: Iterable[Case]) -> Iterator[list[Case]]:
         yield portion
 
 
-def _places(size: int, repeats: int, seed: int | None) -> Iterator[tuple[int, int]]:
+def _positions(size: int, repeats: int, seed: int | None) -> Iterator[tuple[int, int]]:
     """Yield (place, repeat) of every case, one repeat after the other."""
     for repeat in range(repeats if size else 0):
-        for place in range(size):
-            yield (place if seed is None else permuted(place, size, f"{seed}/{repeat}")), repeat
+        for position in range(size):
+            yield (
+                (position if seed is None else permuted(position, size, f"{seed}/{repeat}")),
+                repeat,
+            )
 
 
 def _in_rounds(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern.shared.checking import WHOLE, Values, error, extent, fresh, positions, verdict
+from memkern.shared.checking import WHOLE, Values, error, extent, fresh, outcome, positions
 from memkern.spec.case import Case
 from memkern.spec.kernel import IndexArray, Native, Validation
 
@@ -63,8 +63,8 @@ def hit_words(case: Case) -> IndexArray:
         return case.indices["IDX"][: case.iterations]
     if pattern == "central" and n["hot"] == 1:
         return np.zeros(case.iterations, dtype=np.int64)
-    places = direct_places(n, pattern, np.arange(n["workers"])[:, None], np.arange(n["iters"]))
-    return np.broadcast_to(places, (n["workers"], n["iters"])).ravel()
+    positions = direct_places(n, pattern, np.arange(n["workers"])[:, None], np.arange(n["iters"]))
+    return np.broadcast_to(positions, (n["workers"], n["iters"])).ravel()
 
 
 def _after(case: Case, before: Values, hits: Values) -> Values:
@@ -206,11 +206,11 @@ def _walks(idx: IndexArray, workers: int, steps: int) -> list[tuple[int, int]]:
     successor = idx.tolist()
     found, start = [], 0
     for share in shares:
-        at, places = start, 0
+        at, positions = start, 0
         for _ in range(share):
             at = successor[at]
-            places += at
-        found.append((at, places))
+            positions += at
+        found.append((at, positions))
         start += share
     return found
 
@@ -232,12 +232,12 @@ def _check_chase(case: Case, native: Native) -> Validation:
     whole = n <= _SIMULATED_STEPS
     if whole:
         walked = [(int(row[_END]), int(row[_RETURNED])) for row in tally]
-        walks = [(end, runs * places % 2**64) for end, places in _walks(idx, workers, n)]
+        walks = [(end, runs * positions % 2**64) for end, positions in _walks(idx, workers, n)]
         bad = bad or walked != walks
     bad = bad or int(tally[:, _ITERATIONS].sum()) != runs * n
     bad = bad or not before == wanted == native.digest("IDX")
     columns = _attempts(case, tally, runs)
-    return verdict(
+    return outcome(
         case,
         _wrong(bad or _miscounted(case, columns)),
         extent(n if whole else WHOLE + 1),
@@ -332,7 +332,7 @@ def check_updates(case: Case, native: Native) -> Validation:
         sums = [int(values.sum(dtype=np.float64)) for values in (old, got)]
         worst = max(worst, _wrong(sums[0] + applied - returned != sums[1]))
     how = extent(words) if exact and (constant or workers == 1) else "invariants"
-    return verdict(case, worst, how, **columns)
+    return outcome(case, worst, how, **columns)
 
 
 def _hits_at(case: Case, look: IndexArray) -> IndexArray:

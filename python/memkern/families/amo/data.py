@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import Records, best, listed, typed, words
+from memkern.plots.frames import Records, best, joined, typed, words
 from memkern.plots.selection import of_workers, prevailing, select, split
 
 if TYPE_CHECKING:
@@ -80,10 +80,10 @@ def atomics(
     if missing == wanted and wanted and measure:
         raise InputError(
             f"no record is of the primitive {' or '.join(map(repr, missing))}, only of "
-            f"{listed(present)}: `{measure}` measures others"
+            f"{joined(present)}: `{measure}` measures others"
         )
     if missing:
-        notes.append(f"No record of the primitive{'s' * (len(missing) > 1)} {listed(missing)}.")
+        notes.append(f"No record of the primitive{'s' * (len(missing) > 1)} {joined(missing)}.")
     frame = frame[frame["primitive"].isin(wanted)] if wanted else frame
     word_B = [float(np.dtype(name).itemsize) for name in frame["dtype"]]
     workers = frame["threads"] * frame["ranks"].fillna(1)
@@ -121,7 +121,7 @@ def one_setting(frame: DataFrame) -> tuple[DataFrame, list[str]]:
     if here.empty and len(frame):
         raise InputError(
             "no record has the sharing 'original', only "
-            f"{listed(sorted(map(repr, set(frame['sharing']))))}"
+            f"{joined(sorted(map(repr, set(frame['sharing']))))}"
         )
     cases = ("pattern", "primitive", "threads")
     here, notes = prevailing(
@@ -237,16 +237,18 @@ def in_rows(frame: DataFrame) -> DataFrame:
         pattern.upper() + f", {in_bytes(size)}" * of_two
         for pattern, size, of_two in zip(frame["pattern"], frame["size_B"], two, strict=True)
     ]
-    rank = {pattern: place for place, pattern in enumerate(PATTERNS)}
-    models = {backend: place for place, backend in enumerate(MODELS)}
+    rank = {pattern: position for position, pattern in enumerate(PATTERNS)}
+    models = {backend: position for position, backend in enumerate(MODELS)}
     frame = frame.assign(
         row=names,
-        place=frame["pattern"].map(rank),
+        position=frame["pattern"].map(rank),
         model=frame["backend"].map(models).fillna(len(models)),
     )
     frame = frame[(frame["size_B"] == least) | (two & (frame["size_B"] == most))]
     frame = best(frame, (*here, "row", "primitive"), value=RATE)
-    return frame.sort_values(["model", "place", "size_B"], kind="stable").drop(columns="place")
+    return frame.sort_values(["model", "position", "size_B"], kind="stable").drop(
+        columns="position"
+    )
 
 
 def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:

@@ -92,7 +92,7 @@ def rates(
     """
     frame, notes = atomics(records, _MEASURE, primitives)
     frame, left = in_models(frame, threads)
-    order = {name: place for place, name in enumerate(split(primitives))}
+    order = {name: position for position, name in enumerate(split(primitives))}
     ordered = frame.sort_values("primitive", key=lambda names: names.map(order), kind="stable")
     drawn = list(dict.fromkeys(ordered["series"]))
     most = frame.groupby("machine")["row"].nunique().max()

@@ -18,7 +18,7 @@ from memkern.families.amo.data import (
     shared_lines,
 )
 from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import listed, percent, three_figures
+from memkern.plots.frames import joined, percent, three_figures
 from memkern.plots.selection import of_workers, with_workers
 from memkern.plots.sentences import disturbed_mark, marked_value, shown_in, with_names
 
@@ -83,7 +83,7 @@ def _on_rates(rows: DataFrame) -> list[str]:
             if name in here
         ]
         if both:
-            parts.append(f"{words} ({mine['row'].iloc[0]}) {listed(both)}")
+            parts.append(f"{words} ({mine['row'].iloc[0]}) {joined(both)}")
         success = here.get("cas", {}).get("success_fraction", 1.0)
         if success < 0.995:
             failed += f" {100 * success:.0f} % of the compare-and-swaps {words} succeed."
@@ -145,8 +145,8 @@ def _on_latency(mine: DataFrame) -> list[str]:
                 f"{marked_value(end, 'ns', 'ns')} in {in_bytes(end['size_B'])}"
                 for end in ends.iloc[[0, -1]].to_dict("records")
             ]
-            parts.append(f"{name} takes {listed(times)}")
-    return [f"In a chain of dependent operations, {listed(parts)}."] if parts else []
+            parts.append(f"{name} takes {joined(times)}")
+    return [f"In a chain of dependent operations, {joined(parts)}."] if parts else []
 
 
 def _on_limits(rows: DataFrame) -> list[str]:

@@ -17,17 +17,17 @@ RULES = ("random", "circustent")
 
 
 def _random_places(
-    places: int, n: int, workers: int, private: bool, rng: np.random.Generator
+    positions: int, n: int, workers: int, private: bool, rng: np.random.Generator
 ) -> IndexArray:
     """Return n random places; if `private`, each worker's from its own range."""
     if not private:
-        return rng.integers(0, places, n)
-    if places < workers:
-        raise InputError(f"{workers} workers can't have private words: there are only {places}")
+        return rng.integers(0, positions, n)
+    if positions < workers:
+        raise InputError(f"{workers} workers can't have private words: there are only {positions}")
     share, at = n // workers, np.arange(n)
     worker = np.minimum(at // share, workers - 1)
-    first = worker * (places // workers)
-    return first + rng.integers(0, places // workers, n)
+    first = worker * (positions // workers)
+    return first + rng.integers(0, positions // workers, n)
 
 
 def cycle(n: int, seed: int, first: int = 0) -> IndexArray:
@@ -42,7 +42,7 @@ def cycle(n: int, seed: int, first: int = 0) -> IndexArray:
 def drawn(
     pattern: str,
     rule: str,
-    places: int,
+    positions: int,
     pad: int,
     iters: int,
     workers: int,
@@ -64,8 +64,8 @@ def drawn(
         )
         return np.concatenate([*cycles, [0]])
     if rule == "circustent":
-        return rng.integers(0, max(1, places - 1), count + 1)
-    return pad * _random_places(places, count + 1, workers, private, rng)
+        return rng.integers(0, max(1, positions - 1), count + 1)
+    return pad * _random_places(positions, count + 1, workers, private, rng)
 
 
 @functools.lru_cache(maxsize=4)
@@ -77,8 +77,8 @@ def drawn_over_ranks(pattern: str, layout: Layout, seed: int) -> IndexArray:
     if pattern == "ptrchase":
         return np.concatenate([_cycle_over_ranks(layout, seed), [0]])
     target = over_ranks.targeted_ranks(layout, rng)
-    places = rng.integers(0, layout.words // layout.step, count + 1)
-    return target * layout.words + layout.step * places
+    positions = rng.integers(0, layout.words // layout.step, count + 1)
+    return target * layout.words + layout.step * positions
 
 
 def _cycle_over_ranks(layout: Layout, seed: int) -> IndexArray:

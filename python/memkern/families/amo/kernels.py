@@ -52,7 +52,7 @@ from memkern.inputs import indices
 from memkern.inputs.sizes import sizes
 from memkern.machine import caches
 from memkern.machine.declarations import declared
-from memkern.machine.remote import describe, refuse_faulty
+from memkern.machine.remote import description, refuse_faulty
 from memkern.shared.cache_lines import accessed
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import DTYPES, WORD_DTYPES, IndexArray, Traffic
@@ -90,7 +90,7 @@ def exists(
     primitive: str,
     order: str = "relaxed",
     dtype: str = "uint64",
-    place: str = PROCESSORS,
+    position: str = PROCESSORS,
 ) -> bool:
     """Return whether a pattern has a primitive in a memory order, for a type.
 
@@ -98,9 +98,9 @@ def exists(
     """
     if pattern not in CONSTANT and (primitive == "exchange" or dtype in DTYPES):
         return False
-    if dtype in DTYPES and place != RANKS and primitive not in ("add", "plain"):
+    if dtype in DTYPES and position != RANKS and primitive not in ("add", "plain"):
         return False
-    if primitive == "cas-target" and place != PROCESSORS:
+    if primitive == "cas-target" and position != PROCESSORS:
         return False
     return primitive != "plain" or order == "relaxed"
 
@@ -193,7 +193,7 @@ def amo_case(
     ):
         one_of(value, what, allowed)
     knobs = Knobs(device=options.get("device", "cpu"))
-    if not exists(pattern, primitive, order, dtype, knobs.place):
+    if not exists(pattern, primitive, order, dtype, knobs.device_kind):
         raise InputError(
             f"amo.{pattern} has no {primitive} in order {order} for {dtype}: exchange and "
             "floating-point types are for rand, stride1, striden and central, floating-point types "
@@ -207,13 +207,13 @@ def amo_case(
     size = np.dtype(dtype).itemsize
     threads = integer(threads, "threads", 0, 2**20)
     ranks = 1
-    if knobs.place == RANKS:
+    if knobs.device_kind == RANKS:
         wanted = {"primitive": primitive, "order": order, "dtype": dtype, "sharing": sharing}
         over_ranks.refuse(knobs.device, drawn=indices, **wanted)
         targets = over_ranks.targets_of(pattern, targets, remote)
         if hot is not None and targets == "ring":
             raise InputError("the targets 'ring' have a hot word for each worker: leave out hot")
-        found = describe(knobs.device, threads)
+        found = description(knobs.device, threads)
         swaps_64 = primitive.startswith("cas") and size == 8
         refuse_faulty(found, swaps_64=swaps_64, threads=threads)
         ranks = found.ranks
@@ -223,7 +223,7 @@ def amo_case(
 
     threads = threads or workers_of(knobs.device)
     workers = ranks * threads
-    usual = _ITERS[knobs.place]
+    usual = _ITERS[knobs.device_kind]
     iters = small.cut(integer(usual if iters is None else iters, "iters", 1, 2**40), 2**8)
     integer(stride, "stride", 1, 2**40)
     integer(seed, "seed", 0)
@@ -246,7 +246,7 @@ def amo_case(
     label = ""
     if pattern not in _INDEXED and not (isinstance(indices, str) and indices == "random"):
         raise InputError(f"amo.{pattern} has no indices")
-    if knobs.place == RANKS:
+    if knobs.device_kind == RANKS:
         # Words that consecutive ranks access are in the parts of different ranks.
         step = max(step, 8 // size) if pattern == "central" else step
         layout = Layout(ranks, threads, iters, 0, step, targets, (remote or 0) / 100)
@@ -296,14 +296,14 @@ def amo_case(
             "index_pattern": label,
         },
     ).with_(threads=threads, seed=seed, **options)
-    if knobs.place != RANKS:
+    if knobs.device_kind != RANKS:
         return built
 
-    def places(i: IndexArray) -> IndexArray:
+    def positions(i: IndexArray) -> IndexArray:
         return direct_places(built.integers, pattern, *np.divmod(i, iters))
 
     idx = arrays.get("IDX", np.empty(0, dtype=np.int64))
-    shares = over_ranks.remote_shares(pattern, layout, idx, places, found.nodes)
+    shares = over_ranks.remote_shares(pattern, layout, idx, positions, found.nodes)
     return dataclasses.replace(
         built,
         integers={**built.integers, "shift": layout.shift},
@@ -331,7 +331,7 @@ def _words(words: int | None, memsize: int | None, size: int, needed: int) -> in
 def _build_indices(
     rule: str | npt.ArrayLike,
     pattern: str,
-    places: int,
+    positions: int,
     pad: int,
     iters: int,
     workers: int,
@@ -353,12 +353,12 @@ def _build_indices(
     if rule == "circustent" and (pad > 1 or sharing == "private"):
         raise InputError("indices 'circustent' support neither padding nor private words")
     private = sharing == "private"
-    return rule, index.drawn(pattern, rule, places, pad, iters, workers, private, seed)
+    return rule, index.drawn(pattern, rule, positions, pad, iters, workers, private, seed)
 
 
 def _idle(case: Case) -> dict[str, str]:
     """Return why batches have no effect, if updates are completed one by one."""
-    if case.knobs.place != RANKS:
+    if case.knobs.device_kind != RANKS:
         return {}
     primitive, _, returns = case.template_variant.split("/")
     why = over_ranks.one_by_one(case.knobs.device, pattern_of(case), primitive, returns)
@@ -383,10 +383,10 @@ def _spec(pattern: str, summary: str) -> None:
         )
         if chases:
             return float(looked * case.line_B)
-        places = [hit_words(case)] if pattern in CONSTANT else [case.indices["IDX"][: n + 1]]
+        positions = [hit_words(case)] if pattern in CONSTANT else [case.indices["IDX"][: n + 1]]
         if pattern in ("scatter", "gather"):
-            places.append(np.arange(n) * case.integers["stride"])
-        lines = len(accessed(places, case.integers["words"], per_line))
+            positions.append(np.arange(n) * case.integers["stride"])
+        lines = len(accessed(positions, case.integers["words"], per_line))
         return float((2 * lines + looked) * case.line_B)
 
     register(

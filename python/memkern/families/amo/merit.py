@@ -29,12 +29,12 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
         ("atomics_shared", _SHARED, 7, rows[central & ~private]),
     )
     return [
-        _figure(best_record(mine, "rate_GAMS"), name, title, place)
-        for name, title, place, mine in parts
+        _figure(best_record(mine, "rate_GAMS"), name, title, position)
+        for name, title, position, mine in parts
         if len(mine)
     ]
 
 
-def _figure(record: dict[str, Any], name: str, title: str, place: int) -> FigureOfMerit:
+def _figure(record: dict[str, Any], name: str, title: str, position: int) -> FigureOfMerit:
     amount = record["rate_GAMS"] * record["time_min_s"]
-    return FigureOfMerit(name, title, "GAMS", place, record, amount)
+    return FigureOfMerit(name, title, "GAMS", position, record, amount)

@@ -17,7 +17,7 @@ import numpy as np
 
 from memkern.inputs.mesh import rows_of
 from memkern.inputs.partition import entries_of, equal_parts
-from memkern.shared.checking import Values, error, fresh, verdict
+from memkern.shared.checking import Values, error, fresh, outcome
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Exchange, IndexArray, Native, Validation, fill_values
 
@@ -143,7 +143,7 @@ def _gather(case: Case, mesh: _Mesh) -> Part:
         _set(native, "xg", np.full(len(nodes), np.nan))
         yield
         found = native.peek("xg", len(foreign) + np.arange(len(owned)))
-        return verdict(case, error(found, wanted), "whole")
+        return outcome(case, error(found, wanted), "whole")
 
     return Part(local, exchange, check, len(foreign) / max(len(nodes), 1))
 
@@ -158,13 +158,13 @@ def _scatter(case: Case, mesh: _Mesh) -> Part:
     owned = nodes[: int((owner == mesh.rank).sum())]
     ids = mesh.numbered(nodes)
     foreign = ids >= len(owned)
-    places = np.arange(len(ids))
+    positions = np.arange(len(ids))
     split = 0
     if case.halo == "overlap":
         elements = foreign.reshape(-1, _nodes_per_element(case))
         needs = elements.any(axis=1)
         order = np.argsort(needs, kind="stable")
-        places = places.reshape(elements.shape)[order].reshape(-1)
+        positions = positions.reshape(elements.shape)[order].reshape(-1)
         split = int((~needs).sum()) * elements.shape[1]
     neighbours = []
     for other in mesh.others:
@@ -175,18 +175,18 @@ def _scatter(case: Case, mesh: _Mesh) -> Part:
             neighbours.append((other, sent, received))
     arrived = np.arange(len(nodes) - len(owned))
     exchange = Exchange("xg", neighbours, len(owned) + arrived, arrived)
-    local = _local(case, mesh, len(nodes), {"ids": ids[places]}, split)
+    local = _local(case, mesh, len(nodes), {"ids": ids[positions]}, split)
 
     def check(native: Native) -> Validation:
         values = _whole(case.integers["global_nodes"])
-        its = mesh.ids[mesh.own][places]
+        its = mesh.ids[mesh.own][positions]
         before = fresh(native, "xl", np.arange(len(its)))
         wanted = np.where(its < 0, before, values[np.maximum(its, 0)])
         native.fill(outputs=True)
         halo = np.full(len(arrived), np.nan)
         _set(native, "xg", np.concatenate((values[owned], halo)))
         yield
-        return verdict(case, error(native.peek("xl", np.arange(len(its))), wanted), "whole")
+        return outcome(case, error(native.peek("xl", np.arange(len(its))), wanted), "whole")
 
     return Part(local, exchange, check, float(foreign.mean()) if len(ids) else 0.0)
 
@@ -226,7 +226,7 @@ def _both(case: Case, mesh: _Mesh) -> Part:
         native.fill(outputs=True)
         _set(native, "xl", values[mesh.own])
         yield
-        return verdict(case, error(native.peek("xl", np.arange(len(its))), wanted), "whole")
+        return outcome(case, error(native.peek("xl", np.arange(len(its))), wanted), "whole")
 
     return Part(local, exchange, check, len(shared) / max(len(nodes), 1))
 

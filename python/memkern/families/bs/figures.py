@@ -30,7 +30,7 @@ from memkern.plots.drawing import (
     shade,
 )
 from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, best, counted, frame_of, listed, three_figures
+from memkern.plots.frames import Records, best, counted, frame_of, joined, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
 from memkern.plots.style import NOTE_SIZE, Look, other_look, own_look
 from memkern.shared.streaming_records import as_defined, short
@@ -328,10 +328,10 @@ def _fit_notes(fits: Sequence[Fitted]) -> list[str]:
         notes.append("T₀ is fitted to sizes up to half the last cache, Wmax to sizes beyond it.")
     held = dict.fromkeys(short(one.kernel) for one in fits if one.in_caches)
     if held:
-        notes.append(f"Wmax of {listed(list(held))} is of the caches: few sizes are beyond them.")
+        notes.append(f"Wmax of {joined(list(held))} is of the caches: few sizes are beyond them.")
     far = dict.fromkeys(short(one.kernel) for one in fits if any(fit.far for fit in one.fits))
     if far:
-        notes.append(f"Half the points of {listed(list(far))} are more than 10 % off their line.")
+        notes.append(f"Half the points of {joined(list(far))} are more than 10 % off their line.")
     if not all(fit.holds.all() for one in fits for fit in one.fits):
         notes.append("No line is drawn at sizes that it misses by more than a third.")
     return notes

@@ -19,7 +19,7 @@ from memkern.inputs.partition import entries_of
 from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
 from memkern.shared.cache_lines import partly_accessed
-from memkern.shared.checking import Values, error, extent, fresh, positions, verdict
+from memkern.shared.checking import Values, error, extent, fresh, outcome, positions
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation, crossed
 from memkern.spec.options import GPUS, Knobs, Stop
@@ -125,7 +125,7 @@ def _check_gather(case: Case, native: Native) -> Validation:
     wanted = _row_sums(case, rows, lambda at: fresh(native, "xl", at))
     native.fill(outputs=True)
     yield
-    return verdict(case, error(native.peek("xg", rows), wanted), extent(case.iterations))
+    return outcome(case, error(native.peek("xg", rows), wanted), extent(case.iterations))
 
 
 def _check_scatter(case: Case, native: Native) -> Validation:
@@ -135,7 +135,7 @@ def _check_scatter(case: Case, native: Native) -> Validation:
     wanted = np.where(ids < 0, fresh(native, "xl", at), values)
     native.fill(outputs=True)
     yield
-    return verdict(case, error(native.peek("xl", at), wanted), extent(case.iterations))
+    return outcome(case, error(native.peek("xl", at), wanted), extent(case.iterations))
 
 
 def _check_both(case: Case, native: Native) -> Validation:
@@ -152,7 +152,7 @@ def _check_both(case: Case, native: Native) -> Validation:
     yield
     worst = error(native.peek("xl", at), np.repeat(sums, counts))
     worst = max(worst, error(native.peek("xl", others), fresh(native, "xl", others)))
-    return verdict(case, worst, extent(case.iterations))
+    return outcome(case, worst, extent(case.iterations))
 
 
 def _rows_of_columns(case: Case) -> IndexArray:
@@ -186,7 +186,7 @@ def _reference_both(case: Case, arrays: Mapping[str, Values]) -> dict[str, Value
 
 def _filled_B(case: Case) -> float:
     """Return the bytes of the sectors that a GPU reads because masked nodes are not written."""
-    if case.knobs.place != GPUS or "ids" not in case.indices:
+    if case.knobs.device_kind != GPUS or "ids" not in case.indices:
         return 0.0
     per_sector = case.line_B // case.value_B
     ids = case.indices["ids"]

@@ -15,8 +15,8 @@ from memkern.cli.options import (
     count,
     each,
     given,
+    grouped,
     knobs_of,
-    listed,
     measuring_options,
     numbers,
     verb,
@@ -66,7 +66,7 @@ def _list(least: int, name: str) -> Callable[[str], list[int]]:
     return lambda text: each(convert(text))
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern bs 1 --sizes 64KiB:512MiB:60",
     "memkern bs 1,2 -n 10000000",

@@ -145,7 +145,7 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     return frame.assign(
         sites=frame[_EXTENTS].prod(axis=1),
         others=frame["lattice"].str.replace(r"^\d+x", "", regex=True),
-        place=[f"{lattice}, Ls {ls:g}" for lattice, ls in
+        lattice_label=[f"{lattice}, Ls {ls:g}" for lattice, ls in
                zip(frame["lattice"], frame["Ls"], strict=True)],
         kind=kind,
         form=[name if math.isnan(width) else f"{name}, {width:g} bit" for name, width in
@@ -272,14 +272,14 @@ def in_order(kinds: Iterable[str]) -> list[str]:
     They may be followed by a compiler on a second line.
     """
 
-    def place(kind: str) -> tuple[int, bool, str, int, str]:
+    def order_of(kind: str) -> tuple[int, bool, str, int, str]:
         form, _, build = kind.partition("\n")
         name, _, bits = form.partition(", ")
         layout, _, cut = name.partition(" ")
         known = LAYOUTS.index(layout) if layout in LAYOUTS else len(LAYOUTS)
         return known, cut != "s", name, -int(bits.partition(" ")[0] or 0), build
 
-    return sorted(set(kinds), key=place)
+    return sorted(set(kinds), key=order_of)
 
 
 def of_lattices(frame: DataFrame, prefixes: Sequence[str]) -> tuple[DataFrame, list[str]]:
@@ -306,10 +306,10 @@ def of_lattices(frame: DataFrame, prefixes: Sequence[str]) -> tuple[DataFrame, l
                 f"no record is of a lattice {' or '.join(map(repr, prefixes))}, only of {known}"
             )
         return kept, []
-    cases = frame.drop_duplicates(["machine", "place", "form", "option"])
-    many = cases.groupby(["machine", "place"]).size()
+    cases = frame.drop_duplicates(["machine", "lattice_label", "form", "option"])
+    many = cases.groupby(["machine", "lattice_label"]).size()
     few = many[many < many.groupby("machine").transform("max") / 2].index
-    wide = [key not in few for key in zip(frame["machine"], frame["place"], strict=True)]
+    wide = [key not in few for key in zip(frame["machine"], frame["lattice_label"], strict=True)]
     noun = "lattice with fewer cases" if len(few) == 1 else "lattices with fewer cases"
     return frame[wide], [f"{len(few)} {noun} left out."] * bool(len(few))
 
@@ -336,13 +336,13 @@ def by_form(frame: DataFrame, threads: float = 0) -> DataFrame:
         No record has this number of workers.
     """
     frame = of_workers(frame, threads)
-    cases = ["machine", "place", "row" if "row" in frame else "form", "option"]
+    cases = ["machine", "lattice_label", "row" if "row" in frame else "form", "option"]
     frame = frame.assign(
-        held=frame.groupby(["machine", "place"])["held"].transform("any"),
+        held=frame.groupby(["machine", "lattice_label"])["held"].transform("any"),
         distances=frame.groupby(cases)["prefetch"].transform("nunique") > 1,
     )
     frame = best(frame, cases, value=VALUE)
-    return frame.sort_values(["sites", "Ls", "place"], kind="stable")
+    return frame.sort_values(["sites", "Ls", "lattice_label"], kind="stable")
 
 
 def over_workers(frame: DataFrame, lattice: str = "") -> DataFrame:
@@ -356,7 +356,7 @@ def over_workers(frame: DataFrame, lattice: str = "") -> DataFrame:
         Prefix of the lattice; by default the largest of those with most numbers of workers.
     """
     frame = frame[frame["lattice"].str.startswith(lattice)]
-    return longest_scan(frame, "place", "threads", "sites", value=VALUE)
+    return longest_scan(frame, "lattice_label", "threads", "sites", value=VALUE)
 
 
 def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> DataFrame:
@@ -436,7 +436,7 @@ def energies(frame: DataFrame) -> DataFrame:
     rows = rows[(rows["energy_J"] > 0) & rows["layout"].isin(LAYOUTS[:2])].fillna(
         {"clock_limit": 0.0}
     )
-    case = ["machine", "place", "threads", "clock_limit"]
+    case = ["machine", "lattice_label", "threads", "clock_limit"]
     rows = best(rows, (*case, "layout"), value=VALUE)
     pairs = rows[rows["layout"] == "RIRI"].merge(
         rows[rows["layout"] == "RRII"], on=case, suffixes=("", "_RRII")

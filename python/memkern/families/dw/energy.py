@@ -95,7 +95,7 @@ def by_clock(records: Records = None, lattice: str = "", threads: float = 0) -> 
     if frame.empty:
         raise InputError(f"no lattice has energy: {no_energy(hops(records, _MEASURE_CLOCKS)[0])}")
     frame = of_workers(frame.fillna({"clock_limit": 0.0}), threads)
-    frame = longest_scan(frame, "place", "clock_limit", "sites", value=VALUE)
+    frame = longest_scan(frame, "lattice_label", "clock_limit", "sites", value=VALUE)
     if frame.empty:
         raise InputError(
             f"no lattice was measured at two clock limits: `{_MEASURE_CLOCKS}` does so"
@@ -112,7 +112,7 @@ def by_clock(records: Records = None, lattice: str = "", threads: float = 0) -> 
         ends = frame[column].min(), frame[column].max()
         dots(ax, [name for name in clocks.values() if name in set(rows["row"])], series, ends)
         workers = with_workers(rows, frame["machine"].nunique() > 1)
-        ax.set_title(f"{workers}\n{rows['place'].iloc[0]}")
+        ax.set_title(f"{workers}\n{rows['lattice_label'].iloc[0]}")
         ax.set_xlabel(_QUANTITIES[column])
     return finish(fig, 5, [*notes, "Energy includes the idle power."], frame)
 

@@ -125,9 +125,9 @@ def by_layouts(
     frame = by_build(frame.assign(row=frame["form"]), "row", "\n")
     frame = with_ecm(by_form(frame, threads), source, VALUE, core_of(source))
     drawn = [name for name in OPTIONS if name in set(frame["option"])]
-    most = frame.groupby(["machine", "place"])["row"].nunique().max()
+    most = frame.groupby(["machine", "lattice_label"])["row"].nunique().max()
     frame = by_quantity(frame)
-    frame = frame.assign(panel=frame["quantity"] + frame["place"])
+    frame = frame.assign(panel=frame["quantity"] + frame["lattice_label"])
     fig, cells = machine_panels(frame, row_in(most, max(len(drawn), 2)) + 0.15, "panel")
     for ax, rows in cells:
         quantity = rows["quantity"].iloc[0]
@@ -169,7 +169,7 @@ def _on_lattice(rows: DataFrame, several: bool) -> str:
     where = "in cache" if rows["held"].iloc[0] else "beyond caches"
     # Names of compilers leave less width.
     wide = not rows["row"].str.contains("\n").any()
-    title = f"{rows['place'].iloc[0]}{': ' if wide else chr(10)}{where}"
+    title = f"{rows['lattice_label'].iloc[0]}{': ' if wide else chr(10)}{where}"
     return f"{with_workers(rows, True)}\n{title}" if several else title
 
 
@@ -219,7 +219,7 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
     for ax, rows in cells:
         _against(ax, rows, "threads", "Workers", kinds)
         first = rows.iloc[0]
-        title = first["place"]
+        title = first["lattice_label"]
         several = frame["machine"].nunique() > 1
         ax.set_title(f"{plain(first['machine'], 24)}\n{title}" if several else title)
     return finish(
@@ -430,9 +430,9 @@ def _compared(
     # The first number and its doublings are simulated first, then 1.5 times these.
     first = min(models)
     halved = {n: n // first / 2 ** ((n // first).bit_length() - 1) for n in models}
-    places = [n for part in (1, 1.5) for n in models if n % first == 0 and halved[n] == part]
+    positions = [n for part in (1, 1.5) for n in models if n % first == 0 and halved[n] == part]
     counted = {}
-    for n in places:
+    for n in positions:
         model = models[n]
         most -= _sites(model)
         if most < 0:
@@ -441,7 +441,7 @@ def _compared(
     dotted = look._replace(linestyle="none", zorder=look.zorder + 1)
     ax.plot(list(counted), list(counted.values()), label="_simulated", **dotted._asdict())
     ax.plot([], [], label=label, **look._asdict())
-    return len(counted) == len(places)
+    return len(counted) == len(positions)
 
 
 @cache
@@ -491,11 +491,11 @@ def layouts_table(records: Records = None, threads: float = 0) -> DataFrame:
     frame = by_form(frame, threads)
     forms = in_order(frame["form"])
     frame = frame.assign(
-        place=frame["form"].map(forms.index),
+        position=frame["form"].map(forms.index),
         which=frame["option"].map(OPTIONS.index),
         roofline_min_fraction=frame[VALUE] / frame[ROOFLINE],
     )
-    frame = frame.sort_values(["platform", "sites", "Ls", "lattice", "place", "which"])
+    frame = frame.sort_values(["platform", "sites", "Ls", "lattice", "position", "which"])
     columns = ["platform", "lattice", "Ls", "layout", "cut", "vector_bits", "option", VALUE]
     columns += ["performance_median_GFLOPs", "site_B", ROOFLINE, "roofline_min_fraction"]
     columns.append("disturbed")

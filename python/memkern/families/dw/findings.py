@@ -21,7 +21,7 @@ from memkern.families.dw.data import (
     over_extents,
     over_workers,
 )
-from memkern.plots.frames import best, listed, percent, ranked, three_figures
+from memkern.plots.frames import best, joined, percent, ranked, three_figures
 from memkern.plots.selection import with_workers
 from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, shown_in, speed_up
 
@@ -39,12 +39,14 @@ def findings(records: DataFrame) -> list[str]:
 def _on_machine(mine: DataFrame) -> list[str]:
     """Return the findings on one machine."""
     rows = by_form(of_lattices(mine, ())[0])
-    places = [group for _, group in rows.groupby("place", sort=False)]
+    groups = [group for _, group in rows.groupby("lattice_label", sort=False)]
     threads = over_workers(mine)
     return [
-        *shown_in("dw-layouts", map(_on_lattice, places)),
-        *shown_in("dw-layouts", [*_on_prefetch(places), *_on_stores(places)]),
-        *shown_in("dw-scaling", speed_up(threads, VALUE, in_order(threads["kind"]), "place")),
+        *shown_in("dw-layouts", map(_on_lattice, groups)),
+        *shown_in("dw-layouts", [*_on_prefetch(groups), *_on_stores(groups)]),
+        *shown_in(
+            "dw-scaling", speed_up(threads, VALUE, in_order(threads["kind"]), "lattice_label")
+        ),
         *shown_in("dw-extent", _on_extent(mine)),
         *shown_in("dw-energy", _on_energy(mine)),
     ]
@@ -52,7 +54,7 @@ def _on_machine(mine: DataFrame) -> list[str]:
 
 def _where(rows: DataFrame) -> str:
     held = "in cache" if rows["held"].iloc[0] else "larger than the caches"
-    return f"{rows['place'].iloc[0]}, {held}"
+    return f"{rows['lattice_label'].iloc[0]}, {held}"
 
 
 def _on_lattice(rows: DataFrame) -> str:
@@ -69,15 +71,15 @@ def _on_lattice(rows: DataFrame) -> str:
             f"{three_figures(first[ROOFLINE])} GFLOP/s"
         )
     others = [f"{row['kind']} {marked_value(row, VALUE, 'GFLOP/s')}" for row in rest]
-    return f"{text}; {listed(others)}." if others else f"{text}."
+    return f"{text}; {joined(others)}." if others else f"{text}."
 
 
-def _gains(places: Sequence[DataFrame], column: str, low: str, high: str) -> list[str]:
+def _gains(groups: Sequence[DataFrame], column: str, low: str, high: str) -> list[str]:
     """Return for each lattice the gain of one kind of stores or prefetch over another.
 
     Parameters
     ----------
-    places : sequence of DataFrame
+    groups : sequence of DataFrame
         Records of one lattice each.
     column : {"stores", "prefetches"}
         Column in which the records of a pair differ.
@@ -86,7 +88,7 @@ def _gains(places: Sequence[DataFrame], column: str, low: str, high: str) -> lis
     """
     parts = []
     other = "stores" if column == "prefetches" else "prefetches"
-    for rows in places:
+    for rows in groups:
         halves = rows["option"].str.partition(_PREFETCH)
         rows = rows.assign(stores=halves[0], prefetches=halves[1] + halves[2])
         without, with_it = (rows[rows[column] == value] for value in (low, high))
@@ -100,23 +102,23 @@ def _gains(places: Sequence[DataFrame], column: str, low: str, high: str) -> lis
     return parts
 
 
-def _on_prefetch(places: Sequence[DataFrame]) -> list[str]:
+def _on_prefetch(groups: Sequence[DataFrame]) -> list[str]:
     """Return the sentence on the gain by software prefetch on each lattice."""
-    parts = _gains(places, "prefetches", "", _PREFETCH)
+    parts = _gains(groups, "prefetches", "", _PREFETCH)
     return (
-        [f"With prefetch the kernel is {listed(parts)}, depending on layout and stores."]
+        [f"With prefetch the kernel is {joined(parts)}, depending on layout and stores."]
         if parts
         else []
     )
 
 
-def _on_stores(places: Sequence[DataFrame]) -> list[str]:
+def _on_stores(groups: Sequence[DataFrame]) -> list[str]:
     """Return the sentence on the gain by non-temporal stores on each lattice."""
-    parts = _gains(places, "stores", "ordinary stores", "non-temporal stores")
+    parts = _gains(groups, "stores", "ordinary stores", "non-temporal stores")
     if not parts:
         return []
     return [
-        f"With non-temporal stores the kernel is {listed(parts)}, depending on layout and prefetch."
+        f"With non-temporal stores the kernel is {joined(parts)}, depending on layout and prefetch."
     ]
 
 
@@ -154,4 +156,4 @@ def _on_extent(mine: DataFrame) -> list[str]:
     *ends, beyond = holding(last, cache, (int(first["Lx"]), int(last["Lx"])))
     words = [f"{CONDITIONS[name]} up to Lx = {lx}" for name, lx in ends]
     words.append(CONDITIONS[beyond[0]] + " beyond" * bool(ends))
-    return [f"{text}; by the model the last cache holds {listed(words)}."]
+    return [f"{text}; by the model the last cache holds {joined(words)}."]

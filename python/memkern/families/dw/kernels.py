@@ -25,7 +25,7 @@ from memkern.errors import InputError
 from memkern.inputs.lattice import GAMMA, check_extents, check_parity, walk
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
-from memkern.shared.checking import Values, error, fresh, verdict
+from memkern.shared.checking import Values, error, fresh, outcome
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Model
 from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation
 from memkern.spec.registry import case, find, register, shows_options_of
@@ -69,14 +69,14 @@ def _prefetched(layout: Layout, visits: IndexArray, real_B: int) -> int:
     In these directions, for most sites, no other reader of the neighbour was visited within the
     last `_HELD_B` of spinors, results and links.
     """
-    place = np.empty(len(visits), dtype=np.int64)
-    place[visits] = np.arange(len(visits))
+    position = np.empty(len(visits), dtype=np.int64)
+    position[visits] = np.arange(len(visits))
     now = np.random.default_rng(0).integers(0, len(visits), _SAMPLES)
     sites = layout.coordinates(layout.parity)[visits[now]]
     steps = np.concatenate([np.eye(4, dtype=np.int64), -np.eye(4, dtype=np.int64)])
     # For each site and direction, all sites that read the neighbour in this direction.
     readers = (sites[:, None, None] + steps[:, None] - steps) % np.array(layout.local)
-    ago = now[:, None, None] - place[layout.places(readers)[0]]
+    ago = now[:, None, None] - position[layout.positions(readers)[0]]
     ago = np.where(ago > 0, ago, len(visits)).min(axis=2)
     distant = np.median(ago, axis=0) * _visit_B(layout, real_B) > _HELD_B
     return int((distant << np.arange(8)).sum())
@@ -271,7 +271,7 @@ def _check(case: Case, native: Native) -> Validation:
     yield
     at = layout.spinors_at(sites)
     got = native.peek("result", at.ravel()).reshape(at.shape)
-    return verdict(case, error(got, wanted), "whole" if total <= _WHOLE_SITES else "sampled")
+    return outcome(case, error(got, wanted), "whole" if total <= _WHOLE_SITES else "sampled")
 
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:

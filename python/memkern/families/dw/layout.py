@@ -78,7 +78,7 @@ class Layout:
         """Return the sites of a parity in a part, shape (sites, 4), x fastest."""
         return sites_of(self.local, parity)
 
-    def places(self, sites: IndexArray) -> tuple[IndexArray, IndexArray]:
+    def positions(self, sites: IndexArray) -> tuple[IndexArray, IndexArray]:
         """Return the index of each site within its part and parity, and the index of the part.
 
         Parameters
@@ -97,7 +97,7 @@ class Layout:
 
     def spinors_at(self, sites: IndexArray) -> IndexArray:
         """Return positions of spinors, shape (..., Ls, 4, 3, 2) for sites of shape (..., 4)."""
-        which, lane = (found[..., None] for found in self.places(sites))
+        which, lane = (found[..., None] for found in self.positions(sites))
         s = np.arange(self.ls)
         if self.shared:
             s, lane = s // self.numbers, s % self.numbers
@@ -109,7 +109,7 @@ class Layout:
 
     def links_at(self, sites: IndexArray) -> IndexArray:
         """Return positions of links, shape (..., 8, 3, 3, 2) for sites of shape (..., 4)."""
-        which, lane = self.places(sites)
+        which, lane = self.positions(sites)
         vectors = which[..., None] * LINKS + np.arange(LINKS)
         lanes = 1 if self.shared else self.numbers
         found = self._numbers_at(vectors, (0 if self.shared else lane[..., None]), lanes)
@@ -145,7 +145,7 @@ class Layout:
             beyond[:, mu] += step
             crosses = (beyond[:, mu] < 0) | (beyond[:, mu] >= self.local[mu])
             beyond[:, mu] %= self.local[mu]
-            found[:, direction] = 2 * self.places(beyond)[0] + (crosses & (self.cuts[mu] > 1))
+            found[:, direction] = 2 * self.positions(beyond)[0] + (crosses & (self.cuts[mu] > 1))
             ahead = parts.copy()
             ahead[:, mu] = (ahead[:, mu] + step) % self.cuts[mu]
             lane = np.zeros(len(parts), dtype=np.int64)

@@ -14,8 +14,8 @@ from memkern.cli.options import (
     checked,
     each,
     given,
+    grouped,
     knobs_of,
-    listed,
     measuring_options,
     numbers,
     verb,
@@ -81,7 +81,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
     ).rstrip()
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern dw --lattice 16 16 16 16",
     "memkern dw --lattice 24 24 24 24 --ls 8 --layout RRII,RIRI",

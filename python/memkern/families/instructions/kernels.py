@@ -22,7 +22,7 @@ from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.machine.declarations import declared
-from memkern.shared.checking import Values, error, verdict
+from memkern.shared.checking import Values, error, outcome
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
 from memkern.spec.kernel import Native, Traffic, Validation
 from memkern.spec.options import Knobs, Stop
@@ -182,10 +182,10 @@ def _check(case: Case, native: Native) -> Validation:
     ends = native.copy_out("ends")
     chains, lanes = (int(n) for n in ends[_VALUES:])
     if not (1 <= chains <= _CHAINS and 1 <= lanes <= _LANES):
-        return verdict(case, float("inf"), "whole")
+        return outcome(case, float("inf"), "whole")
     wanted = expected(case, chains, lanes)
     got = ends[:_VALUES].reshape(_CHAINS, _LANES)[:chains, : wanted.shape[1]]
-    return verdict(case, error(got, wanted), "whole")
+    return outcome(case, error(got, wanted), "whole")
 
 
 def _reference(case: Case, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Values]:

@@ -10,8 +10,8 @@ from memkern.cli.options import (
     MEASURE,
     Parser,
     each,
+    grouped,
     knobs_of,
-    listed,
     measuring_options,
     verb,
     words,
@@ -55,7 +55,7 @@ def _instructions(args: argparse.Namespace) -> int:
     return exit_code(measure(cases, args, _HEADER, _row, _SHOWN))
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern instructions --instruction fma,gather",
     "memkern instructions --quantity latency --isa avx2",

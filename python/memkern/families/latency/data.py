@@ -15,7 +15,7 @@ from memkern.errors import InputError
 from memkern.inputs.sizes import parse_bytes
 from memkern.models.structure import plateaus
 from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import Records, counted, lines_B, listed, ranked, typed, with_samples
+from memkern.plots.frames import Records, counted, joined, lines_B, ranked, typed, with_samples
 from memkern.plots.selection import cache_ends, select, split
 from memkern.plots.style import plain
 from memkern.statistics import half_width
@@ -241,7 +241,7 @@ def level_lines(results: ResultSet) -> list[str]:
     apart: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for record in results:
         apart.setdefault(tuple(record.get(name) for name in _APART), []).append(record)
-    several = [len({key[place] for key in apart}) > 1 for place in range(len(_APART))]
+    several = [len({key[position] for key in apart}) > 1 for position in range(len(_APART))]
     lines = [
         f"{'level':<8} {'sizes':<23} {'records':>7} {'ns':>8} {'±%':>5} {'ns of its sizes':>18}"
     ]
@@ -461,7 +461,7 @@ def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
     wanted = [parse_bytes(size) for size in split(sizes)]
     for size_B in wanted:
         if size_B not in known:
-            texts = listed([in_bytes(one) for one in known])
+            texts = joined([in_bytes(one) for one in known])
             raise InputError(f"no chase was measured in {in_bytes(size_B)}, only in {texts}")
     if not wanted:
         last = len(known) - 1

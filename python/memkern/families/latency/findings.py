@@ -18,7 +18,7 @@ from memkern.families.latency.structure_data import structure_rows
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, three_figures
 from memkern.plots.selection import select
-from memkern.plots.sentences import Finding, interval_mark, shown_in, with_names
+from memkern.plots.sentences import Sentence, interval_mark, shown_in, with_names
 
 
 def _differences(records: Records) -> list[dict[str, Any]]:
@@ -54,7 +54,7 @@ def findings(records: Records) -> list[str]:
     """Return sentences on latencies, misses in flight, and lines that two cores exchange."""
     frame, _ = chases(records, MEASURE)
     single = frame[(frame["chains"] == 1) & (frame["order"] == "random")]
-    found: dict[object, list[Finding]] = {}
+    found: dict[object, list[Sentence]] = {}
     for machine, rows in single.groupby("machine", sort=False):
         smallest, largest = (rows.sort_values("size_B").iloc[k] for k in (0, -1))
         times = [
@@ -68,7 +68,7 @@ def findings(records: Records) -> list[str]:
         )
     for row in _differences(records):
         text = f"By latency, {row['what']} has {row['found']}, the system reports {row['system']}"
-        found.setdefault(row["machine"], []).append(Finding(text, "latency-structure"))
+        found.setdefault(row["machine"], []).append(Sentence(text, "latency-structure"))
     try:
         several, _ = concurrency(records)
     except InputError:
@@ -80,9 +80,9 @@ def findings(records: Records) -> list[str]:
             f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns"
             f"{interval_mark(dict(most), 'ci_relative')} from one to the next"
         )
-        found.setdefault(machine, []).append(Finding(text, "latency-chains"))
+        found.setdefault(machine, []).append(Sentence(text, "latency-chains"))
     for name, text in _gathers_beside_bound(records).items():
-        found.setdefault(name, []).append(Finding(text, "latency-gather"))
+        found.setdefault(name, []).append(Sentence(text, "latency-gather"))
     exchanged, _ = select(records, [PING_PONG], ("pin", "lines", "take_by"), value=NS)
     exchanged = exchanged[(exchanged["lines"] == 1) & (exchanged["take_by"] == "load")]
     for machine, rows in exchanged.groupby("machine", sort=False):
@@ -91,5 +91,5 @@ def findings(records: Records) -> list[str]:
             f"{three_figures(low)} to {three_figures(high)}"
         )  # fmt: skip
         text = f"A core's answer to another core's write takes {spread} ns"
-        found.setdefault(machine, []).append(Finding(text, "latency-cores"))
+        found.setdefault(machine, []).append(Sentence(text, "latency-cores"))
     return with_names(found)

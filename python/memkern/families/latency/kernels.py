@@ -269,7 +269,7 @@ def chase_case(
     if chains not in CHAINS:
         raise InputError(f"chains must be one of {', '.join(map(str, CHAINS))}, not {chains}")
     device = Knobs(device=options.get("device", "cpu"))
-    on_gpu = device.place == GPUS
+    on_gpu = device.device_kind == GPUS
     if on_gpu:
         if chains not in GPU_CHAINS:
             known = ", ".join(map(str, GPU_CHAINS))
@@ -300,7 +300,7 @@ def _of_gpu(
     from memkern.machine import gpu
 
     if size_B is None:
-        size_B = 4 * int(gpu.describe(device)["l2_B"])
+        size_B = 4 * int(gpu.facts(device)["l2_B"])
     return size_B, _GPU_LINE_B if line_B is None else line_B
 
 
@@ -484,7 +484,7 @@ def banks_case(
         Something is out of range, or the device is no GPU.
     """
     knobs = Knobs(device=options.get("device", "cpu"), variant="simt")
-    if knobs.place != GPUS:
+    if knobs.device_kind != GPUS:
         raise InputError(f"{kernel} reads the shared memory of a GPU: give device cuda (--device)")
     integers = {
         "stride": integer(stride, "stride", 0, MOST_STRIDE),
@@ -542,10 +542,10 @@ def _walked(
     n, order = case.integers, case.indices["order"]
     began, ended = (rows[:, : n["chains"]].astype(np.int64) for rows in (before, after))
     on_cycle = np.flatnonzero(np.isin(order, began // n["line_B"]))
-    places = {int(order[k] * n["line_B"]): int(k) for k in on_cycle}
-    if not {*began.flat} <= places.keys():
+    positions = {int(order[k] * n["line_B"]): int(k) for k in on_cycle}
+    if not {*began.flat} <= positions.keys():
         return False
-    at = np.array([places[int(first)] for first in began.flat]) + runs * n["steps"]
+    at = np.array([positions[int(first)] for first in began.flat]) + runs * n["steps"]
     same = (order[at % len(order)] * n["line_B"] == ended.ravel()).all()
     followed = after[:, _ACCESSES] - before[:, _ACCESSES]
     return bool(same and (followed == runs * n["steps"] * n["chains"]).all())
@@ -694,15 +694,15 @@ def _begin(case: Case) -> IndexArray:
     n, length = case.integers, len(case.indices["order"])
     every = n["workers"] * n["chains"]
     # As the extension computes them.
-    places = [int(chain / every * length) for chain in range(every)]
-    return np.array(places).reshape(n["workers"], n["chains"])
+    positions = [int(chain / every * length) for chain in range(every)]
+    return np.array(positions).reshape(n["workers"], n["chains"])
 
 
 def _reference_chase(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     n, order = case.integers, case.indices["order"]
     ends = np.array(arrays["ends"], copy=True).reshape(-1, _ENDS)
-    places = (_begin(case) + n["steps"]) % len(order)
-    ends[:, : n["chains"]] = order[places] * n["line_B"]
+    positions = (_begin(case) + n["steps"]) % len(order)
+    ends[:, : n["chains"]] = order[positions] * n["line_B"]
     ends[:, _ACCESSES] += np.uint64(n["steps"] * n["chains"])
     return {"ends": ends.reshape(np.shape(arrays["ends"]))}
 
@@ -852,20 +852,20 @@ def numa_cases(
     """
     size_B = options.pop("size_B", None)
     parts = [(node["node"], {*cpu_list(node["cpus"])} & {*units}) for node in nodes]
-    places = {
+    positions = {
         node["node"]: {"numa": f"node:{node['node']}"}
         for node in nodes
         if node["memory_B"] != 0 and (memories is None or node["node"] in memories)
     }
     if not nodes:
-        parts, places = [(0, {*units})], {0: {}}
+        parts, positions = [(0, {*units})], {0: {}}
     cases = []
     for near, some in parts:
         own = sorted(some)
-        for far, place in places.items() if own else ():
+        for far, position in positions.items() if own else ():
             how = {
                 **options,
-                **place,
+                **position,
                 "name": f"units of node {near}, memory of node {far}",
             }
             pin = ",".join(map(str, own))

@@ -19,8 +19,8 @@ from memkern.cli.options import (
     count,
     each,
     given,
+    grouped,
     knobs_of,
-    listed,
     measuring_options,
     numbers,
     verb,
@@ -116,8 +116,8 @@ def _sizes(device: str) -> list[int]:
     from memkern.machine import gpu
 
     knobs = Knobs(device=device)
-    on_gpu = knobs.place == GPUS
-    largest_B = 4 * int(gpu.describe(knobs.device)["l2_B"]) if on_gpu else beyond_caches_B()
+    on_gpu = knobs.device_kind == GPUS
+    largest_B = 4 * int(gpu.facts(knobs.device)["l2_B"]) if on_gpu else beyond_caches_B()
     return latency.octaves(_SMALLEST_B, largest_B, _PER_OCTAVE)
 
 
@@ -387,7 +387,7 @@ _OWN_CASES: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern latency",
     "memkern latency loaded -o loaded.parquet",

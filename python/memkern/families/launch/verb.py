@@ -18,7 +18,7 @@ from memkern.cli.options import (
     count,
     each,
     force_option,
-    listed,
+    grouped,
     numbers,
     verb,
     wait_option,
@@ -27,7 +27,7 @@ from memkern.cli.options import (
 
 def _barrier(args: argparse.Namespace) -> int:
     from memkern.families.launch.barrier import barrier_cost
-    from memkern.formats import check_output
+    from memkern.formats.store import check_output
 
     if args.output:
         check_output(args.output, args.force)
@@ -57,7 +57,7 @@ def _barrier_cells(record: dict[str, Any]) -> str:
     return f"{middle:>9.1f} {max(low, 0):>9.1f} {high:>9.1f} {middle * record['clock_GHz']:>9.0f}"
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern barrier",
     "memkern barrier -t 1,2,4 --kinds spin",

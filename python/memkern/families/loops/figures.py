@@ -223,12 +223,12 @@ def _name_unrolling(ax: Axes, lowest: DataFrame, ends: Sequence[tuple[str, float
         if rows.empty:
             continue
         fewest = min(rows.to_dict("records"), key=lambda row: float(row[CYCLES]))
-        place = math.exp(sum(map(math.log, rows["footprint_B"])) / len(rows))
+        position = math.exp(sum(map(math.log, rows["footprint_B"])) / len(rows))
         name = f"u={fewest['unroll']:g}" if fewest["unroll"] else "own"
         text: dict[str, Any] = {"fontsize": NOTE_SIZE, "color": GREY, "ha": "center", "va": "top"}
         text["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.2}
         ax.annotate(
-            name, (place, rows[CYCLES].min()), xytext=(0, -3), textcoords="offset points", **text
+            name, (position, rows[CYCLES].min()), xytext=(0, -3), textcoords="offset points", **text
         )
 
 

@@ -15,7 +15,7 @@ from memkern.errors import InputError
 from memkern.host.capacity import data_caches
 from memkern.machine.caches import MEMORY, shares
 from memkern.machine.declarations import declared
-from memkern.shared.checking import Values, error, extent, fresh, positions, verdict
+from memkern.shared.checking import Values, error, extent, fresh, outcome, positions
 from memkern.shared.elementwise import footprint, memory_sized, scalars, value_B
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Model
 from memkern.spec.kernel import Native, Traffic, Transfer, Validation
@@ -217,7 +217,7 @@ def _check_stencil(case: Case, native: Native) -> Validation:
     wanted[inner] = _five_points(case, at[inner], lambda i: fresh(native, "b", i))
     native.fill(outputs=True)
     yield
-    return verdict(case, error(native.peek("a", at), wanted), extent(n))
+    return outcome(case, error(native.peek("a", at), wanted), extent(n))
 
 
 def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -239,7 +239,7 @@ def _traffic_stencil(case: Case) -> Traffic:
 
 def _filled_B(case: Case) -> float:
     """Return the bytes of the sectors that a GPU reads because they are only partly interior."""
-    if case.knobs.place != GPUS:
+    if case.knobs.device_kind != GPUS:
         return 0.0
     columns, per_sector = case.integers["columns"], case.line_B // case.value_B
     begins = columns * np.arange(1, case.integers["rows"] - 1) + 1
@@ -251,7 +251,7 @@ def _filled_B(case: Case) -> float:
 
 def _model_stencil(case: Case) -> float:
     """Return the bytes from memory by the layer condition that this machine's caches fulfil."""
-    caches = data_caches() if case.knobs.place == PROCESSORS else []
+    caches = data_caches() if case.knobs.device_kind == PROCESSORS else []
     if not caches:
         return case.traffic.view(write_allocate=True) * case.iterations
     last = f"L{caches[-1]['level']}"
@@ -319,7 +319,7 @@ def _check_matvec(case: Case, native: Native) -> Validation:
         wanted = wanted + fresh(native, "A", c * rows + at) * x[c]
     native.fill(outputs=True)
     yield
-    return verdict(case, error(native.peek("y", at), wanted), extent(rows))
+    return outcome(case, error(native.peek("y", at), wanted), extent(rows))
 
 
 def _reference_matvec(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:

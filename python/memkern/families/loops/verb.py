@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from memkern.cli.options import MEASURE, Parser, count, listed, verb
+from memkern.cli.options import MEASURE, Parser, count, grouped, verb
 from memkern.cli.refusing import refuse
 from memkern.errors import InputError
 from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
@@ -35,7 +35,7 @@ def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
     return [{"layer_condition": holder, **size} for holder in args.layer_condition.split(",")]
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern loops -k triad --unroll 1,2,4,8 -t 1",
     "memkern loops -k stencil --layer-condition L1,L2",

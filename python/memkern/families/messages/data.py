@@ -78,7 +78,7 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         latency_us=(1e6 * message_s).where(frame["window"] == 1),
         million_per_s=1e-6 * frame[RATE],
     )
-    frame = frame.sort_values(["operation", "distance", "library"], key=_places, kind="stable")
+    frame = frame.sort_values(["operation", "distance", "library"], key=_positions, kind="stable")
     # Of one cache line, with a window of 1.
     if (
         longest := frame.query("distance == 'same node' and size_B <= 64")[LATENCY].max()
@@ -95,7 +95,7 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     return frame.assign(series=series), [*notes, *left]
 
 
-def _places(column: Series[Any]) -> Series[Any]:
+def _positions(column: Series[Any]) -> Series[Any]:
     """Return the rank of each operation, distance or library for sorting."""
     order = [*_OPERATIONS, *_DISTANCES, *_LIBRARIES.values()]
     return column.map(order.index)

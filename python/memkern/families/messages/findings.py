@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memkern.families.messages.data import LATENCY, MILLIONS, messages
 from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import listed
+from memkern.plots.frames import joined
 from memkern.plots.selection import BANDWIDTH
 from memkern.plots.sentences import by_machine, marked_value, shown_in
 
@@ -36,16 +36,16 @@ def _on_machine(mine: DataFrame) -> Sequence[str]:
         parts = _each(single, "size_B", True, LATENCY, "µs")
         if len(parts):
             size = in_bytes(single["size_B"].min())
-            sentences.append(f"{where}, {size}, one at a time: {listed(parts)}.")
+            sentences.append(f"{where}, {size}, one at a time: {joined(parts)}.")
         parts = _each(several, "size_B", True, MILLIONS, "million/s")
         if len(parts):
             most = int(several["window"].max())
-            sentences.append(f"{where}, {most} started together: {listed(parts)}.")
+            sentences.append(f"{where}, {most} started together: {joined(parts)}.")
         large = rows[rows["operation"] != "fetch_add"]
         parts = _each(large, BANDWIDTH, False, BANDWIDTH, "GB/s")
         if len(parts):
             sentences.append(
-                f"Highest bandwidth of {where[0].lower()}{where[1:]}: {listed(parts)}."
+                f"Highest bandwidth of {where[0].lower()}{where[1:]}: {joined(parts)}."
             )
     return shown_in("messages", sentences)
 

@@ -26,7 +26,7 @@ from memkern.errors import InputError
 from memkern.families.messages import pairs as ranks
 from memkern.inputs.sizes import parse_bytes
 from memkern.machine.declarations import declared
-from memkern.machine.remote import DEVICES, describe
+from memkern.machine.remote import DEVICES, description
 from memkern.shared.checking import Values
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
@@ -101,7 +101,7 @@ def message_case(
         no such pairs.
     """
     knobs = Knobs(device=options.get("device", "cpu"))
-    if knobs.place != RANKS:
+    if knobs.device_kind != RANKS:
         raise InputError(
             f"{kernel} is between ranks: give device mpi or shmem (--device), and start memkern by "
             "mpirun or oshrun"
@@ -122,7 +122,7 @@ def message_case(
             f"{DEVICES[knobs.device]} completes a fetch_add before the next one: leave out window "
             f"{window}"
         )
-    nodes = describe(knobs.device).nodes
+    nodes = description(knobs.device).nodes
     label, chosen = ranks.parse(pairs, nodes)
     if kernel == "messages.send" and any(a == b for a, b in chosen):
         raise InputError("a rank does not send messages to itself: use put or get")
@@ -175,7 +175,7 @@ def _arrives(case: Case, rank: int) -> int | None:
 
 def _check(case: Case, native: Native) -> Validation:
     """Compare every word of this rank's part with the value that should have arrived there."""
-    rank, window = describe(case.knobs.device).rank, case.integers["window"]
+    rank, window = description(case.knobs.device).rank, case.integers["window"]
     words = case.integers["size_B"] // WORD_B
     native.fill(outputs=True)
     native.copy_in("sent", np.zeros_like(native.copy_out("sent")))
@@ -189,13 +189,13 @@ def _check(case: Case, native: Native) -> Validation:
     def filled(name: str, of: int, numbers: IndexArray) -> Values:
         return fill_values(positions(name, of, numbers), arrays[name])
 
-    def arrived(places: IndexArray) -> Values:
-        last = _last(window, messages)[places]
+    def arrived(positions: IndexArray) -> Values:
+        last = _last(window, messages)[positions]
         if peer is None:
-            return filled("target", rank, places)
+            return filled("target", rank, positions)
         if not adds:
             return filled("source", peer, last % (window + 1))
-        return filled("target", rank, places) + last // window + 1
+        return filled("target", rank, positions) + last // window + 1
 
     def returned(slots: IndexArray) -> Values:
         last = _last(window + 1, count)[slots]
@@ -231,12 +231,12 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
         # Messages are counted by the rank that starts them, for a get the receiver.
         of = rank if operation(case.spec.name) == "get" else peer
         for number in range(int(by_rank[of]), int(by_rank[of]) + window):
-            slot, place = number % (window + 1), number % window
+            slot, position = number % (window + 1), number % window
             if adds:
-                from_rank[of, slot] = to_rank[rank, place]
-                to_rank[rank, place] += np.uint64(1)
+                from_rank[of, slot] = to_rank[rank, position]
+                to_rank[rank, position] += np.uint64(1)
             else:
-                to_rank[rank, place] = from_rank[peer, slot]
+                to_rank[rank, position] = from_rank[peer, slot]
     for rank in range(n["workers"]):
         by_rank[rank] += np.uint64(window * _sends(case, rank))
     return {"target": target, "sent": sent, **({"old": slots} if adds else {})}

@@ -13,8 +13,8 @@ from memkern.cli.options import (
     MEASURE,
     Parser,
     each,
+    grouped,
     knobs_of,
-    listed,
     measuring_options,
     numbers,
     verb,
@@ -24,7 +24,7 @@ from memkern.errors import InputError
 from memkern.families.messages import pairs
 from memkern.families.messages.kernels import OPERATIONS, WORD_B, most_window
 from memkern.inputs.sizes import parse_sizes
-from memkern.machine.remote import describe
+from memkern.machine.remote import description
 from memkern.spec import registry
 from memkern.spec.options import RANKS, Knobs
 from memkern.spec.sequences import joined, product
@@ -57,9 +57,9 @@ def _row(number: int, record: dict[str, Any]) -> str:
 
 def _pairs(given: str | None, device: str) -> list[str]:
     """Return the pairs of each case."""
-    if Knobs(device=device).place != RANKS:
+    if Knobs(device=device).device_kind != RANKS:
         return [""]  # the kernels refuse the device
-    nodes = describe(device).nodes
+    nodes = description(device).nodes
     if given is None:
         return [word for word in pairs.NEIGHBOURS if pairs.neighbours(word, nodes)] or [""]
     parts = [part.strip() for part in given.split(",")]
@@ -99,7 +99,7 @@ def _messages(args: argparse.Namespace) -> int:
     return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern messages --device mpi",
     "memkern messages --device mpi -k put,get --sizes 8,1MiB",

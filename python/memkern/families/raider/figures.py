@@ -27,7 +27,7 @@ from memkern.plots.frames import (
     best,
     counted,
     frame_of,
-    listed,
+    joined,
     rounded,
     typed,
     words,
@@ -191,9 +191,9 @@ def _bars(ax: Axes, points: DataFrame, kernels: list[str], platforms: DataFrame)
     points = points[points["kernel"].isin(kernels)]
     here = [platform for platform in looks if platform in set(points["platform"])]
     width = 0.84 / len(here)
-    for place, platform in enumerate(here):
+    for position, platform in enumerate(here):
         rows = points[points["platform"] == platform].set_index("kernel").reindex(kernels)
-        x = [i - 0.42 + width * (place + 0.5) for i in range(len(kernels))]
+        x = [i - 0.42 + width * (position + 0.5) for i in range(len(kernels))]
         colour, alpha = looks[platform]
         ax.bar(
             x,
@@ -336,7 +336,7 @@ def by_nodes(
         ax.set_xlabel("Nodes (clusters), ranks (own)")
     _bandwidth_axes(axes, [*own[BANDWIDTH], *clusters[BANDWIDTH]])
     cores = (clusters["cores"] // clusters["nodes"]).groupby(clusters["platform"]).first()
-    used = listed([f"{number} cores of each node of {name}" for name, number in cores.items()])
+    used = joined([f"{number} cores of each node of {name}" for name, number in cores.items()])
     notes.append(f"The elements are those of all nodes or ranks. {used} were used.")
     return finish(fig, 3, [*notes, *averaged], own)
 

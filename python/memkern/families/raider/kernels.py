@@ -26,8 +26,8 @@ from memkern.shared.checking import (
     exactly,
     extent,
     fresh,
+    outcome,
     positions,
-    verdict,
 )
 from memkern.shared.elementwise import length, mccalpin, scalars
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model, once_for_inputs
@@ -51,11 +51,11 @@ RAIDER = "Beebe et al., RaiderSTREAM: Adapting the STREAM Benchmark to Modern HP
 Operation = Callable[[list[Values], float], Values]
 
 
-def _index_of(case: Case, place: str, i: IndexArray) -> IndexArray:
+def _index_of(case: Case, index_name: str, i: IndexArray) -> IndexArray:
     """Return the elements of an array that iterations `i` access; see `_spec`."""
-    if place == "0":
+    if index_name == "0":
         return np.zeros_like(i)
-    return case.indices[place][i] if place in case.indices else i
+    return case.indices[index_name][i] if index_name in case.indices else i
 
 
 # The kernels of a run share their index arrays. Files are read again, since they may have changed.
@@ -110,11 +110,11 @@ def indexed(
     numbers = scalars(spec, dtype, alpha=alpha)
     arrays: dict[str, IndexArray] = {}
     label = ""
-    for number, place in enumerate(spec.indices):
+    for number, index_name in enumerate(spec.indices):
         if isinstance(pattern, str) and not os.path.exists(pattern):
-            label, arrays[place] = _cached_indices(pattern, n, seed + number, repeats)
+            label, arrays[index_name] = _cached_indices(pattern, n, seed + number, repeats)
         else:
-            label, arrays[place] = indices.build(pattern, n, seed, repeats)
+            label, arrays[index_name] = indices.build(pattern, n, seed, repeats)
     return Case(
         spec,
         integers={"elements": n},
@@ -126,16 +126,16 @@ def indexed(
     ).with_(seed=seed, **options)
 
 
-def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation) -> None:
+def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Operation) -> None:
     """Register a kernel whose arrays, flops and scalars the extension declares.
 
-    `places` maps each array to the index array through which it is accessed (``IDX1``, ``i`` for
-    none, ``0`` for element 0 always); the first array is written, and `operation` computes its
+    `index_names` maps each array to the index array through which it is accessed (``IDX1``, ``i``
+    for none, ``0`` for element 0 always); the first array is written, and `operation` computes its
     values from the other arrays and the scalar.
     """
     declaration = declared(f"raider.{name}")
     written, *read = (array.name for array in declaration.arrays)
-    idx = tuple(sorted(place for place in places.values() if place.startswith("IDX")))
+    idx = tuple(sorted(index for index in index_names.values() if index.startswith("IDX")))
 
     def traffic(case: Case) -> Traffic:
         size = float(case.value_B)
@@ -147,13 +147,14 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
     def lines_of(case: Case) -> dict[str, tuple[int, int]]:
         """Return the numbers of accessed and, on a GPU, of partly accessed lines of each array."""
         n, per_line = case.iterations, case.line_B // case.value_B
-        of_place = {"i": (-(-n // per_line), 0)}
-        for place in {*places.values()} - {"i"}:
-            index = [case.indices.get(place, np.zeros(1, dtype=np.int64))]  # an index array, or 0
-            on_gpu = case.knobs.place == GPUS
+        of_index = {"i": (-(-n // per_line), 0)}
+        for index_name in {*index_names.values()} - {"i"}:
+            # An index array, or 0.
+            index = [case.indices.get(index_name, np.zeros(1, dtype=np.int64))]
+            on_gpu = case.knobs.device_kind == GPUS
             partial = partly_accessed(accessed(index, n), per_line, n) if on_gpu else 0
-            of_place[place] = len(accessed(index, n, per_line)), partial
-        return {key: of_place[place] for key, place in places.items()}
+            of_index[index_name] = len(accessed(index, n, per_line)), partial
+        return {key: of_index[index_name] for key, index_name in index_names.items()}
 
     def filled_B(case: Case) -> float:
         """Return the bytes of the lines that stores read before they write them."""
@@ -177,21 +178,21 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
         return crossed(levels, inner, outer, bypass=not case.allocates)
 
     def values_of(case: Case, i: IndexArray, values: Callable[[str, IndexArray], Values]) -> Values:
-        operands = [values(key, _index_of(case, places[key], i)) for key in read]
+        operands = [values(key, _index_of(case, index_names[key], i)) for key in read]
         return operation(operands, exactly(case.numbers.get("alpha", 1.0), case.dtype))
 
     def reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
         i = np.arange(case.iterations)
         after = {key: np.array(values, copy=True) for key, values in arrays.items()}
         exact = values_of(case, i, lambda key, at: exactly(arrays[key][at], case.dtype))
-        after[written][_index_of(case, places[written], i)] = exact
+        after[written][_index_of(case, index_names[written], i)] = exact
         return after
 
     def check(case: Case, native: Native) -> Validation:
         n = case.iterations
         filled = native.arrays()
-        i = _iterations(case, native, places[written])
-        target = _index_of(case, places[written], i)
+        i = _iterations(case, native, index_names[written])
+        target = _index_of(case, index_names[written], i)
         wanted = values_of(
             case, i, lambda key, at: exactly(fill_values(at, filled[key]), case.dtype)
         )
@@ -205,22 +206,22 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
             last = len(target) - 1 - backwards
             worst = error(got[last], wanted[last])
         else:
-            place, which = np.unique(target, return_inverse=True)
-            nearest = np.full(len(place), np.inf)
+            stored_once, which = np.unique(target, return_inverse=True)
+            nearest = np.full(len(stored_once), np.inf)
             np.minimum.at(nearest, which, difference(got, wanted))
             worst = float(np.max(nearest))
-            how = how if len(place) == len(target) else "membership"
+            how = how if len(stored_once) == len(target) else "membership"
         # Elements to which no iteration stores are unchanged.
         stored = np.zeros(n, dtype=bool)
-        stored[_index_of(case, places[written], np.arange(n))] = True
+        stored[_index_of(case, index_names[written], np.arange(n))] = True
         others = positions(n, native)
         others = others[~stored[others]]
         worst = max(worst, error(native.peek(written, others), fresh(native, written, others)))
-        return verdict(case, worst, how)
+        return outcome(case, worst, how)
 
     summary = text
-    for key, place in places.items():
-        summary = summary.replace(key, f"{key}[{place + '[i]' if place in idx else place}]")
+    for key, index in index_names.items():
+        summary = summary.replace(key, f"{key}[{index + '[i]' if index in idx else index}]")
     register(
         KernelSpec(
             name=f"raider.{name}",
@@ -240,16 +241,16 @@ def _spec(name: str, text: str, places: Mapping[str, str], operation: Operation)
     )
 
 
-def _iterations(case: Case, native: Native, place: str) -> IndexArray:
+def _iterations(case: Case, native: Native, index_name: str) -> IndexArray:
     """Return the iterations to check: all that store to sampled elements."""
     n = case.iterations
     some = positions(n, native)
-    if place not in case.indices or len(some) == n:
+    if index_name not in case.indices or len(some) == n:
         return some
     wanted = np.zeros(n, dtype=bool)
     wanted[some] = True
-    wanted[case.indices[place][some]] = True
-    return np.flatnonzero(wanted[case.indices[place]])
+    wanted[case.indices[index_name][some]] = True
+    return np.flatnonzero(wanted[case.indices[index_name]])
 
 
 _OPERATIONS: dict[str, tuple[str, Operation]] = {

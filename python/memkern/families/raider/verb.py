@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from memkern.cli.options import MEASURE, Parser, listed, verb
+from memkern.cli.options import MEASURE, Parser, grouped, verb
 from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES
 from memkern.spec.registry import DEFINITIONS
@@ -14,7 +14,7 @@ def _raider(args: argparse.Namespace) -> int:
     return measure_kernels(args, kernels_of(args))
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern raider -k triad,gather_triad",
     "memkern raider --pattern zipf:1.2",

@@ -253,9 +253,9 @@ def _name_platforms(ax: Axes, points: DataFrame, labels: Mapping[str, str]) -> N
     x = platforms["base_bandwidth_GBps"].to_numpy(dtype=float)
     left, right = np.log2(ax.get_xlim())
     octave_in = 2.35 / (right - left)  # a panel is about 2.35 in wide, a line of text 0.115 in
-    places = 2 ** _spread(np.log2(x), np.full(len(names), 0.115 / octave_in), left, right)
+    positions = 2 ** _spread(np.log2(x), np.full(len(names), 0.115 / octave_in), left, right)
     above = ax.get_xaxis_transform()
-    for name, own, here, there in zip(names, platforms["own"], x, places, strict=True):
+    for name, own, here, there in zip(names, platforms["own"], x, positions, strict=True):
         colour, width = ("black", 1.0) if own else ("#b0b0b0", 0.4)
         ax.axvline(here, color=colour, linewidth=width, zorder=1.2, label="_platform")
         leader = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 0}

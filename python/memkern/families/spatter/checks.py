@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from memkern.families.spatter.sides import (
     WHOLE,
-    Side,
+    SparseSide,
     access_blocks,
     dense_length,
     gather_side,
@@ -44,16 +44,16 @@ def reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     n = np.arange(case.integers["count"])
     wrap = case.integers.get("wrap", 1)
     if gather is not None and scatter is not None:
-        after[scatter.array][scatter.places(n).ravel()] = after[gather.array][
-            gather.places(n).ravel()
+        after[scatter.array][scatter.positions(n).ravel()] = after[gather.array][
+            gather.positions(n).ravel()
         ]
     elif gather is not None:
         last = n[-min(wrap, len(n)) :]
         rows = after["dense"].reshape(wrap, -1)
-        rows[last % wrap] = after[gather.array][gather.places(last)]
+        rows[last % wrap] = after[gather.array][gather.positions(last)]
     elif scatter is not None:
         rows = after["dense"].reshape(wrap, -1)
-        after[scatter.array][scatter.places(n).ravel()] = rows[n % wrap].ravel()
+        after[scatter.array][scatter.positions(n).ravel()] = rows[n % wrap].ravel()
     return after
 
 
@@ -94,7 +94,7 @@ def _last_instances(case: Case, workers: int) -> list[IndexArray]:
     return decisive
 
 
-def _check_dense(case: Case, native: Native, side: Side, workers: int) -> float:
+def _check_dense(case: Case, native: Native, side: SparseSide, workers: int) -> float:
     """Compare every worker's dense rows after a whole invocation."""
     wrap, length = case.integers["wrap"], dense_length(case)
     arrays = native.arrays()
@@ -114,11 +114,11 @@ def _check_dense(case: Case, native: Native, side: Side, workers: int) -> float:
         untouched[n % wrap] = False
         _, last = np.unique((n % wrap)[::-1], return_index=True)
         n = n[::-1][last]  # the last instance of each row
-        for some, begin, places in access_blocks(side, n):
+        for some, begin, positions in access_blocks(side, n):
             at = (worker * wrap + some % wrap)[:, None] * length + begin
-            at = at + elements[: places.shape[1]]
-            got = native.peek("dense", at.reshape(-1)).reshape(places.shape)
-            error = max(error, _relative_error(got, fill_values(places, source)))
+            at = at + elements[: positions.shape[1]]
+            got = native.peek("dense", at.reshape(-1)).reshape(positions.shape)
+            error = max(error, _relative_error(got, fill_values(positions, source)))
         for row in np.flatnonzero(untouched).tolist():
             for begin in range(0, length, BLOCK):
                 at = row * length + begin + elements[: length - begin]
@@ -129,7 +129,7 @@ def _check_dense(case: Case, native: Native, side: Side, workers: int) -> float:
 
 def _nearest_instance(
     case: Case,
-    side: Side,
+    side: SparseSide,
     got: Values,
     fresh: Values,
     row: int,
@@ -141,7 +141,7 @@ def _nearest_instance(
     block = max(1, WHOLE // length)
     for first in range(row, count, wrap * block):
         n = np.arange(first, min(count, first + wrap * block), wrap)
-        wanted = fill_values(side.places(n), source)
+        wanted = fill_values(side.positions(n), source)
         best = min(best, float(np.max(_relative(got[None, :], wanted), axis=1).min()))
         if best == 0.0:
             break
@@ -163,7 +163,7 @@ def check_gather(case: Case, native: Native) -> Validation:
     wrap, length = case.integers["wrap"], dense_length(case)
     source = native.arrays()[side.array]
     begins = rng.integers(0, side.count, min(_WINDOWS, max(1, WHOLE // length)))
-    wanted = fill_values(side.places(begins), source)
+    wanted = fill_values(side.positions(begins), source)
     # Worker 0 runs a single instance, or any worker with a dynamic schedule.
     candidates = np.arange(workers if case.knobs.schedule == "dynamic" else 1)
     rows = (candidates[:, None] * wrap * length + np.arange(length)).ravel()
@@ -206,33 +206,35 @@ def _written_values(case: Case, native: Native, n: IndexArray, element: IndexArr
     return fill_values(n % wrap * length + element, arrays["dense"])
 
 
-def _check_scatter_whole(case: Case, native: Native, side: Side, workers: int) -> Validation:
+def _check_scatter_whole(case: Case, native: Native, side: SparseSide, workers: int) -> Validation:
     native.fill(outputs=True)
     yield
     got = native.copy_out(side.array).astype(np.float64)
     fresh = fill_values(np.arange(side.size), native.arrays()[side.array])
     n = np.arange(side.count)
     length = len(side.index)
-    place = side.places(n).ravel()
+    position = side.positions(n).ravel()
     value = _written_values(case, native, np.repeat(n, length), np.tile(np.arange(length), len(n)))
     wanted = fresh.copy()
-    wanted[place] = value
+    wanted[position] = value
     error = _relative_error(got, wanted)
     if workers == 1 or error == 0.0:
         return Check(error == 0.0, error, "whole")
     # Workers race where scatters overlap: any value written to a place is correct.
     scale = 2**24
-    pairs = np.unique(place * scale + value.astype(np.int64))
+    pairs = np.unique(position * scale + value.astype(np.int64))
     whole = np.where((got >= 0) & (got < scale) & (got == np.floor(got)), got, scale - 1)
     found = np.isin(np.arange(side.size) * scale + whole.astype(np.int64), pairs)
     touched = np.zeros(side.size, dtype=bool)
-    touched[place] = True
+    touched[position] = True
     good = np.where(touched, found, got == fresh)
     wrong = _relative_error(got[~good], wanted[~good])
     return Check(bool(good.all()), wrong, "membership")
 
 
-def _check_scatter_sampled(case: Case, native: Native, side: Side, workers: int) -> Validation:
+def _check_scatter_sampled(
+    case: Case, native: Native, side: SparseSide, workers: int
+) -> Validation:
     rng = np.random.default_rng(0)
     length = len(side.index)
     # All accesses are searched if there are few, else only those to sampled places are computed.
@@ -245,7 +247,7 @@ def _check_scatter_sampled(case: Case, native: Native, side: Side, workers: int)
     boundaries = np.array([side.count * w // workers for w in range(workers)])
     near = np.clip(boundaries[:, None] + np.arange(-2, 3)[None, :], 0, side.count - 1).ravel()
     n = np.concatenate([near, rng.integers(0, side.count, samples // 2)])
-    place = np.unique(
+    position = np.unique(
         np.concatenate(
             [
                 side.base(n) + side.index[rng.integers(0, length, len(n))],
@@ -254,11 +256,11 @@ def _check_scatter_sampled(case: Case, native: Native, side: Side, workers: int)
         )
     )
     native.fill(outputs=False)
-    native.poke(side.array, place, np.full(len(place), _UNWRITTEN))
+    native.poke(side.array, position, np.full(len(position), _UNWRITTEN))
     yield
-    got = native.peek(side.array, place)
+    got = native.peek(side.array, position)
 
-    which, n, element = _writers(case, side, place, workers)
+    which, n, element = _writers(case, side, position, workers)
     value = _written_values(case, native, n, element)
     wrong = np.abs(got - _UNWRITTEN)  # the error at places where no instance writes
     touched = np.unique(which)
@@ -270,8 +272,8 @@ def _check_scatter_sampled(case: Case, native: Native, side: Side, workers: int)
     else:
         wrong[touched] = np.inf
         np.minimum.at(wrong, which, _relative(got[which], value))
-        low = np.full(len(place), np.inf)
-        high = np.full(len(place), -np.inf)
+        low = np.full(len(position), np.inf)
+        high = np.full(len(position), -np.inf)
         np.minimum.at(low, which, value)
         np.maximum.at(high, which, value)
         several = bool(np.any(low[touched] != high[touched]))
@@ -280,15 +282,15 @@ def _check_scatter_sampled(case: Case, native: Native, side: Side, workers: int)
 
 
 def _writers(
-    case: Case, side: Side, place: IndexArray, workers: int
+    case: Case, side: SparseSide, position: IndexArray, workers: int
 ) -> tuple[IndexArray, IndexArray, IndexArray]:
     """Return every (index of place, instance, element) that may be the last to write a place."""
     if side.count * len(side.index) <= _ACCESSES:
-        return _accesses(side, place, np.arange(side.count))
+        return _accesses(side, position, np.arange(side.count))
     if side.period != 0:
         # Solve base(n) + index[element] = place for n in each phase of the cycle of deltas.
         parts = []
-        from_base = place[:, None, None] - side.origin - side.prefix[None, :, None]
+        from_base = position[:, None, None] - side.origin - side.prefix[None, :, None]
         block = max(1, WHOLE // from_base.size)
         for begin in range(0, len(side.index), block):
             rest = from_base - side.index[None, None, begin : begin + block]
@@ -304,23 +306,23 @@ def _writers(
     many = max(side.cycle, WHOLE // (len(side.index) * ranges))
     ends = [side.count * (w + 1) // ranges + 1 for w in range(ranges)]
     n = np.unique(np.concatenate([np.arange(max(0, e - many), e) for e in ends]))
-    return _accesses(side, place, n[n < side.count])
+    return _accesses(side, position, n[n < side.count])
 
 
 def _accesses(
-    side: Side, place: IndexArray, n: IndexArray
+    side: SparseSide, position: IndexArray, n: IndexArray
 ) -> tuple[IndexArray, IndexArray, IndexArray]:
     """Return index of place, instance and element of all accesses of instances `n` to places."""
     # The lowest bits of the position exclude most accesses.
     lowest = np.zeros(_LOWEST, dtype=np.bool_)
-    lowest[place % _LOWEST] = True
+    lowest[position % _LOWEST] = True
     found = []
-    for some, begin, places in access_blocks(side, n):
-        reached = places.reshape(-1)
+    for some, begin, positions in access_blocks(side, n):
+        reached = positions.reshape(-1)
         hits = np.flatnonzero(lowest[reached & (_LOWEST - 1)])
-        which = np.minimum(np.searchsorted(place, reached[hits]), len(place) - 1)
-        equal = place[which] == reached[hits]
-        row, element = np.divmod(hits[equal], places.shape[1])
+        which = np.minimum(np.searchsorted(position, reached[hits]), len(position) - 1)
+        equal = position[which] == reached[hits]
+        row, element = np.divmod(hits[equal], positions.shape[1])
         found.append((which[equal], some[row], begin + element))
     return _joined(found)
 

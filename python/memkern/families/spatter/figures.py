@@ -34,7 +34,7 @@ from memkern.families.spatter.pattern_radars import gather_radars as gather_rada
 from memkern.families.spatter.radar import radars_cpu, radars_gpu
 from memkern.plots.drawing import curve, disturbed_note, finish, panels
 from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, best, counted, frame_of, listed
+from memkern.plots.frames import Records, best, counted, frame_of, joined
 from memkern.plots.registry import Caption, Section, section, section_of
 from memkern.plots.style import (
     GREY,
@@ -393,7 +393,7 @@ def _in_no_mean(records: Records) -> list[str]:
     others = frame[ours & ~frame["pattern"].isin(application_patterns())]["pattern"]
     notes = []
     if not ours.all():
-        kernels = listed(sorted({str(kernel) for kernel in frame["kernel"][~ours]}))
+        kernels = joined(sorted({str(kernel) for kernel in frame["kernel"][~ours]}))
         left = counted(int((~ours).sum()), "record")
         notes.append(f"{left} of other kernels than gather and scatter ({kernels}) left out.")
     if len(others):
@@ -415,7 +415,7 @@ def _without_mean(platform: str, measured: Bandwidths) -> list[str]:
         if 0 < len(lacking) < len(every):
             notes.append(
                 f"{platform} has no mean of {application}, whose other records are left out: no "
-                f"valid record of {listed(lacking)}."
+                f"valid record of {joined(lacking)}."
             )
     return notes
 

@@ -18,7 +18,7 @@ from memkern.families.spatter.data import (
     relative,
     same_cases,
 )
-from memkern.plots.frames import counted, lines_B, listed, percent, rounded
+from memkern.plots.frames import counted, joined, lines_B, percent, rounded
 from memkern.plots.sentences import disturbed_mark, shown_in, with_names
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def _on_strides(mine: Bandwidths, disturbed: Keys, line_B: float) -> list[str]:
             if (kernel, case) in mine
         ]
         if kept:
-            drops.append(f"{word} keeps {listed(kept)}")
+            drops.append(f"{word} keeps {joined(kept)}")
     sentences = [f"At stride 1: {', '.join(first)}."] if first else []
     if drops:
         sentences.append(
@@ -146,7 +146,7 @@ def _on_variants(own: DataFrame) -> list[str]:
     wins = [f"{variant} won {number}" for variant, number in won.items()]
     if len(clear) < len(several):
         wins.append(f"{len(several) - len(clear)} ended with the first two within 2 %")
-    return [f"Of {counted(len(several), 'case')} measured with several variants, {listed(wins)}."]
+    return [f"Of {counted(len(several), 'case')} measured with several variants, {joined(wins)}."]
 
 
 def _on_pages(own: DataFrame) -> list[str]:

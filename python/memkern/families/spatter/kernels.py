@@ -46,7 +46,7 @@ from memkern.families.spatter.sides import (
 )
 from memkern.inputs.patterns import Pattern, as_pattern
 from memkern.machine.declarations import declared
-from memkern.machine.remote import describe
+from memkern.machine.remote import description
 from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model
 from memkern.spec.kernel import (
     INDEX_DTYPES,
@@ -69,7 +69,7 @@ PatternLike = Pattern | str | Sequence[int] | npt.NDArray[Any]
 
 def _refuse(case: Case) -> None:
     knobs = case.knobs
-    if knobs.place == RANKS:
+    if knobs.device_kind == RANKS:
         over_ranks.refuse_batches(knobs.device, knobs.variant, knobs.flush_every)
 
 
@@ -200,10 +200,10 @@ def case(
         indices["pattern"] = patterns["pattern"].indices
     knobs = Knobs(device=options.get("device", "cpu"))
     integers = {"count": count, "wrap": wrap}
-    if knobs.place == RANKS:
+    if knobs.device_kind == RANKS:
         threads = options.get("threads", 0)
         over_ranks.refuse(knobs.device, kernel, options.get("variant", "best"), threads=threads)
-        ranks = describe(knobs.device).ranks
+        ranks = description(knobs.device).ranks
         row_B = len(indices[f"pattern_{sides[0]}"]) * np.dtype(dtype).itemsize
         wrap = over_ranks.rows(wrap, count, ranks, row_B)
         integers = {"count": count, "wrap": wrap, "workers": ranks}
@@ -226,7 +226,7 @@ def case(
         labels={"name": name, "suite": suite},
     ).with_(**options)
     _check_reach(result)
-    return result if knobs.place != RANKS else _over_ranks(result)
+    return result if knobs.device_kind != RANKS else _over_ranks(result)
 
 
 def _over_ranks(case: Case) -> Case:
@@ -235,10 +235,10 @@ def _over_ranks(case: Case) -> Case:
     assert side is not None
     ranks = case.integers["workers"]
     over_ranks.check_size(case.integers["wrap"] * len(side.index), ranks)
-    places = side.places(np.arange(side.count))
+    positions = side.positions(np.arange(side.count))
     if "pattern_scatter" in case.indices:
-        over_ranks.check_scatter(places)
-    share = over_ranks.remote_share(places, side.size, ranks, case.value_B)
+        over_ranks.check_scatter(positions)
+    share = over_ranks.remote_share(positions, side.size, ranks, case.value_B)
     return dataclasses.replace(case, columns={**case.columns, "remote_share": share})
 
 

@@ -22,12 +22,12 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     large = rows["caches_multiple"].ge(FROM_MEMORY) & rows["dtype"].eq("float64")
     rows = rows[large & rows["threads"].eq(rows["threads"].max())]
     found = []
-    for place, stride in ((5, 1), (6, 8)):
+    for position, stride in ((5, 1), (6, 8)):
         mine = rows[
             rows["pattern"].isin([_PATTERN.format(stride), f"{_PATTERN.format(stride)}:NR"])
         ]
         if len(mine):
             record = best_record(mine, "bandwidth_GBps")
             name, title = f"gather_stride_{stride}", f"Gather at stride {stride}"
-            found.append(bandwidth_figure(record, name, title, place))
+            found.append(bandwidth_figure(record, name, title, position))
     return found

@@ -21,7 +21,7 @@ from memkern.families.spatter.data import (
 from memkern.inputs.patterns import Pattern, custom, parse
 from memkern.plots.drawing import finish, panels, spaced, ticks_at
 from memkern.plots.exhibits import Selection, drawn, table, tabulated
-from memkern.plots.frames import Records, frame_of, listed
+from memkern.plots.frames import Records, frame_of, joined
 from memkern.plots.style import GREY, fraction, other_look, own_look, plain, tell_lacking
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def bandwidth_by_delta(records: Records = None) -> Figure:
     others = points.loc[
         ~points["own"].astype(bool) & points["delta"].ne(points["case"].map(deltas)), "case"
     ]
-    notes.append(f"GPUs ran {listed(sorted(set(others)))} with other deltas than table 5 has.")
+    notes.append(f"GPUs ran {joined(sorted(set(others)))} with other deltas than table 5 has.")
     notes = [*notes, *left_out, *remarks(records, points, "application patterns and of stride 1")]
     labels = labels_of(points)
     fig, axes = panels(2, 2, 2.9)

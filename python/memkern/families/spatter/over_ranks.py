@@ -82,9 +82,9 @@ def rows(wrap: int, count: int, ranks: int, row_B: int) -> int:
     return needed
 
 
-def check_scatter(places: IndexArray) -> None:
+def check_scatter(positions: IndexArray) -> None:
     """Raise InputError if an element of the sparse array is written twice."""
-    if len(np.unique(places)) < places.size:
+    if len(np.unique(positions)) < positions.size:
         raise InputError(
             "scatters over ranks write each element once, since the order of writes is not known: "
             "use a pattern without repeats and a larger delta"
@@ -107,21 +107,21 @@ def check_size(elements: int, ranks: int) -> None:
         )
 
 
-def remote_share(places: IndexArray, size: int, ranks: int, value_B: int) -> float:
+def remote_share(positions: IndexArray, size: int, ranks: int, value_B: int) -> float:
     """Return the share of elements that are owned by another rank than the one that moves them.
 
     Parameters
     ----------
-    places : ndarray of int64, shape (instances, L)
+    positions : ndarray of int64, shape (instances, L)
         Positions in the sparse array.
     size : int
         Length of the sparse array.
     ranks, value_B : int
     """
-    count = len(places)
+    count = len(positions)
     # As in cpp/backends/ranks/arrays.hpp and cpp/core/sampler.hpp.
     share_B = max(size * value_B // ranks // _PART_B * _PART_B, _PART_B)
-    owner = np.minimum(places * value_B // share_B, ranks - 1)
+    owner = np.minimum(positions * value_B // share_B, ranks - 1)
     each, rest = divmod(count, ranks)
     begins = each * np.arange(ranks) + np.minimum(np.arange(ranks), rest)
     mover = np.searchsorted(begins, np.arange(count), side="right") - 1

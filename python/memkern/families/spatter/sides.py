@@ -22,7 +22,7 @@ from memkern.spec.options import GPUS
 WHOLE = 2**18
 
 
-class Side:
+class SparseSide:
     """A sparse side of a case: its indices, bases and array."""
 
     def __init__(self, case: Case, side: str) -> None:
@@ -47,20 +47,20 @@ class Side:
         result: IndexArray = self.origin + n // self.cycle * self.period
         return result + self.prefix[n % self.cycle]
 
-    def places(self, n: IndexArray) -> IndexArray:
+    def positions(self, n: IndexArray) -> IndexArray:
         """Return positions in the sparse array, shape (len(n), L)."""
         result: IndexArray = self.base(n)[:, None] + self.index[None, :]
         return result
 
 
-def gather_side(case: Case) -> Side | None:
+def gather_side(case: Case) -> SparseSide | None:
     """Return the side that a case reads, None if there is none."""
-    return Side(case, "gather") if "pattern_gather" in case.indices else None
+    return SparseSide(case, "gather") if "pattern_gather" in case.indices else None
 
 
-def scatter_side(case: Case) -> Side | None:
+def scatter_side(case: Case) -> SparseSide | None:
     """Return the side that a case writes, None if there is none."""
-    return Side(case, "scatter") if "pattern_scatter" in case.indices else None
+    return SparseSide(case, "scatter") if "pattern_scatter" in case.indices else None
 
 
 def dense_length(case: Case) -> int:
@@ -69,7 +69,7 @@ def dense_length(case: Case) -> int:
     return len(case.indices[key])
 
 
-def access_blocks(side: Side, n: IndexArray) -> Iterator[tuple[IndexArray, int, IndexArray]]:
+def access_blocks(side: SparseSide, n: IndexArray) -> Iterator[tuple[IndexArray, int, IndexArray]]:
     """Yield the accesses of instances `n` in blocks that fit in the caches.
 
     Each block consists of instances, the index of the first element, and the positions of their
@@ -84,7 +84,7 @@ def access_blocks(side: Side, n: IndexArray) -> Iterator[tuple[IndexArray, int, 
             yield some, begin, base + side.index[begin : begin + BLOCK]
 
 
-def _lines(case: Case, side: Side, partial: bool = False) -> float:
+def _lines(case: Case, side: SparseSide, partial: bool = False) -> float:
     """Return the number of distinct accessed lines, extrapolated from the first instances.
 
     Every window of instances adds the same number of lines, provided that a window is longer than
@@ -94,11 +94,11 @@ def _lines(case: Case, side: Side, partial: bool = False) -> float:
     per_line = case.line_B // case.value_B
 
     def count(instances: int) -> int:
-        places = (block for _, _, block in access_blocks(side, np.arange(instances)))
+        positions = (block for _, _, block in access_blocks(side, np.arange(instances)))
         accesses = instances * len(side.index)
         if not partial:
-            return len(accessed(places, side.size, per_line, accesses=accesses))
-        return partly_accessed(accessed(places, side.size, accesses=accesses), per_line)
+            return len(accessed(positions, side.size, per_line, accesses=accesses))
+        return partly_accessed(accessed(positions, side.size, accesses=accesses), per_line)
 
     spread = int(side.index.max() - side.index.min()) + int(np.abs(side.deltas).sum())
     overlap = side.cycle * (spread // max(1, abs(side.period)) + 1)
@@ -126,7 +126,9 @@ def lines_of(case: Case) -> _Lines:
     return _Lines(
         0.0 if gather is None else _lines(case, gather),
         0.0 if scatter is None else _lines(case, scatter),
-        0.0 if scatter is None or case.knobs.place != GPUS else _lines(case, scatter, partial=True),
+        0.0
+        if scatter is None or case.knobs.device_kind != GPUS
+        else _lines(case, scatter, partial=True),
     )
 
 

@@ -12,8 +12,8 @@ from memkern.cli.options import (
     MEASURE,
     Parser,
     count,
+    grouped,
     knobs_of,
-    listed,
     measuring_options,
     numbers,
     positive,
@@ -105,7 +105,7 @@ def _options_of(sub: Parser, kernel: str = "") -> None:
     measuring_options(sub, short=False, runs=False, elsewhere=of_gpus)
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern spatter -p UNIFORM:8:1 -d 8 -l 16777216 -k gather",
     "memkern spatter -f suite.json -o results.parquet",
@@ -116,7 +116,7 @@ def _spatter_options(sub: Parser) -> None:
     _options_of(sub)
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern gather -p UNIFORM:8:1 -l 1000000",
     "memkern gather -p UNIFORM:8:16:NR -l 1000000 --pages 4k,thp",
@@ -127,7 +127,7 @@ def _gather_options(sub: Parser) -> None:
     _options_of(sub, "gather")
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern scatter -p UNIFORM:8:1 -l 1000000",
     "memkern scatter -p UNIFORM:8:1:NR -l 1000000 --variant simd,nt",
@@ -138,7 +138,7 @@ def _scatter_options(sub: Parser) -> None:
     _options_of(sub, "scatter")
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern suite ustride-cpu",
     "memkern suite apps --counts paper --runs 10 -o apps.db",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from memkern.errors import InputError
 from memkern.families.spmv.model import crs_row_cycles, sell_column_cycles
 from memkern.models.machine_file import SCALAR_BITS, MachineFile
-from memkern.plots.frames import Records, best, counted, listed, typed
+from memkern.plots.frames import Records, best, counted, joined, typed
 from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
 from memkern.statistics import half_width
 
@@ -185,12 +185,12 @@ def in_order(kinds: Iterable[str]) -> list[str]:
     A kind may be followed by a variant and a compiler, after commas.
     """
 
-    def place(kind: str) -> tuple[int, float, str]:
+    def order_of(kind: str) -> tuple[int, float, str]:
         name, _, rest = kind.partition(", ")
         form, _, chunk = name.partition("-")
         return FORMATS.index(form.lower()), float(chunk or 0), rest
 
-    return sorted(set(kinds), key=place)
+    return sorted(set(kinds), key=order_of)
 
 
 def of_formats(frame: DataFrame, formats: Sequence[str], measure: str) -> DataFrame:
@@ -220,7 +220,7 @@ def of_formats(frame: DataFrame, formats: Sequence[str], measure: str) -> DataFr
     if kept.empty:
         raise InputError(
             f"no record is in the format {' or '.join(wanted)}, only in "
-            f"{listed(in_order(frame['kind']))}: `{measure}` measures others"
+            f"{joined(in_order(frame['kind']))}: `{measure}` measures others"
         )
     return kept
 

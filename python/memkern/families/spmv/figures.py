@@ -326,9 +326,9 @@ def matrices_table(records: Records = None, threads: float = 0) -> Selection:
         format=frame["variety"],
         alpha_implied=implied(frame),
         roofline_min_fraction=frame[VALUE] / frame[ROOFLINE],
-        place=frame["kind"].map(in_order(frame["kind"]).index),
+        position=frame["kind"].map(in_order(frame["kind"]).index),
     )
-    order = ["platform", "nonzeros", "nonzeros_per_row", "label", "place", "sigma"]
+    order = ["platform", "nonzeros", "nonzeros_per_row", "label", "position", "sigma"]
     return frame.sort_values(order, kind="stable"), notes
 
 

@@ -17,7 +17,7 @@ from memkern.families.spmv.data import (
     saturation,
     tall_and_skinny,
 )
-from memkern.plots.frames import best, listed, percent, ranked, three_figures, undisturbed
+from memkern.plots.frames import best, joined, percent, ranked, three_figures, undisturbed
 from memkern.plots.selection import cache_ends, of_workers, with_workers
 from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, shown_in, speed_up
 
@@ -135,7 +135,7 @@ def _on_lengths(mine: DataFrame) -> list[str]:
         names = [
             f"{row['line'].replace(',', ' with')} {_performance(row)}" for row in _by_kind(found)
         ]
-        parts.append(f"of {length:g} nonzeros {listed(names)}")
+        parts.append(f"of {length:g} nonzeros {joined(names)}")
     return [f"With rows of equal length the fastest are: {'; '.join(parts)}."]
 
 

@@ -27,7 +27,7 @@ from memkern.families.spmv.model import SpmvModel
 from memkern.families.spmv.suites import MATRICES, SUITE
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
-from memkern.shared.checking import Values, fresh, positions, verdict
+from memkern.shared.checking import Values, fresh, outcome, positions
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model, Part, once_for_inputs
 from memkern.spec.kernel import (
     INDEX_DTYPES,
@@ -258,7 +258,7 @@ def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Na
         "beta": case.integers["nonzeros"] / facts["entries_stored"],
         "convert_s": facts["convert_s"],
     }
-    return verdict(case, worst, "whole" if len(look) == n else "sampled", **columns_found)
+    return outcome(case, worst, "whole" if len(look) == n else "sampled", **columns_found)
 
 
 # Salt of the values of x for checks of distributed products; no array is filled with these values.

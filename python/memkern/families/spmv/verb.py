@@ -24,8 +24,8 @@ from memkern.cli.options import (
     Parser,
     each,
     given,
+    grouped,
     knobs_of,
-    listed,
     measuring_options,
     numbers,
     verb,
@@ -46,7 +46,7 @@ _FORMATS = ["crs", "sell"]  # measured unless others are requested
 
 def _tune(args: argparse.Namespace) -> int:
     from memkern.families.spmv import product as spmv
-    from memkern.formats import check_output
+    from memkern.formats.store import check_output
 
     if args.output:
         check_output(args.output, args.force)
@@ -169,7 +169,7 @@ def _accumulators(text: str) -> Any:
     return text if text == "auto" else numbers(0, "mve")(text)
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern spmv FILE.mtx",
     "memkern spmv FILE.mtx hpcg:96 -C 8,16 --sigma 1,1024",

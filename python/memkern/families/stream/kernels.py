@@ -10,7 +10,7 @@ import numpy as np
 from memkern.errors import InputError
 from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
-from memkern.shared.checking import error, exactly, extent, fresh, positions, verdict
+from memkern.shared.checking import error, exactly, extent, fresh, outcome, positions
 from memkern.shared.elementwise import Arrays, case_of, mccalpin
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES, Check, Native, Traffic, Validation
@@ -44,7 +44,7 @@ def _check_rotation(case: Case, native: Native) -> Validation:
         values = _rotate(values, alpha)
     if case.dtype in INTEGER_DTYPES:
         worst = max(error(native.peek(name, at), wanted) for name, wanted in values.items())
-        return verdict(case, worst, extent(n))
+        return outcome(case, worst, extent(n))
     # STREAM's rule: the average error of each array over its average value.
     worst = 0.0
     for name, wanted in values.items():

@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from memkern.cli.measuring import health_of
-from memkern.cli.options import MEASURE, Parser, listed, verb
+from memkern.cli.options import MEASURE, Parser, grouped, verb
 from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES
 
@@ -39,7 +39,7 @@ def _beside_stream(results: ResultSet) -> str:
     return f"{sentence}\n{alone}" if sentence else ""
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern stream",
     "memkern stream -k copy,triad -t 1,2",

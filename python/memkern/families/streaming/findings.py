@@ -16,7 +16,7 @@ from memkern.models.memory import (
     stores,
 )
 from memkern.plots.drawing import in_bytes, spaced
-from memkern.plots.frames import best, listed, ranked, rounded, three_figures
+from memkern.plots.frames import best, joined, ranked, rounded, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
 from memkern.plots.sentences import disturbed_mark, interval_mark, shown_in, with_names
 from memkern.shared.streaming_records import FAMILIES, MEMORY, as_defined, is_nt, levels, short
@@ -89,7 +89,7 @@ def _on_memory(values: DataFrame, threshold: FromMemory) -> list[str]:
     sentences = [f"{_where(threshold, values['least_B'].min())}: {'; '.join(parts)}."]
     if gains:
         sentences.append(
-            f"There, non-temporal stores change the bandwidth by a factor of {listed(gains)}."
+            f"There, non-temporal stores change the bandwidth by a factor of {joined(gains)}."
         )
     return sentences
 
@@ -136,7 +136,7 @@ def _on_levels(mine: DataFrame, values: DataFrame) -> list[str]:
     if len(order) < 2:
         return []
     parts = [f"{_bandwidth(rows[level])} in {level}" for level in order]
-    return [f"With ordinary stores, {short(str(kernel))} reaches {listed(parts)}."]
+    return [f"With ordinary stores, {short(str(kernel))} reaches {joined(parts)}."]
 
 
 def _on_launch(tests: DataFrame, empty: DataFrame) -> list[str]:
@@ -177,15 +177,15 @@ def _on_indices(mine: DataFrame, values: DataFrame) -> list[str]:
             **regular,
             **{name: triad[name] for name in (BANDWIDTH, *_ABOUT) if name in triad},
         }
-        place = "from memory"
+        position = "from memory"
     else:
-        place = f"{in_bytes(regular['footprint_B'])}, which the caches hold partly or entirely"
+        position = f"{in_bytes(regular['footprint_B'])}, which the caches hold partly or entirely"
     parts = [
         f"{short(name)} is {regular[BANDWIDTH] / rows[name][BANDWIDTH]:.1f} times slower "
         f"({_bandwidth(rows[name])})"
         for name in irregular
     ]
     return [
-        f"Through a random permutation of {spaced(regular['elements'])} elements ({place}), "
-        f"{listed(parts)} than the regular triad{_with(regular['stores'])} ({_bandwidth(regular)})."
+        f"Through a random permutation of {spaced(regular['elements'])} elements ({position}), "
+        f"{joined(parts)} than the regular triad{_with(regular['stores'])} ({_bandwidth(regular)})."
     ]

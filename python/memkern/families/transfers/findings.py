@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from memkern.families.transfers.data import WAYS, fits, transfers
-from memkern.plots.frames import listed, three_figures
+from memkern.plots.frames import joined, three_figures
 from memkern.plots.selection import BANDWIDTH
 from memkern.plots.sentences import by_machine, marked_value, shown_in
 
@@ -26,7 +26,7 @@ def _on_machine(mine: DataFrame) -> Sequence[str]:
         order = rows.sort_values(BANDWIDTH, ascending=False, kind="stable")
         top = order.drop_duplicates("series").to_dict("records")
         parts = [f"{row['series']} {marked_value(row, BANDWIDTH, 'GB/s')}" for row in top]
-        sentences.append(f"{WAYS[str(way)]}, highest bandwidth: {listed(parts)}.")
+        sentences.append(f"{WAYS[str(way)]}, highest bandwidth: {joined(parts)}.")
     resolved = {of: fit.t0_s for of, fit in fits(mine)[0].items() if fit.t0_resolved}
     if resolved:
         parts = [

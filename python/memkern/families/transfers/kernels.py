@@ -96,7 +96,7 @@ def transfer_case(
         Something is out of range, or the device is no GPU.
     """
     knobs = Knobs(device=options.get("device", "cpu"))
-    if knobs.place != GPUS:
+    if knobs.device_kind != GPUS:
         raise InputError(f"{kernel} moves data from or to a GPU: give device cuda (--device)")
     _refuse(options)
     size = parse_bytes(size_B)
@@ -151,7 +151,7 @@ def _peer(device: str, peer: str) -> int:
     if not peer:
         return 0 if own else 1
     other = Knobs(device=peer)
-    if other.place != GPUS or other.device == device:
+    if other.device_kind != GPUS or other.device == device:
         raise InputError(f"peer must be another GPU than {device}, such as cuda:1, not {peer!r}")
     return int(other.device.partition(":")[2])
 
@@ -166,7 +166,7 @@ def _targets(case: Case) -> list[tuple[str, str]]:
     return [("source", "target"), *back]
 
 
-def _places(case: Case, first: int, end: int) -> Values:
+def _positions(case: Case, first: int, end: int) -> Values:
     """Return the source positions of the words at positions `first` to `end` of the target."""
     step = _PAGE_B // WORD_B if case.template_variant == "managed" else 1
     return np.arange(first, end) * step
@@ -182,8 +182,8 @@ def _check(case: Case, native: Native) -> Validation:
         got = native.copy_out(target).ravel()
         for first in range(0, len(got), _AT_ONCE):
             some = got[first : first + _AT_ONCE]
-            places = _places(case, first, first + len(some))
-            wrong = wrong or bool((some != fill_values(places, arrays[source])).any())
+            positions = _positions(case, first, first + len(some))
+            wrong = wrong or bool((some != fill_values(positions, arrays[source])).any())
     return Check(not wrong, math.inf if wrong else 0.0, "whole")
 
 
@@ -191,7 +191,7 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     words = case.integers["words"]
     length = _pages(words) if case.template_variant == "managed" else words
     return {
-        target: np.array(arrays[source])[_places(case, 0, length)]
+        target: np.array(arrays[source])[_positions(case, 0, length)]
         for source, target in _targets(case)
     }
 

@@ -12,8 +12,8 @@ from memkern.cli.options import (
     MEASURE,
     Parser,
     each,
+    grouped,
     knobs_of,
-    listed,
     measuring_options,
     verb,
     words,
@@ -94,7 +94,7 @@ def _transfers(args: argparse.Namespace) -> int:
     return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
-@listed(
+@grouped(
     MEASURE,
     "memkern transfers -o transfers.parquet",
     "memkern transfers -k to_device --memory pinned",

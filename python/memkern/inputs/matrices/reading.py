@@ -419,17 +419,19 @@ def from_triplets(
     >>> from_triplets([0, 1, 1], [2, 0, 0], [1.0, 2.0, 3.0]).toarray().tolist()
     [[0.0, 0.0, 1.0], [5.0, 0.0, 0.0]]
     """
-    places = {"rows": whole_numbers(rows, "rows"), "columns": whole_numbers(columns, "columns")}
-    entries = len(places["rows"])
-    for name, where in places.items():
+    positions = {"rows": whole_numbers(rows, "rows"), "columns": whole_numbers(columns, "columns")}
+    entries = len(positions["rows"])
+    for name, where in positions.items():
         if len(where) != entries:
             raise InputError(
                 f"{name} must have as many numbers as rows, {entries}, not {len(where)}"
             )
     if shape is None and not entries:
         raise InputError("a matrix without entries needs a shape")
-    sizes = [int(where.max()) + 1 for where in places.values()] if shape is None else _shape(shape)
-    for size, (name, where) in zip(sizes, places.items(), strict=True):
+    sizes = (
+        [int(where.max()) + 1 for where in positions.values()] if shape is None else _shape(shape)
+    )
+    for size, (name, where) in zip(sizes, positions.items(), strict=True):
         outside = (where < 0) | (where >= size)
         if outside.any():
             at = int(outside.argmax())
@@ -443,7 +445,7 @@ def from_triplets(
             f"{numbers.shape}"
         )
     return _from_coordinates(
-        places["rows"], places["columns"], numbers, (sizes[0], sizes[1]), "values"
+        positions["rows"], positions["columns"], numbers, (sizes[0], sizes[1]), "values"
     )
 
 
