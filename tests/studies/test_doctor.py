@@ -203,21 +203,29 @@ def without_memory(*plan: Any, build: Any = doctoring._build) -> Any:
 
 
 @pytest.mark.parametrize(
-    "factor, replaced, code, state, text, advice",
+    "factor, replaced, code, expected",
     [
-        (1e-4, {}, 3, BAD, " slower (+", ""),
-        (1e4, {}, 0, GOOD, " faster (-", ""),
-        (1e4, {"_measure": lambda *_: None}, 3, UNKNOWN, "", "without --quick"),
-        (1.0, {"_build": without_memory}, 3, UNKNOWN, "too little memory is free", "free"),
+        (1e-4, {}, 3, (BAD, " slower (+", "")),
+        (1e4, {}, 0, (GOOD, " faster (-", "")),
+        (1e4, {"_measure": lambda *_: False}, 3, (UNKNOWN, "", "without --quick")),
+        (1.0, {"_build": without_memory}, 3, (UNKNOWN, "too little memory is free", "free")),
         # An unknown finding does not pass.
-        (1.0, {"against": lambda *_: Finding(BASELINE, UNKNOWN, "", "again")}, 3, UNKNOWN, "", ""),
+        (
+            *(1.0, {"against": lambda *_: Finding(BASELINE, UNKNOWN, "", "again")}, 3),
+            (UNKNOWN, "", ""),
+        ),
     ],
 )
 def test_a_baseline_decides_on_the_exit_code(
-    factor: float, replaced: dict[str, Any], code: int, state: str, text: str, advice: str,
+    factor: float,
+    replaced: dict[str, Any],
+    code: int,
+    expected: tuple[str, str, str],
     earlier: Callable[[float], Path],
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    state, text, advice = expected
     baseline = earlier(factor)
     for name, replacement in replaced.items():
         monkeypatch.setattr(doctoring, name, replacement)

@@ -46,7 +46,7 @@ _OF_COMPARISON = (
 _OF_RUNS = ("a", "b", "a_python", "b_python", "pairs", "seconds", "seed")
 
 
-def _compare(args: argparse.Namespace) -> int:
+def _compare(args: argparse.Namespace) -> int:  # noqa: C901
     from memkern.results import comparison_output as output
 
     if args.junit:

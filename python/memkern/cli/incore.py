@@ -54,8 +54,7 @@ def _incore(args: argparse.Namespace) -> int:
             machine=machine,
             seconds=args.seconds,
             progress=progress,
-            cpu=args.cpu,
-            arch=args.arch,
+            processor=(args.cpu, args.arch),
         )
     if args.output:
         found.results.save(args.output)

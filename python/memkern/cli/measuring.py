@@ -278,7 +278,7 @@ def announce(
     )
 
 
-def measure(
+def measure(  # noqa: C901
     cases: Sequence[Case],
     args: argparse.Namespace,
     header: str = HEADER,

@@ -26,14 +26,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from inspect import signature
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from memkern import files
-from memkern.checks import INT64_MAX, integer, plain, read_integer, shown
+from memkern.checks import INT64_MAX, integer, plain, read_integer, shown, unknown
 from memkern.errors import InputError
-from memkern.inputs.patterns import Pattern, PatternLike, as_pattern, parse
+from memkern.inputs.patterns import Pattern, as_pattern, parse
 from memkern.limits import check_memory
 
 __all__ = [
@@ -322,7 +321,7 @@ def _parse_json(data: bytes, label: str) -> list[Any]:
     return top
 
 
-def read_json(
+def read_json(  # noqa: C901
     source: str | Path | bytes,
     *,
     compress: bool = False,
@@ -419,32 +418,26 @@ def read_json(
     return SpatterFile(configs, warnings.sentences())
 
 
+_ARGUMENTS = (
+    *("kernel", "pattern", "pattern_gather", "pattern_scatter", "pattern_size", "delta"),
+    *("delta_gather", "delta_scatter", "boundary", "seed", "wrap", "count", "runs", "name"),
+    *("local_work_size", "compress"),
+)
+
+
 def configs_from_options(
-    *,
-    kernel: str = "gather",
-    pattern: PatternLike | None = None,
-    pattern_gather: PatternLike | None = None,
-    pattern_scatter: PatternLike | None = None,
-    pattern_size: int | None = None,
-    delta: int | Sequence[int] | None = None,
-    delta_gather: int | Sequence[int] | None = None,
-    delta_scatter: int | Sequence[int] | None = None,
-    boundary: int | None = None,
-    seed: int | None = None,
-    wrap: int | None = None,
-    count: int | None = None,
-    runs: int | None = None,
-    name: str = "",
-    local_work_size: int | None = None,
-    on_gpu: bool = False,
-    compress: bool = False,
+    *, on_gpu: bool = False, compress: bool = False, **given: Any
 ) -> SpatterFile:
     """Build the single configuration that options describe.
 
     Parameters
     ----------
+    on_gpu : bool
+        Whether it is for a GPU.
+    compress : bool
+        Renumber the pages that each pattern accesses consecutively.
     kernel : str
-        gather, scatter, gs, multigather or multiscatter, in any case.
+        gather (by default), scatter, gs, multigather or multiscatter, in any case.
     pattern, pattern_gather, pattern_scatter : Pattern, str or array_like of int, optional
         ``pattern`` for all kernels but gs, ``pattern_gather`` for gs and (inner) multigather,
         ``pattern_scatter`` for gs and (inner) multiscatter.
@@ -461,8 +454,6 @@ def configs_from_options(
         1, 1024, 10 and 1024 if not given.
     name : str
         Label.
-    compress : bool
-        Renumber the pages that each pattern accesses consecutively.
 
     Returns
     -------
@@ -472,28 +463,17 @@ def configs_from_options(
     Raises
     ------
     InputError
-        If a value is wrong or a pattern is missing.
+        If a value is wrong, a pattern is missing, or there is no such option.
     """
-    given = {
-        "kernel": kernel,
-        "pattern": pattern,
-        "pattern-gather": pattern_gather,
-        "pattern-scatter": pattern_scatter,
-        "pattern-size": pattern_size,
-        "delta": delta,
-        "delta-gather": delta_gather,
-        "delta-scatter": delta_scatter,
-        "boundary": boundary,
-        "seed": seed,
-        "wrap": wrap,
-        "count": count,
-        "nruns": runs,
-        "name": name,
-        "local-work-size": local_work_size,
-    }
+    for argument in given:
+        if argument not in _ARGUMENTS:
+            raise unknown(argument, "option", _ARGUMENTS)
+    keys = {"kernel": "gather", **given}
+    if "runs" in keys:
+        keys["nruns"] = keys.pop("runs")
     warnings = _Warnings()
     config = _config(
-        {key: value for key, value in given.items() if value is not None},
+        {key.replace("_", "-"): value for key, value in keys.items() if value is not None},
         compress,
         on_gpu,
         warnings.add,
@@ -570,7 +550,7 @@ class _Option(NamedTuple):
     def argument(self) -> str | None:
         """The argument of `configs_from_options`, if it has one."""
         name = "seed" if self.dest == "random" else self.dest
-        return name if name in signature(configs_from_options).parameters else None
+        return name if name in _ARGUMENTS else None
 
 
 _SEED_OF_CLOCK = -1

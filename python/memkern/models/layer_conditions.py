@@ -693,7 +693,7 @@ def _walk(
     return together[together >= 0]
 
 
-def simulate(
+def simulate(  # noqa: PLR0913
     extents: Sequence[int],
     ls: int,
     cache_B: float,

@@ -199,7 +199,7 @@ def _of_machine(rows: DataFrame, several: bool) -> str:
     return named(rows["machine"].iloc[0]) if several else ""
 
 
-def curve_figure(
+def curve_figure(  # noqa: PLR0913
     name: str,
     *,
     x: Axis,

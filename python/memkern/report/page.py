@@ -89,7 +89,7 @@ class _Machine(NamedTuple):
     against: list[str]  # contradictions between its records
 
 
-def write(
+def write(  # noqa: PLR0913
     records: Records,
     path: str | os.PathLike[str],
     *,

@@ -208,7 +208,7 @@ class _Process(WorkerProcess):
             run.disturb()
 
 
-def corun(
+def corun(  # noqa: PLR0913
     cases: Sequence[Case] | None = None,
     neighbours: Sequence[Case] | None = None,
     *,

@@ -105,8 +105,7 @@ def measured_in_core(
     unrolls: Sequence[int] = (0,),
     machine: MachineFile | None = None,
     seconds: float = 60.0,
-    cpu: str = "native",
-    arch: str = "",
+    processor: tuple[str, str] = ("native", ""),
     progress: Callable[[float], object] | None = None,
 ) -> MeasuredInCore:
     """Measure compiled bodies in L1 on one core, and predict them by llvm-mca and OSACA.
@@ -127,10 +126,8 @@ def measured_in_core(
         Machine file whose instructions separate arithmetic from loads and stores.
     seconds : float
         Most seconds that it takes.
-    cpu : str
-        Name of the processor in llvm-mca.
-    arch : str
-        Name of the microarchitecture in OSACA; empty for no prediction.
+    processor : tuple of str
+        Its names in llvm-mca and in OSACA; the second one is empty for no prediction.
     progress : callable, optional
         Called with the share of the work that is done, from 0 to 1.
 
@@ -180,7 +177,7 @@ def measured_in_core(
             body = main_loop_of(case, obtained)
         except InputError as error:
             missing.append(f"not predicted: {error}")
-        predicted = UNKNOWN if body is None else mca(body, cpu)
+        predicted = UNKNOWN if body is None else mca(body, processor[0])
         columns = {
             "in_core_unit": "vector" if vectors else "element",
             "in_core_cycles": time.cycles * lanes,
@@ -188,7 +185,7 @@ def measured_in_core(
             "llvm_mca_cycles": predicted.cycles,
             "llvm_mca_port": predicted.port,
             "llvm_mca_port_cycles": predicted.port_cycles,
-            "osaca_cycles": math.nan if body is None else osaca_cycles(body, arch),
+            "osaca_cycles": math.nan if body is None else osaca_cycles(body, processor[1]),
             **terms(body, machine),
             "surplus_load_B": math.nan if body is None else body.surplus.load_B,
             "surplus_store_B": math.nan if body is None else body.surplus.store_B,

@@ -82,7 +82,7 @@ class Worker(WorkerProcess):
         return about
 
 
-def compare_runs(
+def compare_runs(  # noqa: C901, PLR0913
     sweep: str | Path,
     a: Mapping[str, Any] | None = None,
     b: Mapping[str, Any] | None = None,

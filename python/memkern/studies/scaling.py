@@ -86,7 +86,7 @@ class _Launch:
         return found
 
 
-def scaling(
+def scaling(  # noqa: PLR0913
     case: Case | Sequence[Case],
     *,
     ranks: int | Sequence[int] = RANKS,

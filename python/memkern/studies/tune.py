@@ -170,14 +170,14 @@ def search(
         def begin(number: int) -> Sequence[int]:
             """Return the places of the choices that were available in the first round."""
             rounds.append({})
-            return range(len(tried)) if number == 0 else sorted(rounds[0])
+            todo = range(len(tried)) if number == 0 else sorted(rounds[0])
+            return order.sample(todo, len(todo))
 
         share_s = budget_s * (len(choices) + 1) / trials
         in_rounds(
             try_one,
             begin,
             rounds=_ROUNDS,
-            order=order,
             end_s=min(end, time.perf_counter() + share_s),
             least=1,
             kept=lambda: False,

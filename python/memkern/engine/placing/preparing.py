@@ -195,32 +195,22 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
     allowed_s = min(trials_s(stop.budget_s), prepared.left_s)
     if stop.runs is not None:
         allowed_s = min(allowed_s, max(stop.runs * sample_s, _LEAST_TRIAL_S))
-    short = allowed_s <= _LEAST_TRIAL_S
     trials, samples = _Trials(prepared), _LAST_SAMPLES
-    stages: Sequence[tuple[int | None, int]] = _SHORT_TRIALS if short else _TRIALS
+    stages: Sequence[tuple[int | None, int]] = _TRIALS
     if small.wanted():
         stages = ((2, 1),)
-    one_s = sample_s  # of a sample of the trials
-    if one_s * len(candidates) * 4 > allowed_s:
-        if prepared.stages or prepared.own.iterations == 1:
-            # Parts can't be used: there are none, or a kernel would find another kernel's data in
-            # the caches.
-            first = {variant: (variant, isa) for variant, isa in reversed(candidates)}
-            candidates = list(first.values())
-        else:
-            of_parts = _Trials(prepared, _Parts(prepared, _TRIAL_PART_B))
-            best: dict[str, Candidate] = {}
-            for candidate in of_parts.ranked(candidates, *_PARTS):
-                best.setdefault(candidate[0], candidate)
-            candidates = list(best.values())
-            if sample_s * len(candidates) * 4 > allowed_s:
-                # A part as large as the caches writes back the modified lines of the previous part,
-                # which belongs to the same candidate.
-                parts = _Parts(prepared, capacity(prepared.host).sized_B)
-                one_s *= parts.size / prepared.own.iterations
-                trials = _Trials(prepared, parts)
-        if one_s * len(candidates) * 4 > allowed_s:
-            one = one_s * len(candidates) * 2 > allowed_s
+    elif allowed_s <= _LEAST_TRIAL_S:
+        stages = _SHORT_TRIALS
+    if sample_s * len(candidates) * 4 > allowed_s:
+        candidates = _best_of_variants(prepared, candidates)
+        if _has_parts(prepared) and sample_s * len(candidates) * 4 > allowed_s:
+            # A part as large as the caches writes back the modified lines of the previous part,
+            # which belongs to the same candidate.
+            parts = _Parts(prepared, capacity(prepared.host).sized_B)
+            sample_s *= parts.size / prepared.own.iterations
+            trials = _Trials(prepared, parts)
+        if sample_s * len(candidates) * 4 > allowed_s:
+            one = sample_s * len(candidates) * 2 > allowed_s
             stages, samples = _ONE_TRIAL if one else _FEW_TRIALS, 1
     for finalists, number in stages:
         candidates = trials.ranked(candidates, 1, number)[:finalists]
@@ -233,6 +223,24 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
             break
         candidates = trials.ranked(candidates, 1, samples)
     return candidates[0], trials.loss(candidates)
+
+
+def _has_parts(prepared: Prepared) -> bool:
+    """Return whether parts of an invocation can be tried: it is not one, or several kernels.
+
+    A kernel would find another kernel's data in the caches.
+    """
+    return not prepared.stages and prepared.own.iterations > 1
+
+
+def _best_of_variants(prepared: Prepared, candidates: list[Candidate]) -> list[Candidate]:
+    """Return the best instruction set of each variant, by parts of an invocation if possible."""
+    if _has_parts(prepared):
+        candidates = _Trials(prepared, _Parts(prepared, _TRIAL_PART_B)).ranked(candidates, *_PARTS)
+    best: dict[str, Candidate] = {}
+    for candidate in candidates:
+        best.setdefault(candidate[0], candidate)
+    return list(best.values())
 
 
 class _Trials:
@@ -312,7 +320,7 @@ class _Trials:
             *(prepared, self._judge, rows, self._invocations, prepared.left_s),
             parts=parts,
             candidates=candidates,
-            measures_cores=False,
+            cores=False,
         )
 
 

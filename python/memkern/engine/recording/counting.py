@@ -66,7 +66,6 @@ def columns(
     counting: Counting,
     counts: Sequence[Sequence[Sequence[Counts]]],
     invocations: int,
-    model_B: float,
     moved: Mapping[str, Transfer],
     level: str,
     checked: Mapping[str, float],
@@ -84,8 +83,6 @@ def columns(
         over all workers of the rank (see `Counting.by_event`).
     invocations : int
         Of each sample.
-    model_B : float
-        Bytes from and to memory of an invocation, by the model.
     moved : mapping of str to Transfer
         Data that an invocation moves across the boundary in front of each level, where known.
     level : str
@@ -98,9 +95,8 @@ def columns(
     if not counting.events:
         return {"counters_note": counting.note} if counting.note else {}
     each = _of_ranks(counts)
-    modelled = {
-        name: cases * lines for name, lines in _modelled(case, model_B, moved, level).items()
-    }
+    own = _modelled(case, case.bytes_model_B, moved, level)
+    modelled = {name: cases * lines for name, lines in own.items()}
     notes = [counting.note] if counting.note else []
     rows = []
     for number, event in enumerate(counting.events):

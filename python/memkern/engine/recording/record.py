@@ -432,7 +432,6 @@ def _counted_columns(
         last.counting,
         counts,
         last.samples.invocations,
-        as_run.bytes_model_B,
         _transfers(as_run, caches),
         level,
         host.counters,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -242,8 +241,8 @@ class _Series:
                 self._invocations,
                 left_s,
                 began if self._watch else None,
-                counts,
-                moved_B,
+                counts=counts,
+                moved_B=moved_B,
             )
         except KeyboardInterrupt:
             interrupted = "interrupted"
@@ -326,11 +325,7 @@ def sample(
     invocations: int,
     seconds: float,
     began: list[float] | None = None,
-    counts: Floats | None = None,
-    moved_B: Floats | None = None,
-    parts: Sequence[tuple[int, int]] = (),
-    candidates: Sequence[tuple[str, str]] = (),
-    measures_cores: bool = True,
+    **options: Any,
 ) -> None:
     """Fill rows of `out` with samples that all ranks start at the same time.
 
@@ -346,26 +341,16 @@ def sample(
         No sample except the first starts after this time.
     began : list of float, optional
         The times at which samples started are appended, on the clock of `time.perf_counter`.
-    counts : ndarray of float64, shape (n, counters, 3), optional
-        Gets the counts of `Prepared.counting` during each sample.
-    moved_B : ndarray of float64, shape (n,), optional
-        Gets the bytes per invocation of background traffic.
-    parts : sequence of (int, int), optional
-        For each sample, begin and end of iterations that are run once instead of invocations.
-    candidates : sequence of (str, str), optional
-        For each sample, the variant and instruction set that are selected before it.
-    measures_cores : bool
-        Whether the cores are measured too, which takes longer than a few short samples.
+    **options
+        Of the extension's `Prepared.sample`: ``parts`` and ``candidates`` of each sample; whether
+        the ``cores`` are measured too, which takes longer than a few short samples; ``counts`` of
+        the events of `judge`, and ``moved_B`` of background traffic, which are written.
     """
-    options: dict[str, Any] = {"warms_up": judge.warms_up, "cores": measures_cores}
-    if parts:
-        options["parts"] = parts
-    if candidates:
-        options["candidates"] = candidates
-    if counts is not None and judge.codes:
-        options |= {"events": judge.codes, "counts": counts}
-    if moved_B is not None:
-        options["moved_B"] = moved_B
+    if judge.codes and "counts" in options:
+        options["events"] = judge.codes
+    else:
+        options.pop("counts", None)
+    options["warms_up"] = judge.warms_up
     if judge.ranks.size == 1 and began is None:
         prepared.native.sample(out, invocations, seconds, **options)
         return

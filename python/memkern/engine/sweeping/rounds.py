@@ -8,7 +8,7 @@ import random
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from memkern import progress as told
 from memkern import small
@@ -75,13 +75,9 @@ def in_rounds(
     step: Callable[[Item], object],
     items: Sequence[Item] | Callable[[int], Sequence[Item]],
     *,
-    rounds: int | None = None,
-    order: random.Random | None = None,
-    end_s: float = math.inf,
-    least: int = 0,
-    after: Callable[[int], object] | None = None,
     kept: Callable[[], object] = lambda: True,
     results: Collected | None = None,
+    **how: Any,
 ) -> bool:
     """Call a step with every item once in each round.
 
@@ -92,22 +88,14 @@ def in_rounds(
     step : callable
         Gets an item; returns True if it was interrupted, but has results.
     items : sequence or callable
-        The items, or a function from the number of a round to its items; the loop ends with a round
-        without any.
-    rounds : int, optional
-        Number of rounds; by default until there are no items or the time is over.
-    order : Random, optional
-        Generator of the order in each round; by default the order of the items.
-    end_s : float
-        No step begins later, on the clock of `time.perf_counter`.
-    least : int
-        Rounds that do not end with the time.
-    after : callable, optional
-        Called with the number of each complete round.
+        The items, or a function from the number of a round to its items in their order; the loop
+        ends with a round without any.
     kept : callable
         Returns whether there are results; if not, an interruption is raised.
     results : Collected, optional
         Results whose file is closed after an error.
+    **how
+        See `_all_rounds`.
 
     Returns
     -------
@@ -122,21 +110,7 @@ def in_rounds(
         Of a step; its cause is an `Interrupted` if the results are in a file.
     """
     try:
-        for number in itertools.count() if rounds is None else range(rounds):
-            if number:
-                _memkern.release_memory(LARGE_B)
-            todo = list(items(number) if callable(items) else items)
-            if not todo:
-                break
-            if order is not None:
-                order.shuffle(todo)
-            for item in todo:
-                if number >= least and time.perf_counter() > end_s:
-                    return False
-                if step(item) is True:
-                    raise KeyboardInterrupt
-            if after is not None:
-                after(number)
+        _all_rounds(step, items if callable(items) else lambda _: items, **how)
     except KeyboardInterrupt:
         if not kept():
             raise
@@ -149,6 +123,49 @@ def in_rounds(
         if not forked():
             _memkern.release_memory()
     return False
+
+
+def _all_rounds(
+    step: Callable[[Item], object],
+    items: Callable[[int], Sequence[Item]],
+    rounds: int | None = None,
+    end_s: float = math.inf,
+    least: int = 0,
+    after: Callable[[int], object] | None = None,
+) -> None:
+    """Call a step with every item of each round.
+
+    Parameters
+    ----------
+    step, items
+        See `in_rounds`.
+    rounds : int, optional
+        Number of rounds; by default until there are no items or the time is over.
+    end_s : float
+        No step begins later, on the clock of `time.perf_counter`.
+    least : int
+        Rounds that do not end with the time.
+    after : callable, optional
+        Called with the number of each complete round.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        A step was interrupted.
+    """
+    for number in itertools.count() if rounds is None else range(rounds):
+        if number:
+            _memkern.release_memory(LARGE_B)
+        todo = items(number)
+        if not len(todo):
+            return
+        for item in todo:
+            if number >= least and time.perf_counter() > end_s:
+                return
+            if step(item) is True:
+                raise KeyboardInterrupt
+        if after is not None:
+            after(number)
 
 
 @dataclass(frozen=True)
@@ -227,11 +244,11 @@ def place_in_rounds(
             progress(min(max(done / (rounds * len(runs)), of_time), 1.0))
         return run.interrupted
 
+    order = random.Random(0)
     interrupted = in_rounds(
         place,
-        list(runs),
+        lambda _: order.sample([*runs], len(runs)),
         rounds=rounds,
-        order=random.Random(0),
         kept=lambda: any(run.placements for run in runs.values()),
     )
     for key, run in runs.items():

@@ -36,7 +36,7 @@ _APART = 16  # above the number of records of a case, which may be a rotation of
 
 
 @together()
-def sweep(
+def sweep(  # noqa: PLR0913
     cases: Iterable[Case],
     *,
     repeats: int = 1,

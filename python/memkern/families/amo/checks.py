@@ -84,7 +84,7 @@ def _after(case: Case, before: Values, hits: Values) -> Values:
     return after if floats else after & np.uint64(2 ** _bits(case) - 1)
 
 
-def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:
+def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:  # noqa: C901
     """Simulate one worker's operations in order on `values`; return its tally."""
     pattern, (primitive, _, returns) = pattern_of(case), case.template_variant.split("/")
     idx = case.indices["IDX"].tolist() if case.indices else []
@@ -263,7 +263,7 @@ def _attempts(case: Case, tally: Tally, runs: int) -> dict[str, float]:
     }
 
 
-def check_updates(case: Case, native: Native) -> Validation:
+def check_updates(case: Case, native: Native) -> Validation:  # noqa: C901
     """Check values, walks and tallies after an invocation, and first iterations word by word."""
     pattern, (primitive, _, returns) = pattern_of(case), case.template_variant.split("/")
     if pattern == "ptrchase":

@@ -90,7 +90,7 @@ def exists(
     primitive: str,
     order: str = "relaxed",
     dtype: str = "uint64",
-    position: str = PROCESSORS,
+    device_kind: str = PROCESSORS,
 ) -> bool:
     """Return whether a pattern has a primitive in a memory order, for a type.
 
@@ -98,14 +98,14 @@ def exists(
     """
     if pattern not in CONSTANT and (primitive == "exchange" or dtype in DTYPES):
         return False
-    if dtype in DTYPES and position != RANKS and primitive not in ("add", "plain"):
+    if dtype in DTYPES and device_kind != RANKS and primitive not in ("add", "plain"):
         return False
-    if primitive == "cas-target" and position != PROCESSORS:
+    if primitive == "cas-target" and device_kind != PROCESSORS:
         return False
     return primitive != "plain" or order == "relaxed"
 
 
-def amo_case(
+def amo_case(  # noqa: C901, PLR0913
     kernel: str,
     *,
     primitive: str = "add",

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _RULE = "=" * 48
 
 
-def _benchmarks(position: str) -> dict[str, tuple[str, str]]:
+def _benchmarks(device_kind: str) -> dict[str, tuple[str, str]]:
     """Return pattern and primitive of every benchmark, by its name in CircusTent's style.
 
     Its CAS is ``cas-target`` where this is available, and ``cas`` elsewhere.
@@ -53,7 +53,7 @@ def _benchmarks(position: str) -> dict[str, tuple[str, str]]:
     return {
         _benchmark(pattern, primitive): (pattern, primitive)
         for pattern, primitive in itertools.product(amo.PATTERNS, amo.PRIMITIVES)
-        if amo.exists(pattern, primitive, position=position)
+        if amo.exists(pattern, primitive, device_kind=device_kind)
     }
 
 
@@ -62,16 +62,16 @@ def _benchmark(pattern: str, primitive: str) -> str:
     return f"{pattern}_{primitive.removesuffix('-target')}".upper()
 
 
-def _list(position: str) -> int:
+def _list(device_kind: str) -> int:
     line("BENCHMARK | REQUIRED_OPTIONS | DESCRIPTION")
-    for name, (pattern, primitive) in _benchmarks(position).items():
+    for name, (pattern, primitive) in _benchmarks(device_kind).items():
         needs = "stride" if pattern == "striden" else "No Arg Required"
         summary = registry.find(f"amo.{pattern}").summary
         line(f" - {name} | {needs} | {summary}, AMO {primitive}")
     return GOOD
 
 
-def _requested(args: argparse.Namespace, position: str) -> list[tuple[str, str]]:
+def _requested(args: argparse.Namespace, device_kind: str) -> list[tuple[str, str]]:
     """Return the requested pairs of pattern and primitive."""
     if args.bench is None:
         patterns = list(amo.PATTERNS) if args.kernel is None else each(args.kernel)
@@ -79,7 +79,7 @@ def _requested(args: argparse.Namespace, position: str) -> list[tuple[str, str]]
         return list(itertools.product(patterns, primitives))
     if args.kernel is not None:
         raise InputError("--bench and --kernel exclude each other")
-    known = _benchmarks(position)
+    known = _benchmarks(device_kind)
     for name in args.bench:
         if name.upper() not in known:
             raise InputError(f"benchmark {shown(name)} is unknown: --list prints all")
@@ -99,12 +99,12 @@ def _owners() -> dict[str, list[str]]:
     }
 
 
-def _amo(args: argparse.Namespace) -> int:
+def _amo(args: argparse.Namespace) -> int:  # noqa: C901
     knobs = knobs_of(args)
-    position = Knobs(device=knobs.get("device", "cpu")).device_kind
+    device_kind = Knobs(device=knobs.get("device", "cpu")).device_kind
     if args.list:
-        return _list(position)
-    requested = _requested(args, position)
+        return _list(device_kind)
+    requested = _requested(args, device_kind)
     knobs.pop("threads", None)
     if knobs.pop("flush_every", None) is not None:
         # Set for each case, since its effect depends on pattern and primitive.
@@ -133,7 +133,7 @@ def _amo(args: argparse.Namespace) -> int:
     }
     parts = []
     for (pattern, primitive), order in itertools.product(requested, orders):
-        if everywhere and not amo.exists(pattern, primitive, order, dtype, position):
+        if everywhere and not amo.exists(pattern, primitive, order, dtype, device_kind):
             continue
         own = knobs | own_of[f"amo.{pattern}"] | {"primitive": primitive, "order": order}
         sizes = own.pop("sizes", None)

@@ -87,7 +87,7 @@ def _visit_B(layout: Layout, real_B: int) -> int:
     return prod(layout.cuts) * (LINKS + 2 * layout.ls * SPINOR) * 2 * real_B
 
 
-def dw_case(
+def dw_case(  # noqa: PLR0913
     kernel: str,
     *,
     lattice: Sequence[int],

@@ -50,8 +50,6 @@ def instructions_case(
     index_stride: int | str = "1",
     vector: int = 0,
     count: int = _COUNT,
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of ``instructions.repeat``.
@@ -69,10 +67,8 @@ def instructions_case(
         Bits of a vector: 128 if the instruction set also has longer vectors; 0 for the longest.
     count : int
         Instructions of an invocation, rounded up to a multiple of 24.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`, for one thread.
+        Labels and fields of `memkern.Knobs` and `memkern.Stop`, for one thread.
 
     Raises
     ------
@@ -108,7 +104,6 @@ def instructions_case(
             **({"index_stride": text} if gathers else {}),
             **({"vector_bits": vector} if vector else {}),
         },
-        labels={"name": name, "suite": suite},
     ).with_(**{"repetition": "free", **options})
     if built.template_variant not in available(built.knobs.variant, built.knobs.isa):
         raise InputError(

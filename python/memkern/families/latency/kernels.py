@@ -225,9 +225,6 @@ def chase_case(
     steps: int | None = None,
     distance_B: int | None = None,
     threads: int = 1,
-    seed: int = 0,
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of ``latency.chase``.
@@ -254,12 +251,8 @@ def chase_case(
     threads : int
         Workers, which all follow the same cycle; 0 for one on each processing unit. On a GPU each
         worker is the only thread of a block, and variant ``l2`` bypasses L1.
-    seed : int
-        Seed of the order.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`.
+        Labels and fields of `memkern.Knobs` (such as the ``seed`` of the order) and `memkern.Stop`.
 
     Raises
     ------
@@ -275,7 +268,7 @@ def chase_case(
             known = ", ".join(map(str, GPU_CHAINS))
             raise InputError(f"chains on a GPU must be one of {known}, not {chains}")
         size_B, line_B = _of_gpu(device.device, size_B, line_B)
-    ring, lines, columns = _ring(order, size_B, line_B, seed, distance_B)
+    ring, lines, columns = _ring(order, size_B, line_B, options.get("seed", 0), distance_B)
     workers = _workers(threads)
     usual_options = {"variant": "simt"} if on_gpu else {"repetition": "free"}
     each = -(-len(lines) // (workers * chains))
@@ -289,8 +282,7 @@ def chase_case(
         {"order": lines},
         {**columns, "chains": chains, "steps": steps},
         template_variant=str(chains),
-        labels={"name": name, "suite": suite},
-    ).with_(**{"threads": workers, "seed": seed, **usual_options, **options})
+    ).with_(**{"threads": workers, **usual_options, **options})
 
 
 def _of_gpu(
@@ -314,10 +306,6 @@ def loaded_case(
     order: str | npt.ArrayLike = "random",
     line_B: int | None = None,
     steps: int | None = None,
-    threads: int = 0,
-    seed: int = 0,
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of ``latency.loaded``.
@@ -331,13 +319,12 @@ def loaded_case(
         counted traffic does not include the write-allocate reads.
     pause : int
         Dependent multiplications of a generator after every 8 lines; more of them reduce traffic.
-    size_B, order, line_B, steps, seed, name, suite, **options
-        Options of the chain, as in `chase_case`.
+    size_B, order, line_B, steps, **options
+        Options of the chain, as in `chase_case`. The first of the ``threads``, by default one on
+        each processing unit, follows the chain.
     traffic_B : float or str, optional
         Size of the two buffers of each generator; by default the buffers of all generators together
         have four times the size of the last-level caches.
-    threads : int
-        Workers, the first of which follows the chain; 0 for one on each processing unit.
 
     Raises
     ------
@@ -347,13 +334,13 @@ def loaded_case(
     from memkern.host import capacity
 
     parts = _CHAIN_PARTS + 1  # the traffic of all workers is as large
-    ring, lines, columns = _ring(order, size_B, line_B, seed, parts=parts)
+    ring, lines, columns = _ring(order, size_B, line_B, options.get("seed", 0), parts=parts)
     if options.get("variant") == "best":
         raise InputError(
             "variant of latency.loaded must be simd, auto or scalar, not best, because the chain "
             "is timed and not the traffic"
         )
-    workers = _workers(threads)
+    workers = _workers(options.get("threads", 0))
     if workers < 2:
         raise InputError(
             "latency.loaded needs at least two workers: one for the chain, others for traffic"
@@ -382,10 +369,7 @@ def loaded_case(
             "pause": pause,
             "traffic_B": traffic_lines * ring["line_B"],
         },
-        labels={"name": name, "suite": suite},
-    ).with_(
-        **{"threads": workers, "seed": seed, "repetition": "barrier", "variant": "simd", **options}
-    )
+    ).with_(**{"repetition": "barrier", "variant": "simd", **options, "threads": workers})
 
 
 def ping_pong_case(
@@ -395,8 +379,6 @@ def ping_pong_case(
     take_by: str = "load",
     line_B: int | None = None,
     turns: int = _TURNS,
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of ``latency.ping_pong``.
@@ -415,10 +397,9 @@ def ping_pong_case(
         Size of a line; by default the line size of the caches.
     turns : int
         Turns of each worker in an invocation.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`; `pin` names the two processing units.
+        Labels and fields of `memkern.Knobs` and `memkern.Stop`; `pin` names the two processing
+        units.
 
     Raises
     ------
@@ -443,7 +424,6 @@ def ping_pong_case(
         {},
         {"lines": lines, "line_B": integers["line_B"], "turns": integers["turns"]},
         template_variant=take_by,
-        labels={"name": name, "suite": suite},
     ).with_(**{"repetition": "free", **options})
 
 
@@ -454,8 +434,6 @@ def banks_case(
     steps: int = _BANK_STEPS,
     threads: int = 1,
     dtype: str = "uint32",
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of ``latency.banks``.
@@ -473,10 +451,8 @@ def banks_case(
         Blocks. Each has one warp, or the threads of `block_threads`.
     dtype : str
         ``uint32`` or ``uint64``, the words.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`; the device is a GPU.
+        Labels and fields of `memkern.Knobs` and `memkern.Stop`; the device is a GPU.
 
     Raises
     ------
@@ -498,7 +474,6 @@ def banks_case(
         {"stride": stride, "steps": integers["steps"]},
         dtype=dtype,
         knobs=knobs,
-        labels={"name": name, "suite": suite},
     ).with_(**{"threads": threads, **options})
 
 
@@ -511,7 +486,6 @@ def _case(
     template_variant: str = "",
     dtype: str = "uint64",
     knobs: Knobs | None = None,
-    labels: dict[str, str],
 ) -> Case:
     return Case(
         find(kernel),
@@ -523,7 +497,6 @@ def _case(
         knobs=knobs or Knobs(variant="scalar"),
         stop=Stop(),
         columns=columns,
-        labels=labels,
     )
 
 

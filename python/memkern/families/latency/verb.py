@@ -159,7 +159,7 @@ _OPTIONS = {
 }
 
 
-def _latency(args: argparse.Namespace) -> int:
+def _latency(args: argparse.Namespace) -> int:  # noqa: C901
     if args.study is not None and args.kernel is not None:
         raise InputError(f"latency {args.study} chooses the kernel: leave out --kernel")
     study = args.study or "sizes"

@@ -114,7 +114,7 @@ def _own_cycles(
     "them",
     lack="no kernel with cycles at two sizes",
 )
-def cycles(
+def cycles(  # noqa: C901
     records: Records = None, kernels: str | Sequence[str] = "loops", machine: str = ""
 ) -> Figure:
     """Core cycles for one vector of every stream against the memory used, by unrolling.

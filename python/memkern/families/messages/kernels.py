@@ -68,8 +68,6 @@ def message_case(
     window: int = 1,
     pairs: str = "",
     dtype: str = "uint64",
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of messages between ranks.
@@ -89,10 +87,8 @@ def message_case(
         default ``node`` if there are such pairs, else ``other``.
     dtype : str
         ``uint64``, the words of a message.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`; the device is ``mpi`` or ``shmem``.
+        Labels and fields of `memkern.Knobs` and `memkern.Stop`; the device is ``mpi`` or ``shmem``.
 
     Raises
     ------
@@ -139,7 +135,6 @@ def message_case(
             "origins": len(chosen),
             "distance": ranks.distance(chosen, nodes),
         },
-        labels={"name": name, "suite": suite},
     ).with_(threads=1, **options)
 
 

@@ -72,7 +72,6 @@ def indexed(
     dtype: str = "float64",
     index_dtype: str = "int64",
     alpha: float | None = None,
-    seed: int = 0,
     **options: Any,
 ) -> Case:
     """Build a case of RaiderSTREAM.
@@ -110,6 +109,7 @@ def indexed(
     numbers = scalars(spec, dtype, alpha=alpha)
     arrays: dict[str, IndexArray] = {}
     label = ""
+    seed = options.get("seed", 0)
     for number, index_name in enumerate(spec.indices):
         if isinstance(pattern, str) and not os.path.exists(pattern):
             label, arrays[index_name] = _cached_indices(pattern, n, seed + number, repeats)
@@ -123,7 +123,7 @@ def indexed(
         dtype=dtype,
         index_dtype=index_dtype if arrays else "",
         columns={"elements": n, **numbers, "index_pattern": label},
-    ).with_(seed=seed, **options)
+    ).with_(**options)
 
 
 def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Operation) -> None:

@@ -98,7 +98,7 @@ def _spec(kernel: str, summary: str) -> None:
     )
 
 
-def case(
+def case(  # noqa: PLR0913
     kernel: str,
     *,
     pattern: PatternLike | None = None,
@@ -111,8 +111,6 @@ def case(
     wrap: int = 1,
     dtype: str = "float64",
     index_dtype: str = "int64",
-    name: str = "",
-    suite: str = "",
     count_rule: str = "given",
     **options: Any,
 ) -> Case:
@@ -138,10 +136,10 @@ def case(
         instances plus one.
     dtype, index_dtype : str
         ``float64`` or ``float32``; ``int64`` or ``int32``.
-    name, suite, count_rule : str
-        Labels for the record.
+    count_rule : str
+        Label for the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`.
+        Labels and fields of `memkern.Knobs` and `memkern.Stop`.
 
     Returns
     -------
@@ -223,7 +221,6 @@ def case(
             "wrap": wrap,
             "count_rule": count_rule,
         },
-        labels={"name": name, "suite": suite},
     ).with_(**options)
     _check_reach(result)
     return result if knobs.device_kind != RANKS else _over_ranks(result)

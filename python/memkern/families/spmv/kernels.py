@@ -63,7 +63,7 @@ _MEASURED_B = 46
 _WHOLE_ROWS = 2**18
 
 
-def spmv_case(
+def spmv_case(  # noqa: PLR0913
     kernel: str,
     *,
     matrix: Any,

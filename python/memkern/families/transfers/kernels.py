@@ -65,8 +65,6 @@ def transfer_case(
     memory: str = "",
     peer: str = "",
     dtype: str = "uint64",
-    name: str = "",
-    suite: str = "",
     **options: Any,
 ) -> Case:
     """Build a case of transfers from or to a GPU.
@@ -84,11 +82,9 @@ def transfer_case(
         if the case's device is ``cuda:1``).
     dtype : str
         ``uint64``, the words that move.
-    name, suite : str
-        Labels of the record.
     **options
-        Fields of `memkern.Knobs` and `memkern.Stop`; the device is a GPU, and the variant by
-        default the first of `VARIANTS`.
+        Labels and fields of `memkern.Knobs` and `memkern.Stop`; the device is a GPU, and the
+        variant by default the first of `VARIANTS`.
 
     Raises
     ------
@@ -128,7 +124,6 @@ def transfer_case(
         knobs=knobs,
         stop=Stop(),
         columns=columns,
-        labels={"name": name, "suite": suite},
     ).with_(**{"variant": VARIANTS[memory][0], "invocations": 1, **options})
 
 
