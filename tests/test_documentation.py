@@ -171,8 +171,9 @@ def test_every_command_is_taken(
 
     built = sweep._blocks
 
-    def prepare_all(*how: Any) -> None:
+    def prepare_all(*how: Any) -> Iterator[None]:
         prepare(run for block in built(*how) for run in block.runs)
+        yield
 
     monkeypatch.setattr(sweep, "_blocks", prepare_all)
     # The ranks' communication libraries need a launcher, so they are not started in this process.

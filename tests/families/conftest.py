@@ -19,4 +19,4 @@ def three_ranks(monkeypatch):
     """Let this single process build cases for three ranks."""
     found = Description("a library", 0, (0, 1, 2), True)
     for kernels in (atomics, gathers):
-        monkeypatch.setattr(kernels, "describe", lambda *_: found)
+        monkeypatch.setattr(kernels, "description", lambda *_: found)

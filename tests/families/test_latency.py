@@ -189,17 +189,9 @@ def test_traffic_is_that_of_the_samples_whose_time_counts(
     taken: list[tuple[float, float]] = []
     sample = sampling.sample
 
-    def in_turn(
-        prepared: Any,
-        judge: Any,
-        out: Any,
-        invocations: int,
-        seconds: float,
-        began: Any,
-        counts: Any,
-        moved: Any,
-    ) -> None:
-        sample(prepared, judge, out, invocations, seconds, began, counts, moved)
+    def in_turn(prepared: Any, judge: Any, out: Any, *how: Any, **options: Any) -> None:
+        sample(prepared, judge, out, *how, **options)
+        moved = options["moved_B"]
         # Every third sample has a hundred times as much traffic, and is disturbed.
         moved[2::3] *= 100
         # All samples have different times, which identify the kept samples below.

@@ -40,7 +40,7 @@ def six_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let this single process build cases for six ranks."""
     found = Description("a library", 0, NODES, True)
     for module in (kernels, verb):
-        monkeypatch.setattr(module, "describe", lambda *_: found)
+        monkeypatch.setattr(module, "description", lambda *_: found)
 
 
 PARTS = "validates applied faults refusals records"

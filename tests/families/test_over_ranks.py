@@ -390,7 +390,7 @@ def test_the_share_of_operations_on_the_same_node_is_counted(
     pattern: str, targets: str, share: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = Description("a library", 0, (0, 0, 2), True)
-    monkeypatch.setattr(kernels, "describe", lambda *_: found)
+    monkeypatch.setattr(kernels, "description", lambda *_: found)
     case = mk.amo(pattern, device="mpi", targets=targets, iters=2000, threads=2)
     assert case.columns["node_share"] == pytest.approx(share, abs=0.02)
     assert case.columns["node_share"] < case.columns["remote_share"]

@@ -272,7 +272,7 @@ def test_defaults_are_the_same_in_python_in_sweep_files_and_on_the_command_line(
 ) -> None:
     monkeypatch.setattr(capacity, "last_level_cache_B", lambda: 2**10)
     for module in (kernels, verb):
-        monkeypatch.setattr(module, "describe", lambda *_: Description("", 0, (0, 0), True))
+        monkeypatch.setattr(module, "description", lambda *_: Description("", 0, (0, 0), True))
     family, _, name = kernel.partition(".")
     options, toml, _ = required(kernel)
     if name in ("gs", "multigather", "multiscatter"):
