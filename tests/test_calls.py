@@ -21,8 +21,10 @@ def test_one_command_enters_few_modules() -> None:
     functions, modules, changes = map(int, found.groups())
     # Up to forty more on a shared or busy host than on a quiet one. The first command after a boot
     # also measures the sizes of caches.
-    assert 60 < modules <= 88 and modules < functions <= 780 and functions < changes
-    assert any(line.startswith("engine/sampling.py: ") for line in listed)
+    # Six of the modules are the packages of the engine; before Python 3.12, a hundred of the
+    # functions are comprehensions.
+    assert 60 < modules <= 91 and modules < functions <= 780 and functions < changes <= 4000
+    assert any(line.startswith("engine/sampling/series.py: ") for line in listed)
     # The kernels and verbs of other families are not imported.
     assert not any("families/spatter" in line for line in listed)
 

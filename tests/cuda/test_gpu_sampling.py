@@ -366,9 +366,9 @@ def test_the_clock_is_limited_while_samples_are_taken(
     monkeypatch.setattr(restoring, "_limit_clock", lambda bus, limit: limits.append(limit))
     native = sampling.sample
 
-    def spy(*arguments: Any) -> None:
+    def spy(*arguments: Any, **options: Any) -> None:
         seen.add(limits[-1])
-        native(*arguments)
+        native(*arguments, **options)
 
     monkeypatch.setattr(sampling, "sample", spy)
     words = ("stream", "-k", "copy", "--elements", "4096", "--device", "cuda", "--runs", "2", "-q")

@@ -213,8 +213,10 @@ def test_the_time_expected_follows_from_the_cases(clock: Clock) -> None:
     longer_s = expected(budget_s=6.0, placements=2) - expected(budget_s=3.0, placements=2)
     assert longer_s == pytest.approx(3.0)
     assert expected(budget_s=3.0, placements=5) > expected(budget_s=3.0, placements=2)
-    assert expected_s([case, case]) == 2 * expected_s([case])
-    assert expected_s([]) == 0
+    once_s, none_s = expected_s([case]), expected_s([])
+    # What both need besides is measured once.
+    assert 1.9 * once_s < expected_s([case, case]) < 2 * once_s
+    assert none_s == 0
 
 
 def test_the_order_of_importance_covers_all_kernels_and_ranges() -> None:

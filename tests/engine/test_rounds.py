@@ -11,7 +11,7 @@ import pytest
 
 import memkern as mk
 from memkern.engine.placing.run import CaseRun
-from memkern.engine.sweeping import rounds
+from memkern.engine.sweeping import planning, rounds
 from memkern.engine.sweeping.rounds import Collected, in_rounds, place_in_rounds
 from memkern.errors import InputError, Interrupted
 from memkern.formats import open_output
@@ -137,6 +137,7 @@ def test_an_error_has_the_file_of_the_results_as_its_cause(tmp_path: Path) -> No
 
 
 def test_cases_are_placed_until_an_interruption(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planning, "rates", lambda device: planning.Rates())
     place, calls = CaseRun.place, 0
 
     def interrupted(*how: Any) -> Any:

@@ -6,8 +6,8 @@ The meaning of every key and option is Spatter 2's, defaults included, with thes
 - without a boundary (or with 0) indices are unchanged.  Spatter then takes them modulo an implicit
   boundary, which only affects patterns that span more than 32 GB divided by the number of
   configurations;
-- in version 0, ``runs`` means ``nruns``, and keys that change the measurement are errors; - input
-that Spatter silently ignores or leaves undefined (unknown and repeated keys, numbers with
+- in version 0, ``runs`` means ``nruns``, and keys that change the measurement are errors;
+- input that Spatter silently ignores or leaves undefined (unknown and repeated keys, numbers with
   trailing letters, patterns that the kernel does not use) gives a warning or an error.
 
 Configurations are numbered from 0, as in Spatter's output.

@@ -1,1 +1,4 @@
-"""The measurement of a case: placements, choice of a variant, and what its record needs besides."""
+"""The measurement of a case: variant, placements, and what its record needs besides.
+
+It may use `sampling` and the packages below, and knows one case at a time.
+"""

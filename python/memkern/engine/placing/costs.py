@@ -40,6 +40,9 @@ from memkern.spec.kernel import Ceilings, Transfer
 from memkern.spec.options import PROCESSORS
 from memkern.spec.registry import case
 
+EXPECTED_S = {LAUNCH: 0.02, DEVICE_LAUNCH: 0.02, CEILINGS: 1.5, DEVICE_CEILINGS: 1.0}
+"""Seconds that the values that records need take usually, by kind."""
+
 _LEVELS = ("L1", MEMORY)
 # Share of the time that is spent on repeating disturbed measurements.
 _AGAIN_SHARE = 0.05

@@ -1,1 +1,4 @@
-"""One measurement at a time in a process, and the ranks that measure together."""
+"""One measurement at a time in a process, and the ranks that measure together.
+
+It may use the machine below, and knows no case.
+"""

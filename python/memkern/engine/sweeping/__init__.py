@@ -1,1 +1,4 @@
-"""Measurements of many cases in rounds, and plans for a limited time."""
+"""Measurements of many cases in rounds, their plan for a limited time, and their files.
+
+It may use all packages of the engine.
+"""

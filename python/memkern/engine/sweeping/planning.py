@@ -17,10 +17,13 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from memkern import small
+from memkern.engine.placing.costs import EXPECTED_S
 from memkern.engine.placing.preparing import trials_s
 from memkern.engine.placing.run import CaseRun
 from memkern.engine.processes.communication import ranks
 from memkern.engine.processes.process import exclusive
+from memkern.engine.recording.record import Need, needs_of
+from memkern.host import this_host
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.options import GPUS, PROCESSORS
@@ -143,13 +146,17 @@ def cost(case: Case, by: Rates) -> Cost:
 
 
 def expected_s(cases: Iterable[Case]) -> float:
-    """Estimate the seconds of all placements of cases with all of their samples."""
-    total_s = 0.0
+    """Estimate the seconds of all placements of cases with all of their samples.
+
+    What their records need besides, such as launch costs, is measured once.
+    """
+    total_s, needs = 0.0, set[Need]()
     for case in cases:
         by = _rates_of(case)
         rest_s = _sampled_s(case, by) - _least_sampled_s(case, by)
         total_s += cost(case, by).least_s(case.placements) + rest_s * case.placements
-    return total_s
+        needs |= {*needs_of(case, case.knobs.threads, lambda: 0)}
+    return total_s + sum(EXPECTED_S[need.kind] for need in needs - this_host().measured.keys())
 
 
 def by_importance(items: Sequence[T], case_of: Callable[[T], Case]) -> list[T]:
