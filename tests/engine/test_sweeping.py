@@ -75,7 +75,7 @@ def test_interrupt_keeps_the_samples_taken(
     path = tmp_path / "out.db"
     sample = sampling.sample
 
-    def interrupted(prepared: Any, judge: Any, out: Any, *how: Any) -> None:
+    def interrupted(prepared: Any, judge: Any, out: Any, *how: Any, **options: Any) -> None:
         ended = threading.Event()
 
         def interrupt() -> None:
@@ -87,7 +87,7 @@ def test_interrupt_keeps_the_samples_taken(
         thread = threading.Thread(target=interrupt)
         thread.start()
         try:
-            sample(prepared, judge, out, *how)
+            sample(prepared, judge, out, *how, **options)
         finally:
             ended.set()
             thread.join()

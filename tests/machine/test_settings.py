@@ -193,9 +193,9 @@ def test_options_change_the_machine_while_samples_are_taken(
     seen = []
     native = sampling.sample
 
-    def spy(*arguments: object) -> None:
+    def spy(*arguments: Any, **options: Any) -> None:
         seen.append(registers(root))
-        native(*arguments)  # type: ignore[arg-type]
+        native(*arguments, **options)
 
     monkeypatch.setattr(sampling, "sample", spy)
     # A fixed variant, since settings are also changed during trials.

@@ -386,7 +386,7 @@ def test_what_ranks_share_already_is_not_divided(
 ) -> None:
     one = remote.Description("MPI", 0, (0,), threads=True)
     for module in ("amo", "spatter"):
-        monkeypatch.setattr(f"memkern.families.{module}.kernels.describe", lambda *_: one)
+        monkeypatch.setattr(f"memkern.families.{module}.kernels.description", lambda *_: one)
     built = case()
     launch = scaling._Launch(2, 1, [built], "strong", "")
     (request,) = launch.requests()
