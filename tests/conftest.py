@@ -203,10 +203,13 @@ def disturbances() -> None:
 @pytest.fixture
 def ceilings(monkeypatch: pytest.MonkeyPatch) -> None:
     """Replace the measurement of the memory bandwidth, which takes seconds."""
+    from memkern import host
     from memkern.engine.placing import costs
     from memkern.engine.recording.record import CEILINGS
     from memkern.spec.kernel import Ceilings
 
+    # Other tests of this process measure it.
+    monkeypatch.setattr(host, "_default", functools.lru_cache(maxsize=1)(host.Host))
     monkeypatch.setitem(costs._MEASURES, CEILINGS, lambda *options: Ceilings(20.0, 15.0, 10.0))
 
 

@@ -15,7 +15,7 @@ import pytest
 import records
 import replay_samples
 import tables
-from test_documentation import blocks, commands, options_of_verbs
+from documents import blocks, commands, options_of_verbs
 
 from memkern.statistics import ratio_interval
 

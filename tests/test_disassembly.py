@@ -4,25 +4,20 @@ Variants can be compared only if `scalar` has no vector instructions, `auto` and
 and no function uses another instruction set than its own.
 """
 
-import platform
 import re
+
+from disassembled import X86, functions
 
 from memkern import _memkern
 from memkern.machine import disassembly
 from memkern.machine.disassembly import Instruction
 
-X86 = platform.machine() in ("x86_64", "AMD64")
 # Highway's namespaces of the architecture's baseline, which depend on the compiler.
 BASELINE = ("N_SSE2", "N_SCALAR", "N_EMU128", "N_NEON")
 OPERATIONS = ("gather", "scatter", "gs", "multigather", "multiscatter")
 # A function that the variants of dw.hop with ordinary and with non-temporal stores share.
 SHARED = re.compile(r"<void (memkern::simd::N_[A-Z0-9_]+::)\(anonymous namespace\)::update<")
 BODY = re.compile(r"(?:body|nontemporal)<(\w+), (\w+), .*Op\)(\d)>")
-
-
-def functions(wanted: str = "") -> dict[str, list[Instruction]]:
-    """Instructions of functions of the extension with these names, by the full name."""
-    return disassembly.functions(_memkern.__file__, wanted)
 
 
 def kernels(technique: str, *spaces: str) -> dict[str, list[Instruction]]:

@@ -22,6 +22,7 @@ import fleet_records
 import launching
 import pytest
 from checking import once_a_kind
+from documents import blocks, commands, options_of_verbs
 
 import memkern
 from memkern import cli, host, small
@@ -55,28 +56,6 @@ NOT_RUN = {
 }
 # Virtual environments that these commands would create; later commands run their interpreters.
 INTERPRETERS = ("venv-base", "venv-head")
-
-
-def blocks(document: Path) -> list[tuple[str, str]]:
-    """Kind and text of every fenced block."""
-    text = document.read_text()
-    found = re.findall(r"^```(\S*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    assert 2 * len(found) == len(re.findall("^```", text, re.MULTILINE))
-    return found
-
-
-def commands(block: str) -> Iterator[str]:
-    """Commands of a shell block, each with its continuation lines and here-document."""
-    lines = iter(block.splitlines())
-    for line in lines:
-        command = line
-        while command.endswith("\\"):
-            command = command[:-1] + next(lines).lstrip()
-        if here := re.search(r"<<'?(\w+)'?", command):
-            while not command.endswith(f"\n{here[1]}"):
-                command += "\n" + next(lines)
-        if shlex.split(command.partition("\n")[0], comments=True):
-            yield command
 
 
 def plain(command: str) -> str:
@@ -401,14 +380,6 @@ COMMON = {
     *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet", "machine"),
 }
 NOT_MEASURING = {"info", "columns", "export", "fit", "figure", "fleet", "gallery", "merge", "table"}
-
-
-def options_of_verbs() -> dict[str, set[str]]:
-    (verbs,) = (a.choices for a in cli.build_parser()._actions if isinstance(a.choices, dict))
-    return {
-        name: {word[2:] for word in parser._option_string_actions if word.startswith("--")}
-        for name, parser in verbs.items()
-    }
 
 
 def test_every_measuring_verb_takes_the_same_options_or_a_page_tells_which() -> None:

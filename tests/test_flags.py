@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pybind11
 import pytest
-from test_new_kernel import MODULE, ROOT
+from building import MODULE, ROOT
 
 from memkern.machine import disassembly
 

@@ -9,24 +9,21 @@ common entries. An intended change is listed in the CHANGELOG and written to the
 
 from __future__ import annotations
 
-import functools
 import inspect
 import json
 import re
 import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from interfaces import INTERFACE, stored
 from samples import MORE_CASES, SAMPLES
 
 import memkern as mk
 from memkern import cli
 from memkern.plots import figures, tables
 from memkern.plots.registry import Registry
-
-INTERFACE = Path(__file__).parent / "interface"
 
 
 def identities() -> dict[str, Any]:
@@ -125,11 +122,6 @@ def by_family(part: str) -> dict[str, dict[str, Any]]:
         family = re.match(r"memkern\.families\.(\w+)", home(name))
         found.setdefault(family[1] if family else "common", {})[name] = entry
     return found
-
-
-@functools.cache
-def stored() -> dict[str, dict[str, Any]]:
-    return {path.stem: json.loads(path.read_text()) for path in INTERFACE.glob("*.json")}
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_new_kernel import ROOT, copied, linked
+from building import ROOT, copied, linked
 
 NEW = ROOT / "tests" / "new_family"
 USES = """

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from checking import once_a_kind
+from documents import options_of_verbs
 from pages import columns, drawn, kernels, notebooks, papers, python, shell, text
 from pages import options as shared
 from plotting import assert_entries_differ
-from test_documentation import options_of_verbs
 
 import memkern as mk
 from memkern.plots import figures

@@ -62,3 +62,13 @@ def test_lists_of_docstrings_have_an_item_a_line() -> None:
     item = re.compile(r"[;:.,] - \w")
     assert item.search("are errors; - input")
     assert not [(path, found) for path, text in docstrings if (found := item.findall(text))]
+
+
+def test_tests_import_nothing_from_each_other() -> None:
+    texts = [
+        path.read_text() for folder in ("tests", "bench") for path in (ROOT / folder).rglob("*.py")
+    ]
+    assert len(texts) > 150
+    assert not [
+        found for text in texts for found in re.findall(r"^\s*(?:from|import) test_\w+", text, re.M)
+    ]

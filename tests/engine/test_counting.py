@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from checking import measured, one_sentence, refused, refused_words, run, tree
+from counters_here import COMMAND, ELEMENTS, NEEDS_COUNTERS, OF_ALL_CODE, counted
 from event_trees import COUNTERS, ZEN_4
 from plotting import Results
 
@@ -37,10 +38,8 @@ from memkern.plots import counted_traffic, figures, save, traffic_table
 from memkern.spec.kernel import Transfer
 from memkern.studies import known_counts
 
-ELEMENTS = 2**17
 PAGES = 1000
 QUANTITIES = [f"{level}_{way}" for level in events.BOUNDARIES for way in events.WAYS]
-COMMAND = ("loops", "-k", "update", "--elements", str(ELEMENTS), "--runs", "3", "-q")
 
 
 @pytest.fixture(autouse=True)
@@ -57,16 +56,6 @@ def use(root: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> dict[str, Any
     return codes
 
 
-def counted(name: str) -> bool:
-    """Return whether the system permits this user to count an event."""
-    return not _memkern.why_not_counted(events.find(name).codes[0])
-
-
-# The events that ordinary users may count depend on kernel.perf_event_paranoid.
-OF_ALL_CODE = counted("page-faults")
-NEEDS_COUNTERS = pytest.mark.skipif(
-    not counted("page-faults:u"), reason="the system permits this user no counters"
-)
 # Steps of the events of the system that are counted by default.
 OF_THE_SYSTEM = [(1, config, 0, 1000, 1000, 0, -1) for config in (2, 3, 4)]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import launching
 import pytest
-from test_counting import COMMAND, NEEDS_COUNTERS, OF_ALL_CODE
+from counters_here import COMMAND, NEEDS_COUNTERS, OF_ALL_CODE
 
 OVER_RANKS = ("-m", "memkern", *COMMAND, "-t", "1", "--comm", "mpi", "--json")
 

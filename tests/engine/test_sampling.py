@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from conditions_of_samples import conditions
 from machines import loads_per_cycle
 
 import memkern as mk
@@ -105,15 +106,6 @@ def test_samples_are_long_beside_the_time_in_which_threads_start(
     case = mk.loops("load", elements=64, variant="scalar", threads=1, repetition=repetition)
     prepared = with_times(case.prepare(), begin_s, {"scalar": 5e-8})
     assert least <= prepared.invocations <= most
-
-
-def conditions(share: float, exchange_s: float = math.nan) -> list[float]:
-    """Return the conditions of a sample whose workers ran for a share of the time."""
-    found = dict.fromkeys(sampling.CONDITIONS, 0.0)
-    found |= {"cpu_share": share, "waited_share": 1 - share, "throughput": loads_per_cycle()}
-    found |= {"clock_Hz": 3e9, "memory_s": 1e-7}
-    found |= dict.fromkeys(("exchange_s", "exchange_least_s"), exchange_s)
-    return list(found.values())
 
 
 class Scripted:

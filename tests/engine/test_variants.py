@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_sampling import conditions
+from conditions_of_samples import conditions
 
 import memkern as mk
 from memkern.engine.placing import preparing as variants

@@ -18,6 +18,7 @@ from checking import (
     corrupted,
     once_a_kind,
 )
+from dw_cases import WIDTHS, fields, fixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -26,36 +27,15 @@ from memkern import _memkern
 from memkern.families.dw import kernels as family
 from memkern.host import capacity
 from memkern.inputs import lattice
-from memkern.inputs.lattice import random_field, random_links
 from memkern.spec.case import Case
 
 pytestmark = pytest.mark.usefixtures("ceilings")
-
-
-WIDTHS = family.widths()
 
 
 CUTS = ("s", "t", "z", "y", "x", "tz", "zt", "yx", "tzyx")
 
 
 LIMITS = {"float64": 1e-14, "float32": 1e-6}
-
-
-COMPLEX = {"float64": "complex128", "float32": "complex64"}
-
-
-def fixed(**options: Any) -> dict[str, Any]:
-    """Return options with one thread and a variant, so that variants are not compared first."""
-    variant = "scalar" if options.get("layout") == "lexicographic" else "simd"
-    return {"variant": variant, "threads": 1, **options}
-
-
-def fields(extents: Any, ls: int, dtype: str = "float64", seed: int = 0) -> tuple[Any, Any]:
-    kind = COMPLEX[dtype]
-    return (
-        random_links(extents, seed=seed, dtype=kind),
-        random_field(extents, ls, seed=seed + 1, dtype=kind),
-    )
 
 
 def assert_close(got: Any, wanted: Any, limit: float = 1e-14) -> None:

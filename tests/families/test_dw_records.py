@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from checking import NEEDS_STREAMED
-from test_dw import fixed
+from dw_cases import fixed
 
 import memkern as mk
 from memkern.families.dw import kernels as family

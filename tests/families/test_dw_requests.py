@@ -14,7 +14,7 @@ from checking import (
     refused_words,
     run,
 )
-from test_dw import WIDTHS, fields
+from dw_cases import WIDTHS, fields
 
 import memkern as mk
 from memkern import _memkern

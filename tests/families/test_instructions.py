@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from checking import REQUEST, refused
-from test_disassembly import X86, functions
+from disassembled import X86, functions
 
 import memkern as mk
 from memkern import _memkern

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 from checking import refused
+from dw_figure_records import LARGE, SMALL, SPEEDS, everything, layouts, record
 from plotting import (
     assert_legible,
     dot_values,
     frame,
 )
-from test_plots_dw import LARGE, SMALL, SPEEDS, everything, layouts, record
 
 from memkern.families.dw.data import energies, hops
 from memkern.families.dw.findings import findings

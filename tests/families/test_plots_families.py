@@ -1,14 +1,14 @@
 """Tests of the figures, tables and sections of all families."""
 
+import amo_figure_records
+import dw_figure_records
+import messages_figure_records
 import numpy as np
 import pandas as pd
 import pytest
-import test_plots_amo
-import test_plots_dw
-import test_plots_messages
-import test_plots_spmv
-import test_plots_streaming
-import test_plots_transfers
+import spmv_figure_records
+import streaming_family
+import transfers_figure_records
 from checking import once_a_kind, refused
 from plotting import (
     Results,
@@ -26,12 +26,12 @@ from memkern.plots.frames import frame_of
 FAMILIES = [
     module.FAMILY
     for module in (
-        test_plots_amo,
-        test_plots_dw,
-        test_plots_messages,
-        test_plots_spmv,
-        test_plots_transfers,
-        test_plots_streaming,
+        amo_figure_records,
+        dw_figure_records,
+        messages_figure_records,
+        spmv_figure_records,
+        transfers_figure_records,
+        streaming_family,
     )
 ]
 BY_SECTION = pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.section)

@@ -6,26 +6,11 @@ import pytest
 from checking import PROPERTY, allocating_at_most, refusal, unless_refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spatter_defaults import DEFAULTS
 
 from memkern.errors import InputError
 from memkern.inputs.patterns import custom, parse
 from memkern.inputs.spatter_files import configs_from_options, read_json
-
-DEFAULTS = {
-    "kernel": "gather",
-    "pattern": custom([0, 1]),
-    "pattern_gather": None,
-    "pattern_scatter": None,
-    "delta": 8,
-    "delta_gather": 8,
-    "delta_scatter": 8,
-    "count": 1024,
-    "wrap": 1,
-    "runs": 10,
-    "seed": None,
-    "name": "",
-    "local_work_size": None,
-}
 
 
 def read(*configs, **options):

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import pytest
 from checking import refusal
-from test_spatter_files import DEFAULTS
+from spatter_defaults import DEFAULTS
 
 from memkern.families.spatter.kernels import from_config
 from memkern.inputs.patterns import custom, parse

@@ -18,8 +18,8 @@ import pandas as pd
 import pytest
 from checking import Changed, measured, once_a_kind, refused, run, tree
 from plotting import Results, assert_legible
+from policies import POLICIES
 from registers import CPU
-from test_settings import POLICIES
 
 import memkern as mk
 from memkern.engine.sampling import metering

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from checking import tree
-from test_smbios import END, TWO_CHANNELS, slot
+from smbios_tables import END, TWO_CHANNELS, slot
 
 from memkern.machine import health
 from memkern.machine.environment import collect

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pytest
 from checking import measured, once_a_kind, refused, refused_words, run, tree, wait_until
 from event_trees import CASCADE_LAKE
+from policies import POLICIES
 from registers import BEFORE, CASE, CPU, REGISTERS, machine, registers, started
 
 import memkern as mk
@@ -54,14 +55,6 @@ def test_machines_without_the_registers(tmp_path: Path) -> None:
     (root / "dev/cpu/0/msr").write_bytes(b"short")
     with refused("lacks 0x1a4"):
         switches.prefetchers_off(root)
-
-
-POLICIES = {
-    f"{CPU}/cpufreq/policy{k}/{name}": f"{kHz}\n"
-    for k in range(2)
-    for name, kHz in {"cpuinfo_min_freq": 800000, "cpuinfo_max_freq": 3500000,
-                      "scaling_min_freq": 2000000, "scaling_max_freq": 3500000}.items()
-}  # fmt: skip
 
 
 def test_clock_limits(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from spatter_records import (
     SCATTER,
     STRIDES,
     gpu_records,
+    labelled,
     own_records,
+    published,
     record,
 )
 
@@ -28,31 +30,6 @@ from memkern.families.spatter.findings import findings
 from memkern.plots import describe, figures, save, tables
 from memkern.plots.frames import frame_of
 from memkern.plots.style import lacking, plain
-
-# The labels of the published platforms have their threads.
-THREADS = dict(zip(PUBLISHED_CPUS, ("24", "24", "32", "272", "20", "12 or 24"), strict=True))
-
-
-def labelled(platform, strides=False):
-    """Return the label of a platform, in a figure of strides or of all cases."""
-    if platform not in THREADS:
-        return platform
-    return f"{platform}, {THREADS[platform].split()[-1] if strides else THREADS[platform]} threads"
-
-
-# Reading the table takes as long as drawing a small figure.
-PUBLISHED = reference.load("lavin2020")
-
-
-def published(platform, kernel, pattern=None):
-    """Return a platform's published bandwidth of a pattern, or the bandwidths of all strides."""
-    rows = PUBLISHED
-    rows = rows[(rows["platform"] == platform) & (rows["kernel"] == kernel)]
-    if pattern is not None:
-        return float(rows[rows["pattern"] == pattern]["bandwidth_GBps"].iloc[0])
-    strides = rows[rows["suite"] == "ustride"]["pattern"].str.rpartition(":")[2].astype(int)
-    return rows.loc[strides.sort_values().index, "bandwidth_GBps"].tolist()
-
 
 # The figures of other families have test files of their own.
 SPATTER = [name for name in figures if name.startswith("spatter-")]

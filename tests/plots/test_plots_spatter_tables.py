@@ -16,10 +16,11 @@ from spatter_records import (
     SCATTER,
     STRIDES,
     VARIANTS,
+    labelled,
     own_records,
+    published,
     record,
 )
-from test_plots_spatter import labelled, published
 
 from memkern import reference
 from memkern.errors import InputError

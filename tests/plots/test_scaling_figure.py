@@ -7,10 +7,10 @@ import math
 import sys
 from pathlib import Path
 
+import neighbour_records
 import numpy as np
 import pandas as pd
 import pytest
-import test_neighbours
 from checking import once_a_kind, refused
 from in_turns import over_ranks
 from plotting import (
@@ -174,7 +174,7 @@ BOTH = pytest.mark.parametrize(
     ("name", "rows", "values", "culprit"),
     [
         ("scaling", rows, mk.efficiencies, "`memkern scaling` measures them"),
-        ("corun", test_neighbours.rows, mk.slowdowns, "measure with `memkern corun`"),
+        ("corun", neighbour_records.rows, mk.slowdowns, "measure with `memkern corun`"),
     ],
 )
 

@@ -14,23 +14,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from checking import run
+from compared_records import record
+from found_verdicts import FOUND
 from scipy import stats
-from test_verdicts import FOUND
 
 import memkern as mk
 from memkern.results import comparison_output, verdicts
-
-
-def record(elements: int = 64, time_s: float = 1e-3, **more: Any) -> dict[str, Any]:
-    return {
-        "kernel": "stream.copy", "definition": "", "name": "", "case_columns": "elements",
-        "elements": elements, "threads": 1, "pages_requested": "4k", "variant_requested": "simd",
-        "time_min_s": 0.9 * time_s, "time_median_s": time_s, "bytes_B": 16 * elements,
-        "bandwidth_GBps": 16 * elements / time_s / 0.9e9,
-        "bandwidth_median_GBps": 16 * elements / time_s / 1e9,
-        "rate_GAMS": math.nan, "performance_GFLOPs": math.nan,
-        "valid": True, "disturbed": False, **more,
-    }  # fmt: skip
 
 
 def results(records: list[dict[str, Any]]) -> mk.ResultSet:

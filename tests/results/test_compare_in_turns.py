@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 from checking import refused_words, run
-from test_compare import record
+from compared_records import record
 
 import memkern as mk
 from memkern import cli

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from compare_simulation import NOISES, independent, simulated
+from found_verdicts import FOUND
 from scipy import stats
 
 from memkern.results import verdicts
-
-FOUND = (verdicts.FASTER, verdicts.SLOWER)
 
 
 def test_yuen_is_the_textbook_formula() -> None:

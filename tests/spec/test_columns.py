@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from interfaces import stored
 from pyarrow import parquet
 from samples import SAMPLES
-from test_interface import stored
 
 import memkern as mk
 from memkern import cli

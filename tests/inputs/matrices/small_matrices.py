@@ -82,3 +82,18 @@ CASES = {
     "arrow": lambda: arrow(500),
     "arrow both": lambda: arrow(500, True),
 }
+
+
+def line(n):
+    """Return the adjacency matrix of n points on a line."""
+    return np.eye(n, k=1) + np.eye(n, k=-1)
+
+
+def neighbours_of(nz, ny, nx, along=(line, line, line)):
+    """Return the adjacency matrix of the points of a box."""
+    one = np.eye
+    return (
+        kron(along[0](nz), one(ny), one(nx))
+        + kron(one(nz), along[1](ny), one(nx))
+        + kron(one(nz), one(ny), along[2](nx))
+    )

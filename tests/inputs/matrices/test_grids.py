@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 import pytest
-from small_matrices import PAULI, dense, kron, same
+from small_matrices import PAULI, dense, kron, line, neighbours_of, same
 
 from memkern.inputs.matrices import (
     anderson,
@@ -18,23 +18,8 @@ from memkern.inputs.matrices import (
 )
 
 
-def line(n):
-    """Return the adjacency matrix of n points on a line."""
-    return np.eye(n, k=1) + np.eye(n, k=-1)
-
-
 def ring(n):
     return np.roll(np.eye(n), 1, axis=0) + np.roll(np.eye(n), -1, axis=0)
-
-
-def neighbours_of(nz, ny, nx, along=(line, line, line)):
-    """Return the adjacency matrix of the points of a box."""
-    one = np.eye
-    return (
-        kron(along[0](nz), one(ny), one(nx))
-        + kron(one(nz), along[1](ny), one(nx))
-        + kron(one(nz), one(ny), along[2](nx))
-    )
 
 
 BOXES = [(1, 1, 1), (1, 1, 5), (4, 1, 2), (1, 3, 1), (2, 2, 2), (3, 4, 5), (5, 2, 3)]

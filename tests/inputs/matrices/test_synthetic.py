@@ -6,8 +6,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from small_matrices import dense
-from test_grids import neighbours_of
+from small_matrices import dense, neighbours_of
 
 from memkern.inputs.matrices import (
     arrow,
