@@ -377,8 +377,7 @@ FAULTS = (
           "pytest test_streaming_kernels -k rotation"),
     # Measuring
     Fault("sizes follow what the system reports of caches",
-          "return _known(host, system) or _found(host, system, _measured(json.dumps(system)))",
-          "return Capacity(1 << 29, _system_B(system), _system_B(system))",
+          "return Capacity(found.sized_B,", "return Capacity(_power_of_two(found.system_B),",
           "pytest test_capacity -k until_the_next_boot"),
     Fault("pages on the nodes of their workers are misplaced",
           "if (std::cmp_not_equal(found, node)) ++misplaced;", "++misplaced;",

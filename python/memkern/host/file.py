@@ -62,14 +62,6 @@ def numbers(content: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _newest(known: T, new: T) -> T:
-    return new
-
-
-def _same(value: T) -> Any:
-    return value
-
-
 @dataclass(frozen=True)
 class Section(Generic[T]):
     """A section of the file.
@@ -90,8 +82,8 @@ class Section(Generic[T]):
     name: str
     unknown: T
     read: Callable[[Any], T]
-    merged: Callable[[T, T], T] = _newest
-    content: Callable[[T], Any] = _same
+    merged: Callable[[T, T], T] = lambda known, new: new
+    content: Callable[[T], Any] = lambda value: value
 
 
 class File:
@@ -183,7 +175,8 @@ def _document(path: Path) -> dict[str, Any]:
         The file can't be read.
     """
     try:
-        with open(path, "rb", opener=_without_waiting) as file:
+        # Opening a pipe would wait for a writer.
+        with open(path, "rb", opener=lambda p, flags: os.open(p, flags | os.O_NONBLOCK)) as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_B:
                 raise ValueError("it is not a regular file, or too large")
@@ -193,8 +186,3 @@ def _document(path: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise TypeError("it is not an object")
     return document if _heading().items() <= document.items() else {}
-
-
-def _without_waiting(path: str, flags: int) -> int:
-    """Open a file; a pipe is opened without waiting for a writer."""
-    return os.open(path, flags | os.O_NONBLOCK)

@@ -146,7 +146,11 @@ def measurement_of(
             **_rates(case, model_B, taken, times, launches_s),
             **of_caches,
             **_traffic_columns(case, traffic_GBps, times["time_median_s"]),
-            **_transfer_columns(moved, taken.cases),
+            **{
+                f"{level}_{way}_B": taken.cases * moved_B
+                for level, transfer in moved.items()
+                for way, moved_B in zip(("load", "store"), transfer, strict=True)
+            },
             **_conditions(as_run, caches),
             **_rank_columns(case, taken, [] if column else rank_counts),
             **{name: value for name, value in taken.device.items() if name != "platform"},
@@ -266,13 +270,14 @@ def _obtained_columns(case: Case, taken: Taken) -> dict[str, Any]:
     """Return the columns of requested and obtained options."""
     placement, ranks = taken.placements[-1], taken.ranks
     knobs, obtained = case.knobs, placement.obtained
+    threads, on_processors = obtained["threads"], knobs.device_kind == PROCESSORS
     return {
         "backend": {PROCESSORS: "openmp", GPUS: "cuda"}.get(knobs.device_kind, knobs.device),
         "dtype": case.dtype,
         "index_dtype": case.index_dtype,
         **knobs.columns,
         **{name: obtained[name] for name in ("threads", "variant", "isa", "pin", "pages")},
-        **_working(case, obtained["threads"]),
+        **({"working_threads": case.working_threads(threads)} if on_processors else {}),
         "memory_line_B": case.line_B,
         "block_threads": obtained["block_threads"],
         "variant_choice": placement.choice.how,
@@ -288,12 +293,6 @@ def _obtained_columns(case: Case, taken: Taken) -> dict[str, Any]:
         "oversubscribed": any(position.oversubscribed for position in placement.rank_placements),
         "rotation": bool(obtained["stages"]),
     }
-
-
-def _working(case: Case, threads: int) -> dict[str, Any]:
-    """Return the column of the threads that have iterations, on processors."""
-    on_processors = case.knobs.device_kind == PROCESSORS
-    return {"working_threads": case.working_threads(threads)} if on_processors else {}
 
 
 def _cache_columns(taken: Taken) -> dict[str, Any]:
@@ -438,15 +437,6 @@ def _counted_columns(
         taken.cases,
     )
     return columns, counting.by_rank(last.counting, counts, last.samples.invocations)
-
-
-def _transfer_columns(moved: Mapping[str, Transfer], cases: int) -> dict[str, float]:
-    """Return the columns of the data that `cases` equal cases move."""
-    return {
-        f"{level}_{way}_B": cases * moved_B
-        for level, transfer in moved.items()
-        for way, moved_B in zip(("load", "store"), transfer, strict=True)
-    }
 
 
 def _conditions(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, str]:
