@@ -165,6 +165,22 @@ def test_the_usual_cases_have_data_in_memory() -> None:
 
 @TWO_UNITS
 @pytest.mark.usefixtures("small_cases")
+def test_what_records_need_is_measured_without_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    ensure, request = corun.ensure, corun._Process.request
+
+    def noted(self: Any, verb: str, *words: Any) -> dict[str, Any]:
+        told.append(f"{verb} {words[0]}")
+        return request(self, verb, *words)
+
+    monkeypatch.setattr(corun, "ensure", lambda case: (told.append("ensure"), ensure(case)))
+    monkeypatch.setattr(corun._Process, "request", noted)
+    mk.corun(cases()[:1], units=SIDES, turns=2)
+    assert told == ["ensure", "run True", "run False"] * 2
+
+
+@TWO_UNITS
+@pytest.mark.usefixtures("small_cases")
 def test_every_case_is_measured_alone_and_beside_every_neighbour(tmp_path: Path) -> None:
     turns: list[Sequence[Measurement]] = []
     output = tmp_path / "x.parquet"

@@ -7,7 +7,12 @@ use the names exported here and those of the modules `sampling.counters` and
 the columns of a model to a record.
 """
 
-from memkern.engine.placing.costs import copy_GBps, device_launch_cost_s, launch_cost_s
+from memkern.engine.placing.costs import (
+    copy_GBps,
+    device_launch_cost_s,
+    ensure,
+    launch_cost_s,
+)
 from memkern.engine.placing.preparing import apply, prepare, ready
 from memkern.engine.placing.run import (
     LARGE_B,
@@ -45,6 +50,7 @@ __all__ = [
     "connected",
     "copy_GBps",
     "device_launch_cost_s",
+    "ensure",
     "environment_of_ranks",
     "exclusive",
     "expected_s",

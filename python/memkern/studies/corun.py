@@ -23,6 +23,7 @@ from memkern.engine.public import (
     Neighbour,
     Prepared,
     calibrated,
+    ensure,
     expected_s,
     in_rounds,
     prepare,
@@ -372,6 +373,7 @@ def _measure(
 ) -> None:
     """Measure a case alone and with each neighbour, in one placement and in random order."""
     prepared = ready(runs[0].case, choice)
+    ensure(prepared)  # without neighbours
     pairs = list(zip(runs, (None, *processes), strict=True))
     for run, process in generator.sample(pairs, len(pairs)):
         if process is None:

