@@ -13,7 +13,8 @@ ROOT = Path(__file__).parent.parent
 
 
 def test_one_command_enters_few_modules() -> None:
-    command = [sys.executable, str(ROOT / "tools" / "calls.py"), "--list"]
+    words = ("stream", "-k", "triad", "-n", "1024", "--runs", "10")
+    command = [sys.executable, str(ROOT / "tools" / "calls.py"), "--list", *words]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     *listed, last = done.stdout.splitlines()
     found = re.fullmatch(r"(\d+) functions in (\d+) modules, (\d+) changes of module", last)
@@ -23,7 +24,7 @@ def test_one_command_enters_few_modules() -> None:
     # also measures the sizes of caches.
     # Six of the modules are the packages of the engine; before Python 3.12, a hundred of the
     # functions are comprehensions.
-    assert 60 < modules <= 91 and modules < functions <= 780 and functions < changes <= 4000
+    assert 60 < modules <= 91 and modules < functions <= 780 and functions < changes <= 3000
     assert any(line.startswith("engine/sampling/series.py: ") for line in listed)
     # The kernels and verbs of other families are not imported.
     assert not any("families/spatter" in line for line in listed)
