@@ -5,10 +5,7 @@
 
 namespace memkern::gpu {
 
-struct Empty {
-  using Args = Nothing;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
+struct Empty : Stateless<Nothing> {
   template <int>
   MEMKERN_ANYWHERE static void run(const Args&, const Thread&, Locals&, unsigned char*) {}
 };

@@ -53,6 +53,14 @@ inline void check(cudaError_t status, const char* what) {
 //   Warps                std::true_type if it calls functions of the lanes of a warp (gpu/warp.hpp)
 struct Nothing {};
 
+// Base of kernels without variables that persist.
+template <class A, int kNumber = 1>
+struct Stateless {
+  using Args = A;
+  using Locals = Nothing;
+  static constexpr int kPhases = kNumber;
+};
+
 inline constexpr int kWarp = 32;
 // Limits the registers of a thread, so that blocks of every size up to this one can be launched.
 inline constexpr int kMaxThreads = 1024;

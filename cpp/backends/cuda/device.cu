@@ -1,5 +1,4 @@
-// A CUDA device: its memory, launches and samples. It has more than 600 lines because these are
-// classes without names outside of this file, each of which uses the one before.
+// A CUDA device: its memory, launches and samples.
 
 #include "backends/cuda/device.hpp"
 
@@ -26,6 +25,7 @@ using gpu::blocks_for;
 using gpu::check;
 using gpu::launch;
 using gpu::Nothing;
+using gpu::Stateless;
 using gpu::succeeded;
 using gpu::Thread;
 
@@ -41,10 +41,7 @@ struct FillArgs {
 };
 
 template <class T>
-struct Fill {
-  using Args = FillArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
+struct Fill : Stateless<FillArgs> {
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& args, const Thread& thread, Locals&,
                                    unsigned char*) {
@@ -73,10 +70,7 @@ struct ReadArgs {
   std::uint64_t* to;
   std::int64_t count;
 };
-struct Read {
-  using Args = ReadArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
+struct Read : Stateless<ReadArgs> {
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& args, const Thread& thread, Locals&,
                                    unsigned char*) {
@@ -88,10 +82,7 @@ struct Read {
 
 // Keeps the device busy for a limited time, so that the following launches are queued before the
 // first of them starts. Limited, because a full queue waits for the device.
-struct Delay {
-  using Args = std::int64_t;  // nanoseconds
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
+struct Delay : Stateless<std::int64_t> {  // nanoseconds
   template <int>
   MEMKERN_ANYWHERE static void run([[maybe_unused]] const Args& ns, const Thread&, Locals&,
                                    unsigned char*) {

@@ -258,10 +258,7 @@ template <class V, bool kUsed>
 inline constexpr bool kCombines<WarpWords<V, kUsed>> = true;
 
 template <class Pattern, Assignment kAssignment, class Carrier>
-struct Direct {
-  using Args = AmoGridArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
+struct Direct : Stateless<AmoGridArgs> {
   using Warps = std::bool_constant<kCombines<Carrier>>;
   static constexpr Primitive kPrimitive = Carrier::kPrimitive;
 
@@ -303,10 +300,7 @@ class StagedWords : public Words<Simple<kPrimitive>, V, V, false> {
 };
 
 template <class V, Primitive primitive>
-struct Gathered {
-  using Args = AmoGridArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 3;
+struct Gathered : Stateless<AmoGridArgs, 3> {
   static constexpr Primitive kPrimitive = primitive;
 
   template <int kPhase>

@@ -94,11 +94,7 @@ struct Gather {
 
 // The same with blocks of about as many entries each, however long their rows are.
 template <class T, class I>
-struct BalancedGather {
-  using Args = MeshArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 2;
-
+struct BalancedGather : Stateless<MeshArgs, 2> {
   template <int kPhase>
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&,
                                    unsigned char* shared) {
@@ -124,11 +120,7 @@ struct BalancedGather {
 
 // x0 = Z x1; elements of empty rows are not changed
 template <class T, class I>
-struct Scatter {
-  using Args = MeshArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
-
+struct Scatter : Stateless<MeshArgs> {
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
     const std::int64_t i = g.range.begin + thread.index();
@@ -143,11 +135,7 @@ struct Scatter {
 // other: the compiler cannot remove this, because the sum of zero and a value can differ from the
 // value.
 template <class T, class I>
-struct GatherScatter {
-  using Args = MeshArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
-
+struct GatherScatter : Stateless<MeshArgs> {
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
     const I* starts = static_cast<const I*>(g.a.index[0]);

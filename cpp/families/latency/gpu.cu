@@ -17,10 +17,7 @@ struct ChaseGridArgs {
 };
 
 template <int kChains, Through kThrough>
-struct Chase {
-  using Args = ChaseGridArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
+struct Chase : Stateless<ChaseGridArgs> {
   static constexpr int kMinBlocks = 1;
 
   template <int>
@@ -60,11 +57,7 @@ struct BanksGridArgs {
 
 // A word in shared memory is the offset of the next word in bytes.
 template <class Word>
-struct Banks {
-  using Args = BanksGridArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 2;
-
+struct Banks : Stateless<BanksGridArgs, 2> {
   template <int kPhase>
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&,
                                    unsigned char* shared) {

@@ -11,10 +11,7 @@ namespace {
 constexpr int kThreads = 256;
 
 // A thousand dependent multiplications per iteration.
-struct Compute {
-  using Args = Range;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
+struct Compute : Stateless<Range> {
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& range, const Thread& thread, Locals&,
                                    unsigned char*) {

@@ -39,10 +39,7 @@ struct Around {
 };
 
 template <class T, int kUnroll>
-struct StencilGrid {
-  using Args = StencilArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
+struct StencilGrid : Stateless<StencilArgs> {
   static constexpr int kBatch = kUnroll < 4 ? kUnroll : 4;
   static constexpr int kMinBlocks = 1;
 
@@ -89,10 +86,7 @@ struct MatvecArgs {
   Range range;
 };
 template <class T, int kUnroll>
-struct Matvec {
-  using Args = MatvecArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
+struct Matvec : Stateless<MatvecArgs> {
   static constexpr int kMinBlocks = 1;
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {

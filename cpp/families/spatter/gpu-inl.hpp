@@ -53,12 +53,9 @@ MEMKERN_ANYWHERE std::int64_t to_of(const SpatterArgs& a, List scatter, std::int
 
 // For one delta and one row of the dense buffer, as in most patterns.
 template <class T, class I, Op kOp, int kUnroll, bool kShared = false>
-struct Move {
-  using Args = SpatterGridArgs;
-  using Locals = Nothing;
+struct Move : Stateless<SpatterGridArgs, 2> {
   // Volatile, so that the compiler does not keep the index of the last instance in a register.
   using List = std::conditional_t<kShared, const volatile I*, const I*>;
-  static constexpr int kPhases = 2;
   static constexpr int kMinBlocks = 1;
 
   template <int kPhase>
@@ -147,11 +144,7 @@ MEMKERN_ANYWHERE std::int64_t base(const SpatterArgs::Walk& walk, const Divisor&
 
 // For any deltas, dense buffer and length: one element of one instance per thread.
 template <class T, class I, Op kOp>
-struct MoveAny {
-  using Args = MoveAnyArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
-
+struct MoveAny : Stateless<MoveAnyArgs> {
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {
     const SpatterArgs& a = g.a;

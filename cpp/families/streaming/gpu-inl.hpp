@@ -180,10 +180,7 @@ MEMKERN_ANYWHERE void for_remainder(const StreamingGridArgs& g, const Thread& th
 }
 
 template <class A, class Op, int kStreams, int kUnroll>
-struct Map {
-  using Args = StreamingGridArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
+struct Map : Stateless<StreamingGridArgs> {
   static constexpr int kMinBlocks = 1;
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& g, const Thread& thread, Locals&, unsigned char*) {

@@ -39,10 +39,7 @@ struct TouchArgs {
 };
 
 // Reads the first word of every page.
-struct Touch {
-  using Args = TouchArgs;
-  using Locals = Nothing;
-  static constexpr int kPhases = 1;
+struct Touch : Stateless<TouchArgs> {
   template <int>
   MEMKERN_ANYWHERE static void run(const Args& args, const Thread& thread, Locals&,
                                    unsigned char*) {
