@@ -1,9 +1,6 @@
-// The functions of Problem. It has more than 600 lines because they are the members of one class.
-
 #include "engine/problem.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cstring>
 #include <utility>
@@ -35,20 +32,6 @@ void fill_part(std::byte* row, Range columns, std::uint32_t salt) {
   }
 }
 
-// Calls f with a value of the type.
-template <class F>
-auto with_type(DType type, const F& f) {
-  switch (type) {
-    case DType::F32: return f(float{});
-    case DType::F64: return f(double{});
-    case DType::I32: return f(std::int32_t{});
-    case DType::U32: return f(std::uint32_t{});
-    case DType::U64: return f(std::uint64_t{});
-    case DType::I64: break;
-  }
-  return f(std::int64_t{});
-}
-
 // Rows without padding in between count as one.
 struct Shape {
   std::int64_t rows;
@@ -65,12 +48,14 @@ void fill_part(DType type, std::byte* row, Range columns, std::uint32_t salt) {
   with_type(type, [&]<class T>(T) { fill_part<T>(row, columns, salt); });
 }
 
-constexpr std::array<std::pair<const char*, DType>, 6> kTypes{{{"float32", DType::F32},
-                                                               {"float64", DType::F64},
-                                                               {"int32", DType::I32},
-                                                               {"int64", DType::I64},
-                                                               {"uint32", DType::U32},
-                                                               {"uint64", DType::U64}}};
+// The array of this name among index arrays or data, null if there is none.
+template <class Entry>
+const Array* find_array(const std::vector<Entry>& entries, const std::string& name) {
+  for (const Entry& e : entries) {
+    if (e.array.name == name) return &e.array;
+  }
+  return nullptr;
+}
 
 std::map<std::string, Factory>& families() {
   static std::map<std::string, Factory> all;
@@ -78,80 +63,6 @@ std::map<std::string, Factory>& families() {
 }
 
 }  // namespace
-
-DType parse_dtype(const std::string& text) {
-  std::string known;
-  for (const auto& [name, type] : kTypes) {
-    if (text == name) return type;
-    known += (known.empty() ? "" : ", ") + std::string(name);
-  }
-  throw InputError("dtype '" + text + "' is not one of " + known);
-}
-
-DType parse_value_dtype(const std::string& text) {
-  const DType type = parse_dtype(text);
-  if (type == DType::F32 || type == DType::F64) return type;
-  throw InputError("dtype '" + text + "' is not float32 or float64");
-}
-
-DType parse_index_dtype(const std::string& text) {
-  if (text == "int32") return DType::I32;
-  if (text == "int64") return DType::I64;
-  throw InputError("index_dtype '" + text + "' is not int32 or int64");
-}
-
-const char* dtype_name(DType type) {
-  return std::find_if(kTypes.begin(), kTypes.end(), [&](auto& t) { return t.second == type; })
-      ->first;
-}
-
-std::int64_t dtype_size(DType type) {
-  return with_type(type, []<class T>(T) { return static_cast<std::int64_t>(sizeof(T)); });
-}
-
-std::int64_t Inputs::integer(const std::string& name, std::int64_t minimum) const {
-  const auto found = integers.find(name);
-  if (found == integers.end()) throw InputError("the input '" + name + "' is missing");
-  if (found->second < minimum) {
-    throw InputError(name + " must be at least " + std::to_string(minimum) + ", not " +
-                     std::to_string(found->second));
-  }
-  return found->second;
-}
-
-std::optional<std::int64_t> Inputs::split(std::int64_t iterations) const {
-  if (!integers.contains("split_at")) return std::nullopt;
-  const std::int64_t at = integer("split_at", 0);
-  if (at > iterations) {
-    throw InputError("split_at must be at most the " + std::to_string(iterations) +
-                     " iterations, not " + std::to_string(at));
-  }
-  return at;
-}
-
-const IndexView& Inputs::index(const std::string& name) const {
-  const auto found = indices.find(name);
-  if (found == indices.end()) throw InputError("the input '" + name + "' is missing");
-  if (found->second.size < 1) throw InputError(name + " must not be empty");
-  return found->second;
-}
-
-const IndexView& Inputs::index(const std::string& name, std::int64_t length) const {
-  const IndexView& view = index(name);
-  if (view.size != length) {
-    throw InputError(name + " must have " + std::to_string(length) + " entries, not " +
-                     std::to_string(view.size));
-  }
-  return view;
-}
-
-std::vector<std::int64_t> Inputs::copy(const std::string& name) const {
-  const IndexView& view = index(name);
-  std::vector<std::int64_t> all;
-  all.reserve(static_cast<std::size_t>(view.size));
-  for (std::int64_t i = 0; i < view.size; ++i) all.push_back(view[i]);
-  return all;
-}
 
 Problem::Problem(const Declaration& declaration, const Team& team, const Placement& placement)
     : kernel_(declaration.kernel),
@@ -174,12 +85,8 @@ const Array& Problem::array(const std::string& name) const {
 }
 
 const Array& Problem::any_array(const std::string& name) const {
-  for (const Indices& i : indices_) {
-    if (i.array.name == name) return i.array;
-  }
-  for (const Data& d : data_) {
-    if (d.array.name == name) return d.array;
-  }
+  if (const Array* found = find_array(indices_, name)) return *found;
+  if (const Array* found = find_array(data_, name)) return *found;
   return array(name);
 }
 
@@ -391,9 +298,7 @@ const std::byte* Problem::in_host_memory(const Array& a, std::vector<std::byte>&
 }
 
 void Problem::check_starts(const std::string& name, std::int64_t last) const {
-  const auto found = std::find_if(indices_.begin(), indices_.end(),
-                                  [&](const Indices& i) { return i.array.name == name; });
-  const Array& a = found->array;
+  const Array& a = *find_array(indices_, name);
   std::vector<std::byte> copy;
   const std::byte* begin = in_host_memory(a, copy);
   const auto check = [&]<class I>(const I* at) {
@@ -414,16 +319,12 @@ void Problem::check_starts(const std::string& name, std::int64_t last) const {
 }
 
 std::byte* Problem::data(const std::string& name) const {
-  for (const Data& d : data_) {
-    if (d.array.name == name) return d.array.data;
-  }
+  if (const Array* found = find_array(data_, name)) return found->data;
   throw InputError("this kernel has no data '" + name + "'");
 }
 
 std::byte* Problem::indices(const std::string& name) const {
-  for (const Indices& i : indices_) {
-    if (i.array.name == name) return i.array.data;
-  }
+  if (const Array* found = find_array(indices_, name)) return found->data;
   throw InputError("this kernel has no index array '" + name + "'");
 }
 

@@ -8,7 +8,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -16,59 +15,14 @@
 
 #include "core/buffer.hpp"
 #include "core/team.hpp"
+#include "engine/inputs.hpp"
 #include "engine/registry.hpp"
 
 namespace memkern {
 
-enum class DType { F32, F64, I32, I64, U32, U64 };
-DType parse_dtype(const std::string& text);
-const char* dtype_name(DType type);
-std::int64_t dtype_size(DType type);
-
-// Non-owning view of the caller's indices. They are copied, and checked on the copy, before use.
-struct IndexView {
-  const void* data = nullptr;
-  std::int64_t size = 0;
-  bool narrow = false;  // 32 bits each, not 64
-  std::int64_t operator[](std::int64_t i) const {
-    return narrow ? std::int64_t{static_cast<const std::int32_t*>(data)[i]}
-                  : static_cast<const std::int64_t*>(data)[i];
-  }
-};
-
-// Non-owning view of the caller's numbers.
-struct DataView {
-  const void* data = nullptr;
-  std::int64_t size = 0;
-  DType type = DType::F64;
-};
-
 // Partition boundaries: worker w's part is [boundaries[w], boundaries[w + 1]). Empty for equal
 // parts.
 using Boundaries = std::vector<std::int64_t>;
-
-// The inputs of a case, by name.
-class Inputs {
- public:
-  std::map<std::string, std::int64_t> integers;
-  std::map<std::string, double> numbers;
-  std::map<std::string, IndexView> indices;
-  std::map<std::string, DataView> data;
-
-  // These throw InputError if there is no such input, or it is not as large as required.
-  std::int64_t integer(const std::string& name, std::int64_t minimum) const;
-  const IndexView& index(const std::string& name) const;
-  const IndexView& index(const std::string& name, std::int64_t length) const;
-  std::vector<std::int64_t> copy(const std::string& name) const;
-  // The integer "split_at", if it is given: the iteration at which an invocation is divided in two
-  // parts. Throws InputError if it is outside [0, iterations].
-  std::optional<std::int64_t> split(std::int64_t iterations) const;
-};
-
-// The type of a kernel's values: float32 or float64.
-DType parse_value_dtype(const std::string& text);
-// The type of its indices: int32 or int64.
-DType parse_index_dtype(const std::string& text);
 
 // An array of a case. Every element has a value that follows from its position, so that results
 // can be checked in closed form: fill_value(i, salt), which is exact in every type.

@@ -1,6 +1,5 @@
 // The Python module _memkern: a class for prepared cases, and functions that describe the build and
-// the machine. It has more than 600 lines because it is one class for Python and the list of the
-// module's functions.
+// the machine.
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -19,7 +18,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -39,8 +37,8 @@
 #include "engine/prepared.hpp"
 #include "python/build.hpp"
 #include "python/errors.hpp"
-#include "python/exchange.hpp"
 #include "python/loading.hpp"
+#include "python/request.hpp"
 
 namespace py = pybind11;
 
@@ -65,104 +63,6 @@ class Exclusive {
 };
 
 py::dtype numpy_dtype(DType type) { return py::dtype(dtype_name(type)); }
-
-using IndexArray = py::array_t<std::int64_t, py::array::c_style>;
-
-bool is_contiguous(const py::array& array) { return (array.flags() & py::array::c_style) != 0; }
-
-// A request parsed from keyword arguments. It holds their arrays, because the request has views of
-// them.
-struct Parsed : Request {
-  explicit Parsed(const py::dict& d) {
-    std::set<std::string> known;
-    const auto parse = [&]<class T>(const char* name, T& to) {
-      if (!d.contains(name)) throw InputError(std::string("the argument ") + name + " is missing");
-      try {
-        to = d[name].cast<T>();
-      } catch (const py::cast_error&) {
-        throw InputError(std::string("the argument ") + name + " has the wrong type");
-      }
-      known.insert(name);
-    };
-    parse("kernel", kernel);
-    parse("dtype", dtype);
-    parse("index_dtype", index_dtype);
-    parse("template_variant", template_variant);
-    parse("integers", inputs.integers);
-    parse("numbers", inputs.numbers);
-    std::map<std::string, py::array> arrays;
-    parse("indices", arrays);
-    for (const auto& [name, array] : arrays) add_indices(name, array);
-    parse("data", arrays);
-    for (const auto& [name, array] : arrays) add_data(name, array);
-    parse("threads", threads);
-    parse("pin", pin);
-    parse("pages", pages);
-    parse("numa", numa);
-    parse("offset", offset_B);
-    parse("schedule", schedule);
-    parse("chunk", chunk);
-    parse("repetition", repetition);
-    parse("unroll", unroll);
-    parse("flush", flush);
-    parse("caches_B", caches_B);
-    parse("seed", seed);
-    parse("block_threads", block_threads);
-    parse("block_shared", block_shared_B);
-    std::string timer_name;
-    parse("timer", timer_name);
-    timer = parse_timer(timer_name);
-    py::object capsule;
-    parse("device", capsule);
-    if (!capsule.is_none()) device = device_of(capsule);
-    if (d.contains("exchange")) {
-      std::pair<py::object, std::string> given;
-      parse("exchange", given);
-      exchange = exchange_of(given.first);
-      exchanged = given.second;
-    }
-    for (const auto& [key, value] : d) {
-      const auto name = key.cast<std::string>();
-      if (known.count(name) == 0) throw InputError("the argument " + name + " is unknown");
-    }
-  }
-
- private:
-  static Device* device_of(const py::object& object) {
-    constexpr const char* kName = "memkern.Device";
-    if (PyCapsule_IsValid(object.ptr(), kName) == 0) {
-      throw InputError("the argument device has the wrong type");
-    }
-    return static_cast<Device*>(PyCapsule_GetPointer(object.ptr(), kName));
-  }
-
-  // int32 arrays are used as they are, all others are converted to int64.
-  void add_indices(const std::string& name, const py::array& array) {
-    if (array.ndim() != 1) throw InputError(name + " must have one dimension");
-    const bool narrow = array.dtype().is(py::dtype::of<std::int32_t>()) && is_contiguous(array);
-    if (narrow) {
-      held_.push_back(array);
-    } else {
-      try {
-        held_.push_back(array.cast<IndexArray>());
-      } catch (const py::cast_error&) {
-        throw InputError(name + " must hold whole numbers");
-      }
-    }
-    inputs.indices[name] = {held_.back().data(), array.size(), narrow};
-  }
-
-  void add_data(const std::string& name, const py::array& array) {
-    if (array.ndim() != 1 || !is_contiguous(array)) {
-      throw InputError(name + " must be contiguous and have one dimension");
-    }
-    held_.push_back(array);
-    const DType type = parse_dtype(py::str(array.dtype()).cast<std::string>());
-    inputs.data[name] = {array.data(), array.size(), type};
-  }
-
-  std::vector<py::array> held_;
-};
 
 // Name, type, config, config1, config2, unit, and whether user code and the kernel count.
 using EventTuple = std::tuple<std::string, std::uint32_t, std::uint64_t, std::uint64_t,
@@ -356,15 +256,10 @@ class PreparedBinding {
     for (std::size_t i = 0; i < done; ++i) {
       const Conditions& c = conditions[i];
       double* to = rows + i * columns + time_columns;
-      to[0] = c.cpu_share;
-      to[1] = c.throughput;
-      to[2] = c.clock_Hz;
-      to[3] = c.exchange_s;
-      to[4] = c.moved;
-      to[5] = c.waited_share;
-      to[6] = c.absent_share;
-      to[7] = c.memory_s;
-      to[8] = c.exchange_least_s;
+      for (const double value : {c.cpu_share, c.throughput, c.clock_Hz, c.exchange_s, c.moved,
+                                 c.waited_share, c.absent_share, c.memory_s, c.exchange_least_s}) {
+        *to++ = value;
+      }
     }
     if (error) std::rethrow_exception(error);
     return static_cast<std::int64_t>(done);
