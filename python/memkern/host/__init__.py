@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memkern import small
-from memkern.host.file import File, Section, numbers, usual_path
+from memkern.host.file import File, Section, usual_path
 from memkern.host.rates import RATES, CoreRates
 from memkern.host.variances import (
     CALIBRATION,
@@ -44,6 +44,20 @@ _MOST_CASES = 200  # the most recently tried ones
 Rounds = Mapping[str, Sequence[Round]]
 
 
+def _numbers(content: Mapping[str, Any]) -> dict[str, float]:
+    """Return finite numbers by name.
+
+    Raises
+    ------
+    AttributeError, TypeError, ValueError, OverflowError
+        It has others.
+    """
+    found = {str(name): float(value) for name, value in content.items()}
+    if not all(map(math.isfinite, found.values())):
+        raise ValueError("a number is not finite")
+    return found
+
+
 def _last(known: Rounds, new: Rounds) -> Rounds:
     """Return the last rounds of the cases that were tried last."""
     tried = {name: [*known.get(name, ()), *rounds][-_MOST_ROUNDS:] for name, rounds in new.items()}
@@ -54,7 +68,7 @@ def _last(known: Rounds, new: Rounds) -> Rounds:
 CHOICES: Section[Rounds] = Section(
     "choices",
     {},
-    lambda content: {name: [numbers(one) for one in rounds] for name, rounds in content.items()},
+    lambda content: {name: [_numbers(one) for one in rounds] for name, rounds in content.items()},
     _last,
 )
 
@@ -184,11 +198,11 @@ _HEALTH: Section[Health | None] = Section(
 _CEILINGS: Section[Rates] = Section(
     "ceilings",
     {},
-    lambda content: {str(k): numbers(rates) for k, rates in content.items()},
+    lambda content: {str(k): _numbers(rates) for k, rates in content.items()},
     _largest,
 )
 _COUNTERS: Section[Mapping[str, float]] = Section(
-    "counters", {}, numbers, lambda known, new: {**known, **new}
+    "counters", {}, _numbers, lambda known, new: {**known, **new}
 )
 
 

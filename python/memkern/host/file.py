@@ -11,11 +11,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import math
 import os
 import stat
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -24,7 +23,7 @@ from memkern.errors import InputError
 from memkern.files import publish
 from memkern.machine.restoring import boot, locked
 
-__all__ = ["File", "Section", "boot_id", "numbers", "usual_path"]
+__all__ = ["File", "Section", "boot_id", "usual_path"]
 
 T = TypeVar("T")
 
@@ -46,20 +45,6 @@ def usual_path() -> Path:
     except RuntimeError:  # neither HOME nor an entry of the user
         caches = Path(os.devnull)
     return caches / "memkern" / f"host-{_VERSION}.json"
-
-
-def numbers(content: Mapping[str, Any]) -> dict[str, float]:
-    """Return finite numbers by name.
-
-    Raises
-    ------
-    AttributeError, TypeError, ValueError, OverflowError
-        It has others.
-    """
-    found = {str(name): float(value) for name, value in content.items()}
-    if not all(map(math.isfinite, found.values())):
-        raise ValueError("a number is not finite")
-    return found
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from memkern.errors import DeviceError, InputError, interrupted_by, warn
 from memkern.machine.environment import cpu_list, units_of_core
 
 if TYPE_CHECKING:
-    from memkern.engine.processes.transports import Floats, Transport
+    from memkern.engine.processes.transports import Connection, Floats
 
 __all__ = ["Ranks", "ranks", "start", "together"]
 
@@ -51,7 +51,7 @@ class Ranks:
         ``none``, ``mpi`` or ``shmem``.
     number, size : int
         Number of this process, from 0, and of all.
-    transport : Transport, optional
+    transport : Connection, optional
         Where there are several.
 
     Attributes
@@ -75,7 +75,11 @@ class Ranks:
     """
 
     def __init__(
-        self, comm: str = "none", number: int = 0, size: int = 1, transport: Transport | None = None
+        self,
+        comm: str = "none",
+        number: int = 0,
+        size: int = 1,
+        transport: Connection | None = None,
     ) -> None:
         self.comm = comm
         self.number = number

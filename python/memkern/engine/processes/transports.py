@@ -8,7 +8,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from memkern import launcher
 from memkern.errors import InputError
 from memkern.machine import remote
 
-__all__ = ["Connection", "Floats", "Transport", "connect"]
+__all__ = ["Connection", "Floats", "connect"]
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,32 +35,10 @@ _TRANSPORTS = (
 )
 
 
-class Transport(Protocol):
-    """Communication among the ranks; all ranks call each function."""
-
-    library: str
-    thread_level: str
-    transport: str
-    timeout_s: float
-    hosts: Sequence[str]
-
-    def largest(self, values: Floats) -> Floats:
-        """Return the element-wise maximum over the ranks."""
-
-    def every(self, content: bytes) -> list[bytes]:
-        """Return the contents of all ranks."""
-
-    def barrier(self) -> None:
-        """Wait for all ranks; poll first, for short waits."""
-
-    def give_up(self, missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> NoReturn:
-        """Report the ranks that do not answer, or that `one_of` them does not, and end all."""
-
-
 class Connection:
-    """Base class of transports.
+    """Communication among the ranks, all of which call each function.
 
-    They wait by polling, so that a rank that does not answer is noticed: after the timeout, the
+    It waits by polling, so that a rank that does not answer is noticed: after the timeout, the
     first rank that answers names those that do not, and ends all.
 
     Attributes
@@ -92,6 +70,18 @@ class Connection:
     def __init__(self) -> None:
         self.timeout_s = launcher.timeout_s()
 
+    def largest(self, values: Floats) -> Floats:
+        """Return the element-wise maximum over the ranks."""
+        raise NotImplementedError
+
+    def every(self, content: bytes) -> list[bytes]:
+        """Return the contents of all ranks."""
+        raise NotImplementedError
+
+    def barrier(self) -> None:
+        """Wait for all ranks; poll first, for short waits."""
+        raise NotImplementedError
+
     def _wait(self, complete: Callable[[], bool], sleep_after_s: float = _SLEEP_AFTER_S) -> None:
         """Wait for a common operation of all ranks; after some time, sleep between polls."""
         for _ in range(_POLLS):
@@ -121,7 +111,7 @@ class Connection:
         raise NotImplementedError
 
     def give_up(self, missing: Sequence[int], waited_s: float, *, one_of: bool = False) -> NoReturn:
-        """Name the ranks that do not answer, if they are known, and end all."""
+        """Name the ranks that do not answer, or of which `one_of` does not, and end all."""
         launcher.tell_end(f"{self._named(missing, one_of)} not answer for {waited_s:.0f} s")
         self.abort()
 

@@ -221,7 +221,7 @@ class _Results(Collected):
         Its interval does not yet use the variances of other cases.
         """
         if run.complete and not run.interrupted:
-            known = run.host.spread(run.class_of(self._machine))
+            known = run.spread(self._machine)
             done = run.measurement(self._machine, spread=known, extra=self._columns)
             self._complete[run] = done, known
             self._store({run: done})
@@ -260,12 +260,8 @@ class _Results(Collected):
     def so_far(self, runs: Sequence[CaseRun]) -> ResultSet:
         """Return the results of the placements so far."""
         machine = self._machine
-        placed = [run for run in runs if run.placements]
         return to_result_set(
-            [
-                run.measurement(machine, spread=run.host.spread(run.class_of(machine)))
-                for run in placed
-            ]
+            [run.measurement(machine, spread=run.spread(machine)) for run in runs if run.placements]
         )
 
     def is_over(self, end: float) -> bool:
