@@ -1,7 +1,7 @@
 """Test on recorded samples how well the value of a run, and its interval, hold for the next run.
 
     python bench/replay_samples.py bench/hosts/*.parquet
-    python bench/replay_samples.py bench/hosts/*.parquet --spreads python/memkern/engine/spreads.csv
+    python bench/replay_samples.py bench/hosts/*.parquet --spreads python/memkern/host/spreads.csv
 
 Samples are from ``host_samples.py``, by default without other processes. The value of a run is its
 shortest time (floor) or its median, of all samples or of the samples in the most frequent state of

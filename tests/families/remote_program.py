@@ -205,7 +205,7 @@ class _CallCounter:
                 raise RuntimeError("at random")
 
 
-_COMMUNICATION = ("engine/communication.py", "engine/transports.py")
+_COMMUNICATION = ("processes/communication.py", "processes/transports.py")
 
 
 def failing(device: str, at: int) -> dict[str, Any]:
