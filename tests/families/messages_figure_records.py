@@ -8,7 +8,7 @@ from plotting import (
     own_and_faulty,
 )
 
-from memkern.families.messages.findings import findings
+from memkern.families.messages.figures import findings
 
 SIZES = [8 * 4**power for power in range(9)]
 
