@@ -242,7 +242,7 @@ def _shown(exhibit: Exhibit, name: str, source: str) -> dict[str, Any]:
     """Return what the template needs of an exhibit: a figure as SVG, or else a table."""
     from pandas import DataFrame
 
-    shown = {
+    shown: dict[str, Any] = {
         "id": name,
         "name": exhibit.name,
         "title": exhibit.title,
