@@ -94,7 +94,8 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         sub = verbs.add_parser(verb.name, description=verb.help, epilog=f"examples:{examples}")
         sub.set_defaults(run=verb.run, parser=sub)
         if words is None or verb.name in words:
-            verb.add_options(sub)
+            for options in verb.options:
+                options(sub)
     return parser
 
 

@@ -16,14 +16,16 @@ from memkern.cli.measuring import warn
 from memkern.cli.options import (
     COMPARE,
     FAILED,
+    FORCE,
     GOOD,
     INTERRUPTED,
     INVALID,
+    JSON,
     Parser,
+    argument,
+    argument_group,
     count,
-    force_option,
     given,
-    grouped,
     knobs_of,
     measuring_options,
     named_values,
@@ -143,7 +145,7 @@ def _sweep_file(name: str, words: list[str]) -> Iterator[Path]:
 def _changes(side: str, text: str) -> dict[str, Any]:
     """Return the knobs that are set by a side's options."""
     parser = Parser(prog=f"memkern compare --{side}", add_help=False)
-    measuring_options(parser)
+    measuring_options()(parser)
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -202,76 +204,84 @@ def fail_on(text: str) -> Gate:
     return gate
 
 
-@grouped(
+COMPARE_VERB = verb(
+    "compare",
     COMPARE,
-    "memkern compare before.parquet after.parquet",
-    'memkern compare --run stream.triad --a="--pages 4k" --b="--pages thp"',
-    "memkern compare --run sweep.toml --a-python old/bin/python --fail-on slower:5",
-)
-@verb("compare", _compare, "compare B with A: two files, or two sides measured in turns")
-def _compare_options(sub: Parser) -> None:
-    sub.add_argument(
+    "compare B with A: two files, or two sides measured in turns",
+    _compare,
+    (
+        "memkern compare before.parquet after.parquet",
+        'memkern compare --run stream.triad --a="--pages 4k" --b="--pages thp"',
+        "memkern compare --run sweep.toml --a-python old/bin/python --fail-on slower:5",
+    ),
+    argument(
         "files",
         nargs="*",
         metavar="FILE",
         help="A and B, files with records; after a kernel of --run its options as NAME=VALUE",
-    )
-
-    group = sub.add_argument_group(
+    ),
+    argument_group(
         "measuring both sides in turns",
-        "Both sides run cases of memkern: this gates builds and options of memkern, not other\n"
-        "programs. Accesses of your own code are gated with `memkern corun` and two files.",
-    )
-    group.add_argument(
-        "--run",
-        dest="run_file",
-        metavar="SWEEP.toml|KERNEL",
-        help="measure the cases of this file, or one of a kernel such as stream.triad",
-    )
-    for side in "ab":
-        group.add_argument(
-            f"--{side}",
-            metavar="OPTIONS",
-            help=f'options of side {side.upper()}, such as "--variant simd --pages thp"; '
-            f"a single option as --{side}=--flush",
-        )
-    for side in "ab":
-        group.add_argument(
-            f"--{side}-python",
-            metavar="PATH",
-            help=f"Python interpreter of side {side.upper()}, for another build",
-        )
-    group.add_argument(
-        "--self", action="store_true", help="compare A with itself: rate of false verdicts here"
-    )
-    group.add_argument(
-        "--pairs",
-        type=count(30),
-        metavar="N",
-        help="largest number of pairs of a case (30); tests after half, two thirds and all",
-    )
-    group.add_argument(
-        "--seconds",
-        type=positive,
-        metavar="N",
-        help="seconds after which no pair begins (no limit)",
-    )
-    group.add_argument("--seed", type=count(0), metavar="N", help="seed of the random order (0)")
-
-    group = sub.add_argument_group("results")
-    group.add_argument("--json", action="store_true", help="as JSON")
-    group.add_argument("--markdown", action="store_true", help="as a table in Markdown")
-    group.add_argument("--junit", metavar="PATH", help="write JUnit XML, one test per case")
-    group.add_argument("--history", metavar="PATH.csv", help="append one line per case")
-    force_option(group)
-    group.add_argument(
-        "--label", default="", metavar="TEXT", help="label in the history, such as a commit"
-    )
-    group.add_argument(
-        "--fail-on",
-        type=fail_on,
-        metavar="slower[:PERCENT][,undecided]",
-        help="exit code 3 if a case is slower (by more than PERCENT, if given) or undecided; "
-        "always if no case has a verdict",
-    )
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress")
+        argument(
+            "--run",
+            dest="run_file",
+            metavar="SWEEP.toml|KERNEL",
+            help="measure the cases of this file, or one of a kernel such as stream.triad",
+        ),
+        *(
+            argument(
+                f"--{side}",
+                metavar="OPTIONS",
+                help=f'options of side {side.upper()}, such as "--variant simd --pages thp"; '
+                f"a single option as --{side}=--flush",
+            )
+            for side in "ab"
+        ),
+        *(
+            argument(
+                f"--{side}-python",
+                metavar="PATH",
+                help=f"Python interpreter of side {side.upper()}, for another build",
+            )
+            for side in "ab"
+        ),
+        argument(
+            "--self", action="store_true", help="compare A with itself: rate of false verdicts here"
+        ),
+        argument(
+            "--pairs",
+            type=count(30),
+            metavar="N",
+            help="largest number of pairs of a case (30); tests after half, two thirds and all",
+        ),
+        argument(
+            "--seconds",
+            type=positive,
+            metavar="N",
+            help="seconds after which no pair begins (no limit)",
+        ),
+        argument("--seed", type=count(0), metavar="N", help="seed of the random order (0)"),
+        description="Both sides run cases of memkern: this gates builds and options of memkern, "
+        "not other\nprograms. Accesses of your own code are gated with `memkern corun` and two "
+        "files.",
+    ),
+    argument_group(
+        "results",
+        JSON,
+        argument("--markdown", action="store_true", help="as a table in Markdown"),
+        argument("--junit", metavar="PATH", help="write JUnit XML, one test per case"),
+        argument("--history", metavar="PATH.csv", help="append one line per case"),
+        FORCE,
+        argument(
+            "--label", default="", metavar="TEXT", help="label in the history, such as a commit"
+        ),
+        argument(
+            "--fail-on",
+            type=fail_on,
+            metavar="slower[:PERCENT][,undecided]",
+            help="exit code 3 if a case is slower (by more than PERCENT, if given) or undecided; "
+            "always if no case has a verdict",
+        ),
+        argument("-q", "--quiet", action="store_true", help="no progress"),
+    ),
+)

@@ -18,17 +18,18 @@ from memkern.cli.measuring import (
 )
 from memkern.cli.options import (
     COMPARE,
-    Parser,
+    argument,
+    argument_group,
     count,
+    defaults,
     given,
-    grouped,
     kernels_with_options,
     knobs_of,
     measuring_options,
     verb,
 )
 from memkern.cli.refusing import refuse, refuse_idle, refuse_lists
-from memkern.cli.turns import begin_turns, case_of, kernels_option
+from memkern.cli.turns import begin_turns, case_of, kernels_argument
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
@@ -106,27 +107,31 @@ def _print_matrix(title: str, records: Iterable[_Row], entry: Callable[[_Row], s
         line(text)
 
 
-@grouped(
+CORUN_VERB = verb(
+    "corun",
     COMPARE,
-    "memkern corun -o corun.parquet",
-    "memkern corun stream.triad latency.chase size_B=1GiB",
-    "memkern corun stream.triad --units 0:1 --turns 9",
-)
-@verb("corun", _corun, "measure how much kernels slow each other down")
-def _corun_options(sub: Parser) -> None:
-    kernels_option(
-        sub,
+    "measure how much kernels slow each other down",
+    _corun,
+    (
+        "memkern corun -o corun.parquet",
+        "memkern corun stream.triad latency.chase size_B=1GiB",
+        "memkern corun stream.triad --units 0:1 --turns 9",
+    ),
+    kernels_argument(
         "stream.triad or latency.chase",
         "elements=1000000",
         "loads, triad, gather, atomics and a chase",
-    )
-    group = sub.add_argument_group("neighbours")
-    group.add_argument(
-        "--units",
-        metavar="A:B",
-        help="processing units of the measured kernel and of its neighbour, such as 0-3:4-7 "
-        "(every second core, and the others)",
-    )
-    group.add_argument("--turns", type=count(2), metavar="N", help="turns of all pairs (7)")
-    measuring_options(sub)
-    sub.set_defaults(over_ranks=False)
+    ),
+    argument_group(
+        "neighbours",
+        argument(
+            "--units",
+            metavar="A:B",
+            help="processing units of the measured kernel and of its neighbour, such as 0-3:4-7 "
+            "(every second core, and the others)",
+        ),
+        argument("--turns", type=count(2), metavar="N", help="turns of all pairs (7)"),
+    ),
+    measuring_options(),
+    defaults(over_ranks=False),
+)

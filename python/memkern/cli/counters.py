@@ -7,7 +7,7 @@ import json
 import math
 
 from memkern.cli.measuring import warn
-from memkern.cli.options import GOOD, UNDERSTAND, Parser, grouped, verb
+from memkern.cli.options import GOOD, JSON, UNDERSTAND, argument, verb
 
 
 def _counters(args: argparse.Namespace) -> int:
@@ -73,20 +73,23 @@ def _check(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@grouped(
+COUNTERS_VERB = verb(
+    "counters",
     UNDERSTAND,
-    "memkern counters",
-    "memkern counters --check",
-    "memkern counters --json",
-)
-@verb("counters", _counters, "list the events that --counters can count here")
-def _counters_options(sub: Parser) -> None:
-    sub.add_argument(
+    "list the events that --counters can count here",
+    _counters,
+    (
+        "memkern counters",
+        "memkern counters --check",
+        "memkern counters --json",
+    ),
+    argument(
         "--check",
         nargs="?",
         const="",
         metavar="QUANTITY=EVENT,...",
         help="count work with known true counts, and store the ratios for later records (default: "
         "all known events)",
-    )
-    sub.add_argument("--json", action="store_true", help="as JSON")
+    ),
+    JSON,
+)

@@ -8,16 +8,7 @@ import json
 from typing import TYPE_CHECKING
 
 from memkern.cli.measuring import exit_code, show_progress
-from memkern.cli.options import (
-    FAILED,
-    GOOD,
-    MANAGE,
-    Parser,
-    force_option,
-    grouped,
-    metrics_option,
-    verb,
-)
+from memkern.cli.options import FAILED, FORCE, GOOD, MANAGE, METRICS, argument, verb
 from memkern.machine.health import DISTURBED
 
 if TYPE_CHECKING:
@@ -69,23 +60,26 @@ def _answer(found: Health, baseline: str) -> str:
     return f"whether this machine is slower than in {baseline} can't be told: no case was judged"
 
 
-@grouped(
+DOCTOR_VERB = verb(
+    "doctor",
     MANAGE,
-    "memkern doctor",
-    "memkern doctor --quick -o week.db",
-    "memkern doctor --baseline week.db",
-)
-@verb("doctor", _doctor, "check whether this machine is fit for measuring, and give advice")
-def _doctor_options(sub: Parser) -> None:
-    sub.add_argument("--quick", action="store_true", help="within 5 s instead of 24 s")
-    sub.add_argument(
+    "check whether this machine is fit for measuring, and give advice",
+    _doctor,
+    (
+        "memkern doctor",
+        "memkern doctor --quick -o week.db",
+        "memkern doctor --baseline week.db",
+    ),
+    argument("--quick", action="store_true", help="within 5 s instead of 24 s"),
+    argument(
         "--baseline",
         metavar="FILE",
         help="compare with the records that an earlier check of this machine wrote with -o; exit "
         "code 3 if a case is slower, or if none could be judged",
-    )
-    sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
-    metrics_option(sub)
-    sub.add_argument("--json", action="store_true", help="verdict, findings and records as JSON")
-    force_option(sub)
-    sub.add_argument("-q", "--quiet", action="store_true", help="verdict in one line, no progress")
+    ),
+    argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json"),
+    METRICS,
+    argument("--json", action="store_true", help="verdict, findings and records as JSON"),
+    FORCE,
+    argument("-q", "--quiet", action="store_true", help="verdict in one line, no progress"),
+)

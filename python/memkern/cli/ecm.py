@@ -11,15 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.cli.measuring import exit_code
-from memkern.cli.options import (
-    UNDERSTAND,
-    Parser,
-    force_option,
-    grouped,
-    seconds_option,
-    verb,
-    wait_option,
-)
+from memkern.cli.options import FORCE, UNDERSTAND, WAIT, argument, seconds_options, verb
 from memkern.errors import InputError
 
 if TYPE_CHECKING:
@@ -231,41 +223,44 @@ def _lines_of_cores(rows: Sequence[JudgedCores]) -> Iterator[str]:
         )
 
 
-@grouped(
+ECM_VERB = verb(
+    "ecm",
     UNDERSTAND,
-    "memkern ecm --quick",
-    "memkern ecm -o loops.parquet",
-    "memkern ecm --machine host.json",
-)
-@verb("ecm", _ecm, "compare measured loops with predictions of the ECM model")
-def _ecm_options(sub: Parser) -> None:
-    sub.add_argument(
+    "compare measured loops with predictions of the ECM model",
+    _ecm,
+    (
+        "memkern ecm --quick",
+        "memkern ecm -o loops.parquet",
+        "memkern ecm --machine host.json",
+    ),
+    argument(
         "results",
         nargs="?",
         metavar="RESULTS",
         help="records of loops on one core; by default they are measured",
-    )
-    sub.add_argument(
+    ),
+    argument(
         "--machine",
         metavar="FILE",
         help="machine file of this machine, to which the fitted bandwidths are added",
-    )
-    sub.add_argument(
+    ),
+    argument(
         "--overlap",
         metavar="TEXT",
         help='this hypothesis instead of the best one, such as "L1 load + max(L1 store, L2, '
         'memory)"; or one of the paper: a, b, c, d',
-    )
-    sub.add_argument(
+    ),
+    argument(
         "--memory-rate",
         choices=("apart", "common"),
         default="apart",
         help="predict the time of memory by the bandwidths of loads and of stores (apart), or, as "
         "the paper does, by that of loads or of a triad for all bytes (common)",
-    )
-    seconds_option(sub, 240.0)
-    sub.add_argument("-o", "--output", metavar="PATH", help="records: .db, .parquet, .csv, .json")
-    sub.add_argument("--json", action="store_true", help="the table as JSON on standard output")
-    wait_option(sub)
-    force_option(sub)
-    sub.add_argument("-q", "--quiet", action="store_true", help="no table and no progress")
+    ),
+    *seconds_options(240.0),
+    argument("-o", "--output", metavar="PATH", help="records: .db, .parquet, .csv, .json"),
+    argument("--json", action="store_true", help="the table as JSON on standard output"),
+    WAIT,
+    FORCE,
+    argument("-q", "--quiet", action="store_true", help="no table and no progress"),
+)

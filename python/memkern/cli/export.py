@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from memkern.cli.measuring import line
-from memkern.cli.options import GOOD, MANAGE, Parser, force_option, grouped, verb
+from memkern.cli.options import FORCE, GOOD, MANAGE, argument, verb
 
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
@@ -44,16 +44,18 @@ def _export(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@grouped(
+EXPORT_VERB = verb(
+    "export",
     MANAGE,
-    "memkern export results.parquet --to figures",
-    "memkern export results.parquet --to babelstream -o babelstream.csv",
-    "memkern export before.db --to google-benchmark -o before.json",
-)
-@verb("export", _export, "write results in the format of another program")
-def _export_options(sub: Parser) -> None:
-    sub.add_argument("file", metavar="FILE", help="results: .db, .parquet, .csv or .json")
-    sub.add_argument(
+    "write results in the format of another program",
+    _export,
+    (
+        "memkern export results.parquet --to figures",
+        "memkern export results.parquet --to babelstream -o babelstream.csv",
+        "memkern export before.db --to google-benchmark -o before.json",
+    ),
+    argument("file", metavar="FILE", help="results: .db, .parquet, .csv or .json"),
+    argument(
         "--to",
         dest="format",
         required=True,
@@ -61,6 +63,7 @@ def _export_options(sub: Parser) -> None:
         help="openmetrics: gauges for Prometheus; google-benchmark: JSON, each sample a "
         "repetition; babelstream: CSV as of its --csv; figures: the figures of merit in one line, "
         "as NAME=VALUE UNIT, for ReFrame and Ramble",
-    )
-    sub.add_argument("-o", "--output", metavar="PATH", help="file (standard output)")
-    force_option(sub)
+    ),
+    argument("-o", "--output", metavar="PATH", help="file (standard output)"),
+    FORCE,
+)

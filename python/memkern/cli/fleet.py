@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memkern.cli.compare import Gate, fail_on
 from memkern.cli.measuring import line, warn
-from memkern.cli.options import COMPARE, FAILED, GOOD, INVALID, Parser, force_option, grouped, verb
+from memkern.cli.options import COMPARE, FAILED, FORCE, GOOD, INVALID, argument, verb
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -67,34 +67,37 @@ def text(frame: DataFrame) -> str:
     return "\n".join(lines)
 
 
-@grouped(
+FLEET_VERB = verb(
+    "fleet",
     COMPARE,
-    "memkern fleet nodes/*.parquet -o fleet.parquet",
-    "memkern fleet nodes/*.parquet --fail-on slower:10",
-    "memkern fleet node.parquet --baseline fleet.parquet",
-)
-@verb("fleet", _fleet, "find nodes of a fleet that are slower than others with the same processor")
-def _fleet_options(sub: Parser) -> None:
-    sub.add_argument(
+    "find nodes of a fleet that are slower than others with the same processor",
+    _fleet,
+    (
+        "memkern fleet nodes/*.parquet -o fleet.parquet",
+        "memkern fleet nodes/*.parquet --fail-on slower:10",
+        "memkern fleet node.parquet --baseline fleet.parquet",
+    ),
+    argument(
         "files",
         nargs="+",
         metavar="FILE",
         help="results of the same command on each node, in a file with the node's name",
-    )
-    sub.add_argument(
+    ),
+    argument(
         "--baseline",
         metavar="FILE",
         help="compare with the nodes in this file of -o instead of with each other",
-    )
-    sub.add_argument(
+    ),
+    argument(
         "-o", "--output", metavar="PATH", help="write all records with their nodes: a baseline"
-    )
-    sub.add_argument("--json", action="store_true", help="a row for each case and node, as JSON")
-    sub.add_argument(
+    ),
+    argument("--json", action="store_true", help="a row for each case and node, as JSON"),
+    argument(
         "--fail-on",
         type=fail_on,
         metavar="slower[:PERCENT][,undecided]",
         help="exit code 3 if a node is slower (by more than PERCENT, if given) or undecided; "
         "always if no node has a verdict",
-    )
-    force_option(sub)
+    ),
+    FORCE,
+)

@@ -16,15 +16,14 @@ from memkern.cli.measuring import (
     when_quiet,
 )
 from memkern.cli.options import (
+    FORCE,
     UNDERSTAND,
-    Parser,
+    WAIT,
+    argument,
     each,
-    force_option,
-    grouped,
     numbers,
-    seconds_option,
+    seconds_options,
     verb,
-    wait_option,
     words,
 )
 from memkern.errors import InputError
@@ -116,53 +115,59 @@ def _row(row: dict[str, Any]) -> str:
     ).rstrip()
 
 
-@grouped(
+INCORE_VERB = verb(
+    "incore",
     UNDERSTAND,
-    "memkern incore --quick",
-    "memkern incore -k triad,stencil --variant auto,simd",
-    "memkern incore --machine host.json -o bodies.parquet",
-)
-@verb("incore", _incore, "cycles of kernels in the core, measured in L1 and by static analysis")
-def _incore_options(sub: Parser) -> None:
-    add = sub.add_argument
-    add(
+    "cycles of kernels in the core, measured in L1 and by static analysis",
+    _incore,
+    (
+        "memkern incore --quick",
+        "memkern incore -k triad,stencil --variant auto,simd",
+        "memkern incore --machine host.json -o bodies.parquet",
+    ),
+    argument(
         "-k",
         "--kernel",
         type=words,
         metavar="NAME,...",
         help="loops, or other kernels such as spmv.crs (all)",
-    )
-    add(
+    ),
+    argument(
         "--variant",
         type=words,
         default="simd",
         metavar="NAME,...",
         help="scalar, auto, simd and pipelined (simd)",
-    )
-    add("--isa", type=words, default="best", metavar="NAME,...", help="instruction sets (best)")
-    add(
+    ),
+    argument(
+        "--isa", type=words, default="best", metavar="NAME,...", help="instruction sets (best)"
+    ),
+    argument(
         "--unroll",
         type=numbers(0, "unroll"),
         default=0,
         metavar="N,...",
         help="unrolling of loops (0: the default of each kernel)",
-    )
-    add(
+    ),
+    argument(
         "--machine",
         metavar="FILE",
         help="machine file of this machine, by whose instructions arithmetic, loads and stores are "
         "separated, and to which the measured times are added",
-    )
-    add("--cpu", default="native", metavar="NAME", help="llvm-mca's name of the processor (native)")
-    add(
+    ),
+    argument(
+        "--cpu", default="native", metavar="NAME", help="llvm-mca's name of the processor (native)"
+    ),
+    argument(
         "--arch",
         default="",
         metavar="NAME",
         help="OSACA's name of the microarchitecture, such as ZEN4 or ICX: also predict by OSACA",
-    )
-    seconds_option(sub, 60.0)
-    add("-o", "--output", metavar="PATH", help="records: .db, .parquet, .csv, .json")
-    add("--json", action="store_true", help="the table as JSON on standard output")
-    wait_option(sub)
-    force_option(sub)
-    add("-q", "--quiet", action="store_true", help="no table and no progress")
+    ),
+    *seconds_options(60.0),
+    argument("-o", "--output", metavar="PATH", help="records: .db, .parquet, .csv, .json"),
+    argument("--json", action="store_true", help="the table as JSON on standard output"),
+    WAIT,
+    FORCE,
+    argument("-q", "--quiet", action="store_true", help="no table and no progress"),
+)

@@ -11,15 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from memkern.checks import unknown
-from memkern.cli.options import (
-    GOOD,
-    MANAGE,
-    Parser,
-    grouped,
-    seconds_option,
-    verb,
-    wait_option,
-)
+from memkern.cli.options import GOOD, JSON, MANAGE, WAIT, argument, seconds_options, verb
 from memkern.cli.refusing import refuse
 from memkern.spec import columns
 
@@ -219,46 +211,51 @@ def _columns(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@grouped(
+INFO_VERB = verb(
+    "info",
     MANAGE,
-    "memkern info",
-    "memkern info --json",
-    "memkern info --json > host-info.json",
+    "list features of this machine and build, and missing ones",
+    _info,
+    (
+        "memkern info",
+        "memkern info --json",
+        "memkern info --json > host-info.json",
+    ),
+    JSON,
 )
-@verb("info", _info, "list features of this machine and build, and missing ones")
-def _info_options(sub: Parser) -> None:
-    sub.add_argument("--json", action="store_true", help="as JSON")
 
 
-@grouped(
+COLUMNS_VERB = verb(
+    "columns",
     MANAGE,
-    "memkern columns",
-    "memkern columns bandwidth_GBps time_min_s",
-    "memkern columns --schema > memkern.schema.json",
-)
-@verb("columns", _columns, "list the columns of records with their meanings and units")
-def _columns_options(sub: Parser) -> None:
-    sub.add_argument("names", nargs="*", metavar="NAME", help="these columns only")
-    sub.add_argument("--json", action="store_true", help="as JSON")
-    sub.add_argument(
+    "list the columns of records with their meanings and units",
+    _columns,
+    (
+        "memkern columns",
+        "memkern columns bandwidth_GBps time_min_s",
+        "memkern columns --schema > memkern.schema.json",
+    ),
+    argument("names", nargs="*", metavar="NAME", help="these columns only"),
+    JSON,
+    argument(
         "--schema",
         action="store_true",
         help="the JSON Schema of records and of doctor --json; later versions only add columns",
-    )
-
-
-@grouped(
-    MANAGE,
-    "memkern calibrate",
-    "memkern calibrate --quick",
-    "memkern calibrate --seconds 300 --wait-quiet 600",
+    ),
 )
-@verb(
+
+
+CALIBRATE_VERB = verb(
     "calibrate",
-    _calibrate,
+    MANAGE,
     "measure the variation of times between placements and runs, for later intervals",
+    _calibrate,
+    (
+        "memkern calibrate",
+        "memkern calibrate --quick",
+        "memkern calibrate --seconds 300 --wait-quiet 600",
+    ),
+    *seconds_options(120.0),
+    WAIT,
+    argument("-q", "--quiet", action="store_true", help="no progress"),
 )
-def _calibrate_options(sub: Parser) -> None:
-    seconds_option(sub, 120.0)
-    wait_option(sub)
-    sub.add_argument("-q", "--quiet", action="store_true", help="no progress")

@@ -16,17 +16,7 @@ from memkern.cli.measuring import (
     warn,
     warn_if_not_quiet,
 )
-from memkern.cli.options import (
-    GOOD,
-    INTERRUPTED,
-    UNDERSTAND,
-    Parser,
-    count,
-    force_option,
-    grouped,
-    verb,
-    wait_option,
-)
+from memkern.cli.options import FORCE, GOOD, INTERRUPTED, UNDERSTAND, WAIT, argument, count, verb
 from memkern.errors import InputError
 from memkern.files import unused
 from memkern.limits import memory_left
@@ -197,39 +187,6 @@ def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]
     return [case.with_(threads=case.knobs.threads or threads, **knobs) for case in cases]
 
 
-@grouped(
-    UNDERSTAND,
-    "memkern report",
-    "memkern report --quick -o host.html",
-    "memkern report this-week.parquet last-week.parquet -o weeks.html",
-)
-@verb("report", _report, "measure this machine, or take records, and write one HTML file")
-def _report_options(sub: Parser) -> None:
-    sub.add_argument(
-        "files",
-        nargs="*",
-        metavar="FILE",
-        help="results of machines, weeks or builds, which are shown side by side instead of "
-        "measuring",
-    )
-    sub.add_argument("--quick", action="store_true", help="fewer cases, three placements")
-    sub.add_argument("-o", "--output", default="memkern-report.html", metavar="PATH.html")
-    sub.add_argument("-t", "--threads", type=count(1), metavar="N")
-    sub.add_argument("--pin", metavar="HOW")
-    sub.add_argument(
-        "--device", default="cpu", metavar="NAME", help="cpu, or a GPU such as cuda:0 (cpu)"
-    )
-    sub.add_argument(
-        "--machine",
-        metavar="FILE",
-        help="machine file of `memkern machine -o`, by which rooflines and the ECM model are drawn",
-    )
-    wait_option(sub)
-    sub.add_argument("--resume", action="store_true", help="resume an interrupted report")
-    force_option(sub)
-    sub.add_argument("-q", "--quiet", action="store_true")
-
-
 def _gallery(args: argparse.Namespace) -> int:
     from memkern.report import gallery
 
@@ -240,19 +197,56 @@ def _gallery(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@grouped(
+REPORT_VERB = verb(
+    "report",
     UNDERSTAND,
-    "memkern gallery site",
-    "memkern gallery site --add host.parquet",
-    "memkern gallery site --add one.parquet --add other.parquet",
+    "measure this machine, or take records, and write one HTML file",
+    _report,
+    (
+        "memkern report",
+        "memkern report --quick -o host.html",
+        "memkern report this-week.parquet last-week.parquet -o weeks.html",
+    ),
+    argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="results of machines, weeks or builds, which are shown side by side instead of "
+        "measuring",
+    ),
+    argument("--quick", action="store_true", help="fewer cases, three placements"),
+    argument("-o", "--output", default="memkern-report.html", metavar="PATH.html"),
+    argument("-t", "--threads", type=count(1), metavar="N"),
+    argument("--pin", metavar="HOW"),
+    argument("--device", default="cpu", metavar="NAME", help="cpu, or a GPU such as cuda:0 (cpu)"),
+    argument(
+        "--machine",
+        metavar="FILE",
+        help="machine file of `memkern machine -o`, by which rooflines and the ECM model are drawn",
+    ),
+    WAIT,
+    argument("--resume", action="store_true", help="resume an interrupted report"),
+    FORCE,
+    argument("-q", "--quiet", action="store_true"),
 )
-@verb("gallery", _gallery, "write a static site of many machines' reports")
-def _gallery_options(sub: Parser) -> None:
-    sub.add_argument("folder", metavar="DIR", help="folder of bundles (.parquet) and of the site")
-    sub.add_argument(
+
+
+GALLERY_VERB = verb(
+    "gallery",
+    UNDERSTAND,
+    "write a static site of many machines' reports",
+    _gallery,
+    (
+        "memkern gallery site",
+        "memkern gallery site --add host.parquet",
+        "memkern gallery site --add one.parquet --add other.parquet",
+    ),
+    argument("folder", metavar="DIR", help="folder of bundles (.parquet) and of the site"),
+    argument(
         "--add",
         action="append",
         metavar="FILE",
         help="results to add as a bundle, without the names of hosts, users and programs",
-    )
-    sub.add_argument("-q", "--quiet", action="store_true")
+    ),
+    argument("-q", "--quiet", action="store_true"),
+)

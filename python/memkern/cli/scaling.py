@@ -18,10 +18,11 @@ from memkern.cli.measuring import (
 )
 from memkern.cli.options import (
     COMPARE,
-    Parser,
+    argument,
+    argument_group,
     count,
+    defaults,
     given,
-    grouped,
     kernels_with_options,
     knobs_of,
     measuring_options,
@@ -29,7 +30,7 @@ from memkern.cli.options import (
     verb,
 )
 from memkern.cli.refusing import refuse_idle, refuse_lists
-from memkern.cli.turns import begin_turns, case_of, kernels_option
+from memkern.cli.turns import begin_turns, case_of, kernels_argument
 from memkern.errors import InputError
 
 
@@ -112,51 +113,53 @@ def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, decim
     return with_half_width(row[name], row[low], row[high], decimals)
 
 
-@grouped(
+SCALING_VERB = verb(
+    "scaling",
     COMPARE,
-    "memkern scaling --ranks 1,2,4",
-    "memkern scaling stream.triad elements=22000000 --mode weak",
-    "memkern scaling raider.gather_triad --ranks 1,2 --bind socket",
-)
-@verb("scaling", _scaling, "strong and weak scaling over numbers of ranks")
-def _scaling_options(sub: Parser) -> None:
-    kernels_option(
-        sub,
+    "strong and weak scaling over numbers of ranks",
+    _scaling,
+    (
+        "memkern scaling --ranks 1,2,4",
+        "memkern scaling stream.triad elements=22000000 --mode weak",
+        "memkern scaling raider.gather_triad --ranks 1,2 --bind socket",
+    ),
+    kernels_argument(
         "stream.triad or raider.gather_triad",
         "elements=22000000",
         "three triads of RaiderSTREAM with 8.7 and 22 million elements",
-    )
-    group = sub.add_argument_group("ranks")
-    group.add_argument(
-        "--ranks", type=numbers(1, "ranks"), metavar="N,...", help="numbers of ranks (1,2,4)"
-    )
-    group.add_argument(
-        "--mode",
-        choices=("strong", "weak"),
-        help="strong: all ranks share the elements; weak: each rank has all of them (strong)",
-    )
-    group.add_argument(
-        "--bind",
-        choices=launcher.BINDINGS,
-        help="one rank on each node, one on each socket, or each on as many cores as it has "
-        "threads (the ranks of a host share its units)",
-    )
-    group.add_argument(
-        "--launcher",
-        metavar="COMMAND",
-        help='command that starts ranks: mpirun, srun, "mpirun --oversubscribe" (mpirun, or '
-        "oshrun for OpenSHMEM)",
-    )
-    group.add_argument(
-        "--comm",
-        # This process itself does not communicate in this way.
-        dest="started_comm",
-        choices=("mpi", "shmem"),
-        default="mpi",
-        help="library by which the ranks communicate (mpi)",
-    )
-    group.add_argument(
-        "--turns", type=count(3), metavar="N", help="turns of all numbers of ranks (5)"
-    )
-    measuring_options(sub, comm=False)
-    sub.set_defaults(over_ranks=False)
+    ),
+    argument_group(
+        "ranks",
+        argument(
+            "--ranks", type=numbers(1, "ranks"), metavar="N,...", help="numbers of ranks (1,2,4)"
+        ),
+        argument(
+            "--mode",
+            choices=("strong", "weak"),
+            help="strong: all ranks share the elements; weak: each rank has all of them (strong)",
+        ),
+        argument(
+            "--bind",
+            choices=launcher.BINDINGS,
+            help="one rank on each node, one on each socket, or each on as many cores as it has "
+            "threads (the ranks of a host share its units)",
+        ),
+        argument(
+            "--launcher",
+            metavar="COMMAND",
+            help='command that starts ranks: mpirun, srun, "mpirun --oversubscribe" (mpirun, or '
+            "oshrun for OpenSHMEM)",
+        ),
+        argument(
+            "--comm",
+            # This process itself does not communicate in this way.
+            dest="started_comm",
+            choices=("mpi", "shmem"),
+            default="mpi",
+            help="library by which the ranks communicate (mpi)",
+        ),
+        argument("--turns", type=count(3), metavar="N", help="turns of all numbers of ranks (5)"),
+    ),
+    measuring_options(comm=False),
+    defaults(over_ranks=False),
+)

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.cli.options import Parser, named_values
+from memkern.cli.options import Options, argument, named_values
 from memkern.cli.refusing import refuse, taken
 from memkern.errors import InputError
 
@@ -51,16 +51,15 @@ def case_of(
         raise InputError(f"{kernel}: {error}") from None
 
 
-def kernels_option(parser: Parser, examples: str, option: str, default: str) -> None:
-    """Add the kernels, each with its own options.
+def kernels_argument(examples: str, option: str, default: str) -> Options:
+    """Return the option for kernels, each with its own options.
 
     Parameters
     ----------
-    parser : Parser
     examples, option, default : str
         Kernels and an option for the help, and what is measured without kernels.
     """
-    parser.add_argument(
+    return argument(
         "kernels",
         nargs="*",
         metavar="KERNEL",
