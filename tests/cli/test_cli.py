@@ -13,15 +13,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from checking import (
-    BUSY,
-    SMALL,
-    measured,
-    once_a_kind,
-    refused_words,
-    run,
-    set_activity,
-)
+from checking import BUSY, SMALL, measured, once_a_kind, refused_words, run, set_activity
 
 import memkern as mk
 from memkern.cli.analysis import table_text

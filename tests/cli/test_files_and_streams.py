@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import (
-    once_a_kind,
-    one_sentence,
-    records_in,
-    run,
-    wait_until,
-)
+from checking import once_a_kind, one_sentence, records_in, run, wait_until
 
 import memkern as mk
 from memkern import cli

@@ -13,13 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import (
-    SMALL,
-    once_a_kind,
-    one_sentence,
-    refused_words,
-    run,
-)
+from checking import SMALL, once_a_kind, one_sentence, refused_words, run
 
 import memkern as mk
 from memkern import cli

@@ -10,15 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import (
-    BUSY,
-    IDLE,
-    measured,
-    one_sentence,
-    refused_words,
-    run,
-    set_activity,
-)
+from checking import BUSY, IDLE, measured, one_sentence, refused_words, run, set_activity
 
 import memkern as mk
 from memkern.cli import measuring

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from checking import refused, run
 from latency_records import SIZES, nodes, record, sizes
-from plotting import (
-    Results,
-    footnotes,
-    line,
-)
+from plotting import Results, footnotes, line
 
 from memkern.families.latency import verb
 from memkern.formats import ResultSet

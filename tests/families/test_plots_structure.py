@@ -3,16 +3,7 @@
 import pytest
 from checking import refused, run
 from latency_records import sizes, structured
-from plotting import (
-    KIB,
-    MIB,
-    Results,
-    curve_labels,
-    footnotes,
-    frame,
-    line,
-    panel_texts,
-)
+from plotting import KIB, MIB, Results, curve_labels, footnotes, frame, line, panel_texts
 
 from memkern.families.latency import verb
 from memkern.families.latency.data import DIFFERS
