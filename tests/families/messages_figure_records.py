@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from plotting import (
-    Family,
-    common_columns,
-    own_and_faulty,
-)
+from plotting import Family, common_columns, own_and_faulty
 
 from memkern.families.messages.figures import findings
 

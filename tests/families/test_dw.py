@@ -10,14 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import (
-    PROPERTY,
-    STREAMED,
-    Changed,
-    checked,
-    corrupted,
-    once_a_kind,
-)
+from checking import PROPERTY, STREAMED, Changed, checked, corrupted, once_a_kind
 from dw_cases import WIDTHS, fields, fixed
 from hypothesis import given, settings
 from hypothesis import strategies as st

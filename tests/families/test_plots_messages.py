@@ -4,12 +4,7 @@ import numpy as np
 import pytest
 from checking import refused
 from messages_figure_records import FARTHER, LINES, SIZES, everything, record
-from plotting import (
-    Results,
-    curve_labels,
-    frame,
-    line,
-)
+from plotting import Results, curve_labels, frame, line
 
 import memkern as mk
 from memkern.families.messages.data import fits, messages

@@ -5,13 +5,7 @@ from merit_records import ENVIRONMENT, records, results
 
 from memkern.models.merit import figures_of_merit
 from memkern.plots.frames import with_samples
-from memkern.report.first import (
-    fitness,
-    machine_facts,
-    next_sentence,
-    side_by_side,
-    tiles,
-)
+from memkern.report.first import fitness, machine_facts, next_sentence, side_by_side, tiles
 from memkern.report.quality import disagreements
 
 
