@@ -17,8 +17,6 @@ from memkern.checks import LEAST, MOST
 from memkern.formats.values import Contents
 from memkern.spec.columns import COLUMNS, Column
 
-__all__ = ["check"]
-
 
 class _Each:
     """A mapping of any names, whose values are not missing and have one schema."""

@@ -32,8 +32,6 @@ from memkern.machine.environment import cpu_list, units_of_core
 if TYPE_CHECKING:
     from memkern.engine.processes.transports import Connection, Floats
 
-__all__ = ["Ranks", "ranks", "start", "together"]
-
 T = TypeVar("T")
 # Status of a rank at a synchronisation; the largest one counts.
 _GO, _OVER, _INTERRUPTED, _FAILED = 0.0, 1.0, 2.0, 3.0

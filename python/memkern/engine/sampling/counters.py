@@ -13,8 +13,6 @@ from memkern.extension import _memkern
 from memkern.machine import events
 from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS, Event
 
-__all__ = ["AUTO", "ROOT", "event_here", "requested"]
-
 AUTO = "auto"
 # Folder that contains proc and sys.
 ROOT = Path("/")
