@@ -197,16 +197,15 @@ class StopRule:
 
     def __post_init__(self) -> None:
         """Check the ranges."""
-        if not self.target > 0:
-            raise InputError(f"target must be positive, not {self.target!r}")
-        if self.min_samples < 1:
-            raise InputError(f"min_samples must be at least 1, not {self.min_samples!r}")
-        if self.max_samples < 1:
-            raise InputError(f"max_samples must be at least 1, not {self.max_samples!r}")
-        if not self.budget_s > 0:
-            raise InputError(f"budget_s must be positive, not {self.budget_s!r}")
-        if not 0 < self.level < 1:
-            raise InputError(f"level must lie between 0 and 1, not {self.level!r}")
+        for name, holds, right in (
+            ("target", self.target > 0, "be positive"),
+            ("min_samples", self.min_samples >= 1, "be at least 1"),
+            ("max_samples", self.max_samples >= 1, "be at least 1"),
+            ("budget_s", self.budget_s > 0, "be positive"),
+            ("level", 0 < self.level < 1, "lie between 0 and 1"),
+        ):
+            if not holds:
+                raise InputError(f"{name} must {right}, not {getattr(self, name)!r}")
 
     def next_count(self, n: int) -> int:
         """Return the number of samples at which to test again, when there are `n` now."""

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import math
 
-from plotting import (
-    LONG,
-    Family,
-    Results,
-    common_columns,
-    frame,
-    own_and_faulty,
-)
+from plotting import LONG, Family, Results, common_columns, frame, own_and_faulty
 
 from memkern.families.dw.findings import findings
 from memkern.models import LayerConditions

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from plotting import (
-    LONG,
-    Family,
-    Results,
-    common_columns,
-    frame,
-    own_and_faulty,
-)
+from plotting import LONG, Family, Results, common_columns, frame, own_and_faulty
 
 from memkern.families.spmv.findings import findings
 

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from plotting import (
-    LONG,
-    MIB,
-    Family,
-    Results,
-    frame,
-    own_and_faulty,
-)
+from plotting import LONG, MIB, Family, Results, frame, own_and_faulty
 from streaming_figure_records import (
     LONG_PLATFORM,
     barriers,

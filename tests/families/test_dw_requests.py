@@ -8,12 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import (
-    measured,
-    refused,
-    refused_words,
-    run,
-)
+from checking import measured, refused, refused_words, run
 from dw_cases import WIDTHS, fields
 
 import memkern as mk

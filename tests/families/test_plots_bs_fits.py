@@ -4,13 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from plotting import (
-    MIB,
-    Results,
-    footnotes,
-    frame,
-    line,
-)
+from plotting import MIB, Results, footnotes, frame, line
 from streaming_figure_records import (
     OWN,
     bs,

@@ -15,16 +15,7 @@ from checking import refused
 import memkern as mk
 from memkern import cli
 from memkern.spec.columns import COLUMNS
-from memkern.spec.options import (
-    EVERYWHERE,
-    GPUS,
-    PROCESSORS,
-    RANKS,
-    Knobs,
-    Option,
-    Stop,
-    declared,
-)
+from memkern.spec.options import EVERYWHERE, GPUS, PROCESSORS, RANKS, Knobs, Option, Stop, declared
 
 DEVICES = {GPUS: "cuda", RANKS: "shmem"}
 ROWS = [*declared(Knobs), *declared(Stop)]

@@ -271,7 +271,7 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
 
 
 def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, decimals: int) -> str:
-    from memkern.results.turns import with_half_width
+    from memkern.results.slowdowns import with_half_width
 
     if not row[high] > row[low]:
         return f"{row[name]:.{decimals}f}"

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.spec.case import Case
-from memkern.spec.kernel import Check, IndexArray, Native, fill_values
+from memkern.spec.kernel import Check, IndexArray, Native, Validation, fill_values
 
 Values = npt.NDArray[Any]
 
@@ -65,6 +65,15 @@ def rounding(dtype: str) -> float:
 def outcome(case: Case, worst: float, how: str, **columns: float) -> Check:
     """Return a check that is valid if the largest error is within the spec's limit."""
     return Check(worst <= case.spec.checks.ulps * rounding(case.dtype), worst, how, columns)
+
+
+def compared(
+    case: Case, native: Native, name: str, at: IndexArray, wanted: Values, how: str
+) -> Validation:
+    """Compare elements of an array, after invocations on freshly filled arrays, with `wanted`."""
+    native.fill(outputs=True)
+    yield
+    return outcome(case, error(native.peek(name, at), wanted), how)
 
 
 def extent(n: int) -> str:

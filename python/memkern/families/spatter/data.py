@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from memkern.plots.drawing import disturbed_note
 from memkern.plots.frames import Records, best, counted, typed, usable, words
-from memkern.plots.style import plain
+from memkern.plots.style import Look, other_look, own_look, plain
 from memkern.spec.columns import of_kind
 
 if TYPE_CHECKING:
@@ -235,6 +235,14 @@ def platforms_of(points: DataFrame) -> dict[str, bool]:
     return {str(platform): bool(own) for platform, own in pairs.itertuples(index=False)}
 
 
+def looks_of(platforms: Mapping[str, bool]) -> dict[str, Look]:
+    """Return the look of each platform, given as by `platforms_of`: own ones are emphasised."""
+    own = [platform for platform, is_own in platforms.items() if is_own]
+    others = [platform for platform in platforms if platform not in own]
+    looks = {platform: other_look(number) for number, platform in enumerate(others)}
+    return looks | {platform: own_look(number) for number, platform in enumerate(own)}
+
+
 def beside_published(records: Records, platform: str = "Skylake") -> str:
     """Return the bandwidths of own strides beside those of a published platform, as text.
 
@@ -369,17 +377,21 @@ def bandwidths(points: DataFrame) -> dict[str, dict[tuple[str, str], float]]:
     return table
 
 
-def relative(platform: Bandwidths, named: Sequence[str] = ()) -> dict[str, float]:
-    """Return the patterns' bandwidth over the same kernel's bandwidth at stride 1.
+def relative(points: DataFrame, named: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    """Return by platform the patterns' bandwidth over the same kernel's bandwidth at stride 1.
 
-    They are the patterns of applications, and those in `named`.
+    They are the patterns of applications, and those in `named`; platforms have at least one.
     """
     keys = [(kernel_of(pattern), pattern) for pattern in (*application_patterns(), *named)]
-    return {
-        pattern: platform[kernel, pattern] / platform[kernel, STRIDE_1]
-        for kernel, pattern in keys
-        if (kernel, pattern) in platform and (kernel, STRIDE_1) in platform
+    ratios = {
+        platform: {
+            pattern: measured[kernel, pattern] / measured[kernel, STRIDE_1]
+            for kernel, pattern in keys
+            if (kernel, pattern) in measured and (kernel, STRIDE_1) in measured
+        }
+        for platform, measured in bandwidths(points).items()
     }
+    return {platform: ratio for platform, ratio in ratios.items() if ratio}
 
 
 def same_cases(

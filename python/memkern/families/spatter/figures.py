@@ -20,6 +20,7 @@ from memkern.families.spatter.data import (
     bandwidths,
     kernel_of,
     labels_of,
+    looks_of,
     own_records,
     platforms_of,
     points_of,
@@ -29,9 +30,8 @@ from memkern.families.spatter.data import (
     unpaired,
 )
 from memkern.families.spatter.findings import findings
-from memkern.families.spatter.of_paper import bandwidth_by_delta
-from memkern.families.spatter.pattern_radars import gather_radars as gather_radars
-from memkern.families.spatter.radar import radars_cpu, radars_gpu
+from memkern.families.spatter.of_paper import bandwidth_bandwidth, bandwidth_by_delta
+from memkern.families.spatter.radars import radars_cpu, radars_gpu
 from memkern.plots.drawing import curve, disturbed_note, finish, panels
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, best, counted, frame_of, joined
@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
-
-from memkern.families.spatter.bandwidth_figures import bandwidth_bandwidth
 
 _MEASURE = "`memkern report` measures them"
 
@@ -124,13 +122,13 @@ def _platforms_by_stride(records: Records, kind: str) -> Figure:
     what = "uniform strides on a " + ("CPU" if kind == "cpu" else "GPU (backend cuda)")
     notes += remarks(records, points, what)
     platforms, labels = platforms_of(points), labels_of(points)
-    number = {True: 0, False: 0}
-    series = []
-    for platform, own in platforms.items():
-        look = (own_look if own else other_look)(number[own])
-        number[own] += 1
-        rows = points[points["platform"] == platform]
-        series.append(_Series(plain(labels[platform]), look, rows, own))
+    looks = looks_of(platforms)
+    series = [
+        _Series(
+            plain(labels[platform]), looks[platform], points[points["platform"] == platform], own
+        )
+        for platform, own in platforms.items()
+    ]
     return _bandwidth_by_stride(series, 3 if kind == "cpu" else 4, notes)
 
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass
 from memkern.checks import integer, number
 from memkern.errors import InputError
 
-__all__ = ["SpmvModel", "crs_row_cycles", "sell_column_cycles"]
-
 
 @dataclass(frozen=True)
 class SpmvModel:
