@@ -11,7 +11,6 @@ from memkern.cli.options import (
     GOOD,
     UNDERSTAND,
     WAIT,
-    Parser,
     argument,
     seconds_options,
     verb,
@@ -171,7 +170,7 @@ def _compare(first: MachineFile, second: MachineFile) -> int:
     return GOOD
 
 
-def _files_argument(parser: Parser) -> None:
+def _files_argument(parser: argparse.ArgumentParser) -> None:
     from memkern.models.published_machines import PUBLISHED
 
     parser.add_argument(

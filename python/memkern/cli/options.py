@@ -1,18 +1,18 @@
-"""Shared by the verbs: the parser, converters of its values, and the options of measuring."""
+"""Shared by the verbs: their declaration, options and values, and refusals of useless options."""
 
 from __future__ import annotations
 
 import argparse
-import re
-import sys
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from memkern import launcher
-from memkern.checks import LEAST, MOST, in_digits, read_integer, read_number, shown, unknown
+from memkern.checks import LEAST, MOST, in_digits, read_integer, read_number, shown
 from memkern.errors import InputError
+from memkern.spec.case import Case, does_nothing
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
 from memkern.spec.options import PROCESSORS, Knobs, Option, Stop, declared
+from memkern.spec.registry import spec_of
 
 T = TypeVar("T")
 
@@ -21,93 +21,6 @@ GOOD, INVALID, WRONG_INPUT, FAILED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 1
 
 MEASURE, UNDERSTAND, COMPARE, MANAGE = GROUPS = ("measure", "understand", "compare", "manage")
 """Groups of verbs, in the order of the help."""
-
-
-class _HelpAll(argparse.Action):
-    """The option that prints the help with all options."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> NoReturn:
-        """Print the help and exit."""
-        cast(Parser, parser).elsewhere.clear()
-        parser.print_help()
-        parser.exit()
-
-
-class _Store(argparse.Action):
-    """Store the value of an option; warn if it replaces one that was given before."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        """Store the value."""
-        given = cast(Parser, parser).given
-        if option_string and self in given:
-            text = f"{option_string} is given more than once, and only its last value counts"
-            print(f"{parser.prog}: {text}", file=sys.stderr)
-        given.append(self)
-        setattr(namespace, self.dest, values)
-
-
-class Parser(argparse.ArgumentParser):
-    """Argument parser with line breaks in its epilog, and errors of one sentence.
-
-    Attributes
-    ----------
-    elsewhere : set of str
-        Options that are for GPUs or ranks only, which the help leaves out.
-    given : list of argparse.Action
-        Options that the command line has, as far as it is parsed.
-    """
-
-    def __init__(self, **how: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **how)
-        self.elsewhere: set[str] = set()
-        self.given: list[argparse.Action] = []
-        self.register("action", None, _Store)
-
-    def parse_known_args(self, *what: Any, **how: Any) -> Any:
-        """Parse a command line, of which no option is given yet."""
-        self.given.clear()
-        return super().parse_known_args(*what, **how)
-
-    def format_help(self) -> str:
-        """Return the help."""
-        hidden = {a: a.help for a in self._actions if a.dest in self.elsewhere}
-        for action in hidden:
-            action.help = argparse.SUPPRESS
-        text = super().format_help()
-        for action, help in hidden.items():
-            action.help = help
-        return text
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with the message."""
-        # argparse's message lists all choices; ours has the nearest ones.
-        found = re.fullmatch(
-            r"(?:argument (?P<name>\S+): )?invalid choice: '?(?P<value>.*?)'? "
-            r"\(choose from (?P<all>.*)\)",
-            message,
-            re.DOTALL,
-        )
-        if found:
-            choices = [word.strip("' ") for word in found["all"].split(",")]
-            what = "verb" if found["name"] == "VERB" else found["name"] or "choice"
-            message = str(unknown(found["value"], what, choices))
-            if what == "verb" and (owners := _owners(found["value"], choices)):
-                message = f"kernel {found['value']} is measured by {', '.join(owners)}"
-        self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
-
-
-def _owners(kernel: str, verbs: list[str]) -> list[str]:
-    """Return the commands of the families that have a kernel of this name."""
-    from memkern.spec.registry import registry
-
-    names = (name.partition(".") for name in registry())
-    return [f"memkern {family}" for family, _, name in names if name == kernel and family in verbs]
 
 
 Options: TypeAlias = Callable[[Any], object]
@@ -340,7 +253,7 @@ def measuring_options(
     case have no default here: if not given they are None, and the case's own default applies.
     """
 
-    def add(parser: Parser) -> None:
+    def add(parser: Any) -> None:
         own = {name for name, _, option in declared(Knobs) if PROCESSORS not in option.where}
         parser.elsewhere |= {"comm", *own, *elsewhere}
         if parser.add_help:
@@ -353,7 +266,7 @@ def measuring_options(
 
 _HELP_ALL = argument(
     "--help-all",
-    action=_HelpAll,
+    action="help_all",
     nargs=0,
     dest=argparse.SUPPRESS,
     default=argparse.SUPPRESS,
@@ -475,3 +388,101 @@ def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
     if {"ci", "budget_s"} & knobs.keys():
         knobs.setdefault("runs", None)
     return knobs
+
+
+# Options without effect on the measurements are refused instead of ignored. One is accepted if at
+# least one kernel takes it; the others are measured without it.
+
+
+def taken(by: str | Case, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options without the knobs that have no effect on a kernel or a case."""
+    idle = spec_of(by).limits.all_idle_knobs if isinstance(by, str) else by.idle_knobs
+    return {name: value for name, value in options.items() if name not in idle}
+
+
+def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
+    """Refuse knobs of the command line that have no effect on any of the cases.
+
+    Raises
+    ------
+    InputError
+        A knob has no effect on any of the cases.
+    """
+    cases = list(cases)
+    kernels = ", ".join(dict.fromkeys(case.spec.kernel for case in cases))
+    idle = [case.idle_knobs for case in cases]
+    for name in dict.fromkeys(name for one in idle for name in one):
+        given = {*each(getattr(args, name, None))} - {None, getattr(Knobs, name)}
+        if given and all(name in one for one in idle):
+            reasons = [one[name] for one in idle]
+            raise does_nothing(f"--{name.replace('_', '-')}", kernels, reasons)
+
+
+def options_by_kernel(
+    options: Mapping[str, Any], owners: Mapping[str, Collection[str]], kernels: Collection[str]
+) -> dict[str, dict[str, Any]]:
+    """Return the options that each kernel takes.
+
+    Parameters
+    ----------
+    options : mapping
+        Options that were given, by their names in Python.
+    owners : mapping
+        By option, the kernels that take it.
+    kernels : collection of str
+        The kernels to be measured.
+
+    Returns
+    -------
+    dict of str to dict
+        By kernel, the options that it takes.
+
+    Raises
+    ------
+    InputError
+        None of the kernels takes an option.
+    """
+    for option in options:
+        if not {*owners[option]} & {*kernels}:
+            known = ", ".join(owners[option]) or "other kernels"
+            raise InputError(
+                f"--{option.replace('_', '-')} is for {known}, not for {', '.join(kernels)}"
+            )
+    return {
+        kernel: {name: value for name, value in options.items() if kernel in owners[name]}
+        for kernel in kernels
+    }
+
+
+def refuse_lists(given: Mapping[str, Any], where: str = "") -> None:
+    """Refuse options with several values; errors name the place `where`, such as `` of --a``.
+
+    Raises
+    ------
+    InputError
+        An option has several values.
+    """
+    for name, value in given.items():
+        if isinstance(value, list):
+            raise InputError(f"--{name.replace('_', '-')}{where} takes one value, not a list")
+
+
+def refuse(args: argparse.Namespace, reason: str, **defaults: Any) -> None:
+    """Refuse options that are meaningless together with another option.
+
+    Parameters
+    ----------
+    args : Namespace
+    reason : str
+        End of the sentence: ``in a search, which stops by --budget``.
+    **defaults
+        The options, each with its value if it is not given.
+
+    Raises
+    ------
+    InputError
+        One of the options was given.
+    """
+    for option, default in defaults.items():
+        if getattr(args, option) != default:
+            raise InputError(f"--{option.replace('_', '-')} has no effect {reason}: leave it out")

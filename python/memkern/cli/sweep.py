@@ -45,9 +45,9 @@ from memkern.cli.options import (
     knobs_of,
     measuring_options,
     named_values,
+    refuse,
     verb,
 )
-from memkern.cli.refusing import refuse
 from memkern.errors import InputError
 from memkern.spec import registry
 from memkern.spec.options import Knobs, declared

@@ -17,8 +17,9 @@ from memkern.cli.options import (
     given,
     knobs_of,
     measuring_options,
+    options_by_kernel,
+    taken,
 )
-from memkern.cli.refusing import options_by_kernel, taken
 from memkern.errors import InputError
 from memkern.inputs.sizes import parse_sizes
 from memkern.spec import registry

@@ -24,10 +24,11 @@ from memkern.cli.options import (
     knobs_of,
     measuring_options,
     numbers,
+    options_by_kernel,
+    refuse,
     verb,
     words,
 )
-from memkern.cli.refusing import options_by_kernel, refuse
 from memkern.errors import InputError
 from memkern.families.amo import index
 from memkern.families.amo import kernels as amo

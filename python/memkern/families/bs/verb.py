@@ -18,9 +18,10 @@ from memkern.cli.options import (
     knobs_of,
     measuring_options,
     numbers,
+    options_by_kernel,
+    taken,
     verb,
 )
-from memkern.cli.refusing import options_by_kernel, taken
 from memkern.errors import InputError
 from memkern.shared.streaming_verbs import STREAM_OPTIONS, lengths, owners
 from memkern.spec import registry

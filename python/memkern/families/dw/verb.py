@@ -18,10 +18,10 @@ from memkern.cli.options import (
     knobs_of,
     measuring_options,
     numbers,
+    refuse,
     verb,
     words,
 )
-from memkern.cli.refusing import refuse
 from memkern.families.dw.layout import CUTS, LAYOUTS
 from memkern.inputs.lattice import PARITIES
 from memkern.spec import registry

@@ -13,10 +13,10 @@ from memkern.cli.options import (
     each,
     knobs_of,
     measuring_options,
+    refuse,
     verb,
     words,
 )
-from memkern.cli.refusing import refuse
 from memkern.families.instructions.kernels import INSTRUCTIONS, QUANTITIES
 
 _HEADER = (

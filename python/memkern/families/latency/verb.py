@@ -23,10 +23,10 @@ from memkern.cli.options import (
     knobs_of,
     measuring_options,
     numbers,
+    options_by_kernel,
     verb,
     words,
 )
-from memkern.cli.refusing import options_by_kernel
 from memkern.errors import InputError
 from memkern.families.latency import kernels as latency
 from memkern.inputs.sizes import parse_sizes

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from memkern.cli.options import MEASURE, argument, count, verb
-from memkern.cli.refusing import refuse
+from memkern.cli.options import MEASURE, argument, count, refuse, verb
 from memkern.errors import InputError
 from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
 

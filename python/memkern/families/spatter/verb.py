@@ -17,9 +17,9 @@ from memkern.cli.options import (
     measuring_options,
     numbers,
     positive,
+    refuse,
     verb,
 )
-from memkern.cli.refusing import refuse
 from memkern.errors import InputError
 from memkern.families.spatter import kernels as spatter
 from memkern.inputs import spatter_files as spatter_input

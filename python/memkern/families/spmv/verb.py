@@ -28,10 +28,11 @@ from memkern.cli.options import (
     knobs_of,
     measuring_options,
     numbers,
+    refuse,
+    taken,
     verb,
     words,
 )
-from memkern.cli.refusing import refuse, taken
 from memkern.errors import InputError
 from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE, format_of
 from memkern.families.spmv.suites import MATRICES, SUITE
