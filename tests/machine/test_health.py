@@ -22,11 +22,10 @@ from memkern.machine.health import (
     UNKNOWN,
     Finding,
     judgement,
-    read_counters,
     summary,
     timer,
 )
-from memkern.machine.memory_counters import memory_counters
+from memkern.machine.kernel_counters import memory_counters, read_counters
 from memkern.machine.smbios import TABLE
 
 CPU = "sys/devices/system/cpu"
