@@ -462,7 +462,7 @@ def _damon(base: Path) -> Finding:
         (
             actions & _MOVES or (swap and actions & _TAKES),
             BAD,
-            f"{on} reclaims or moves pages that a measurement has not used for a ",
+            f"{on} reclaims or moves pages that a measurement has not used for a while",
             advice,
         ),
         (
