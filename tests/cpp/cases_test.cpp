@@ -21,11 +21,10 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
 using testing::entries_of;
+using testing::is_refused;
 using testing::kMax;
 using testing::put;
-using testing::refusal;
 using testing::set;
 
 constexpr std::int64_t kElements = 60;
@@ -200,7 +199,7 @@ TEST(Prepare, RefusesWrongInputByName) {
   for (const Wrong& w : wrong) {
     Request r(w.kernel);
     w.spoil(r);
-    EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), w.contains)) << w.kernel;
+    EXPECT_TRUE(is_refused([&] { r.prepare(team); }, w.contains)) << w.kernel;
   }
 }
 

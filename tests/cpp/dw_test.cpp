@@ -29,6 +29,7 @@ using testing::at;
 using testing::contains;
 using testing::entries_of;
 using testing::Fenced;
+using testing::is_refused;
 using testing::kMax;
 using testing::permutation;
 using testing::put;
@@ -424,7 +425,7 @@ TEST(Prepare, RefusesLinksThatDoNotFit64Bits) {
     Request r(e, 1, 1);
     r.integers["shared"] = 0;
     r.integers["reals"] = std::int64_t{1} << 56;
-    EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), "64 bits"));
+    EXPECT_TRUE(is_refused([&] { r.prepare(team); }, "64 bits"));
   }
 }
 
@@ -435,7 +436,7 @@ TEST(Prepare, RequiresTheLexicographicFormForOneReal) {
     for (const char* name : {"split", "shared"}) {
       Request r(e);
       r.integers[name] = 0;
-      EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), "a vector of one real"));
+      EXPECT_TRUE(is_refused([&] { r.prepare(team); }, "a vector of one real"));
     }
   }
 }

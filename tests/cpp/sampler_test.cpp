@@ -25,6 +25,7 @@ namespace memkern {
 namespace {
 
 using testing::contains;
+using testing::is_refused;
 using testing::refusal;
 
 // Counts how often each iteration ran, and checks the order of steps.
@@ -262,8 +263,8 @@ TEST(Sampler, ParsesOptions) {
   EXPECT_EQ(parse_schedule("static", 0).chunk, 0);
   EXPECT_EQ(parse_schedule("dynamic", 0).chunk, 1);
   EXPECT_EQ(parse_schedule("dynamic", 9).kind, Schedule::Kind::Dynamic);
-  EXPECT_TRUE(contains(refusal<InputError>([] { parse_schedule("guided", 1); }), "'guided'"));
-  EXPECT_TRUE(contains(refusal<InputError>([] { parse_schedule("static", -1); }), "negative"));
+  EXPECT_TRUE(is_refused([] { parse_schedule("guided", 1); }, "'guided'"));
+  EXPECT_TRUE(is_refused([] { parse_schedule("static", -1); }, "negative"));
 }
 
 TEST(ContiguousPart, CoversWithoutOverlap) {

@@ -24,8 +24,8 @@ namespace {
 
 using testing::at;
 using testing::contains;
+using testing::is_refused;
 using testing::kMax;
-using testing::refusal;
 using testing::set;
 
 // Inputs of a caller, with defaults for inputs that a test does not set.
@@ -132,7 +132,7 @@ TEST(Prepare, RefusesWrongInputByName) {
   for (const Wrong& w : wrong) {
     Request r;
     w.spoil(r);
-    EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), w.contains));
+    EXPECT_TRUE(is_refused([&] { r.prepare(team); }, w.contains));
   }
 }
 

@@ -274,5 +274,11 @@ inline ::testing::AssertionResult contains(const std::string& message, const std
   return ::testing::AssertionFailure() << "'" << message << "' lacks '" << words << "'";
 }
 
+// Whether `action` is refused by an error with these words.
+template <class Error = InputError, class Action>
+::testing::AssertionResult is_refused(Action action, const std::string& words) {
+  return contains(refusal<Error>(action), words);
+}
+
 }  // namespace testing
 }  // namespace memkern
