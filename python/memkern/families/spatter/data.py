@@ -374,9 +374,12 @@ def kernel_of(pattern: str) -> str:
 
 def bandwidths(points: DataFrame) -> dict[str, dict[tuple[str, str], float]]:
     """Return the bandwidth in GB/s by platform, then by (kernel, case)."""
-    columns = ["kernel", "case"]
+    columns = ["kernel", "case", "bandwidth_GBps"]
     return {
-        str(platform): rows.set_index(columns)["bandwidth_GBps"].to_dict()
+        str(platform): {
+            (str(kernel), str(case)): float(bandwidth)
+            for kernel, case, bandwidth in rows[columns].itertuples(index=False)
+        }
         for platform, rows in points.groupby("platform", sort=False)
     }
 
