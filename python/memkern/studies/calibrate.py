@@ -145,19 +145,10 @@ def _cases(caches: Sequence[Mapping[str, Any]]) -> list[Case]:
         most = [max(c["size_B"], c["system_B"]) * c["instances"] for c in caches]
         last = max(most, default=2**24)
         for footprint_B in (*sorted(sizes), 3 * last // 2):
-            cases.append(
-                kernel_case("stream.copy", footprint_B=footprint_B, threads=threads, **how)
-            )
             # A gather's source is twice as large as its destination.
-            count = max(footprint_B // (16 * 8 + 64), 1)
-            cases.append(
-                kernel_case(
-                    "gather",
-                    pattern="UNIFORM:8:2:NR",
-                    count=count,
-                    threads=threads,
-                    runs=None,
-                    **how,
-                )
-            )
+            gather = {"pattern": "UNIFORM:8:2:NR", "count": max(footprint_B // (16 * 8 + 64), 1)}
+            cases += [
+                kernel_case("stream.copy", footprint_B=footprint_B, threads=threads, **how),
+                kernel_case("gather", **gather, threads=threads, runs=None, **how),
+            ]
     return cases

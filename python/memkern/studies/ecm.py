@@ -17,14 +17,9 @@ from memkern.spec.registry import case as kernel_case
 from memkern.spec.registry import of_family
 from memkern.studies.machine_file import CacheLevel, levels_of, pinned
 
-_ROUNDS = 5
-_SECONDS = 240.0
 _BRIEF_S, _LONG_S = 0.15, 0.75
-_VALUE_B = 8
 # Columns of the stencil, least rows of the matrix, and its columns if they fit.
 _COLUMNS, _ROWS, _MATRIX = 258, 512, 192
-# A loop without data has no transfers to predict.
-_WITHOUT_DATA = ("loops.peakflops",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,14 +39,14 @@ class MeasuredLoops:
 
 def loop_kernels() -> list[str]:
     """Return the loops of the ECM studies that move data."""
-    return sorted(name for name in of_family("loops") if name not in _WITHOUT_DATA)
+    return sorted(name for name in of_family("loops") if name != "loops.peakflops")
 
 
 def measure_loops(
     *,
     kernels: Sequence[str] | None = None,
     levels: int | None = None,
-    seconds: float = _SECONDS,
+    seconds: float = 240.0,
     progress: Callable[[float], object] | None = None,
 ) -> MeasuredLoops:
     """Measure loops on one core with data in each level, and from memory on all cores.
@@ -85,13 +80,11 @@ def measure_loops(
     for kernel in kernels or ():
         one_of(kernel, "kernel", loop_kernels())
     cases = _cases(kernels or loop_kernels(), every[:levels], cores)
-    placed = place_in_rounds(cases, rounds=_ROUNDS, seconds=seconds, progress=progress)
-    runs, refused = placed.runs, placed.refused
-    results = to_result_set(
-        [calibrated(run, environment) for run in runs.values()], placed.interrupted
-    )
+    placed = place_in_rounds(cases, rounds=5, seconds=seconds, progress=progress)
+    done = [calibrated(run, environment) for run in placed.runs.values()]
     return MeasuredLoops(
-        results, tuple(f"{' '.join(map(str, key))}: {why}" for key, why in refused.items())
+        to_result_set(done, placed.interrupted),
+        tuple(f"{' '.join(map(str, key))}: {why}" for key, why in placed.refused.items()),
     )
 
 
@@ -122,7 +115,7 @@ def _cases(
 
 def size_of(kernel: str, footprint_B: int) -> dict[str, Any]:
     """Return the options of a size whose inner loops are long enough for whole steps of vectors."""
-    values = footprint_B // _VALUE_B
+    values = footprint_B // 8  # float64
     if kernel == "loops.stencil":
         # L1 holds three such rows of two arrays.
         return {"rows": max(values // (2 * _COLUMNS), 3), "columns": _COLUMNS}

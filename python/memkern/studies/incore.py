@@ -29,10 +29,6 @@ from memkern.studies.ecm import loop_kernels, size_of
 from memkern.studies.machine_file import CacheLevel, levels_of, pinned
 from memkern.studies.static_analysis import UNKNOWN, main_loop_of, mca, osaca_cycles, terms
 
-__all__ = ["MeasuredInCore", "in_core_kernels", "measured_in_core"]
-
-_ROUNDS = 5
-_BUDGET_S = 0.15
 _OTHERS = (
     *(f"stream.{name}" for name in ("copy", "scale", "add", "triad")),
     *(f"raider.{name}" for name in ("copy", "scale", "add", "triad")),
@@ -157,9 +153,11 @@ def measured_in_core(
     cases, missing = _cases(
         itertools.product(kernels or in_core_kernels(), variants, isas, unrolls), levels
     )
-    placed = place_in_rounds(cases, rounds=_ROUNDS, seconds=seconds, progress=progress)
-    runs, refused = placed.runs, placed.refused
-    missing += [f"not measured: {key}: {why}" for key, why in refused.items() if not key.part]
+    placed = place_in_rounds(cases, rounds=5, seconds=seconds, progress=progress)
+    runs = placed.runs
+    missing += [
+        f"not measured: {key}: {why}" for key, why in placed.refused.items() if not key.part
+    ]
     rows, measured, bodies = [], [], []
     for key, run in runs.items():
         if key.part:
@@ -208,9 +206,8 @@ def measured_in_core(
             bodies.append(InCore(body_of(record), time.level, time.cycles, row))
     if not rows:
         raise InputError(f"nothing could be measured: {next(iter(missing), 'no body')}")
-    order = sorted(range(len(rows)), key=lambda position: _order_of(rows[position]))
     return MeasuredInCore(
-        [rows[position] for position in order],
+        sorted(rows, key=_order_of),
         to_result_set(measured, placed.interrupted),
         tuple(sorted(bodies, key=lambda one: one.body)),
         tuple(missing),
@@ -243,7 +240,7 @@ def _cases(
                     "variant": variant,
                     "isa": isa,
                     "repetition": "free",
-                    "budget_s": _BUDGET_S,
+                    "budget_s": 0.15,
                     "name": level + (PART if key.part else ""),
                 }
                 try:
