@@ -26,7 +26,7 @@ from records import Row, add, options, parsed, write
 PROGRAM = """
 import json, sys
 from memkern.extension import _memkern
-from memkern.studies.incore import measured_in_core
+from memkern.studies.ecm import measured_in_core
 found = measured_in_core(sys.argv[1].split(","), variants=("scalar", "auto", "simd"))
 print(json.dumps({"build": _memkern.build()["flags"], "rows": found.rows}))
 """

@@ -228,8 +228,9 @@ def doctor(
         this_host().keep_health(summary)
     if progress is not None:
         progress(1.0)
-    seconds = time.perf_counter() - begin
-    return Health(health.judgement(found), tuple(found), results, seconds)
+    return Health(
+        health.judgement(found), tuple(found), results, seconds=time.perf_counter() - begin
+    )
 
 
 def _cards() -> list[Finding]:
