@@ -15,9 +15,9 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, ranked
+from memkern.plots.papers import told_points
 from memkern.plots.selection import select
 from memkern.plots.style import plain
-from memkern.plots.told import told_points
 from memkern.shared.streaming_records import BARRIER
 
 if TYPE_CHECKING:
