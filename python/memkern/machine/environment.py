@@ -213,8 +213,8 @@ def this_machine() -> dict[str, Any]:
 
 
 def _machine(root: Path) -> dict[str, Any]:
-    cpuinfo = _fields(read_text(root, "proc/cpuinfo"))
-    meminfo = _fields(read_text(root, "proc/meminfo"))
+    cpuinfo = fields_of(read_text(root, "proc/cpuinfo"))
+    meminfo = fields_of(read_text(root, "proc/meminfo"))
     cpus = cpu_list(read_text(root, "sys/devices/system/cpu/online"))
     topology = [root / f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus]
     sockets = {read_text(folder, "physical_package_id") for folder in topology} - {None}
@@ -256,7 +256,7 @@ def processor_model(root: str | Path = "/") -> str:
 
     `root` is the folder that contains ``proc``.
     """
-    return _model(_fields(read_text(Path(root), "proc/cpuinfo"))) or ""
+    return _model(fields_of(read_text(Path(root), "proc/cpuinfo"))) or ""
 
 
 def _system_caches(root: Path) -> list[dict[str, Any]] | None:
@@ -439,7 +439,7 @@ def _python() -> dict[str, Any]:
 
 
 def _run(root: Path) -> dict[str, Any]:
-    meminfo = _fields(read_text(root, "proc/meminfo"))
+    meminfo = fields_of(read_text(root, "proc/meminfo"))
     try:
         load = [float(word) for word in (read_text(root, "proc/loadavg") or "").split()[:3]]
     except ValueError:
@@ -449,7 +449,7 @@ def _run(root: Path) -> dict[str, Any]:
         "load": load or None,
         "memory_available_B": parse_bytes(meminfo.get("MemAvailable")),
         # Not a setting: pinning changes it, and records contain the obtained pinning.
-        "cpus_allowed": _fields(read_text(root, "proc/self/status")).get("Cpus_allowed_list"),
+        "cpus_allowed": fields_of(read_text(root, "proc/self/status")).get("Cpus_allowed_list"),
     }
 
 
@@ -513,7 +513,7 @@ def each_cpu(root: Path, name: str) -> str | None:
     return ", ".join(sorted({read_text(f / "cpufreq", name) or "" for f in folders} - {""})) or None
 
 
-def _fields(text: str | None) -> dict[str, str]:
+def fields_of(text: str | None) -> dict[str, str]:
     """Parse lines of the form ``key : value``; for a repeated key, the first value counts."""
     fields: dict[str, str] = {}
     for line in (text or "").splitlines():
