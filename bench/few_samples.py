@@ -11,7 +11,7 @@ from peers import in_turns
 from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
-from memkern.results.turns import compare_turns
+from memkern.results.slowdowns import compare_turns
 
 FEW, MANY = 10, 1000
 

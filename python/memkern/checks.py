@@ -17,27 +17,6 @@ import numpy as np
 
 from memkern.errors import InputError
 
-__all__ = [
-    "INT64_MAX",
-    "LEAST",
-    "MOST",
-    "FromFields",
-    "in_digits",
-    "integer",
-    "listed",
-    "meant",
-    "number",
-    "one_of",
-    "plain",
-    "printable",
-    "read_integer",
-    "read_number",
-    "refuse_masked",
-    "several",
-    "shown",
-    "unknown",
-]
-
 INT64_MAX = 2**63 - 1
 """The largest index."""
 

@@ -18,19 +18,6 @@ from typing import BinaryIO
 from memkern.errors import InputError
 from memkern.limits import check_memory
 
-__all__ = [
-    "opened",
-    "parsing",
-    "publish",
-    "read",
-    "rename",
-    "sqlite_errors",
-    "temporary",
-    "unused",
-    "writable",
-    "writing",
-]
-
 # Limit for reading from a pipe or device, whose size is unknown.
 _MOST_STREAMED_B = 2**27
 

@@ -14,22 +14,6 @@ from memkern import checks
 from memkern.checks import one_of
 from memkern.errors import warn
 
-__all__ = [
-    "BINDINGS",
-    "CHOICES",
-    "COMM",
-    "TIMEOUT",
-    "check_shared_memory",
-    "comm",
-    "number",
-    "python_command",
-    "size",
-    "starts_shmem",
-    "tell_end",
-    "timeout_s",
-    "waiting_for_all",
-]
-
 # Runs a module as `python -m` does, but without the current folder on the path, whose files would
 # replace modules of Python. Before 3.11 no option does so and leaves PYTHONPATH.
 _RUN = (

@@ -12,19 +12,6 @@ from typing import NamedTuple
 
 from memkern.errors import InputError
 
-__all__ = [
-    "UNLIMITED_B",
-    "Quota",
-    "cgroup_folders",
-    "check_memory",
-    "control_groups",
-    "memory_left",
-    "processor_quota",
-    "read_number",
-    "read_text",
-    "throttled_s",
-]
-
 # More than any memory: a version 1 control group without a limit has a larger number. Infinity
 # could not become a number of bytes.
 UNLIMITED_B = 1 << 60

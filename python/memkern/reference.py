@@ -8,6 +8,7 @@ measured results can be combined; ``source`` is ``"published"``.
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -66,47 +67,14 @@ def _milli(text: str) -> float:
     return float(text) / 1e3
 
 
-def _micro(text: str) -> float:
-    return float(text) / 1e6
-
-
 def _number(text: str) -> float:
     """Return a number that may follow ``>=``, NaN for an empty cell."""
     return float(text.removeprefix(">=")) if text else math.nan
 
 
-def _bound(text: str) -> str:
-    return "latency: at least this" if text.startswith(">=") else ""
-
-
-def _bs(test: str) -> str:
-    return f"bs.{test.lower()}"
-
-
-def _amo(benchmark: str) -> str:
-    """Return memkern's kernel of a benchmark such as RAND_ADD."""
-    return f"amo.{benchmark.rpartition('_')[0].lower()}"
-
-
-def _primitive(benchmark: str) -> str:
-    return benchmark.rpartition("_")[2].lower()
-
-
 def _loop(kernel: str) -> str:
     """Return memkern's name of a loop; the three rows of the stencil share a name."""
     return "loops.stencil" if kernel.startswith("2d5pt") else f"loops.{kernel}"
-
-
-def _layout(implementation: str) -> str:
-    return implementation.partition("-")[0]
-
-
-def _indices(text: str) -> list[int]:
-    return [int(index) for index in text.strip("[]").split(",")]
-
-
-def _suite(pattern: str) -> str:
-    return pattern.partition("-")[0].lower()
 
 
 def _texts(*names: str) -> dict[str, tuple[str, Callable[[str], object]]]:
@@ -126,7 +94,7 @@ _TABLES = {
         "alappat2021_table6_dw.csv",
         _ALAPPAT_2021,
         {
-            "layout": ("implementation", _layout),
+            "layout": ("implementation", lambda text: text.partition("-")[0]),
             "compiler": ("compiler", str),
             "core_cycles": ("t_c_ol", float),
             "L1_load_cycles": ("t_l1_ld", float),
@@ -143,7 +111,10 @@ _TABLES = {
             "instruction": ("instruction", str),
             "reciprocal_cycles": ("reciprocal_throughput_cy", _number),
             "latency_cycles": ("latency_cy", _number),
-            "note": ("latency_cy", _bound),
+            "note": (
+                "latency_cy",
+                lambda text: "latency: at least this" if text.startswith(">=") else "",
+            ),
         },
     ),
     "alappat2021-kernels": _Table(
@@ -179,8 +150,9 @@ _TABLES = {
         _BEEBE_2022,
         {
             "platform": ("machine", str),
-            "kernel": ("benchmark", _amo),
-            "primitive": ("benchmark", _primitive),
+            # Benchmarks are such as RAND_ADD.
+            "kernel": ("benchmark", lambda text: f"amo.{text.rpartition('_')[0].lower()}"),
+            "primitive": ("benchmark", lambda text: text.rpartition("_")[2].lower()),
             "memory_B": ("memory_B", int),
             "threads": ("pes", int),
             "iters": ("iterations_per_pe", int),
@@ -193,9 +165,9 @@ _TABLES = {
         _CHALMERS_2020,
         {
             "platform": ("device", str),
-            "kernel": ("test", _bs),
+            "kernel": ("test", lambda test: f"bs.{test.lower()}"),
             "degree": ("polynomial_degree", _optional_int),
-            "t0_s": ("t0_us", _micro),
+            "t0_s": ("t0_us", lambda text: float(text) / 1e6),
             "wmax_GBps": ("wmax_GBps", float),
         },
     ),
@@ -253,10 +225,10 @@ _TABLES = {
         "lavin2020_table5_patterns.csv",
         _LAVIN_2020,
         {
-            "suite": ("pattern_name", _suite),
+            "suite": ("pattern_name", lambda name: name.partition("-")[0].lower()),
             "pattern": ("pattern_name", str),
             "kernel": ("kernel", "spatter.{}".format),
-            "indices": ("index", _indices),
+            "indices": ("index", json.loads),
             "delta": ("delta", int),
             "type": ("type", str),
         },

@@ -10,7 +10,7 @@ import pytest
 from checking import measured, output_of, refused_words, run
 
 from memkern import cli
-from memkern.cli import analysis, compare, doctor
+from memkern.cli import analysis, compare, machine
 from memkern.cli.options import GROUPS
 from memkern.cli.questions import QUESTIONS
 from memkern.formats import ResultSet
@@ -113,7 +113,7 @@ def test_sizes_of_a_kernel_are_fitted(capsys: pytest.CaptureFixture[str]) -> Non
 )
 def test_a_check_with_a_baseline_ends_with_the_answer(state: str, end: str) -> None:
     found = Health("fit", (Finding(BASELINE, state, "text"),), ResultSet([], [], {}), 1.0)
-    assert doctor._answer(found, "a.db").endswith(end)
+    assert machine._answer(found, "a.db").endswith(end)
 
 
 def test_the_help_lists_every_verb_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from memkern.engine.placing.run import CaseRun
 from memkern.engine.sweeping import planning, rounds
 from memkern.engine.sweeping.rounds import Collected, in_rounds, place_in_rounds
 from memkern.errors import InputError, Interrupted
-from memkern.formats import open_output
+from memkern.formats.store import open_output
 
 CASES = {k: mk.stream("copy", elements=64 + k, threads=1, variant="scalar") for k in range(2)}
 

@@ -9,17 +9,12 @@ Missing values are NaN in a column of floats and None in any other, in all forma
 """
 
 from memkern.formats.resultset import ResultSet, concat, load
-from memkern.formats.store import Sink, Store, check_output, open_output
 from memkern.formats.values import SCHEMA_VERSION, Record
 
 __all__ = [
     "SCHEMA_VERSION",
     "Record",
     "ResultSet",
-    "Sink",
-    "Store",
-    "check_output",
     "concat",
     "load",
-    "open_output",
 ]

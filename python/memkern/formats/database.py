@@ -305,10 +305,6 @@ class Database:
             cursor.execute("INSERT OR IGNORE INTO temp.seen VALUES (?, ?)", (case_id, repeat))
             return cursor.rowcount == 1
 
-    def is_empty(self) -> bool:
-        """Whether there is no record."""
-        return not self.connection.execute("SELECT 1 FROM records LIMIT 1").fetchall()
-
     def finished(self) -> set[tuple[str, int]]:
         """Return ``case_id`` and ``repeat`` of the records that were not interrupted."""
         with parsing(self.path, RESULT):

@@ -28,6 +28,7 @@ from memkern.formats.values import (
     check_version,
     column_kinds,
     dumps,
+    json_rows,
     jsonable,
     restored,
     restored_record,
@@ -76,12 +77,6 @@ def encode_json(contents: Contents, path: Path) -> dict[Path, bytes]:
     records = json_rows(contents.records)
     text = f'{{{head},\n"records":\n{records},\n"samples":\n[{rows}]}}\n'
     return {path: text.encode()}
-
-
-def json_rows(records: Iterable[Record]) -> str:
-    """Return records as a JSON array with one record per line."""
-    rows = ",\n ".join(map(dumps, records))
-    return f"[{rows}]"
 
 
 def _decode_json(path: Path) -> Contents:
@@ -298,11 +293,8 @@ def _csv_field(value: Any) -> str:
 
 
 def _csv_text(columns: Iterable[str], lines: Iterable[str]) -> bytes:
-    return "\n".join((",".join(map(_csv_name, columns)), *lines, "")).encode()
-
-
-def _csv_name(name: str) -> str:
-    return name if re.fullmatch(r"\w+", name) else _csv_field(name)
+    names = (name if re.fullmatch(r"\w+", name) else _csv_field(name) for name in columns)
+    return "\n".join((",".join(names), *lines, "")).encode()
 
 
 _CSV_FIELD = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^",\n\r]*))(,|\r?\n|\Z)')

@@ -14,18 +14,6 @@ import numpy.typing as npt
 from memkern.checks import plain, several, shown, unknown
 from memkern.errors import InputError
 from memkern.files import parsing, publish, writable
-from memkern.formats import database
-from memkern.formats.encoding import (
-    DECODERS,
-    ENCODERS,
-    encode_csv,
-    encode_json,
-    encode_parquet,
-    json_rows,
-    known_suffix,
-    sample_columns,
-)
-from memkern.formats.schema import check
 from memkern.formats.table import records_table
 from memkern.formats.values import (
     RESULT,
@@ -33,6 +21,7 @@ from memkern.formats.values import (
     Record,
     Samples,
     column_kinds,
+    json_rows,
     jsonable,
     plain_record,
     restored_record,
@@ -42,6 +31,8 @@ from memkern.machine.environment import Environment
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from memkern.formats.database import Database
 
 Mask: TypeAlias = "Sequence[bool] | npt.NDArray[np.bool_] | pd.Series"
 
@@ -79,7 +70,7 @@ class ResultSet:
     environments: dict[str, Environment] = field(default_factory=dict)
     interrupted: bool = False
     left_out: int = 0
-    _source: tuple[database.Database, int] | None = field(default=None, init=False)
+    _source: tuple[Database, int] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         """Convert all values to the kinds of their columns."""
@@ -109,13 +100,15 @@ class ResultSet:
             The file can't be read. If it is extended before its contents are read, reading raises
             this error.
         """
-        source = database.Database.existing(path)
+        from memkern.formats.database import Database
+
+        source = Database.existing(path)
         results = cls(environments=source.environments())
         del results.records, results.samples
         results._source = source, source.version
         return results
 
-    def _unread(self) -> database.Database | None:
+    def _unread(self) -> Database | None:
         """Return the file whose contents are not in memory, if there is one."""
         if self._source is None:
             return None
@@ -293,8 +286,7 @@ class ResultSet:
             missing = kind in nullable and None in values
             dtype = nullable[kind] if missing else plain.get(kind)
             columns[name] = pd.Series(values, dtype=dtype)
-        frame: pd.DataFrame = pd.DataFrame(columns)
-        return frame
+        return pd.DataFrame(columns)
 
     def samples_frame(self) -> pd.DataFrame:
         """Return all samples as a long table.
@@ -307,8 +299,9 @@ class ResultSet:
         """
         import pandas as pd
 
-        frame: pd.DataFrame = pd.DataFrame(sample_columns(self._contents()))
-        return frame
+        from memkern.formats.encoding import sample_columns
+
+        return pd.DataFrame(sample_columns(self._contents()))
 
     def save(self, path: str | Path) -> None:
         """Write the results to a file in the format of its suffix: .parquet, .csv, .json or .db.
@@ -323,11 +316,13 @@ class ResultSet:
             If the suffix is another, or the file can't be written; an existing file is then
             unchanged.
         """
-        target = writable(known_suffix(path))
+        from memkern.formats import database, encoding
+
+        target = writable(encoding.known_suffix(path))
         if target.suffix == ".db":
             database.save(self._contents(), target)
         else:
-            publish(ENCODERS[target.suffix](self._contents(), target))
+            self._export(target, target.suffix)
 
     def to_parquet(self, path: str | Path) -> None:
         """Write ``x.parquet`` and ``x.samples.parquet`` (needs pyarrow).
@@ -339,7 +334,7 @@ class ResultSet:
         InputError
             If pyarrow is missing or a file can't be written.
         """
-        publish(encode_parquet(self._contents(), writable(path)))
+        self._export(path, ".parquet")
 
     def to_csv(self, path: str | Path) -> None:
         """Write ``x.csv``, ``x.samples.csv`` and ``x.environment.json``.
@@ -352,7 +347,7 @@ class ResultSet:
         InputError
             If a file can't be written.
         """
-        publish(encode_csv(self._contents(), writable(path)))
+        self._export(path, ".csv")
 
     def to_json(self, path: str | Path) -> None:
         """Write one document: schema_version, columns, environments, records and samples.
@@ -362,7 +357,13 @@ class ResultSet:
         InputError
             If the file can't be written.
         """
-        publish(encode_json(self._contents(), writable(path)))
+        self._export(path, ".json")
+
+    def _export(self, path: str | Path, suffix: str) -> None:
+        """Write files in the format with this suffix."""
+        from memkern.formats.encoding import ENCODERS
+
+        publish(ENCODERS[suffix](self._contents(), writable(path)))
 
     def to_json_text(self) -> str:
         """Return the records alone as a JSON array, missing values as null."""
@@ -465,6 +466,11 @@ def load(path: str | Path) -> ResultSet:
     InputError
         If the file is missing, damaged, not a result of memkern, or of another schema version.
     """
+    # Only here, because most commands read no files.
+    from memkern.formats import database
+    from memkern.formats.encoding import DECODERS, known_suffix
+    from memkern.formats.schema import check
+
     source = known_suffix(path)
     working = working_file(source)
     if os.path.exists(working) and not os.path.exists(source):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,30 +17,20 @@ from memkern.checks import LEAST, MOST
 from memkern.formats.values import Contents
 from memkern.spec.columns import COLUMNS, Column
 
-__all__ = ["check"]
 
-
-class _Each:
+class _Each(NamedTuple):
     """A mapping of any names, whose values are not missing and have one schema."""
 
-    def __init__(self, schema: Any) -> None:
-        self.schema = schema
-
-
-class _Text:
-    """A text that matches a pattern."""
-
-    def __init__(self, form: str) -> None:
-        self.form = re.compile(form)
+    schema: Any
 
 
 _CACHE = dict.fromkeys(("level", "size_B", "line_B", "shared_by", "instances"), int)
-# A type, the keys of a mapping, or the entries of a list.
+# A type, the keys of a mapping, the entries of a list, or a pattern of the whole text.
 _ENVIRONMENT: dict[str, Any] = {
     "machine": {
         "model": str,
         "architecture": str,
-        "units": _Text(r"[0-9]+(,[0-9]+)*"),
+        "units": re.compile(r"[0-9]+(,[0-9]+)*"),
         "caches": [{**_CACHE, "type": str}],
         "tlbs": [{"level": int, "entries": int}],
     },
@@ -104,9 +94,9 @@ def _fits(value: Any, schema: Any, where: str) -> None:
         _is(value, Mapping, where)
         for name, own in schema.items():
             _fits(value.get(name), own, f"{where}.{name}")
-    elif isinstance(schema, _Text):
+    elif isinstance(schema, re.Pattern):
         _is(value, str, where)
-        if not schema.form.fullmatch(value):
+        if not schema.fullmatch(value):
             raise ValueError(f"{where} is {value!r}")
     else:
         _is(value, schema, where)

@@ -91,7 +91,7 @@ class Store:
         drop = False
         with self._database, contextlib.suppress(*sqlite_errors()):
             created_here = self._drop_if_empty and self._database.is_in_place
-            drop = created_here and self._database.is_empty()
+            drop = created_here and not self._database.count
         if drop:
             self._database.path.unlink(missing_ok=True)
         self._drop_if_empty = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -59,14 +59,12 @@ def plain_record(record: Mapping[str, Any]) -> Record:
 
 
 def _plain(name: str, value: Any) -> Any:
-    if type(value) is float:
-        # Turns -0.0 into 0.0: SQLite has no negative zero.
-        return value + 0.0
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, float):
+        # Turns -0.0 into 0.0: SQLite has no negative zero.
         return value + 0.0
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
@@ -80,20 +78,16 @@ def _plain(name: str, value: Any) -> Any:
     )
 
 
-# Kinds of the columns that hold all values of a type.
+# Kinds of the columns that hold all values of a type. Python's bool is an int, too.
 _KINDS = {bool: "bool", int: "integer", float: "real", str: "text"}
+_TYPES: Mapping[str, Callable[[Any], Any]] = {kind: type for type, kind in _KINDS.items()}
 
 
 def _kind(value: Any) -> str:
     if value is None:
         return "null"
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, int):
-        return "integer"
-    if isinstance(value, str):
-        return "text"
-    return "nan" if math.isnan(value) else "real"
+    kind = next((kind for type, kind in _KINDS.items() if isinstance(value, type)), "real")
+    return "nan" if kind == "real" and math.isnan(value) else kind
 
 
 def column_kinds(
@@ -159,11 +153,7 @@ def restored(value: Any, kind: str) -> Any:
     """Return a value converted to its column's kind; missing ones become NaN or None."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return math.nan if kind in ("real", "nan") else None
-    if kind == "real":
-        return float(value)
-    if kind == "integer":
-        return int(value)
-    return bool(value) if kind == "bool" else value
+    return _TYPES[kind](value) if kind in _TYPES else value
 
 
 def series(samples: npt.ArrayLike) -> Samples:
@@ -195,3 +185,9 @@ def jsonable(value: Any) -> Any:
 def dumps(value: Any) -> str:
     """Return a value as strict JSON."""
     return json.dumps(jsonable(value), allow_nan=False, default=str)
+
+
+def json_rows(records: Iterable[Record]) -> str:
+    """Return records as a JSON array with one record per line."""
+    rows = ",\n ".join(map(dumps, records))
+    return f"[{rows}]"

@@ -30,8 +30,6 @@ from memkern.host.variances import (
 from memkern.limits import control_groups
 from memkern.machine.environment import now
 
-__all__ = ["Caches", "Capacity", "Choices", "Host", "Round", "this_host"]
-
 Rates = Mapping[str, Mapping[str, float]]
 
 

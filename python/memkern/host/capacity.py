@@ -29,19 +29,6 @@ from memkern.limits import UNLIMITED_B, memory_left
 from memkern.machine import caches
 from memkern.machine.environment import now
 
-__all__ = [
-    "beyond_caches_B",
-    "capacity",
-    "data_caches",
-    "from_memory",
-    "held_B",
-    "last_level_cache_B",
-    "measure",
-    "measured_caches",
-    "refresh",
-    "save",
-]
-
 _MOST_S = 3.0
 # Least ratio of the latencies of memory and of the cache before it.
 _RISE = 1.75

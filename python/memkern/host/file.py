@@ -23,8 +23,6 @@ from memkern.errors import InputError
 from memkern.files import publish
 from memkern.machine.restoring import boot, locked
 
-__all__ = ["File", "Section", "boot_id", "usual_path"]
-
 T = TypeVar("T")
 
 _VERSION = 1

@@ -20,18 +20,6 @@ import numpy.typing as npt
 
 from memkern.host.file import Section
 
-__all__ = [
-    "LEAST_SAMPLES",
-    "RATES",
-    "CoreRates",
-    "Mode",
-    "cores_at_work",
-    "labels_of",
-    "main_mode",
-    "modes_of",
-    "shares_of",
-]
-
 # The value of a record is from one state if it has at least this number and share of the samples.
 LEAST_SAMPLES = 10
 _LEAST_SHARE_OF_SAMPLES = 0.2

@@ -24,22 +24,6 @@ from memkern.host.file import Section, boot_id
 from memkern.machine.caches import MEMORY, ends, level_of
 from memkern.statistics import Prior, moderate
 
-__all__ = [
-    "BESIDE",
-    "CALIBRATION",
-    "MIXED",
-    "QUANTITIES",
-    "RUNS",
-    "SHARED",
-    "Calibration",
-    "Drift",
-    "Repeated",
-    "Spread",
-    "class_name",
-    "estimate",
-    "packaged",
-]
-
 SHARED, MIXED, BESIDE = "shared", "mixed states", "beside programs"
 QUANTITIES = {"floor": "time_min_s", "median": "time_median_s"}
 """Columns of the times of a record, by quantity."""

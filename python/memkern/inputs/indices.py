@@ -33,23 +33,6 @@ from memkern.checks import (
 from memkern.errors import InputError
 from memkern.limits import check_memory
 
-__all__ = [
-    "MAX_LENGTH",
-    "WORDS",
-    "IndicesLike",
-    "build",
-    "central",
-    "chase",
-    "check",
-    "distinct",
-    "hot",
-    "permutation",
-    "read",
-    "stride",
-    "whole_numbers",
-    "zipf",
-]
-
 MAX_LENGTH = 2**40
 """The largest number of indices (8 TiB of them)."""
 

@@ -21,8 +21,6 @@ from memkern.errors import InputError
 from memkern.inputs.indices import whole_numbers
 from memkern.limits import check_memory
 
-__all__ = ["MAX_NODES", "HexMesh", "rows_of"]
-
 MAX_NODES = 2**40
 """The largest number of nodes (8 TiB of ids)."""
 

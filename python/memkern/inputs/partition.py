@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["entries_of", "equal_parts"]
-
 
 def equal_parts(n: int, ranks: int) -> npt.NDArray[np.int64]:
     """Return the boundaries of parts that differ by at most one in size, the larger ones first."""

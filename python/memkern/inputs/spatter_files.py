@@ -35,15 +35,6 @@ from memkern.errors import InputError
 from memkern.inputs.patterns import Pattern, as_pattern, parse
 from memkern.limits import check_memory
 
-__all__ = [
-    "Config",
-    "SpatterFile",
-    "add_options",
-    "configs_from_options",
-    "options_to_configs",
-    "read_json",
-]
-
 MAX_FILE_B = 2**30
 """The largest JSON file that is read, in bytes."""
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import add
 from typing import Any, NamedTuple
 
 from memkern.errors import InputError
@@ -14,8 +12,6 @@ from memkern.plots import Exhibit, Section
 from memkern.plots.frames import joined
 from memkern.results.comparison import compare
 from memkern.results.comparison_output import heading, summary
-
-__all__ = ["Side", "combined", "comparison", "named_apart", "sides"]
 
 _COLUMNS = ("label", "quantity", "a", "b", "ratio", "low", "high", "verdict")
 
@@ -78,11 +74,6 @@ def named_apart(every: Sequence[Side]) -> list[Side]:
 def _with_name(platform: str, name: str) -> str:
     machine = machine_label(platform)
     return f"{machine} ({name}){platform[len(machine) :]}"
-
-
-def combined(every: Sequence[Side]) -> ResultSet:
-    """Return the records of all sides."""
-    return reduce(add, (side.results for side in every))
 
 
 def comparison(every: Sequence[Side]) -> Section | None:

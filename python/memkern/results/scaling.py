@@ -10,8 +10,7 @@ from memkern.errors import InputError
 from memkern.formats.resultset import need_columns
 from memkern.machine.environment import machine_label
 from memkern.results.comparison import quantity_of, time_s, work_of
-from memkern.results.slowdowns import label_of
-from memkern.results.turns import Pair, Record, compare_turns
+from memkern.results.slowdowns import Pair, Record, compare_turns, label_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -14,8 +14,6 @@ from typing import Any
 
 from memkern.spec.options import Knobs, declared
 
-__all__ = ["COLUMNS", "CURRENT_NAMES", "KINDS", "TYPES", "Column", "in_order", "of_kind"]
-
 KINDS = {
     "identity": "the case, and where and when it was measured",
     "input": "an input of the kernel; distinguishes the cases of a kernel",

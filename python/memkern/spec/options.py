@@ -17,22 +17,6 @@ from memkern import small
 from memkern.checks import LEAST, MOST, integer, number, one_of, plain, shown
 from memkern.errors import InputError
 
-__all__ = [
-    "EVERYWHERE",
-    "GPUS",
-    "INTEGERS",
-    "LABELS",
-    "OF_RANKS",
-    "PLACEMENTS",
-    "PROCESSORS",
-    "RANKS",
-    "REQUEST",
-    "Knobs",
-    "Option",
-    "Stop",
-    "declared",
-]
-
 # Devices of a case: a processor, a GPU, or the memory of all ranks.
 PROCESSORS, GPUS, RANKS = "processors", "GPUs", "MPI and OpenSHMEM"
 EVERYWHERE = (PROCESSORS, GPUS, RANKS)

@@ -24,8 +24,6 @@ from memkern.host import Host, this_host
 from memkern.host.rates import labels_of
 from memkern.spec.registry import case
 
-__all__ = ["CoreWatch", "ExchangeState", "observe_machine", "shared_probes"]
-
 _PROBED_S = 0.2
 
 

@@ -32,8 +32,6 @@ from memkern.machine.environment import cpu_list, units_of_core
 if TYPE_CHECKING:
     from memkern.engine.processes.transports import Connection, Floats
 
-__all__ = ["Ranks", "ranks", "start", "together"]
-
 T = TypeVar("T")
 # Status of a rank at a synchronisation; the largest one counts.
 _GO, _OVER, _INTERRUPTED, _FAILED = 0.0, 1.0, 2.0, 3.0
@@ -56,6 +54,12 @@ class Ranks:
 
     Attributes
     ----------
+    library : str
+        Name and version of the library, empty for a single process.
+    thread_level : str
+        Which threads may call the library, empty for a single process.
+    transport : str
+        The transport of the data, if known (see `Connection` in `transports`).
     hosts : list of str
         The host of each rank.
     names_hosts : bool
@@ -85,6 +89,11 @@ class Ranks:
         self.number = number
         self.size = size
         self._transport = transport
+        self.library, self.thread_level, self.transport = (
+            (transport.library, transport.thread_level, transport.transport)
+            if transport
+            else ("", "", "")
+        )
         self._together = False
         self._failed = False
         self._signals: list[tuple[int, FrameType | None]] = []
@@ -99,21 +108,6 @@ class Ranks:
         self.host_units = len(set(itertools.chain(*self.of_host(os.sched_getaffinity(0)))))
         self.barrier_s = self._measure_barrier()
         self._note_bindings()
-
-    @property
-    def library(self) -> str:
-        """Name and version of the library, empty for a single process."""
-        return self._transport.library if self._transport else ""
-
-    @property
-    def thread_level(self) -> str:
-        """Which threads may call the library, empty for a single process."""
-        return self._transport.thread_level if self._transport else ""
-
-    @property
-    def transport(self) -> str:
-        """The transport of the data, if known (see `Connection` in `transports`)."""
-        return self._transport.transport if self._transport else ""
 
     @property
     def per_node(self) -> int:

@@ -17,8 +17,6 @@ from memkern import launcher
 from memkern.errors import InputError
 from memkern.machine import remote
 
-__all__ = ["Connection", "Floats", "connect"]
-
 Floats = npt.NDArray[np.float64]
 
 # Number of polls before the processor is yielded, and seconds before the rank sleeps.

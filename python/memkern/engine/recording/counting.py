@@ -15,8 +15,6 @@ from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS, Code, Event
 from memkern.spec.case import Case
 from memkern.spec.kernel import Transfer
 
-__all__ = ["Counting", "agrees", "by_rank", "columns"]
-
 Counts = npt.NDArray[np.float64]
 
 

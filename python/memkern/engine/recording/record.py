@@ -228,19 +228,6 @@ def intervals_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
     }
 
 
-_known_identity: tuple[dict[str, Any], str] = ({}, "")
-
-
-def _identity(machine: dict[str, Any]) -> str:
-    """Return the identity of an environment, which all records of a sweep share."""
-    global _known_identity
-    known, identity = _known_identity
-    if machine is not known:
-        identity = environment.identity(machine)
-        _known_identity = machine, identity
-    return identity
-
-
 def _identity_columns(
     case: Case, taken: Taken, column: int, machine: dict[str, Any]
 ) -> dict[str, Any]:
@@ -253,7 +240,7 @@ def _identity_columns(
     return {
         "case_id": f"{taken.case_id}-{case.spec.name}" if column else taken.case_id,
         "repeat": taken.repeat,
-        "environment_id": _identity(machine),
+        "environment_id": environment.identity(machine),
         "platform": platform,
         "started": taken.started,
         "kernel": case.spec.kernel,
@@ -359,9 +346,7 @@ def _rates(
     # Several launches on a GPU overlap with the kernels that they start.
     overlap = case.knobs.device_kind == GPUS and placement.samples.invocations > 1
     short = shortest < _SHORT_LAUNCHES * launch_s and not overlap
-    messages = {"messages_per_second": iterations / shortest * case.spec.counts.messages}
-    if not case.spec.counts.messages:
-        messages = {}
+    messages = case.spec.counts.messages
     amos = case.spec.counts.amos * placement.check.columns.get("attempts_per_amo", 1.0)
     return {
         "launch_s": launch_s,
@@ -378,7 +363,7 @@ def _rates(
         "cycles_per_vector": cycles / vectors if case.spec.counts.elementwise else math.nan,
         "ns_per_access": access_s * 1e9,
         "cycles_per_access": access_s * placement.samples.clock_Hz,
-        **messages,
+        **({"messages_per_second": iterations / shortest * messages} if messages else {}),
     }
 
 
@@ -404,9 +389,8 @@ def _transfers(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, T
         or spec.counts.accesses
         or spec.counts.amos
         or len(names) == 1
+        or not as_run.traffic.view(index=True, write_allocate=True)
     ):
-        return {}
-    if not as_run.traffic.view(index=True, write_allocate=True):
         return {}
     return {
         level: Transfer(*(as_run.iterations * moved_B for moved_B in transfer))

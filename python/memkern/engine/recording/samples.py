@@ -22,7 +22,7 @@ import numpy.typing as npt
 from memkern import statistics
 from memkern.host.rates import Mode, labels_of
 
-_Floats = npt.NDArray[np.float64]
+Floats = npt.NDArray[np.float64]
 _Bools = npt.NDArray[np.bool_]
 
 # A sample is disturbed if a worker waited for a processor for more than this share of it.
@@ -48,7 +48,7 @@ _LEAST_SAMPLES = 5
 RunningThread = tuple[int, str, int]
 
 
-def disturbed_samples(waited_share: _Floats, cpu_share: _Floats, moved: _Bools) -> _Bools:
+def disturbed_samples(waited_share: Floats, cpu_share: Floats, moved: _Bools) -> _Bools:
     """Return which samples were disturbed.
 
     Parameters
@@ -105,8 +105,6 @@ CONDITIONS = (
 # and of threads without barriers, in differences of the threads' starts. Records of shorter samples
 # are marked.
 STARTS_PER_SAMPLE = 100
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

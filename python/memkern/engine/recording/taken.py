@@ -225,11 +225,8 @@ class Taken:
             return True
         samples = [p.samples for p in self.placements]
         lost = [share for one in samples for share in (one.waited_share, one.absent_share)]
-        if any(share >= QUIET_SHARE for share in lost):
-            return False
-        if self.others:
-            return False
-        if self.core_share < CORE_SHARE:
+        away = any(share >= QUIET_SHARE for share in lost)
+        if away or self.others or self.core_share < CORE_SHARE:
             return False
         if not self.modes:
             return True

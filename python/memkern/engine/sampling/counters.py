@@ -13,8 +13,6 @@ from memkern.extension import _memkern
 from memkern.machine import events
 from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS, Event
 
-__all__ = ["AUTO", "ROOT", "event_here", "requested"]
-
 AUTO = "auto"
 # Folder that contains proc and sys.
 ROOT = Path("/")
@@ -87,8 +85,6 @@ def requested(text: str) -> Counting:
 
 def _agreed(own: Counting) -> Counting:
     """Return the events that every rank can count, in the order of the first rank."""
-    if ranks().size == 1:
-        return own
     names = ranks().every([event.name for event in own.events])
     common = [name for name in names[0] if all(name in others for others in names)]
     mine = {event.name: event for event in own.events}

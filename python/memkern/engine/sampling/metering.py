@@ -17,8 +17,6 @@ from memkern.errors import warn
 from memkern.machine import energy, gpu
 from memkern.spec.options import GPUS, RANKS
 
-__all__ = ["measure", "why_not"]
-
 # Long enough for the slowest meters, including the idle power.
 _LONGEST_S = 5.0
 # Seconds of invocations that are started at once. Events of a GPU take up to 5 ms before each

@@ -97,7 +97,6 @@ class Prepared:
             self.case = case
             self.deadline = deadline
             self.host = host or this_host()
-            self._ranks = ranks()
             self.part = _part_of(case, ranks().number, ranks().size) if case.halo else None
             self.own = self.part.case if self.part else case
             self.device = None if case.knobs.device == "cpu" else case.knobs.device
@@ -207,10 +206,9 @@ class Prepared:
 
         Nothing is allocated, parsed or checked in it.
         """
-        if self._ranks.size > 1:
-            self._ranks.align()
+        ranks().align()
         try:
-            seconds = self._slowest(self.native.run(invocations))
+            seconds = ranks().slowest(self.native.run(invocations))
         except TypeError:
             raise InputError(f"invocations must be an integer, not {shown(invocations)}") from None
         self._last_s = seconds / invocations
@@ -218,12 +216,8 @@ class Prepared:
 
     def run_range(self, begin: int, end: int) -> float:
         """Run a part of an invocation, and return the slowest rank's seconds."""
-        if self._ranks.size > 1:
-            self._ranks.align()
-        return self._slowest(self.native.run_range(begin, end))
-
-    def _slowest(self, seconds: float) -> float:
-        return seconds if self._ranks.size == 1 else self._ranks.slowest(seconds)
+        ranks().align()
+        return ranks().slowest(self.native.run_range(begin, end))
 
     def select(self, variant: str, isa: str) -> None:
         """Select a variant and instruction set."""

@@ -28,18 +28,6 @@ from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.options import GPUS, PROCESSORS
 
-__all__ = [
-    "LEAST_PLACEMENTS",
-    "Cost",
-    "Plan",
-    "Rates",
-    "by_importance",
-    "cost",
-    "expected_s",
-    "planned",
-    "rates",
-]
-
 T = TypeVar("T")
 
 

@@ -24,7 +24,7 @@ from memkern.engine.recording.record import with_intervals
 from memkern.engine.sweeping.planning import Plan, by_importance, rates
 from memkern.engine.sweeping.rounds import Collected, in_rounds
 from memkern.errors import InputError, warn
-from memkern.formats import ResultSet, open_output
+from memkern.formats import ResultSet
 from memkern.host.variances import Spread
 from memkern.progress import bar as progress_bar
 from memkern.spec.case import Case
@@ -125,6 +125,8 @@ def sweep(  # noqa: PLR0913
     )
     with ranks().waiting_for_first():
         if output is not None and ranks().number == 0:
+            from memkern.formats.store import open_output
+
             results.sink = open_output(output, resume, machine, force=force)
     bar = progress_bar(progress if ranks().number == 0 else False, time_s=time_s)
     generator = None if seed is None else random.Random(seed)

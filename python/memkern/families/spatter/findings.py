@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -44,7 +44,7 @@ def findings(records: DataFrame) -> list[str]:
     own, _ = own_records(records, ("variant", "pages"))
     points, _ = points_of(records)
     platforms = [platform for platform, is_own in platforms_of(points).items() if is_own]
-    table = bandwidths(points)
+    table, ratios = bandwidths(points), relative(points)
     found = {}
     for platform in platforms:
         kind = points.loc[points["platform"] == platform, "kind"].iloc[0]
@@ -58,7 +58,7 @@ def findings(records: DataFrame) -> list[str]:
             *shown_in(
                 strides, _beside_published(points[points["kind"] == kind], platform, list(others))
             ),
-            *shown_in(_PATTERNS[kind], _on_patterns(table[platform], disturbed)),
+            *shown_in(_PATTERNS[kind], _on_patterns(ratios.get(platform, {}), disturbed)),
             # Disturbed records are not compared.
             *shown_in("spatter-fig6", _on_variants(mine[~mine["disturbed"]])),
             *shown_in("spatter-pages", _on_pages(mine[~mine["disturbed"]])),
@@ -115,9 +115,8 @@ def _beside_published(points: DataFrame, platform: str, others: Sequence[str]) -
     return sentences
 
 
-def _on_patterns(mine: Bandwidths, disturbed: Keys) -> list[str]:
+def _on_patterns(ratio: Mapping[str, float], disturbed: Keys) -> list[str]:
     """Return the sentence on the slowest and the fastest application pattern."""
-    ratio = relative(mine)
     if len(ratio) < 2:
         return []
     suspect = {

@@ -19,22 +19,6 @@ from memkern.limits import check_memory
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = [
-    "BLOCK",
-    "CSR",
-    "MAX_NONZEROS",
-    "Block",
-    "Floats",
-    "Integers",
-    "assemble",
-    "blocks",
-    "check_size",
-    "distinct_columns",
-    "index_dtype",
-    "padded",
-    "wrap",
-]
-
 CSR: TypeAlias = "csr_array[np.float64, tuple[int, int]]"
 """Result of all generators and readers: sorted columns, no duplicates, float64 values."""
 

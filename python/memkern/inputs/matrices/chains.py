@@ -20,8 +20,6 @@ import numpy.typing as npt
 from memkern.checks import integer, number
 from memkern.inputs.matrices.assembly import CSR, Block, Integers, assemble, blocks, padded
 
-__all__ = ["free_fermions", "spin_chain"]
-
 MAX_SITES = 62
 """The largest number of sites: all binomials of fewer than 63 fit 64 bits."""
 

@@ -23,16 +23,6 @@ from memkern.inputs.matrices.assembly import (
     padded,
 )
 
-__all__ = [
-    "anderson",
-    "five_point",
-    "graphene",
-    "hpcg",
-    "seven_point",
-    "seven_point_blocks",
-    "topological_insulator",
-]
-
 # Steps to neighbours along (x, y, z).
 _STAR = [(0, 0, -1), (0, -1, 0), (-1, 0, 0), (0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)]
 _CUBE = [(x, y, z) for z in (-1, 0, 1) for y in (-1, 0, 1) for x in (-1, 0, 1)]

@@ -11,8 +11,6 @@ from memkern.errors import InputError
 from memkern.inputs.matrices.assembly import CSR, Integers, wrap
 from memkern.inputs.matrices.reading import from_sparse
 
-__all__ = ["reorder", "statistics"]
-
 
 def _canonical(matrix: Any) -> CSR:
     from scipy.sparse import csr_array, issparse

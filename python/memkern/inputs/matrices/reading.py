@@ -29,8 +29,6 @@ from memkern.inputs.indices import whole_numbers
 from memkern.inputs.matrices.assembly import CSR, Floats, check_size, index_dtype, wrap
 from memkern.limits import check_memory
 
-__all__ = ["from_array", "from_sparse", "from_triplets", "read"]
-
 _FORMATS = ("coordinate", "array")
 _FIELDS = ("real", "double", "integer", "unsigned-integer", "complex", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")

@@ -24,8 +24,6 @@ from memkern.inputs.matrices.assembly import (
 )
 from memkern.inputs.matrices.grids import seven_point_blocks
 
-__all__ = ["arrow", "banded_random", "kkt", "rmat", "rows_for", "tall_skinny"]
-
 _BYTES_PER_NONZERO = 12
 _EDGES_AT_ONCE = 2**18  # the matrix of a seed depends on this
 
