@@ -11,8 +11,6 @@ given, cycles for a vector, a value or a site and s (the median of the turns, be
 the largest), and what the main loop loads and stores beyond the kernel's definition: spills.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

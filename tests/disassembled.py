@@ -1,7 +1,5 @@
 """Functions of the extension, disassembled."""
 
-from __future__ import annotations
-
 import platform
 import re
 

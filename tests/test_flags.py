@@ -1,7 +1,5 @@
 """Flags of the environment: what they change in the commands that compile kernels, and what not."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

@@ -1,7 +1,5 @@
 """Long files have a reason in their docstring or head comment (tools/size_of_tree.py)."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

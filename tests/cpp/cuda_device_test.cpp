@@ -32,6 +32,7 @@ using testing::Declared;
 using testing::is_refused;
 using testing::permutation;
 using testing::refusal;
+using testing::team_of;
 
 Device& device() { return cuda::device(0); }
 
@@ -49,12 +50,11 @@ class Failing {
 };
 
 TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
-  const Team team({1, "none"});
   for (const DType type :
        {DType::F32, DType::F64, DType::I32, DType::I64, DType::U32, DType::U64}) {
     for (const std::int64_t offset_B : {0, 8, 4096 + 64}) {
-      Declared here(team, "read:r written:w", offset_B);
-      Declared there(team, "read:r written:w", on_device(offset_B, 5));
+      Declared here(team_of(1), "read:r written:w", offset_B);
+      Declared there(team_of(1), "read:r written:w", on_device(offset_B, 5));
       for (Declared* p : {&here, &there}) {
         p->add_array("read", type, 1001, false);
         p->add_array("written", type, 37, true);
@@ -89,9 +89,8 @@ TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
 }
 
 TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
-  const Team team({1, "none"});
   constexpr std::int64_t kSize = std::int64_t{1} << 20;
-  Declared p(team, "x:u", on_device(8));
+  Declared p(team_of(1), "x:u", on_device(8));
   p.add_array("x", DType::F64, kSize, false);
   p.commit();
   p.fill(true);
@@ -127,13 +126,12 @@ TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
 }
 
 TEST(DeviceMemory, ReceivesCheckedIndices) {
-  const Team team({1, "none"});
   // Longer than the pieces of a copy.
   std::vector<std::int64_t> values((std::size_t{1} << 20) + 5);
   std::iota(values.begin(), values.end(), 0);
   const std::int64_t bound = std::ssize(values);
   for (const DType type : {DType::I32, DType::I64}) {
-    Declared p(team, "", on_device());
+    Declared p(team_of(1), "", on_device());
     p.add_indices("starts", {values.data(), bound}, type, 0, bound, {}, 3);
     p.commit();
     p.check_starts("starts", bound - 1);
@@ -146,14 +144,13 @@ TEST(DeviceMemory, ReceivesCheckedIndices) {
     EXPECT_EQ(last, bound - 1);
   }
   values.back() = -1;
-  Declared p(team, "", on_device());
+  Declared p(team_of(1), "", on_device());
   p.add_indices("starts", {values.data(), bound}, DType::I64, 0, bound);
   EXPECT_TRUE(is_refused([&] { p.commit(); }, "starts[1048580] is -1, outside 0"));
 }
 
 TEST(DeviceMemory, HoldsListsOwnedByACase) {
-  const Team team({1, "none"});
-  Declared p(team, "", on_device());
+  Declared p(team_of(1), "", on_device());
   const std::vector<std::int64_t> list{3, 1, 4};
   std::vector<std::int64_t> back(3);
   device().read(back.data(), reinterpret_cast<const std::byte*>(p.own(list)), 24);
@@ -167,11 +164,10 @@ TEST(DeviceMemory, HoldsListsOwnedByACase) {
 }
 
 TEST(DeviceMemory, IsRefusedBeforeAllocation) {
-  const Team team({1, "none"});
   Arena::release_pool();
   const std::int64_t free_B = device().free_B();
   {
-    Declared p(team, "huge:r", on_device());
+    Declared p(team_of(1), "huge:r", on_device());
     p.add_array("huge", DType::F64, free_B / 8, false);
     EXPECT_TRUE(is_refused<MemoryError>([&] { p.commit(); }, "cuda:0 leaves"));
   }
@@ -190,11 +186,10 @@ TEST(DeviceMemory, IsNotShortIfAnAllocationFailsForAnotherReason) {
 }
 
 TEST(DeviceMemory, IsReusedByLaterCases) {
-  const Team team({1, "none"});
   Arena::release_pool();
   const std::int64_t free_B = device().free_B();
   for (int k = 0; k < 3; ++k) {
-    Declared p(team, "x:r", on_device());
+    Declared p(team_of(1), "x:r", on_device());
     p.add_array("x", DType::F64, 1000, false);
     p.commit();
   }
@@ -265,7 +260,6 @@ std::vector<Case> apart(const std::string& kernel) {
 }
 
 TEST(Spatter, MatchesTheProcessor) {
-  const Team team({1, "none"});
   int tried = 0;
   for (const DeviceEntry& e : device().entries()) {
     const std::string kernel = e.kernel;
@@ -273,8 +267,8 @@ TEST(Spatter, MatchesTheProcessor) {
     const RegisteredEntry* host = find_entry(kernel, "scalar", "baseline", e.dtype, e.index);
     ASSERT_NE(host, nullptr) << kernel;
     for (const Case& c : apart(kernel.substr(8))) {
-      const auto here = prepare(c, e, team, {});
-      const auto there = prepare(c, e, team, on_device(tried % 2 == 0 ? 0 : 24));
+      const auto here = prepare(c, e, team_of(1), {});
+      const auto there = prepare(c, e, team_of(1), on_device(tried % 2 == 0 ? 0 : 24));
       for (const int block : {1, 32, 100, 1024}) {
         for (const Range range : {Range{0, c.count}, Range{c.count / 3, c.count - 1}}) {
           here->fill(true);
@@ -297,13 +291,12 @@ TEST(Spatter, MatchesTheProcessor) {
 
 // As the paper's kernels have them, also where every thread of a block has one index.
 TEST(Spatter, SharedIndicesAreInTheMemoryOfABlock) {
-  const Team team({1, "none"});
   int tried = 0;
   for (const DeviceEntry& e : device().entries()) {
     const std::string kernel = e.kernel;
     if (kernel != "spatter.gather" && kernel != "spatter.scatter") continue;
     const auto there =
-        prepare({kernel.substr(8), permutation(256, 1), {256}, 40, 1}, e, team, on_device());
+        prepare({kernel.substr(8), permutation(256, 1), {256}, 40, 1}, e, team_of(1), on_device());
     const bool shared = std::string(e.variant) == "shared";
     const std::size_t index_B = std::string(e.index) == "int64" ? 8 : 4;
     for (const int block : {256, 1024}) {
@@ -317,7 +310,6 @@ TEST(Spatter, SharedIndicesAreInTheMemoryOfABlock) {
 
 // Threads of these instances move one element each, regardless of the unrolling of an entry.
 TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
-  const Team team({1, "none"});
   const auto indices = [](std::int64_t length) {
     std::vector<std::int64_t> all(static_cast<std::size_t>(length));
     std::iota(all.begin(), all.end(), 0);
@@ -350,9 +342,10 @@ TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
       if ("spatter." + tried.c.kernel != e.kernel || std::string(tried.index) != e.index) continue;
       const std::string what = tried.c.kernel + " unroll " + std::to_string(e.unroll);
       const RegisteredEntry entry{e, "sm_00"};
-      EXPECT_TRUE(prepare(tried.c, e, team, {})->runs(entry)) << what;
+      EXPECT_TRUE(prepare(tried.c, e, team_of(1), {})->runs(entry)) << what;
       const bool one_by_one = e.unroll == 0 && std::string(e.variant) == "simt";
-      EXPECT_EQ(prepare(tried.c, e, team, on_device())->runs(entry), one_by_one || tried.unrolls)
+      EXPECT_EQ(prepare(tried.c, e, team_of(1), on_device())->runs(entry),
+                one_by_one || tried.unrolls)
           << what;
       ++entries;
     }
@@ -600,11 +593,10 @@ const DeviceEntry& transfer_entry(const std::string& kernel, const std::string& 
 }
 
 TEST(Transfers, MoveManagedMemoryBackBeforeEachSample) {
-  const Team team({1, "none"});
   for (const std::string way : {"to_device", "from_device", "both"}) {
     for (const std::string variant : {"touch", "prefetch"}) {
       const std::string kernel = "transfers." + way;
-      const auto problem = transfer(kernel, transfer_inputs(513, 2), team);
+      const auto problem = transfer(kernel, transfer_inputs(513, 2), team_of(1));
       const DeviceEntry& e = transfer_entry(kernel, variant, "managed");
       problem->fill(true);
       const auto sequence = device().prepare(
@@ -627,14 +619,13 @@ TEST(Transfers, MoveManagedMemoryBackBeforeEachSample) {
 }
 
 TEST(Transfers, UseAQueueForEachWay) {
-  const Team team({1, "none"});
   const std::vector<std::pair<std::string, std::int64_t>> memories = {
       {"pageable", 0}, {"pinned", 1}, {"managed", 2}};
   for (const auto& [memory, number] : memories) {
     for (const std::string way : {"to_device", "from_device", "both"}) {
       const std::string kernel = "transfers." + way;
       const bool copies = memory != "managed";
-      const auto problem = transfer(kernel, transfer_inputs(512, number), team);
+      const auto problem = transfer(kernel, transfer_inputs(512, number), team_of(1));
       problem->fill(true);
       const DeviceEntry& e = transfer_entry(kernel, copies ? "copy" : "prefetch", memory);
       const auto sequence =
@@ -648,11 +639,10 @@ TEST(Transfers, UseAQueueForEachWay) {
 }
 
 TEST(Transfers, UseMemoryOfTheirKindAndReleaseIt) {
-  const Team team({1, "none"});
   Arena::release_pool();
   const std::int64_t free_B = device().free_B();
   for (const std::int64_t memory : {0, 1, 2}) {
-    const auto problem = transfer("transfers.to_device", transfer_inputs(100, memory), team);
+    const auto problem = transfer("transfers.to_device", transfer_inputs(100, memory), team_of(1));
     const std::byte* source = problem->array("source").data;
     EXPECT_EQ(emulated::pinned().count(source), memory == 1 ? 1U : 0U);
     EXPECT_EQ(emulated::managed().count(source), memory == 2 ? 1U : 0U);
@@ -662,14 +652,15 @@ TEST(Transfers, UseMemoryOfTheirKindAndReleaseIt) {
   EXPECT_TRUE(emulated::managed().empty());
   Arena::release_pool();
   EXPECT_EQ(device().free_B(), free_B);
-  EXPECT_TRUE(is_refused([&] { transfer("transfers.both", transfer_inputs(1, 3), team); },
+  EXPECT_TRUE(is_refused([&] { transfer("transfers.both", transfer_inputs(1, 3), team_of(1)); },
                          "memory must be at most 2"));
   Inputs alone = transfer_inputs(1, 0);
   alone.integers["peer"] = 0;
-  EXPECT_TRUE(is_refused([&] { transfer("transfers.between", alone, team); }, "needs two"));
+  EXPECT_TRUE(is_refused([&] { transfer("transfers.between", alone, team_of(1)); }, "needs two"));
   EXPECT_TRUE(is_refused(
       [&] {
-        find_family("transfers")("transfers.both", "uint64", "", transfer_inputs(1, 0), team, {});
+        find_family("transfers")("transfers.both", "uint64", "", transfer_inputs(1, 0), team_of(1),
+                                 {});
       },
       "moves data from or to a GPU"));
 }

@@ -24,6 +24,7 @@ using testing::Declared;
 using testing::is_refused;
 using testing::kMax;
 using testing::refusal;
+using testing::team_of;
 
 class Tiny : public Declared {
  public:
@@ -153,24 +154,22 @@ INSTANTIATE_TEST_SUITE_P(All, Types,
                          [](const auto& tried) { return std::string(dtype_name(tried.param)); });
 
 TEST(Problem, NamesAMissingArray) {
-  const Team team({1, "none"});
-  Tiny problem(team, DType::F64, 10);
+  Tiny problem(team_of(1), DType::F64, 10);
   EXPECT_TRUE(is_refused([&] { problem.array("other"); }, "'other'"));
   EXPECT_TRUE(is_refused([&] { problem.copy_in("other", nullptr); }, "'other'"));
 }
 
 TEST(Problem, RefusesSizesThatOverflow) {
-  const Team team({3, "none"});
   const auto refused = [](const auto& add) { EXPECT_TRUE(is_refused(add, "an array's size")); };
   for (const int bits : {60, 61, 62}) {
-    Declared problem(team, "huge:r");
+    Declared problem(team_of(3), "huge:r");
     refused([&] { problem.add_array("huge", DType::F64, std::int64_t{1} << bits, true); });
   }
   for (const std::int64_t size : {kMax, kMax / 8}) {
-    Declared problem(team);
+    Declared problem(team_of(3));
     refused([&] { problem.add_data("huge", {nullptr, size, DType::F64}, {}, 64); });
   }
-  Declared shifted(team, "huge:r", 1 << 20);
+  Declared shifted(team_of(3), "huge:r", 1 << 20);
   refused([&] { shifted.add_array("huge", DType::I64, kMax / 8, false); });
 }
 
@@ -259,8 +258,7 @@ TEST_F(AddedIndices, MustLieBetweenTheirBounds) {
 }
 
 TEST_F(AddedIndices, AreRefusedByTheFirstThatIsWrong) {
-  const Team five({5, "none"});
-  for (const Team* team : {&one_, &three_, &five}) {
+  for (const Team* team : {&one_, &three_, &team_of(5)}) {
     for (const std::vector<std::size_t>& wrong :
          {std::vector<std::size_t>{999}, {0, 999}, {334, 998}, {999, 333, 500}, {700, 200, 201}}) {
       std::vector<std::int64_t> values(1000, 3);
@@ -328,10 +326,9 @@ TEST_F(AddedIndices, MayBeInt32) {
 }
 
 TEST(Starts, MustAscendFromZeroToTheLast) {
-  const Team team({2, "none"});
   for (const DType type : {DType::I32, DType::I64}) {
     const auto check = [&](const std::vector<std::int64_t>& values, std::int64_t last) {
-      Declared problem(team);
+      Declared problem(team_of(2));
       problem.add_indices("starts", view(values), type, 0, 100);
       problem.commit();
       problem.check_starts("starts", last);
@@ -465,8 +462,7 @@ TEST_F(AddedData, HasTheRequestedOffset) {
 }
 
 TEST(Problem, AddsTheArraysThatItsKernelDeclares) {
-  const Team team({1, "none"});
-  Declared problem(team, "a:r b:w c:u[rows, 2]");
+  Declared problem(team_of(1), "a:r b:w c:u[rows, 2]");
   for (const char* name : {"a", "b", "c"}) problem.add_array(name, DType::F64, 3, false);
   EXPECT_EQ(refusal<InputError>([&] { problem.add_array("d", DType::F64, 3, false); }),
             "the declaration of kernel 'declared' lacks its array 'd'");
@@ -475,7 +471,7 @@ TEST(Problem, AddsTheArraysThatItsKernelDeclares) {
        {std::pair{"a", false}, std::pair{"b", true}, std::pair{"c", true}}) {
     EXPECT_EQ(problem.array(name).written, written) << name;
   }
-  Declared fewer(team, "a:r b:w");
+  Declared fewer(team_of(1), "a:r b:w");
   fewer.add_array("a", DType::F64, 3, false);
   EXPECT_EQ(refusal<InputError>([&] { fewer.commit(); }), "kernel 'declared' has no array 'b'");
 }
@@ -503,10 +499,9 @@ TEST(Declarations, CoverEveryEntry) {
 }
 
 TEST(Problem, HasNoBoundariesNoFactsAndNoStagesByDefault) {
-  const Team team({2, "none"});
-  EXPECT_TRUE(Declared(team).boundaries().empty());
-  EXPECT_TRUE(Declared(team).stages().empty());
-  EXPECT_TRUE(Declared(team).facts().empty());
+  EXPECT_TRUE(Declared(team_of(2)).boundaries().empty());
+  EXPECT_TRUE(Declared(team_of(2)).stages().empty());
+  EXPECT_TRUE(Declared(team_of(2)).facts().empty());
 }
 
 class Offsets : public ::testing::TestWithParam<std::int64_t> {
@@ -561,10 +556,9 @@ TEST_P(Offsets, GiveWorkersSeparatePages) {
 INSTANTIATE_TEST_SUITE_P(All, Offsets, ::testing::Values(0, 8, 64, 136, 4096, 5000, 1 << 20));
 
 TEST(Offset, MustBeASmallMultipleOf8Bytes) {
-  const Team team({1, "none"});
   for (const std::int64_t bad : {std::int64_t{-8}, std::int64_t{4}, std::int64_t{12},
                                  (std::int64_t{1} << 20) + 8, kMax, kMax - 7}) {
-    EXPECT_EQ(refusal<InputError>([&] { Declared(team, "", bad); }),
+    EXPECT_EQ(refusal<InputError>([&] { Declared(team_of(1), "", bad); }),
               "offset must be a multiple of 8 bytes from 0 to 1048576, not " + std::to_string(bad));
   }
 }

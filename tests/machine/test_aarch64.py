@@ -1,7 +1,5 @@
 """Loops in machine code of AArch64, from a stored listing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Findings on settings and counters, from small copies of /proc and /sys."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace

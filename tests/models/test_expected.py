@@ -1,7 +1,5 @@
 """Expected values: tables with sources, recognised processors, shares of sockets, verdicts."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """The ECM model in figures, compared with the predictions for a published processor."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

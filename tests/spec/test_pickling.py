@@ -1,7 +1,5 @@
 """Cases, their parts and their results can be compared, copied and pickled."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import multiprocessing

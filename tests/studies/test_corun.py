@@ -1,7 +1,5 @@
 """Cases alone and beside neighbours: units, processes, records, errors."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Cycles in the core: loops found in machine code, and llvm-mca if it is installed."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math
