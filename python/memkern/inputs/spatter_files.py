@@ -111,25 +111,11 @@ _OF_VERSION_0 = {
 _WITHOUT_EFFECT = ("", "0", "false", "none", "copy")
 
 
-class _Warnings:
-    """Warnings, each listed once with the configurations that it concerns."""
-
-    def __init__(self) -> None:
-        self._configs: dict[str, list[str]] = {}
-
-    def add(self, message: str, config: str = "") -> None:
-        self._configs.setdefault(message, []).append(config)
-
-    def sentences(self) -> list[str]:
-        return [self._sentence(message, configs) for message, configs in self._configs.items()]
-
-    @staticmethod
-    def _sentence(message: str, configs: list[str]) -> str:
-        if not configs[0]:
-            return message
-        more = f" and {len(configs) - 6} more" if len(configs) > 6 else ""
-        noun = "config" if len(configs) == 1 else "configs"
-        return f"{message} ({noun} {', '.join(configs[:6])}{more})"
+def _sentence(message: str, configs: Sequence[int]) -> str:
+    """Return a warning with the numbers of the configurations that it concerns."""
+    more = f" and {len(configs) - 6} more" if len(configs) > 6 else ""
+    noun = "config" if len(configs) == 1 else "configs"
+    return f"{message} ({noun} {', '.join(map(str, configs[:6]))}{more})"
 
 
 def _whole(value: object) -> object:
@@ -363,7 +349,7 @@ def read_json(  # noqa: C901
     if runs is not None:
         runs = integer(runs, "runs", 1)
     check_memory(_PARSED_B * len(data), label)
-    warnings = _Warnings()
+    warnings: dict[str, list[int]] = {}  # configurations by message
     configs = []
     unchecked_B = 0
     for number, values in enumerate(_parse_json(data, label)):
@@ -373,8 +359,8 @@ def read_json(  # noqa: C901
         if values.repeated is not None:
             raise InputError(f"{where}: key {shown(values.repeated)} is given twice")
 
-        def warn(message: str, config: str = str(number)) -> None:
-            warnings.add(message, config)
+        def warn(message: str, number: int = number) -> None:
+            warnings.setdefault(message, []).append(number)
 
         try:
             if "runs" in values:
@@ -406,7 +392,7 @@ def read_json(  # noqa: C901
         if unchecked_B > _MAX_UNCHECKED_B:
             check_memory(unchecked_B, f"{label} with all of its patterns")
             unchecked_B = 0
-    return SpatterFile(configs, warnings.sentences())
+    return SpatterFile(configs, [_sentence(*warning) for warning in warnings.items()])
 
 
 _ARGUMENTS = (
@@ -462,14 +448,14 @@ def configs_from_options(
     keys = {"kernel": "gather", **given}
     if "runs" in keys:
         keys["nruns"] = keys.pop("runs")
-    warnings = _Warnings()
+    warnings: list[str] = []
     config = _config(
         {key.replace("_", "-"): value for key, value in keys.items() if value is not None},
         compress,
         on_gpu,
-        warnings.add,
+        warnings.append,
     )
-    return SpatterFile([config], warnings.sentences())
+    return SpatterFile([config], warnings)
 
 
 class _DeltaAction(argparse.Action):

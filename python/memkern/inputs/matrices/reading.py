@@ -30,7 +30,6 @@ from memkern.inputs.matrices.assembly import CSR, Floats, check_size, index_dtyp
 from memkern.limits import check_memory
 
 _FORMATS = ("coordinate", "array")
-_FIELDS = ("real", "double", "integer", "unsigned-integer", "complex", "pattern")
 _SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
 
 _BANNER = re.compile(rb"[ \t]*%%MatrixMarket[ \t]+(?i:matrix)((?:[ \t]+[A-Za-z-]+){3})[ \t]*\r?\n")
@@ -261,7 +260,7 @@ def _header(source: Path, content: bytes) -> _Header:
             f"{_quoted(content, 0)}"
         )
     layout, field, symmetry = banner[1].decode().lower().split()
-    for word, known in ((layout, _FORMATS), (field, _FIELDS), (symmetry, _SYMMETRIES)):
+    for word, known in ((layout, _FORMATS), (field, _VALUES), (symmetry, _SYMMETRIES)):
         if word not in known:
             raise InputError(
                 f"the first line of {source} must contain one of {', '.join(known)}, not "
