@@ -40,7 +40,6 @@ HALOS = ("blocking", "overlap")
 Result = TypeVar("Result")
 
 _SECTOR_B = 32
-_SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
 
 
 @dataclass(frozen=True)
@@ -381,9 +380,8 @@ class Case(FromFields):
         found = {**self.input_columns, **types, **self.labels}
         found = {name: x for name, x in found.items() if x not in ("", usual.get(name))}
         for options in (self.knobs, self.stop):
-            fields = dataclasses.fields(options)
-            values = {field.name: getattr(options, field.name) for field in fields}
-            found |= {f.name: values[f.name] for f in fields if values[f.name] != f.default}
+            values = ((name, getattr(options, name), usual) for name, usual, _ in declared(options))
+            found |= {name: value for name, value, usual in values if value != usual}
         return found
 
     @property
@@ -487,9 +485,7 @@ class Case(FromFields):
     def placements(self) -> int:
         """Number of placements in memory (see `Stop.placements`)."""
         several = self.stop.runs is None and self.knobs.device_kind != GPUS
-        wanted = small.cut(
-            self.stop.placements or (PLACEMENTS if several else 1), _SMALL_PLACEMENTS
-        )
+        wanted = small.cut(self.stop.placements or (PLACEMENTS if several else 1), 2)
         return min(wanted, self.stop.runs or wanted)
 
     @property
