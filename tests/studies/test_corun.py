@@ -19,7 +19,7 @@ from machines import MACHINES, PROCESSORS, Machine, described
 import memkern as mk
 from memkern import _memkern
 from memkern.engine.placing.run import CaseRun, calibrated
-from memkern.engine.recording.measurement import Measurement
+from memkern.engine.recording.taken import Measurement
 from memkern.engine.sampling import activity as cores
 from memkern.engine.sampling.activity import Neighbour
 from memkern.engine.sampling.prepared import Choice

@@ -12,7 +12,7 @@ from checking import output_of, refused, refused_words
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine.recording.measurement import Measurement
+from memkern.engine.recording.taken import Measurement
 from memkern.machine.disassembly import Instruction, function_at, innermost_loops, main_loop
 from memkern.models.machine_file import EcmParameters, Quantity
 from memkern.models.machine_file import Instruction as Instruction_
