@@ -5,8 +5,6 @@ The medians agree only if the data of the first sample are already in the caches
     python bench/few_samples.py --turns 12
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from peers import in_turns

@@ -28,8 +28,6 @@ It has more than 600 lines because it is one program, whose steps share the opti
 is left and the folder of results.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses
@@ -505,7 +503,7 @@ def bandwidths(call: Call) -> str:
     from records import table, write
 
     import memkern as mk
-    from memkern.engine.recording.measurement import to_result_set
+    from memkern.engine.recording.taken import to_result_set
     from memkern.machine import gpu
 
     options, device = call.options, call.options.device
@@ -573,7 +571,7 @@ def measured(call: Call, name: str, rounds: list[list[Any]], share: float = 1.0)
 
     Each round is in random order; without time left, cases of the last rounds are left out.
     """
-    from memkern.engine.recording.measurement import to_result_set
+    from memkern.engine.recording.taken import to_result_set
 
     end = time.monotonic() + share * call.left_s
     order = random.Random(call.options.seed)

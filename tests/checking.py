@@ -1,7 +1,5 @@
 """Helpers of several test files: altered prepared cases, refusals, the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

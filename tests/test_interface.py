@@ -7,8 +7,6 @@ common entries. An intended change is listed in the CHANGELOG and written to the
     PYTHONPATH=tests:tests/families:tests/spec python tests/test_interface.py
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

@@ -1,7 +1,5 @@
 """The command line as people and scripts use it: tables, JSON, exit codes, one-sentence errors."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

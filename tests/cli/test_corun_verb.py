@@ -1,7 +1,5 @@
 """The verb corun."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Existing files, full disks, closed standard streams and interrupts of the command line."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal

@@ -1,7 +1,5 @@
 """The verbs machine and ecm: files, output and refused input."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """What the command line answers: its verbs, its short options and its help."""
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import shlex

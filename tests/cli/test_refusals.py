@@ -1,7 +1,5 @@
 """Wrong input on the command line: one sentence, exit code 2, and nothing half-written."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

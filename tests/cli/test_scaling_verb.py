@@ -1,7 +1,5 @@
 """The verb scaling."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

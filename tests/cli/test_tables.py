@@ -1,7 +1,5 @@
 """Tables of the command line: options that vary, marks, activity of other processes."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

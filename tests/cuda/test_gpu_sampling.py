@@ -1,7 +1,5 @@
 """Clocks, throttling, warm-up and energy of GPUs while samples are taken."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math
@@ -23,7 +21,7 @@ from memkern.cli import main
 from memkern.engine.placing import costs
 from memkern.engine.placing import preparing as variants
 from memkern.engine.placing.run import CaseRun
-from memkern.engine.processes import process
+from memkern.engine.processes import communication
 from memkern.engine.processes.communication import ranks
 from memkern.engine.recording.record import DEVICE_CEILINGS, DEVICE_LAUNCH, Need
 from memkern.engine.sampling import series as sampling
@@ -42,9 +40,9 @@ def test_the_drivers_copy_is_not_timed_while_another_thread_measures(
     free = []
 
     def try_to_measure() -> None:
-        free.append(process._lock.acquire(blocking=False))
+        free.append(communication._lock.acquire(blocking=False))
         if free[-1]:
-            process._lock.release()
+            communication._lock.release()
 
     def copies(name: str) -> float:
         other = threading.Thread(target=try_to_measure)

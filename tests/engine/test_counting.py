@@ -4,8 +4,6 @@ The processors are small copies of their /proc and /sys. The counts are steps, w
 sampler reads instead of the kernel's counters.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import math

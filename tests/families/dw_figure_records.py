@@ -1,7 +1,5 @@
 """Records of figures of the domain-wall kernel."""
 
-from __future__ import annotations
-
 import math
 
 from plotting import LONG, Family, Results, common_columns, frame, own_and_faulty

@@ -1,7 +1,5 @@
 """Records of figures of messages."""
 
-from __future__ import annotations
-
 from plotting import Family, common_columns, own_and_faulty
 
 from memkern.families.messages.figures import findings

@@ -1,7 +1,5 @@
 """Atomic memory operations: refused options, the check of results, records and the verb."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The hopping term: all layouts, symmetries, the check of results, records and the verb."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Wrong fields, options and words of the domain-wall kernel, and its verb."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Latency: orders of lines, chases and their checks, concurrent traffic, and pairs of workers."""
 
-from __future__ import annotations
-
 import math
 import mmap
 import re

@@ -1,7 +1,5 @@
 """Records of sparse products, the verb that measures them and its sentences."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

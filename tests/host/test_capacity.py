@@ -1,7 +1,5 @@
 """Capacity of the last-level caches by times of loads, and default sizes based on it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path

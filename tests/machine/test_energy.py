@@ -1,7 +1,5 @@
 """Energy by meters, on small copies of /sys whose values the tests change."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math

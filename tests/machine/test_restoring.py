@@ -1,7 +1,5 @@
 """Changed settings of the machine are restored, however the process ends."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

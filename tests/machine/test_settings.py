@@ -1,7 +1,5 @@
 """Settings of the machine that are changed, on small copies of /proc, /sys and /dev."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json

@@ -1,7 +1,5 @@
 """Fits of files on the command line: groups, both sides of the caches, refused input."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """Saved results are compared case by case, and written as tables, JUnit and history."""
 
-from __future__ import annotations
-
 import csv
 import json
 import math

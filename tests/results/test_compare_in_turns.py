@@ -1,7 +1,5 @@
 """Two sides that are measured in turns: rounds, workers, output, wrong input."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

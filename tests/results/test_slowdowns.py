@@ -1,7 +1,5 @@
 """Slowdowns caused by neighbours, from synthetic records."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """An option needs one row of the table of options; every row is complete and enforced."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Sweeps in tasks: parts of the cases, submitit's local executor, tasks that die, resuming."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

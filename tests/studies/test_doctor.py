@@ -1,7 +1,5 @@
 """Whole checks by memkern doctor: verdict, output, exit codes, baseline and storage."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable

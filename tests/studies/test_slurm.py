@@ -1,7 +1,5 @@
 """Sweeps as job arrays of a real Slurm, which runs only on this machine (``--cluster``)."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

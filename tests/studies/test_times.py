@@ -1,7 +1,5 @@
 """Announced times, quick looks (--quick), and results after Ctrl-C."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -274,7 +274,7 @@ ECM_VERB = verb(
 def _incore(args: argparse.Namespace) -> int:
     from memkern.models.machine_reading import machine_of
     from memkern.models.records import processors
-    from memkern.studies.incore import measured_in_core
+    from memkern.studies.ecm import measured_in_core
     from memkern.studies.static_analysis import llvm_mca, osaca
 
     if args.arch and osaca() is None:

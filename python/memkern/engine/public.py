@@ -21,11 +21,9 @@ from memkern.engine.placing.run import (
     environment_of_ranks,
     measure,
 )
-from memkern.engine.processes.communication import connected, ranks, start
-from memkern.engine.processes.process import exclusive, refuse_forked
-from memkern.engine.recording.measurement import Measurement, to_result_set
+from memkern.engine.processes.communication import connected, exclusive, ranks, refuse_forked, start
 from memkern.engine.recording.samples import Samples
-from memkern.engine.recording.taken import Choice
+from memkern.engine.recording.taken import Choice, Measurement, to_result_set
 from memkern.engine.sampling.activity import Activity, Neighbour, observe_activity
 from memkern.engine.sampling.prepared import DELAYS_UNKNOWN, Prepared
 from memkern.engine.sampling.series import take_samples

@@ -24,14 +24,18 @@ class _Each(NamedTuple):
     schema: Any
 
 
-_CACHE = dict.fromkeys(("level", "size_B", "line_B", "shared_by", "instances"), int)
 # A type, the keys of a mapping, the entries of a list, or a pattern of the whole text.
 _ENVIRONMENT: dict[str, Any] = {
     "machine": {
         "model": str,
         "architecture": str,
         "units": re.compile(r"[0-9]+(,[0-9]+)*"),
-        "caches": [{**_CACHE, "type": str}],
+        "caches": [
+            {
+                **dict.fromkeys(("level", "size_B", "line_B", "shared_by", "instances"), int),
+                "type": str,
+            }
+        ],
         "tlbs": [{"level": int, "entries": int}],
     },
     "os": {},

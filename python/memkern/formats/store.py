@@ -6,6 +6,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -203,6 +204,7 @@ class Store:
         return ResultSet(*self._database.contents())
 
 
+@dataclass(eq=False, repr=False)
 class Sink:
     """The output of a run: a store while it runs, an export to the requested file at its end.
 
@@ -216,10 +218,8 @@ class Sink:
         The working file: `path` itself if that is a ``.db``, else ``x.parquet.db`` and the like.
     """
 
-    def __init__(self, path: Path, store: Store) -> None:
-        """Hold both; see `open_output`."""
-        self.path = path
-        self.store = store
+    path: Path
+    store: Store
 
     def finish(self) -> ResultSet:
         """Export, then remove the working file; a run without records leaves no file.

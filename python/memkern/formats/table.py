@@ -60,7 +60,11 @@ def records_table(records: Sequence[Mapping[str, Any]]) -> str:
         caption,
         [*(title for _, title in columns), ""],
         rows,
-        right={i for i, (name, _) in enumerate(columns) if _is_right(name, some)},
+        right={
+            i
+            for i, (name, _) in enumerate(columns)
+            if name == "delta" or not any(isinstance(record.get(name), str) for record in some)
+        },
         colours=[colour for _, colour in marks],
     )
 
@@ -98,10 +102,6 @@ def _mark(record: Mapping[str, Any]) -> tuple[str, str]:
     if record.get("valid") is False:
         return "✗ invalid", "#f6c6bd"
     return ("~ disturbed", "#fbe6b0") if record.get("disturbed") else ("", "")
-
-
-def _is_right(name: str, records: Sequence[Mapping[str, Any]]) -> bool:
-    return name == "delta" or not any(isinstance(record.get(name), str) for record in records)
 
 
 def _shown(name: str, value: Any) -> str:

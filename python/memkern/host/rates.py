@@ -143,10 +143,8 @@ class CoreRates:
 
     def __init__(self, earlier: Mapping[str, Mapping[int, int]] | None = None) -> None:
         self._earlier = {which: Counter(counts) for which, counts in (earlier or {}).items()}
-        self._best: dict[str, float] = {}
         self.added: dict[str, Counter[int]] = {}
         """Histograms of this process's measurements, by cores in use: bin to count."""
-        self._changed = {*self._earlier}
 
     def add(self, rates: Iterable[float], which: str) -> None:
         """Add measurements; NaN and repeated values are left out.
@@ -164,27 +162,20 @@ class CoreRates:
             if value > 0 and value != last:
                 counts[math.floor(math.log(value) / self._WIDTH)] += 1
                 last = value
-        self._changed.add(which)
 
     def _all(self, which: str) -> Counter[int]:
         """Return the counts of earlier processes and of this one."""
         return self._earlier.get(which, Counter()) + self.added.get(which, Counter())
 
-    def _update(self, which: str) -> None:
+    def best(self, which: str) -> float:
+        """Return the best rate of these cores; NaN before any is known."""
         counts = self._all(which)
         above = counts.total() / 100
         for number in sorted(counts, reverse=True):
             above -= counts[number]
             if above < 0:
-                self._best[which] = math.exp((number + 0.5) * self._WIDTH)
-                break
-
-    def best(self, which: str) -> float:
-        """Return the best rate of these cores; NaN before any is known."""
-        if which in self._changed:
-            self._update(which)
-            self._changed.discard(which)
-        return self._best.get(which, math.nan)
+                return math.exp((number + 0.5) * self._WIDTH)
+        return math.nan
 
     def modes(self, which: str) -> list[Mode]:
         """Return the modes of these rates, in ascending order; none before any is known."""

@@ -58,8 +58,6 @@ GAMMA5: Complex = np.diag([1, 1, -1, -1]).astype(np.complex128)
 """gamma_x gamma_y gamma_z gamma_t, shape (4, 4): diagonal, because the basis is chiral."""
 GAMMA5.setflags(write=False)
 
-_AXES = (3, 2, 1, 0)  # of x, y, z, t
-
 
 def _is_count(n: object) -> bool:
     return isinstance(n, (int, np.integer)) and not isinstance(n, bool) and int(n) >= 1
@@ -316,7 +314,7 @@ def hop(
     links, psi = links.astype(np.complex128, copy=False), psi.astype(np.complex128, copy=False)
     result = np.zeros(psi.shape, dtype=np.complex128)
     sign = -1 if dagger else 1
-    for mu, axis in enumerate(_AXES):
+    for mu, axis in enumerate((3, 2, 1, 0)):  # of x, y, z, t
         u = links[..., mu, :, :]
         ahead, behind = np.roll(psi, -1, axis), np.roll(psi, 1, axis)
         if antiperiodic_t and mu == 3:

@@ -100,7 +100,6 @@ _SIZES = {"wrap": (1, 1), "count": (1024, 1), "nruns": (10, 1)}
 # Key -> smallest value.
 _OPTIONAL = {"pattern-size": 1, "boundary": 0, "seed": 0, "local-work-size": 0}
 _KEYS = {"name", "kernel", *_PATTERNS, *_DELTAS, *_SIZES, *_OPTIONAL}
-_DEFAULT_DELTA = 8
 # Keys of Spatter 0 that change the measurement; its key runs means nruns.
 _OF_VERSION_0 = {
     "stride", "morton", "hilbert", "roblock", "op", "random", "vector-len", "index-len",
@@ -111,25 +110,11 @@ _OF_VERSION_0 = {
 _WITHOUT_EFFECT = ("", "0", "false", "none", "copy")
 
 
-class _Warnings:
-    """Warnings, each listed once with the configurations that it concerns."""
-
-    def __init__(self) -> None:
-        self._configs: dict[str, list[str]] = {}
-
-    def add(self, message: str, config: str = "") -> None:
-        self._configs.setdefault(message, []).append(config)
-
-    def sentences(self) -> list[str]:
-        return [self._sentence(message, configs) for message, configs in self._configs.items()]
-
-    @staticmethod
-    def _sentence(message: str, configs: list[str]) -> str:
-        if not configs[0]:
-            return message
-        more = f" and {len(configs) - 6} more" if len(configs) > 6 else ""
-        noun = "config" if len(configs) == 1 else "configs"
-        return f"{message} ({noun} {', '.join(configs[:6])}{more})"
+def _sentence(message: str, configs: Sequence[int]) -> str:
+    """Return a warning with the numbers of the configurations that it concerns."""
+    more = f" and {len(configs) - 6} more" if len(configs) > 6 else ""
+    noun = "config" if len(configs) == 1 else "configs"
+    return f"{message} ({noun} {', '.join(map(str, configs[:6]))}{more})"
 
 
 def _whole(value: object) -> object:
@@ -191,7 +176,7 @@ def _config(
         key: integer(_whole(values[key]), key, low) if key in values else None
         for key, low in _OPTIONAL.items()
     }
-    deltas = {key: _delta(key, values.get(key, _DEFAULT_DELTA)) for key in _DELTAS}
+    deltas = {key: _delta(key, values.get(key, 8)) for key in _DELTAS}
     patterns = {key: _pattern(key, values[key]) for key in _PATTERNS if key in values}
     for key in _PATTERNS:
         if key in used and key not in patterns:
@@ -275,11 +260,6 @@ class _Object(dict[str, Any]):
             self.repeated = Counter(key for key, _ in pairs).most_common(1)[0][0]
 
 
-def _json_int(text: str) -> int:
-    # Python refuses to convert thousands of digits; the first hundred exceed every limit already.
-    return int(text[:100])
-
-
 def _parse_json(data: bytes, label: str) -> list[Any]:
     if not data.strip():
         raise InputError(f"{label} is empty, but must hold a list of configurations")
@@ -288,7 +268,12 @@ def _parse_json(data: bytes, label: str) -> list[Any]:
             f"{label} is a git-lfs pointer, not JSON: fetch the file itself with `git lfs pull`"
         )
     try:
-        top = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_Object, parse_int=_json_int)
+        top = json.loads(
+            data.decode("utf-8-sig"),
+            object_pairs_hook=_Object,
+            # Python refuses to convert thousands of digits; the first hundred exceed every limit.
+            parse_int=lambda digits: int(digits[:100]),
+        )
     except UnicodeDecodeError:
         raise InputError(f"{label} is not JSON: it is not UTF-8 text") from None
     except json.JSONDecodeError as error:
@@ -363,7 +348,7 @@ def read_json(  # noqa: C901
     if runs is not None:
         runs = integer(runs, "runs", 1)
     check_memory(_PARSED_B * len(data), label)
-    warnings = _Warnings()
+    warnings: dict[str, list[int]] = {}  # configurations by message
     configs = []
     unchecked_B = 0
     for number, values in enumerate(_parse_json(data, label)):
@@ -373,8 +358,8 @@ def read_json(  # noqa: C901
         if values.repeated is not None:
             raise InputError(f"{where}: key {shown(values.repeated)} is given twice")
 
-        def warn(message: str, config: str = str(number)) -> None:
-            warnings.add(message, config)
+        def warn(message: str, number: int = number) -> None:
+            warnings.setdefault(message, []).append(number)
 
         try:
             if "runs" in values:
@@ -406,7 +391,7 @@ def read_json(  # noqa: C901
         if unchecked_B > _MAX_UNCHECKED_B:
             check_memory(unchecked_B, f"{label} with all of its patterns")
             unchecked_B = 0
-    return SpatterFile(configs, warnings.sentences())
+    return SpatterFile(configs, [_sentence(*warning) for warning in warnings.items()])
 
 
 _ARGUMENTS = (
@@ -462,14 +447,14 @@ def configs_from_options(
     keys = {"kernel": "gather", **given}
     if "runs" in keys:
         keys["nruns"] = keys.pop("runs")
-    warnings = _Warnings()
+    warnings: list[str] = []
     config = _config(
         {key.replace("_", "-"): value for key, value in keys.items() if value is not None},
         compress,
         on_gpu,
-        warnings.add,
+        warnings.append,
     )
-    return SpatterFile([config], warnings.sentences())
+    return SpatterFile([config], warnings)
 
 
 class _DeltaAction(argparse.Action):
@@ -509,17 +494,20 @@ def _at_least(low: int, high: int = INT64_MAX) -> Callable[[str], Any]:
     return _checked(lambda text: integer(read_integer(text, "the value"), "the value", low, high))
 
 
+@_checked
 def _read_pattern(text: str) -> Pattern:
     if text.upper().startswith("FILE="):  # of Spatter 0 and 1
         raise InputError(f"pattern {shown(text)} is a file: give it by -f {text[5:]}")
     return parse(text)
 
 
+@_checked
 def _read_delta(text: str) -> int | list[int]:
     deltas = [read_integer(part, "delta") for part in text.split(",")]
     return _delta("delta", deltas if len(deltas) > 1 else deltas[0])
 
 
+@_checked
 def _read_backend(text: str) -> str:
     if text.lower() not in ("serial", "openmp", "cuda"):
         raise InputError(f"the backend must be one of serial, openmp, cuda, not {shown(text)}")
@@ -546,7 +534,6 @@ class _Option(NamedTuple):
 
 _SEED_OF_CLOCK = -1
 _BESIDE_A_FILE = (None, "runs", "compress")
-_pattern_text, _delta_text = _checked(_read_pattern), _checked(_read_delta)
 _INT32_MAX = 2**31 - 1
 
 _OPTIONS = (
@@ -555,14 +542,12 @@ _OPTIONS = (
     _Option(
         ("--atomic-writes",), "no effect", idle="scatters on a GPU write plain values, in any order"
     ),
-    _Option(
-        ("-b", "--backend"), "serial, openmp (default) or cuda", _checked(_read_backend), "NAME"
-    ),
+    _Option(("-b", "--backend"), "serial, openmp (default) or cuda", _read_backend, "NAME"),
     _Option(("-c", "--compress"), "renumber the pages that a pattern accesses consecutively"),
     _Option(
         ("-d", "--delta"),
         "distance between bases, or a list such as 8,0 (default 8)",
-        _delta_text,
+        _read_delta,
         "N",
     ),
     _Option(("--dense-buffers",), "no effect", idle="each thread always has its own dense buffer"),
@@ -571,7 +556,7 @@ _OPTIONS = (
     _Option(
         ("-g", "--pattern-gather"),
         "pattern to gather by (gs), inner pattern (multigather)",
-        _pattern_text,
+        _read_pattern,
         "PATTERN",
     ),
     _Option(("-j", "--pattern-size"), "truncate the patterns", _at_least(1), "N"),
@@ -596,7 +581,7 @@ _OPTIONS = (
         "UNIFORM:length:stride[:delta|NR], MS1:length:breaks:gaps, "
         "LAPLACIAN:dimension:order:size, RANDOM:length:high:seed, "
         "BASES:length:stride:count[:seed] or indices such as 0,4,8",
-        _pattern_text,
+        _read_pattern,
         "PATTERN",
     ),
     _Option(("-r", "--runs"), "timed runs (default 10, or the file's)", _at_least(1), "N"),
@@ -610,15 +595,15 @@ _OPTIONS = (
     _Option(
         ("-u", "--pattern-scatter"),
         "pattern to scatter by (gs), inner pattern (multiscatter)",
-        _pattern_text,
+        _read_pattern,
         "PATTERN",
     ),
     _Option(("-v", "--verbosity"), "0 is quiet (default 1)", _at_least(0), "N"),
     _Option(
         ("-w", "--wrap"), "number of dense blocks, used in turn (default 1)", _at_least(1), "N"
     ),
-    _Option(("-x", "--delta-gather"), "delta of gs's gather (default 8)", _delta_text, "N"),
-    _Option(("-y", "--delta-scatter"), "delta of gs's scatter (default 8)", _delta_text, "N"),
+    _Option(("-x", "--delta-gather"), "delta of gs's gather (default 8)", _read_delta, "N"),
+    _Option(("-y", "--delta-scatter"), "delta of gs's scatter (default 8)", _read_delta, "N"),
     _Option(("-z", "--local-work-size"), "on cuda: threads per block", _at_least(0), "N"),
 )
 

@@ -268,12 +268,13 @@ def _shown(exhibit: Exhibit, name: str, source: str) -> dict[str, Any]:
 
 def _sources(citation: str) -> list[tuple[str, str]]:
     """Return the DOI and arXiv identifiers in a citation, with their links."""
-    doi = r"doi:(?P<doi>10\.[^\s;,]+)"
     return [
         (found[0], f"https://doi.org/{quote(found['doi'])}")
         if found["doi"]
         else (found[0], f"https://arxiv.org/abs/{found['arxiv']}")
-        for found in re.finditer(rf"{doi}|arXiv:(?P<arxiv>[0-9.]+[0-9])", citation)
+        for found in re.finditer(
+            r"doi:(?P<doi>10\.[^\s;,]+)|arXiv:(?P<arxiv>[0-9.]+[0-9])", citation
+        )
     ]
 
 

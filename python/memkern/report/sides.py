@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -56,13 +57,12 @@ def named_apart(every: Sequence[Side]) -> list[Side]:
     not taken for one machine's.
     """
     platforms = [{record.get("platform") for record in side.results} for side in every]
+    sides_with = Counter(platform for names in platforms for platform in names)
     found = []
-    for side, own in zip(every, platforms, strict=True):
-        others = [names for names in platforms if names is not own]
-        alike = own & set().union(*others)
+    for side in every:
         records = [
             {**record, "platform": _with_name(record["platform"], side.name)}
-            if record.get("platform") in alike
+            if sides_with[record.get("platform")] > 1
             else record
             for record in side.results
         ]

@@ -202,25 +202,33 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
         and f"b_{suffix}" in frame
         and (frame[f"a_{suffix}"].notna() & (frame["quantity"] != unit)).any()
     ]
-    header = ["case", "quantity", "A", "B", "B/A", "99 % interval", counted]
-    header[4:4] = [f"{side} {unit}" for _, unit in others for side in "AB"]
+    header = [
+        *("case", "quantity", "A", "B"),
+        *(f"{side} {unit}" for _, unit in others for side in "AB"),
+        *("B/A", "99 % interval", counted, "verdict"),
+    ]
     rows = []
     for _, row in frame.iterrows():
-        cells = [row["label"], row["quantity"], _number(row["a"]), _number(row["b"])]
-        cells += [
+        rates = [
             "" if unit == row["quantity"] else _number(row[f"{side}_{suffix}"])
             for suffix, unit in others
             for side in "ab"
         ]
-        cells += [_number(row["ratio"], ".3f")]
-        cells += [f"[{row['low']:.3f}, {row['high']:.3f}]" if row["low"] == row["low"] else ""]
         verdict = str(row["verdict"])
         if needed := row["needed"]:
             verdict += f": a verdict needs about {needed} {counted}"
         elif verdict not in (FASTER, SLOWER, SAME) and row["ratio"] == row["ratio"]:
             verdict += ": not judged"
-        rows.append([*cells, str(row[counted]), verdict])
-    return [*header, "verdict"], rows
+        rows.append(
+            [
+                *(row["label"], row["quantity"], _number(row["a"]), _number(row["b"])),
+                *rates,
+                _number(row["ratio"], ".3f"),
+                f"[{row['low']:.3f}, {row['high']:.3f}]" if row["low"] == row["low"] else "",
+                *(str(row[counted]), verdict),
+            ]
+        )
+    return header, rows
 
 
 def _number(value: float, form: str = ".4g") -> str:

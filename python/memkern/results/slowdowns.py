@@ -148,17 +148,16 @@ def _pairs(results: Iterable[Record]) -> list[list[Pair]]:
             beside.setdefault((case, neighbour), {}).setdefault(turn, []).append(record)
         else:
             alone.setdefault((case, turn), []).append(record)
-    found = []
-    for (case, _), turns in beside.items():
-        pairs = [
+    found = [
+        [
             pair
             for turn, there in turns.items()
             for pair in zip(alone.get((case, turn), ()), there, strict=False)
             if all(time_s(record) for record in pair)
         ]
-        if pairs:
-            found.append(pairs)
-    return found
+        for (case, _), turns in beside.items()
+    ]
+    return [pairs for pairs in found if pairs]
 
 
 def _row(pairs: Sequence[Pair], level: float) -> dict[str, Any]:

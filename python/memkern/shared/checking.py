@@ -40,6 +40,12 @@ def exactly(values: Any, dtype: str) -> Any:
     return np.asarray(values).astype(dtype if np.dtype(dtype).kind == "i" else np.float64)[()]
 
 
+def distance(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
+    """Return absolute differences; infinite for NaN."""
+    found = np.abs(np.asarray(got, dtype=np.float64) - wanted)
+    return np.where(np.isnan(found), np.inf, found)
+
+
 def difference(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
     """Return absolute differences over the largest wanted value; infinite for NaN.
 
@@ -47,9 +53,7 @@ def difference(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
     """
     if np.asarray(wanted).dtype.kind == "i":
         return np.where(got == wanted, 0.0, np.inf)
-    distance = np.abs(np.asarray(got, dtype=np.float64) - wanted)
-    scale = max(float(np.max(np.abs(wanted), initial=0.0)), 1.0)
-    return np.where(np.isnan(distance), np.inf, distance) / scale
+    return distance(got, wanted) / max(float(np.max(np.abs(wanted), initial=0.0)), 1.0)
 
 
 def error(got: Values, wanted: Values) -> float:

@@ -40,7 +40,6 @@ HALOS = ("blocking", "overlap")
 Result = TypeVar("Result")
 
 _SECTOR_B = 32
-_SMALL_PLACEMENTS = 2  # of a small case (see `memkern.small`)
 
 
 @dataclass(frozen=True)
@@ -381,9 +380,8 @@ class Case(FromFields):
         found = {**self.input_columns, **types, **self.labels}
         found = {name: x for name, x in found.items() if x not in ("", usual.get(name))}
         for options in (self.knobs, self.stop):
-            fields = dataclasses.fields(options)
-            values = {field.name: getattr(options, field.name) for field in fields}
-            found |= {f.name: values[f.name] for f in fields if values[f.name] != f.default}
+            values = ((name, getattr(options, name), usual) for name, usual, _ in declared(options))
+            found |= {name: value for name, value, usual in values if value != usual}
         return found
 
     @property
@@ -487,9 +485,7 @@ class Case(FromFields):
     def placements(self) -> int:
         """Number of placements in memory (see `Stop.placements`)."""
         several = self.stop.runs is None and self.knobs.device_kind != GPUS
-        wanted = small.cut(
-            self.stop.placements or (PLACEMENTS if several else 1), _SMALL_PLACEMENTS
-        )
+        wanted = small.cut(self.stop.placements or (PLACEMENTS if several else 1), 2)
         return min(wanted, self.stop.runs or wanted)
 
     @property
@@ -528,27 +524,25 @@ class Case(FromFields):
             There is no such field, or a value is out of range.
         """
         changes = {name: plain(value, name) for name, value in changes.items()}
-        knobs = {f.name for f in dataclasses.fields(Knobs)}
-        stop = {f.name for f in dataclasses.fields(Stop)}
-        own = {"dtype", "index_dtype", "template_variant"}
-        new_knobs = {k: v for k, v in changes.items() if k in knobs}
-        new_stop = {k: v for k, v in changes.items() if k in stop}
-        new_own = {k: v for k, v in changes.items() if k in own}
-        labels = {k: v for k, v in changes.items() if k in LABELS}
-        unknown = set(changes) - knobs - stop - own - set(labels)
-        if unknown:
+        known = {
+            "knobs": {f.name for f in dataclasses.fields(Knobs)},
+            "stop": {f.name for f in dataclasses.fields(Stop)},
+            "own": {"dtype", "index_dtype", "template_variant"},
+        }
+        every = set[str]().union(*known.values())
+        if unknown := changes.keys() - every - {*LABELS}:
             raise InputError(
-                f"a case has no knob {sorted(unknown)[0]!r}: choose from "
-                f"{', '.join(sorted(knobs | stop | own))}"
+                f"a case has no knob {min(unknown)!r}: choose from {', '.join(sorted(every))}"
             )
+        new = {part: {k: changes[k] for k in changes if k in known[part]} for part in known}
         changed = dataclasses.replace(
             self,
-            knobs=dataclasses.replace(self.knobs, **new_knobs) if new_knobs else self.knobs,
-            stop=dataclasses.replace(self.stop, **new_stop) if new_stop else self.stop,
-            labels={**self.labels, **labels},
-            **new_own,
+            knobs=dataclasses.replace(self.knobs, **new["knobs"]) if new["knobs"] else self.knobs,
+            stop=dataclasses.replace(self.stop, **new["stop"]) if new["stop"] else self.stop,
+            labels={**self.labels, **{k: changes[k] for k in changes if k in LABELS}},
+            **new["own"],
         )
-        if not new_own and changed.knobs.device_kind == self.knobs.device_kind:
+        if not new["own"] and changed.knobs.device_kind == self.knobs.device_kind:
             changed.__dict__["_of_inputs"] = self.__dict__.setdefault("_of_inputs", {})
         return changed
 

@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from memkern.engine.placing.preparing import ready
-from memkern.engine.processes.communication import ranks
-from memkern.engine.processes.process import exclusive
+from memkern.engine.processes.communication import exclusive, ranks
 from memkern.engine.recording.record import (
     CEILINGS,
     DEVICE_CEILINGS,
@@ -171,11 +170,10 @@ def _ceilings(host: Host, threads: int, pin: str, pages: str) -> Ceilings:
     refresh(multiple * cache_B, host)
     if multiple < _LEAST_MULTIPLE or capacity(host).has_grown(multiple * cache_B):
         return Ceilings(math.nan, math.nan, math.nan, math.nan)
-    knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages}
-    knobs |= {"budget_s": 0.5, "placements": 1}
+    knobs: dict[str, Any] = {"threads": threads, "pin": pin, "pages": pages, "placements": 1}
     cases = {
-        "load": case("loops.load", footprint_B=multiple * cache_B, **knobs),
-        "triad": case("stream.triad", footprint_B=1.5 * multiple * cache_B, **knobs),
+        "load": case("loops.load", footprint_B=multiple * cache_B, budget_s=0.5, **knobs),
+        "triad": case("stream.triad", footprint_B=1.5 * multiple * cache_B, budget_s=0.5, **knobs),
     }
     rates = {}
     for name, one in cases.items():

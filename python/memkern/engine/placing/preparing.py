@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from memkern import small
 from memkern.checks import refuse_masked
-from memkern.engine.processes.communication import ranks
-from memkern.engine.processes.process import exclusive
+from memkern.engine.processes.communication import exclusive, ranks
 from memkern.engine.recording.samples import CONDITIONS
 from memkern.engine.recording.taken import Choice
 from memkern.engine.sampling import series

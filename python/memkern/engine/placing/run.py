@@ -13,12 +13,23 @@ from typing import Any
 from memkern.discovery import above
 from memkern.engine.placing.costs import device_columns, ensure
 from memkern.engine.placing.preparing import ready
-from memkern.engine.processes.communication import connected, ranks, together
-from memkern.engine.processes.process import exclusive, refuse_forked
-from memkern.engine.recording.measurement import Measurement
+from memkern.engine.processes.communication import (
+    connected,
+    exclusive,
+    ranks,
+    refuse_forked,
+    together,
+)
 from memkern.engine.recording.record import Derive, measurement_of
 from memkern.engine.recording.samples import Samples
-from memkern.engine.recording.taken import Energy, Group, Placement, RankPlacement, Taken
+from memkern.engine.recording.taken import (
+    Energy,
+    Group,
+    Measurement,
+    Placement,
+    RankPlacement,
+    Taken,
+)
 from memkern.engine.sampling import metering
 from memkern.engine.sampling.activity import Neighbour, competitors
 from memkern.engine.sampling.prepared import Prepared
@@ -31,7 +42,7 @@ from memkern.host.environment import machine_environment
 from memkern.host.variances import Spread
 from memkern.machine import environment, gpu
 from memkern.machine.caches import data_caches
-from memkern.machine.memory_counters import memory_counters
+from memkern.machine.kernel_counters import memory_counters
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, finish
 from memkern.spec.options import GPUS, PROCESSORS

@@ -15,16 +15,13 @@ import numpy.typing as npt
 
 from memkern import small
 from memkern.engine.placing.preparing import ready
-from memkern.engine.processes.communication import ranks
-from memkern.engine.processes.process import exclusive
+from memkern.engine.processes.communication import exclusive, ranks
 from memkern.engine.recording.samples import CONDITIONS, CORE_SHARE
 from memkern.engine.sampling import activity
 from memkern.engine.sampling.series import Judge
 from memkern.host import Host, this_host
 from memkern.host.rates import labels_of
 from memkern.spec.registry import case
-
-_PROBED_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -108,7 +105,7 @@ class CoreWatch:
         return self.watched_s / changes if changes else math.nan
 
 
-def shared_probes(seconds: float = _PROBED_S) -> float:
+def shared_probes(seconds: float = 0.2) -> float:
     """Return the share of the probes with a throughput below `CORE_SHARE`.
 
     NaN for several ranks, which would disturb each other on their host.

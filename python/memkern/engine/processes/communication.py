@@ -1,13 +1,15 @@
-"""The ranks that measure together: one process, or those that a launcher started.
+"""The processes that measure: the ranks together, and each of them one case at a time.
 
-All ranks run the same program. They agree on every value that depends on time, samples or one
-machine, so that all ranks take the same decisions and call the functions of `Ranks` in the same
-order.
+The ranks are one process, or those that a launcher started. All run the same program. They agree on
+every value that depends on time, samples or one machine, so that all take the same decisions and
+call the functions of `Ranks` in the same order. A process measures nothing if it was forked from
+one that had measured.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import hashlib
 import itertools
 import json
@@ -17,6 +19,7 @@ import pickle
 import signal
 import threading
 import time
+import weakref
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import FrameType
@@ -438,3 +441,61 @@ def together() -> Iterator[None]:
     """Let all ranks leave the context in the same way (see `Ranks.together`)."""
     with ranks().together():
         yield
+
+
+_FORKED = (
+    "this process was forked after memkern had started threads, which only its parent has: start "
+    "processes by spawn (multiprocessing.get_context('spawn')), or before anything is measured"
+)
+_started = False  # whether this process has prepared a case
+_forked = False  # whether it was forked from one that had
+# Two cases that are sampled at the same time would evict each other's data from the caches.
+_lock = threading.RLock()
+# Objects with the extension's prepared case in their attribute `native`.
+prepared_cases: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def refuse_forked() -> None:
+    """Raise InputError in a process that was forked after its parent had started threads."""
+    if _forked:
+        raise InputError(_FORKED)
+
+
+@contextlib.contextmanager
+def exclusive() -> Iterator[None]:
+    """Hold the lock with which only one thread of this process measures at a time.
+
+    All ranks leave the context in the same way.
+    """
+    global _started
+    refuse_forked()
+    _started = True
+    with _lock, together():
+        yield
+
+
+class _Unusable:
+    """Replacement, in a forked process, of a case that its parent had prepared."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise InputError(_FORKED)
+
+
+def _after_fork() -> None:
+    """Make the parent's prepared cases unusable in the child, without freeing them.
+
+    Even freeing them could wait forever for threads that only the parent has.
+    """
+    global _forked
+    _forked = _started
+    for each in prepared_cases:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(each.native))
+        vars(each)["native"] = _Unusable()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def forked() -> bool:
+    """Return whether this process was forked from one that had prepared a case."""
+    return _forked

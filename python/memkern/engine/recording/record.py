@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from memkern import statistics
-from memkern.engine.recording.measurement import Measurement
 from memkern.engine.recording.samples import STARTS_PER_SAMPLE, median, names_of
-from memkern.engine.recording.taken import Energy, Taken
+from memkern.engine.recording.taken import Energy, Measurement, Taken
 from memkern.host import Host
 from memkern.host.variances import Spread
 from memkern.machine import environment

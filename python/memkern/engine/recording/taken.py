@@ -1,4 +1,4 @@
-"""Results of the placements of a case, from which its record is made."""
+"""Results of the placements of a case, and the measurement with the record that is made of them."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ from memkern.engine.recording.samples import (
     Samples,
     median,
 )
+from memkern.formats import ResultSet
+from memkern.formats.table import record_line
 from memkern.host import Capacity
 from memkern.host.rates import Mode, main_mode, shares_of
 from memkern.spec.case import Case
@@ -286,3 +288,74 @@ class Taken:
         # As in STREAM, the first sample is left out if kernels run in turn.
         every = [p.samples.seconds for p in self.counted]
         return [s[1:] if s.shape[1] > 1 and len(s) > 1 else s for s in every]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Measurement:
+    """One measured case; measurements with equal results are equal.
+
+    Attributes
+    ----------
+    record : dict
+        The row of the results table.
+    samples : ndarray of float64, shape (n,)
+        Seconds per invocation, in the order in which they were taken.
+    environment : dict
+        The machine and build.
+    parts : tuple of Measurement
+        The single kernels, where an invocation runs several in turn.
+    """
+
+    record: dict[str, Any]
+    samples: npt.NDArray[np.float64]
+    environment: dict[str, Any]
+    parts: tuple[Measurement, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return the case, the main value with its interval, and the state, in one line."""
+        return f"<Measurement: {record_line(self.record)}>"
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the results."""
+        if not isinstance(other, Measurement):
+            return NotImplemented
+        return self.results == other.results
+
+    @property
+    def valid(self) -> bool:
+        """Whether the kernel's results were right."""
+        return bool(self.record["valid"])
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether too few samples were undisturbed for reliable times."""
+        return bool(self.record["disturbed"])
+
+    @property
+    def bandwidth_GBps(self) -> float:
+        """Bytes by the paper's formula divided by the shortest time, in 1e9 B/s."""
+        return float(self.record["bandwidth_GBps"])
+
+    def cut_off(self) -> Measurement:
+        """Return a copy marked as interrupted, which is measured again when the run is resumed."""
+        parts = tuple(part.cut_off() for part in self.parts)
+        return dataclasses.replace(self, record={**self.record, "stop": "interrupted"}, parts=parts)
+
+    @property
+    def results(self) -> ResultSet:
+        """The measurement as a result set, its parts first."""
+        return to_result_set([self])
+
+    def _repr_html_(self) -> str:
+        return self.results._repr_html_()
+
+
+def to_result_set(done: Sequence[Measurement], interrupted: bool = False) -> ResultSet:
+    """Return measurements as one result set, each after its parts."""
+    rows = [row for m in done for row in (*m.parts, m)]
+    return ResultSet(
+        [row.record for row in rows],
+        [row.samples for row in rows],
+        {row.record["environment_id"]: row.environment for row in rows},
+        interrupted,
+    )

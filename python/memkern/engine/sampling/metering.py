@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 
-from memkern.engine.processes.communication import ranks
-from memkern.engine.processes.process import exclusive
+from memkern.engine.processes.communication import exclusive, ranks
 from memkern.engine.recording.taken import Energy
 from memkern.engine.sampling.activity import Neighbour
 from memkern.engine.sampling.prepared import Prepared
@@ -22,7 +21,6 @@ _LONGEST_S = 5.0
 # Seconds of invocations that are started at once. Events of a GPU take up to 5 ms before each
 # start.
 _STARTED_S, _STARTED_ON_GPU_S = 0.01, 0.1
-_LEAST_S = 1e-9  # of an invocation
 
 
 def why_not(prepared: Prepared) -> str:
@@ -63,7 +61,7 @@ def _measured(prepared: Prepared, seconds: float, beside: Neighbour | None) -> E
     """Return the power of invocations, if it can be measured, with the requested settings."""
     knobs = prepared.case.knobs
     started_s = _STARTED_ON_GPU_S if knobs.device_kind == GPUS else _STARTED_S
-    invocations = math.ceil(started_s / max(seconds, _LEAST_S))
+    invocations = math.ceil(started_s / max(seconds, 1e-9))
 
     def work() -> None:
         prepared.native.run(invocations)

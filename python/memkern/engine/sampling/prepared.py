@@ -15,9 +15,7 @@ import numpy.typing as npt
 
 from memkern import launcher, small
 from memkern.checks import shown
-from memkern.engine.processes import process
-from memkern.engine.processes.communication import ranks
-from memkern.engine.processes.process import exclusive
+from memkern.engine.processes.communication import exclusive, prepared_cases, ranks
 from memkern.engine.recording.samples import STARTS_PER_SAMPLE
 from memkern.engine.recording.taken import Choice
 from memkern.errors import InputError, warn
@@ -102,7 +100,7 @@ class Prepared:
             self.device = None if case.knobs.device == "cpu" else case.knobs.device
             self.counting = _counting(case)
             self.native = self._placed(self.own, chosen.threads if chosen else 0)
-            process.prepared.add(self)
+            prepared_cases.add(self)
             self._warn()
             self.stages: list[str] = self.native.obtained()["stages"]
             chosen = chosen or self._first()

@@ -11,8 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small, statistics
-from memkern.engine.processes.communication import ranks
-from memkern.engine.processes.process import exclusive
+from memkern.engine.processes.communication import exclusive, ranks
 from memkern.engine.recording.samples import (
     CONDITIONS,
     Floats,

@@ -20,8 +20,7 @@ from memkern import small
 from memkern.engine.placing.costs import EXPECTED_S
 from memkern.engine.placing.preparing import trials_s
 from memkern.engine.placing.run import CaseRun
-from memkern.engine.processes.communication import ranks
-from memkern.engine.processes.process import exclusive
+from memkern.engine.processes.communication import exclusive, ranks
 from memkern.engine.recording.record import Need, needs_of
 from memkern.host import this_host
 from memkern.spec import registry

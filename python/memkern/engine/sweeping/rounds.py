@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from memkern import progress as told
 from memkern import small
 from memkern.engine.placing.run import LARGE_B, CaseRun
-from memkern.engine.processes.process import forked
-from memkern.engine.recording.measurement import Measurement, to_result_set
+from memkern.engine.processes.communication import forked
+from memkern.engine.recording.taken import Measurement, to_result_set
 from memkern.engine.sweeping.planning import expected_s
 from memkern.errors import InputError, Interrupted, warn
 from memkern.extension import _memkern

@@ -17,10 +17,9 @@ import numpy as np
 from memkern import statistics
 from memkern.checks import integer, several
 from memkern.engine.placing.run import CaseRun, count, environment_of_ranks
-from memkern.engine.processes.communication import ranks, together
-from memkern.engine.processes.process import refuse_forked
-from memkern.engine.recording.measurement import Measurement, to_result_set
+from memkern.engine.processes.communication import ranks, refuse_forked, together
 from memkern.engine.recording.record import with_intervals
+from memkern.engine.recording.taken import Measurement, to_result_set
 from memkern.engine.sweeping.planning import Plan, by_importance, rates
 from memkern.engine.sweeping.rounds import Collected, in_rounds
 from memkern.errors import InputError, warn

@@ -67,8 +67,7 @@ def barrier_cost(records: Records = None) -> Figure:
         for name in dict.fromkeys(frame["machine"]):
             for kind in kinds:
                 mine = rows[(rows["machine"] == name) & (rows["barrier"] == kind)]
-                label = _BARRIERS.get(kind, plain(kind))
-                label = f"{label}: {plain(name, 28)}" if several else label
+                label = _BARRIERS.get(kind, plain(kind)) + f": {plain(name, 28)}" * several
                 if len(mine):
                     _with_spread(ax, mine.sort_values("threads"), number, label)
                     number += 1

@@ -360,20 +360,20 @@ def _spokes_of_platforms(points: DataFrame) -> DataFrame:
 def _draw_platforms(ax: Any, rows: DataFrame, disturbed: Collection[str]) -> None:
     """Draw the bandwidth of one pattern over stride 1 of each platform; those disturbed hollow."""
     for (kind, own), mine in rows.groupby(["kind", "own"]):
-        colour = "black" if own else _BY_KIND[str(kind)]
+        colour, emphasis = ("black", 1) if own else (_BY_KIND[str(kind)], 0)
         theta, r = mine["angle"], radius(mine["ratio"])
         if not own:
             ax.fill([0, *theta], [0, *r], color=colour, alpha=0.2, linewidth=0, zorder=2)
         for angle, end in zip(theta, r, strict=True):
-            ax.plot([angle, angle], [0, end], color=colour, linewidth=0.8 + 0.5 * own,
-                    zorder=3 + own, label="_bar")  # fmt: skip
+            ax.plot([angle, angle], [0, end], color=colour, linewidth=0.8 + 0.5 * emphasis,
+                    zorder=3 + emphasis, label="_bar")  # fmt: skip
         how: dict[str, Any] = {
             "marker": "o",
             "markersize": 3.0 if own else 2.2,
             "linestyle": "none",
             "clip_on": False,
             "color": colour,
-            "zorder": 4.0 + own,
+            "zorder": 4.0 + emphasis,
         }
         ax.plot(theta, r, label=f"{'own' if own else 'published'} {kind}", **how)
         _mark(ax, mine, disturbed, 6.0, how | {"zorder": 5.1})
@@ -424,14 +424,14 @@ def _radars_of_patterns(records: Records, kernel: str) -> Figure:
         if pattern:
             case = applications[applications["case"] == pattern]
             mine = {name: ratio[pattern] for name, ratio in ratios.items() if pattern in ratio}
-            rows = spokes.assign(ratio=spokes.index.map(mine)).dropna(subset="ratio")
-            _draw_platforms(ax, rows, case[case["disturbed"]]["platform"])
+            shown = spokes.assign(ratio=spokes.index.map(mine)).dropna(subset="ratio")
+            _draw_platforms(ax, shown, case[case["disturbed"]]["platform"])
             top = (y + _RADAR_IN + 0.06) / height  # above the markers beyond the rings
             fig.text(x / DOUBLE_IN, top, pattern, ha="center", fontsize=6, fontweight="bold")
         else:
-            for spoke in spokes.itertuples():
-                colour = "black" if spoke.own else _BY_KIND[spoke.kind]
-                _name_spoke(ax, spoke.angle, 1.3 * radius(CAP), spoke.name, colour)
+            for spoke in spokes.to_dict("records"):
+                colour = "black" if spoke["own"] else _BY_KIND[spoke["kind"]]
+                _name_spoke(ax, spoke["angle"], 1.3 * radius(CAP), spoke["name"], colour)
     note(fig, notes)
     return fig
 

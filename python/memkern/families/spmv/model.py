@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from memkern.checks import integer, number
 from memkern.errors import InputError
 
+# In the order of a legend and a table.
+FORMATS = ("crs", "sell", "ell", "csc")
+
 
 @dataclass(frozen=True)
 class SpmvModel:

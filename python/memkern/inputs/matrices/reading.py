@@ -29,10 +29,6 @@ from memkern.inputs.indices import whole_numbers
 from memkern.inputs.matrices.assembly import CSR, Floats, check_size, index_dtype, wrap
 from memkern.limits import check_memory
 
-_FORMATS = ("coordinate", "array")
-_FIELDS = ("real", "double", "integer", "unsigned-integer", "complex", "pattern")
-_SYMMETRIES = ("general", "symmetric", "skew-symmetric", "hermitian")
-
 _BANNER = re.compile(rb"[ \t]*%%MatrixMarket[ \t]+(?i:matrix)((?:[ \t]+[A-Za-z-]+){3})[ \t]*\r?\n")
 _BEFORE_SIZES = re.compile(rb"(?:[ \t]*%[^\n]*\n|[ \t\r]*\n)*")
 _BLANK = re.compile(rb"\n[ \t\r]*(?=\n)")
@@ -261,7 +257,11 @@ def _header(source: Path, content: bytes) -> _Header:
             f"{_quoted(content, 0)}"
         )
     layout, field, symmetry = banner[1].decode().lower().split()
-    for word, known in ((layout, _FORMATS), (field, _FIELDS), (symmetry, _SYMMETRIES)):
+    for word, known in (
+        (layout, ("coordinate", "array")),
+        (field, (*_VALUES,)),
+        (symmetry, ("general", "symmetric", "skew-symmetric", "hermitian")),
+    ):
         if word not in known:
             raise InputError(
                 f"the first line of {source} must contain one of {', '.join(known)}, not "

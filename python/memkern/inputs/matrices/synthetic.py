@@ -24,7 +24,6 @@ from memkern.inputs.matrices.assembly import (
 )
 from memkern.inputs.matrices.grids import seven_point_blocks
 
-_BYTES_PER_NONZERO = 12
 _EDGES_AT_ONCE = 2**18  # the matrix of a seed depends on this
 
 
@@ -54,7 +53,7 @@ def rows_for(bytes_B: float, nonzeros_per_row: int) -> int:
     1092266
     """
     size, per_row = number(bytes_B, "bytes_B", 1), integer(nonzeros_per_row, "nonzeros_per_row", 1)
-    return max(1, int(size) // (_BYTES_PER_NONZERO * per_row))
+    return max(1, int(size) // (12 * per_row))
 
 
 def tall_skinny(rows: int, nonzeros_per_row: int, columns: int = 4000) -> CSR:
