@@ -10,7 +10,15 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.cli.measuring import exit_code, line, own_machine, tell_host, warn, when_quiet
+from memkern.cli.measuring import (
+    check_output,
+    exit_code,
+    line,
+    own_machine,
+    tell_host,
+    warn,
+    when_quiet,
+)
 from memkern.cli.options import (
     FORCE,
     UNDERSTAND,
@@ -35,6 +43,7 @@ _BEST = 5
 
 
 def _ecm(args: argparse.Namespace) -> int:
+    from memkern.formats import load
     from memkern.models.ecm_fit import fit_ecm, judge_cores, loop_times
     from memkern.models.machine_reading import machine_of
     from memkern.models.overlap import overlap_of
@@ -43,7 +52,7 @@ def _ecm(args: argparse.Namespace) -> int:
     if args.results and (args.output or args.wait_quiet):
         raise InputError("ecm measures nothing if it is given results: leave out its options")
     machine = own_machine(args)
-    results = _measured(args) if args.results is None else _read(args.results)
+    results = _measured(args) if args.results is None else load(args.results)
     if machine is not None:
         machine_of(args.machine, processors(results))
     loops, clock_GHz = loop_times(results)
@@ -69,18 +78,10 @@ def _ecm(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
-def _read(path: str) -> ResultSet:
-    from memkern.formats import load
-
-    return load(path)
-
-
 def _measured(args: argparse.Namespace) -> ResultSet:
-    from memkern.formats.store import check_output
     from memkern.studies.ecm import measure_loops
 
-    if args.output:
-        check_output(args.output, args.force)
+    check_output(args)
     with when_quiet(args) as progress:
         found = measure_loops(seconds=args.seconds, progress=progress)
     if args.output:
@@ -271,7 +272,6 @@ ECM_VERB = verb(
 
 
 def _incore(args: argparse.Namespace) -> int:
-    from memkern.formats.store import check_output
     from memkern.models.machine_reading import machine_of
     from memkern.models.records import processors
     from memkern.studies.ecm import measured_in_core
@@ -280,8 +280,7 @@ def _incore(args: argparse.Namespace) -> int:
     if args.arch and osaca() is None:
         raise InputError("--arch needs OSACA: `pip install osaca`")
     machine = own_machine(args)
-    if args.output:
-        check_output(args.output, args.force)
+    check_output(args)
     kernels = None
     if args.kernel is not None:
         kernels = [name if "." in name else f"loops.{name}" for name in each(args.kernel)]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.checks import unknown
-from memkern.cli.measuring import exit_code, show_progress, warn, when_quiet
+from memkern.cli.measuring import check_output, exit_code, show_progress, warn, when_quiet
 from memkern.cli.options import (
     FAILED,
     FORCE,
@@ -278,13 +278,11 @@ CALIBRATE_VERB = verb(
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from memkern.formats.store import check_output
     from memkern.formats.values import jsonable
     from memkern.results.exchange import metrics_file, write_openmetrics
     from memkern.studies.doctor import doctor
 
-    if args.output:
-        check_output(args.output, args.force)
+    check_output(args)
     if args.openmetrics:
         metrics_file(args.openmetrics)
     with show_progress(args) as progress:

@@ -42,15 +42,11 @@ def _machine(args: argparse.Namespace) -> int:
     if args.json:
         print(machine.to_json(), end="")
     elif not args.quiet:
-        print("\n".join([*_of_another(machine), *_lines(machine)]))
+        model = processor_model()
+        of_another = bool(model) and not machine.describes(model)
+        note = [f"this file is of another machine than this one ({model}):"] * of_another
+        print("\n".join([*note, *_lines(machine)]))
     return code
-
-
-def _of_another(machine: MachineFile) -> Iterator[str]:
-    """Yield a line if a file describes another machine than this one."""
-    model = processor_model()
-    if model and not machine.describes(model):
-        yield f"this file is of another machine than this one ({model}):"
 
 
 def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:

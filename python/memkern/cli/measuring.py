@@ -472,6 +472,25 @@ def health_of(results: ResultSet) -> str:
     return health_sentence(results, results.environments)
 
 
+def beside(peer: str, statistic: str) -> Callable[[ResultSet], str]:
+    """Return the answer on why results differ from a peer's, and on its and our statistic."""
+
+    def answer(results: ResultSet) -> str:
+        from memkern.models.answers import peer_sentence
+
+        return peer_sentence(peer, results, statistic)
+
+    return answer
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Refuse a results file that can't be written, if one is given."""
+    from memkern.formats import store
+
+    if args.output:
+        store.check_output(args.output, args.force)
+
+
 def own_machine(args: argparse.Namespace) -> MachineFile | None:
     """Return the machine file to which a verb adds what it finds; None without ``--machine``.
 

@@ -15,6 +15,7 @@ from memkern import files, launcher
 from memkern.checks import read_integer, shown
 from memkern.cli.measuring import (
     HEADER,
+    check_output,
     exit_code,
     health_of,
     line,
@@ -169,10 +170,10 @@ def _part(text: str) -> Part:
 
 
 def _merge(args: argparse.Namespace) -> int:
-    from memkern.formats.store import check_output
+    from memkern.formats import store
     from memkern.results.merging import merge
 
-    target = check_output(args.output, args.force)
+    target = store.check_output(args.output, args.force)
     results = merge(args.files)
     results.save(target)
     counts = {"record": len(results), "environment": len(results.environments)}
@@ -182,11 +183,9 @@ def _merge(args: argparse.Namespace) -> int:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    from memkern.formats.store import check_output
     from memkern.studies.tune import tune, usual_knobs
 
-    if args.output:
-        check_output(args.output, args.force)
+    check_output(args)
     refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
     refuse(args, "in a search: measure its result", openmetrics=None)
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
@@ -199,10 +198,11 @@ def _tune(args: argparse.Namespace) -> int:
     lists = {name: value for name, value in fixed.items() if isinstance(value, list)}
     usual = {name: values for name, values in usual_knobs(case).items() if name not in fixed}
     tuned = usual | lists
-    budget = {} if args.budget is None else {"budget_s": args.budget}
-    budget |= {"budget_s": QUICK_S} if args.quick else {}
+    budget_s = QUICK_S if args.quick else args.budget
     with show_progress(args) as progress:
-        best, search = tune(case, knobs=tuned, progress=progress, **budget)
+        best, search = tune(
+            case, knobs=tuned, progress=progress, **({"budget_s": budget_s} if budget_s else {})
+        )
     tell_host(search, args.quiet)
     if args.output:
         search.save(args.output)

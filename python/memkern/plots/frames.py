@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from memkern.checks import unknown
 from memkern.errors import InputError
@@ -17,21 +17,14 @@ from memkern.models.records import (
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
+    from memkern.formats import ResultSet
     from memkern.models import T0WmaxFit
-
-
-class HasFrame(Protocol):
-    """The part of a ``ResultSet`` that figures need."""
-
-    def to_frame(self) -> DataFrame:
-        """Return the records as a table."""
-        ...
 
 
 # Kernels with a variant `nta`, whose loads have a non-temporal prefetch hint.
 _HINTED = ("loops.matvec", "spmv.crs", "spmv.sell")
 
-Records: TypeAlias = "DataFrame | HasFrame | None"
+Records: TypeAlias = "DataFrame | ResultSet | None"
 Fits: TypeAlias = "dict[tuple[str, ...], T0WmaxFit]"
 
 

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memkern.checks import read_number, shown
-from memkern.cli.measuring import exit_code, health_of, line, marks, measure, plus_minus, warn
+from memkern.cli.measuring import (
+    beside,
+    exit_code,
+    health_of,
+    line,
+    marks,
+    measure,
+    plus_minus,
+    warn,
+)
 from memkern.cli.options import (
     GOOD,
     MEASURE,
@@ -41,7 +50,7 @@ from memkern.spec.options import Knobs
 from memkern.spec.sequences import joined, product
 
 if TYPE_CHECKING:
-    from memkern.formats import ResultSet
+    pass
 
 _RULE = "=" * 48
 
@@ -150,16 +159,13 @@ def _amo(args: argparse.Namespace) -> int:  # noqa: C901
     if args.bench is None:
         answers = [_false_sharing, health_of]
         return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN, answers=answers))
-    answers = [_beside_circustent, health_of]
-    return exit_code(measure(joined(parts), args, "", _as_circustent, answers=answers))
-
-
-def _beside_circustent(results: ResultSet) -> str:
-    """Return why results differ from those of CircusTent."""
-    from memkern.models.answers import peer_sentence
-
-    statistic = "memkern takes the shortest time of several samples, CircusTent times one pass"
-    return peer_sentence("CircusTent", results, statistic)
+    circustent = beside(
+        "CircusTent",
+        "memkern takes the shortest time of several samples, CircusTent times one pass",
+    )
+    return exit_code(
+        measure(joined(parts), args, "", _as_circustent, answers=[circustent, health_of])
+    )
 
 
 def _default(option: str) -> str:

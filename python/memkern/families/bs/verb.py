@@ -33,9 +33,8 @@ from memkern.spec.sequences import joined, product
 def _finite_elements(args: argparse.Namespace) -> int:
     if args.sizes is not None and args.entries is not None:
         raise InputError("--sizes and --entries exclude each other")
-    knobs = knobs_of(args)
-    for option in ("index_dtype", "dtype", "variant"):
-        knobs.pop(option, None)
+    own_options = ("index_dtype", "dtype", "variant")
+    knobs = {name: value for name, value in knobs_of(args).items() if name not in own_options}
     names = [f"bs.bs{number}" for number in args.tests or range(9)]
     vectors = [f"bs.bs{n}" for n in range(1, 6)]
     meshes = [f"bs.bs{n}" for n in range(6, 9)]

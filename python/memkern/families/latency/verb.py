@@ -159,17 +159,17 @@ _OPTIONS = {
 }
 
 
-def _latency(args: argparse.Namespace) -> int:  # noqa: C901
+def _latency(args: argparse.Namespace) -> int:
     if args.study is not None and args.kernel is not None:
         raise InputError(f"latency {args.study} chooses the kernel: leave out --kernel")
     study = args.study or "sizes"
     if study in _OWN_CASES and args.kernel is None:
         return _OWN_CASES[study](args)
     kernel, defaults = (args.kernel, lambda _: {}) if args.kernel else _STUDIES[study]
-    owners: dict[str, list[str]] = {}
-    for name, options in _OPTIONS.items():
-        for option in options:
-            owners.setdefault(option, []).append(f"latency.{name}")
+    owners = {
+        option: [f"latency.{name}" for name, its in _OPTIONS.items() if option in its]
+        for option in itertools.chain(*_OPTIONS.values())
+    }
     if args.size_B is not None:
         args.size_B = parse_sizes(args.size_B)
     own = options_by_kernel(given(args, *owners), owners, [f"latency.{kernel}"])
@@ -196,21 +196,14 @@ def _latency(args: argparse.Namespace) -> int:  # noqa: C901
     answers = [health_of]
     if args.kernel is None and study == "loaded":
         answers = [_loaded, health_of]
-    table = _TABLES[kernel]
+    header, row, shown = _TABLES[kernel]
     if "size_B" in missing and args.size_B is None and not args.every_row:
-        table, answers = _no_rows(table), [_levels, health_of]
-    results = measure(cases, args, *table, most_s=most_s, answers=answers)
-    every_pair = "pin" in axes
-    if every_pair and not (args.json or args.quiet):
+        row, answers = None, [_levels, health_of]
+    results = measure(cases, args, header, row, shown, most_s=most_s, answers=answers)
+    if "pin" in axes and not (args.json or args.quiet):
         for lines, take_by in itertools.product(axes["lines"], axes.get("take_by", ["load"])):
             line(_matrix(results, lines, take_by))
     return exit_code(results)
-
-
-def _no_rows(table: _Table) -> _Table:
-    """Return a table without rows."""
-    header, _, shown = table
-    return header, None, shown
 
 
 def _levels(results: ResultSet) -> str:
@@ -218,11 +211,6 @@ def _levels(results: ResultSet) -> str:
     from memkern.families.latency.data import level_lines
 
     return "\n".join(level_lines(results))
-
-
-def _levels_of_random(results: ResultSet) -> str:
-    """Return the table of latencies by level, from lines in random order."""
-    return _levels(results.filter(order="random"))
 
 
 def _loaded(results: ResultSet) -> str:
@@ -275,9 +263,11 @@ def _structure(args: argparse.Namespace) -> int:
         max(capacity.capacity()), caches.line_B(), memory_left()[0], **options
     )
     most_s = math.inf if _chosen(knobs) else _MOST_S
-    table = _TABLES["chase"] if args.every_row else _no_rows(_TABLES["chase"])
-    answers = [] if args.every_row else [_levels_of_random]
-    results = measure(cases, args, *table, most_s=most_s, answers=answers)
+    header, row, columns = _TABLES["chase"]
+    answers: list[Callable[[ResultSet], str]] = []
+    if not args.every_row:
+        row, answers = None, [lambda found: _levels(found.filter(order="random"))]
+    results = measure(cases, args, header, row, columns, most_s=most_s, answers=answers)
     shown = not (args.json or args.quiet)
     try:
         if shown:
@@ -323,10 +313,10 @@ def _node_matrix(results: ResultSet, kernel: str, column: str, what: str) -> str
     from memkern.families.latency.data import NODES
 
     shown = [record for record in results if record["kernel"] == kernel]
-    found = {}
-    for record in shown:
-        near, far = map(int, re.findall(NODES, record["name"])[0])
-        found[near, far] = _cell(record, column)
+    found = {
+        tuple(map(int, re.findall(NODES, record["name"])[0])): _cell(record, column)
+        for record in shown
+    }
     rows, columns = (sorted({pair[side] for pair in found}) for side in (0, 1))
     title = f"{what}, by the node of the units (rows) and of the memory (columns):"
     return "\n".join([title, *_square("node", found, rows, columns), *_explained(shown)])
@@ -337,19 +327,18 @@ def _matrix(results: ResultSet, lines: int, take_by: str) -> str:
     from memkern.models.records import by_topology, units_by_topology
 
     shown = [r for r in results if (r["lines"], r["take_by"]) == (lines, take_by)]
-    found = {}
-    for record in shown:
-        first, second = map(int, record["pin"].split(","))
-        found[first, second] = _cell(record, "ns_per_access")
+    found = {
+        tuple(map(int, record["pin"].split(","))): _cell(record, "ns_per_access")
+        for record in shown
+    }
     orders = units_by_topology(results.environments).values()
     units = by_topology({unit for pair in found for unit in pair}, next(iter(orders), ()))
     title = "one line" if lines == 1 else "a line in each direction"
-    rows = [
+    heading = (
         f"ns from a core's write to another core's answer, {title} taken by {take_by}; the row's "
         "unit touched it first:"
-    ]
-    rows += [*_square("unit", found, units, units), *_explained(shown)]
-    return "\n".join(rows)
+    )
+    return "\n".join([heading, *_square("unit", found, units, units), *_explained(shown)])
 
 
 def _cell(record: dict[str, Any], column: str) -> str:
@@ -366,7 +355,7 @@ def _explained(records: Sequence[dict[str, Any]]) -> list[str]:
 
 def _square(
     name: str,
-    cells: Mapping[tuple[int, int], str],
+    cells: Mapping[tuple[int, ...], str],
     rows: Sequence[int],
     columns: Sequence[int],
 ) -> list[str]:

@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from memkern.cli.measuring import (
+    check_output,
     exit_code,
     marks,
     tell_host,
@@ -17,10 +18,8 @@ from memkern.cli.options import FORCE, MEASURE, WAIT, argument, count, each, num
 
 def _barrier(args: argparse.Namespace) -> int:
     from memkern.families.launch.barrier import barrier_cost
-    from memkern.formats.store import check_output
 
-    if args.output:
-        check_output(args.output, args.force)
+    check_output(args)
     warn_if_not_quiet(wait_until_quiet(args), args)
     threads = None if args.threads is None else each(args.threads)
     results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from memkern.checks import shown
-from memkern.cli.measuring import exit_code, measure, warn
+from memkern.cli.measuring import beside, exit_code, measure, warn
 from memkern.cli.options import (
     MEASURE,
     Options,
@@ -53,13 +53,12 @@ def _spatter(args: argparse.Namespace) -> int:
     if not args.quiet:
         for warning in found.warnings:
             warn(warning)
-    knobs = knobs_of(args)
-    if found.on_gpu:
-        knobs.setdefault("device", "cuda:0")
-    if found.block_shared is not None:
-        knobs.setdefault("block_shared", found.block_shared)
-    if found.threads is not None:
-        knobs.setdefault("threads", found.threads)
+    of_spatter = {
+        "device": "cuda:0" if found.on_gpu else None,
+        "block_shared": found.block_shared,
+        "threads": found.threads,
+    }
+    knobs = {k: v for k, v in of_spatter.items() if v is not None} | knobs_of(args)
 
     def build(number: int) -> Case:
         try:
@@ -68,14 +67,8 @@ def _spatter(args: argparse.Namespace) -> int:
             raise InputError(f"config {number}: {error}") from None
 
     cases = product(build, {"number": range(len(found.configs))})
-    return exit_code(measure(cases, args, answers=[_beside_spatter]))
-
-
-def _beside_spatter(results: ResultSet) -> str:
-    """Return why results differ from those of Spatter."""
-    from memkern.models.answers import peer_sentence
-
-    return peer_sentence("Spatter", results, "both take the shortest time of the runs")
+    answers = [beside("Spatter", "both take the shortest time of the runs")]
+    return exit_code(measure(cases, args, answers=answers))
 
 
 def _suite(args: argparse.Namespace) -> int:

@@ -8,6 +8,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 
 from memkern.cli.measuring import (
+    check_output,
     exit_code,
     line,
     marks,
@@ -47,10 +48,8 @@ _FORMATS = ["crs", "sell"]  # measured unless others are requested
 
 def _tune(args: argparse.Namespace) -> int:
     from memkern.families.spmv import product as spmv
-    from memkern.formats.store import check_output
 
-    if args.output:
-        check_output(args.output, args.force)
+    check_output(args)
     searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch")
     own = {"format": _FORMATS, "rcm": False, "halo": None}
     refuse(args, "with --tune, which chooses it", **own, **dict.fromkeys(searched))

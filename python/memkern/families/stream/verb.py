@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from memkern.cli.measuring import health_of
+from memkern.cli.measuring import beside, health_of
 from memkern.cli.options import MEASURE, verb
 from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES
@@ -26,12 +26,8 @@ def _stream(args: argparse.Namespace) -> int:
 
 def _beside_stream(results: ResultSet) -> str:
     """Return why the rotation differs from STREAM, and from kernels on their own; else nothing."""
-    from memkern.models.answers import peer_sentence
-
-    rotations = results.filter(kernel=_ROTATION)
-    sentence = peer_sentence(
-        "STREAM", rotations, "both take the shortest time without that of the first turn"
-    )
+    statistic = "both take the shortest time without that of the first turn"
+    sentence = beside("STREAM", statistic)(results.filter(kernel=_ROTATION))
     alone = (
         "`-k triad` measures a kernel on its own, in the variant that is fastest for it, and "
         "differs from the rotation, in which other kernels use the caches in between"
