@@ -155,11 +155,7 @@ def _found_folders(root: Path, groups: str, controller: str) -> Iterator[Path]:
             if unified or (mount[2] == "cgroup" and own & {*mount[3].split(",")}):
                 top = root / mount[1].lstrip("/")
                 folder = top / path.lstrip("/")
-                yield folder
-                for parent in folder.parents:
-                    if not parent.is_relative_to(top):
-                        break
-                    yield parent
+                yield from (one for one in (folder, *folder.parents) if one.is_relative_to(top))
 
 
 def control_groups(root: Path = Path("/")) -> str:

@@ -103,7 +103,9 @@ class Prepared:
             prepared_cases.add(self)
             self._warn()
             self.stages: list[str] = self.native.obtained()["stages"]
-            chosen = chosen or self._first()
+            # A requested variant runs on the widest instruction set.
+            how = "default" if case.knobs.variant == "best" else "requested"
+            chosen = chosen or Choice(*self.candidates[0], how)
             self.how, self.loss = chosen.how, chosen.loss
             self.select(chosen.variant, chosen.isa)
 
@@ -193,11 +195,6 @@ class Prepared:
                 f"{isa!r} here: choose from {choices}"
             )
         return fitting
-
-    def _first(self) -> Choice:
-        # A requested variant runs on the widest instruction set.
-        how = "default" if self.case.knobs.variant == "best" else "requested"
-        return Choice(*self.candidates[0], how)
 
     def run(self, invocations: int) -> float:
         """Run a sample of `invocations` invocations, and return the slowest rank's seconds.
@@ -346,9 +343,8 @@ class Prepared:
         goal = max(goal, STARTS_PER_SAMPLE * apart_s)
         invocations = 1
         # If the last invocation or a small part took long enough, no whole invocation is tried.
-        if self._last_s >= 20 * goal:
-            return invocations
-        if self.run_range(0, -(-self.own.iterations // 128)) >= 20 * goal:
+        part = -(-self.own.iterations // 128)
+        if self._last_s >= 20 * goal or self.run_range(0, part) >= 20 * goal:
             return invocations
         while True:
             seconds = self.run(invocations)
