@@ -6,8 +6,6 @@ number of elements per rank::
     mpirun -n 2 python bench/aggregation.py
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

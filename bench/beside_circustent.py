@@ -22,8 +22,6 @@ CircusTent's MPI flushes each operation; `--flush-every` is memkern's number of 
 batch.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -8,8 +8,6 @@ compared::
     python bench/beside_competitors.py --rounds 7
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

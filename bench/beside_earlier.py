@@ -9,8 +9,6 @@ turn, the shares of records that are disturbed or have no interval, T0 and Wmax 
 intervals, and the time of a turn.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

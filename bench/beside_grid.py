@@ -14,8 +14,6 @@ prefetch, and one form in blocks of four z. Ratios are the peer's times over mem
 intervals from the turns.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 from functools import partial

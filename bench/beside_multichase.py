@@ -13,8 +13,6 @@ memory a second core makes as much traffic as it can, only by loads (``multiload
 only by stores (``-l memset-libc``); the traffic of both sides is printed, since it may differ.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path

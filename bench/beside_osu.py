@@ -15,8 +15,6 @@ bytes first, and with Open MPI 4.1 it ends at the compare-and-swap, before the f
 bytes.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

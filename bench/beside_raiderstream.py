@@ -13,8 +13,6 @@ written. memkern's time of a turn is the median of its samples. Bandwidths are m
 each side's time.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -11,8 +11,6 @@ turns. "At least as fast" means a geometric mean of at least 1.0 and no case who
 lies wholly below 0.97. With ``--self`` memkern is its own peer, which shows the effect of noise.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -16,8 +16,6 @@ memkern's, with intervals from the turns; the roofline uses the bandwidth of the
 turn.
 """
 
-from __future__ import annotations
-
 import argparse
 import tempfile
 import time

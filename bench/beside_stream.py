@@ -21,8 +21,6 @@ each side. ``--statistic`` overrides this choice; the ratio by the other statist
 With ``--self`` memkern is its own peer, which shows the effect of noise.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import ctypes

@@ -3,8 +3,6 @@
 python bench/best_variant.py --turns 7
 """
 
-from __future__ import annotations
-
 import random
 import statistics
 from collections import Counter

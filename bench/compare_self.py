@@ -6,8 +6,6 @@ Twenty cases from L1 to L3 with one and two threads, A against itself. The exit 
 than one verdict, and more than one in 500, is false.
 """
 
-from __future__ import annotations
-
 import tempfile
 import time
 from pathlib import Path

@@ -7,8 +7,6 @@ All cases of a family draw consecutive values from one series of noise, as on a 
 it prints how often two paired tests reject at the low level that corrections for many cases need.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections.abc import Callable, Iterator

@@ -8,8 +8,6 @@ its own time without, which should be 1, because they are read outside of it; an
 sample's wall time. By default events of the system are counted, which exist everywhere.
 """
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

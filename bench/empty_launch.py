@@ -6,8 +6,6 @@ workers and wait policy are the same. Set OMP_WAIT_POLICY to choose the policy::
     OMP_WAIT_POLICY=active python bench/empty_launch.py
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import subprocess

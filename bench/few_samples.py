@@ -5,15 +5,13 @@ The medians agree only if the data of the first sample are already in the caches
     python bench/few_samples.py --turns 12
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from peers import in_turns
 from records import Row, add, interval, options, parsed, write
 
 import memkern as mk
-from memkern.results.turns import compare_turns
+from memkern.results.slowdowns import compare_turns
 
 FEW, MANY = 10, 1000
 

@@ -11,8 +11,6 @@ command after a boot, by the package's variances. The last column is the median 
 least slowdown for which a node is named.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

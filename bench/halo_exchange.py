@@ -8,8 +8,6 @@ and the time that `memkern.halo_time` predicts from messages, which are measured
     mpirun -n 2 python bench/halo_exchange.py
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -13,8 +13,6 @@ were taken in one call of the extension), ``t_s`` (end of the block since the fi
 case, with the spread of its shortest times and medians between runs.
 """
 
-from __future__ import annotations
-
 import contextlib
 import random
 import subprocess

@@ -7,8 +7,6 @@ Both have the same lines, pages and units and are measured in turns::
 A ratio is the time with generators over the time of the plain chase; its interval should contain 1.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from peers import in_turns, valid_record
 from records import Row, add, interval, options, parsed, write

@@ -7,8 +7,6 @@ are judged separately. With an empty cache folder, the first runs use the varian
     XDG_CACHE_HOME=/tmp/empty python bench/intervals_hold.py --runs 40 --minutes 20
 """
 
-from __future__ import annotations
-
 import json
 import math
 import random

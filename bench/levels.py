@@ -11,8 +11,6 @@ given, cycles for a vector, a value or a site and s (the median of the turns, be
 the largest), and what the main loop loads and stores beyond the kernel's definition: spills.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random
@@ -26,7 +24,7 @@ from records import Row, add, options, parsed, write
 PROGRAM = """
 import json, sys
 from memkern.extension import _memkern
-from memkern.studies.incore import measured_in_core
+from memkern.studies.ecm import measured_in_core
 found = measured_in_core(sys.argv[1].split(","), variants=("scalar", "auto", "simd"))
 print(json.dumps({"build": _memkern.build()["flags"], "rows": found.rows}))
 """

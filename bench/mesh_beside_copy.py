@@ -6,8 +6,6 @@ from minute to minute, so every ratio is of consecutive measurements::
     python bench/mesh_beside_copy.py
 """
 
-from __future__ import annotations
-
 import numpy as np
 from peers import in_turns
 from records import Row, add, interval, options, parsed, write

@@ -28,8 +28,6 @@ It has more than 600 lines because it is one program, whose steps share the opti
 is left and the folder of results.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import dataclasses

@@ -11,8 +11,6 @@ the turns in which both records are undisturbed, if there are at least four; the
 all ratios together (Bonferroni's correction). The exit code is 1 if an interval does not contain 1.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

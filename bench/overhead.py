@@ -7,8 +7,6 @@ a size or own index arrays have the time beyond three samples. With Spatter's pr
 same file of 1,000 configurations.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

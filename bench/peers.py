@@ -1,7 +1,5 @@
 """Functions shared by the comparisons with other programs."""
 
-from __future__ import annotations
-
 import argparse
 import ctypes
 import os

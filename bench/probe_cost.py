@@ -12,8 +12,6 @@ measured. The line "disturbed" has the share of samples in which a worker waited
 or the cores were slower than their best; on a quiet machine it is small.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from typing import Any

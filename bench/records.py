@@ -6,8 +6,6 @@ interval of a value ``x`` is in ``x low`` and ``x high``. Some records also have
 tables.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import shlex

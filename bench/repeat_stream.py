@@ -8,8 +8,6 @@ variant in comparison with the fastest one::
     python bench/repeat_stream.py --babelstream /path/to/omp-stream --turns 30
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

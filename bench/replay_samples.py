@@ -16,8 +16,6 @@ runs as well.
 until the variances of a boot are known.
 """
 
-from __future__ import annotations
-
 import csv
 import itertools
 import math

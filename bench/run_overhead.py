@@ -6,8 +6,6 @@ The difference between the wall time of many calls and the sum of the seconds th
 microseconds per call; the goal is below 5.
 """
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

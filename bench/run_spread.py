@@ -7,8 +7,6 @@ only; new memory adds the differences between placements::
     python bench/run_spread.py --turns 40
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -8,8 +8,6 @@ in bench/records; the rows of several names follow each other. With ``--check`` 
 and the exit code is 1 if a table on the page differs from its records.
 """
 
-from __future__ import annotations
-
 import argparse
 import re
 import sys

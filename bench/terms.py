@@ -21,8 +21,6 @@ Ratios have intervals from the turns. The terms are times of a unit of work:
 - ``ECM``: the model's time by the machine file, with ``in-core`` as its T_core.
 """
 
-from __future__ import annotations
-
 import argparse
 import functools
 import itertools

@@ -6,8 +6,6 @@ Without an announcement a command is expected to take less than three seconds. `
 the remaining time after its first pair, so the time until then is added to its announcement.
 """
 
-from __future__ import annotations
-
 import re
 import statistics
 import subprocess

@@ -1,7 +1,5 @@
 """Copies of the tree with other kernels, which tests build."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Helpers of several test files: altered prepared cases, refusals, the command line."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform
@@ -183,6 +181,13 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return code, out, err
 
 
+def output_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str]:
+    """Run a command line that succeeds; return standard output and error."""
+    code, out, err = run(capsys, *words)
+    assert code == 0, err
+    return out, err
+
+
 def one_sentence(err: str) -> str:
     """Return the one line of an error message of the command line."""
     (sentence,) = filter(None, err.splitlines())
@@ -243,9 +248,7 @@ def cases_of(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
 
 def measured(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
     """Run a command line that measures; return its records."""
-    code, out, err = run(capsys, *words, "--json")
-    assert code == 0, err
-    return list(json.loads(out))
+    return list(json.loads(output_of(capsys, *words, "--json")[0]))
 
 
 def once_a_kind(

@@ -1,7 +1,5 @@
 """Blocks and commands of the documentation."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Iterator

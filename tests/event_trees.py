@@ -1,7 +1,5 @@
 """Minimal /proc and /sys trees of processors whose events are in the table."""
 
-from __future__ import annotations
-
 _DEVICES = "sys/bus/event_source/devices"
 
 

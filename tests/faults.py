@@ -3,8 +3,6 @@
 It has more than 600 lines because it is one list, in which a fault is found by its text.
 """
 
-from __future__ import annotations
-
 import platform
 import shlex
 from typing import NamedTuple

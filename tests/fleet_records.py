@@ -1,7 +1,5 @@
 """Records of the nodes of a fleet, for the tests of `memkern fleet` and of its figure."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

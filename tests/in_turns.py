@@ -1,7 +1,5 @@
 """Records of kernels measured in turns: over ranks, and alone or with a neighbour."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

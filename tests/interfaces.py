@@ -1,7 +1,5 @@
 """Files of the public interface."""
 
-from __future__ import annotations
-
 import functools
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Programs run by several ranks, started by the launchers of this machine."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

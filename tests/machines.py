@@ -4,8 +4,6 @@ The extension's topology, Python's processing units and the machine's part of an
 replaced. Workers still run on this machine: each described unit is mapped to a real processor.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -10,8 +10,6 @@ run continues after the last fault that was tried, and with the same FOLDER it r
 files. Both print whether tests noticed each fault; the exit code is 1 if they missed any.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import csv

@@ -3,8 +3,6 @@
 ``python refusing.py EAGAIN clone,clone3 COMMAND...`` runs a command under it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import errno
 import os

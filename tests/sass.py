@@ -5,8 +5,6 @@ Instructions have 128 bits since compute capability 7.0. Jia et al. 2018 (arXiv:
 and the first instruction that uses its result waits for that barrier.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import struct

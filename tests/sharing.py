@@ -1,7 +1,5 @@
 """Slow set-ups, shared by all processes of a test run."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import pickle

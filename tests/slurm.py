@@ -1,7 +1,5 @@
 """A cluster of one node: munge and Slurm as processes of this user, with files in one folder."""
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os

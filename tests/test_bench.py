@@ -1,7 +1,5 @@
 """The benchmarks' page: its tables equal the records, and the scripts accept its commands."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import re

@@ -1,7 +1,5 @@
 """The functions and modules that a command enters, counted by tools/calls.py."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

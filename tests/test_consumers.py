@@ -3,8 +3,6 @@
 `make test-all` installs them (extra ``consumers``); without them the tests fail.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -6,7 +6,7 @@ and no function uses another instruction set than its own.
 
 import re
 
-from disassembled import X86, functions
+from disassembled import X86, functions, is_packed, is_vex
 
 from memkern import _memkern
 from memkern.machine import disassembly
@@ -61,7 +61,7 @@ if X86:
 
     def test_scalar_has_no_vector_instructions() -> None:
         for name, code in kernels("scalar").items():
-            packed = [i for i in code if i.is_packed]
+            packed = [i for i in code if is_packed(i)]
             assert not packed, f"{name}: {packed[0]}"
 
     def test_auto_is_vectorised() -> None:
@@ -74,7 +74,7 @@ if X86:
             found = bodies("vectorised", space)
             for (operation, value, index), code in found.items():
                 if value == "double" and operation in operations:
-                    assert any(i.is_packed for i in code), (space, operation, value, index)
+                    assert any(is_packed(i) for i in code), (space, operation, value, index)
 
     def test_simd_uses_hardware_gathers_and_scatters() -> None:
         for space in ("N_AVX2", "N_AVX3"):
@@ -122,7 +122,7 @@ if X86:
         passes = re.compile(r"memkern::(scalar|vectorised|simd)::N_(AVX2|AVX3)::")
         for name, code in functions().items():
             if not passes.search(name):
-                leaked = [i for i in code if i.is_vex]
+                leaked = [i for i in code if is_vex(i)]
                 assert not leaked, f"{name}: {leaked[0]}"
 
     def test_avx2_needs_no_avx512() -> None:

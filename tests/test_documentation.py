@@ -1,7 +1,5 @@
 """Every command and example of the documentation runs as written, on small cases."""
 
-from __future__ import annotations
-
 import contextlib
 import doctest
 import functools

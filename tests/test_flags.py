@@ -1,7 +1,5 @@
 """Flags of the environment: what they change in the commands that compile kernels, and what not."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
@@ -17,6 +15,7 @@ from pathlib import Path
 import pybind11
 import pytest
 from building import MODULE, ROOT
+from disassembled import is_packed
 
 from memkern.machine import disassembly
 
@@ -165,7 +164,7 @@ def test_ofast_reorders_arithmetic_of_kernels_alone(tmp_path: Path) -> None:
         assert "__FAST_MATH__" not in build.compiled(technique, SUM, "-dM", "-E", family=CHAINS)
         build.compiled(technique, SUM)
         code = disassembly.functions(build.folder / f"{technique}.o")
-        packed = [i for name in code for i in code[name] if i.is_packed]
+        packed = [i for name in code for i in code[name] if is_packed(i)]
         assert bool(packed) == (technique == "auto") or not X86, (technique, packed)
 
 

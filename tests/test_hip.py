@@ -3,8 +3,6 @@
 The compiled kernels were never run.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -7,8 +7,6 @@ common entries. An intended change is listed in the CHANGELOG and written to the
     PYTHONPATH=tests:tests/families:tests/spec python tests/test_interface.py
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re
@@ -109,7 +107,7 @@ PARTS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[str], str]]] = {
     "columns": (columns, kernel_home),
     "figures": (lambda: options_of(figures), lambda name: figures[name].__module__),
     "tables": (lambda: options_of(tables), lambda name: tables[name].__module__),
-    "verbs": (verbs, lambda name: cli._verbs()[name].add_options.__module__),
+    "verbs": (verbs, lambda name: cli._verbs()[name].run.__module__),
     "functions": (functions, lambda name: f"memkern.{mk._all_homes()[name]}"),
 }
 

@@ -1,7 +1,5 @@
 """Imports and includes follow the layers. (`make lint` checks all layers of the packages.)"""
 
-from __future__ import annotations
-
 import graphlib
 import re
 import subprocess

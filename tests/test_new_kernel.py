@@ -1,7 +1,5 @@
 """A new kernel needs only the diff in CONTRIBUTING."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Every notebook runs from top to bottom."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

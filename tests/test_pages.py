@@ -1,7 +1,5 @@
 """The generated pages of the documentation have what the registries and parsers have."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Machine code of the GPU kernels: loads are issued together, and local memory is unused."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from pathlib import Path

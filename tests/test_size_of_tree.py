@@ -1,7 +1,5 @@
 """Long files have a reason in their docstring or head comment (tools/size_of_tree.py)."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter
@@ -48,7 +46,7 @@ def test_few_functions_are_complex_or_have_many_arguments() -> None:
         for rules in re.findall(r"# noqa: (.+)", path.read_text())
         for rule in rules.split(", ")
     )
-    assert 0 < noqa["C901"] <= 10 and 0 < noqa["PLR0913"] <= 11
+    assert 0 < noqa["C901"] <= 10 and 0 < noqa["PLR0913"] <= 10
 
 
 def test_lists_of_docstrings_have_an_item_a_line() -> None:

@@ -5,8 +5,6 @@ That of memkern also has every option of its functions, from their signatures.
 To update them: PYTHONPATH=tests python tests/test_stubs.py
 """
 
-from __future__ import annotations
-
 import ast
 import builtins
 import inspect

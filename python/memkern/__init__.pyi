@@ -20,7 +20,7 @@ from memkern.engine.public import prepare as prepare
 from memkern.engine.public import sweep as sweep
 from memkern.engine.public import vary as vary
 from memkern.families.dw import operator as dw
-from memkern.families.messages.model import halo_time as halo_time
+from memkern.families.messages.data import halo_time as halo_time
 from memkern.families.spatter import suites as suites
 from memkern.families.spmv import product as spmv
 from memkern.formats import ResultSet as ResultSet

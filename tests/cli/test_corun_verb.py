@@ -1,12 +1,10 @@
 """The verb corun."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
 import pytest
-from checking import run
+from checking import measured, output_of, refused_words, run
 from machines import PROCESSORS
 
 import memkern as mk
@@ -30,8 +28,7 @@ def small_cases(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_matrix_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     output = str(tmp_path / "x.db")
     words = ["loops.load", "elements=1000", "stream.triad", UNITS_OPTION, "-o", output]
-    code, out, err = run(capsys, "corun", *words, "--turns", "2")
-    assert code == 0
+    out, err = output_of(capsys, "corun", *words, "--turns", "2")
     assert "2 of 2" not in err
     lines = out.splitlines()
     # Two turns and their summary with a heading and two rows each, and the explanation.
@@ -64,9 +61,7 @@ def test_a_matrix_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_p
 
 @TWO_UNITS
 def test_the_usual_kernels_are_records_in_json(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "corun", UNITS_OPTION, "--json", "--pages", "4k", "-q")
-    assert code == 0
-    records = json.loads(out)
+    records = measured(capsys, "corun", UNITS_OPTION, "--pages", "4k", "-q")
     assert len(records) == 2 * 5 * 6
     assert {record["kernel"] for record in records} == set(corun.KERNELS)
     assert {record["pages_requested"] for record in records} == {"4k"}
@@ -75,12 +70,9 @@ def test_the_usual_kernels_are_records_in_json(capsys: pytest.CaptureFixture[str
 
 @TWO_UNITS
 def test_kernels_may_follow_options(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["loops.load", UNITS_OPTION, "--json", "-q", "latency.chase", "size_B=64KiB"]
-    code, out, _ = run(capsys, "corun", *words)
-    assert code == 0
-    assert {r["beside"] for r in json.loads(out)} == {
-        "", "loops.load", "latency.chase size_B=64KiB",
-    }  # fmt: skip
+    words = ["loops.load", UNITS_OPTION, "-q", "latency.chase", "size_B=64KiB"]
+    records = measured(capsys, "corun", *words)
+    assert {r["beside"] for r in records} == {"", "loops.load", "latency.chase size_B=64KiB"}
 
 
 @TWO_UNITS
@@ -123,10 +115,7 @@ def test_wrong_input_is_one_sentence(
 ) -> None:
     # A machine with large caches and little memory would warn about its default sizes as well.
     monkeypatch.setattr(capacity, "memory_left", lambda: (10**15, "the test"))
-    code, out, err = run(capsys, "corun", UNITS_OPTION, "-q", *words.split())
-    assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 1
-    assert culprit in err
+    assert culprit in refused_words(capsys, "corun", UNITS_OPTION, "-q", *words.split())
 
 
 @pytest.mark.parametrize(
@@ -141,16 +130,12 @@ def test_wrong_input_is_one_sentence(
 def test_wrong_units_are_refused(
     capsys: pytest.CaptureFixture[str], units: str, culprit: str
 ) -> None:
-    code, out, err = run(capsys, "corun", "-q", f"--units={units}")
-    assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 1
-    assert culprit in err
+    assert culprit in refused_words(capsys, "corun", "-q", f"--units={units}")
 
 
 def test_one_unit_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(corun, "physical_cores", lambda: [[0]])
-    code, out, err = run(capsys, "corun", "-q")
-    assert (code, out) == (2, "")
-    assert "two processing units, and this process may use one" in err
+    told = "two processing units, and this process may use one"
+    assert told in refused_words(capsys, "corun", "-q")

@@ -1,7 +1,5 @@
 """The command line without a home, with odd names, locks and variables, and with Ctrl-C."""
 
-from __future__ import annotations
-
 import errno
 import os
 import random

@@ -1,7 +1,5 @@
 """Existing files, full disks, closed standard streams and interrupts of the command line."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import signal
@@ -14,7 +12,9 @@ import pytest
 from checking import (
     once_a_kind,
     one_sentence,
+    output_of,
     records_in,
+    refused_words,
     run,
     wait_until,
 )
@@ -102,10 +102,8 @@ def test_existing_files_are_not_overwritten(
     for suffix in suffixes:
         mine = tmp_path / f"x{suffix}"
         mine.write_text("mine")
-        code, out, err = run(capsys, *words.split())
-        assert code == 2, out
-        assert f"{mine.name} exists already" in one_sentence(err)
-        assert "--force" in err
+        told = refused_words(capsys, *words.split())
+        assert f"{mine.name} exists already" in told and "--force" in told
         assert [file.name for file in tmp_path.iterdir()] == [mine.name]
         assert mine.read_text() == "mine"
         mine.unlink()
@@ -116,8 +114,7 @@ def test_force_overwrites(capsys: pytest.CaptureFixture[str], tmp_path: Path) ->
     for file in (target, tmp_path / "x.json.db"):
         file.write_text("mine")
     words = ("stream", "-n", "512", "--runs", "2", "-q", "-o", str(target))
-    code, _, err = run(capsys, *words, "--force")
-    assert code == 0, err
+    output_of(capsys, *words, "--force")
     assert len(mk.load(target)) == 5
     assert [file.name for file in tmp_path.iterdir()] == ["x.json"]
     csv = tmp_path / "x.csv"

@@ -1,13 +1,11 @@
 """The verbs machine and ecm: files, output and refused input."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re
 
 import pytest
-from checking import refused_words, run
+from checking import output_of, refused_words, run
 
 from memkern.cli import ecm
 from memkern.errors import InputError
@@ -66,8 +64,8 @@ def test_a_machine_file_has_every_part(host) -> None:
 
 def test_machine_prints_and_compares_files(host, capsys) -> None:
     path, _ = host
-    code, out, err = run(capsys, "machine", str(path))
-    assert code == 0 and re.fullmatch("memkern: MEMKERN_SMALL is set: .*\n", err)
+    out, err = output_of(capsys, "machine", str(path))
+    assert re.fullmatch("memkern: MEMKERN_SMALL is set: .*\n", err)
     assert "horizontal add" in out
     assert "another machine" not in out
     code, out, _ = run(capsys, "machine", "A64FX")
@@ -76,8 +74,7 @@ def test_machine_prints_and_compares_files(host, capsys) -> None:
     assert (code, out) == (0, "")
     code, out, _ = run(capsys, "machine", "A64FX", "--json")
     assert json.loads(out)["name"] == "A64FX"
-    code, out, _ = run(capsys, "machine", "A64FX", str(path))
-    assert code == 0
+    out, _ = output_of(capsys, "machine", "A64FX", str(path))
     (line,) = [line for line in out.splitlines() if line.startswith("vector (bit)")]
     assert "512" in line
     code, out, _ = run(capsys, "machine", str(path), str(path))
@@ -131,26 +128,22 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
     records = tmp_path / "ecm.parquet"
     code, out, err = run(capsys, "ecm", "-o", str(records), "-q")
     assert (code, out) == (0, ""), err
-    code, out, err = run(capsys, "ecm", str(records), "--json")
-    assert code == 0, err
+    out, err = output_of(capsys, "ecm", str(records), "--json")
     document = json.loads(out)
     levels = [level["level"] for level in document["levels"]]
     kernels = {row["kernel"] for row in document["loops"]}
     # No loop is left out in any level.
     assert len(document["loops"]) == len(kernels) * len(levels)
     assert {"loops.stencil", "loops.matvec", "loops.daxpy"} <= kernels
-    code, out, _ = run(capsys, "ecm", str(records), "--machine", str(path))
-    assert code == 0
+    out, _ = output_of(capsys, "ecm", str(records), "--machine", str(path))
     assert "loops are judged" in out
     machine = load_machine(path)
     assert machine.ecm is not None and machine.model_of().names == tuple(levels)
     text = "L1 + max(" + ", ".join(levels[1:]) + ")"
-    code, out, err = run(capsys, "ecm", str(records), "--overlap", text, "--json")
-    assert code == 0, err
+    out, err = output_of(capsys, "ecm", str(records), "--overlap", text, "--json")
     assert json.loads(out)["overlap"] == text
     words = ("--overlap", "d", "--memory-rate", "common", "--json", "--machine", str(path))
-    code, out, err = run(capsys, "ecm", str(records), *words)
-    assert code == 0, err
+    out, err = output_of(capsys, "ecm", str(records), *words)
     document = json.loads(out)
     assert document["hypothesis"] == "d"
     assert document["overlap"] == str(paper_hypotheses(levels)["d"])
@@ -166,8 +159,8 @@ def test_ecm_measures_judges_and_adds_the_model(host, tmp_path, capsys, monkeypa
         raise InputError("loads of 2 GB/s are too slow for a triad of 4 GB/s")
 
     monkeypatch.setattr("memkern.models.ecm_fit.judge_cores", without_limit)
-    code, out, err = run(capsys, "ecm", str(records))
-    assert code == 0 and "loops are judged" in out
+    out, err = output_of(capsys, "ecm", str(records))
+    assert "loops are judged" in out
     assert "loops on several cores are not judged: loads of 2 GB/s are too slow" in err
     if any(row["threads"] > 1 for row in load(records)):
         monkeypatch.setattr("memkern.models.ecm_fit.judge_cores", lambda *_: ())

@@ -1,10 +1,7 @@
 """Wrong input on the command line: one sentence, exit code 2, and nothing half-written."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
-import json
 import math
 import os
 import subprocess
@@ -13,13 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import (
-    SMALL,
-    once_a_kind,
-    one_sentence,
-    refused_words,
-    run,
-)
+from checking import SMALL, measured, once_a_kind, one_sentence, output_of, refused_words, run
 
 import memkern as mk
 from memkern import cli
@@ -27,12 +18,11 @@ from memkern.spec.kernel import Check, Validation, finish
 
 
 def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = run(
+    _, err = output_of(
         capsys,
         "spatter", "-p", "0,1", *SMALL, "-a", "-m", "64", "-z", "32", "-o", "1", "-s",
         "--dense-buffers", "--atomic-writes", "--atomic-thread-fence", "-b", "openmp", "-c",
     )  # fmt: skip
-    assert code == 0
     for option in ("-a", "-m", "-o", "--dense-buffers", "--atomic-writes", "--atomic-thread"):
         assert option in err
     quiet = run(capsys, "spatter", "-p", "0,1", *SMALL, "-a", "-v", "0")
@@ -284,9 +274,7 @@ def test_numbers_with_other_signs_than_ascii_digits_are_refused(
 @pytest.mark.parametrize("verb", ["amo", "spatter", "stream", "compare", "report"])
 def test_errors_name_the_help_of_their_verb(capsys: pytest.CaptureFixture[str], verb: str) -> None:
     for words in (("--colour", "red"), ("--threads", "none"), ("--force=1",)):
-        code, _, err = run(capsys, verb, *words)
-        assert code == 2
-        assert one_sentence(err).endswith(f"(see memkern {verb} --help)")
+        assert refused_words(capsys, verb, *words).endswith(f"(see memkern {verb} --help)")
 
 
 @pytest.fixture(scope="module")
@@ -371,6 +359,4 @@ def test_files_of_other_formats_are_refused(
 def test_numbers_with_exponents_and_other_names_of_formats(
     words: str, column: str, values: list[Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = run(capsys, *words.split(), "--json")
-    assert code == 0
-    assert sorted(record[column] for record in json.loads(out)) == values
+    assert sorted(record[column] for record in measured(capsys, *words.split())) == values

@@ -1,13 +1,10 @@
 """The verb scaling."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
-from checking import run
+from checking import measured, output_of, refused_words, run
 from launching import Ranks
 
 import memkern as mk
@@ -25,16 +22,13 @@ def commands(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def test_a_table_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     output = str(tmp_path / "x.db")
     words = ["stream.triad", "elements=1000", "loops.load", "--ranks", "1,2,4", "-t", "1,2"]
-    code, out, err = run(capsys, "scaling", *words, "-o", output)
-    assert code == 0, err
+    out, err = output_of(capsys, "scaling", *words, "-o", output)
     assert "8 of 24 records are oversubscribed" in err
     lines = out.splitlines()
     assert lines[0].split() == ["kernel", "threads", "ranks", "rate", "speed-up", "efficiency", "%"]
     assert len(lines) == 14
-    assert (
-        lines[-1]
-        == "±: half of the 95 % interval over the turns, ×÷ and a factor if that exceeds the value"
-    )
+    told = "±: half of the 95 % interval over the turns, ×÷ and a factor if that exceeds the value"
+    assert lines[-1] == told
     assert [line.endswith("oversubscribed") for line in lines[1:4]] == [False, False, True]
     assert lines[1].startswith("stream.triad elements=1000 ") and " GB/s " in lines[1]
     results = mk.load(output)
@@ -63,11 +57,7 @@ def test_three_triads_of_two_sizes_are_the_default(
 ) -> None:
     assert scaling.ELEMENTS == (8_700_000, 22_000_000)
     monkeypatch.setattr(scaling, "ELEMENTS", (1000, 2000))
-    code, out, err = run(
-        capsys, "scaling", "--json", "-q", "--mode", "weak", "--bind", "core", *BY_SHMEM
-    )
-    assert code == 0, err
-    records: list[dict[str, Any]] = json.loads(out)
+    records = measured(capsys, "scaling", "-q", "--mode", "weak", "--bind", "core", *BY_SHMEM)
     assert {r["kernel"] for r in records} == set(scaling.KERNELS)
     assert {r["name"] for r in records} == {"elements=1000", "elements=2000"}
     assert {r["ranks"] for r in records} == {1, 2, 4}
@@ -98,7 +88,4 @@ def test_three_triads_of_two_sizes_are_the_default(
 def test_wrong_input_is_one_sentence(
     capsys: pytest.CaptureFixture[str], words: str, culprit: str
 ) -> None:
-    code, out, err = run(capsys, "scaling", "-q", *words.split())
-    assert (code, out) == (2, "")
-    assert len(err.splitlines()) == 1
-    assert culprit in err
+    assert culprit in refused_words(capsys, "scaling", "-q", *words.split())

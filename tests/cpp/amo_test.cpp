@@ -25,6 +25,7 @@ using testing::Fenced;
 using testing::refusal;
 using testing::scattered;
 using testing::scattered_values;
+using testing::team_of;
 
 bool is_amo(const std::string& kernel) { return kernel.starts_with("amo."); }
 
@@ -157,18 +158,17 @@ std::uint64_t sum_of(const Problem& problem, Tally which) {
 }
 
 TEST(Workers, LoseNoAtomicUpdate) {
-  const Team team({3, "none"});
   const Shape s{3, 200, 1, 1, true};
   for (const RegisteredEntry& e : entries_of(is_amo)) {
     const std::string form = e.template_variant;
     const std::vector<std::int64_t> index = index_of(e.kernel, s);
     const std::int64_t words = words_of(e.kernel, s);
-    const auto problem = prepare(e.kernel, e.dtype, e.index, team, s, index, words);
+    const auto problem = prepare(e.kernel, e.dtype, e.index, team_of(3), s, index, words);
     restore(*problem);
     const bool has_values = on_values(e.kernel) > 0;
     const auto before =
         has_values ? problem->digest("VAL") : std::pair<std::uint64_t, std::uint64_t>{};
-    run_once(team, e, *problem);
+    run_once(team_of(3), e, *problem);
     const std::uint64_t mask = std::string(e.dtype) == "uint32" ? 0xFFFFFFFFU : ~std::uint64_t{0};
     const std::uint64_t applied = sum_of(*problem, kApplied);
     // A failed swap with the target as the expected value stores a value of before.
@@ -206,14 +206,13 @@ TEST(Workers, LoseNoUpdateOfASharedWord) {
 }
 
 TEST(Prepare, RefusesAccessesOutOfBounds) {
-  const Team team({2, "none"});
   const Shape s{2, 10, 1, 1, false};
   const auto index = index_of("amo.rand", s);
   const auto refused = [&](const std::string& kernel, const std::string& index_dtype,
                            const Shape& shape, const std::vector<std::int64_t>& idx,
                            std::int64_t words) {
     return refusal<InputError>(
-        [&] { prepare(kernel, "uint64", index_dtype, team, shape, idx, words); });
+        [&] { prepare(kernel, "uint64", index_dtype, team_of(2), shape, idx, words); });
   };
   EXPECT_TRUE(contains(refused("amo.stride1", "", s, {}, 19), "need an array of 20 words, not 19"));
   EXPECT_TRUE(contains(refused("amo.striden", "", {2, 10, 3, 1, false}, {}, 57), "58 words"));

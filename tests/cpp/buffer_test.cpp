@@ -25,8 +25,10 @@ namespace memkern {
 namespace {
 
 using testing::contains;
+using testing::is_refused;
 using testing::refusal;
 using testing::status_B;
+using testing::team_of;
 
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
@@ -68,7 +70,7 @@ TEST_F(BufferDeathTest, PagesOnBothSidesFault) {
 TEST_F(BufferDeathTest, RespectsTheAddressSpaceLimit) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto limited = [] {
-    const Team team({1, "none"});
+    const Team& team = team_of(1);
     const std::int64_t limit = status_B("VmSize") + 256 * kMiB;
     const rlimit rule{static_cast<rlim_t>(limit), static_cast<rlim_t>(limit)};
     if (setrlimit(RLIMIT_AS, &rule) != 0) std::exit(3);
@@ -112,19 +114,16 @@ TEST_F(BufferTest, PopulateTouchesOnlyTheGivenRange) {
 
 TEST_F(BufferTest, RefusesASizeThatOverflows) {
   constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
-  EXPECT_TRUE(
-      contains(refusal<InputError>([] { Buffer(kMax - 5, Placement{}); }), "a buffer size"));
-  EXPECT_TRUE(
-      contains(refusal<MemoryError>([] { Buffer(kMax / 2, Placement{}); }), "no address space"));
+  EXPECT_TRUE(is_refused([] { Buffer(kMax - 5, Placement{}); }, "a buffer size"));
+  EXPECT_TRUE(is_refused<MemoryError>([] { Buffer(kMax / 2, Placement{}); }, "no address space"));
 }
 
 TEST_F(BufferTest, SmallPagesStaySmall) {
-  const Team team({2, "none"});
   if (page_B() != 4096) {
-    EXPECT_TRUE(contains(refusal<InputError>([] { Buffer(1, {Pages::Base4k, {}}); }), "base page"));
+    EXPECT_TRUE(is_refused([] { Buffer(1, {Pages::Base4k, {}}); }, "base page"));
     return;
   }
-  Arena arena(team, {Pages::Base4k, {}});
+  Arena arena(team_of(2), {Pages::Base4k, {}});
   arena.request(8 * kMiB, 1);
   arena.commit();
   EXPECT_EQ(arena.obtained_pages(), "4k");
@@ -139,16 +138,14 @@ TEST_F(BufferTest, PagesAreOnTheNodesOfTheirWorkers) {
     arena.commit();
     EXPECT_FALSE(arena.misplaced_share() > 0.0);  // NaN where the system does not tell it
   }
-  const Team unbound({2, "none"});
-  Arena arena(unbound, Placement{});
+  Arena arena(team_of(2), Placement{});
   arena.request(kMiB, 1);
   arena.commit();
   EXPECT_TRUE(std::isnan(arena.misplaced_share()));
 }
 
 TEST_F(BufferTest, ReportsTheDefaultPages) {
-  const Team team({2, "none"});
-  Arena arena(team, Placement{});
+  Arena arena(team_of(2), Placement{});
   arena.request(8 * kMiB, 1);
   arena.commit();
   EXPECT_TRUE(std::regex_match(arena.obtained_pages(), std::regex("[0-9]+k|thp(:0\\.[0-9]+)?")))
@@ -156,8 +153,7 @@ TEST_F(BufferTest, ReportsTheDefaultPages) {
 }
 
 TEST_F(BufferTest, TransparentHugePagesAreObtainedOrRefused) {
-  const Team team({2, "none"});
-  Arena arena(team, {Pages::Thp, {}});
+  Arena arena(team_of(2), {Pages::Thp, {}});
   const std::size_t slot = arena.request(7 * kMiB, 1);
   try {
     arena.commit();
@@ -183,11 +179,10 @@ class HugetlbTest : public BufferTest, public ::testing::WithParamInterface<Page
 };
 
 TEST_P(HugetlbTest, IsObtainedWhileThePoolLasts) {
-  const Team team({2, "none"});
-  Arena arena(team, {GetParam(), {}});
+  Arena arena(team_of(2), {GetParam(), {}});
   arena.request(size_B(), 1);
   if (available_pages() < 1) {
-    EXPECT_TRUE(contains(refusal<MemoryError>([&] { arena.commit(); }), "are not available"));
+    EXPECT_TRUE(is_refused<MemoryError>([&] { arena.commit(); }, "are not available"));
     EXPECT_EQ(arena.obtained_pages(), "none");
     return;
   }
@@ -198,8 +193,7 @@ TEST_P(HugetlbTest, IsObtainedWhileThePoolLasts) {
 }
 
 TEST_P(HugetlbTest, IsRefusedBeyondThePool) {
-  const Team team({1, "none"});
-  Arena arena(team, {GetParam(), {}});
+  Arena arena(team_of(1), {GetParam(), {}});
   arena.request((available_pages() + 1) * size_B(), 1);
   const std::string message = refusal<MemoryError>([&] { arena.commit(); });
   EXPECT_TRUE(contains(message, std::string("pages '") + name() + "' are not available"));
@@ -216,9 +210,8 @@ TEST_F(BufferTest, NumaPoliciesAreApplied) {
     int kind = -1;
     std::array<std::uint64_t, 16> nodes{};  // a bit for each node
   };
-  const Team team({2, "none"});
   const auto obtained = [&](const std::string& text) {
-    Arena arena(team, {Pages::Default, parse_numa(text)});
+    Arena arena(team_of(2), {Pages::Default, parse_numa(text)});
     const std::size_t slot = arena.request(kMiB, 1);
     arena.commit();
     Policy found;
@@ -244,19 +237,18 @@ TEST_F(BufferTest, ParsesOptions) {
   EXPECT_EQ(parse_pages("thp"), Pages::Thp);
   EXPECT_EQ(parse_pages("hugetlb-2m"), Pages::Huge2m);
   EXPECT_EQ(parse_pages("hugetlb-1g"), Pages::Huge1g);
-  EXPECT_TRUE(contains(refusal<InputError>([] { parse_pages("2m"); }), "'2m'"));
+  EXPECT_TRUE(is_refused([] { parse_pages("2m"); }, "'2m'"));
   EXPECT_EQ(parse_numa("first-touch").kind, NumaPolicy::Kind::FirstTouch);
   EXPECT_EQ(parse_numa("interleave").kind, NumaPolicy::Kind::Interleave);
   for (const char* bad : {"", "node", "node:", "node:x", "node:-1", "node:9999", "node:0x"}) {
-    EXPECT_TRUE(contains(refusal<InputError>([&] { parse_numa(bad); }), std::string(bad)));
+    EXPECT_TRUE(is_refused([&] { parse_numa(bad); }, std::string(bad)));
   }
 }
 
 TEST_F(BufferTest, RefusesAllRequestsBeforeAnyIsTouched) {
-  const Team team({2, "none"});
   const std::int64_t space = status_B("VmSize");
   const std::int64_t resident = status_B("VmRSS");
-  Arena arena(team, Placement{});
+  Arena arena(team_of(2), Placement{});
   arena.request(256 * kMiB, 1);
   arena.request(std::int64_t{1} << 50, 1);
   const std::string message = refusal<MemoryError>([&] { arena.commit(); });
@@ -267,11 +259,10 @@ TEST_F(BufferTest, RefusesAllRequestsBeforeAnyIsTouched) {
 }
 
 TEST_F(BufferTest, TheSumOfRequestsMustFit64Bits) {
-  const Team team({1, "none"});
-  Arena arena(team, Placement{});
+  Arena arena(team_of(1), Placement{});
   arena.request(std::numeric_limits<std::int64_t>::max(), 1);
   arena.request(std::numeric_limits<std::int64_t>::max(), 1);
-  EXPECT_TRUE(contains(refusal<InputError>([&] { arena.commit(); }), "the memory of this case"));
+  EXPECT_TRUE(is_refused([&] { arena.commit(); }, "the memory of this case"));
 }
 
 class PoolTest : public BufferTest {
@@ -287,7 +278,6 @@ class PoolTest : public BufferTest {
 };
 
 TEST_F(BufferTest, TouchesAllPartsOfAPartition) {
-  const Team team({3, "none"});
   const std::int64_t bytes = 32 * kMiB;
   const std::int64_t odd = 5 * kMiB + 123;
   // Empty parts and parts that begin within a page.
@@ -295,7 +285,7 @@ TEST_F(BufferTest, TouchesAllPartsOfAPartition) {
        {std::vector<std::int64_t>{0, odd, 2 * odd, bytes}, {0, 0, bytes, bytes}, {0, bytes}}) {
     Arena::release_pool();
     const std::int64_t before = status_B("VmRSS");
-    Arena arena(team, {Pages::Base4k, {}});
+    Arena arena(team_of(3), {Pages::Base4k, {}});
     const std::size_t slot = arena.request(bytes, 1, boundaries);
     arena.commit();
     EXPECT_GE(status_B("VmRSS") - before, bytes - kMiB);
@@ -307,10 +297,9 @@ TEST_F(BufferTest, TouchesAllPartsOfAPartition) {
 TEST_F(PoolTest, ReusesMemoryForAnyPartition) {
   if (Topology::instance().numa_nodes().size() > 1)
     GTEST_SKIP() << "the placement matters with several NUMA nodes";
-  const Team team({2, "none"});
-  const std::byte* first = address_of(team, Placement{}, 4 * kMiB);
+  const std::byte* first = address_of(team_of(2), Placement{}, 4 * kMiB);
   for (const std::int64_t cut : {std::int64_t{0}, kMiB, 4 * kMiB}) {
-    Arena arena(team, Placement{});
+    Arena arena(team_of(2), Placement{});
     const std::size_t slot = arena.request(4 * kMiB, 1, {0, cut, 4 * kMiB});
     arena.commit();
     EXPECT_EQ(arena[slot].data(), first);
@@ -318,58 +307,52 @@ TEST_F(PoolTest, ReusesMemoryForAnyPartition) {
 }
 
 TEST_F(PoolTest, ReusesMemoryForTheSameKindOfCase) {
-  const Team team({2, "none"});
-  const std::byte* first = address_of(team, Placement{}, 4 * kMiB);
-  EXPECT_EQ(address_of(team, Placement{}, 4 * kMiB), first);
+  const std::byte* first = address_of(team_of(2), Placement{}, 4 * kMiB);
+  EXPECT_EQ(address_of(team_of(2), Placement{}, 4 * kMiB), first);
   if (Topology::instance().numa_nodes().size() == 1) {
-    EXPECT_EQ(address_of(team, Placement{}, 3 * kMiB), first);
+    EXPECT_EQ(address_of(team_of(2), Placement{}, 3 * kMiB), first);
   }
 }
 
 TEST_F(PoolTest, AllocatesMemoryForOtherKindsOfCases) {
-  const Team team({2, "none"});
-  const Team other({1, "none"});
-  const std::byte* first = address_of(team, Placement{}, 4 * kMiB);
-  EXPECT_NE(address_of(other, Placement{}, 4 * kMiB), first);
-  EXPECT_NE(address_of(team, Placement{}, 4 * kMiB, 2), first);
-  EXPECT_NE(address_of(team, {Pages::Default, parse_numa("interleave")}, 4 * kMiB), first);
+  const std::byte* first = address_of(team_of(2), Placement{}, 4 * kMiB);
+  EXPECT_NE(address_of(team_of(1), Placement{}, 4 * kMiB), first);
+  EXPECT_NE(address_of(team_of(2), Placement{}, 4 * kMiB, 2), first);
+  EXPECT_NE(address_of(team_of(2), {Pages::Default, parse_numa("interleave")}, 4 * kMiB), first);
   if (page_B() == 4096) {
-    EXPECT_NE(address_of(team, {Pages::Base4k, {}}, 4 * kMiB), first);
+    EXPECT_NE(address_of(team_of(2), {Pages::Base4k, {}}, 4 * kMiB), first);
   }
-  EXPECT_EQ(address_of(team, Placement{}, 4 * kMiB), first);
+  EXPECT_EQ(address_of(team_of(2), Placement{}, 4 * kMiB), first);
 }
 
 TEST_F(PoolTest, FreesABufferThatIsTooSmall) {
-  const Team team({1, "none"});
-  address_of(team, Placement{}, 64 * kMiB);
+  address_of(team_of(1), Placement{}, 64 * kMiB);
   const std::int64_t before = status_B("VmSize");
-  address_of(team, Placement{}, 80 * kMiB);
+  address_of(team_of(1), Placement{}, 80 * kMiB);
   EXPECT_LT(status_B("VmSize") - before, 32 * kMiB);
 }
 
 TEST_F(PoolTest, NeitherGivesNorKeepsMemoryThatIsNotPooled) {
-  const Team team({1, "none"});
-  const std::byte* pooled = address_of(team, Placement{}, 4 * kMiB);
+  const std::byte* pooled = address_of(team_of(1), Placement{}, 4 * kMiB);
   {
-    Arena arena(team, Placement{});
+    Arena arena(team_of(1), Placement{});
     const std::size_t slot = arena.request(4 * kMiB, 1, {}, false);
     arena.commit();
     EXPECT_NE(arena[slot].data(), pooled);
     EXPECT_TRUE(all_zero(arena[slot]));
     arena[slot].data()[0] = std::byte{1};
   }
-  EXPECT_EQ(address_of(team, Placement{}, 4 * kMiB), pooled);
+  EXPECT_EQ(address_of(team_of(1), Placement{}, 4 * kMiB), pooled);
   // A new mapping may have the address of the last one, but not its contents.
-  Arena again(team, Placement{});
+  Arena again(team_of(1), Placement{});
   const std::size_t slot = again.request(4 * kMiB, 1, {}, false);
   again.commit();
   EXPECT_TRUE(all_zero(again[slot]));
 }
 
 TEST_F(PoolTest, GivesLiveCasesDifferentMemory) {
-  const Team team({1, "none"});
-  Arena one(team, Placement{});
-  Arena two(team, Placement{});
+  Arena one(team_of(1), Placement{});
+  Arena two(team_of(1), Placement{});
   const std::size_t a = one.request(kMiB, 1);
   const std::size_t b = two.request(kMiB, 1);
   one.commit();
@@ -378,15 +361,15 @@ TEST_F(PoolTest, GivesLiveCasesDifferentMemory) {
 }
 
 TEST_F(PoolTest, GivesSmallArraysAddressesWithinOneRange) {
-  const Team team({1, "none"});
   const auto range = [](const std::byte* data) {
     return reinterpret_cast<std::uintptr_t>(data) / static_cast<std::uintptr_t>(kMiB);
   };
   // Also after large arrays, and after enough small arrays to fill the range.
   for (const std::int64_t before : {0, 1, 64}) {
-    for (std::int64_t k = 0; k < before; ++k) address_of(team, Placement{}, kMiB / 4 >> k % 2, 2);
-    address_of(team, Placement{}, 8 * kMiB);
-    Arena arena(team, Placement{});
+    for (std::int64_t k = 0; k < before; ++k)
+      address_of(team_of(1), Placement{}, kMiB / 4 >> k % 2, 2);
+    address_of(team_of(1), Placement{}, 8 * kMiB);
+    Arena arena(team_of(1), Placement{});
     const std::size_t a = arena.request(8192, 1);
     const std::size_t b = arena.request(kMiB / 4, 1);
     const std::size_t c = arena.request(1, 1);
@@ -399,8 +382,7 @@ TEST_F(PoolTest, GivesSmallArraysAddressesWithinOneRange) {
 }
 
 TEST_F(PoolTest, GivesSmallArraysOtherAddressesIfTheRangeIsFull) {
-  const Team team({1, "none"});
-  Arena arena(team, Placement{});
+  Arena arena(team_of(1), Placement{});
   std::vector<std::size_t> slots;
   for (int k = 0; k < 9; ++k) slots.push_back(arena.request(kMiB / 8, 1));
   arena.commit();
@@ -411,31 +393,28 @@ TEST_F(PoolTest, GivesSmallArraysOtherAddressesIfTheRangeIsFull) {
 }
 
 TEST_F(PoolTest, GivesACaseThePagesThatItWouldGetAsTheFirst) {
-  const Team team({1, "none"});
-  const std::byte* large = address_of(team, Placement{}, 4 * kMiB);
-  EXPECT_NE(address_of(team, Placement{}, kMiB), large);
+  const std::byte* large = address_of(team_of(1), Placement{}, 4 * kMiB);
+  EXPECT_NE(address_of(team_of(1), Placement{}, kMiB), large);
 }
 
 TEST_F(PoolTest, CanBeEmptied) {
-  const Team team({1, "none"});
   const std::int64_t before = status_B("VmSize");
-  address_of(team, Placement{}, 64 * kMiB);
+  address_of(team_of(1), Placement{}, 64 * kMiB);
   EXPECT_GE(status_B("VmSize") - before, 64 * kMiB);
   Arena::release_pool();
   EXPECT_LT(status_B("VmSize") - before, 32 * kMiB);
 }
 
 TEST_F(PoolTest, KeepsAtMostHalfOfWhatItLeavesToOthers) {
-  const Team team({1, "none"});
   testing::FakeDevice device;
   Placement placement;
   placement.device = &device;
   device.free = 4096 * kMiB;
-  address_of(team, placement, 1024 * kMiB, 1);
-  address_of(team, placement, 8 * kMiB, 2);
+  address_of(team_of(1), placement, 1024 * kMiB, 1);
+  address_of(team_of(1), placement, 8 * kMiB, 2);
   EXPECT_EQ(device.allocated, 2);
   device.free = 2048 * kMiB;
-  address_of(team, placement, 8 * kMiB, 3);
+  address_of(team_of(1), placement, 8 * kMiB, 3);
   EXPECT_EQ(device.allocated, 1);
   Arena::release_pool();
   EXPECT_EQ(device.allocated, 0);

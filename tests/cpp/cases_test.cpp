@@ -21,12 +21,12 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
 using testing::entries_of;
+using testing::is_refused;
 using testing::kMax;
 using testing::put;
-using testing::refusal;
 using testing::set;
+using testing::team_of;
 
 constexpr std::int64_t kElements = 60;
 constexpr std::int64_t kGlobal = 20;   // global nodes
@@ -93,7 +93,6 @@ TEST(Prepare, SizesArraysByTheAccessesOfTheKernel) {
     std::int64_t count;
     std::vector<std::int64_t> columns;
   };
-  const Team team({3, "none"});
   for (const Sizes& sizes : {Sizes{"launch.empty", 3, {}},
                              {"bs.bs0", 3, {}},
                              {"stream.copy", 60, {60, 60}},
@@ -106,7 +105,7 @@ TEST(Prepare, SizesArraysByTheAccessesOfTheKernel) {
                              {"bs.bs6", 20, {20, 60}},
                              {"bs.bs7", 60, {60, 20}},
                              {"bs.bs8", 20, {60}}}) {
-    const auto problem = Request(sizes.kernel).prepare(team);
+    const auto problem = Request(sizes.kernel).prepare(team_of(3));
     EXPECT_EQ(problem->count(), sizes.count) << sizes.kernel;
     std::vector<std::int64_t> columns;
     for (const Array& a : problem->arrays()) columns.push_back(a.rows * a.columns);
@@ -115,13 +114,12 @@ TEST(Prepare, SizesArraysByTheAccessesOfTheKernel) {
 }
 
 TEST(Prepare, PassesArgumentsToBodies) {
-  const Team team({2, "none"});
   Request r("raider.sg_triad");
   r.index_dtype = "int64";
   r.integers["prefetch"] = 7;
   r.numbers = {{"alpha", 2.5}, {"beta", -0.5}};
   for (const std::int64_t offset_B : {0, 8, 4096 + 64}) {
-    const auto problem = r.prepare(team, {Pages::Default, {}, offset_B});
+    const auto problem = r.prepare(team_of(2), {Pages::Default, {}, offset_B});
     const StreamingArgs& args = args_of(problem->args());
     EXPECT_EQ(args.streams, 3);
     EXPECT_EQ(args.rows, kElements);
@@ -141,7 +139,7 @@ TEST(Prepare, PassesArgumentsToBodies) {
   }
   r.numbers.clear();
   r.integers["prefetch"] = kMax;  // limited to the length of the arrays
-  const auto problem = r.prepare(team);
+  const auto problem = r.prepare(team_of(2));
   EXPECT_EQ(args_of(problem->args()).distance, kElements);
   EXPECT_EQ(args_of(problem->args()).alpha, 1.0);
   EXPECT_EQ(args_of(problem->args()).beta, 1.0);
@@ -196,20 +194,18 @@ TEST(Prepare, RefusesWrongInputByName) {
       {"bs.bs7", cut("ids"), "ids must have 60 entries, not 59"},
       {"bs.bs7", index_dtype("int16"), "'int16'"},
   };
-  const Team team({2, "none"});
   for (const Wrong& w : wrong) {
     Request r(w.kernel);
     w.spoil(r);
-    EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), w.contains)) << w.kernel;
+    EXPECT_TRUE(is_refused([&] { r.prepare(team_of(2)); }, w.contains)) << w.kernel;
   }
 }
 
 TEST(Rotation, RunsItsFourKernelsInTurn) {
-  const Team team({2, "none"});
   Request r("stream.rotation");
   r.numbers = {{"alpha", 3.0}};
   r.integers["prefetch"] = 1000;
-  const auto problem = r.prepare(team);
+  const auto problem = r.prepare(team_of(2));
   problem->fill(true);
   std::vector<double> a;
   for (std::int64_t i = 0; i < kElements; ++i) a.push_back(problem->peek(problem->array("a"), i));
@@ -228,8 +224,8 @@ TEST(Rotation, RunsItsFourKernelsInTurn) {
   for (const Repetition repetition : {Repetition::Fork, Repetition::Barrier, Repetition::Spin}) {
     std::vector<double> per_step(steps.size());
     {
-      const Team::Session session(team);
-      Sampler(team, {}, repetition).sample(steps, 2, per_step);
+      const Team::Session session(team_of(2));
+      Sampler(team_of(2), {}, repetition).sample(steps, 2, per_step);
     }
     problem->mark_written();
     for (const double seconds : per_step) EXPECT_GT(seconds, 0.0);

@@ -22,6 +22,7 @@ namespace {
 using testing::at;
 using testing::contains;
 using testing::refusal;
+using testing::team_of;
 
 // Most faults per touched page, for which sanitizers touch one or two pages of their own, and most
 // other faults, of stacks and of the runtime.
@@ -99,10 +100,9 @@ TEST(Counters, RefuseAnEventThatCannotBeCounted) {
   const EventCode unknown{"nonsense", PERF_TYPE_HARDWARE, 4242, 0, 0, -1, true, false};
   EXPECT_FALSE(why_not_counted(unknown).empty());
   if (!why_not_counted(kFaults).empty()) GTEST_SKIP() << why_not_counted(kFaults);
-  const Team team({2, "none"});
-  const Team::Session session(team);
+  const Team::Session session(team_of(2));
   const std::string message = refusal<InputError>([&] {
-    const Counters counters(team, {kFaults, unknown});
+    const Counters counters(team_of(2), {kFaults, unknown});
   });
   EXPECT_TRUE(contains(message, "event 'nonsense' can't be counted: "));
 }
@@ -132,11 +132,10 @@ TEST(Counters, SumWorkersAndReadWholeUnitsOnce) {
   const Replaced replaced({{PERF_TYPE_RAW, 1, {100, 1000, 250}}, {PERF_TYPE_RAW, 2, {7, 10, 10}}});
   for (const Repetition how :
        {Repetition::Fork, Repetition::Barrier, Repetition::Spin, Repetition::Free}) {
-    const Team team({2, "none"});
-    const Team::Session session(team);
-    Counters counters(team, {raw(1), raw(2, 0)});
+    const Team::Session session(team_of(2));
+    Counters counters(team_of(2), {raw(1), raw(2, 0)});
     const Step step{nothing, nullptr, nullptr, 10};
-    Sampler sampler(team, {}, how);
+    Sampler sampler(team_of(2), {}, how);
     for (int sample = 0; sample < 3; ++sample) {
       sampler.sample({&step, 1}, 5, {}, &counters);
       std::vector<Count> counts(2);
@@ -156,14 +155,13 @@ TEST(Counters, TellEventsApartByAllTheirWords) {
   const Replaced replaced({{PERF_TYPE_RAW, 1, {5, 1, 1}, 0, -1, 0x10, 0},
                            {PERF_TYPE_RAW, 1, {7, 1, 1}, 0, -1, 0x20, 0},
                            {PERF_TYPE_RAW, 1, {9, 1, 1}, 0, -1, 0x20, 3}});
-  const Team team({1, "none"});
-  const Team::Session session(team);
+  const Team::Session session(team_of(1));
   const auto of = [](std::uint64_t config1, std::uint64_t config2) {
     return EventCode{"raw", PERF_TYPE_RAW, 1, config1, config2, -1, true, false};
   };
-  Counters counters(team, {of(0x20, 3), of(0x20, 0), of(0x10, 0)});
+  Counters counters(team_of(1), {of(0x20, 3), of(0x20, 0), of(0x10, 0)});
   const Step step{nothing, nullptr, nullptr, 1};
-  Sampler(team, {}, Repetition::Fork).sample({&step, 1}, 1, {}, &counters);
+  Sampler(team_of(1), {}, Repetition::Fork).sample({&step, 1}, 1, {}, &counters);
   std::vector<Count> counts(3);
   counters.sum(counts);
   EXPECT_EQ(counts[0].value, 9U);
@@ -174,12 +172,11 @@ TEST(Counters, TellEventsApartByAllTheirWords) {
 
 TEST(Counters, CloseThemselvesAndThoseOfARefusedSet) {
   const Replaced replaced({{PERF_TYPE_RAW, 1, {1, 1, 1}}, {PERF_TYPE_RAW, 2, {1, 1, 1}, EACCES}});
-  const Team team({2, "none"});
-  const Team::Session session(team);
-  { const Counters counters(team, {raw(1)}); }
+  const Team::Session session(team_of(2));
+  { const Counters counters(team_of(2), {raw(1)}); }
   EXPECT_EQ(replaced.source().opened(), 0);
   const std::string message = refusal<InputError>([&] {
-    const Counters counters(team, {raw(1), raw(2)});
+    const Counters counters(team_of(2), {raw(1), raw(2)});
   });
   EXPECT_TRUE(contains(message, "the system does not permit it"));
   EXPECT_EQ(replaced.source().opened(), 0);
@@ -187,11 +184,10 @@ TEST(Counters, CloseThemselvesAndThoseOfARefusedSet) {
 
 TEST(Counters, ShowThatACounterHasVanished) {
   const Replaced replaced({{PERF_TYPE_RAW, 1, {100, 10, 10}, 0, 3}});
-  const Team team({1, "none"});
-  const Team::Session session(team);
-  Counters counters(team, {raw(1)});
+  const Team::Session session(team_of(1));
+  Counters counters(team_of(1), {raw(1)});
   const Step step{nothing, nullptr, nullptr, 1};
-  Sampler sampler(team, {}, Repetition::Fork);
+  Sampler sampler(team_of(1), {}, Repetition::Fork);
   sampler.sample({&step, 1}, 1, {}, &counters);
   Count count;
   counters.sum({&count, 1});
@@ -217,10 +213,9 @@ TEST(Counters, KnowNoSumWithoutOneWorker) {
   FirstLost source({{PERF_TYPE_RAW, 1, {100, 10, 10}}});
   replace_event_source(&source);
   {
-    const Team team({2, "none"});
-    const Team::Session session(team);
-    Counters counters(team, {raw(1)});
-    Sampler sampler(team, {}, Repetition::Barrier);
+    const Team::Session session(team_of(2));
+    Counters counters(team_of(2), {raw(1)});
+    Sampler sampler(team_of(2), {}, Repetition::Barrier);
     const Step step{nothing, nullptr, nullptr, 2};
     sampler.sample({&step, 1}, 1, {}, &counters);
     Count count{1, 1, 1};

@@ -28,10 +28,11 @@
 namespace memkern {
 namespace {
 
-using testing::contains;
 using testing::Declared;
+using testing::is_refused;
 using testing::permutation;
 using testing::refusal;
+using testing::team_of;
 
 Device& device() { return cuda::device(0); }
 
@@ -49,12 +50,11 @@ class Failing {
 };
 
 TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
-  const Team team({1, "none"});
   for (const DType type :
        {DType::F32, DType::F64, DType::I32, DType::I64, DType::U32, DType::U64}) {
     for (const std::int64_t offset_B : {0, 8, 4096 + 64}) {
-      Declared here(team, "read:r written:w", offset_B);
-      Declared there(team, "read:r written:w", on_device(offset_B, 5));
+      Declared here(team_of(1), "read:r written:w", offset_B);
+      Declared there(team_of(1), "read:r written:w", on_device(offset_B, 5));
       for (Declared* p : {&here, &there}) {
         p->add_array("read", type, 1001, false);
         p->add_array("written", type, 37, true);
@@ -78,8 +78,8 @@ TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
       EXPECT_EQ(copy, wanted);
       there.poke(there.array("read"), 1000, 5.0);
       EXPECT_EQ(there.peek(there.array("read"), 1000), 5.0);
-      EXPECT_TRUE(contains(refusal<InputError>([&] { there.peek(there.array("read"), 1001); }),
-                           "lies outside array 'read'"));
+      EXPECT_TRUE(
+          is_refused([&] { there.peek(there.array("read"), 1001); }, "lies outside array 'read'"));
       there.copy_in("read", copy.data());
       EXPECT_EQ(there.digest("read"), here.digest("read"));
       EXPECT_EQ(there.footprint_B(), (1001 + 5 * 37) * dtype_size(type));
@@ -89,9 +89,8 @@ TEST(DeviceMemory, HoldsTheSameValuesAsHostMemory) {
 }
 
 TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
-  const Team team({1, "none"});
   constexpr std::int64_t kSize = std::int64_t{1} << 20;
-  Declared p(team, "x:u", on_device(8));
+  Declared p(team_of(1), "x:u", on_device(8));
   p.add_array("x", DType::F64, kSize, false);
   p.commit();
   p.fill(true);
@@ -121,27 +120,22 @@ TEST(DeviceMemory, IsReadAndWrittenInFewCopies) {
   EXPECT_TRUE(got == wanted);
   // Nothing is written if any position is wrong.
   const std::vector<std::int64_t> wrong = {0, kSize};
-  EXPECT_TRUE(contains(refusal<InputError>([&] {
-                         p.poke(x, wrong, {values.data(), 2});
-                       }),
-                       "lies outside array 'x'"));
+  EXPECT_TRUE(is_refused([&] { p.poke(x, wrong, {values.data(), 2}); }, "lies outside array 'x'"));
   EXPECT_EQ(p.peek(x, 0), wanted[0]);
   EXPECT_EQ(copies_of([&] { p.peek(x, {}, got.data()); }), 0);
 }
 
 TEST(DeviceMemory, ReceivesCheckedIndices) {
-  const Team team({1, "none"});
   // Longer than the pieces of a copy.
   std::vector<std::int64_t> values((std::size_t{1} << 20) + 5);
   std::iota(values.begin(), values.end(), 0);
   const std::int64_t bound = std::ssize(values);
   for (const DType type : {DType::I32, DType::I64}) {
-    Declared p(team, "", on_device());
+    Declared p(team_of(1), "", on_device());
     p.add_indices("starts", {values.data(), bound}, type, 0, bound, {}, 3);
     p.commit();
     p.check_starts("starts", bound - 1);
-    EXPECT_TRUE(
-        contains(refusal<InputError>([&] { p.check_starts("starts", bound); }), "go from 0"));
+    EXPECT_TRUE(is_refused([&] { p.check_starts("starts", bound); }, "go from 0"));
     std::vector<std::byte> copy(static_cast<std::size_t>(bound * dtype_size(type)));
     device().read(copy.data(), p.indices("starts"), std::ssize(copy));
     std::int64_t last = 0;
@@ -150,15 +144,13 @@ TEST(DeviceMemory, ReceivesCheckedIndices) {
     EXPECT_EQ(last, bound - 1);
   }
   values.back() = -1;
-  Declared p(team, "", on_device());
+  Declared p(team_of(1), "", on_device());
   p.add_indices("starts", {values.data(), bound}, DType::I64, 0, bound);
-  EXPECT_TRUE(
-      contains(refusal<InputError>([&] { p.commit(); }), "starts[1048580] is -1, outside 0"));
+  EXPECT_TRUE(is_refused([&] { p.commit(); }, "starts[1048580] is -1, outside 0"));
 }
 
 TEST(DeviceMemory, HoldsListsOwnedByACase) {
-  const Team team({1, "none"});
-  Declared p(team, "", on_device());
+  Declared p(team_of(1), "", on_device());
   const std::vector<std::int64_t> list{3, 1, 4};
   std::vector<std::int64_t> back(3);
   device().read(back.data(), reinterpret_cast<const std::byte*>(p.own(list)), 24);
@@ -167,23 +159,21 @@ TEST(DeviceMemory, HoldsListsOwnedByACase) {
   const void* at = p.own_indices("list", list, DType::I32, 5);
   device().read(narrow.data(), static_cast<const std::byte*>(at), 12);
   EXPECT_EQ(narrow, (std::vector<std::int32_t>{3, 1, 4}));
-  EXPECT_TRUE(contains(refusal<InputError>([&] { p.own_indices("list", list, DType::I32, 4); }),
-                       "list[2] is 4, outside 0 to 3"));
+  EXPECT_TRUE(is_refused([&] { p.own_indices("list", list, DType::I32, 4); },
+                         "list[2] is 4, outside 0 to 3"));
 }
 
 TEST(DeviceMemory, IsRefusedBeforeAllocation) {
-  const Team team({1, "none"});
   Arena::release_pool();
   const std::int64_t free_B = device().free_B();
   {
-    Declared p(team, "huge:r", on_device());
+    Declared p(team_of(1), "huge:r", on_device());
     p.add_array("huge", DType::F64, free_B / 8, false);
-    EXPECT_TRUE(contains(refusal<MemoryError>([&] { p.commit(); }), "cuda:0 leaves"));
+    EXPECT_TRUE(is_refused<MemoryError>([&] { p.commit(); }, "cuda:0 leaves"));
   }
   Arena::release_pool();
   EXPECT_EQ(device().free_B(), free_B);
-  EXPECT_TRUE(
-      contains(refusal<MemoryError>([&] { device().allocate(free_B * 2); }), "cuda:0 refused"));
+  EXPECT_TRUE(is_refused<MemoryError>([&] { device().allocate(free_B * 2); }, "cuda:0 refused"));
 }
 
 TEST(DeviceMemory, IsNotShortIfAnAllocationFailsForAnotherReason) {
@@ -196,11 +186,10 @@ TEST(DeviceMemory, IsNotShortIfAnAllocationFailsForAnotherReason) {
 }
 
 TEST(DeviceMemory, IsReusedByLaterCases) {
-  const Team team({1, "none"});
   Arena::release_pool();
   const std::int64_t free_B = device().free_B();
   for (int k = 0; k < 3; ++k) {
-    Declared p(team, "x:r", on_device());
+    Declared p(team_of(1), "x:r", on_device());
     p.add_array("x", DType::F64, 1000, false);
     p.commit();
   }
@@ -214,15 +203,14 @@ TEST(Devices, AreFoundByNumber) {
   EXPECT_EQ(device().name(), "cuda:0");
   EXPECT_GT(device().units(), 0);
   for (const int wrong : {-1, 1}) {
-    EXPECT_TRUE(
-        contains(refusal<InputError>([&] { cuda::device(wrong); }), "is not one of cuda:0"));
+    EXPECT_TRUE(is_refused([&] { cuda::device(wrong); }, "is not one of cuda:0"));
   }
   for (const DeviceEntry& e : device().entries()) {
     EXPECT_TRUE(e.threads > 0 && e.threads <= device().max_threads()) << e.kernel;
   }
   EXPECT_FALSE(cuda::reaches(0, 0));
   EXPECT_GT(cuda::copy_s(0, 1 << 20, 3, 0.0), 0.0);
-  EXPECT_TRUE(contains(refusal<InputError>([] { cuda::copy_s(0, 0, 3, 0.0); }), "at least 1"));
+  EXPECT_TRUE(is_refused([] { cuda::copy_s(0, 0, 3, 0.0); }, "at least 1"));
 }
 
 struct Case {
@@ -272,7 +260,6 @@ std::vector<Case> apart(const std::string& kernel) {
 }
 
 TEST(Spatter, MatchesTheProcessor) {
-  const Team team({1, "none"});
   int tried = 0;
   for (const DeviceEntry& e : device().entries()) {
     const std::string kernel = e.kernel;
@@ -280,8 +267,8 @@ TEST(Spatter, MatchesTheProcessor) {
     const RegisteredEntry* host = find_entry(kernel, "scalar", "baseline", e.dtype, e.index);
     ASSERT_NE(host, nullptr) << kernel;
     for (const Case& c : apart(kernel.substr(8))) {
-      const auto here = prepare(c, e, team, {});
-      const auto there = prepare(c, e, team, on_device(tried % 2 == 0 ? 0 : 24));
+      const auto here = prepare(c, e, team_of(1), {});
+      const auto there = prepare(c, e, team_of(1), on_device(tried % 2 == 0 ? 0 : 24));
       for (const int block : {1, 32, 100, 1024}) {
         for (const Range range : {Range{0, c.count}, Range{c.count / 3, c.count - 1}}) {
           here->fill(true);
@@ -304,13 +291,12 @@ TEST(Spatter, MatchesTheProcessor) {
 
 // As the paper's kernels have them, also where every thread of a block has one index.
 TEST(Spatter, SharedIndicesAreInTheMemoryOfABlock) {
-  const Team team({1, "none"});
   int tried = 0;
   for (const DeviceEntry& e : device().entries()) {
     const std::string kernel = e.kernel;
     if (kernel != "spatter.gather" && kernel != "spatter.scatter") continue;
     const auto there =
-        prepare({kernel.substr(8), permutation(256, 1), {256}, 40, 1}, e, team, on_device());
+        prepare({kernel.substr(8), permutation(256, 1), {256}, 40, 1}, e, team_of(1), on_device());
     const bool shared = std::string(e.variant) == "shared";
     const std::size_t index_B = std::string(e.index) == "int64" ? 8 : 4;
     for (const int block : {256, 1024}) {
@@ -324,7 +310,6 @@ TEST(Spatter, SharedIndicesAreInTheMemoryOfABlock) {
 
 // Threads of these instances move one element each, regardless of the unrolling of an entry.
 TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
-  const Team team({1, "none"});
   const auto indices = [](std::int64_t length) {
     std::vector<std::int64_t> all(static_cast<std::size_t>(length));
     std::iota(all.begin(), all.end(), 0);
@@ -357,9 +342,10 @@ TEST(Spatter, RefusesUnrollingOfInstancesThatAreMovedOneByOne) {
       if ("spatter." + tried.c.kernel != e.kernel || std::string(tried.index) != e.index) continue;
       const std::string what = tried.c.kernel + " unroll " + std::to_string(e.unroll);
       const RegisteredEntry entry{e, "sm_00"};
-      EXPECT_TRUE(prepare(tried.c, e, team, {})->runs(entry)) << what;
+      EXPECT_TRUE(prepare(tried.c, e, team_of(1), {})->runs(entry)) << what;
       const bool one_by_one = e.unroll == 0 && std::string(e.variant) == "simt";
-      EXPECT_EQ(prepare(tried.c, e, team, on_device())->runs(entry), one_by_one || tried.unrolls)
+      EXPECT_EQ(prepare(tried.c, e, team_of(1), on_device())->runs(entry),
+                one_by_one || tried.unrolls)
           << what;
       ++entries;
     }
@@ -403,9 +389,10 @@ TEST(Devices, AreDescribedWithoutBeingOccupied) {
   EXPECT_EQ(emulated::counts().contexts, before);
   const Failing failing("cudaSetDevice");
   EXPECT_EQ(cuda::describe(0).units, 3);
-  EXPECT_TRUE(contains(refusal<DeviceError>([] { device().free_B(); }),
-                       "using cuda:0 failed: CUDA-capable device(s) is/are busy or unavailable"));
-  EXPECT_TRUE(contains(refusal<InputError>([] { cuda::describe(1); }), "is not one of cuda:0"));
+  EXPECT_TRUE(is_refused<DeviceError>(
+      [] { device().free_B(); },
+      "using cuda:0 failed: CUDA-capable device(s) is/are busy or unavailable"));
+  EXPECT_TRUE(is_refused([] { cuda::describe(1); }, "is not one of cuda:0"));
 }
 
 TEST(Devices, CopyBehindADelayAsKernelsRun) {
@@ -515,8 +502,8 @@ TEST(Timers, LoadKernelsBeforeACapture) {
   const std::vector<DeviceStep> steps{{e.launch, nullptr, {0, 1}, 32}};
   EXPECT_GT(device().sample(steps, 2, Timer::Graph, nullptr), 0.0);
   const Failing failing("cudaFuncGetAttributes");
-  EXPECT_TRUE(contains(refusal<DeviceError>([&] { device().prepare(steps, Timer::Graph); }),
-                       "loading a kernel"));
+  EXPECT_TRUE(
+      is_refused<DeviceError>([&] { device().prepare(steps, Timer::Graph); }, "loading a kernel"));
 }
 
 // A failed capture is ended, so that later samples can be taken.
@@ -535,7 +522,7 @@ TEST(Timers, SurviveFailures) {
     const auto sequence = device().prepare(steps, Timer::Graph);
     {
       const Failing failing(function);
-      EXPECT_TRUE(contains(refusal<DeviceError>([&] { sequence->sample(3, nullptr); }), message));
+      EXPECT_TRUE(is_refused<DeviceError>([&] { sequence->sample(3, nullptr); }, message));
     }
     EXPECT_GT(sequence->sample(3, nullptr), 0.0);
     EXPECT_GT(device().sample(steps, 3, Timer::Host, nullptr), 0.0);
@@ -577,12 +564,12 @@ TEST(Failures, AreNotReportedByLaterLaunches) {
   }
   const Failing failing("cudaMallocManaged cudaHostAlloc");
   for (const char* memory : {"pinned", "managed"}) {
-    EXPECT_TRUE(contains(refusal<MemoryError>([&] { device().other(memory).allocate(8); }),
-                         std::string("no ") + memory + " buffer of 8 bytes"));
+    EXPECT_TRUE(is_refused<MemoryError>([&] { device().other(memory).allocate(8); },
+                                        std::string("no ") + memory + " buffer of 8 bytes"));
     EXPECT_EQ(emulated::last_error(), cudaSuccess) << memory;
   }
-  EXPECT_TRUE(contains(refusal<MemoryError>([] { device().allocate(std::int64_t{1} << 40); }),
-                       "refused a buffer"));
+  EXPECT_TRUE(is_refused<MemoryError>([] { device().allocate(std::int64_t{1} << 40); },
+                                      "refused a buffer"));
   EXPECT_EQ(emulated::last_error(), cudaSuccess);
 }
 
@@ -606,11 +593,10 @@ const DeviceEntry& transfer_entry(const std::string& kernel, const std::string& 
 }
 
 TEST(Transfers, MoveManagedMemoryBackBeforeEachSample) {
-  const Team team({1, "none"});
   for (const std::string way : {"to_device", "from_device", "both"}) {
     for (const std::string variant : {"touch", "prefetch"}) {
       const std::string kernel = "transfers." + way;
-      const auto problem = transfer(kernel, transfer_inputs(513, 2), team);
+      const auto problem = transfer(kernel, transfer_inputs(513, 2), team_of(1));
       const DeviceEntry& e = transfer_entry(kernel, variant, "managed");
       problem->fill(true);
       const auto sequence = device().prepare(
@@ -633,14 +619,13 @@ TEST(Transfers, MoveManagedMemoryBackBeforeEachSample) {
 }
 
 TEST(Transfers, UseAQueueForEachWay) {
-  const Team team({1, "none"});
   const std::vector<std::pair<std::string, std::int64_t>> memories = {
       {"pageable", 0}, {"pinned", 1}, {"managed", 2}};
   for (const auto& [memory, number] : memories) {
     for (const std::string way : {"to_device", "from_device", "both"}) {
       const std::string kernel = "transfers." + way;
       const bool copies = memory != "managed";
-      const auto problem = transfer(kernel, transfer_inputs(512, number), team);
+      const auto problem = transfer(kernel, transfer_inputs(512, number), team_of(1));
       problem->fill(true);
       const DeviceEntry& e = transfer_entry(kernel, copies ? "copy" : "prefetch", memory);
       const auto sequence =
@@ -654,11 +639,10 @@ TEST(Transfers, UseAQueueForEachWay) {
 }
 
 TEST(Transfers, UseMemoryOfTheirKindAndReleaseIt) {
-  const Team team({1, "none"});
   Arena::release_pool();
   const std::int64_t free_B = device().free_B();
   for (const std::int64_t memory : {0, 1, 2}) {
-    const auto problem = transfer("transfers.to_device", transfer_inputs(100, memory), team);
+    const auto problem = transfer("transfers.to_device", transfer_inputs(100, memory), team_of(1));
     const std::byte* source = problem->array("source").data;
     EXPECT_EQ(emulated::pinned().count(source), memory == 1 ? 1U : 0U);
     EXPECT_EQ(emulated::managed().count(source), memory == 2 ? 1U : 0U);
@@ -668,18 +652,17 @@ TEST(Transfers, UseMemoryOfTheirKindAndReleaseIt) {
   EXPECT_TRUE(emulated::managed().empty());
   Arena::release_pool();
   EXPECT_EQ(device().free_B(), free_B);
-  EXPECT_TRUE(contains(
-      refusal<InputError>([&] { transfer("transfers.both", transfer_inputs(1, 3), team); }),
-      "memory must be at most 2"));
+  EXPECT_TRUE(is_refused([&] { transfer("transfers.both", transfer_inputs(1, 3), team_of(1)); },
+                         "memory must be at most 2"));
   Inputs alone = transfer_inputs(1, 0);
   alone.integers["peer"] = 0;
-  EXPECT_TRUE(contains(refusal<InputError>([&] { transfer("transfers.between", alone, team); }),
-                       "needs two"));
-  EXPECT_TRUE(contains(refusal<InputError>([&] {
-                         find_family("transfers")("transfers.both", "uint64", "",
-                                                  transfer_inputs(1, 0), team, {});
-                       }),
-                       "moves data from or to a GPU"));
+  EXPECT_TRUE(is_refused([&] { transfer("transfers.between", alone, team_of(1)); }, "needs two"));
+  EXPECT_TRUE(is_refused(
+      [&] {
+        find_family("transfers")("transfers.both", "uint64", "", transfer_inputs(1, 0), team_of(1),
+                                 {});
+      },
+      "moves data from or to a GPU"));
 }
 
 // Limits the address space of this process to its current size plus `more_B`.
@@ -718,9 +701,8 @@ TEST(Launches, HaveFurtherSharedMemory) {
     EXPECT_GT(sequence->sample(1, nullptr), 0.0);
   }
   step.shared_B = 98305;
-  EXPECT_TRUE(
-      contains(refusal<InputError>([&] { device().sample({step}, 1, Timer::Graph, nullptr); }),
-               "has at most 98304 B"));
+  EXPECT_TRUE(is_refused([&] { device().sample({step}, 1, Timer::Graph, nullptr); },
+                         "has at most 98304 B"));
   step.shared_B = 0;
   EXPECT_GT(device().sample({step}, 1, Timer::Host, nullptr), 0.0);
 }

@@ -29,12 +29,14 @@ using testing::at;
 using testing::contains;
 using testing::entries_of;
 using testing::Fenced;
+using testing::is_refused;
 using testing::kMax;
 using testing::permutation;
 using testing::put;
 using testing::refusal;
 using testing::scattered;
 using testing::set;
+using testing::team_of;
 
 using Complex = std::complex<double>;
 using Integers = std::vector<std::int64_t>;
@@ -401,12 +403,10 @@ TEST(Prepare, RefusesWrongInputInASentence) {
     wrong.push_back(
         {[=](Request& r) { r.indices[name].push_back(0); }, std::string(name) + " must have"});
   }
-  const Team one({1, "none"});
-  const Team three({3, "none"});
   for (const RegisteredEntry& e : one_of_each()) {
     SCOPED_TRACE(::testing::PrintToString(e));
     for (const Wrong& w : wrong) {
-      for (const Team* team : {&one, &three}) {
+      for (const Team* team : {&team_of(1), &team_of(3)}) {
         Request r(e);
         w.spoil(r);
         const std::string message = refusal<InputError>([&] { r.prepare(*team); });
@@ -419,33 +419,30 @@ TEST(Prepare, RefusesWrongInputInASentence) {
 
 // With one site, the links are the first array that is too large.
 TEST(Prepare, RefusesLinksThatDoNotFit64Bits) {
-  const Team team({1, "none"});
   for (const RegisteredEntry& e : one_of_each()) {
     Request r(e, 1, 1);
     r.integers["shared"] = 0;
     r.integers["reals"] = std::int64_t{1} << 56;
-    EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), "64 bits"));
+    EXPECT_TRUE(is_refused([&] { r.prepare(team_of(1)); }, "64 bits"));
   }
 }
 
 TEST(Prepare, RequiresTheLexicographicFormForOneReal) {
-  const Team team({1, "none"});
   for (const RegisteredEntry& e : one_of_each()) {
     if (Form(e).reals > 1) continue;
     for (const char* name : {"split", "shared"}) {
       Request r(e);
       r.integers[name] = 0;
-      EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), "a vector of one real"));
+      EXPECT_TRUE(is_refused([&] { r.prepare(team_of(1)); }, "a vector of one real"));
     }
   }
 }
 
 // A body may read beyond the end of fields of another form.
 TEST(Prepare, RunsOnlyEntriesOfTheFormOfTheFields) {
-  const Team team({1, "none"});
   for (const RegisteredEntry& e : one_of_each()) {
     Request r(e);
-    const auto problem = r.prepare(team);
+    const auto problem = r.prepare(team_of(1));
     EXPECT_EQ(problem->array("links").columns, std::ssize(r.fields.links));
     EXPECT_EQ(problem->array("psi").columns, std::ssize(r.fields.psi));
     EXPECT_EQ(problem->array("result").columns, std::ssize(r.fields.psi));
@@ -460,10 +457,9 @@ TEST(Prepare, RunsOnlyEntriesOfTheFormOfTheFields) {
 }
 
 TEST(Prepare, LimitsThePrefetchToTheSites) {
-  const Team team({1, "none"});
   Request r(all_entries().front());
   r.integers["prefetch"] = kMax;
-  const auto problem = r.prepare(team);
+  const auto problem = r.prepare(team_of(1));
   EXPECT_EQ(static_cast<const DwArgs*>(problem->args())->distance, 12);
 }
 
@@ -522,14 +518,13 @@ TEST(Workers, GiveTheSameResultInEveryWay) {
 
 // Bodies use aligned loads and stores of vectors.
 TEST(Workers, RunAtEveryAlignedOffset) {
-  const Team team({1, "none"});
   for (const RegisteredEntry& e : all_entries()) {
     SCOPED_TRACE(::testing::PrintToString(e));
     for (const std::int64_t offset_B : {8, 16, 32, 64, 200}) {
       Request r(e, 5, 1);
       std::unique_ptr<Problem> problem;
       try {
-        problem = r.prepare(team, offset_B);
+        problem = r.prepare(team_of(1), offset_B);
       } catch (const InputError& error) {
         EXPECT_TRUE(contains(error.what(), "offset"));
         EXPECT_NE(offset_B % (Form(e).reals * Form(e).real_B), 0);

@@ -16,7 +16,7 @@ namespace memkern {
 namespace {
 
 using testing::contains;
-using testing::refusal;
+using testing::is_refused;
 
 class FakeRoot : public testing::FakeRoot {
  protected:
@@ -212,14 +212,13 @@ TEST(Arithmetic, RefusesOverflows) {
   EXPECT_EQ(checked_add(kMax - 1, 1, "a sum"), kMax);
   EXPECT_EQ(checked_mul(kMax / 2, 2, "a product"), kMax - 1);
   EXPECT_EQ(checked_mul(-3, 5, "a product"), -15);
-  EXPECT_TRUE(
-      contains(refusal<InputError>([] { checked_add(kMax, 1, "a sum"); }), "a sum does not"));
-  EXPECT_TRUE(contains(refusal<InputError>([] { checked_add(-kMax, -2, "a sum"); }), "a sum"));
-  EXPECT_TRUE(contains(refusal<InputError>([] { checked_mul(kMax, 2, "it"); }), "it does not fit"));
+  EXPECT_TRUE(is_refused([] { checked_add(kMax, 1, "a sum"); }, "a sum does not"));
+  EXPECT_TRUE(is_refused([] { checked_add(-kMax, -2, "a sum"); }, "a sum"));
+  EXPECT_TRUE(is_refused([] { checked_mul(kMax, 2, "it"); }, "it does not fit"));
   EXPECT_EQ(round_up(1, 4096), 4096);
   EXPECT_EQ(round_up(4096, 4096), 4096);
   EXPECT_EQ(round_up(0, 4096), 0);
-  EXPECT_TRUE(contains(refusal<InputError>([] { round_up(kMax - 4094, 4096); }), "a buffer size"));
+  EXPECT_TRUE(is_refused([] { round_up(kMax - 4094, 4096); }, "a buffer size"));
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ namespace memkern {
 namespace {
 
 using testing::contains;
+using testing::is_refused;
 using testing::refusal;
 
 // With small caches, flushes and data beyond the caches are small, too.
@@ -157,13 +158,11 @@ TEST(Prepared, RefusesUnknownValues) {
   EXPECT_TRUE(contains(refused([](Request& r) { r.repetition = "odd"; }), "odd"));
 
   Prepared prepared(copy(100));
-  EXPECT_TRUE(
-      contains(refusal<InputError>([&] { prepared.select("odd", "avx2"); }), "variant 'odd'"));
-  EXPECT_TRUE(contains(refusal<InputError>([&] { prepared.run(0); }), "at least 1"));
-  EXPECT_TRUE(
-      contains(refusal<InputError>([&] { prepared.run_range(0, 101); }), "outside 0 to 100"));
-  EXPECT_TRUE(contains(refusal<InputError>([&] { prepared.run_range(5, 5); }), "is empty"));
-  EXPECT_TRUE(contains(refusal<InputError>([] { parse_timer("odd"); }), "timer 'odd'"));
+  EXPECT_TRUE(is_refused([&] { prepared.select("odd", "avx2"); }, "variant 'odd'"));
+  EXPECT_TRUE(is_refused([&] { prepared.run(0); }, "at least 1"));
+  EXPECT_TRUE(is_refused([&] { prepared.run_range(0, 101); }, "outside 0 to 100"));
+  EXPECT_TRUE(is_refused([&] { prepared.run_range(5, 5); }, "is empty"));
+  EXPECT_TRUE(is_refused([] { parse_timer("odd"); }, "timer 'odd'"));
 }
 
 double sampled(Prepared& prepared, int samples) {

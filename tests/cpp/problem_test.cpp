@@ -1,5 +1,4 @@
-// The functions of Problem that all families use. It has more than 600 lines because it tests each
-// function of one class.
+// The functions of Problem that all families use.
 #include "engine/problem.hpp"
 
 #include <gtest/gtest.h>
@@ -19,10 +18,13 @@
 namespace memkern {
 namespace {
 
+using testing::as;
 using testing::contains;
 using testing::Declared;
+using testing::is_refused;
 using testing::kMax;
 using testing::refusal;
+using testing::team_of;
 
 class Tiny : public Declared {
  public:
@@ -42,6 +44,20 @@ double closed_form(const Array& a, std::int64_t column) {
   return static_cast<double>((product % (std::uint64_t{1} << 32)) >> 9);
 }
 
+// Expects that an array is filled by position.
+void expect_filled(const Problem& problem, const Array& a) {
+  for (std::int64_t i = 0; i < a.rows * a.columns; ++i) {
+    ASSERT_EQ(problem.peek(a, i), closed_form(a, i % a.columns)) << a.name << " " << i;
+  }
+}
+
+// The elements of an input and the zeros after it.
+template <class T>
+std::vector<T> with_tail(const std::byte* data, std::int64_t size, std::int64_t tail = 0) {
+  const auto* values = reinterpret_cast<const T*>(data);
+  return {values, values + size + tail};
+}
+
 class Types : public ::testing::TestWithParam<DType> {
  protected:
   Team team_{{3, "none"}};
@@ -55,11 +71,8 @@ TEST_P(Types, FillsByPosition) {
   EXPECT_EQ(read.rows, 1);
   EXPECT_EQ(written.rows, 3);
   EXPECT_NE(read.salt, written.salt);
-  for (const Array* a : {&read, &written}) {
-    for (std::int64_t i = 0; i < a->rows * a->columns; ++i) {
-      ASSERT_EQ(problem.peek(*a, i), closed_form(*a, i % a->columns)) << a->name << " " << i;
-    }
-  }
+  for (const Array* a : {&read, &written}) expect_filled(problem, *a);
+  EXPECT_EQ(problem.footprint_B(), (1001 + 3 * 1002) * dtype_size(GetParam()));
 }
 
 TEST_P(Types, FillsResultsOnlyOnRequest) {
@@ -98,12 +111,7 @@ TEST_P(Types, FillsReusedMemoryAgain) {
   for (const std::int64_t columns : {100, 4000, 5000, 17}) {
     Tiny problem(team_, GetParam(), columns);
     problem.fill(true);
-    for (const char* name : {"read", "written"}) {
-      const Array& a = problem.array(name);
-      for (std::int64_t i = 0; i < a.rows * a.columns; ++i) {
-        ASSERT_EQ(problem.peek(a, i), closed_form(a, i % a.columns)) << name << " " << i;
-      }
-    }
+    for (const char* name : {"read", "written"}) expect_filled(problem, problem.array(name));
   }
 }
 
@@ -111,6 +119,8 @@ TEST_P(Types, CopiesInAndOutWithoutThePadding) {
   Tiny problem(team_, GetParam(), 10);
   const Array& a = problem.array("written");
   EXPECT_GT(a.row_stride, a.columns);
+  // Workers have separate pages.
+  EXPECT_EQ(a.row_stride * dtype_size(a.type) % 4096, 0);
   const auto bytes = static_cast<std::size_t>(a.rows * a.columns * dtype_size(a.type));
   std::vector<unsigned char> in(bytes);
   std::iota(in.begin(), in.end(), static_cast<unsigned char>(1));
@@ -123,21 +133,16 @@ TEST_P(Types, CopiesInAndOutWithoutThePadding) {
 TEST_P(Types, PeeksWhatItPoked) {
   Tiny problem(team_, GetParam(), 10);
   const Array& a = problem.array("written");
-  for (std::int64_t i = 0; i < a.rows * a.columns; ++i) {
-    problem.poke(a, i, static_cast<double>(i * 3));
-  }
-  for (std::int64_t i = 0; i < a.rows * a.columns; ++i) {
-    EXPECT_EQ(problem.peek(a, i), static_cast<double>(i * 3));
-  }
+  for (int i = 0; i < 33; ++i) problem.poke(a, i, i * 3);
+  for (int i = 0; i < 33; ++i) EXPECT_EQ(problem.peek(a, i), i * 3);
 }
 
 TEST_P(Types, ChecksPositions) {
   Tiny problem(team_, GetParam(), 10);
   const Array& a = problem.array("written");
   for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{33}, kMax, -kMax}) {
-    EXPECT_TRUE(contains(refusal<InputError>([&] { problem.peek(a, bad); }), "of 33 elements"));
-    EXPECT_TRUE(
-        contains(refusal<InputError>([&] { problem.poke(a, bad, 1.0); }), "array 'written'"));
+    EXPECT_TRUE(is_refused([&] { problem.peek(a, bad); }, "of 33 elements"));
+    EXPECT_TRUE(is_refused([&] { problem.poke(a, bad, 1.0); }, "array 'written'"));
   }
 }
 
@@ -148,34 +153,24 @@ INSTANTIATE_TEST_SUITE_P(All, Types,
                                            DType::U32, DType::U64),
                          [](const auto& tried) { return std::string(dtype_name(tried.param)); });
 
-TEST(Problem, ReportsItsFootprint) {
-  const Team team({3, "none"});
-  EXPECT_EQ(Tiny(team, DType::F64, 10).footprint_B(), (10 + 3 * 11) * 8);
-  EXPECT_EQ(Tiny(team, DType::F32, 10).footprint_B(), (10 + 3 * 11) * 4);
-}
-
-TEST(Problem, GivesWorkersSeparatePages) {
-  const Team team({3, "none"});
-  Tiny problem(team, DType::F32, 10);
-  const Array& a = problem.array("written");
-  EXPECT_EQ(a.row_stride * dtype_size(a.type) % 4096, 0);
-}
-
 TEST(Problem, NamesAMissingArray) {
-  const Team team({1, "none"});
-  Tiny problem(team, DType::F64, 10);
-  EXPECT_TRUE(contains(refusal<InputError>([&] { problem.array("other"); }), "'other'"));
-  EXPECT_TRUE(contains(refusal<InputError>([&] { problem.copy_in("other", nullptr); }), "'other'"));
+  Tiny problem(team_of(1), DType::F64, 10);
+  EXPECT_TRUE(is_refused([&] { problem.array("other"); }, "'other'"));
+  EXPECT_TRUE(is_refused([&] { problem.copy_in("other", nullptr); }, "'other'"));
 }
 
 TEST(Problem, RefusesSizesThatOverflow) {
-  const Team team({3, "none"});
+  const auto refused = [](const auto& add) { EXPECT_TRUE(is_refused(add, "an array's size")); };
   for (const int bits : {60, 61, 62}) {
-    Declared problem(team, "huge:r");
-    const std::string message = refusal<InputError>(
-        [&] { problem.add_array("huge", DType::F64, std::int64_t{1} << bits, true); });
-    EXPECT_TRUE(contains(message, "an array's size"));
+    Declared problem(team_of(3), "huge:r");
+    refused([&] { problem.add_array("huge", DType::F64, std::int64_t{1} << bits, true); });
   }
+  for (const std::int64_t size : {kMax, kMax / 8}) {
+    Declared problem(team_of(3));
+    refused([&] { problem.add_data("huge", {nullptr, size, DType::F64}, {}, 64); });
+  }
+  Declared shifted(team_of(3), "huge:r", 1 << 20);
+  refused([&] { shifted.add_array("huge", DType::I64, kMax / 8, false); });
 }
 
 class OwnIndices : public ::testing::Test {
@@ -194,10 +189,8 @@ TEST_F(OwnIndices, AreCopiesInTheGivenType) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(wide) % 64, 0U);
   const std::vector<std::int64_t> before = values;
   values.assign(4, -1);
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    EXPECT_EQ(narrow[i], before[i]);
-    EXPECT_EQ(wide[i], before[i]);
-  }
+  EXPECT_EQ(std::vector<std::int64_t>(narrow, narrow + 4), before);
+  EXPECT_EQ(std::vector<std::int64_t>(wide, wide + 4), before);
 }
 
 TEST_F(OwnIndices, AreCheckedAgainstTheirBound) {
@@ -238,13 +231,11 @@ TEST_F(AddedIndices, AreCopiesInTheGivenType) {
     problem.add_indices("wide", view(values), DType::I64, -1, n - 1);
     problem.commit();
     values.assign(values.size(), -2);
-    const auto* narrow = reinterpret_cast<const std::int32_t*>(problem.indices("narrow"));
-    const auto* wide = reinterpret_cast<const std::int64_t*>(problem.indices("wide"));
-    EXPECT_EQ(std::vector<std::int64_t>(narrow, narrow + n), before);
-    EXPECT_EQ(std::vector<std::int64_t>(wide, wide + n), before);
+    EXPECT_EQ(as<std::int64_t>(with_tail<std::int32_t>(problem.indices("narrow"), n)), before);
+    EXPECT_EQ(with_tail<std::int64_t>(problem.indices("wide"), n), before);
     EXPECT_EQ(problem.footprint_B(), n * 4 + 5 * 4 + n * 8);
-    EXPECT_TRUE(contains(refusal<InputError>([&] { problem.indices("between"); }), "'between'"));
-    EXPECT_TRUE(contains(refusal<InputError>([&] { problem.array("wide"); }), "'wide'"));
+    EXPECT_TRUE(is_refused([&] { problem.indices("between"); }, "'between'"));
+    EXPECT_TRUE(is_refused([&] { problem.array("wide"); }, "'wide'"));
   }
 }
 
@@ -267,8 +258,7 @@ TEST_F(AddedIndices, MustLieBetweenTheirBounds) {
 }
 
 TEST_F(AddedIndices, AreRefusedByTheFirstThatIsWrong) {
-  const Team five({5, "none"});
-  for (const Team* team : {&one_, &three_, &five}) {
+  for (const Team* team : {&one_, &three_, &team_of(5)}) {
     for (const std::vector<std::size_t>& wrong :
          {std::vector<std::size_t>{999}, {0, 999}, {334, 998}, {999, 333, 500}, {700, 200, 201}}) {
       std::vector<std::int64_t> values(1000, 3);
@@ -293,8 +283,8 @@ TEST_F(AddedIndices, MustFitTheirType) {
   problem.add_indices("narrow", view(values), DType::I32, 0, most);
   problem.add_indices("wide", view(wide), DType::I64, 0, kMax);
   problem.commit();
-  EXPECT_EQ(reinterpret_cast<const std::int32_t*>(problem.indices("narrow"))[0], INT32_MAX);
-  EXPECT_EQ(reinterpret_cast<const std::int64_t*>(problem.indices("wide"))[1], kMax - 1);
+  EXPECT_EQ(with_tail<std::int32_t>(problem.indices("narrow"), 1).front(), INT32_MAX);
+  EXPECT_EQ(with_tail<std::int64_t>(problem.indices("wide"), 2).back(), kMax - 1);
 }
 
 TEST_F(AddedIndices, MarkTheirMemoryAsNotFilled) {
@@ -307,9 +297,8 @@ TEST_F(AddedIndices, MarkTheirMemoryAsNotFilled) {
       problem.add_array("read", DType::I64, 1000, false);
       problem.commit();
       problem.fill(true);
-      const Array& a = problem.array("read");
-      for (std::int64_t i = 0; i < 1000; ++i) ASSERT_EQ(problem.peek(a, i), closed_form(a, i)) << i;
-      memory = a.data;
+      expect_filled(problem, problem.array("read"));
+      memory = problem.array("read").data;
     }
     Declared problem(three_);
     problem.add_indices("ids", view(zeros), DType::I64, 0, 1);
@@ -325,50 +314,36 @@ TEST_F(AddedIndices, MayBeInt32) {
     Declared problem(three_);
     problem.add_indices("ids", narrow, type, -1, 7);
     problem.commit();
-    std::vector<std::int64_t> got;
-    for (std::int64_t i = 0; i < 4; ++i) {
-      got.push_back(type == DType::I32
-                        ? reinterpret_cast<const std::int32_t*>(problem.indices("ids"))[i]
-                        : reinterpret_cast<const std::int64_t*>(problem.indices("ids"))[i]);
+    if (type == DType::I32) {
+      EXPECT_EQ(with_tail<std::int32_t>(problem.indices("ids"), 4), values);
+    } else {
+      EXPECT_EQ(with_tail<std::int64_t>(problem.indices("ids"), 4), as<std::int64_t>(values));
     }
-    EXPECT_EQ(got, std::vector<std::int64_t>(values.begin(), values.end()));
     Declared wrong(three_);
     wrong.add_indices("ids", narrow, type, -1, 6);
     EXPECT_EQ(refusal<InputError>([&] { wrong.commit(); }), "ids[2] is 6, outside -1 to 5");
   }
 }
 
-// The message that refuses starts, which should ascend from 0 to `last`.
-std::string refused_starts(const std::vector<std::int64_t>& values, DType type, std::int64_t last) {
-  const Team team({2, "none"});
-  Declared problem(team);
-  problem.add_indices("starts", view(values), type, 0, 100);
-  problem.commit();
-  return refusal<InputError>([&] { problem.check_starts("starts", last); });
-}
-
 TEST(Starts, MustAscendFromZeroToTheLast) {
-  const Team team({2, "none"});
   for (const DType type : {DType::I32, DType::I64}) {
-    for (const std::vector<std::int64_t>& good :
-         {std::vector<std::int64_t>{0}, {0, 0, 0}, {0, 2, 2, 9}}) {
-      Declared problem(team);
-      problem.add_indices("starts", view(good), type, 0, 100);
+    const auto check = [&](const std::vector<std::int64_t>& values, std::int64_t last) {
+      Declared problem(team_of(2));
+      problem.add_indices("starts", view(values), type, 0, 100);
       problem.commit();
-      EXPECT_NO_THROW(problem.check_starts("starts", good.back()));
-    }
-    EXPECT_EQ(refused_starts({1, 2, 9}, type, 9), "starts must go from 0 to 9");
-    EXPECT_EQ(refused_starts({0, 2, 8}, type, 9), "starts must go from 0 to 9");
-    EXPECT_EQ(refused_starts({0, 2, 10}, type, 9), "starts must go from 0 to 9");
-    EXPECT_EQ(refused_starts({0, 5, 4, 9}, type, 9), "starts[2] is smaller than the previous one");
+      problem.check_starts("starts", last);
+    };
+    EXPECT_NO_THROW(check({0}, 0));
+    EXPECT_NO_THROW(check({0, 0, 0}, 0));
+    EXPECT_NO_THROW(check({0, 2, 2, 9}, 9));
+    const auto refused = [&](const std::vector<std::int64_t>& values) {
+      return refusal<InputError>([&] { check(values, 9); });
+    };
+    EXPECT_EQ(refused({1, 2, 9}), "starts must go from 0 to 9");
+    EXPECT_EQ(refused({0, 2, 8}), "starts must go from 0 to 9");
+    EXPECT_EQ(refused({0, 2, 10}), "starts must go from 0 to 9");
+    EXPECT_EQ(refused({0, 5, 4, 9}), "starts[2] is smaller than the previous one");
   }
-}
-
-// The elements of an input and the zeros after it.
-template <class T>
-std::vector<T> with_tail(const std::byte* data, std::int64_t size, std::int64_t tail) {
-  const auto* values = reinterpret_cast<const T*>(data);
-  return {values, values + size + tail};
 }
 
 class AddedData : public ::testing::Test {
@@ -402,13 +377,12 @@ TEST_F(AddedData, IsCopiedAndFollowedByZeros) {
       problem.add_indices("wide", view(ids), DType::I64, 0, 2000, boundaries, tail);
       problem.commit();
       source.assign(source.size(), -1.0);
-      std::vector<double> wanted = values;
-      wanted.resize(static_cast<std::size_t>(1001 + tail));
+      const std::vector<double> wanted = as<double>(values, tail);
       EXPECT_EQ(with_tail<double>(problem.data("values"), 1001, tail), wanted);
       EXPECT_EQ(with_tail<std::int32_t>(problem.indices("narrow"), 1001, tail),
-                std::vector<std::int32_t>(wanted.begin(), wanted.end()));
+                as<std::int32_t>(wanted));
       EXPECT_EQ(with_tail<std::int64_t>(problem.indices("wide"), 1001, tail),
-                std::vector<std::int64_t>(wanted.begin(), wanted.end()));
+                as<std::int64_t>(wanted));
       // The zeros are not part of the input.
       EXPECT_EQ(problem.footprint_B(), 1001 * (8 + 4 + 8));
     }
@@ -461,22 +435,12 @@ TEST_F(AddedData, CanBeCopiedOutAndDigested) {
   EXPECT_EQ(problem.digest("ids"), (std::pair<std::uint64_t, std::uint64_t>{6, 3 ^ 1 ^ 2}));
   // Inputs are not among the arrays that are filled, and vice versa.
   EXPECT_EQ(problem.arrays().size(), 1U);
-  EXPECT_TRUE(contains(refusal<InputError>([&] { problem.array("values"); }), "'values'"));
-  EXPECT_TRUE(contains(refusal<InputError>([&] { problem.any_array("other"); }), "'other'"));
-  EXPECT_TRUE(contains(refusal<InputError>([&] { problem.data("ids"); }), "no data 'ids'"));
+  EXPECT_TRUE(is_refused([&] { problem.array("values"); }, "'values'"));
+  EXPECT_TRUE(is_refused([&] { problem.any_array("other"); }, "'other'"));
+  EXPECT_TRUE(is_refused([&] { problem.data("ids"); }, "no data 'ids'"));
   problem.fill(true);
   problem.copy_out(problem.any_array("values"), out.data());
   EXPECT_EQ(out, values);
-}
-
-TEST_F(AddedData, CountsInSizesThatOverflow) {
-  Declared problem(three_);
-  for (const std::int64_t size : {kMax, kMax / 8}) {
-    const std::string message = refusal<InputError>([&] {
-      problem.add_data("huge", {nullptr, size, DType::F64}, {}, 64);
-    });
-    EXPECT_TRUE(contains(message, "an array's size"));
-  }
 }
 
 TEST_F(AddedData, HasTheRequestedOffset) {
@@ -492,15 +456,13 @@ TEST_F(AddedData, HasTheRequestedOffset) {
       EXPECT_EQ(with_tail<double>(problem.data("values"), 3, 8),
                 (std::vector<double>{1, 2, 3, 0, 0, 0, 0, 0, 0, 0, 0}));
       problem.fill(true);
-      const Array& y = problem.array("y");
-      for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(problem.peek(y, i), closed_form(y, i));
+      expect_filled(problem, problem.array("y"));
     }
   }
 }
 
 TEST(Problem, AddsTheArraysThatItsKernelDeclares) {
-  const Team team({1, "none"});
-  Declared problem(team, "a:r b:w c:u[rows, 2]");
+  Declared problem(team_of(1), "a:r b:w c:u[rows, 2]");
   for (const char* name : {"a", "b", "c"}) problem.add_array(name, DType::F64, 3, false);
   EXPECT_EQ(refusal<InputError>([&] { problem.add_array("d", DType::F64, 3, false); }),
             "the declaration of kernel 'declared' lacks its array 'd'");
@@ -509,7 +471,7 @@ TEST(Problem, AddsTheArraysThatItsKernelDeclares) {
        {std::pair{"a", false}, std::pair{"b", true}, std::pair{"c", true}}) {
     EXPECT_EQ(problem.array(name).written, written) << name;
   }
-  Declared fewer(team, "a:r b:w");
+  Declared fewer(team_of(1), "a:r b:w");
   fewer.add_array("a", DType::F64, 3, false);
   EXPECT_EQ(refusal<InputError>([&] { fewer.commit(); }), "kernel 'declared' has no array 'b'");
 }
@@ -536,10 +498,10 @@ TEST(Declarations, CoverEveryEntry) {
             "there is no kernel 'stream.dance'");
 }
 
-TEST(Problem, HasNoBoundariesAndNoFactsByDefault) {
-  const Team team({2, "none"});
-  EXPECT_TRUE(Declared(team).boundaries().empty());
-  EXPECT_TRUE(Declared(team).facts().empty());
+TEST(Problem, HasNoBoundariesNoFactsAndNoStagesByDefault) {
+  EXPECT_TRUE(Declared(team_of(2)).boundaries().empty());
+  EXPECT_TRUE(Declared(team_of(2)).stages().empty());
+  EXPECT_TRUE(Declared(team_of(2)).facts().empty());
 }
 
 class Offsets : public ::testing::TestWithParam<std::int64_t> {
@@ -563,12 +525,8 @@ TEST_P(Offsets, ShiftArraysOneByOne) {
   EXPECT_EQ(past_page(problem.indices("third")), 3 * GetParam() % 4096);
   EXPECT_EQ(past_page(problem.array("fourth").data), 4 * GetParam() % 4096);
   problem.fill(true);
-  for (const Array& a : problem.arrays()) {
-    for (std::int64_t i = 0; i < a.rows * a.columns; ++i) {
-      ASSERT_EQ(problem.peek(a, i), closed_form(a, i % a.columns)) << a.name << " " << i;
-    }
-  }
-  EXPECT_EQ(reinterpret_cast<const std::int32_t*>(problem.indices("third"))[2], 2);
+  for (const Array& a : problem.arrays()) expect_filled(problem, a);
+  EXPECT_EQ(with_tail<std::int32_t>(problem.indices("third"), 3), as<std::int32_t>(values));
   EXPECT_EQ(problem.footprint_B(), 1001 * 8 + 3 * 77 * 4 + 3 * 4 + 5 * 8);
 }
 
@@ -580,8 +538,7 @@ TEST_P(Offsets, CauseAFillOfReusedMemory) {
     problem.add_array("read", DType::F64, 100, false);
     problem.commit();
     problem.fill(true);
-    const Array& a = problem.array("read");
-    for (std::int64_t i = 0; i < 100; ++i) ASSERT_EQ(problem.peek(a, i), closed_form(a, i)) << i;
+    expect_filled(problem, problem.array("read"));
   }
 }
 
@@ -599,25 +556,11 @@ TEST_P(Offsets, GiveWorkersSeparatePages) {
 INSTANTIATE_TEST_SUITE_P(All, Offsets, ::testing::Values(0, 8, 64, 136, 4096, 5000, 1 << 20));
 
 TEST(Offset, MustBeASmallMultipleOf8Bytes) {
-  const Team team({1, "none"});
   for (const std::int64_t bad : {std::int64_t{-8}, std::int64_t{4}, std::int64_t{12},
                                  (std::int64_t{1} << 20) + 8, kMax, kMax - 7}) {
-    EXPECT_EQ(refusal<InputError>([&] { Declared(team, "", bad); }),
+    EXPECT_EQ(refusal<InputError>([&] { Declared(team_of(1), "", bad); }),
               "offset must be a multiple of 8 bytes from 0 to 1048576, not " + std::to_string(bad));
   }
-}
-
-TEST(Offset, CountsInSizesThatOverflow) {
-  const Team team({1, "none"});
-  Declared problem(team, "huge:r", 1 << 20);
-  const std::string message =
-      refusal<InputError>([&] { problem.add_array("huge", DType::I64, kMax / 8, false); });
-  EXPECT_TRUE(contains(message, "an array's size"));
-}
-
-TEST(Stages, AreNoneWhereAnInvocationIsOneKernel) {
-  const Team team({1, "none"});
-  EXPECT_TRUE(Declared(team).stages().empty());
 }
 
 TEST(Inputs, AreFoundByName) {
@@ -627,15 +570,13 @@ TEST(Inputs, AreFoundByName) {
   inputs.indices = {{"pattern", {list.data(), 2}}, {"empty", {list.data(), 0}}};
   EXPECT_EQ(inputs.integer("count", 1), 7);
   EXPECT_EQ(inputs.copy("pattern"), list);
-  EXPECT_TRUE(
-      contains(refusal<InputError>([&] { inputs.integer("wrap", 1); }), "'wrap' is missing"));
-  EXPECT_TRUE(
-      contains(refusal<InputError>([&] { inputs.integer("count", 8); }), "at least 8, not 7"));
-  EXPECT_TRUE(contains(refusal<InputError>([&] { inputs.copy("other"); }), "'other' is missing"));
-  EXPECT_TRUE(contains(refusal<InputError>([&] { inputs.copy("empty"); }), "must not be empty"));
+  EXPECT_TRUE(is_refused([&] { inputs.integer("wrap", 1); }, "'wrap' is missing"));
+  EXPECT_TRUE(is_refused([&] { inputs.integer("count", 8); }, "at least 8, not 7"));
+  EXPECT_TRUE(is_refused([&] { inputs.copy("other"); }, "'other' is missing"));
+  EXPECT_TRUE(is_refused([&] { inputs.copy("empty"); }, "must not be empty"));
   const std::vector<std::int32_t> narrow = {INT32_MIN, -1, INT32_MAX};
   inputs.indices["narrow"] = {narrow.data(), 3, true};
-  EXPECT_EQ(inputs.copy("narrow"), std::vector<std::int64_t>(narrow.begin(), narrow.end()));
+  EXPECT_EQ(inputs.copy("narrow"), as<std::int64_t>(narrow));
 }
 
 TEST(Families, AreFoundByName) {

@@ -25,7 +25,9 @@ namespace memkern {
 namespace {
 
 using testing::contains;
+using testing::is_refused;
 using testing::refusal;
+using testing::team_of;
 
 // Counts how often each iteration ran, and checks the order of steps.
 struct Counter {
@@ -127,11 +129,10 @@ TEST_P(Ways, RunEveryIterationOnceAnInvocation) {
 }
 
 TEST_P(Ways, FinishOnceAllIsDone) {
-  const Team team({3, "none"});
-  const Team::Session session(team);
+  const Team::Session session(team_of(3));
   Counter counter(10);
   const Step step = step_of(counter, true);
-  sampler(team).sample({&step, 1}, 4);
+  sampler(team_of(3)).sample({&step, 1}, 4);
   EXPECT_EQ(counter.finish_workers, 3);
   if (GetParam().repetition == Repetition::Free) {
     EXPECT_EQ(counter.finished, 1);
@@ -143,14 +144,13 @@ TEST_P(Ways, FinishOnceAllIsDone) {
 }
 
 TEST_P(Ways, RunTheStepsOfASequenceInOrder) {
-  const Team team({3, "none"});
-  const Team::Session session(team);
+  const Team::Session session(team_of(3));
   const Counter first(13);
   Counter second(29);
   second.after = &first;
   const std::vector<Step> steps = {step_of(first, false), step_of(second, true)};
   std::vector<double> per_step = {0.0, 0.0};
-  Sampler s = sampler(team);
+  Sampler s = sampler(team_of(3));
   if (GetParam().repetition == Repetition::Free) {
     const std::string message = refusal<InputError>([&] { s.sample(steps, 1, per_step); });
     EXPECT_TRUE(contains(message, "use 'barrier'"));
@@ -181,18 +181,17 @@ TEST_P(Ways, FollowBoundariesIfAWorkerHasOneRange) {
   // Empty parts at the start, in between and at the end.
   for (const std::vector<std::int64_t>& boundaries :
        {std::vector<std::int64_t>{0, 1, 9, 20}, {0, 0, 20, 20}, {0, 20, 20, 20}, {0, 7, 7, 20}}) {
-    const Team team({3, "none"});
-    const Team::Session session(team);
+    const Team::Session session(team_of(3));
     Counter counter(20);
     const Step counted{count_body, count_finish, &counter, 20, boundaries.data()};
-    sampler(team).sample({&counted, 1}, 2);
+    sampler(team_of(3)).sample({&counted, 1}, 2);
     EXPECT_EQ(counter.outside, 0);
     EXPECT_EQ(counter.finish_workers, 3);
     for (std::int64_t i = 0; i < 20; ++i) EXPECT_EQ(counter.ran(i), 2) << i;
     if (GetParam().kind != Schedule::Kind::Static || GetParam().chunk != 0) continue;
     Ledger ledger{std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>>(3)};
     const Step recorded{record_body, nullptr, &ledger, 20, boundaries.data()};
-    sampler(team).sample({&recorded, 1}, 2);
+    sampler(team_of(3)).sample({&recorded, 1}, 2);
     for (std::size_t w = 0; w < 3; ++w) {
       const std::pair<std::int64_t, std::int64_t> part{boundaries[w], boundaries[w + 1]};
       EXPECT_EQ(ledger.parts[w], (std::vector<std::pair<std::int64_t, std::int64_t>>{part, part}));
@@ -208,8 +207,7 @@ void wait_body(const void* args, Range, int) {
 
 TEST_P(Ways, AddTimeToTheStepThatTookIt) {
   if (GetParam().repetition == Repetition::Free) return;
-  const Team team({2, "none"});
-  const Team::Session session(team);
+  const Team::Session session(team_of(2));
   const double short_s = 0.0;
   const double long_s = 2e-3;
   for (const std::size_t slow : {0U, 1U}) {
@@ -219,7 +217,7 @@ TEST_P(Ways, AddTimeToTheStepThatTookIt) {
     // The worker that reads the clock may lose its processor when the others begin.
     for (int attempt = 0; attempt < 20 && longest < 2 * long_s - 1e-6; ++attempt) {
       std::vector<double> per_step = {10.0, 20.0};
-      const double seconds = sampler(team).sample(steps, 2, per_step);
+      const double seconds = sampler(team_of(2)).sample(steps, 2, per_step);
       const double took[2] = {per_step[0] - 10.0, per_step[1] - 20.0};
       EXPECT_GE(took[1 - slow], 0.0);
       EXPECT_LE(took[0] + took[1], seconds + 1e-6);
@@ -245,9 +243,8 @@ std::string name_of(const ::testing::TestParamInfo<Way>& tried) {
 INSTANTIATE_TEST_SUITE_P(All, Ways, ::testing::ValuesIn(ways()), name_of);
 
 TEST(Sampler, RefusesAFreeRunningDynamicSchedule) {
-  const Team team({1, "none"});
   const std::string message = refusal<InputError>([&] {
-    Sampler(team, {Schedule::Kind::Dynamic, 1}, Repetition::Free);
+    Sampler(team_of(1), {Schedule::Kind::Dynamic, 1}, Repetition::Free);
   });
   EXPECT_TRUE(contains(message, "use schedule 'static'"));
 }
@@ -262,8 +259,8 @@ TEST(Sampler, ParsesOptions) {
   EXPECT_EQ(parse_schedule("static", 0).chunk, 0);
   EXPECT_EQ(parse_schedule("dynamic", 0).chunk, 1);
   EXPECT_EQ(parse_schedule("dynamic", 9).kind, Schedule::Kind::Dynamic);
-  EXPECT_TRUE(contains(refusal<InputError>([] { parse_schedule("guided", 1); }), "'guided'"));
-  EXPECT_TRUE(contains(refusal<InputError>([] { parse_schedule("static", -1); }), "negative"));
+  EXPECT_TRUE(is_refused([] { parse_schedule("guided", 1); }, "'guided'"));
+  EXPECT_TRUE(is_refused([] { parse_schedule("static", -1); }, "negative"));
 }
 
 TEST(ContiguousPart, CoversWithoutOverlap) {
@@ -289,11 +286,10 @@ TEST(ContiguousPart, AcceptsTheLargestCount) {
 }
 
 TEST(ParallelParts, GiveEachWorkerItsRow) {
-  const Team team({3, "none"});
   for (const std::int64_t rows : {1, 2, 3, 5}) {
     const std::int64_t size = rows * 7;
     std::vector<int> owner(static_cast<std::size_t>(size), -1);
-    parallel_parts(team, rows, size, [&](Range part, int worker) {
+    parallel_parts(team_of(3), rows, size, [&](Range part, int worker) {
       for (std::int64_t i = part.begin; i < part.end; ++i) {
         owner[static_cast<std::size_t>(i)] = worker;
       }
@@ -310,13 +306,12 @@ TEST(ParallelParts, GiveEachWorkerItsRow) {
 }
 
 TEST(ParallelParts, FollowBoundaries) {
-  const Team team({3, "none"});
   // The same number of parts as workers, fewer and more.
   for (const std::vector<std::int64_t>& boundaries :
        {std::vector<std::int64_t>{0, 2, 2, 11}, {0, 11}, {3, 8}, {0, 1, 2, 5, 5, 11}}) {
     std::vector<int> owner(11, -1);
     std::atomic<int> parts{0};
-    parallel_parts(team, boundaries, [&](Range part, int number) {
+    parallel_parts(team_of(3), boundaries, [&](Range part, int number) {
       ++parts;
       EXPECT_EQ(part.begin, boundaries[static_cast<std::size_t>(number)]);
       EXPECT_EQ(part.end, boundaries[static_cast<std::size_t>(number) + 1]);
@@ -346,10 +341,9 @@ TEST(PartOf, IsEqualWithoutBoundaries) {
 }
 
 TEST(CacheFlusher, WritesEveryLineAndForgetsTheContents) {
-  const Team team({2, "none"});
   Buffer buffer(64 * 100 + 17, Placement{});
   buffer.content = "values";
-  CacheFlusher flusher(team, buffer);
+  CacheFlusher flusher(team_of(2), buffer);
   for (int round = 1; round < 4; ++round) {
     flusher.flush();
     EXPECT_EQ(buffer.content, "");
@@ -366,14 +360,13 @@ TEST(CacheFlusher, WritesEveryLineAndForgetsTheContents) {
 
 TEST(SpinBarrier, EndsIfWorkersShareAUnit) {
   // Four unpinned workers, possibly on one unit: a spinning worker must yield to the others.
-  const Team team({4, "none"});
-  Sampler sampler(team, {}, Repetition::Spin);
+  Sampler sampler(team_of(4), {}, Repetition::Spin);
   std::atomic<int> calls{0};
   const Body body = [](const void* args, Range, int) {
     static_cast<std::atomic<int>*>(const_cast<void*>(args))->fetch_add(1);
   };
   const Step step{body, nullptr, &calls, 4};
-  const Team::Session session(team);
+  const Team::Session session(team_of(4));
   sampler.sample(std::span(&step, 1), 5);
   EXPECT_EQ(calls.load(), 20);
 }

@@ -24,9 +24,10 @@ namespace {
 
 using testing::at;
 using testing::contains;
+using testing::is_refused;
 using testing::kMax;
-using testing::refusal;
 using testing::set;
+using testing::team_of;
 
 // Inputs of a caller, with defaults for inputs that a test does not set.
 struct Request {
@@ -51,13 +52,12 @@ struct Request {
 };
 
 TEST(Prepare, SizesTheSparseArray) {
-  const Team team({2, "none"});
   Request r;
   r.indices["pattern_gather"] = {0, 9};
   r.indices["delta_gather"] = {4};
   r.integers["count"] = 10;
   r.integers["wrap"] = 3;
-  const auto problem = r.prepare(team);
+  const auto problem = r.prepare(team_of(2));
   EXPECT_EQ(problem->array("sparse").columns, 9 * 4 + 9 + 1);
   EXPECT_EQ(problem->array("dense").columns, 2 * 3);
   EXPECT_EQ(problem->array("dense").rows, 2);
@@ -66,25 +66,23 @@ TEST(Prepare, SizesTheSparseArray) {
 }
 
 TEST(Prepare, ShiftsAWalkThatGoesBelowZero) {
-  const Team team({1, "none"});
   Request r;
   r.indices["pattern_gather"] = {0, 1};
   r.indices["delta_gather"] = {-4};
   r.integers["count"] = 6;
-  EXPECT_EQ(r.prepare(team)->array("sparse").columns, 5 * 4 + 2);
-  const auto problem = r.prepare(team);
+  EXPECT_EQ(r.prepare(team_of(1))->array("sparse").columns, 5 * 4 + 2);
+  const auto problem = r.prepare(team_of(1));
   EXPECT_EQ(static_cast<const SpatterArgs*>(problem->args())->gather_walk.origin, 20);
 }
 
 TEST(Prepare, FollowsACyclicWalk) {
-  const Team team({1, "none"});
   Request r;
   r.indices["pattern_gather"] = {0};
   r.indices["delta_gather"] = {5, -7, 1};  // bases 0 5 -2 -1 4 -3 -2
   r.integers["count"] = 7;
-  EXPECT_EQ(r.prepare(team)->array("sparse").columns, 5 + 3 + 1);
+  EXPECT_EQ(r.prepare(team_of(1))->array("sparse").columns, 5 + 3 + 1);
   r.integers["count"] = 2;
-  EXPECT_EQ(r.prepare(team)->array("sparse").columns, 6);
+  EXPECT_EQ(r.prepare(team_of(1))->array("sparse").columns, 6);
 }
 
 TEST(Prepare, RefusesWrongInputByName) {
@@ -128,18 +126,16 @@ TEST(Prepare, RefusesWrongInputByName) {
       {set("count", kMax), "does not fit 64 bits"},
       {set("wrap", kMax), "does not fit 64 bits"},
   };
-  const Team team({1, "none"});
   for (const Wrong& w : wrong) {
     Request r;
     w.spoil(r);
-    EXPECT_TRUE(contains(refusal<InputError>([&] { r.prepare(team); }), w.contains));
+    EXPECT_TRUE(is_refused([&] { r.prepare(team_of(1)); }, w.contains));
   }
 }
 
 // Hardware gathers of 4-byte values have 4-byte indices.
 TEST(Prepare, RunsNarrowGathersWithinTheirReach) {
   constexpr std::int64_t kReach = std::numeric_limits<std::int32_t>::max();
-  const Team team({1, "none"});
   testing::FakeDevice device;  // has room for such arrays
   Placement placement;
   placement.device = &device;
@@ -148,7 +144,7 @@ TEST(Prepare, RunsNarrowGathersWithinTheirReach) {
       Request r;
       r.dtype = dtype;
       r.indices["pattern_gather"] = {0, highest};
-      const auto problem = r.prepare(team, placement);
+      const auto problem = r.prepare(team_of(1), placement);
       const bool beyond = dtype == "float32" && highest > kReach;
       for (const RegisteredEntry& e : registered_entries()) {
         if (e.kernel != std::string("spatter.gather") || e.dtype != dtype ||
@@ -229,7 +225,6 @@ void expect_moved(const Request& r, const Problem& problem, const std::vector<do
 
 // Different instances scatter to different elements: pattern 0..2 in some order, delta 3.
 TEST(Workers, GatherAndScatterWithoutRaces) {
-  const Team team({4, "none"});
   const std::vector<Way> ways = {{Repetition::Fork, {Schedule::Kind::Static, 0}},
                                  {Repetition::Fork, {Schedule::Kind::Dynamic, 2}},
                                  {Repetition::Barrier, {Schedule::Kind::Static, 3}},
@@ -247,7 +242,7 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
         r.integers["prefetch"] = prefetch;
         // The outer pattern 0, 2, 5 spans six elements.
         if (r.kernel == "multiscatter") r.indices["delta_scatter"] = {6};
-        const auto problem = r.prepare(team);
+        const auto problem = r.prepare(team_of(4));
         for (const RegisteredEntry& e : registered_entries()) {
           if (e.kernel != "spatter." + r.kernel || e.isa != "baseline" ||
               dtype != std::string(e.dtype) || e.index != r.index_dtype) {
@@ -258,8 +253,8 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
             const std::vector<double> before = values(*problem, true);
             const Step step{e.body, e.finish, problem->args(), problem->count()};
             {
-              const Team::Session session(team);
-              Sampler(team, way.schedule, way.repetition).sample({&step, 1}, 3);
+              const Team::Session session(team_of(4));
+              Sampler(team_of(4), way.schedule, way.repetition).sample({&step, 1}, 3);
             }
             problem->mark_written();
             expect_moved(r, *problem, before);
@@ -273,8 +268,6 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
 }
 
 TEST(Workers, MatchASingleWorker) {
-  const Team one({1, "none"});
-  const Team four({4, "none"});
   for (const RegisteredEntry& e : registered_entries()) {
     bool runs_here = false;
     for (const std::string& isa : supported_isas()) runs_here = runs_here || isa == e.isa;
@@ -286,7 +279,7 @@ TEST(Workers, MatchASingleWorker) {
     r.index_dtype = e.index;
     r.integers["count"] = 100;
     std::vector<std::vector<double>> results;
-    for (const Team* team : {&one, &four}) {
+    for (const Team* team : {&team_of(1), &team_of(4)}) {
       const auto problem = r.prepare(*team);
       problem->fill(true);
       const Step step{e.body, e.finish, problem->args(), problem->count()};

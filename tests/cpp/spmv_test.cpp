@@ -36,10 +36,12 @@ using testing::at;
 using testing::contains;
 using testing::entries_of;
 using testing::Fenced;
+using testing::is_refused;
 using testing::kMax;
 using testing::refusal;
 using testing::scattered;
 using testing::set;
+using testing::team_of;
 using testing::with_types;
 
 using Integers = std::vector<std::int64_t>;
@@ -557,11 +559,9 @@ TEST(Prepare, RefusesWrongInputInASentence) {
       {{"spmv.sell"}, set("chunk", large), "starts reaches up to"},
   };
   const Matrix m = of_lengths({3, 0, 5, 1, 1, 4}, 6);
-  const Team one({1, "none"});
-  const Team three({3, "none"});
   for (const Wrong& w : wrong) {
     for (const std::string& kernel : w.kernels) {
-      for (const Team* team : {&one, &three}) {
+      for (const Team* team : {&team_of(1), &team_of(3)}) {
         Request r(kernel, m);
         w.spoil(r);
         const std::string message = refusal<InputError>([&] { r.prepare(*team); });
@@ -573,14 +573,12 @@ TEST(Prepare, RefusesWrongInputInASentence) {
 }
 
 TEST(Prepare, MovesOnlyColumnsOfSquareMatrices) {
-  const Team team({2, "none"});
   Request r("spmv.sell", of_lengths({1, 2, 3}, 4));
   r.integers["move_columns"] = 1;
-  EXPECT_TRUE(
-      contains(refusal<InputError>([&] { r.prepare(team); }), "not one of 3 rows and 4 columns"));
+  EXPECT_TRUE(is_refused([&] { r.prepare(team_of(2)); }, "not one of 3 rows and 4 columns"));
   Request square("spmv.sell", of_lengths({1, 2, 3}, 3));
   square.integers["move_columns"] = 1;
-  EXPECT_NE(square.prepare(team), nullptr);
+  EXPECT_NE(square.prepare(team_of(2)), nullptr);
 }
 
 template <class T>
@@ -627,17 +625,15 @@ TEST(Prepare, StoresTheMatrixInItsFormat) {
 }
 
 TEST(Prepare, LimitsThePrefetchToTheEntries) {
-  const Team team({1, "none"});
   Request r("spmv.crs", of_lengths({3, 4}, 5));
   r.integers["prefetch"] = kMax;
-  const auto problem = r.prepare(team);
+  const auto problem = r.prepare(team_of(1));
   EXPECT_EQ(static_cast<const SpmvArgs*>(problem->args())->distance, 7);
 }
 
 // Hardware gathers of 4-byte values have 4-byte indices.
 TEST(Prepare, RunsNarrowGathersWithinTheirReach) {
   constexpr std::int64_t kReach = std::numeric_limits<std::int32_t>::max();
-  const Team team({1, "none"});
   testing::FakeDevice device;  // has room for such vectors
   Placement placement;
   placement.device = &device;
@@ -648,7 +644,7 @@ TEST(Prepare, RunsNarrowGathersWithinTheirReach) {
         r.integers["columns"] = columns;
         r.dtype = r.values_dtype = dtype;
         r.index_dtype = index;
-        const auto problem = r.prepare(team, placement);
+        const auto problem = r.prepare(team_of(1), placement);
         const bool beyond = index == "int64" && dtype == "float32" && columns > kReach;
         for (const RegisteredEntry& e : all_entries()) {
           if (e.kernel != r.kernel || e.dtype != dtype || e.index != index) continue;
@@ -663,14 +659,12 @@ TEST(Prepare, RunsNarrowGathersWithinTheirReach) {
 
 TEST(Boundaries, AreNoneForOneWorkerAndForEllpack) {
   const Matrix m = of_lengths({1, 2, 3}, 4);
-  const Team one({1, "none"});
-  const Team two({2, "none"});
   for (const std::int64_t by_entries : {0, 1}) {
     for (const std::string kernel : {"spmv.crs", "spmv.sell", "spmv.csc", "spmv.ell"}) {
       Request r(kernel, m);
       r.integers["by_entries"] = by_entries;
-      EXPECT_TRUE(r.prepare(one)->boundaries().empty());
-      EXPECT_EQ(r.prepare(two)->boundaries().empty(), kernel == "spmv.ell");
+      EXPECT_TRUE(r.prepare(team_of(1))->boundaries().empty());
+      EXPECT_EQ(r.prepare(team_of(2))->boundaries().empty(), kernel == "spmv.ell");
     }
   }
 }
@@ -807,13 +801,12 @@ TEST(Workers, MayBeMoreThanRows) {
   const Matrix m = of_lengths({2, 5}, 3);
   const Numbers x = x_of(m.columns);
   const Numbers wanted = m.times(x, {0.0, 0.0});
-  const Team team({5, "none"});
   for (const RegisteredEntry& e : one_of_each()) {
     SCOPED_TRACE(::testing::PrintToString(e));
     for (const std::int64_t by_entries : {0, 1}) {
       Request r(e.kernel, m);
       r.integers["by_entries"] = by_entries;
-      EXPECT_EQ(Prepared(r, e, m, team).result(x, Repetition::Fork, kWhole, 1), wanted);
+      EXPECT_EQ(Prepared(r, e, m, team_of(5)).result(x, Repetition::Fork, kWhole, 1), wanted);
     }
   }
 }

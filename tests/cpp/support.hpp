@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <ostream>
@@ -23,6 +24,7 @@
 #include "core/buffer.hpp"
 #include "core/device_memory.hpp"
 #include "core/errors.hpp"
+#include "core/team.hpp"
 #include "engine/problem.hpp"
 #include "engine/registry.hpp"
 
@@ -74,6 +76,12 @@ class FakeRoot : public ::testing::Test {
 
   std::string root_;
 };
+
+// A team of this many workers, which are bound to no unit.
+inline const Team& team_of(int workers) {
+  static std::map<int, Team> teams;
+  return teams.try_emplace(workers, TeamRequest{workers, "none"}).first->second;
+}
 
 constexpr std::int64_t kMax = std::numeric_limits<std::int64_t>::max();
 
@@ -272,6 +280,12 @@ std::string refusal(Action action) {
 inline ::testing::AssertionResult contains(const std::string& message, const std::string& words) {
   if (message.find(words) != std::string::npos) return ::testing::AssertionSuccess();
   return ::testing::AssertionFailure() << "'" << message << "' lacks '" << words << "'";
+}
+
+// Whether `action` is refused by an error with these words.
+template <class Error = InputError, class Action>
+::testing::AssertionResult is_refused(Action action, const std::string& words) {
+  return contains(refusal<Error>(action), words);
 }
 
 }  // namespace testing

@@ -4,8 +4,6 @@ Without a GPU the same kernels run on this processor, block by block (tests/emul
 not test a device's atomics, shuffles, clocks and speed.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Kernels on a GPU: every entry against its reference, and the records of GPUs."""
 
-from __future__ import annotations
-
 import functools
 import math
 from typing import Any

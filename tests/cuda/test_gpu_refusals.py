@@ -1,7 +1,5 @@
 """Failing, busy and missing GPUs, and wrong options: an error is a sentence, without a result."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Clocks, throttling, warm-up and energy of GPUs while samples are taken."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math

@@ -1,7 +1,5 @@
 """Settings of GPUs, which environments, the doctor and `info` show."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Transfers between host and GPUs: every word arrives; memory that does not move is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Verbs, reports and builds for GPUs."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

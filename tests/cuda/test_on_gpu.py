@@ -1,7 +1,5 @@
 """bench/on_gpu.py, which measures a GPU, on the emulated device."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import re

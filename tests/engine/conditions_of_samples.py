@@ -1,7 +1,5 @@
 """Conditions of samples, as the extension measures them."""
 
-from __future__ import annotations
-
 import math
 
 from machines import loads_per_cycle

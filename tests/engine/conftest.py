@@ -1,7 +1,5 @@
 """Fixtures of several tests of measurements."""
 
-from __future__ import annotations
-
 import pytest
 
 import memkern as mk

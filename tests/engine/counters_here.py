@@ -1,7 +1,5 @@
 """What tests of counters share."""
 
-from __future__ import annotations
-
 import pytest
 
 from memkern import _memkern

@@ -1,7 +1,5 @@
 """Rounds of trials, kept until the next boot so that equal commands choose equal variants."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Costs beside a record: launches, bandwidths from memory, and when they are measured again."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from types import SimpleNamespace

@@ -4,8 +4,6 @@ The processors are small copies of their /proc and /sys. The counts are steps, w
 sampler reads instead of the kernel's counters.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import math
@@ -21,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from checking import measured, one_sentence, refused, refused_words, run, tree
+from checking import measured, one_sentence, output_of, refused, refused_words, run, tree
 from counters_here import COMMAND, ELEMENTS, NEEDS_COUNTERS, OF_ALL_CODE, counted
 from event_trees import COUNTERS, ZEN_4
 from plotting import Results
@@ -114,8 +112,7 @@ def test_from_events_to_the_figure(
     # Counters are multiplexed: each one is on the processor for a quarter of the time.
     step(codes, counts, share=0.25)
     file = tmp_path / "counted.json"
-    code, _, err = run(capsys, *COMMAND, "-t", "2", "--counters", "auto", "-o", str(file))
-    assert code == 0, err
+    output_of(capsys, *COMMAND, "-t", "2", "--counters", "auto", "-o", str(file))
     (row,) = mk.load(file).records
     lacking = [name for name in QUANTITIES if name not in codes]
     assert row["counters_note"] == (
@@ -184,8 +181,7 @@ def test_counts_of_known_work_decide_what_is_believed(
     wrong = {"L3_load": 2 * lines, "tlb_misses": 0.5 * 2**12}
     step(codes, dict.fromkeys(codes, lines) | wrong, workers=1)
     monkeypatch.setattr(known_counts, "_TLB_PAGES", 64)
-    code, out, err = run(capsys, "counters", "--check")
-    assert code == 0
+    out, err = output_of(capsys, "counters", "--check")
     assert one_sentence(err) == (
         "memkern: L3_load, tlb_misses differ from the true count by more than a tenth"
     )
@@ -221,8 +217,7 @@ def test_events_by_their_names_are_checked(
         "L2_load=cpu/event=0x34,umask=0x12/,memory_store=r1234,minor-faults=page-faults:u,"
         "context-switches=r0"
     )
-    code, out, _ = run(capsys, "counters", "--check", pairs, "--json")
-    assert code == 0
+    out, _ = output_of(capsys, "counters", "--check", pairs, "--json")
     assert [(row["event"], row["ratio"]) for row in json.loads(out)] == [
         ("page-faults:u", 1),
         ("r0", 0),
@@ -283,8 +278,7 @@ def test_a_known_processor_without_counting_units_checks_the_events_of_the_syste
     """Virtual machines hide the units of processors that are in the table."""
     cpuinfo = "proc/cpuinfo"
     monkeypatch.setattr(counting, "ROOT", tree(tmp_path, {cpuinfo: ZEN_4[cpuinfo]}))
-    code, out, _ = run(capsys, "counters", "--check")
-    assert code == 0
+    out, _ = output_of(capsys, "counters", "--check")
     assert {line.split()[0] for line in out.splitlines()[1:]} <= set(known_counts._WORK)
     assert "page-faults" in out
 
@@ -414,8 +408,7 @@ def test_tables_show_what_was_counted(
                           (1, 2, 20, 1, 1, 0, -1)])  # fmt: skip
     names = "L2_load,page-faults,context-switches"
     case = ("update", "--elements", str(ELEMENTS), "--runs", "2", "-t", "1")
-    code, out, _ = run(capsys, "loops", "-k", *case, "--counters", names)
-    assert code == 0
+    out, _ = output_of(capsys, "loops", "-k", *case, "--counters", names)
     _, _, counted, *_, note = out.splitlines()
     event = r"L2_load \S+ \(\d+\.\d\d of the model's\)"
     rest = r"page-faults \S+, context-switches unknown"

@@ -1,7 +1,5 @@
 """Counters over ranks: sums of the ranks' counts, and units that are counted once for a host."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Ranks on two hosts, which are network namespaces of this machine (``--cluster``; as root)."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The extension checks what it gets, takes samples and lets threads run at once."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import threading
 from typing import Any

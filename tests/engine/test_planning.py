@@ -1,7 +1,5 @@
 """Plans for a limited time, with simulated machines and clocks."""
 
-from __future__ import annotations
-
 import functools
 import math
 import random

@@ -1,7 +1,5 @@
 """Measuring in forked processes, which is refused, and in several threads, which take turns."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

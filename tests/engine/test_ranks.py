@@ -1,7 +1,5 @@
 """Kernels that run as real ranks: records, sweeps, refused input, ranks that end or hang."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

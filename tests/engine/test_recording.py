@@ -1,7 +1,5 @@
 """Records are made of plain data, without anything that measures."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

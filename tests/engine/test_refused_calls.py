@@ -1,7 +1,5 @@
 """System calls that a filter refuses, as those of containers do: only what needs them ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The loop of rounds: its order, deadline and end, and Ctrl-C wherever it comes."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from types import SimpleNamespace

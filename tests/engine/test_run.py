@@ -1,7 +1,5 @@
 """A record has what was requested, obtained and measured."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

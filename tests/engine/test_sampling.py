@@ -1,7 +1,5 @@
 """Samples: when they end, which are disturbed, and states of the host."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

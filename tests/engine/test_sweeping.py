@@ -1,7 +1,5 @@
 """Sweeps: resuming, repeats, interruption, time limits, order, duplicates."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Processing units and quotas that change while cases are measured."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The choice of a variant: trials, rounds, and the loss by a wrong choice."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import Counter

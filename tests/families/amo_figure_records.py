@@ -1,17 +1,6 @@
 """Records of figures of atomic operations."""
 
-from __future__ import annotations
-
-from plotting import (
-    KIB,
-    LONG,
-    MIB,
-    Family,
-    Results,
-    common_columns,
-    frame,
-    own_and_faulty,
-)
+from plotting import KIB, LONG, MIB, Family, Results, common_columns, frame, own_and_faulty
 
 from memkern.families.amo.data import PATTERNS
 from memkern.families.amo.findings import findings

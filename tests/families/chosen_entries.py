@@ -1,7 +1,5 @@
 """Entries of the extension of which tests run one of each kind, and cases of them."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Cases of the domain-wall kernel, and their fields."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from memkern.families.dw import kernels as family

@@ -1,17 +1,8 @@
 """Records of figures of the domain-wall kernel."""
 
-from __future__ import annotations
-
 import math
 
-from plotting import (
-    LONG,
-    Family,
-    Results,
-    common_columns,
-    frame,
-    own_and_faulty,
-)
+from plotting import LONG, Family, Results, common_columns, frame, own_and_faulty
 
 from memkern.families.dw.findings import findings
 from memkern.models import LayerConditions

@@ -3,8 +3,6 @@
 The first rank prints a JSON object.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import sys

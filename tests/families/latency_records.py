@@ -3,12 +3,7 @@
 import math
 
 import numpy as np
-from plotting import (
-    KIB,
-    MIB,
-    Results,
-    common_columns,
-)
+from plotting import KIB, MIB, Results, common_columns
 
 from memkern.families.latency.kernels import GROUP
 

@@ -1,7 +1,5 @@
 """Matrices with exact sums, and vectors, for the tests of sparse products."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

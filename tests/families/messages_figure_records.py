@@ -1,14 +1,8 @@
 """Records of figures of messages."""
 
-from __future__ import annotations
+from plotting import Family, common_columns, own_and_faulty
 
-from plotting import (
-    Family,
-    common_columns,
-    own_and_faulty,
-)
-
-from memkern.families.messages.findings import findings
+from memkern.families.messages.figures import findings
 
 SIZES = [8 * 4**power for power in range(9)]
 

@@ -3,8 +3,6 @@
 The first rank prints a JSON object with the results of the parts for each choice of pairs.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Cases of kernels by their names, and shapes that the samples of several families share."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import memkern as mk

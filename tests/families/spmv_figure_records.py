@@ -1,15 +1,6 @@
 """Records of figures of sparse products."""
 
-from __future__ import annotations
-
-from plotting import (
-    LONG,
-    Family,
-    Results,
-    common_columns,
-    frame,
-    own_and_faulty,
-)
+from plotting import LONG, Family, Results, common_columns, frame, own_and_faulty
 
 from memkern.families.spmv.findings import findings
 

@@ -1,15 +1,6 @@
 """Records of figures of streaming kernels."""
 
-from __future__ import annotations
-
-from plotting import (
-    LONG,
-    MIB,
-    Family,
-    Results,
-    frame,
-    own_and_faulty,
-)
+from plotting import LONG, MIB, Family, Results, frame, own_and_faulty
 from streaming_figure_records import (
     LONG_PLATFORM,
     barriers,

@@ -3,12 +3,7 @@
 import math
 
 import numpy as np
-from plotting import (
-    KIB,
-    LONG,
-    MIB,
-    common_columns,
-)
+from plotting import KIB, LONG, MIB, common_columns
 
 OWN = "Own Machine 3000, 4 threads"
 LONG_PLATFORM = f"{LONG}, 112 threads"

@@ -1,12 +1,10 @@
 """Atomic memory operations: refused options, the check of results, records and the verb."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
-from checking import Changed, checked, corrupted, measured, refused_words, run
+from checking import Changed, checked, corrupted, measured, output_of, refused_words
 
 import memkern as mk
 from memkern.errors import InputError
@@ -247,8 +245,7 @@ def test_traffic_is_that_of_the_words_operated_on(pattern: str, amos: int) -> No
 def test_the_verb_takes_circustents_options(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    code, out, _ = run(capsys, "amo", *words, "--runs", "5")
-    assert code == 0
+    out, _ = output_of(capsys, "amo", *words, "--runs", "5")
     lines = dict(line.split(":") for line in out.splitlines() if ":" in line)
     assert lines[" Benchmark Kernel     "].strip() == "RAND_ADD"
     assert out.startswith("RUNNING WITH NUM_THREADS = 2\n==")
@@ -263,8 +260,8 @@ def test_the_verb_takes_circustents_options(
 
 def test_a_benchmark_of_swaps_is_circustents(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("amo", "-b", "STRIDE1_CAS", "-m", "8000", "-p", "2", "-i", "100", "--runs", "2")
-    code, out, _ = run(capsys, *words)
-    assert code == 0 and " Benchmark Kernel     : STRIDE1_CAS\n" in out
+    out, _ = output_of(capsys, *words)
+    assert " Benchmark Kernel     : STRIDE1_CAS\n" in out
     (record,) = measured(capsys, *words)
     assert (record["primitive"], record["success_fraction"]) == ("cas-target", 1.0)
     # Libraries and GPUs take the expected value itself.
@@ -274,8 +271,7 @@ def test_a_benchmark_of_swaps_is_circustents(capsys: pytest.CaptureFixture[str])
 
 def test_the_list_has_the_sixteen_kernels_of_circustent(capsys: pytest.CaptureFixture[str]) -> None:
     for flag in ("-l", "-list", "--list"):
-        code, out, _ = run(capsys, "amo", flag)
-        assert code == 0
+        out, _ = output_of(capsys, "amo", flag)
         names = {line.split()[1] for line in out.splitlines()[1:]}
         assert names >= {f"{p.upper()}_{a}" for p in amo.PATTERNS for a in ("ADD", "CAS")}
         assert "SG_EXCHANGE" not in names
@@ -308,8 +304,7 @@ def test_the_verb_measures_every_combination(capsys: pytest.CaptureFixture[str])
     )
     seen = {(r["kernel"], r["primitive"], r["order"], r["threads"]) for r in records}
     assert len(seen) == 16
-    code, out, _ = run(capsys, "amo", "-i", "50", "--runs", "2", "--primitive", "exchange,plain")
-    assert code == 0
+    out, _ = output_of(capsys, "amo", "-i", "50", "--runs", "2", "--primitive", "exchange,plain")
     assert len(out.splitlines()) == 1 + 4 + 8 + 1 + 1
     assert "healthy can't be told" in out.splitlines()[-1]
     assert "GAMS" in out

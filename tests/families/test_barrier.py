@@ -1,7 +1,5 @@
 """Costs of barriers: each kind is measured in a separate process."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

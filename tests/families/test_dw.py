@@ -1,7 +1,5 @@
 """The hopping term: all layouts, symmetries, the check of results, records and the verb."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math
@@ -10,14 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import (
-    PROPERTY,
-    STREAMED,
-    Changed,
-    checked,
-    corrupted,
-    once_a_kind,
-)
+from checking import PROPERTY, STREAMED, Changed, checked, corrupted, once_a_kind
 from dw_cases import WIDTHS, fields, fixed
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -266,7 +257,8 @@ def test_the_widest_vector_is_taken() -> None:
 def visited(case: Case) -> list[tuple[int, ...]]:
     """Return the sites (x, y, z, t) of a part in the order in which the kernel visits them."""
     where = family.layout_of(case)
-    return [tuple(site) for site in where.coordinates(where.parity)[case.indices["order"]]]
+    sites = family.sites_of(where.local, where.parity)
+    return [tuple(site) for site in sites[case.indices["order"]]]
 
 
 @pytest.mark.parametrize("order", ["tzyx", "xyzt", "yxtz"])

@@ -1,7 +1,5 @@
 """Records of the domain-wall kernel: traffic by layer condition, rooflines, the chosen variant."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,19 +1,12 @@
 """Wrong fields, options and words of the domain-wall kernel, and its verb."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import (
-    measured,
-    refused,
-    refused_words,
-    run,
-)
+from checking import measured, refused, refused_words, run
 from dw_cases import WIDTHS, fields
 
 import memkern as mk

@@ -1,7 +1,5 @@
 """Gather and scatter of a sparse array that is distributed over ranks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

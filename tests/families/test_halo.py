@@ -1,7 +1,5 @@
 """Products and meshes distributed over ranks, and the exchanges of the ranks."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

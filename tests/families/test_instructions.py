@@ -1,7 +1,5 @@
 """Instructions: results after a number of steps, machine code of the loops, refused input."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

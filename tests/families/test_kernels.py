@@ -4,8 +4,6 @@ A new kernel or family needs no code here: the family's file in `samples` has th
 spec has the reference.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

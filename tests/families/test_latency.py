@@ -1,7 +1,5 @@
 """Latency: orders of lines, chases and their checks, concurrent traffic, and pairs of workers."""
 
-from __future__ import annotations
-
 import math
 import mmap
 import re
@@ -10,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import refused, run
+from checking import output_of, refused, refused_words, run
 from machines import PROCESSORS
 
 import memkern as mk
@@ -343,8 +341,7 @@ def test_the_structure_has_as_many_lines_in_pages_as_side_by_side() -> None:
 def test_wrong_words_are_refused(
     words: str, problem: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, error = run(capsys, "latency", *words.split())
-    assert (code, out) == (2, "") and problem in error and error.count("\n") == 1
+    assert problem in refused_words(capsys, "latency", *words.split())
 
 
 @pytest.mark.parametrize(
@@ -362,8 +359,7 @@ def test_the_verb_prints_a_row_for_each_case(
     words: str, rows: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEMKERN_SMALL", "1")
-    code, out, _ = run(capsys, "latency", *words.split())
-    assert code == 0
+    out, _ = output_of(capsys, "latency", *words.split())
     found = [row for row in out.splitlines() if re.match(r"( *\d+ )?\d+ +\S", row)]
     assert len(found) == rows
 
@@ -373,12 +369,11 @@ def test_structure_of_this_machine(
 ) -> None:
     monkeypatch.setenv("MEMKERN_SMALL", "1")
     path = tmp_path / "structure.parquet"
-    code, out, _ = run(capsys, "latency", "structure", "--runs", "3", "-o", str(path))
-    assert code == 0
+    out, _ = output_of(capsys, "latency", "structure", "--runs", "3", "-o", str(path))
     assert "L1" in out.split() and "random" not in out.split()
     assert re.search(r"^ *what +found +system +agrees +ns +cycles$", out, re.MULTILINE)
-    code, again, _ = run(capsys, "table", "latency-structure", str(path))
-    assert code == 0 and "exceeds_B" in again
+    again, _ = output_of(capsys, "table", "latency-structure", str(path))
+    assert "exceeds_B" in again
     assert re.search(r"line +(not found|\d+ (Ki)?B)", again)
 
 
@@ -389,8 +384,7 @@ def test_rows_are_printed_on_request(
     monkeypatch.setattr(verb, "_sizes", lambda _: [2**13, 2**14])
     found = {}
     for words in ((), ("--rows",)):
-        code, out, _ = run(capsys, "latency", "--runs", "1", *words)
-        assert code == 0
+        out, _ = output_of(capsys, "latency", "--runs", "1", *words)
         found[words] = [line.split()[0] for line in out.splitlines()]
     assert {"level", "L1"} <= {*found[()]} and not {"case", "0", "1"} & {*found[()]}
     assert found["--rows",][:3] == ["case", "0", "1"] and "level" not in found["--rows",]
@@ -514,8 +508,8 @@ def test_many_pairs_have_less_time_each(
 
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(units)))
     monkeypatch.setattr(verb, "measure", measured)
-    code, _, error = run(capsys, "latency", "cores", *words.split())
-    assert code == 0 and every[0].stop.budget_s == pytest.approx(max(budget_s, 0.05))
+    _, error = output_of(capsys, "latency", "cores", *words.split())
+    assert every[0].stop.budget_s == pytest.approx(max(budget_s, 0.05))
     assert ("instead of 1 s" in error) == (units > 2 and "-" not in words.replace("--lines", ""))
 
 

@@ -1,7 +1,5 @@
 """Messages between ranks: put, get, fetch-and-add, send and receive."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

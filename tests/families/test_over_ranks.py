@@ -1,7 +1,5 @@
 """Atomics on words of several ranks: MPI's one-sided operations and OpenSHMEM's."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

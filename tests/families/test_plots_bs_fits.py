@@ -4,13 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from plotting import (
-    MIB,
-    Results,
-    footnotes,
-    frame,
-    line,
-)
+from plotting import MIB, Results, footnotes, frame, line
 from streaming_figure_records import (
     OWN,
     bs,
@@ -28,7 +22,7 @@ from memkern.plots.frames import frame_of, three_figures
 def test_t0_is_fitted_in_the_caches_and_wmax_beyond():
     chosen, _ = own_tests(Results(bs()), ["bs.bs1"])
     (one,), notes = fitted(chosen)
-    assert one.t0_us[0] == pytest.approx(2.0) and one.wmax_GBps[0] == pytest.approx(30.0)
+    assert one.fits[0].t0_s == pytest.approx(2e-6) and one.wmax_GBps[0] == pytest.approx(30.0)
     assert notes == []
     # Neither line is fitted to 8 to 16 MiB.
     between = chosen["footprint_B"].between(8 * MIB, 16 * MIB, inclusive="right")
@@ -38,7 +32,13 @@ def test_t0_is_fitted_in_the_caches_and_wmax_beyond():
     (large,), _ = fitted(chosen, leave_out="caches")
     assert large.fits[0].t0_s * 1e6 == pytest.approx(-16 * MIB * (1 / 30 - 1 / 150) * 1e-3)
     assert large.t0() == "T0 not resolved"
-    assert large.fits[0].t0_ci_s[1] < 0 and all(map(math.isnan, large.t0_us))
+    assert large.fits[0].t0_ci_s[1] < 0
+    table = tables["bs-t0-wmax"](Results(bs()), leave_out="caches")
+    assert (
+        table.loc[0, [f"{large.platform}: T0{end}_us" for end in ("", "_low", "_high")]]
+        .isna()
+        .all()
+    )
     (largest,), _ = fitted(chosen, leave_out=64.0 * MIB)
     assert largest.fits[0].left_out_B == 64 * MIB
     with pytest.raises(InputError, match="not 'cache'"):
@@ -82,7 +82,7 @@ def test_records_of_other_pages_are_not_fitted_together():
     many, few = bs(numbers=[1], pages_requested="thp"), bs(numbers=[1], pages_requested="4k")[:8]
     rows = many + [row | {"time_min_s": row["time_min_s"] / 2} for row in few]
     (one,), _ = fitted(own_tests(Results(rows), ["bs.bs1"])[0])
-    assert one.t0_us[0] == pytest.approx(2.0)
+    assert one.fits[0].t0_s == pytest.approx(2e-6)
     assert "8 records under another setting" in footnotes(figures["bs-fit"](Results(rows)))
 
 

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from checking import refused
 from dw_figure_records import LARGE, SMALL, SPEEDS, everything, layouts, record
-from plotting import (
-    assert_legible,
-    dot_values,
-    frame,
-)
+from plotting import assert_legible, dot_values, frame
 
 from memkern.families.dw.data import energies, hops
 from memkern.families.dw.findings import findings

@@ -10,14 +10,7 @@ import spmv_figure_records
 import streaming_family
 import transfers_figure_records
 from checking import once_a_kind, refused
-from plotting import (
-    Results,
-    assert_legible,
-    disturbed_markers,
-    footnotes,
-    frame,
-    hardest_first,
-)
+from plotting import Results, assert_legible, disturbed_markers, footnotes, frame, hardest_first
 
 from memkern import report
 from memkern.plots import figures, save, sections, tables

@@ -5,16 +5,7 @@ import math
 import numpy as np
 import pytest
 from checking import refused
-from plotting import (
-    KIB,
-    MIB,
-    Results,
-    assert_legible,
-    curve_labels,
-    footnotes,
-    frame,
-    line,
-)
+from plotting import KIB, MIB, Results, assert_legible, curve_labels, footnotes, frame, line
 from streaming_figure_records import (
     barriers,
     everything,  # noqa: F401 (for the fixture `whole`)

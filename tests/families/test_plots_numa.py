@@ -4,13 +4,9 @@ import re
 
 import numpy as np
 import pytest
-from checking import refused, run
+from checking import output_of, refused
 from latency_records import SIZES, nodes, record, sizes
-from plotting import (
-    Results,
-    footnotes,
-    line,
-)
+from plotting import Results, footnotes, line
 
 from memkern.families.latency import verb
 from memkern.formats import ResultSet
@@ -50,8 +46,7 @@ def numa(monkeypatch, capsys, nodes, memories, *words):
     monkeypatch.setattr(topology, "numa_nodes", lambda: memories)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(6)))
     monkeypatch.setattr(verb, "measure", measure)
-    code, out, error = run(capsys, "latency", "numa", "--sizes", "16KiB", *words)
-    assert code == 0
+    out, error = output_of(capsys, "latency", "numa", "--sizes", "16KiB", *words)
     return out.splitlines(), error, measured
 
 

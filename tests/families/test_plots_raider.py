@@ -3,14 +3,7 @@
 import numpy as np
 import pytest
 from checking import once_a_kind
-from plotting import (
-    Results,
-    assert_legible,
-    curve_labels,
-    footnotes,
-    frame,
-    line,
-)
+from plotting import Results, assert_legible, curve_labels, footnotes, frame, line
 from streaming_figure_records import (
     LONG_PLATFORM,
     OWN,

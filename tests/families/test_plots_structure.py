@@ -1,18 +1,9 @@
 """The measured structure of caches and TLBs, beside what the system reports."""
 
 import pytest
-from checking import refused, run
+from checking import output_of, refused, run
 from latency_records import sizes, structured
-from plotting import (
-    KIB,
-    MIB,
-    Results,
-    curve_labels,
-    footnotes,
-    frame,
-    line,
-    panel_texts,
-)
+from plotting import KIB, MIB, Results, curve_labels, footnotes, frame, line, panel_texts
 
 from memkern.families.latency import verb
 from memkern.families.latency.data import DIFFERS
@@ -80,8 +71,8 @@ def test_measured_sizes_of_caches_are_stored(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(verb, "measure", lambda *_, **__: Results(rows))
     monkeypatch.setattr(verb, "health_of", lambda _: "healthy")
     monkeypatch.setattr(verb, "exit_code", lambda _: 0)
-    code, out, err = run(capsys, "latency", "structure")
-    assert code == 0 and "L3: 16 MiB" in out and out.endswith("healthy\n")
+    out, err = output_of(capsys, "latency", "structure")
+    assert "L3: 16 MiB" in out and out.endswith("healthy\n")
     assert err == (
         "memkern: sizes of caches for later records, until the next boot: L1 32 KiB, L2 1 MiB, "
         "L3 4.36 MiB\n"

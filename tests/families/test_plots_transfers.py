@@ -5,8 +5,7 @@ import pytest
 from plotting import Results, curve_labels, frame, line
 from transfers_figure_records import LINES, SIZES, everything, record
 
-from memkern.families.transfers.data import fits, transfers
-from memkern.families.transfers.findings import findings
+from memkern.families.transfers.figures import findings, fits, transfers
 from memkern.plots import figures, tables
 from memkern.plots.frames import frame_of
 
@@ -34,8 +33,8 @@ def test_curves_and_lines_are_the_records(whole):
 
 
 def test_fits_have_the_lines_of_the_records(whole):
-    found, notes = fits(transfers(whole, "")[0])
-    assert notes == [] and len(found) == 14
+    found = fits(transfers(whole, "")[0])
+    assert len(found) == 14
     names = {"pinned": ("pinned", "copy"), "staged": ("device", "staged")}
     for (_, _, series), fit in found.items():
         if series in names:
@@ -51,8 +50,7 @@ def test_fits_have_the_lines_of_the_records(whole):
 
 def test_few_sizes_are_not_fitted():
     few = frame([record("both", "pinned", "copy", size) for size in (8, 32)])
-    found, notes = fits(transfers(few, "")[0])
-    assert found == {} and "Both ways at once, pinned, not fitted" in notes[0]
+    assert fits(transfers(few, "")[0]) == {}
     assert len(tables["transfers-fit"](few)) == 0
     assert len(figures["transfers"](few).axes) == 1
 

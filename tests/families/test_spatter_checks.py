@@ -1,7 +1,5 @@
 """Checks of gathers and scatters of long patterns, compared with searches of all accesses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

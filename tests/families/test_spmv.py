@@ -1,7 +1,5 @@
 """Sparse products: correct in every format and order; the check of results; the traffic model."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Bytes of sparse products, and the model of traffic per nonzero."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kernels over streams and meshes: their checks, wrong options, rotation, integers and shapes."""
 
-from __future__ import annotations
-
 import platform
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Bytes and flops of kernels, against counts by brute force and the formulas of the papers."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable
 

@@ -1,10 +1,8 @@
 """Records of figures of transfers."""
 
-from __future__ import annotations
-
 from plotting import Family, common_columns, own_and_faulty
 
-from memkern.families.transfers.findings import findings
+from memkern.families.transfers.figures import findings
 
 SIZES = [8 * 4**power for power in range(14)]
 

@@ -1,7 +1,5 @@
 """The file of this host: lifetime until the next boot, damage, concurrent processes."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Defaults of Spatter's options."""
 
-from __future__ import annotations
-
 from memkern.inputs.patterns import custom
 
 DEFAULTS = {

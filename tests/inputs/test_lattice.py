@@ -1,7 +1,5 @@
 """The hopping term's reference: its algebra, symmetries and spectrum, and a loop over sites."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

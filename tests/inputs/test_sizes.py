@@ -1,7 +1,5 @@
 """Sizes and lists of whole numbers, written as text."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Folders of a processor's clock policies."""
 
-from __future__ import annotations
-
 from registers import CPU
 
 POLICIES = {

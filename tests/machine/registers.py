@@ -3,8 +3,6 @@
 Registers are accessed at the offsets of their numbers, as in the kernel's /dev/cpu/N/msr.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Tables of a firmware's description of memory."""
 
-from __future__ import annotations
-
 import struct
 
 END = struct.pack("<BBH", 127, 4, 99) + b"\0\0"

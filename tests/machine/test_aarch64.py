@@ -1,14 +1,13 @@
 """Loops in machine code of AArch64, from a stored listing."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
+from disassembled import instructions_of, is_packed
 
-from memkern.machine.disassembly import Instruction, innermost_loops, instructions_of, main_loop
+from memkern.machine.disassembly import Instruction, innermost_loops, main_loop
 
-FUNCTIONS = dict(instructions_of((Path(__file__).parent / "aarch64_loops.txt").read_text()))
+FUNCTIONS = instructions_of((Path(__file__).parent / "aarch64_loops.txt").read_text())
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,7 @@ def test_arithmetic(mnemonic, operands, operation, bits) -> None:
 
 
 def test_packed_instructions_are_told_from_single_values() -> None:
-    packed = {name: any(i.is_packed for i in main_loop(code)) for name, code in FUNCTIONS.items()}
+    packed = {name: any(is_packed(i) for i in main_loop(code)) for name, code in FUNCTIONS.items()}
     assert packed == {"triad": True, "scalar_sum": False, "sve_daxpy": True, "sve_gather": True}
     stores = {name: sum(i.stores for i in main_loop(code)) for name, code in FUNCTIONS.items()}
     assert stores == {"triad": 2, "scalar_sum": 0, "sve_daxpy": 1, "sve_gather": 1}

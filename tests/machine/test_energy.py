@@ -1,7 +1,5 @@
 """Energy by meters, on small copies of /sys whose values the tests change."""
 
-from __future__ import annotations
-
 import errno
 import json
 import math
@@ -16,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from checking import Changed, measured, once_a_kind, refused, run, tree
+from checking import Changed, measured, once_a_kind, output_of, refused, run, tree
 from plotting import Results, assert_legible
 from policies import POLICIES
 from registers import CPU
@@ -387,8 +385,7 @@ def test_from_meters_and_clock_limits_to_figures(
 ) -> None:
     file = tmp_path / "clocks.json"
     words = ("loops", "-k", "triad", "--elements", "100000", "--threads", "1,2", "--runs", "3")
-    code, _, err = run(capsys, *words, "--clock-limit", "1000,2500", "-o", str(file), "-q")
-    assert code == 0, err
+    output_of(capsys, *words, "--clock-limit", "1000,2500", "-o", str(file), "-q")
     found = {(row["threads"], row["clock_limit"]): row for row in mk.load(file).records}
     assert set(found) == {(1, 1000), (1, 2500), (2, 1000), (2, 2500)}
     for (_, limit), row in found.items():
@@ -410,8 +407,7 @@ def test_from_meters_and_clock_limits_to_figures(
         assert table.loc[threads, "energy_percent"] == pytest.approx(100 * (slow / fast - 1))
     for name in ("energy", "energy-clock"):
         image = tmp_path / f"{name}.png"
-        code, _, err = run(capsys, "figure", name, str(file), "-o", str(image))
-        assert code == 0, err
+        output_of(capsys, "figure", name, str(file), "-o", str(image))
         assert image.stat().st_size > 10_000
 
 
@@ -433,8 +429,7 @@ def test_from_meters_to_the_energy_of_layouts(
         "--runs",
         "3",
     )
-    code, _, err = run(capsys, *words, "-o", str(file), "-q")
-    assert code == 0, err
+    output_of(capsys, *words, "-o", str(file), "-q")
     rows = {row["layout"]: row for row in mk.load(file).records}
     for row in rows.values():
         assert row["power_W"] == pytest.approx(35, rel=1e-3)
@@ -443,8 +438,7 @@ def test_from_meters_to_the_energy_of_layouts(
     ratio = rows["RIRI"]["energy_J"] / rows["RRII"]["energy_J"]
     assert change == pytest.approx(100 * (ratio - 1))
     image = tmp_path / "dw.png"
-    code, _, err = run(capsys, "figure", "dw-energy", str(file), "-o", str(image))
-    assert code == 0, err
+    output_of(capsys, "figure", "dw-energy", str(file), "-o", str(image))
     assert image.stat().st_size > 10_000
 
 

@@ -1,7 +1,5 @@
 """Names of events of the kernel, its counting units, the table and libpfm4."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Findings on settings and counters, from small copies of /proc and /sys."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import replace
@@ -22,11 +20,10 @@ from memkern.machine.health import (
     UNKNOWN,
     Finding,
     judgement,
-    read_counters,
     summary,
     timer,
 )
-from memkern.machine.memory_counters import memory_counters
+from memkern.machine.kernel_counters import memory_counters, read_counters
 from memkern.machine.smbios import TABLE
 
 CPU = "sys/devices/system/cpu"
@@ -165,7 +162,7 @@ CASES = [
     ("DAMON", PAGEOUT | {"proc/swaps": SWAP}, NOTE, "without swap"),
     ("DAMON", PAGEOUT | {"proc/swaps": f"{PARTITION} 0 -2\n"}, BAD, "on (pageout)"),
     ("DAMON", MIGRATE, BAD, "on (migrate_cold, stat)"),
-    ("DAMON", RECLAIM, BAD, "pageout"),
+    ("DAMON", RECLAIM, BAD, "not used for a while"),
     ("DAMON", {"sys/module/damon_lru_sort/parameters/enabled": "Y\n"}, NOTE, "marks"),
     ("balloon", {}, UNKNOWN, "hypervisor"),
     ("balloon", {f"{BALLOONS}/bind": ""}, GOOD, "none"),

@@ -1,7 +1,5 @@
 """Code that depends on the machine, on each described machine (tests/machines.py)."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

@@ -1,7 +1,5 @@
 """Settings of the machine that are changed, on small copies of /proc, /sys and /dev."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import json
@@ -14,7 +12,7 @@ import launching
 import numpy as np
 import numpy.typing as npt
 import pytest
-from checking import measured, once_a_kind, refused, refused_words, run, tree, wait_until
+from checking import measured, once_a_kind, output_of, refused, refused_words, tree, wait_until
 from event_trees import CASCADE_LAKE
 from policies import POLICIES
 from registers import BEFORE, CASE, CPU, REGISTERS, machine, registers, started
@@ -227,12 +225,10 @@ def test_from_registers_to_the_figure(
             files.append(str(tmp_path / f"{kernel}{stride}.json"))
             words_of = ["spatter", "-k", kernel, "-p", f"UNIFORM:8:{stride}:NR", *words]
             both = ["--prefetchers", "default,off", "-o", files[-1]]
-            code, _, err = run(capsys, *words_of, *both)
-            assert code == 0, err
+            output_of(capsys, *words_of, *both)
     assert registers(root, name) == BEFORE
     image = tmp_path / "prefetchers.png"
-    code, _, err = run(capsys, "figure", "spatter-fig4", *files, "-o", str(image))
-    assert code == 0, err
+    output_of(capsys, "figure", "spatter-fig4", *files, "-o", str(image))
     assert image.stat().st_size > 10_000
     figure = figures["spatter-fig4"](merge(files))
     for axes in figure.axes[::2]:  # at the left, of gathers and of scatters
@@ -297,8 +293,7 @@ def test_info_tells_what_can_be_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def told() -> list[str]:
-        code, out, _ = run(capsys, "info")
-        assert code == 0
+        out, _ = output_of(capsys, "info")
         rows = {line[:17].strip(): line[18:] for line in out.splitlines()}
         return [rows[name] for name in ("prefetchers", "clock limit", "cache ways")]
 

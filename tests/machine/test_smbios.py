@@ -1,7 +1,5 @@
 """Memory modules in SMBIOS tables, which are built here, and in EDAC's folders."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Times by T0 and Wmax, with noise or by two levels of the memory, as records."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

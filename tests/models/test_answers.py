@@ -1,7 +1,5 @@
 """Sentences on whether what was measured is healthy, and on what bounds it."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

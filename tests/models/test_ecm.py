@@ -1,7 +1,5 @@
 """The ECM model: published loops, domains, and bad input."""
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 

@@ -1,7 +1,5 @@
 """The fit of the ECM model recovers known machines and refuses incomplete records."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

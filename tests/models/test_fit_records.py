@@ -1,7 +1,5 @@
 """Records of a fit: sizes that are left out, disturbed and wrong ones, change points."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

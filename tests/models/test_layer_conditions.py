@@ -1,7 +1,5 @@
 """Layer conditions: the paper's numbers, and comparisons of predicted and simulated traffic."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Machine files: round trips, refusal of damaged files, comparison of two machines."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Hypotheses on the overlap of transfers: sums and maxima, their texts, and those of the paper."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """The theoretical peak of the memory of a record, and the share of it that was reached."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The roofline of every level: ceilings of published and measured machines, limits of records."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

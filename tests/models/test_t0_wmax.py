@@ -1,7 +1,5 @@
 """The T0/Wmax fit: exact data, coverage of intervals on noisy data, predictions."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Records of cases beside neighbours."""
 
-from __future__ import annotations
-
 from in_turns import beside_one
 
 KERNELS = ["loops.load", "stream.triad", "spatter.gather", "amo.rand", "latency.chase"]

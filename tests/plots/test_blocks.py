@@ -1,7 +1,5 @@
 """The heat map and the table of block sizes and unrolling on a GPU."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from checking import once_a_kind, refused

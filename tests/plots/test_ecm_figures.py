@@ -1,7 +1,5 @@
 """Figures and tables of the ECM model and of rooflines, compared with their records."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The dots and the table of the nodes of a fleet."""
 
-from __future__ import annotations
-
 import pytest
 from checking import once_a_kind, refused
 from fleet_records import MACHINE, records, results

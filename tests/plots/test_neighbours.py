@@ -1,7 +1,5 @@
 """The heat map and the table of slowdowns."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

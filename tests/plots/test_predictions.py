@@ -1,7 +1,5 @@
 """The ECM model in figures, compared with the predictions for a published processor."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -13,7 +11,7 @@ import memkern as mk
 from memkern.families.dw.data import core_of
 from memkern.families.spmv.data import core_of as spmv_core_of
 from memkern.formats import ResultSet
-from memkern.models.ecm_records import predict_record
+from memkern.models.ecm_fit import predict_record
 from memkern.models.machine_file import InCore, Instruction, Quantity, body_of
 from memkern.models.published_machines import published
 from memkern.plots import figures

@@ -1,7 +1,5 @@
 """The figure and the table of scaling, and tests shared with the ones of slowdowns."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import sys

@@ -5,20 +5,14 @@ from merit_records import ENVIRONMENT, records, results
 
 from memkern.models.merit import figures_of_merit
 from memkern.plots.frames import with_samples
-from memkern.report.first import (
-    fitness,
-    machine_facts,
-    next_sentence,
-    side_by_side,
-    tiles,
-)
+from memkern.report.first import fitness, machine_facts, next_sentence, side_by_side, tiles
 from memkern.report.quality import disagreements
 
 
 def shown(rows=None, environment=ENVIRONMENT):
     figures = figures_of_merit(with_samples(results(rows)))
     found = tiles(figures, environment)
-    return found, [entry for tile in found for entry in tile.entries]
+    return found, [entry for tile in found for entry in tile]
 
 
 def next_step(rows):
@@ -28,7 +22,7 @@ def next_step(rows):
 
 def test_eight_tiles_have_value_interval_limit_and_expected_range():
     found, entries = shown()
-    assert [len(tile.entries) for tile in found] == [1, 1, 1, 1, 1, 1, 2, 1]
+    assert [len(tile) for tile in found] == [1, 1, 1, 1, 1, 1, 2, 1]
     copy = entries[0]
     assert (copy.title, copy.value) == ("Copy from memory, non-temporal stores", "100")
     lines = dict(copy.lines)

@@ -1,7 +1,5 @@
 """Records that are compared."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

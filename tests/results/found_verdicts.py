@@ -1,7 +1,5 @@
 """Verdicts on simulated measurements."""
 
-from __future__ import annotations
-
 from memkern.results import verdicts
 
 FOUND = (verdicts.FASTER, verdicts.SLOWER)

@@ -4,8 +4,6 @@ They have two repeats of nine cases: copies and triads in L1 and L2 with one and
 gather, measured on two cores with an L3 of 8 MiB.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

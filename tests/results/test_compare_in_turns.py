@@ -1,7 +1,5 @@
 """Two sides that are measured in turns: rounds, workers, output, wrong input."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json
@@ -17,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import refused_words, run
+from checking import measured, refused_words, run
 from compared_records import record
 
 import memkern as mk
@@ -329,11 +327,9 @@ def test_whole_comparison_of_two_interpreters(
     sweep.write_text('[[case]]\nkernel = "stream.copy"\nelements = [64, 8192]\nthreads = 1\n')
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
-    code, out, _ = run(
+    rows = measured(
         capsys, "compare", "--run", str(sweep), "--b-python", str(python),
-        "--a", "--variant simd", "--b", "--offset 8 --variant scalar", "--json", "-q",
+        "--a", "--variant simd", "--b", "--offset 8 --variant scalar", "-q",
     )  # fmt: skip
-    assert code == 0
-    rows = json.loads(out)
     assert [row["elements"] for row in rows] == [64, 8192]
     assert all(row["pairs"] >= 3 and row["ratio"] > 0 for row in rows)

@@ -1,7 +1,5 @@
 """Every reader refuses damaged files and files of other programs, or reads them correctly."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

@@ -1,7 +1,5 @@
 """Speed-up and efficiency over ranks, from synthetic records."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Nodes of a fleet: those that are slower are named, and healthy ones are not."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

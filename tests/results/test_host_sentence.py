@@ -1,7 +1,5 @@
 """The sentence about the states of the hosts of records."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Results files of several runs and machines are merged with their samples and environments."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

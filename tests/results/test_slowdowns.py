@@ -1,7 +1,5 @@
 """Slowdowns caused by neighbours, from synthetic records."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -11,8 +9,7 @@ from checking import refused
 from in_turns import beside_one, results
 
 import memkern as mk
-from memkern.results.slowdowns import ENTRIES, entry, label_of
-from memkern.results.turns import with_half_width
+from memkern.results.slowdowns import ENTRIES, entry, label_of, with_half_width
 from memkern.statistics import ratio_interval
 
 

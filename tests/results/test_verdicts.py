@@ -1,7 +1,5 @@
 """Verdicts: their statistics, and how often they are wrong in simulations."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Cases: identity, refused inputs, and kernels applied to values of the caller."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

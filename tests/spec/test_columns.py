@@ -1,7 +1,5 @@
 """The table of columns agrees with records, and saved files contain its units and meanings."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

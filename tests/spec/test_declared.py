@@ -1,7 +1,5 @@
 """Declared sweeps: cases are built when they are measured, with the same defaults everywhere."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json

@@ -1,7 +1,5 @@
 """An option needs one row of the table of options; every row is complete and enforced."""
 
-from __future__ import annotations
-
 import inspect
 import re
 import shutil
@@ -15,16 +13,7 @@ from checking import refused
 import memkern as mk
 from memkern import cli
 from memkern.spec.columns import COLUMNS
-from memkern.spec.options import (
-    EVERYWHERE,
-    GPUS,
-    PROCESSORS,
-    RANKS,
-    Knobs,
-    Option,
-    Stop,
-    declared,
-)
+from memkern.spec.options import EVERYWHERE, GPUS, PROCESSORS, RANKS, Knobs, Option, Stop, declared
 
 DEVICES = {GPUS: "cuda", RANKS: "shmem"}
 ROWS = [*declared(Knobs), *declared(Stop)]

@@ -1,7 +1,5 @@
 """Cases, their parts and their results can be compared, copied and pickled."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import multiprocessing
@@ -194,4 +192,4 @@ def test_unregistered_kernels_can_not_be_pickled(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(module, "_registry", others)
     with refused("kernel 'launch.empty' of a pickled case is unknown here"):
         pickle.loads(text)
-    assert spatter.registered("gather") is unpickled(spatter.registered("gather"))
+    assert others["spatter.gather"] is unpickled(others["spatter.gather"])

@@ -1,7 +1,5 @@
 """Options as NumPy, pandas and enumerations have them: the same cases, or the same refusals."""
 
-from __future__ import annotations
-
 import enum
 import inspect
 import json

@@ -1,7 +1,5 @@
 """Sweeps in tasks: parts of the cases, submitit's local executor, tasks that die, resuming."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import refused_words, run, task_of, wait_until
+from checking import output_of, refused_words, run, task_of, wait_until
 
 import memkern as mk
 from memkern import cli
@@ -84,12 +82,8 @@ def test_parts_by_hand_make_the_whole(capsys: pytest.CaptureFixture[str], tmp_pa
     path.write_text(SWEEP)
     files = [str(tmp_path / f"{number}.db") for number in (1, 2, 3)]
     for number, file in enumerate(files):
-        code, _, err = run(
-            capsys, "sweep", str(path), "--part", f"{number + 1}/3", "-o", file, "-q"
-        )
-        assert code == 0, err
-    code, _, err = run(capsys, "sweep", str(path), "-o", str(tmp_path / "whole.db"), "-q")
-    assert code == 0, err
+        output_of(capsys, "sweep", str(path), "--part", f"{number + 1}/3", "-o", file, "-q")
+    output_of(capsys, "sweep", str(path), "-o", str(tmp_path / "whole.db"), "-q")
     assert [len(mk.load(file)) for file in files] == [4, 4, 4]
     whole = mk.load(tmp_path / "whole.db")
     assert keys(mk.merge(files)) == keys(whole)
@@ -110,8 +104,7 @@ def test_wrong_parts_are_refused(capsys: pytest.CaptureFixture[str], part: str) 
 def test_a_sweep_in_tasks_is_the_sweep(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, sweep: list[str]
 ) -> None:
-    code, out, err = run(capsys, *sweep)
-    assert code == 0, err
+    out, _ = output_of(capsys, *sweep)
     header, *rows, scope = out.splitlines()
     assert header.split()[:2] == ["offset", "case"] and scope.startswith("±%")
     assert sorted(row.split()[0] for row in rows) == sorted(["0", "64"] * 6)
@@ -129,8 +122,7 @@ def test_a_sweep_in_tasks_is_the_sweep(
     target.unlink()
     (tmp_path / "all.samples.parquet").unlink()
     assert "all.parquet.tasks exists already" in refused_words(capsys, *sweep)
-    code, out, err = run(capsys, *sweep, "--resume", "--json")
-    assert code == 0, err
+    out, _ = output_of(capsys, *sweep, "--resume", "--json")
     assert len(json.loads(out)) == SIZE
     assert mk.load(target) == results
     # With --force they are.

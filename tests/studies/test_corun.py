@@ -1,7 +1,5 @@
 """Cases alone and beside neighbours: units, processes, records, errors."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import os
@@ -283,7 +281,7 @@ def test_a_neighbour_runs_between_two_requests_and_ends_with_its_input() -> None
     process = started(cases()[0])
     try:
         assert process.answer() == {}
-        os.kill(process.process, signal.SIGINT)  # is ignored
+        os.kill(process.process.pid, signal.SIGINT)  # is ignored
         for _ in range(2):
             assert process.request("run", True) == {}
             time.sleep(0.1)
@@ -292,9 +290,9 @@ def test_a_neighbour_runs_between_two_requests_and_ends_with_its_input() -> None
             assert 0 <= found["waited_share"] <= 1
         process.request("run", True)
         # As if this process had died.
-        assert process._process.stdin is not None
-        process._process.stdin.close()
-        assert process._process.wait(60) == 0
+        assert process.process.stdin is not None
+        process.process.stdin.close()
+        assert process.process.wait(60) == 0
     finally:
         process.close()
 
@@ -319,7 +317,7 @@ def test_a_neighbour_that_dies_is_named(monkeypatch: pytest.MonkeyPatch, tmp_pat
 
     def kill(self: corun._Process) -> None:
         wait(self)
-        os.kill(self.process, signal.SIGKILL)
+        os.kill(self.process.pid, signal.SIGKILL)
 
     monkeypatch.setattr(corun._Process, "wait", kill)
     with refused("the process that runs the neighbour loops.load ended: signal 9"):

@@ -1,7 +1,5 @@
 """Findings of memkern doctor: judgements of samples, records, caches and a baseline."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable

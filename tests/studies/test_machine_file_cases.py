@@ -1,7 +1,5 @@
 """Cases from which a machine file is made, for machines other than this one."""
 
-from __future__ import annotations
-
 import pytest
 
 from memkern.studies import machine_file

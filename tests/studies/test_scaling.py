@@ -1,7 +1,5 @@
 """Cases over numbers of ranks: launchers, their commands, records, errors."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

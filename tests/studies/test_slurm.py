@@ -1,7 +1,5 @@
 """Sweeps as job arrays of a real Slurm, which runs only on this machine (``--cluster``)."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import refused_words, run, task_of, wait_until
+from checking import output_of, refused_words, run, task_of, wait_until
 from launching import OPEN_MPI
 from slurm import missing, one_node
 
@@ -64,8 +62,7 @@ def jobs() -> list[str]:
 
 
 def test_a_sweep_is_a_job_array(capsys: pytest.CaptureFixture[str], sweep: list[str]) -> None:
-    code, out, err = run(capsys, *sweep)
-    assert code == 0, err
+    out, err = output_of(capsys, *sweep)
     assert sum(line[0].isdigit() for line in out.splitlines()) == 6
     results = mk.load("all.parquet")
     assert len(results) == 6 and results.valid
@@ -113,8 +110,7 @@ def test_a_submitted_sweep_is_merged_later(
     assert re.fullmatch(r"submitted: (\d+)_0 \1_1", submitted)
     assert not Path("all.parquet").exists()
     # The same command waits for these jobs.
-    code, _, err = run(capsys, *sweep, "--resume", "-q")
-    assert code == 0, err
+    _, err = output_of(capsys, *sweep, "--resume", "-q")
     assert not jobs()
     results = mk.load("all.parquet")
     assert len(results) == 6
@@ -137,8 +133,7 @@ def test_a_task_that_dies_is_resumed(capsys: pytest.CaptureFixture[str], sweep: 
     assert process is not None
     os.kill(process, signal.SIGKILL)
     # The command waits for the other task, and submits the first one again.
-    code, _, err = run(capsys, *sweep, "-q", "--resume")
-    assert code == 0, err
+    output_of(capsys, *sweep, "-q", "--resume")
     assert len(mk.load("all.parquet")) == 6
     assert len(list((tasks / "jobs").glob("*_submitted.pkl"))) == 3
 

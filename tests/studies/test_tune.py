@@ -1,7 +1,5 @@
 """Tuning judges values by ratios within rounds, and records its whole search."""
 
-from __future__ import annotations
-
 import dataclasses
 from types import SimpleNamespace
 from typing import Any

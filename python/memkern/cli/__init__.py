@@ -27,19 +27,13 @@ from memkern.checks import meant
 from memkern.cli import (
     analysis,
     compare,
-    corun,
-    counters,
-    doctor,
     ecm,
-    export,
-    fleet,
-    incore,
     machine,
     machine_file,
     questions,
     report,
-    scaling,
     sweep,
+    turns,
 )
 from memkern.cli.measuring import warn
 from memkern.cli.options import (
@@ -50,9 +44,9 @@ from memkern.cli.options import (
     INVALID,
     TERMINATED,
     WRONG_INPUT,
-    Parser,
     Verb,
 )
+from memkern.cli.parsing import Parser
 from memkern.cli.streams import Stream, standard_streams
 from memkern.discovery import family_module, family_modules
 from memkern.errors import DeviceError, InputError, interrupted_by
@@ -94,7 +88,8 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         sub = verbs.add_parser(verb.name, description=verb.help, epilog=f"examples:{examples}")
         sub.set_defaults(run=verb.run, parser=sub)
         if words is None or verb.name in words:
-            verb.add_options(sub)
+            for options in verb.options:
+                options(sub)
     return parser
 
 
@@ -116,8 +111,8 @@ def _first_verb(word: str) -> Verb | None:
 
 def _verbs() -> dict[str, Verb]:
     """Return the verbs by name, in the order in which the help lists them."""
-    before = (machine, doctor, counters, machine_file, ecm, incore)
-    after = (sweep, corun, scaling, compare, fleet, analysis, report, export)
+    before = (machine, machine_file, ecm)
+    after = (sweep, turns, compare, analysis, report)
     return _verbs_of([*before, *family_modules("verb"), *after])
 
 

@@ -14,12 +14,13 @@ from memkern.cli.measuring import (
     warn,
 )
 from memkern.cli.options import (
+    FORCE,
     GOOD,
+    JSON,
     UNDERSTAND,
     WRONG_INPUT,
-    Parser,
-    force_option,
-    grouped,
+    Options,
+    argument,
     named_values,
     positive,
     verb,
@@ -283,81 +284,92 @@ def table_text(frame: DataFrame) -> str:
     return frame.to_string(index=False, na_rep="", float_format=three_figures)
 
 
-@grouped(
+def _exhibit_options(what: str) -> tuple[Options, ...]:
+    return (
+        argument("name", nargs="?", metavar="NAME"),
+        argument("files", nargs="*", metavar="FILE"),
+        argument("--list", action="store_true", help="list the names"),
+        argument("-o", "--output", metavar="PATH"),
+        argument(
+            "--option",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help=f"an option of the {what}, such as patterns=AMG-G0,LULESH-G2",
+        ),
+        argument(
+            "--machine",
+            metavar="FILE",
+            help="machine file by which rooflines and the ECM model are drawn: option machine",
+        ),
+        argument(
+            "--paper",
+            metavar="PAPER",
+            help=f"make every {what} of a paper instead, such as lavin2020, in the folder of -o",
+        ),
+        FORCE,
+    )
+
+
+FIT_VERB = verb(
+    "fit",
     UNDERSTAND,
-    "memkern fit bs.parquet",
-    "memkern fit bs.parquet --by kernel,threads",
-    "memkern fit times.csv --leave-out caches",
-)
-@verb("fit", _fit, "fit T0 and Wmax to records, or to a table with columns bytes_B and time_s")
-def _fit_options(sub: Parser) -> None:
-    sub.add_argument("file", metavar="FILE")
-    sub.add_argument(
+    "fit T0 and Wmax to records, or to a table with columns bytes_B and time_s",
+    _fit,
+    (
+        "memkern fit bs.parquet",
+        "memkern fit bs.parquet --by kernel,threads",
+        "memkern fit times.csv --leave-out caches",
+    ),
+    argument("file", metavar="FILE"),
+    argument(
         "--by",
         metavar="COLUMN",
         help="columns by which groups are fitted separately, as A,B (for records: kernel and "
         "varying columns)",
-    )
-    sub.add_argument(
+    ),
+    argument(
         "--weighting",
         default="fitted",
         choices=("fitted", "none"),
         help="weights from the fitted times, or none as in Chalmers and Warburton",
-    )
-    sub.add_argument(
+    ),
+    argument(
         "--leave-out",
         type=_leave_out,
         metavar="WHAT",
         help="one fit without the sizes up to a number of bytes, within the caches, or before the "
         "changepoint, or of all sizes (none); default: two fits, within the caches and beyond",
-    )
-    sub.add_argument("--level", type=positive, default=_LEVEL, metavar="PERCENT")
-    sub.add_argument("--json", action="store_true", help="as JSON")
-
-
-def _exhibit_options(sub: Parser, what: str) -> None:
-    sub.add_argument("name", nargs="?", metavar="NAME")
-    sub.add_argument("files", nargs="*", metavar="FILE")
-    sub.add_argument("--list", action="store_true", help="list the names")
-    sub.add_argument("-o", "--output", metavar="PATH")
-    sub.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help=f"an option of the {what}, such as patterns=AMG-G0,LULESH-G2",
-    )
-    sub.add_argument(
-        "--machine",
-        metavar="FILE",
-        help="machine file by which rooflines and the ECM model are drawn: option machine",
-    )
-    sub.add_argument(
-        "--paper",
-        metavar="PAPER",
-        help=f"make every {what} of a paper instead, such as lavin2020, in the folder of -o",
-    )
-    force_option(sub)
-
-
-@grouped(
-    UNDERSTAND,
-    "memkern figure --list",
-    "memkern figure spatter-fig3 strides.parquet -o strides.pdf",
-    "memkern figure --paper lavin2020 -o figures",
+    ),
+    argument("--level", type=positive, default=_LEVEL, metavar="PERCENT"),
+    JSON,
 )
-@verb("figure", _figure, "draw a named figure from own records and published data")
-def _figure_options(sub: Parser) -> None:
-    _exhibit_options(sub, "figure")
 
 
-@grouped(
+FIGURE_VERB = verb(
+    "figure",
     UNDERSTAND,
-    "memkern table --list",
-    "memkern table spatter-table4 apps.db",
-    "memkern table --paper lavin2020",
+    "draw a named figure from own records and published data",
+    _figure,
+    (
+        "memkern figure --list",
+        "memkern figure spatter-fig3 strides.parquet -o strides.pdf",
+        "memkern figure --paper lavin2020 -o figures",
+    ),
+    *_exhibit_options("figure"),
 )
-@verb("table", _table, "print a named table from own records and published data")
-def _table_options(sub: Parser) -> None:
-    _exhibit_options(sub, "table")
-    sub.add_argument("--json", action="store_true", help="as JSON")
+
+
+TABLE_VERB = verb(
+    "table",
+    UNDERSTAND,
+    "print a named table from own records and published data",
+    _table,
+    (
+        "memkern table --list",
+        "memkern table spatter-table4 apps.db",
+        "memkern table --paper lavin2020",
+    ),
+    *_exhibit_options("table"),
+    JSON,
+)

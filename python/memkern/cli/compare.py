@@ -1,4 +1,4 @@
-"""The verb compare: two files of records, or two sides that are measured in turns."""
+"""The verbs that compare: two files or sides that are measured in turns, and a fleet of nodes."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.checks import shown
-from memkern.cli.measuring import warn
+from memkern.cli.measuring import line, warn
 from memkern.cli.options import (
     COMPARE,
     FAILED,
+    FORCE,
     GOOD,
     INTERRUPTED,
     INVALID,
-    Parser,
+    JSON,
+    argument,
+    argument_group,
     count,
-    force_option,
     given,
-    grouped,
     knobs_of,
     measuring_options,
     named_values,
     positive,
+    refuse_lists,
     verb,
 )
-from memkern.cli.refusing import refuse_lists
+from memkern.cli.parsing import Parser
 from memkern.errors import InputError
 from memkern.files import unused
 from memkern.spec.registry import case, registry
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
 
 # Options of `memkern sweep` that a comparison chooses, or that hold for both sides.
 _OF_COMPARISON = (
@@ -143,7 +146,7 @@ def _sweep_file(name: str, words: list[str]) -> Iterator[Path]:
 def _changes(side: str, text: str) -> dict[str, Any]:
     """Return the knobs that are set by a side's options."""
     parser = Parser(prog=f"memkern compare --{side}", add_help=False)
-    measuring_options(parser)
+    measuring_options()(parser)
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -202,76 +205,174 @@ def fail_on(text: str) -> Gate:
     return gate
 
 
-@grouped(
+COMPARE_VERB = verb(
+    "compare",
     COMPARE,
-    "memkern compare before.parquet after.parquet",
-    'memkern compare --run stream.triad --a="--pages 4k" --b="--pages thp"',
-    "memkern compare --run sweep.toml --a-python old/bin/python --fail-on slower:5",
-)
-@verb("compare", _compare, "compare B with A: two files, or two sides measured in turns")
-def _compare_options(sub: Parser) -> None:
-    sub.add_argument(
+    "compare B with A: two files, or two sides measured in turns",
+    _compare,
+    (
+        "memkern compare before.parquet after.parquet",
+        'memkern compare --run stream.triad --a="--pages 4k" --b="--pages thp"',
+        "memkern compare --run sweep.toml --a-python old/bin/python --fail-on slower:5",
+    ),
+    argument(
         "files",
         nargs="*",
         metavar="FILE",
         help="A and B, files with records; after a kernel of --run its options as NAME=VALUE",
-    )
-
-    group = sub.add_argument_group(
+    ),
+    argument_group(
         "measuring both sides in turns",
-        "Both sides run cases of memkern: this gates builds and options of memkern, not other\n"
-        "programs. Accesses of your own code are gated with `memkern corun` and two files.",
-    )
-    group.add_argument(
-        "--run",
-        dest="run_file",
-        metavar="SWEEP.toml|KERNEL",
-        help="measure the cases of this file, or one of a kernel such as stream.triad",
-    )
-    for side in "ab":
-        group.add_argument(
-            f"--{side}",
-            metavar="OPTIONS",
-            help=f'options of side {side.upper()}, such as "--variant simd --pages thp"; '
-            f"a single option as --{side}=--flush",
-        )
-    for side in "ab":
-        group.add_argument(
-            f"--{side}-python",
-            metavar="PATH",
-            help=f"Python interpreter of side {side.upper()}, for another build",
-        )
-    group.add_argument(
-        "--self", action="store_true", help="compare A with itself: rate of false verdicts here"
-    )
-    group.add_argument(
-        "--pairs",
-        type=count(30),
-        metavar="N",
-        help="largest number of pairs of a case (30); tests after half, two thirds and all",
-    )
-    group.add_argument(
-        "--seconds",
-        type=positive,
-        metavar="N",
-        help="seconds after which no pair begins (no limit)",
-    )
-    group.add_argument("--seed", type=count(0), metavar="N", help="seed of the random order (0)")
+        argument(
+            "--run",
+            dest="run_file",
+            metavar="SWEEP.toml|KERNEL",
+            help="measure the cases of this file, or one of a kernel such as stream.triad",
+        ),
+        *(
+            argument(
+                f"--{side}",
+                metavar="OPTIONS",
+                help=f'options of side {side.upper()}, such as "--variant simd --pages thp"; '
+                f"a single option as --{side}=--flush",
+            )
+            for side in "ab"
+        ),
+        *(
+            argument(
+                f"--{side}-python",
+                metavar="PATH",
+                help=f"Python interpreter of side {side.upper()}, for another build",
+            )
+            for side in "ab"
+        ),
+        argument(
+            "--self", action="store_true", help="compare A with itself: rate of false verdicts here"
+        ),
+        argument(
+            "--pairs",
+            type=count(30),
+            metavar="N",
+            help="largest number of pairs of a case (30); tests after half, two thirds and all",
+        ),
+        argument(
+            "--seconds",
+            type=positive,
+            metavar="N",
+            help="seconds after which no pair begins (no limit)",
+        ),
+        argument("--seed", type=count(0), metavar="N", help="seed of the random order (0)"),
+        description="Both sides run cases of memkern: this gates builds and options of memkern, "
+        "not other\nprograms. Accesses of your own code are gated with `memkern corun` and two "
+        "files.",
+    ),
+    argument_group(
+        "results",
+        JSON,
+        argument("--markdown", action="store_true", help="as a table in Markdown"),
+        argument("--junit", metavar="PATH", help="write JUnit XML, one test per case"),
+        argument("--history", metavar="PATH.csv", help="append one line per case"),
+        FORCE,
+        argument(
+            "--label", default="", metavar="TEXT", help="label in the history, such as a commit"
+        ),
+        argument(
+            "--fail-on",
+            type=fail_on,
+            metavar="slower[:PERCENT][,undecided]",
+            help="exit code 3 if a case is slower (by more than PERCENT, if given) or undecided; "
+            "always if no case has a verdict",
+        ),
+        argument("-q", "--quiet", action="store_true", help="no progress"),
+    ),
+)
 
-    group = sub.add_argument_group("results")
-    group.add_argument("--json", action="store_true", help="as JSON")
-    group.add_argument("--markdown", action="store_true", help="as a table in Markdown")
-    group.add_argument("--junit", metavar="PATH", help="write JUnit XML, one test per case")
-    group.add_argument("--history", metavar="PATH.csv", help="append one line per case")
-    force_option(group)
-    group.add_argument(
-        "--label", default="", metavar="TEXT", help="label in the history, such as a commit"
-    )
-    group.add_argument(
+
+def _fleet(args: argparse.Namespace) -> int:
+    from memkern.formats.store import check_output
+    from memkern.results.comparison import INVALID as WRONG
+    from memkern.results.fleet import fleet, of_files
+    from memkern.results.verdicts import SLOWER
+
+    target = check_output(args.output, args.force) if args.output else None
+    results = of_files(args.files)
+    frame = fleet(results, of_files([args.baseline]) if args.baseline else None)
+    if target:
+        results.save(target)
+    if args.json:
+        print(frame.to_json(orient="records"))
+    else:
+        line(text(frame))
+    for remark in frame.attrs["remarks"]:
+        warn(remark)
+    if (frame["verdict"] == WRONG).any():
+        return INVALID
+    gate: Gate | None = args.fail_on
+    if gate is None:
+        return GOOD
+    undecided = int(frame["p"].isna().sum())
+    slow = frame[(frame["verdict"] == SLOWER) & (frame["slowdown"] > (gate.percent or 0) / 100)]
+    fails = gate.percent is not None and len(slow) > 0
+    return FAILED if fails or undecided == len(frame) or (gate.undecided and undecided) else GOOD
+
+
+def text(frame: DataFrame) -> str:
+    """Return the cases of a fleet as a table for each processor, with the nodes outside."""
+    from memkern.results.comparison_output import aligned
+    from memkern.results.fleet import cases
+    from memkern.results.verdicts import FASTER, SLOWER
+
+    lines = []
+    for machine, rows in cases(frame).groupby("machine", sort=False):
+        table = [["case", "quantity", "others", "median", "spread", "range", "outside"]]
+        for row in rows.to_dict("records"):
+            own = frame[(frame["machine"] == machine) & (frame["case"] == row["case"])]
+            outside = own[own["verdict"].isin((SLOWER, FASTER))]
+            outside = outside.sort_values("slowdown", ascending=False)
+            named = zip(outside["node"], outside["value"], outside["verdict"], strict=True)
+            cells = [row["label"], row["quantity"], f"{row['others']:.0f}", f"{row['median']:.4g}"]
+            cells += [f"{row['spread']:.1%}", f"{row['low']:.4g} to {row['high']:.4g}"]
+            table.append([*cells, ", ".join(f"{n} {x:.4g} ({word})" for n, x, word in named)])
+        lines += [str(machine), *aligned(table, left=[0, 6]), ""]
+    without = frame[frame["p"].isna()].groupby("node", sort=False)["verdict"]
+    for node, verdicts in without:
+        number, words = len(verdicts), ", ".join(dict.fromkeys(verdicts))
+        lines.append(f"{node}: {number} case{'s' * (number != 1)} not judged ({words})")
+    lines.append("of healthy fleets, fewer than 1 in 100 have a node outside of any range")
+    return "\n".join(lines)
+
+
+FLEET_VERB = verb(
+    "fleet",
+    COMPARE,
+    "find nodes of a fleet that are slower than others with the same processor",
+    _fleet,
+    (
+        "memkern fleet nodes/*.parquet -o fleet.parquet",
+        "memkern fleet nodes/*.parquet --fail-on slower:10",
+        "memkern fleet node.parquet --baseline fleet.parquet",
+    ),
+    argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="results of the same command on each node, in a file with the node's name",
+    ),
+    argument(
+        "--baseline",
+        metavar="FILE",
+        help="compare with the nodes in this file of -o instead of with each other",
+    ),
+    argument(
+        "-o", "--output", metavar="PATH", help="write all records with their nodes: a baseline"
+    ),
+    argument("--json", action="store_true", help="a row for each case and node, as JSON"),
+    argument(
         "--fail-on",
         type=fail_on,
         metavar="slower[:PERCENT][,undecided]",
-        help="exit code 3 if a case is slower (by more than PERCENT, if given) or undecided; "
-        "always if no case has a verdict",
-    )
-    group.add_argument("-q", "--quiet", action="store_true", help="no progress")
+        help="exit code 3 if a node is slower (by more than PERCENT, if given) or undecided; "
+        "always if no node has a verdict",
+    ),
+    FORCE,
+)

@@ -1,4 +1,4 @@
-"""The verbs info, columns and calibrate."""
+"""The verbs info, columns, calibrate, doctor and counters."""
 
 from __future__ import annotations
 
@@ -8,20 +8,29 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memkern.checks import unknown
+from memkern.cli.measuring import exit_code, show_progress, warn, when_quiet
 from memkern.cli.options import (
+    FAILED,
+    FORCE,
     GOOD,
+    JSON,
     MANAGE,
-    Parser,
-    grouped,
-    seconds_option,
+    METRICS,
+    UNDERSTAND,
+    WAIT,
+    argument,
+    refuse,
+    seconds_options,
     verb,
-    wait_option,
 )
-from memkern.cli.refusing import refuse
+from memkern.machine.health import DISTURBED
 from memkern.spec import columns
+
+if TYPE_CHECKING:
+    from memkern.studies.doctor import Health
 
 
 def _microseconds(seconds: float | None) -> str:
@@ -167,7 +176,6 @@ def _ranges(units: Sequence[int]) -> str:
 
 
 def _calibrate(args: argparse.Namespace) -> int:
-    from memkern.cli.measuring import when_quiet
     from memkern.host import this_host
     from memkern.studies.calibrate import calibrate
 
@@ -219,46 +227,206 @@ def _columns(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@grouped(
+INFO_VERB = verb(
+    "info",
     MANAGE,
-    "memkern info",
-    "memkern info --json",
-    "memkern info --json > host-info.json",
+    "list features of this machine and build, and missing ones",
+    _info,
+    (
+        "memkern info",
+        "memkern info --json",
+        "memkern info --json > host-info.json",
+    ),
+    JSON,
 )
-@verb("info", _info, "list features of this machine and build, and missing ones")
-def _info_options(sub: Parser) -> None:
-    sub.add_argument("--json", action="store_true", help="as JSON")
 
 
-@grouped(
+COLUMNS_VERB = verb(
+    "columns",
     MANAGE,
-    "memkern columns",
-    "memkern columns bandwidth_GBps time_min_s",
-    "memkern columns --schema > memkern.schema.json",
-)
-@verb("columns", _columns, "list the columns of records with their meanings and units")
-def _columns_options(sub: Parser) -> None:
-    sub.add_argument("names", nargs="*", metavar="NAME", help="these columns only")
-    sub.add_argument("--json", action="store_true", help="as JSON")
-    sub.add_argument(
+    "list the columns of records with their meanings and units",
+    _columns,
+    (
+        "memkern columns",
+        "memkern columns bandwidth_GBps time_min_s",
+        "memkern columns --schema > memkern.schema.json",
+    ),
+    argument("names", nargs="*", metavar="NAME", help="these columns only"),
+    JSON,
+    argument(
         "--schema",
         action="store_true",
         help="the JSON Schema of records and of doctor --json; later versions only add columns",
-    )
-
-
-@grouped(
-    MANAGE,
-    "memkern calibrate",
-    "memkern calibrate --quick",
-    "memkern calibrate --seconds 300 --wait-quiet 600",
+    ),
 )
-@verb(
+
+
+CALIBRATE_VERB = verb(
     "calibrate",
-    _calibrate,
+    MANAGE,
     "measure the variation of times between placements and runs, for later intervals",
+    _calibrate,
+    (
+        "memkern calibrate",
+        "memkern calibrate --quick",
+        "memkern calibrate --seconds 300 --wait-quiet 600",
+    ),
+    *seconds_options(120.0),
+    WAIT,
+    argument("-q", "--quiet", action="store_true", help="no progress"),
 )
-def _calibrate_options(sub: Parser) -> None:
-    seconds_option(sub, 120.0)
-    wait_option(sub)
-    sub.add_argument("-q", "--quiet", action="store_true", help="no progress")
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from memkern.formats.store import check_output
+    from memkern.formats.values import jsonable
+    from memkern.results.exchange import metrics_file, write_openmetrics
+    from memkern.studies.doctor import doctor
+
+    if args.output:
+        check_output(args.output, args.force)
+    if args.openmetrics:
+        metrics_file(args.openmetrics)
+    with show_progress(args) as progress:
+        found = doctor(quick=args.quick, baseline=args.baseline, progress=progress)
+    if args.output:
+        found.results.save(args.output)
+    if args.openmetrics:
+        healthy = found.verdict != DISTURBED and found.results.valid and not found.worse
+        write_openmetrics(args.openmetrics, found.results, healthy, found.verdict)
+    if args.json:
+        document = {
+            "verdict": found.verdict,
+            "findings": [dataclasses.asdict(finding) for finding in found.findings],
+            "records": jsonable(found.results.records),
+        }
+        print(json.dumps(document, indent=1, allow_nan=False))
+    elif args.quiet:
+        print(found.summary)
+    else:
+        print(f"{found}\ntook {found.seconds:.1f} s")
+        if args.baseline:
+            print(_answer(found, args.baseline))
+    if found.results.interrupted or not found.results.valid:
+        return exit_code(found.results)
+    # A gate without any verdict does not pass.
+    return FAILED if args.baseline and (found.worse or not found.judged) else GOOD
+
+
+def _answer(found: Health, baseline: str) -> str:
+    """Return the sentence on whether the machine is slower than in the baseline."""
+    if found.worse:
+        return f"this machine is slower than in {baseline}: see the finding on the baseline"
+    if found.judged:
+        return f"this machine is not slower than in {baseline}"
+    return f"whether this machine is slower than in {baseline} can't be told: no case was judged"
+
+
+DOCTOR_VERB = verb(
+    "doctor",
+    MANAGE,
+    "check whether this machine is fit for measuring, and give advice",
+    _doctor,
+    (
+        "memkern doctor",
+        "memkern doctor --quick -o week.db",
+        "memkern doctor --baseline week.db",
+    ),
+    argument("--quick", action="store_true", help="within 5 s instead of 24 s"),
+    argument(
+        "--baseline",
+        metavar="FILE",
+        help="compare with the records that an earlier check of this machine wrote with -o; exit "
+        "code 3 if a case is slower, or if none could be judged",
+    ),
+    argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json"),
+    METRICS,
+    argument("--json", action="store_true", help="verdict, findings and records as JSON"),
+    FORCE,
+    argument("-q", "--quiet", action="store_true", help="verdict in one line, no progress"),
+)
+
+
+def _counters(args: argparse.Namespace) -> int:
+    return _list(args) if args.check is None else _check(args)
+
+
+def _list(args: argparse.Namespace) -> int:
+    """Print the events that can be counted here, and why others can't."""
+    from memkern.engine.sampling import counters as counting
+    from memkern.machine import events
+
+    named = (f"{unit}/{name}/" for unit, name, _ in events.by_units(counting.ROOT))
+    rows = []
+    for name in (*events.quantities(counting.ROOT), *events.SOFTWARE, *events.HARDWARE, *named):
+        event, why = counting.event_here(name)
+        rows.append({"event": name, "meaning": event.meaning if event else "", "why_not": why})
+    remarks = [remark for remark in (counting.requested(counting.AUTO).note,) if remark]
+    remarks += filter(None, [events.why_no_libpfm()])
+    if args.json:
+        print(json.dumps({"events": rows, "remarks": remarks}, indent=1))
+        return GOOD
+    width = max(len(row["event"]) for row in rows)
+    print(f"{'event':<{width}} meaning")
+    for row in rows:
+        if not row["why_not"]:
+            print(f"{row['event']:<{width}} {row['meaning']}".rstrip())
+    reasons: dict[str, list[str]] = {}
+    for row in rows:
+        if row["why_not"]:
+            reasons.setdefault(row["why_not"], []).append(row["event"])
+    for reason, names in reasons.items():
+        print(f"not counted: {', '.join(names)}: {reason}")
+    for remark in remarks:
+        print(remark)
+    return GOOD
+
+
+def _check(args: argparse.Namespace) -> int:
+    """Print the measured and the true counts of known work."""
+    from memkern.formats.values import jsonable
+    from memkern.studies.known_counts import check
+
+    found = check(args.check)
+    if args.json:
+        rows = [
+            {"event": k.event, "work": k.work, "true": k.true, "count": k.count, "ratio": k.ratio}
+            for k in found
+        ]
+        print(json.dumps(jsonable(rows), indent=1, allow_nan=False))
+        return GOOD
+    width = max(len(known.event) for known in found)
+    print(f"{'event':<{width}} {'true':>12} {'counted':>12} {'ratio':>7}  work")
+    for known in found:
+        unknown = math.isnan(known.ratio)
+        mark = "" if known.agrees else "  not counted" if unknown else "  differs"
+        print(
+            f"{known.event:<{width}} {known.true:>12.6g} {known.count:>12.6g} "
+            f"{known.ratio:>7.3f}  {known.work}{mark}"
+        )
+    wrong = (k.event for k in found if not (k.agrees or math.isnan(k.ratio)))
+    if differing := dict.fromkeys(wrong):
+        warn(f"{', '.join(differing)} differ from the true count by more than a tenth")
+    return GOOD
+
+
+COUNTERS_VERB = verb(
+    "counters",
+    UNDERSTAND,
+    "list the events that --counters can count here",
+    _counters,
+    (
+        "memkern counters",
+        "memkern counters --check",
+        "memkern counters --json",
+    ),
+    argument(
+        "--check",
+        nargs="?",
+        const="",
+        metavar="QUANTITY=EVENT,...",
+        help="count work with known true counts, and store the ratios for later records (default: "
+        "all known events)",
+    ),
+    JSON,
+)

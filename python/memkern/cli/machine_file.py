@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from memkern.cli.options import (
+    FORCE,
     GOOD,
     UNDERSTAND,
-    Parser,
-    force_option,
-    grouped,
-    seconds_option,
+    WAIT,
+    argument,
+    seconds_options,
     verb,
-    wait_option,
 )
 from memkern.errors import InputError
 from memkern.machine.environment import processor_model
@@ -171,27 +170,34 @@ def _compare(first: MachineFile, second: MachineFile) -> int:
     return GOOD
 
 
-@grouped(
-    UNDERSTAND,
-    "memkern machine -o host.json",
-    "memkern machine host.json",
-    "memkern machine host.json a64fx",
-)
-@verb("machine", _machine, "measure the parameters that models need, as a machine file")
-def _machine_options(sub: Parser) -> None:
+def _files_argument(parser: argparse.ArgumentParser) -> None:
     from memkern.models.published_machines import PUBLISHED
 
-    sub.add_argument(
+    parser.add_argument(
         "files",
         nargs="*",
         metavar="FILE",
         help="print a machine file instead of measuring this machine, or compare two; also "
         + ", ".join(PUBLISHED),
     )
-    sub.add_argument("-o", "--output", metavar="PATH", help="machine file (JSON)")
-    sub.add_argument("--records", metavar="PATH", help="also write the records: .db, .parquet, ...")
-    seconds_option(sub, 150.0)
-    sub.add_argument("--json", action="store_true", help="the file on standard output")
-    wait_option(sub)
-    force_option(sub)
-    sub.add_argument("-q", "--quiet", action="store_true", help="no table and no progress")
+
+
+MACHINE_VERB = verb(
+    "machine",
+    UNDERSTAND,
+    "measure the parameters that models need, as a machine file",
+    _machine,
+    (
+        "memkern machine -o host.json",
+        "memkern machine host.json",
+        "memkern machine host.json a64fx",
+    ),
+    _files_argument,
+    argument("-o", "--output", metavar="PATH", help="machine file (JSON)"),
+    argument("--records", metavar="PATH", help="also write the records: .db, .parquet, ..."),
+    *seconds_options(150.0),
+    argument("--json", action="store_true", help="the file on standard output"),
+    WAIT,
+    FORCE,
+    argument("-q", "--quiet", action="store_true", help="no table and no progress"),
+)

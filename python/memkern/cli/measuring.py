@@ -16,8 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern import progress, statistics
-from memkern.cli.options import GOOD, INTERRUPTED, INVALID, QUICK_S
-from memkern.cli.refusing import refuse, refuse_idle, taken
+from memkern.cli.options import GOOD, INTERRUPTED, INVALID, QUICK_S, refuse, refuse_idle, taken
 from memkern.errors import InputError
 from memkern.machine.health import DISTURBED
 from memkern.spec.options import Knobs, declared

@@ -1,21 +1,18 @@
-"""Shared by the verbs: the parser, converters of its values, and the options of measuring."""
+"""Shared by the verbs: their declaration, options and values, and refusals of useless options."""
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import functools
-import re
-import sys
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar, cast
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from memkern import launcher
-from memkern.checks import LEAST, MOST, in_digits, read_integer, read_number, shown, unknown
+from memkern.checks import LEAST, MOST, in_digits, read_integer, read_number, shown
 from memkern.errors import InputError
+from memkern.spec.case import Case, does_nothing
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
 from memkern.spec.options import PROCESSORS, Knobs, Option, Stop, declared
+from memkern.spec.registry import spec_of
 
 T = TypeVar("T")
 
@@ -26,128 +23,66 @@ MEASURE, UNDERSTAND, COMPARE, MANAGE = GROUPS = ("measure", "understand", "compa
 """Groups of verbs, in the order of the help."""
 
 
-class _HelpAll(argparse.Action):
-    """The option that prints the help with all options."""
-
-    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> NoReturn:
-        """Print the help and exit."""
-        cast(Parser, parser).elsewhere.clear()
-        parser.print_help()
-        parser.exit()
+Options: TypeAlias = Callable[[Any], object]
+"""Adds options to a parser, or to a group of options in its help."""
 
 
-class _Store(argparse.Action):
-    """Store the value of an option; warn if it replaces one that was given before."""
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: Any,
-        option_string: str | None = None,
-    ) -> None:
-        """Store the value."""
-        given = cast(Parser, parser).given
-        if option_string and self in given:
-            text = f"{option_string} is given more than once, and only its last value counts"
-            print(f"{parser.prog}: {text}", file=sys.stderr)
-        given.append(self)
-        setattr(namespace, self.dest, values)
+def argument(*flags: str, **how: Any) -> Options:
+    """Return an option, or an argument without a flag, with the keywords of `add_argument`."""
+    return lambda parser: parser.add_argument(*flags, **how)
 
 
-class Parser(argparse.ArgumentParser):
-    """Argument parser with line breaks in its epilog, and errors of one sentence.
+def argument_group(title: str, *options: Options, description: str | None = None) -> Options:
+    """Return options that have a title of their own in the help."""
 
-    Attributes
-    ----------
-    elsewhere : set of str
-        Options that are for GPUs or ranks only, which the help leaves out.
-    given : list of argparse.Action
-        Options that the command line has, as far as it is parsed.
-    """
+    def add(parser: argparse.ArgumentParser) -> None:
+        group = parser.add_argument_group(title, description)
+        for each in options:
+            each(group)
 
-    def __init__(self, **how: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **how)
-        self.elsewhere: set[str] = set()
-        self.given: list[argparse.Action] = []
-        self.register("action", None, _Store)
-
-    def parse_known_args(self, *what: Any, **how: Any) -> Any:
-        """Parse a command line, of which no option is given yet."""
-        self.given.clear()
-        return super().parse_known_args(*what, **how)
-
-    def format_help(self) -> str:
-        """Return the help."""
-        hidden = {a: a.help for a in self._actions if a.dest in self.elsewhere}
-        for action in hidden:
-            action.help = argparse.SUPPRESS
-        text = super().format_help()
-        for action, help in hidden.items():
-            action.help = help
-        return text
-
-    def error(self, message: str) -> NoReturn:
-        """Exit with the message."""
-        # argparse's message lists all choices; ours has the nearest ones.
-        found = re.fullmatch(
-            r"(?:argument (?P<name>\S+): )?invalid choice: '?(?P<value>.*?)'? "
-            r"\(choose from (?P<all>.*)\)",
-            message,
-            re.DOTALL,
-        )
-        if found:
-            choices = [word.strip("' ") for word in found["all"].split(",")]
-            what = "verb" if found["name"] == "VERB" else found["name"] or "choice"
-            message = str(unknown(found["value"], what, choices))
-            if what == "verb" and (owners := _owners(found["value"], choices)):
-                message = f"kernel {found['value']} is measured by {', '.join(owners)}"
-        self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+    return add
 
 
-def _owners(kernel: str, verbs: list[str]) -> list[str]:
-    """Return the commands of the families that have a kernel of this name."""
-    from memkern.spec.registry import registry
-
-    names = (name.partition(".") for name in registry())
-    return [f"memkern {family}" for family, _, name in names if name == kernel and family in verbs]
+def defaults(**values: Any) -> Options:
+    """Return values of options that a verb has for itself, or instead of another default."""
+    return lambda parser: parser.set_defaults(**values)
 
 
-@dataclass(frozen=True)
-class Verb:
-    """A verb of the command line.
-
-    Attributes
-    ----------
-    name, help : str
-    run : callable
-        Runs the verb with the values of its options, and returns the exit code.
-    add_options : callable
-        Adds the options to a parser.
-    group : str
-        One of `GROUPS`.
-    examples : tuple of str
-        Commands at the end of the verb's help.
-    """
+class Verb(NamedTuple):
+    """A verb of the command line (see `verb`)."""
 
     name: str
-    run: Callable[[argparse.Namespace], int]
+    group: str
     help: str
-    add_options: Callable[[Parser], None]
-    group: str = MEASURE
-    examples: tuple[str, ...] = ()
+    run: Callable[[argparse.Namespace], int]
+    examples: tuple[str, ...]
+    options: tuple[Options, ...]
 
 
 def verb(
-    name: str, run: Callable[[argparse.Namespace], int], help: str
-) -> Callable[[Callable[[Parser], None]], Verb]:
-    """Return a decorator that makes a `Verb` of the function that adds the options."""
-    return functools.partial(Verb, name, run, help)
+    name: str,
+    group: str,
+    help: str,
+    run: Callable[[argparse.Namespace], int],
+    examples: tuple[str, ...],
+    *options: Options,
+) -> Verb:
+    """Return a verb of the command line, which has those in the namespaces of its modules.
 
-
-def grouped(group: str, *examples: str) -> Callable[[Verb], Verb]:
-    """Return a decorator that gives a verb its group and the examples at the end of its help."""
-    return lambda verb: dataclasses.replace(verb, group=group, examples=examples)
+    Parameters
+    ----------
+    name : str
+    group : str
+        One of `GROUPS`.
+    help : str
+    run : callable
+        Runs the verb with the values of its options, and returns the exit code.
+    examples : tuple of str
+        Commands at the end of the verb's help.
+    *options : callable
+        Its options in the order of the help.
+    """
+    return Verb(name, group, help, run, examples, options)
 
 
 def positive(text: str) -> float:
@@ -265,130 +200,146 @@ def numbers(least: int, name: str) -> Callable[[str], int | list[int]]:
     return convert
 
 
-def _output_options(parser: argparse.ArgumentParser, short: bool) -> None:
-    group = parser.add_argument_group("results")
-    group.add_argument(
-        *(["-o"] if short else []),
-        "--output",
-        metavar="PATH",
-        help="results file: .db, .parquet, .csv or .json",
-    )
-    group.add_argument("--json", action="store_true", help="records as JSON on standard output")
-    metrics_option(group)
-    group.add_argument("--resume", action="store_true", help="resume an unfinished results file")
-    force_option(group)
-    group.add_argument("-q", "--quiet", action="store_true", help="no table, progress or warnings")
-
-
-def metrics_option(parser: Any) -> None:
-    """Add the option for a file of gauges."""
-    parser.add_argument(
-        "--openmetrics",
-        metavar="FILE.prom",
-        help="gauges for Prometheus, such as for node_exporter's textfile collector; replaces "
-        "those of an earlier run",
-    )
-
-
-def force_option(parser: Any) -> None:
-    """Add the option that allows files to be overwritten."""
-    parser.add_argument("--force", action="store_true", help="overwrite files that exist")
-
-
+JSON = argument("--json", action="store_true", help="as JSON")
+METRICS = argument(
+    "--openmetrics",
+    metavar="FILE.prom",
+    help="gauges for Prometheus, such as for node_exporter's textfile collector; replaces "
+    "those of an earlier run",
+)
+FORCE = argument("--force", action="store_true", help="overwrite files that exist")
 QUICK_S = 5.0  # with --quick
+WAIT = argument(
+    "--wait-quiet",
+    type=positive,
+    metavar="SECONDS",
+    help="wait at most this long until nothing else runs on the machine and its cores",
+)
 
 
-def quick_option(parser: Any) -> None:
-    """Add the option for a quick, less accurate run."""
-    parser.add_argument(
-        "--quick",
-        action="store_true",
-        help=f"measure in about {QUICK_S:g} s: fewer samples, and only the main ones of many cases",
-    )
-
-
-def seconds_option(parser: Any, seconds: float) -> None:
-    """Add the options for the time of a verb that chooses its cases."""
-    add = parser.add_argument
-    help = f"time limit in seconds ({seconds:g})"
-    add("--seconds", type=positive, default=seconds, metavar="N", help=help)
-    short = f"measure the cases for which {QUICK_S:g} s suffice (--seconds {QUICK_S:g})"
-    add("--quick", action="store_const", dest="seconds", const=QUICK_S, help=short)
-
-
-def wait_option(parser: Any) -> None:
-    """Add the option that waits for a quiet machine."""
-    parser.add_argument(
-        "--wait-quiet",
-        type=positive,
-        metavar="SECONDS",
-        help="wait at most this long until nothing else runs on the machine and its cores",
+def seconds_options(seconds: float) -> tuple[Options, Options]:
+    """Return the options for the time of a verb that chooses its cases."""
+    return (
+        argument(
+            "--seconds",
+            type=positive,
+            default=seconds,
+            metavar="N",
+            help=f"time limit in seconds ({seconds:g})",
+        ),
+        argument(
+            "--quick",
+            action="store_const",
+            dest="seconds",
+            const=QUICK_S,
+            help=f"measure the cases for which {QUICK_S:g} s suffice (--seconds {QUICK_S:g})",
+        ),
     )
 
 
 def measuring_options(
-    parser: Parser,
     *,
     short: bool = True,
     runs: bool = True,
     comm: bool = True,
     dtypes: tuple[str, ...] = DTYPES,
     elsewhere: Collection[str] = (),
-) -> None:
-    """Add the options of a verb that measures.
+) -> Options:
+    """Return the options of a verb that measures.
 
     `short` is False if a peer's short options take precedence, `runs` if ``--runs`` is the peer's
     own option, `comm` if the verb has another option of this name; the first of `dtypes` is the
     default of cases; options of the verb in `elsewhere` are for GPUs or ranks only. Options of a
     case have no default here: if not given they are None, and the case's own default applies.
     """
-    own = {name for name, _, option in declared(Knobs) if PROCESSORS not in option.where}
-    parser.elsewhere |= {"comm", *own, *elsewhere}
-    if parser.add_help:
-        parser.add_argument(
-            "--help-all",
-            action=_HelpAll,
-            nargs=0,
-            dest=argparse.SUPPRESS,
-            default=argparse.SUPPRESS,
-            help="this help with the options for GPUs and ranks",
-        )
-    _output_options(parser, short)
-    group = parser.add_argument_group("how to measure")
-    add = group.add_argument
-    add("--dtype", choices=dtypes, help=f"type of the values ({dtypes[0]})")
-    add("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, if any")
-    for name, default, option in (*declared(Knobs), *declared(Stop)):
-        if option.flag != "-" and (runs or name != "runs"):
-            add(*_flags(name, option, short), **_arguments(name, default, option))
-    add(
-        "--machine",
-        metavar="FILE",
-        help="machine file of `memkern machine -o`, by which records get a roofline",
+
+    def add(parser: Any) -> None:
+        own = {name for name, _, option in declared(Knobs) if PROCESSORS not in option.where}
+        parser.elsewhere |= {"comm", *own, *elsewhere}
+        if parser.add_help:
+            _HELP_ALL(parser)
+        _results(short)(parser)
+        _how_to_measure(short, runs, comm, dtypes)(parser)
+
+    return add
+
+
+_HELP_ALL = argument(
+    "--help-all",
+    action="help_all",
+    nargs=0,
+    dest=argparse.SUPPRESS,
+    default=argparse.SUPPRESS,
+    help="this help with the options for GPUs and ranks",
+)
+
+
+def _results(short: bool) -> Options:
+    return argument_group(
+        "results",
+        argument(
+            *(["-o"] if short else []),
+            "--output",
+            metavar="PATH",
+            help="results file: .db, .parquet, .csv or .json",
+        ),
+        argument("--json", action="store_true", help="records as JSON on standard output"),
+        METRICS,
+        argument("--resume", action="store_true", help="resume an unfinished results file"),
+        FORCE,
+        argument("-q", "--quiet", action="store_true", help="no table, progress or warnings"),
     )
-    add("--repeats", type=count(1), default=1, metavar="N", help="records of each case (1)")
-    add(
-        "--case-order",
-        choices=("random", "declared"),
-        default="random",
-        help="order of the cases in each round of placements (random)",
+
+
+def _how_to_measure(short: bool, runs: bool, comm: bool, dtypes: tuple[str, ...]) -> Options:
+    rows = (row for row in (*declared(Knobs), *declared(Stop)) if row[2].flag != "-")
+    return argument_group(
+        "how to measure",
+        argument("--dtype", choices=dtypes, help=f"type of the values ({dtypes[0]})"),
+        argument("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, if any"),
+        *(
+            argument(*_flags(name, option, short), **_arguments(name, default, option))
+            for name, default, option in rows
+            if runs or name != "runs"
+        ),
+        argument(
+            "--machine",
+            metavar="FILE",
+            help="machine file of `memkern machine -o`, by which records get a roofline",
+        ),
+        argument(
+            "--repeats", type=count(1), default=1, metavar="N", help="records of each case (1)"
+        ),
+        argument(
+            "--case-order",
+            choices=("random", "declared"),
+            default="random",
+            help="order of the cases in each round of placements (random)",
+        ),
+        argument(
+            "--case-order-seed",
+            type=count(0),
+            metavar="N",
+            help="seed of the random order, to repeat that of another run (a new seed)",
+        ),
+        *([_COMM] if comm else []),
+        argument(
+            "--quick",
+            action="store_true",
+            help=f"measure in about {QUICK_S:g} s: fewer samples, and only the main ones of many "
+            "cases",
+        ),
+        WAIT,
     )
-    add(
-        "--case-order-seed",
-        type=count(0),
-        metavar="N",
-        help="seed of the random order, to repeat that of another run (a new seed)",
-    )
-    if comm:
-        add(
-            "--comm",
-            choices=launcher.CHOICES,
-            default="auto",
-            help="library by which launched ranks measure together (auto: MPI, or else "
-            "OpenSHMEM); none: independent copies",
-        )
-    quick_option(group)
-    wait_option(group)
+
+
+_COMM = argument(
+    "--comm",
+    choices=launcher.CHOICES,
+    default="auto",
+    help="library by which launched ranks measure together (auto: MPI, or else "
+    "OpenSHMEM); none: independent copies",
+)
 
 
 def _flags(name: str, option: Option, short: bool) -> list[str]:
@@ -437,3 +388,101 @@ def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
     if {"ci", "budget_s"} & knobs.keys():
         knobs.setdefault("runs", None)
     return knobs
+
+
+# Options without effect on the measurements are refused instead of ignored. One is accepted if at
+# least one kernel takes it; the others are measured without it.
+
+
+def taken(by: str | Case, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options without the knobs that have no effect on a kernel or a case."""
+    idle = spec_of(by).limits.all_idle_knobs if isinstance(by, str) else by.idle_knobs
+    return {name: value for name, value in options.items() if name not in idle}
+
+
+def refuse_idle(cases: Iterable[Case], args: argparse.Namespace) -> None:
+    """Refuse knobs of the command line that have no effect on any of the cases.
+
+    Raises
+    ------
+    InputError
+        A knob has no effect on any of the cases.
+    """
+    cases = list(cases)
+    kernels = ", ".join(dict.fromkeys(case.spec.kernel for case in cases))
+    idle = [case.idle_knobs for case in cases]
+    for name in dict.fromkeys(name for one in idle for name in one):
+        given = {*each(getattr(args, name, None))} - {None, getattr(Knobs, name)}
+        if given and all(name in one for one in idle):
+            reasons = [one[name] for one in idle]
+            raise does_nothing(f"--{name.replace('_', '-')}", kernels, reasons)
+
+
+def options_by_kernel(
+    options: Mapping[str, Any], owners: Mapping[str, Collection[str]], kernels: Collection[str]
+) -> dict[str, dict[str, Any]]:
+    """Return the options that each kernel takes.
+
+    Parameters
+    ----------
+    options : mapping
+        Options that were given, by their names in Python.
+    owners : mapping
+        By option, the kernels that take it.
+    kernels : collection of str
+        The kernels to be measured.
+
+    Returns
+    -------
+    dict of str to dict
+        By kernel, the options that it takes.
+
+    Raises
+    ------
+    InputError
+        None of the kernels takes an option.
+    """
+    for option in options:
+        if not {*owners[option]} & {*kernels}:
+            known = ", ".join(owners[option]) or "other kernels"
+            raise InputError(
+                f"--{option.replace('_', '-')} is for {known}, not for {', '.join(kernels)}"
+            )
+    return {
+        kernel: {name: value for name, value in options.items() if kernel in owners[name]}
+        for kernel in kernels
+    }
+
+
+def refuse_lists(given: Mapping[str, Any], where: str = "") -> None:
+    """Refuse options with several values; errors name the place `where`, such as `` of --a``.
+
+    Raises
+    ------
+    InputError
+        An option has several values.
+    """
+    for name, value in given.items():
+        if isinstance(value, list):
+            raise InputError(f"--{name.replace('_', '-')}{where} takes one value, not a list")
+
+
+def refuse(args: argparse.Namespace, reason: str, **defaults: Any) -> None:
+    """Refuse options that are meaningless together with another option.
+
+    Parameters
+    ----------
+    args : Namespace
+    reason : str
+        End of the sentence: ``in a search, which stops by --budget``.
+    **defaults
+        The options, each with its value if it is not given.
+
+    Raises
+    ------
+    InputError
+        One of the options was given.
+    """
+    for option, default in defaults.items():
+        if getattr(args, option) != default:
+            raise InputError(f"--{option.replace('_', '-')} has no effect {reason}: leave it out")

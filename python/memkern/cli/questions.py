@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["QUESTIONS", "screen"]
-
 QUESTIONS = (
     ("What is my copy bandwidth, and is it healthy?", "memkern stream -k copy"),
     ("How does a gather depend on its stride, beside a Skylake?", "memkern suite ustride-cpu"),

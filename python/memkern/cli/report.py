@@ -1,4 +1,4 @@
-"""The verbs that write pages: report and gallery."""
+"""The verbs that write what others read: report, gallery and export."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from memkern.checks import shown
 from memkern.cli.measuring import (
     announce,
     exit_code,
+    line,
     tell_host,
     wait_until_quiet,
     warn,
     warn_if_not_quiet,
 )
 from memkern.cli.options import (
+    FORCE,
     GOOD,
     INTERRUPTED,
+    MANAGE,
     UNDERSTAND,
-    Parser,
+    WAIT,
+    argument,
     count,
-    force_option,
-    grouped,
     verb,
-    wait_option,
 )
 from memkern.errors import InputError
 from memkern.files import unused
@@ -35,6 +36,7 @@ from memkern.spec.options import GPUS, PROCESSORS, Knobs
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
     from memkern.spec.case import Case
+
 
 # Time limits in seconds for the measurements of a report.
 _QUICK_S, _WHOLE_S = 40.0, 165.0
@@ -197,39 +199,6 @@ def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]
     return [case.with_(threads=case.knobs.threads or threads, **knobs) for case in cases]
 
 
-@grouped(
-    UNDERSTAND,
-    "memkern report",
-    "memkern report --quick -o host.html",
-    "memkern report this-week.parquet last-week.parquet -o weeks.html",
-)
-@verb("report", _report, "measure this machine, or take records, and write one HTML file")
-def _report_options(sub: Parser) -> None:
-    sub.add_argument(
-        "files",
-        nargs="*",
-        metavar="FILE",
-        help="results of machines, weeks or builds, which are shown side by side instead of "
-        "measuring",
-    )
-    sub.add_argument("--quick", action="store_true", help="fewer cases, three placements")
-    sub.add_argument("-o", "--output", default="memkern-report.html", metavar="PATH.html")
-    sub.add_argument("-t", "--threads", type=count(1), metavar="N")
-    sub.add_argument("--pin", metavar="HOW")
-    sub.add_argument(
-        "--device", default="cpu", metavar="NAME", help="cpu, or a GPU such as cuda:0 (cpu)"
-    )
-    sub.add_argument(
-        "--machine",
-        metavar="FILE",
-        help="machine file of `memkern machine -o`, by which rooflines and the ECM model are drawn",
-    )
-    wait_option(sub)
-    sub.add_argument("--resume", action="store_true", help="resume an interrupted report")
-    force_option(sub)
-    sub.add_argument("-q", "--quiet", action="store_true")
-
-
 def _gallery(args: argparse.Namespace) -> int:
     from memkern.report import gallery
 
@@ -240,19 +209,113 @@ def _gallery(args: argparse.Namespace) -> int:
     return GOOD
 
 
-@grouped(
+REPORT_VERB = verb(
+    "report",
     UNDERSTAND,
-    "memkern gallery site",
-    "memkern gallery site --add host.parquet",
-    "memkern gallery site --add one.parquet --add other.parquet",
+    "measure this machine, or take records, and write one HTML file",
+    _report,
+    (
+        "memkern report",
+        "memkern report --quick -o host.html",
+        "memkern report this-week.parquet last-week.parquet -o weeks.html",
+    ),
+    argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="results of machines, weeks or builds, which are shown side by side instead of "
+        "measuring",
+    ),
+    argument("--quick", action="store_true", help="fewer cases, three placements"),
+    argument("-o", "--output", default="memkern-report.html", metavar="PATH.html"),
+    argument("-t", "--threads", type=count(1), metavar="N"),
+    argument("--pin", metavar="HOW"),
+    argument("--device", default="cpu", metavar="NAME", help="cpu, or a GPU such as cuda:0 (cpu)"),
+    argument(
+        "--machine",
+        metavar="FILE",
+        help="machine file of `memkern machine -o`, by which rooflines and the ECM model are drawn",
+    ),
+    WAIT,
+    argument("--resume", action="store_true", help="resume an interrupted report"),
+    FORCE,
+    argument("-q", "--quiet", action="store_true"),
 )
-@verb("gallery", _gallery, "write a static site of many machines' reports")
-def _gallery_options(sub: Parser) -> None:
-    sub.add_argument("folder", metavar="DIR", help="folder of bundles (.parquet) and of the site")
-    sub.add_argument(
+
+
+GALLERY_VERB = verb(
+    "gallery",
+    UNDERSTAND,
+    "write a static site of many machines' reports",
+    _gallery,
+    (
+        "memkern gallery site",
+        "memkern gallery site --add host.parquet",
+        "memkern gallery site --add one.parquet --add other.parquet",
+    ),
+    argument("folder", metavar="DIR", help="folder of bundles (.parquet) and of the site"),
+    argument(
         "--add",
         action="append",
         metavar="FILE",
         help="results to add as a bundle, without the names of hosts, users and programs",
-    )
-    sub.add_argument("-q", "--quiet", action="store_true")
+    ),
+    argument("-q", "--quiet", action="store_true"),
+)
+
+
+_FORMATS = ("openmetrics", "google-benchmark", "babelstream", "figures")
+
+
+def _text(results: ResultSet, format: str) -> str:
+    """Return results in one of `_FORMATS`."""
+    from memkern.models.answers import is_healthy
+    from memkern.models.merit import figure_line, figures_of_merit
+    from memkern.plots.frames import with_samples
+    from memkern.results import exchange
+
+    if format == "openmetrics":
+        return exchange.openmetrics(results, is_healthy(results, results.environments))
+    if format == "google-benchmark":
+        return exchange.google_benchmark(results) + "\n"
+    if format == "babelstream":
+        return exchange.babelstream(results)
+    return figure_line(figures_of_merit(with_samples(results))) + "\n"
+
+
+def _export(args: argparse.Namespace) -> int:
+    from memkern.files import publish, unused
+    from memkern.formats import load
+
+    target = None if args.output is None else unused(args.output, args.force)
+    text = _text(load(args.file), args.format)
+    if target is None:
+        line(text.removesuffix("\n"))
+    else:
+        publish({target: text.encode()})
+    return GOOD
+
+
+EXPORT_VERB = verb(
+    "export",
+    MANAGE,
+    "write results in the format of another program",
+    _export,
+    (
+        "memkern export results.parquet --to figures",
+        "memkern export results.parquet --to babelstream -o babelstream.csv",
+        "memkern export before.db --to google-benchmark -o before.json",
+    ),
+    argument("file", metavar="FILE", help="results: .db, .parquet, .csv or .json"),
+    argument(
+        "--to",
+        dest="format",
+        required=True,
+        choices=_FORMATS,
+        help="openmetrics: gauges for Prometheus; google-benchmark: JSON, each sample a "
+        "repetition; babelstream: CSV as of its --csv; figures: the figures of merit in one line, "
+        "as NAME=VALUE UNIT, for ReFrame and Ramble",
+    ),
+    argument("-o", "--output", metavar="PATH", help="file (standard output)"),
+    FORCE,
+)

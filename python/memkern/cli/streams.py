@@ -8,8 +8,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO, cast
 
-__all__ = ["Stream", "standard_streams"]
-
 
 class Stream:
     """Standard stream that records its first error and discards all later output.

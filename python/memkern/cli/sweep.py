@@ -31,22 +31,23 @@ from memkern.cli.measuring import (
 )
 from memkern.cli.options import (
     COMPARE,
+    FORCE,
     GOOD,
     MANAGE,
     MEASURE,
     QUICK_S,
-    Parser,
+    argument,
+    argument_group,
     checked,
     count,
-    force_option,
+    defaults,
     given,
-    grouped,
     knobs_of,
     measuring_options,
     named_values,
+    refuse,
     verb,
 )
-from memkern.cli.refusing import refuse
 from memkern.errors import InputError
 from memkern.spec import registry
 from memkern.spec.options import Knobs, declared
@@ -222,72 +223,80 @@ def _tune(args: argparse.Namespace) -> int:
     return exit_code(search)
 
 
-@grouped(
+SWEEP_VERB = verb(
+    "sweep",
     MEASURE,
-    "memkern sweep sweep.toml -o sweep.db",
-    "memkern sweep sweep.toml --resume -o sweep.db",
-    "memkern sweep sweep.toml --part 1/4 -o sweep-1-of-4.db",
-)
-@verb("sweep", _sweep, "measure the cases of a sweep in a TOML file")
-def _sweep_options(sub: Parser) -> None:
-    sub.add_argument("file", metavar="FILE.toml")
-    measuring_options(sub)
+    "measure the cases of a sweep in a TOML file",
+    _sweep,
+    (
+        "memkern sweep sweep.toml -o sweep.db",
+        "memkern sweep sweep.toml --resume -o sweep.db",
+        "memkern sweep sweep.toml --part 1/4 -o sweep-1-of-4.db",
+    ),
+    argument("file", metavar="FILE.toml"),
+    measuring_options(),
     # An option that is given overrides the file, even if it equals the default.
-    sub.set_defaults(repeats=None)
-    group = sub.add_argument_group("many machines")
-    group.add_argument(
-        "--executor",
-        choices=("slurm", "local"),
-        help="measure in tasks: of a job array of Slurm, or one after the other on this machine",
-    )
-    group.add_argument("--nodes", type=count(1), metavar="N", help="tasks, one on each node (1)")
-    group.add_argument(
-        "--options",
-        nargs="+",
-        metavar="NAME=VALUE",
-        help="options of sbatch by their long names, such as partition=batch time=60",
-    )
-    group.add_argument("--no-wait", action="store_true", help="submit, and do not wait")
-    group.add_argument(
-        "--part", type=_part, metavar="K/N", help="measure one of N parts, K from 1 to N"
-    )
+    defaults(repeats=None),
+    argument_group(
+        "many machines",
+        argument(
+            "--executor",
+            choices=("slurm", "local"),
+            help="measure in tasks: of a job array of Slurm, or one after the other on this "
+            "machine",
+        ),
+        argument("--nodes", type=count(1), metavar="N", help="tasks, one on each node (1)"),
+        argument(
+            "--options",
+            nargs="+",
+            metavar="NAME=VALUE",
+            help="options of sbatch by their long names, such as partition=batch time=60",
+        ),
+        argument("--no-wait", action="store_true", help="submit, and do not wait"),
+        argument("--part", type=_part, metavar="K/N", help="measure one of N parts, K from 1 to N"),
+    ),
+)
 
 
-@grouped(
+MERGE_VERB = verb(
+    "merge",
     MANAGE,
-    "memkern merge -o all.db part-1.db part-2.db",
-    "memkern merge part-1.db part-2.db -o all.parquet",
-    "memkern merge --force -o all.csv part-1.db part-2.db",
+    "join results files, such as files of several machines",
+    _merge,
+    (
+        "memkern merge -o all.db part-1.db part-2.db",
+        "memkern merge part-1.db part-2.db -o all.parquet",
+        "memkern merge --force -o all.csv part-1.db part-2.db",
+    ),
+    argument("files", nargs="+", metavar="FILE"),
+    argument("-o", "--output", required=True, metavar="PATH"),
+    FORCE,
 )
-@verb("merge", _merge, "join results files, such as files of several machines")
-def _merge_options(sub: Parser) -> None:
-    sub.add_argument("files", nargs="+", metavar="FILE")
-    sub.add_argument("-o", "--output", required=True, metavar="PATH")
-    force_option(sub)
 
 
-@grouped(
+TUNE_VERB = verb(
+    "tune",
     COMPARE,
-    "memkern tune -p UNIFORM:8:16:NR -l 1000000",
-    "memkern tune -k stream.triad --set elements=1000000",
-    "memkern tune -k stream.triad --pages 4k,thp --budget 60",
-)
-@verb(
-    "tune", _tune, "search for the best variant, pages, prefetch distance and chunk within a budget"
-)
-def _tune_options(sub: Parser) -> None:
-    sub.add_argument(
+    "search for the best variant, pages, prefetch distance and chunk within a budget",
+    _tune,
+    (
+        "memkern tune -p UNIFORM:8:16:NR -l 1000000",
+        "memkern tune -k stream.triad --set elements=1000000",
+        "memkern tune -k stream.triad --pages 4k,thp --budget 60",
+    ),
+    argument(
         "-k", "--kernel", default="gather", metavar="NAME", help="such as stream.triad (gather)"
-    )
-    sub.add_argument("-p", "--pattern", metavar="PATTERN")
-    sub.add_argument("-d", "--delta", type=checked(read_integer), metavar="N")
-    sub.add_argument("-l", "--count", type=count(1), metavar="N", help="instances (1024)")
-    sub.add_argument(
+    ),
+    argument("-p", "--pattern", metavar="PATTERN"),
+    argument("-d", "--delta", type=checked(read_integer), metavar="N"),
+    argument("-l", "--count", type=count(1), metavar="N", help="instances (1024)"),
+    argument(
         "--set",
         action="append",
         default=[],
         metavar="NAME=VALUE",
         help="an option of the kernel, such as elements=1000000 or matrix=hpcg:32",
-    )
-    measuring_options(sub)
-    sub.set_defaults(over_ranks=False)
+    ),
+    measuring_options(),
+    defaults(over_ranks=False),
+)

@@ -11,23 +11,6 @@ from typing import Any, NamedTuple
 
 from memkern.machine.environment import this_machine
 
-__all__ = [
-    "FROM_MEMORY",
-    "LEAST_MEMORY_S",
-    "MEMORY",
-    "MULTIPLE",
-    "Share",
-    "data_caches",
-    "ends",
-    "in_environment",
-    "last_level_B",
-    "level_of",
-    "line_B",
-    "name_of_last",
-    "reported",
-    "shares",
-]
-
 MEMORY = "memory"
 MULTIPLE = 4
 """STREAM's rule: data in memory are at least this multiple of the last-level caches."""

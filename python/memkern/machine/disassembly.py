@@ -11,16 +11,6 @@ from typing import NamedTuple
 
 from memkern.errors import InputError
 
-__all__ = [
-    "Instruction",
-    "function_at",
-    "functions",
-    "innermost_loops",
-    "instructions_of",
-    "main_loop",
-]
-
-
 _WIDTHS = {"%zmm": 64, "%ymm": 32, "%xmm": 16}
 # Bytes of AArch64's registers by their first letter. Those of SVE have no fixed length and count as
 # its shortest.
@@ -53,16 +43,6 @@ class Instruction(NamedTuple):
     operands: str
 
     @property
-    def moves_16_bytes(self) -> bool:
-        """Whether 16 bytes or more are loaded or stored, not copied between registers."""
-        if self.is_aarch64:
-            return self.accessed_B >= 16
-        move = re.fullmatch(
-            r"v?(mov[au]p[sd]|movdq[au](8|16|32|64)?|lddqu|movnt(dqa?|p[sd]))", self.mnemonic
-        )
-        return move is not None and "(" in self.operands and self.is_vector
-
-    @property
     def is_aarch64(self) -> bool:
         """Whether it uses a vector register of AArch64."""
         return bool(self._aarch64_registers)
@@ -75,28 +55,6 @@ class Instruction(NamedTuple):
     def is_vector(self) -> bool:
         """Whether it uses a vector register."""
         return re.search(r"%[xyz]mm", self.operands) is not None or self.is_aarch64
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether the instruction works on several elements."""
-        if re.search(r"%[yz]mm", self.operands) or self.moves_16_bytes:
-            return True
-        if self.is_aarch64:
-            return re.search(r"(?<!\w)(z\d+|v\d+\.\d+[bhsd])", self.operands) is not None
-        if not self.is_vector:
-            return False
-        name = self.mnemonic.removeprefix("v")
-        # Copies between registers, and xor, which clears a register.
-        if re.fullmatch(r"mov([au]p[sd]|dq[au]\d*|[dq]|s[sd])|p?xor(p[sd]|[dq])?", name):
-            return False
-        return re.match(r"p|unpck|shuf|insert|extract|blend|broadcast|perm", name) is not None or (
-            re.search(r"p[sd]$", name) is not None
-        )
-
-    @property
-    def is_vex(self) -> bool:
-        """Whether it has the encoding of AVX and later."""
-        return self.mnemonic.startswith("v") and self.mnemonic not in ("verr", "verw")
 
     @property
     def accessed_B(self) -> int:
@@ -273,11 +231,6 @@ def _instructions(text: str) -> list[Instruction]:
             operands = _COMMENT.split(operands, 1)[0]
         found.append(Instruction(int(address, 16), mnemonic, operands))
     return found
-
-
-def instructions_of(text: str) -> list[tuple[str, list[Instruction]]]:
-    """Return the name and the instructions of each function in a listing by objdump."""
-    return [(name, _instructions(code)) for name, _, code in _split(text)]
 
 
 def innermost_loops(code: list[Instruction]) -> list[list[Instruction]]:

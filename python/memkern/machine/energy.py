@@ -21,19 +21,6 @@ from memkern import small
 from memkern.limits import read_number, read_text
 from memkern.machine.settings import why
 
-__all__ = [
-    "ROOT",
-    "Meter",
-    "Reading",
-    "idle_W",
-    "joules",
-    "metered",
-    "meters",
-    "read",
-    "total",
-    "why_none",
-]
-
 # Folder that contains sys.
 ROOT = Path("/")
 # Counters are updated about every millisecond: over a time a hundred times longer, steps are small.

@@ -11,6 +11,7 @@ import copy
 import functools
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -21,23 +22,6 @@ from pathlib import Path
 from typing import Any
 
 from memkern.limits import UNLIMITED_B, cgroup_folders, processor_quota, read_number, read_text
-
-__all__ = [
-    "IN_USE",
-    "Environment",
-    "collect",
-    "cpu_list",
-    "differences",
-    "each_cpu",
-    "folios",
-    "identity",
-    "machine_label",
-    "now",
-    "numbered",
-    "platform_label",
-    "read_steal_s",
-    "units_of_core",
-]
 
 Environment = dict[str, Any]
 
@@ -197,7 +181,7 @@ def read_steal_s(units: Collection[int] | None = None, *, root: str | Path = "/"
         if len(fields) > 8 and fields[0] in names and fields[8].isdigit():
             ticks.append(int(fields[8]))
     if len(ticks) < len(names):
-        return float("nan")
+        return math.nan
     return sum(ticks) / os.sysconf("SC_CLK_TCK")
 
 
@@ -229,8 +213,8 @@ def this_machine() -> dict[str, Any]:
 
 
 def _machine(root: Path) -> dict[str, Any]:
-    cpuinfo = _fields(read_text(root, "proc/cpuinfo"))
-    meminfo = _fields(read_text(root, "proc/meminfo"))
+    cpuinfo = fields_of(read_text(root, "proc/cpuinfo"))
+    meminfo = fields_of(read_text(root, "proc/meminfo"))
     cpus = cpu_list(read_text(root, "sys/devices/system/cpu/online"))
     topology = [root / f"sys/devices/system/cpu/cpu{cpu}/topology" for cpu in cpus]
     sockets = {read_text(folder, "physical_package_id") for folder in topology} - {None}
@@ -248,7 +232,7 @@ def _machine(root: Path) -> dict[str, Any]:
         "cores": len(cores) or None,
         "threads": len(cpus) or None,
         "caches": _system_caches(root),
-        "memory_B": _parse_bytes(meminfo.get("MemTotal")),
+        "memory_B": parse_bytes(meminfo.get("MemTotal")),
         "numa_nodes": nodes,
         "units": ",".join(map(str, _by_topology(cpus, nodes or (), root))) or None,
         "hypervisor": _hypervisor(root, cpuinfo),
@@ -272,7 +256,7 @@ def processor_model(root: str | Path = "/") -> str:
 
     `root` is the folder that contains ``proc``.
     """
-    return _model(_fields(read_text(Path(root), "proc/cpuinfo"))) or ""
+    return _model(fields_of(read_text(Path(root), "proc/cpuinfo"))) or ""
 
 
 def _system_caches(root: Path) -> list[dict[str, Any]] | None:
@@ -287,7 +271,7 @@ def _system_caches(root: Path) -> list[dict[str, Any]] | None:
                 (
                     level,
                     (read_text(folder, "type") or "").lower() or None,
-                    _parse_bytes(read_text(folder, "size")),
+                    parse_bytes(read_text(folder, "size")),
                     read_number(folder, "coherency_line_size"),
                     read_number(folder, "ways_of_associativity"),
                     len(cpu_list(shared)) or None,
@@ -311,7 +295,7 @@ def _numa_nodes(root: Path) -> list[dict[str, Any]] | None:
             {
                 "node": int(folder.name[len("node") :]),
                 "cpus": read_text(folder, "cpulist"),
-                "memory_B": _parse_bytes(total[1]) if total else None,
+                "memory_B": parse_bytes(total[1]) if total else None,
             }
         )
     return nodes or None
@@ -455,7 +439,7 @@ def _python() -> dict[str, Any]:
 
 
 def _run(root: Path) -> dict[str, Any]:
-    meminfo = _fields(read_text(root, "proc/meminfo"))
+    meminfo = fields_of(read_text(root, "proc/meminfo"))
     try:
         load = [float(word) for word in (read_text(root, "proc/loadavg") or "").split()[:3]]
     except ValueError:
@@ -463,9 +447,9 @@ def _run(root: Path) -> dict[str, Any]:
     return {
         "time": now(),
         "load": load or None,
-        "memory_available_B": _parse_bytes(meminfo.get("MemAvailable")),
+        "memory_available_B": parse_bytes(meminfo.get("MemAvailable")),
         # Not a setting: pinning changes it, and records contain the obtained pinning.
-        "cpus_allowed": _fields(read_text(root, "proc/self/status")).get("Cpus_allowed_list"),
+        "cpus_allowed": fields_of(read_text(root, "proc/self/status")).get("Cpus_allowed_list"),
     }
 
 
@@ -529,7 +513,7 @@ def each_cpu(root: Path, name: str) -> str | None:
     return ", ".join(sorted({read_text(f / "cpufreq", name) or "" for f in folders} - {""})) or None
 
 
-def _fields(text: str | None) -> dict[str, str]:
+def fields_of(text: str | None) -> dict[str, str]:
     """Parse lines of the form ``key : value``; for a repeated key, the first value counts."""
     fields: dict[str, str] = {}
     for line in (text or "").splitlines():
@@ -545,7 +529,7 @@ def _bracketed(text: str | None) -> str | None:
     return found[1] if found else text
 
 
-def _parse_bytes(text: str | None) -> int | None:
+def parse_bytes(text: str | None) -> int | None:
     """Return the bytes of ``24684084 kB``, ``32768K`` or ``1M``; the kernel's kB is 1024 bytes."""
     found = re.fullmatch(r"(\d+)\s*([KM])B?", (text or "").strip(), flags=re.I)
     return int(found[1]) * (1024 if found[2] in "kK" else 1024**2) if found else None

@@ -24,25 +24,7 @@ from typing import NamedTuple
 from memkern.checks import shown
 from memkern.errors import InputError
 from memkern.limits import read_number, read_text
-from memkern.machine.environment import cpu_list
-
-__all__ = [
-    "BOUNDARIES",
-    "HARDWARE",
-    "SOFTWARE",
-    "TLB_MISSES",
-    "WAYS",
-    "Code",
-    "Event",
-    "Quantity",
-    "by_units",
-    "find",
-    "names_of",
-    "of_user_code",
-    "processor",
-    "quantities",
-    "why_no_libpfm",
-]
+from memkern.machine.environment import cpu_list, fields_of
 
 # Quantities of the table: lines loaded and stored across the boundary in front of a level (see
 # Case.transfers), and page walks.
@@ -82,7 +64,7 @@ HARDWARE = {
     "ref-cycles": (9, "cycles at the nominal clock"),
 }
 _CACHES = {"L1-dcache": 0, "L1-icache": 1, "LLC": 2, "dTLB": 3, "iTLB": 4, "node": 6}
-_OPERATIONS = {"load": 0, "store": 1, "prefetch": 2}
+_OPERATIONS = {"load": 0, "store": 1, "prefetch": 2, "prefetche": 2}
 
 
 class Code(NamedTuple):
@@ -154,17 +136,10 @@ class Quantity:
 
 def processor(root: Path = Path("/")) -> tuple[str, int, int]:
     """Return vendor, family and model of the processor; '' and -1 if unknown."""
-    text = read_text(root, "proc/cpuinfo") or ""
-    found = {}
-    for line in text.partition("\n\n")[0].splitlines():
-        name, _, value = line.partition(":")
-        found[name.strip()] = value.strip()
-
-    def number(name: str) -> int:
-        value = found.get(name, "")
-        return int(value) if value.isdecimal() else -1
-
-    return found.get("vendor_id", ""), number("cpu family"), number("model")
+    found = fields_of(read_text(root, "proc/cpuinfo"))
+    texts = (found.get(name, "") for name in ("cpu family", "model"))
+    family, model = (int(text) if text.isdecimal() else -1 for text in texts)
+    return found.get("vendor_id", ""), family, model
 
 
 @functools.cache
@@ -226,22 +201,12 @@ def find(name: str, root: Path = Path("/")) -> Event:
         There is no event of this name.
     """
     plain, levels = _levels(name)
-    if plain in SOFTWARE:
-        config, meaning = SOFTWARE[plain]
-        # The kernel switches threads on behalf of a worker. Clocks also run during kernel code,
-        # without any permission.
-        user, kernel = levels or (True, plain not in _CLOCKS)
-        code = Code(name, _TYPE_SOFTWARE, config, user=user, kernel=kernel)
-        return Event(name, (code,), meaning)
-    user, kernel = levels or (True, False)
-    if plain in HARDWARE:
-        config, meaning = HARDWARE[plain]
-        return Event(name, (Code(name, _TYPE_HARDWARE, config, user=user, kernel=kernel),), meaning)
-    if (of_cache := _cache_config(plain)) is not None:
-        return Event(name, (Code(name, _TYPE_CACHE, of_cache, user=user, kernel=kernel),))
-    if raw := re.fullmatch(r"r([0-9a-fA-F]{1,16})", plain):
-        code = Code(name, _TYPE_RAW, int(raw[1], 16), user=user, kernel=kernel)
-        return Event(name, (code,), "raw code of the processor")
+    # The kernel switches threads on behalf of a worker. Clocks also run during kernel code,
+    # without any permission.
+    user, kernel = levels or (True, plain in SOFTWARE and plain not in _CLOCKS)
+    if known := _of_kernel(plain):
+        kind, config, meaning = known
+        return Event(name, (Code(name, kind, config, user=user, kernel=kernel),), meaning)
     if terms := re.fullmatch(r"([\w.-]+)/([^/]*)/", plain):
         event = _of_device(name, terms[1], terms[2], root)
         # Only counters of cores distinguish user code from the kernel.
@@ -281,13 +246,18 @@ def _levels(name: str) -> tuple[str, tuple[bool, bool] | None]:
     return (found[1], ("u" in found[2], "k" in found[2])) if found else (name, None)
 
 
-def _cache_config(name: str) -> int | None:
-    """Return the kernel's code of a name such as ``dTLB-load-misses``; None for other names."""
-    found = re.fullmatch(r"(.+?)-(load|store|prefetche?)(s|-misses)", name)
-    if found is None or found[1] not in _CACHES:
-        return None
-    operation = _OPERATIONS[found[2].removesuffix("e") if found[2] == "prefetche" else found[2]]
-    return _CACHES[found[1]] | operation << 8 | (found[3] == "-misses") << 16
+def _of_kernel(name: str) -> tuple[int, int, str] | None:
+    """Return type, code and meaning of one of the kernel's own names, or of a raw code."""
+    if name in SOFTWARE:
+        return _TYPE_SOFTWARE, *SOFTWARE[name]
+    if name in HARDWARE:
+        return _TYPE_HARDWARE, *HARDWARE[name]
+    cache = re.fullmatch(r"(.+?)-(load|store|prefetche?)(s|-misses)", name)
+    if cache and cache[1] in _CACHES:
+        missed = cache[3] == "-misses"
+        return _TYPE_CACHE, _CACHES[cache[1]] | _OPERATIONS[cache[2]] << 8 | missed << 16, ""
+    raw = re.fullmatch(r"r([0-9a-fA-F]{1,16})", name)
+    return (_TYPE_RAW, int(raw[1], 16), "raw code of the processor") if raw else None
 
 
 # Counting units of the kernel

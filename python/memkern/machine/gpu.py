@@ -24,24 +24,6 @@ from memkern import small
 from memkern.errors import InputError
 from memkern.limits import read_number, read_text
 
-__all__ = [
-    "Watch",
-    "built",
-    "clocks_MHz",
-    "copy_GBps",
-    "describe_all",
-    "devices",
-    "energy_J",
-    "facts",
-    "handle",
-    "idle_W",
-    "metered_W",
-    "readings",
-    "settings",
-    "why_no_devices",
-    "why_no_energy",
-]
-
 _NOT_BUILT = (
     "memkern was built without its CUDA part: with a CUDA Toolkit, whose nvcc is on PATH, "
     "pip install . in memkern's folder adds it"

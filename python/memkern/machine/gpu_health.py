@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memkern.machine import gpu
-from memkern.machine.health import GOOD, NOTE, UNKNOWN, Finding
+from memkern.machine.health import GOOD, NOTE, UNKNOWN, Finding, first_that_holds
 
 # A copy by the driver reaches about nine tenths of the theoretical bandwidth.
 _LEAST_SHARE = 0.8
@@ -47,59 +47,79 @@ def card_findings(name: str, copy_GBps: float = math.nan) -> list[Finding]:
 
 
 def _power(name: str, set_to: Mapping[str, Any], now: Mapping[str, Any]) -> Finding:
-    subject, limit, usual = f"{name} power", set_to["power_limit_W"], now["default_power_limit_W"]
-    if limit is None:
-        return Finding(subject, UNKNOWN, "the driver does not report the power limit", _NVML)
+    limit, usual = _or_nan(set_to["power_limit_W"]), _or_nan(now["default_power_limit_W"])
     text = f"limit {limit:.0f} W"
-    if usual is None or limit >= usual:
-        return Finding(subject, GOOD, text)
-    advice = f"Set the usual limit with `nvidia-smi -pl {usual:.0f}`."
-    return Finding(subject, NOTE, f"{text}, {usual:.0f} W by default", advice)
+    return first_that_holds(
+        f"{name} power",
+        (math.isnan(limit), UNKNOWN, "the driver does not report the power limit", _NVML),
+        (
+            limit < usual,
+            NOTE,
+            f"{text}, {usual:.0f} W by default",
+            f"Set the usual limit with `nvidia-smi -pl {usual:.0f}`.",
+        ),
+        (True, GOOD, text, ""),
+    )
 
 
 def _clocks(name: str, set_to: Mapping[str, Any]) -> Finding:
-    subject, most = f"{name} clocks", set_to["max_clock_GHz"]
-    if most is None:
-        return Finding(subject, UNKNOWN, "the driver does not report the clocks", _NVML)
+    most, application = _or_nan(set_to["max_clock_GHz"]), _or_nan(set_to["application_clock_GHz"])
     text = f"at most {most:.2f} GHz"
-    application = set_to["application_clock_GHz"]
-    if application is None or application >= most:
-        return Finding(subject, GOOD, text)
-    return Finding(
-        subject, NOTE, f"{text}, set to {application:.2f} GHz", "Reset them with `nvidia-smi -rac`."
+    return first_that_holds(
+        f"{name} clocks",
+        (math.isnan(most), UNKNOWN, "the driver does not report the clocks", _NVML),
+        (
+            application < most,
+            NOTE,
+            f"{text}, set to {application:.2f} GHz",
+            "Reset them with `nvidia-smi -rac`.",
+        ),
+        (True, GOOD, text, ""),
     )
 
 
 def _throttling(name: str, now: Mapping[str, Any]) -> Finding:
-    subject, reasons = f"{name} throttling", now["throttle"]
-    if reasons is None:
-        return Finding(subject, UNKNOWN, "the driver does not report why clocks are low", _NVML)
-    words = [word for word in reasons.split(", ") if word not in ("", "idle")]
-    if not words:
-        return Finding(subject, GOOD, "none")
-    return Finding(subject, NOTE, ", ".join(words), "Check its temperature and its power supply.")
+    reasons = now["throttle"]
+    words = [word for word in (reasons or "").split(", ") if word not in ("", "idle")]
+    return first_that_holds(
+        f"{name} throttling",
+        (reasons is None, UNKNOWN, "the driver does not report why clocks are low", _NVML),
+        (words, NOTE, ", ".join(words), "Check its temperature and its power supply."),
+        (True, GOOD, "none", ""),
+    )
 
 
 def _link(name: str, set_to: Mapping[str, Any], now: Mapping[str, Any]) -> Finding:
-    subject = f"{name} link"
-    most = (set_to["link_generation"], set_to["link_width"])
-    found = (now["link_generation"], now["link_width"])
-    if None in most or None in found:
-        return Finding(subject, UNKNOWN, "the driver does not report its link", _NVML)
-    text = f"PCI Express {found[0]:.0f} with {found[1]:.0f} lanes"
-    if found == most:
-        return Finding(subject, GOOD, text)
-    can = f"it supports PCI Express {most[0]:.0f} with {most[1]:.0f} lanes"
-    return Finding(subject, NOTE, f"{text}; {can}", "Transfers will be slower: check the slot.")
+    most, found = (
+        f"PCI Express {_or_nan(about['link_generation']):.0f} with "
+        f"{_or_nan(about['link_width']):.0f} lanes"
+        for about in (set_to, now)
+    )
+    return first_that_holds(
+        f"{name} link",
+        ("nan" in most + found, UNKNOWN, "the driver does not report its link", _NVML),
+        (
+            found != most,
+            NOTE,
+            f"{found}; it supports {most}",
+            "Transfers will be slower: check the slot.",
+        ),
+        (True, GOOD, found, ""),
+    )
 
 
 def _memory(name: str, about: Mapping[str, Any], copy_GBps: float) -> Finding:
-    subject, peak = f"{name} memory", about["peak_GBps"]
+    peak = about["peak_GBps"] or math.nan
     ecc = "with" if about["ecc"] else "without"
-    text = f"{peak:.0f} GB/s by clock and width, {ecc} error correction"
-    if math.isnan(copy_GBps) or not peak:
-        return Finding(subject, UNKNOWN, text, _FREE)
-    text += f"; the driver's copy moves {copy_GBps:.0f} GB/s ({copy_GBps / peak:.0%})"
-    if copy_GBps >= _LEAST_SHARE * peak:
-        return Finding(subject, GOOD, text)
-    return Finding(subject, NOTE, text, _FREE)
+    text = f"{about['peak_GBps']:.0f} GB/s by clock and width, {ecc} error correction"
+    copied = f"{text}; the driver's copy moves {copy_GBps:.0f} GB/s ({copy_GBps / peak:.0%})"
+    return first_that_holds(
+        f"{name} memory",
+        (math.isnan(copy_GBps / peak), UNKNOWN, text, _FREE),
+        (copy_GBps < _LEAST_SHARE * peak, NOTE, copied, _FREE),
+        (True, GOOD, copied, ""),
+    )
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

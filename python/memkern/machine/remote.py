@@ -27,20 +27,6 @@ from memkern import launcher
 from memkern.errors import InputError
 from memkern.limits import read_text
 
-__all__ = [
-    "DEVICES",
-    "WRAPPERS",
-    "Description",
-    "description",
-    "exchange",
-    "extension",
-    "handle",
-    "is_built",
-    "links",
-    "mpi",
-    "refuse_faulty",
-]
-
 Positions = npt.NDArray[np.int64]
 
 # By device, the library and its compiler wrapper.

@@ -21,8 +21,6 @@ from pathlib import Path
 from memkern.errors import InputError
 from memkern.machine import restoring
 
-__all__ = ["FOLDER", "ROOT", "Change", "changed", "recover"]
-
 # Environment variable with the folder of the journal.
 FOLDER = "MEMKERN_STATE"
 _WAIT_S = 1.0

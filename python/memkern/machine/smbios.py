@@ -15,8 +15,6 @@ from typing import Any
 
 from memkern.limits import read_number, read_text
 
-__all__ = ["TABLE", "Module", "Population", "columns", "edac_channels", "parse", "population"]
-
 TABLE = "sys/firmware/dmi/tables/DMI"
 
 _MEMORY_DEVICE, _END_OF_TABLE = 17, 127

@@ -17,14 +17,6 @@ from memkern.machine.environment import cpu_list, numbered
 from memkern.machine.events import processor
 from memkern.machine.settings import Change, why
 
-__all__ = [
-    "cache_ways",
-    "clock_limit",
-    "gpu_clock_limit",
-    "prefetchers_off",
-    "why_not",
-]
-
 _CPU = "sys/devices/system/cpu"
 # Register of the prefetchers, and the bits that each switch off one prefetcher. Intel: "Disclosure
 # of Hardware Prefetcher Control on Some Intel Processors", 2014 (Nehalem to Broadwell), and pepc,

@@ -10,18 +10,6 @@ from typing import Any, NamedTuple
 from memkern import reference
 from memkern.machine.caches import FROM_MEMORY, LEAST_MEMORY_S
 
-__all__ = [
-    "LEAST_OF_PUBLISHED",
-    "MOST_LATENCY_NS",
-    "Compared",
-    "health_sentence",
-    "is_healthy",
-    "limit_sentence",
-    "most_of_a_core_GBps",
-    "peer_sentence",
-    "published_GBps",
-]
-
 # Processors with many cores have less bandwidth per core than those published in 2020.
 LEAST_OF_PUBLISHED = 0.5
 # Memory of the same socket takes about 100 ns, without huge pages up to about 150 ns.

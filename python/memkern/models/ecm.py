@@ -30,8 +30,6 @@ from memkern.machine.caches import MEMORY as MEMORY
 from memkern.models.overlap import Overlap, Terms
 from memkern.spec.kernel import Transfer
 
-__all__ = ["Ecm", "EcmLevel", "EcmPrediction", "MemoryRate", "Scaling", "store_GBps"]
-
 Scaling: TypeAlias = Literal["limited", "linear"]
 MemoryRate: TypeAlias = Literal["apart", "common"]
 """Bandwidths of memory: ``apart``, of loads and of stores; ``common``, one for all bytes."""

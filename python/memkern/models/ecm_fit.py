@@ -4,7 +4,7 @@ The bandwidths of each boundary are fitted to the times of `load`, `copy` and `t
 each level, from L1 to memory, for every hypothesis on the overlap. The hypothesis with the least
 error is chosen, and predicts all other loops. For data in L1, T_core is the time of the vector
 loads and stores by the instruction table of a machine file, if there is one; for data beyond L1 it
-is the time of the same loop in L1.
+is the time of the same loop in L1. Records of any family are predicted by a machine file.
 """
 
 from __future__ import annotations
@@ -33,25 +33,9 @@ from memkern.models.ecm import (
     Scaling,
     store_GBps,
 )
+from memkern.models.machine_file import MachineFile
 from memkern.models.overlap import Overlap, hypotheses
 from memkern.spec.kernel import Transfer
-
-__all__ = [
-    "FITTED",
-    "EcmFit",
-    "Judged",
-    "JudgedCores",
-    "LoopTime",
-    "domain_rates",
-    "fit_ecm",
-    "fit_levels",
-    "judge_cores",
-    "level_of",
-    "loop_times",
-    "marginal",
-    "transfers_of",
-    "with_domain",
-]
 
 FITTED = ("loops.load", "loops.copy", "loops.triad")
 """Loops for fitting constants and choosing the hypothesis."""
@@ -254,20 +238,15 @@ def fit_ecm(
                 f"the model needs an undisturbed {kernel} with its data in {level}: "
                 "`memkern ecm` measures it"
             )
-    fits = {
-        name: fit_levels(known.values(), levels, overlap)
-        for name, overlap in (overlaps or hypotheses(levels)).items()
-    }
+    overlaps = overlaps or hypotheses(levels)
+    fits = {name: fit_levels(known.values(), levels, overlap) for name, overlap in overlaps.items()}
     ranking = sorted(fits, key=lambda name: fits[name][1])
     chosen = ranking[0]
-    overlap = (overlaps or hypotheses(levels))[chosen]
-    model = Ecm(fits[chosen][0], overlap, clock_GHz, memory_rate=memory_rate)
+    model = Ecm(fits[chosen][0], overlaps[chosen], clock_GHz, memory_rate=memory_rate)
     in_l1 = {kernel: loop.cycles for (kernel, level), loop in best.items() if level == levels[0]}
-    order = {level: number for number, level in enumerate(levels)}
     rows = []
-    for (kernel, level), loop in sorted(
-        best.items(), key=lambda pair: (pair[0][0], order[pair[0][1]])
-    ):
+    for kernel, level in sorted(best, key=lambda key: (key[0], levels.index(key[1]))):
+        loop = best[kernel, level]
         fitted = kernel in FITTED
         core = 0.0
         if not fitted and level != levels[0]:
@@ -471,10 +450,8 @@ def level_of(record: Mapping[str, Any], levels: Sequence[str], sizes_B: Mapping[
     """
     if record.get("name") in levels:
         return str(record["name"])
-    for level in levels:
-        if record["footprint_B"] <= sizes_B.get(level, 0.0):
-            return level
-    return MEMORY
+    large = (level for level in levels if record["footprint_B"] <= sizes_B.get(level, 0.0))
+    return next(large, MEMORY)
 
 
 def domain_rates(results: ResultSet, cores: int | None = None) -> tuple[int, float, float] | None:
@@ -578,3 +555,40 @@ def with_domain(model: Ecm, load_GBps: float, triad_GBps: float, cores: int, dom
         domain_store_B=store / model.clock_GHz,
     )
     return dataclasses.replace(model, levels=(*inner, limited), cores=cores, domains=domains)
+
+
+def predict_record(
+    machine: MachineFile, record: Mapping[str, Any], core: float = 0.0
+) -> EcmPrediction:
+    """Return the prediction for a record of one process; its unit of work is an invocation.
+
+    Parameters
+    ----------
+    machine : MachineFile
+        With parameters of the ECM model.
+    record : mapping
+        With the columns of transfers (``L1_load_B`` and so on), ``threads`` and ``footprint_B``.
+    core : float
+        T_core: cycles of an invocation in the core that overlap with all transfers, of all threads
+        together. It is at least the time of the vector loads and stores, if the file has it.
+
+    Raises
+    ------
+    InputError
+        The file has no parameters of the model, or the record has no bytes of one of its levels.
+    """
+    model = machine.model_of()
+    moved = transfers_of(record)
+    for name in model.names:
+        if name not in moved:
+            raise InputError(
+                f"the record of {record.get('kernel')} has no bytes of {name}, which the ECM model "
+                f"of {machine.name} needs: measure kernels that stream or gather, such as "
+                "stream.triad, on a machine with its levels"
+            )
+    instructions = machine.loads_and_stores
+    if instructions is not None:
+        core = max(core, instructions.longest(moved[model.names[0]]))
+    cores = min(int(record["threads"]), machine.cores * machine.domains)
+    at = level_of(record, model.names, machine.cache_sizes_B(cores))
+    return model.predict(moved, core, at)

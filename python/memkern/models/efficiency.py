@@ -11,8 +11,6 @@ from memkern.errors import InputError
 from memkern.models.fit import Floats
 from memkern.models.t0_wmax import T0WmaxFit, predict_sum
 
-__all__ = ["strong_scaling_efficiency", "weak_scaling_efficiency"]
-
 
 def strong_scaling_efficiency(
     kernels: Iterable[tuple[T0WmaxFit, float]], parts: npt.ArrayLike

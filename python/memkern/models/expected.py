@@ -14,9 +14,6 @@ Ordinary stores first read the lines that they write. Non-temporal ones do not, 
 stores of the Arm processors in the table except the A64FX (a copy of the ThunderX2 is as fast as
 its loads). Values are compared with those of the same kind of stores. If there are none, the
 bytes of these reads limit the conversion: a copy moves two or three arrays, a triad three or four.
-
-It has more than 600 lines because these rules are applied together to one table, from a
-processor's name to a range.
 """
 
 from __future__ import annotations
@@ -34,23 +31,9 @@ from memkern.models.memory import NONTEMPORAL, ORDINARY
 if TYPE_CHECKING:
     from memkern.models.merit import FigureOfMerit
 
-__all__ = [
-    "LARGEST_OF_CORE",
-    "Expected",
-    "Source",
-    "compared",
-    "expected",
-    "expected_of",
-    "expected_of_record",
-]
-
 _UNITS = {
-    "copy": "GB/s",
-    "triad": "GB/s",
-    "load": "GB/s",
+    **dict.fromkeys(("copy", "triad", "load", "gather_stride_1", "gather_stride_8"), "GB/s"),
     "latency": "ns",
-    "gather_stride_1": "GB/s",
-    "gather_stride_8": "GB/s",
 }
 
 # Least and largest share of a published bandwidth of the same processor: most sources that agree in
@@ -119,17 +102,6 @@ class Source:
         """The value by sockets."""
         return self.value / self.sockets
 
-    @property
-    def per_core(self) -> float:
-        """The value by the cores that were measured; NaN if their number is unknown."""
-        cores = self.cores or self.sockets * (self.cores_per_socket or math.nan)
-        return self.value / cores
-
-    @property
-    def per_channel(self) -> float:
-        """The value by memory channels; NaN if their number is unknown."""
-        return self.per_socket / (self.channels or math.nan)
-
 
 @dataclass(frozen=True)
 class Expected:
@@ -176,13 +148,6 @@ class _Candidate(NamedTuple):
     listed: bool
 
 
-class _Used(NamedTuple):
-    """Cores that a figure used, and the most sockets that they may be on."""
-
-    cores: int
-    sockets: int
-
-
 class _Bound(NamedTuple):
     """The range in which another measurement may be by a published value."""
 
@@ -226,8 +191,7 @@ def expected(
     if name == "latency":
         ranges = [_latency(candidate, pages, machine) for candidate in candidates]
     else:
-        used = _used(machine, threads)
-        ranges = [_bandwidth(candidate, name, used, stores, machine) for candidate in candidates]
+        ranges = [_bandwidth(candidate, name, threads, stores, machine) for candidate in candidates]
     found = [each for each in ranges if each is not None]
     if len(found) < len(ranges):
         return None
@@ -366,8 +330,7 @@ def _candidate(
         rate = max(row["rate_MTps"] or 0 for row in rows)
         peaks.append(max(row["channels"] * row["width_B"] for row in known) * rate / 1e3)
     models = tuple(row["processor"] for row in rows)
-    figures = _sources([row for row in _published() if row["processor"] in models])
-    peaks += [_memory_peak(each.processor, each.memory, each.channels) for each in figures]
+    peaks += [_memory_peak(source) for source in _published() if source.processor in models]
     return _Candidate(
         label,
         models,
@@ -394,38 +357,42 @@ def _generation(machine: Mapping[str, Any], model: str) -> str:
     return ""
 
 
-def _used(machine: Mapping[str, Any], threads: int) -> _Used:
-    """Return the cores that threads use, and the most sockets; each has a NUMA node or more."""
+def _used(machine: Mapping[str, Any], threads: int) -> tuple[int, int]:
+    """Return the cores that threads use, and the most sockets that these may be on.
+
+    Each socket has a NUMA node or more.
+    """
     cores = min(threads, _count(machine.get("cores")) or threads)
     nodes = len(machine.get("numa_nodes") or ()) or 1
-    return _Used(cores, max(1, min(_count(machine.get("sockets")) or 1, nodes, cores)))
+    return cores, max(1, min(_count(machine.get("sockets")) or 1, nodes, cores))
 
 
 def _figures(candidate: _Candidate, name: str) -> tuple[list[Source], bool]:
     """Return the published figures of a candidate, else of its generation, and whether of it."""
-    own = [row for row in _published() if row["quantity"] == name]
-    mine = _sources([row for row in own if row["processor"] in candidate.models])
+    own = [source for source in _published() if source.quantity == name]
+    mine = [source for source in own if source.processor in candidate.models]
     if any(source.cores != 1 or name == "latency" for source in mine):
         return mine, True
     models = [r["processor"] for r in _processors() if r["generation"] == candidate.generation]
-    return _sources([row for row in own if row["processor"] in models]), False
+    return [source for source in own if source.processor in models], False
 
 
 def _bandwidth(
-    candidate: _Candidate, name: str, used: _Used, stores: str, machine: Mapping[str, Any]
+    candidate: _Candidate, name: str, threads: int, stores: str, machine: Mapping[str, Any]
 ) -> Expected | None:
     found, own = _figures(candidate, name)
     whole = _bounds(_whole_sockets(found), candidate, name, stores, own)
     single = _bounds([s for s in found if s.cores == 1], candidate, name, stores, own=True)
-    cores = candidate.cores or used.cores
-    share = used.cores / cores
-    sockets = max(math.ceil(share), used.sockets)
+    used, most_sockets = _used(machine, threads)
+    cores = candidate.cores or used
+    share = used / cores
+    sockets = max(math.ceil(share), most_sockets)
     peak = sockets * candidate.peak * _USED.get(name, 1)
     shared = bool(machine.get("hypervisor")) or share < sockets
     each = f"{'' if candidate.listed else 'up to '}{cores}"
-    what = f"{used.cores} of {each} cores of a socket of {candidate.label}"
+    what = f"{used} of {each} cores of a socket of {candidate.label}"
     if sockets > 1:
-        what = f"{used.cores} cores of {sockets} sockets with {each} cores of {candidate.label}"
+        what = f"{used} cores of {sockets} sockets with {each} cores of {candidate.label}"
     if not whole:
         return _computed(candidate, name, share, peak, shared, stores, what)
     least, most = min(whole, key=lambda b: b.low), max(whole, key=lambda b: b.high)
@@ -435,9 +402,9 @@ def _bandwidth(
     end += f" plus {largest - 1:.0%}"
     if single:
         best = max(single, key=lambda b: b.high)
-        if used.cores * best.high * LARGEST_OF_CORE < high:
-            most, high = best, used.cores * best.high * LARGEST_OF_CORE
-            end = f"{used.cores} times {_cited(best.source)} of a core plus "
+        if used * best.high * LARGEST_OF_CORE < high:
+            most, high = best, used * best.high * LARGEST_OF_CORE
+            end = f"{used} times {_cited(best.source)} of a core plus "
             end += f"{LARGEST_OF_CORE - 1:.0%}"
     sentence = (
         f"{what}: from {'an equal share of ' * (share < 1)}{_cited(least.source)} of a socket less "
@@ -521,7 +488,7 @@ def _bounds(
     for source in alike:
         factor = _factor(source, candidate, name, stores)
         value = source.per_socket
-        peak = _memory_peak(source.processor, source.memory, source.channels)
+        peak = _memory_peak(source)
         if not own and peak > 0 and candidate.peak > 0:
             value *= candidate.peak / peak
         ends = (value, value * factor) if stores == NONTEMPORAL else (value / factor, value)
@@ -562,8 +529,16 @@ def _processors() -> tuple[dict[str, Any], ...]:
 
 
 @functools.cache
-def _published() -> tuple[dict[str, Any], ...]:
-    return tuple(reference.rows("published-figures"))
+def _published() -> tuple[Source, ...]:
+    """Return the published figures, with the cores and channels of a socket if these are known."""
+    found = []
+    for row in reference.rows("published-figures"):
+        spec = _row_of(row["processor"])
+        channels = row["channels"] or spec["channels"]
+        fields = {**row, "channels": channels, "cores_per_socket": spec["cores"]}
+        del fields["source"]
+        found.append(Source(**fields))
+    return tuple(found)
 
 
 def _row_of(processor: str) -> dict[str, Any]:
@@ -576,35 +551,23 @@ def _peak(row: Mapping[str, Any]) -> float:
     return math.prod(factors) / 1e3 if all(factors) else math.nan
 
 
-def _memory_peak(processor: str, memory: str, channels: int | None) -> float:
+def _memory_peak(source: Source) -> float:
     """Return the theoretical peak of a socket with the memory of a published figure."""
-    rate = re.search(r"(?:DIMM|DDR\d)-(\d+)$", memory)
-    return channels * int(rate[1]) * 8 / 1e3 if rate and channels else _peak(_row_of(processor))
-
-
-def _sources(rows: Sequence[Mapping[str, Any]]) -> list[Source]:
-    found = []
-    for row in rows:
-        spec = _row_of(row["processor"])
-        fields = {k: v for k, v in row.items() if k != "source"}
-        fields["channels"] = row["channels"] or spec["channels"]
-        found.append(Source(**fields, cores_per_socket=spec["cores"]))
-    return found
+    rate = re.search(r"(?:DIMM|DDR\d)-(\d+)$", source.memory)
+    if rate and source.channels:
+        return source.channels * int(rate[1]) * 8 / 1e3
+    return _peak(_row_of(source.processor))
 
 
 def _specification(row: Mapping[str, Any]) -> Source:
     return Source(
-        title=row["title"],
-        address=row["address"],
-        read=row["read"],
-        processor=row["processor"],
+        **{name: row[name] for name in ("title", "address", "read", "processor", "channels")},
+        cores=row["cores"],
         quantity="theoretical peak",
         unit="GB/s",
         value=_peak(row),
         sockets=1,
-        cores=row["cores"],
         cores_per_socket=row["cores"],
-        channels=row["channels"],
         memory=f"{row['rate_MTps']} MT/s",
         stores="",
         method=f"channels x rate x {row['width_B']} B",

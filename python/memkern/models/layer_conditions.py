@@ -32,15 +32,6 @@ from memkern.inputs import lattice
 from memkern.machine.caches import Share, shares
 from memkern.spec.kernel import Transfer
 
-__all__ = [
-    "CONDITIONS",
-    "FLOPS",
-    "Condition",
-    "LayerConditions",
-    "StencilConditions",
-    "simulate",
-]
-
 FLOPS = 1320
 """Floating-point operations of one site update."""
 
@@ -482,16 +473,9 @@ class LayerConditions:
             A cache of these levels is missing.
         """
         number_B = 2 * self.value_B
-        result_B = float(_SPINOR * number_B)
-        found = {levels[0]: Transfer((_LINKS / self.s_cut + 8 * _SPINOR) * number_B, result_B)}
-        known = {row["cache"]: row for row in self.levels(caches)}
-        for cache, level in itertools.pairwise(levels):
-            if cache not in known:
-                raise InputError(f"the size of {cache} is not known, only of {', '.join(known)}")
-            behind = self.transfer(known[cache]["size_B"], known[cache]["sharing"])
-            bypassed = self.write_factor == 1 and level != levels[-1]
-            found[level] = Transfer(behind.load_B, 0.0 if bypassed else behind.store_B)
-        return found
+        loaded = _LINKS / self.s_cut + 8 * _SPINOR
+        registers = Transfer(loaded * number_B, float(_SPINOR * number_B))
+        return _transfers(self, registers, levels, caches)
 
     def roofline_GFLOPs(self, bandwidth_GBps: float, cache_B: float, sharing: int = 1) -> float:
         """Return the performance limit by the bandwidth below a cache.
@@ -654,13 +638,26 @@ class StencilConditions:
             A cache of these levels is missing.
         """
         value_B = float(self.value_B)
-        found = {levels[0]: Transfer(5 * value_B, value_B)}
-        for cache, level in itertools.pairwise(levels):
-            share = _share(cache, caches, self.threads)
-            behind = self.transfer(share.size_B, share.workers)
-            bypassed = self.write_factor == 1 and level != levels[-1]
-            found[level] = Transfer(behind.load_B, 0.0 if bypassed else behind.store_B)
-        return found
+        return _transfers(self, Transfer(5 * value_B, value_B), levels, caches)
+
+
+def _transfers(
+    model: LayerConditions | StencilConditions,
+    registers: Transfer,
+    levels: Sequence[str],
+    caches: Sequence[Mapping[str, Any]],
+) -> dict[str, Transfer]:
+    """Return the traffic in front of each level by a model; in front of L1 that of the registers.
+
+    Non-temporal stores cross only this boundary and that of memory.
+    """
+    found = {levels[0]: registers}
+    for cache, level in itertools.pairwise(levels):
+        share = _share(cache, caches, model.threads)
+        behind = model.transfer(share.size_B, share.workers)
+        bypassed = model.write_factor == 1 and level != levels[-1]
+        found[level] = Transfer(behind.load_B, 0.0 if bypassed else behind.store_B)
+    return found
 
 
 def _check_blocks(blocks: Sequence[int]) -> tuple[int, int, int, int]:
@@ -670,22 +667,13 @@ def _check_blocks(blocks: Sequence[int]) -> tuple[int, int, int, int]:
     return x, y, z, t
 
 
-def _walk(
-    extents: tuple[int, int, int, int],
-    parity: str,
-    order: str,
-    blocks: tuple[int, int, int, int],
-    threads: int,
-    sharing: int,
-) -> npt.NDArray[np.int64]:
+def _walk(model: LayerConditions, order: str, sharing: int) -> npt.NDArray[np.int64]:
     """Return sites, numbered with x fastest, in the order of accesses to a shared cache."""
-    at = np.indices(extents[::-1]).reshape(4, -1)[::-1]
-    walk = lattice.walk(at, order, blocks)
-    if parity != "full":
-        walk = walk[at.sum(axis=0)[walk] % 2 == (parity == "odd")]
-    if threads > len(walk):
-        raise InputError(f"threads must be at most the {len(walk)} computed sites, not {threads}")
-    starts = np.arange(threads + 1) * len(walk) // threads
+    at = np.indices(model._extents[::-1]).reshape(4, -1)[::-1]
+    walk = lattice.walk(at, order, model.blocks)
+    if model.parity != "full":
+        walk = walk[at.sum(axis=0)[walk] % 2 == (model.parity == "odd")]
+    starts = np.arange(model.threads + 1) * len(walk) // model.threads
     parts = np.full((sharing, np.diff(starts).max()), -1)
     for row, first, last in zip(parts, starts[:-1], starts[1:], strict=False):
         row[: last - first] = walk[first:last]
@@ -693,19 +681,14 @@ def _walk(
     return together[together >= 0]
 
 
-def simulate(  # noqa: PLR0913
+def simulate(
     extents: Sequence[int],
     ls: int,
     cache_B: float,
     *,
-    cuts: Sequence[int] = (1, 1, 1, 1),
-    value_B: int = 8,
-    write_factor: int = 2,
-    parity: Literal["full", "even", "odd"] = "full",
-    threads: int = 1,
     sharing: int | None = None,
     order: str = "tzyx",
-    blocks: Sequence[int] = (0, 0, 0, 0),
+    **conditions: Any,
 ) -> float:
     """Simulate the traffic below a fully associative LRU cache, site by site.
 
@@ -722,22 +705,15 @@ def simulate(  # noqa: PLR0913
         Ls.
     cache_B : float
         Size of the cache.
-    cuts : sequence of int
-        Virtual partitions of x, y, z and t whose sites share a row.
-    value_B : int
-        Size of a real number in bytes.
-    write_factor : {2, 1}
-        2: results are read into the cache, and written when they are evicted; 1: they bypass it.
-    parity : {"full", "even", "odd"}
-        Sites that get a result.
-    threads : int
-        Number of threads, each with a contiguous part of the sites in the order of the loops.
     sharing : int, optional
         Number of threads, from the first, that use this cache; all by default.
     order : str
         The loops from outermost to innermost, a permutation of ``"tzyx"``.
-    blocks : sequence of int
-        Sites of a block in x, y, z and t, which is finished before the next one; 0 for all.
+    **conditions
+        ``cuts``, ``value_B``, ``write_factor``, ``parity``, ``threads`` and ``blocks`` of
+        `LayerConditions`. With a `write_factor` of 2, results are read into the cache, and written
+        when they are evicted; with 1 they bypass it. The parts of the threads are in the order of
+        the loops.
 
     Returns
     -------
@@ -753,34 +729,30 @@ def simulate(  # noqa: PLR0913
     -----
     10**5 sites take about a second and 100 MB.
     """
-    local, partitions = _local(extents, cuts, parity)
-    for value, what in ((ls, "ls"), (value_B, "value_B"), (threads, "threads")):
-        integer(value, what, 1)
+    model = LayerConditions(_four(extents, "extents"), ls, **conditions)
+    threads, allocates = model.threads, model.write_factor == 2
     sharing = threads if sharing is None else min(integer(sharing, "sharing", 1), threads)
-    if write_factor not in (1, 2):
-        raise InputError(f"write_factor must be 2 or 1, not {write_factor!r}")
     if sorted(order) != sorted("tzyx"):
         raise InputError(f"order must be a permutation of tzyx, not {order!r}")
-    room_B = _positive(cache_B, "cache_B")
+    free_B = _positive(cache_B, "cache_B")
 
-    sites = np.arange(math.prod(local)).reshape(local[::-1])
+    sites = np.arange(math.prod(model._extents)).reshape(model._extents[::-1])
     around = np.stack(
         [np.roll(sites, way, axis) for axis in (3, 2, 1, 0) for way in (-1, 1)], axis=-1
     ).reshape(-1, 8)
-    walk = _walk(local, parity, order, _check_blocks(blocks), threads, sharing)
+    walk = _walk(model, order, sharing)
     # Rows are numbered, spinors first, then links, then results.
     count = len(around)
     rows = [around[walk], walk[:, None] + count]
-    if write_factor == 2:
+    if allocates:
         rows.append(walk[:, None] + 2 * count)
     trace = np.concatenate(rows, axis=1).ravel().tolist()
-    number_B = 2 * value_B * partitions
+    number_B = 2 * model.value_B * model.partitions
     spinor_B, links_B = _SPINOR * ls * number_B, _LINKS * number_B
 
     cache: OrderedDict[int, int] = OrderedDict()
-    free_B = room_B
     for _ in range(2):
-        moved_B = 0 if write_factor == 2 else len(walk) * spinor_B
+        moved_B = 0 if allocates else len(walk) * spinor_B
         for row in trace:
             if row in cache:
                 cache.move_to_end(row)
@@ -794,4 +766,4 @@ def simulate(  # noqa: PLR0913
                 free_B += size_B
                 if old >= 2 * count:
                     moved_B += size_B
-    return moved_B / (len(walk) * ls * partitions)
+    return moved_B / (len(walk) * ls * model.partitions)

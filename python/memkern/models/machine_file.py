@@ -23,23 +23,6 @@ from memkern.errors import InputError
 from memkern.models.ecm import Ecm, EcmLevel, MemoryRate
 from memkern.models.overlap import Overlap
 
-__all__ = [
-    "SCALAR_BITS",
-    "VERSION",
-    "Bandwidth",
-    "Cost",
-    "Difference",
-    "EcmParameters",
-    "InCore",
-    "Instruction",
-    "Level",
-    "MachineFile",
-    "Quantity",
-    "Tlb",
-    "body_of",
-    "differences",
-]
-
 FORMAT = "memkern machine"
 VERSION = 2
 SCALAR_BITS = 64

@@ -58,7 +58,7 @@ _REGULAR = (
 )
 
 NONTEMPORAL, ORDINARY = "non-temporal", "ordinary"
-"""Least ratio of a record's data to the last-level caches at which they come from memory."""
+"""Kinds of stores."""
 
 
 class FromMemory(NamedTuple):

@@ -23,16 +23,6 @@ from memkern.models.roofline import Ceiling, limit
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = [
-    "FigureOfMerit",
-    "bandwidth_figure",
-    "best_record",
-    "figure_line",
-    "figures_of_merit",
-    "from_memory_figures",
-    "valid_records",
-]
-
 _TYPICAL = (0.05, 0.95)
 # Names of the bandwidths that limit the other figures.
 _CEILINGS = ("load", "triad")

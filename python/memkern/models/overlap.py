@@ -30,8 +30,6 @@ import numpy.typing as npt
 from memkern.checks import one_of, shown
 from memkern.errors import InputError
 
-__all__ = ["Overlap", "Terms", "hypotheses", "overlap_of", "paper_hypotheses"]
-
 Terms: TypeAlias = Mapping[str, tuple[float, float]]
 """Cycles of the loads and of the stores of each level."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 Table = TypeVar("Table", ResultSet, "DataFrame")
 
-__all__ = ["peak_GBps", "peak_columns", "peak_of_processors", "step", "with_peak"]
-
 
 def peak_of_processors(environment: Mapping[str, Any]) -> float:
     """Return the theoretical bandwidth of all memory channels of a machine, in GB/s.

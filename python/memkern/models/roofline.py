@@ -14,7 +14,7 @@ from __future__ import annotations
 import functools
 import math
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,18 +26,6 @@ from memkern.models.ecm_fit import level_of, transfers_of
 from memkern.models.machine_file import MachineFile
 from memkern.models.machine_reading import machine_of
 from memkern.spec.kernel import Transfer
-
-__all__ = [
-    "BESIDE",
-    "Ceiling",
-    "Roofline",
-    "ceilings",
-    "limit",
-    "peak_GFLOPs",
-    "roofline",
-    "roofline_columns",
-    "step",
-]
 
 BESIDE = "measured beside"
 """Value in place of a machine file for ceilings that were measured with the record."""
@@ -273,9 +261,9 @@ def limit(
             f"the record of {record.get('kernel')} lacks the bytes of a level up to {at}: its "
             "kernel or its version of memkern does not model them"
         )
-    levels_s = {
-        name: tops[name].seconds(moved[name]) for name in _until(list(moved), at) if name in tops
-    }
+    names = list(moved)
+    crossed = names[: names.index(at) + 1]
+    levels_s = {name: tops[name].seconds(moved[name]) for name in crossed if name in tops}
     flops = _flops(record)
     if flops and not math.isnan(peak):
         levels_s["core"] = flops / peak / 1e9
@@ -362,7 +350,3 @@ def _flops(record: Mapping[str, Any]) -> float:
     performance = record.get("performance_GFLOPs") or math.nan
     flops = performance * 1e9 * record["time_min_s"]
     return 0.0 if math.isnan(flops) else float(flops)
-
-
-def _until(levels: Sequence[str], last: str) -> list[str]:
-    return list(levels[: levels.index(last) + 1])

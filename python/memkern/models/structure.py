@@ -10,8 +10,6 @@ import numpy.typing as npt
 
 from memkern.errors import InputError
 
-__all__ = ["Plateau", "line_size", "plateaus", "tlb_levels"]
-
 # Values of a plateau differ by at most the first factor, medians of adjacent plateaus by more than
 # the second.
 _SPREAD, _STEP = 1.15, 1.3

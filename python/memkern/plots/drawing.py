@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from memkern.machine.environment import machine_label
-from memkern.plots.axes import BELOW, GivenAxes, given
 from memkern.plots.frames import three_figures
 from memkern.plots.style import (
+    BELOW,
     COLUMN_IN,
     DOUBLE_IN,
     GREY,
     NOTE_SIZE,
+    GivenAxes,
     Look,
+    given,
     log2_axis,
     new_figure,
     note,

@@ -93,12 +93,6 @@ def documented(
     return "\n\n".join(parts) + "\n"
 
 
-def _documented_figure(function: Callable[..., object], returns: str, **about: Any) -> str:
-    """Return the documentation of a figure (see `documented`)."""
-    kind = "matplotlib.figure.Figure, or `ax` if it is given"
-    return documented(function, kind, returns, options=FIGURE_OPTIONS, **about)
-
-
 def _indented(text: str) -> str:
     return textwrap.fill(text, 100, initial_indent="    ", subsequent_indent="    ")
 
@@ -107,7 +101,7 @@ def _indented(text: str) -> str:
 
 
 def table(
-    name: str, columns: str, *, integers: str = "", paper: str = "", number: str = "", **about: Any
+    name: str, columns: str, *, integers: str = "", **about: Any
 ) -> Callable[[Callable[P, Selection]], Callable[P, DataFrame]]:
     """Register a table of some columns of the records that a function selects.
 
@@ -119,14 +113,11 @@ def table(
         ``"platform, time_us (the shortest)"``.
     integers : str
         The columns that are integers, separated by commas.
-    paper, number : str
-        The paper and its table that are shown, such as ``"lavin2020"`` and ``"table 4"``.
     **about
-        As for `documented`.
+        As for `tabulated`.
     """
     shown = re.split(r", | and ", re.sub(r" \([^()]*\)", "", columns))
     whole = dict.fromkeys(filter(None, integers.split(", ")), int)
-    of = origin(paper, number, about.get("optional", False))
 
     def enter(select: Callable[P, Selection]) -> Callable[P, DataFrame]:
         @wraps(select)
@@ -134,9 +125,7 @@ def table(
             frame, _ = select(*args, **options)
             return frame[shown].astype(whole).reset_index(drop=True)
 
-        returns = f"Columns {columns}."
-        build.__doc__ = documented(select, "pandas.DataFrame", returns, of=of, **about)
-        return register(tables, name, of)(build)
+        return tabulated(name, f"Columns {columns}.", **about)(build)
 
     return enter
 
@@ -152,7 +141,7 @@ def tabulated(
     returns : str
         The columns of the table.
     paper, number : str
-        As for `table`.
+        The paper and its table that are shown, such as ``"lavin2020"`` and ``"table 4"``.
     **about
         As for `documented`.
     """
@@ -227,7 +216,7 @@ def curve_figure(  # noqa: PLR0913
     by : str
         The column with a curve for each of its values.
     paper, number : str
-        As for `table`.
+        As for `tabulated`.
     records, lack
         As for `documented`. If no record is selected, an error names the missing data.
     measure : str
@@ -241,7 +230,7 @@ def curve_figure(  # noqa: PLR0913
     legend : int
         Maximum number of columns of the legend.
     """
-    of = origin(paper, number, False)
+    returns = _PANELS + " The caches are marked if a ResultSet describes them." * caches
 
     def enter(select: Callable[P, Selection]) -> Callable[..., Figure]:
         @wraps(select)
@@ -264,9 +253,8 @@ def curve_figure(  # noqa: PLR0913
                 ax.set_title(title(rows, several), pad=11.0 if caches else 4.0)
             return finish(fig, legend, notes, frame)
 
-        returns = _PANELS + " The caches are marked if a ResultSet describes them." * caches
-        draw.__doc__ = _documented_figure(select, returns, records=records, lack=lack, of=of)
-        return figure(name, of)(draw)
+        about = {"paper": paper, "number": number, "records": records, "lack": lack}
+        return drawn(name, returns, **about)(draw)
 
     return enter
 
@@ -282,14 +270,15 @@ def drawn(
     returns : str
         The panels of the figure and their width.
     paper, number : str
-        As for `table`.
+        As for `tabulated`.
     **about
         As for `documented`.
     """
     of = origin(paper, number, about.get("optional", False))
 
     def enter(draw: Callable[P, Figure]) -> Callable[..., Figure]:
-        draw.__doc__ = _documented_figure(draw, returns, of=of, **about)
+        kind = "matplotlib.figure.Figure, or `ax` if it is given"
+        draw.__doc__ = documented(draw, kind, returns, of=of, options=FIGURE_OPTIONS, **about)
         return figure(name, of)(draw)
 
     return enter

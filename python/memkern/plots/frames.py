@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast
 
 from memkern.checks import unknown
@@ -323,9 +324,7 @@ def three_figures(value: float) -> str:
     return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
 
 
-def line_fits(
-    frame: DataFrame, by: Sequence[str], name: Callable[[tuple[str, ...]], str]
-) -> tuple[Fits, list[str]]:
+def line_fits(frame: DataFrame, by: Sequence[str]) -> Fits:
     """Fit the time of an invocation of each group of records as ``T0 + B / Wmax``.
 
     Parameters
@@ -334,28 +333,19 @@ def line_fits(
         With bytes_B, time_s or time_min_s, valid and disturbed.
     by : sequence of str
         The columns whose values define a group.
-    name : callable
-        Returns the name of a group for a note, given these values.
 
     Returns
     -------
-    fits : dict
-        By the values of the columns.
-    notes : list of str
-        Sentences on the groups that could not be fitted.
+    dict
+        By the values of the columns; groups that can't be fitted are left out.
     """
     from memkern.models import fit_t0_wmax
 
-    found, notes = {}, []
+    found = {}
     for key, mine in frame.groupby(list(by), sort=False):
-        group = tuple(map(str, key))
-        try:
-            found[group] = fit_t0_wmax(mine.drop(columns=[*by]))
-        except InputError as error:
-            notes.append(f"{name(group)} not fitted: {error}.")
-    if far := sum(fit.far for fit in found.values()):
-        notes.append(f"Most points are more than 10 % off {counted(far, 'line')}.")
-    return found, notes
+        with suppress(InputError):
+            found[tuple(map(str, key))] = fit_t0_wmax(mine.drop(columns=[*by]))
+    return found
 
 
 FIT_COLUMNS = (

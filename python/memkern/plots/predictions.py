@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.models.ecm import EcmPrediction, Scaling
-from memkern.models.ecm_records import predict_record
+from memkern.models.ecm_fit import predict_record
 from memkern.models.machine_file import MachineFile
 from memkern.models.machine_reading import machine_of
 from memkern.models.records import processors

@@ -18,11 +18,12 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     memory_B : int
         Available memory; no case uses more than half of it.
     """
-    cases: list[Case] = []
-    for family in family_modules("kernels"):
-        if hasattr(family, "report_cases"):
-            cases += family.report_cases(quick, cache_B, memory_B)
-    return cases
+    return [
+        case
+        for family in family_modules("kernels")
+        if hasattr(family, "report_cases")
+        for case in family.report_cases(quick, cache_B, memory_B)
+    ]
 
 
 def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
@@ -39,8 +40,9 @@ def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> l
     memory_B : int
         The smaller of the device's memory and the host's memory.
     """
-    cases: list[Case] = []
-    for family in family_modules("kernels"):
-        if hasattr(family, "gpu_report_cases"):
-            cases += family.gpu_report_cases(device, quick, cache_B, memory_B)
-    return cases
+    return [
+        case
+        for family in family_modules("kernels")
+        if hasattr(family, "gpu_report_cases")
+        for case in family.gpu_report_cases(device, quick, cache_B, memory_B)
+    ]

@@ -18,8 +18,6 @@ from memkern.results.hosts import host_sentence
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Entry", "Tile", "fitness", "machine_facts", "next_sentence", "side_by_side", "tiles"]
-
 # Shares of a limit below which a figure is worth a look.
 _LOW_SHARE = 0.6
 
@@ -54,14 +52,10 @@ class Entry(NamedTuple):
     about: str
 
 
-class Tile(NamedTuple):
-    """Figures of merit that are shown together."""
-
-    entries: list[Entry]
-
-
-def tiles(figures: Sequence[FigureOfMerit], environment: Mapping[str, Any]) -> list[Tile]:
+def tiles(figures: Sequence[FigureOfMerit], environment: Mapping[str, Any]) -> list[list[Entry]]:
     """Return the figures of merit of a machine, with expected values.
+
+    Those of one tile are shown together.
 
     Parameters
     ----------
@@ -71,7 +65,7 @@ def tiles(figures: Sequence[FigureOfMerit], environment: Mapping[str, Any]) -> l
         Environment of the machine.
     """
     return [
-        Tile([_entry(figure, environment) for figure in group])
+        [_entry(figure, environment) for figure in group]
         for _, group in groupby(figures, key=lambda figure: figure.order)
     ]
 
@@ -105,12 +99,15 @@ def _entry(figure: FigureOfMerit, environment: Mapping[str, Any]) -> Entry:
     )
 
 
-def side_by_side(machines: Sequence[Sequence[Tile]]) -> list[tuple[str, list[tuple[str, str]]]]:
+def side_by_side(
+    machines: Sequence[Sequence[Sequence[Entry]]],
+) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return the figures of several machines by their titles.
 
     Parameters
     ----------
-    machines : sequence of sequence of Tile
+    machines : sequence of sequence of sequence of Entry
+        Tiles of each machine.
 
     Returns
     -------
@@ -119,11 +116,7 @@ def side_by_side(machines: Sequence[Sequence[Tile]]) -> list[tuple[str, list[tup
         it is not measured.
     """
     columns = [
-        {
-            f"{one.title} ({one.unit})": (one.value, one.lines[0][1])
-            for tile in mine
-            for one in tile.entries
-        }
+        {f"{one.title} ({one.unit})": (one.value, one.lines[0][1]) for tile in mine for one in tile}
         for mine in machines
     ]
     titles = dict.fromkeys(title for column in columns for title in column)
@@ -145,17 +138,18 @@ def machine_facts(
         Records that were measured on it.
     environment : mapping
     """
-    machine, run = (environment.get(name) or {} for name in ("machine", "run"))
+    names = ("machine", "memory", "run", "os")
+    machine, memory, run, os = (environment.get(name) or {} for name in names)
     used = max((int(record.get("threads") or 0) for record in records), default=0)
     load = (run.get("load") or [None])[0]
     facts = [
         ("processor", machine.get("model") or machine.get("architecture") or "unknown"),
         ("cores", _cores(machine, used)),
         ("caches", _caches(environment)),
-        ("memory", _memory(environment)),
+        ("memory", _memory(machine, memory)),
         ("virtual machine", _virtual(machine)),
         ("load", "" if load is None else f"{load:g} at the start (other programs included)"),
-        ("system", _system(environment)),
+        ("system", ", ".join(filter(None, (os.get("distribution"), os.get("kernel"))))),
     ]
     return [(name, text) for name, text in facts if text]
 
@@ -181,8 +175,7 @@ def _caches(environment: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _memory(environment: Mapping[str, Any]) -> str:
-    machine, memory = (environment.get(name) or {} for name in ("machine", "memory"))
+def _memory(machine: Mapping[str, Any], memory: Mapping[str, Any]) -> str:
     parts = [in_bytes(machine["memory_B"])] if machine.get("memory_B") else []
     if memory.get("channels"):
         parts.append(counted(int(memory["channels"]), "channel"))
@@ -200,11 +193,6 @@ def _virtual(machine: Mapping[str, Any]) -> str:
     if not hypervisor:
         return "no"
     return "yes" if hypervisor == "unknown" else f"yes ({hypervisor})"
-
-
-def _system(environment: Mapping[str, Any]) -> str:
-    os = environment.get("os") or {}
-    return ", ".join(filter(None, (os.get("distribution"), os.get("kernel"))))
 
 
 def fitness(frame: DataFrame) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from memkern import progress as progress_module
 from memkern.errors import InputError
@@ -16,21 +16,9 @@ from memkern.plots.frames import three_figures, with_samples
 from memkern.report.page import template, write_sides
 from memkern.report.sides import sides
 
-__all__ = ["add", "write"]
-
 # Columns and parts of environments that may name hosts, users, programs or files.
 _PRIVATE = ("hosts", "shared_with", "rank_rows", "machine_file", "comm_transport", "name")
 _PRIVATE_RUN = ("hostname", "cpus_allowed")
-
-
-class _Row(NamedTuple):
-    """A machine in the table of a gallery."""
-
-    page: str
-    name: str
-    measured: str
-    cores: str
-    values: dict[str, str]
 
 
 def add(file: str | Path, folder: Path) -> Path:
@@ -140,14 +128,15 @@ def write(folder: Path, *, progress: bool = False) -> Path:
 
 def _row(
     page: Path, environment: dict[str, Any], results: ResultSet, figures: list[FigureOfMerit]
-) -> _Row:
+) -> dict[str, Any]:
+    """Return a machine in the table of a gallery."""
     machine = environment.get("machine") or {}
     threads = max((int(record.get("threads") or 0) for record in results), default=0)
     started = min((str(record.get("started") or "") for record in results), default="")
-    return _Row(
-        page.name,
-        _label(environment),
-        started[:10],
-        f"{threads} of {machine.get('threads') or '?'}",
-        {figure.name: three_figures(figure.value) for figure in figures},
-    )
+    return {
+        "page": page.name,
+        "name": _label(environment),
+        "measured": started[:10],
+        "cores": f"{threads} of {machine.get('threads') or '?'}",
+        "figures": {figure.name: three_figures(figure.value) for figure in figures},
+    }

@@ -6,11 +6,12 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 from memkern.errors import InputError
 from memkern.files import publish
+from memkern.formats import concat
 from memkern.models.merit import figures_of_merit
 from memkern.models.records import processors
 from memkern.plots import Exhibit, Section
@@ -18,7 +19,7 @@ from memkern.plots import sections as registered
 from memkern.plots import tables as known_tables
 from memkern.plots.frames import Records, joined, with_samples
 from memkern.plots.predictions import MACHINE
-from memkern.report.first import Tile, fitness, machine_facts, next_sentence, side_by_side, tiles
+from memkern.report.first import fitness, machine_facts, next_sentence, side_by_side, tiles
 from memkern.report.quality import (
     banners,
     disagreements,
@@ -28,14 +29,9 @@ from memkern.report.quality import (
     quality,
     shortened,
 )
-from memkern.report.sides import Side, combined, comparison, named_apart
+from memkern.report.sides import Side, comparison, named_apart
 from memkern.report.svg import inline
-from memkern.report.tables import Table, breakable, leaves, table_of
-
-if TYPE_CHECKING:
-    from markupsafe import Markup
-
-__all__ = ["template", "write", "write_sides"]
+from memkern.report.tables import breakable, leaves, table_of
 
 # Columns of the table of all results; the data file also has those of the families.
 _COLUMNS = (
@@ -43,50 +39,6 @@ _COLUMNS = (
     "bandwidth_GBps", "bandwidth_median_GBps", "rate_GAMS", "time_min_s", "ci_relative", "samples",
     "disturbed", "valid",
 )  # fmt: skip
-
-
-class _Shown(NamedTuple):
-    """An exhibit, ready for the template: either a figure or a table.
-
-    Attributes
-    ----------
-    id : str
-        Identifier in the page.
-    name : str
-        Name of the figure or table.
-    title, caption : str
-    svg : Markup
-        The figure; empty for a table.
-    width_in : float
-        Width of the figure on paper.
-    series : list of str
-        Labels of the series that can be hidden.
-    data : str
-        Drawn records, or the table, as CSV.
-    table : Table or None
-    command : str
-        Command that draws or prints it.
-    """
-
-    id: str
-    name: str
-    title: str
-    caption: str
-    svg: Markup | str
-    width_in: float
-    series: list[str]
-    data: str
-    table: Table | None
-    command: str
-
-
-class _Machine(NamedTuple):
-    """A machine on the first page."""
-
-    name: str
-    facts: list[tuple[str, str]]
-    tiles: list[Tile]
-    against: list[str]  # contradictions between its records
 
 
 def write(  # noqa: PLR0913
@@ -162,15 +114,15 @@ def write(  # noqa: PLR0913
     if len(distinct(frame, "platform")) == 1:
         columns.remove("platform")  # it is in the heading
     results, wrong = table_of(frame[columns]), failed(frame)
-    tables = [exhibit.table for part in shown for exhibit in part["exhibits"]]
+    tables = [exhibit["table"] for part in shown for exhibit in part["exhibits"]]
     shown_machines, sentence = _first_page(machines or [("", frame, environment)])
-    against = [sentence for machine in shown_machines for sentence in machine.against]
+    against = [sentence for machine in shown_machines for sentence in machine["against"]]
     html = template("report.html.j2").render(
         title=title,
         verdict=fitness(frame),
         started=min(distinct(frame, "started"), default=""),
         machines=shown_machines,
-        side_by_side=side_by_side([machine.tiles for machine in shown_machines]),
+        side_by_side=side_by_side([machine["tiles"] for machine in shown_machines]),
         next=sentence,
         sections=shown,
         banners=banners(frame, against, left_out, beside),
@@ -180,7 +132,7 @@ def write(  # noqa: PLR0913
         environment=[(name, list(leaves(part))) for name, part in environment.items() if part],
         results=results,
         widths=sorted({table.width_em for table in (*tables, results, wrong) if table}),
-        version=_version(environment),
+        version=(environment.get("python") or {}).get("memkern") or "",
         command=command or "",
         data=None if data is None else _link(Path(data), target),
     )
@@ -220,7 +172,7 @@ def write_sides(
     name = (every[0].environment.get("machine") or {}).get("model") or every[0].name
     title = joined([side.name for side in every]) if several else f"Data movement on {name}"
     return write(
-        combined(apart),
+        concat([side.results for side in apart]),
         path,
         title=title,
         environment={
@@ -250,22 +202,21 @@ def template(name: str) -> Any:
     return surroundings.get_template(name)
 
 
-def _version(environment: Mapping[str, Any]) -> str:
-    return str((environment.get("python") or {}).get("memkern") or "")
-
-
 def _first_page(
     machines: Sequence[tuple[str, Records, Mapping[str, Any]]],
-) -> tuple[list[_Machine], str]:
-    """Return the machines of the first page, and the sentence on what to look at next."""
+) -> tuple[list[dict[str, Any]], str]:
+    """Return the machines of the first page, and the sentence on what to look at next.
+
+    Each has its name, facts, tiles, and the contradictions between its records.
+    """
     found, sentences = [], []
     for name, records, environment in machines:
         frame = with_samples(records)
         figures = figures_of_merit(frame)
         mine, against = tiles(figures, environment), disagreements(frame)
         facts = machine_facts(frame.to_dict("records"), environment)
-        found.append(_Machine(name, facts, mine, against))
-        entries = [entry for tile in mine for entry in tile.entries]
+        found.append({"name": name, "facts": facts, "tiles": mine, "against": against})
+        entries = [entry for tile in mine for entry in tile]
         sentence = next_sentence(frame, figures, entries, against)
         sentences.append(f"{name}: {sentence}" if len(machines) > 1 else sentence)
     return found, " ".join(sentences)
@@ -276,7 +227,7 @@ def _section(section: Section, number: int, source: str) -> dict[str, Any]:
         _shown(exhibit, f"exhibit-{number}-{position}", source)
         for position, exhibit in enumerate(section.exhibits)
     ]
-    links = {exhibit.name: exhibit.id for exhibit in reversed(exhibits)}
+    links = {exhibit["name"]: exhibit["id"] for exhibit in reversed(exhibits)}
     return {
         "title": section.title,
         "findings": [(text, links.get(getattr(text, "exhibit", ""))) for text in section.findings],
@@ -287,31 +238,43 @@ def _section(section: Section, number: int, source: str) -> dict[str, Any]:
     }
 
 
-def _shown(exhibit: Exhibit, name: str, source: str) -> _Shown:
+def _shown(exhibit: Exhibit, name: str, source: str) -> dict[str, Any]:
+    """Return what the template needs of an exhibit: a figure as SVG, or else a table."""
     from pandas import DataFrame
 
-    title, caption, content = exhibit.title, exhibit.caption, exhibit.content
-    if isinstance(content, DataFrame):
-        table = table_of(content)
+    shown: dict[str, Any] = {
+        "id": name,
+        "name": exhibit.name,
+        "title": exhibit.title,
+        "caption": exhibit.caption,
+        "series": [],  # labels of those that can be hidden
+        "table": None,
+    }
+    if isinstance(exhibit.content, DataFrame):
+        table = table_of(exhibit.content)
         # A comparison is not a table of one file's records.
         command = f"memkern table {exhibit.name} {source}" if exhibit.name in known_tables else ""
-        return _Shown(name, exhibit.name, title, caption, "", 0.0, [], table.data, table, command)
-    svg, series, data = inline(content, name, title)
-    command = f"memkern figure {exhibit.name} {source} -o {exhibit.name}.pdf"
-    width_in = content.get_figwidth()
-    return _Shown(
-        name, exhibit.name, title, caption, svg, width_in, series, data, None, command
-    )  # fmt: skip
+        return {**shown, "table": table, "data": table.data, "command": command}
+    svg, series, data = inline(exhibit.content, name, exhibit.title)
+    return {
+        **shown,
+        "svg": svg,
+        "width_in": exhibit.content.get_figwidth(),
+        "series": series,
+        "data": data,
+        "command": f"memkern figure {exhibit.name} {source} -o {exhibit.name}.pdf",
+    }
 
 
 def _sources(citation: str) -> list[tuple[str, str]]:
     """Return the DOI and arXiv identifiers in a citation, with their links."""
-    doi = r"doi:(?P<doi>10\.[^\s;,]+)"
     return [
         (found[0], f"https://doi.org/{quote(found['doi'])}")
         if found["doi"]
         else (found[0], f"https://arxiv.org/abs/{found['arxiv']}")
-        for found in re.finditer(rf"{doi}|arXiv:(?P<arxiv>[0-9.]+[0-9])", citation)
+        for found in re.finditer(
+            r"doi:(?P<doi>10\.[^\s;,]+)|arXiv:(?P<arxiv>[0-9.]+[0-9])", citation
+        )
     ]
 
 

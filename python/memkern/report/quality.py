@@ -54,8 +54,11 @@ def quality(frame: DataFrame) -> list[str]:
 
 def machine_files(frame: DataFrame, machine: str, models: Sequence[str]) -> list[str]:
     """Return the sentences on the machine files of rooflines and of predictions in figures."""
-    sources = [name for name in distinct(frame, "machine_file") if name]
-    texts = [f"bandwidths {name} them" if name == BESIDE else name for name in sources]
+    texts = [
+        f"bandwidths {name} them" if name == BESIDE else name
+        for name in distinct(frame, "machine_file")
+        if name
+    ]
     found = [f"The rooflines of records are by {joined(texts)}."] if texts else []
     if machine:
         file = machine_of(machine, models)
@@ -111,15 +114,14 @@ def _placements(frame: DataFrame) -> list[str]:
         return []
     wanted = _numbers(frame, "placements_requested").reindex(few.index)
     fewer, lost = int((wanted < PLACEMENTS).sum()), int((wanted >= PLACEMENTS).sum())
-    reasons = []
-    if fewer:
-        reasons.append(f"{fewer} since no more were requested (--quick, --runs or a GPU)")
-    if lost:
-        reasons.append(f"{lost} since time was short or placements were disturbed")
+    reasons = {
+        f"{fewer} since no more were requested (--quick, --runs or a GPU)": fewer,
+        f"{lost} since time was short or placements were disturbed": lost,
+    }
     return [
         f"{len(few)} of {counted(len(frame), 'record')} "
         f"{'has' if len(few) == 1 else 'have'} fewer than {PLACEMENTS} placements"
-        f"{''.join(f', {text}' for text in reasons)}: "
+        f"{''.join(f', {text}' for text, number in reasons.items() if number)}: "
         f"{'its interval is' if len(few) == 1 else 'their intervals are'} less certain."
     ]
 

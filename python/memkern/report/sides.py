@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import reduce
-from operator import add
 from typing import Any, NamedTuple
 
 from memkern.errors import InputError
@@ -14,8 +13,6 @@ from memkern.plots import Exhibit, Section
 from memkern.plots.frames import joined
 from memkern.results.comparison import compare
 from memkern.results.comparison_output import heading, summary
-
-__all__ = ["Side", "combined", "comparison", "named_apart", "sides"]
 
 _COLUMNS = ("label", "quantity", "a", "b", "ratio", "low", "high", "verdict")
 
@@ -60,13 +57,12 @@ def named_apart(every: Sequence[Side]) -> list[Side]:
     not taken for one machine's.
     """
     platforms = [{record.get("platform") for record in side.results} for side in every]
+    sides_with = Counter(platform for names in platforms for platform in names)
     found = []
-    for side, own in zip(every, platforms, strict=True):
-        others = [names for names in platforms if names is not own]
-        alike = own & set().union(*others)
+    for side in every:
         records = [
             {**record, "platform": _with_name(record["platform"], side.name)}
-            if record.get("platform") in alike
+            if sides_with[record.get("platform")] > 1
             else record
             for record in side.results
         ]
@@ -78,11 +74,6 @@ def named_apart(every: Sequence[Side]) -> list[Side]:
 def _with_name(platform: str, name: str) -> str:
     machine = machine_label(platform)
     return f"{machine} ({name}){platform[len(machine) :]}"
-
-
-def combined(every: Sequence[Side]) -> ResultSet:
-    """Return the records of all sides."""
-    return reduce(add, (side.results for side in every))
 
 
 def comparison(every: Sequence[Side]) -> Section | None:

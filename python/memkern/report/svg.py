@@ -120,8 +120,7 @@ def _prefix_names(root: ElementTree.Element, name: str) -> None:
 
 
 def _finite(row: Mapping[Any, Any], column: str) -> bool:
-    value = row[column]
-    return not isinstance(value, float) or math.isfinite(value)
+    return not isinstance(row[column], float) or math.isfinite(row[column])
 
 
 def tooltip(drawn: Drawn, row: Mapping[Any, Any]) -> str:
@@ -136,7 +135,8 @@ def tooltip(drawn: Drawn, row: Mapping[Any, Any]) -> str:
     parts = [drawn.label]
     for column in (drawn.y, drawn.x):
         if isinstance(row[column], (int, float)):
-            ends = interval_mark(row, _width_of(column)) if column == drawn.y else ""
+            width = _WIDTHS[column in _BY_MEDIAN or "median" in column]
+            ends = interval_mark(row, width) if column == drawn.y else ""
             parts.append(f"{_named(column)}: {_amount(row[column])}{ends}")
     case = [f"{name} {_amount(row[name])}" for name in _CASE if is_known(row.get(name))]
     parts.append(", ".join(case))
@@ -154,11 +154,6 @@ def _named(column: str) -> str:
 
 def _amount(value: Any) -> str:
     return three_figures(value) if isinstance(value, float) else str(value)
-
-
-def _width_of(column: str) -> str:
-    """Return the column of the width of the interval of a value."""
-    return _WIDTHS[column in _BY_MEDIAN or "median" in column]
 
 
 def _data(every: Sequence[Drawn]) -> str:

@@ -60,8 +60,7 @@ def breakable(text: str) -> Markup:
     """Return text in which lines may also break within names."""
     from markupsafe import Markup
 
-    words = text.split()
-    return Markup(" ").join(Markup("<wbr>").join(_parts(word)) for word in words)
+    return Markup(" ").join(Markup("<wbr>").join(_parts(word)) for word in text.split())
 
 
 def _cell(value: Any) -> str:

@@ -156,7 +156,7 @@ def compare(a: ResultSet | str | Path, b: ResultSet | str | Path) -> DataFrame:
             raise InputError(f"{side} has no records: compare files with results")
         if not any(_value(record, "kernel") for record in results):
             raise InputError(f"{side} has no column kernel: compare files that memkern wrote")
-    inputs = _inputs([*a, *b])
+    inputs = _inputs([*a, *b]) or _INPUTS
     compared = [
         column
         for column in _OPTIONS
@@ -229,12 +229,19 @@ def table(
     rows: list[dict[str, Any]] = []
     speeds = []
     for case in cases:
-        row: dict[str, Any] = {"case": case.name, "label": case.label, **case.columns}
         quantity = case.quantity
-        row["quantity"] = quantity.name
-        row |= dict.fromkeys(("a", "b", "ratio", "low", "high"), math.nan)
-        row |= {"p": case.p, "least_effect": math.nan, counted: 0}
-        row |= {"verdict": case.verdict, "needed": case.needed}
+        row: dict[str, Any] = {
+            "case": case.name,
+            "label": case.label,
+            **case.columns,
+            "quantity": quantity.name,
+            **dict.fromkeys(("a", "b", "ratio", "low", "high"), math.nan),
+            "p": case.p,
+            "least_effect": math.nan,
+            counted: 0,
+            "verdict": case.verdict,
+            "needed": case.needed,
+        }
         if case.times is not None:
             effect = case.times[0] - case.times[1]
             if case.verdict != DISTURBED:
@@ -243,10 +250,12 @@ def table(
             row["a"], row["b"] = (quantity.value(time) for time in case.times)
             row["ratio"] = math.exp(sign * effect)
             if estimate := case.estimate:
-                row["low"] = math.exp(sign * effect - estimate.half_width)
-                row["high"] = math.exp(sign * effect + estimate.half_width)
-                row["least_effect"] = math.expm1(estimate.least_effect)
-                row[counted] = estimate.count
+                row |= {
+                    "low": math.exp(sign * effect - estimate.half_width),
+                    "high": math.exp(sign * effect + estimate.half_width),
+                    "least_effect": math.expm1(estimate.least_effect),
+                    counted: estimate.count,
+                }
             for other in _QUANTITIES:
                 for side, work, time in zip("ab", case.work, case.times, strict=True):
                     if other.suffix in work:
@@ -254,11 +263,13 @@ def table(
                         row[f"{side}_{other.suffix}"] = other.value(time + scale)
         rows.append(row)
     frame = pd.DataFrame(rows)
-    frame.attrs["compared"] = list(compared)
-    frame.attrs["remarks"] = list(remarks)
-    frame.attrs["versions"] = versions
-    frame.attrs["speed"] = statistics.geometric_mean(speeds) if speeds else math.nan
-    frame.attrs["speeds"] = len(speeds)
+    frame.attrs = {
+        "compared": list(compared),
+        "remarks": list(remarks),
+        "versions": versions,
+        "speed": statistics.geometric_mean(speeds) if speeds else math.nan,
+        "speeds": len(speeds),
+    }
     return frame
 
 
@@ -269,26 +280,26 @@ def is_disturbed(record: Mapping[str, Any]) -> bool:
 
 def time_s(record: Mapping[str, Any]) -> float | None:
     """Return a record's median time, or the time by its bandwidth; None if it has neither."""
-    seconds = _number(record, "time_median_s")
+    seconds = number(record, "time_median_s")
     if seconds is None:
-        bandwidth, moved = _number(record, "bandwidth_median_GBps"), _number(record, "bytes_B")
+        bandwidth, moved = number(record, "bandwidth_median_GBps"), number(record, "bytes_B")
         seconds = moved / bandwidth / 1e9 if bandwidth and moved else None
     return seconds
 
 
 def work_of(record: Mapping[str, Any]) -> dict[str, float]:
     """Return the units of work of one invocation, by the suffix of each quantity of a record."""
-    shortest, median = _number(record, "time_min_s"), _number(record, "time_median_s")
-    moved = _number(record, "bytes_B")
+    shortest, median = number(record, "time_min_s"), number(record, "time_median_s")
+    moved = number(record, "bytes_B")
     candidates = {
-        "GAMS": _product(_number(record, "rate_GAMS"), shortest),
+        "GAMS": _product(number(record, "rate_GAMS"), shortest),
         "GBps": moved / 1e9
         if moved
-        else _product(_number(record, "bandwidth_median_GBps"), median)
-        or _product(_number(record, "bandwidth_GBps"), shortest),
-        "GFLOPs": _product(_number(record, "performance_GFLOPs"), shortest),
+        else _product(number(record, "bandwidth_median_GBps"), median)
+        or _product(number(record, "bandwidth_GBps"), shortest),
+        "GFLOPs": _product(number(record, "performance_GFLOPs"), shortest),
     }
-    access_ns = _number(record, "ns_per_access")
+    access_ns = number(record, "ns_per_access")
     if access_ns and shortest:
         candidates["ns"] = shortest / access_ns
     return {"time_s": 1.0, **{suffix: value for suffix, value in candidates.items() if value}}
@@ -296,12 +307,11 @@ def work_of(record: Mapping[str, Any]) -> dict[str, float]:
 
 def varying(records: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> list[str]:
     """Return the columns that distinguish the cases of a kernel, except those in `but`."""
-    inputs = sorted({c for r in records for c in str(_value(r, "case_columns") or "").split()})
     kernels = {_value(record, "kernel") for record in records}
     groups = [[r for r in records if _value(r, "kernel") == kernel] for kernel in kernels]
     return [
         column
-        for column in (*_CASE[1:], *inputs, *_OPTIONS)
+        for column in (*_CASE[1:], *_inputs(records), *_OPTIONS)
         if column not in but
         and any(len({_value(record, column) for record in group}) > 1 for group in groups)
     ]
@@ -309,12 +319,13 @@ def varying(records: Sequence[Mapping[str, Any]], but: Collection[str] = ()) -> 
 
 def key_columns(records: Iterable[Mapping[str, Any]], but: Collection[str] = ()) -> list[str]:
     """Return the columns by which the cases of records are told apart, except those in `but`."""
-    return [*_CASE, *_inputs(records), *(c for c in _OPTIONS if c not in but)]
+    return [*_CASE, *(_inputs(records) or _INPUTS), *(c for c in _OPTIONS if c not in but)]
 
 
 def _inputs(records: Iterable[Mapping[str, Any]]) -> Sequence[str]:
+    """Return the columns of inputs that records list."""
     named = {str(_value(record, "case_columns") or "") for record in records}
-    return sorted({column for columns in named for column in columns.split()}) or _INPUTS
+    return sorted({column for columns in named for column in columns.split()})
 
 
 def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
@@ -324,8 +335,7 @@ def differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
 
 def named_case(record: Mapping[str, Any], several: Iterable[str] = ()) -> str:
     """Return a record's kernel, inputs and the columns in `several`, in one line."""
-    inputs = str(_value(record, "case_columns") or "").split()
-    return short_name(record, {*inputs, *several})
+    return short_name(record, {*_inputs([record]), *several})
 
 
 def version_of(build: Mapping[str, Any]) -> str:
@@ -367,15 +377,11 @@ def usable(
 
 def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str, Any]]) -> None:
     """Set a case's work, times and estimate from the records of both sides, or a verdict."""
-    clean = []
-    disturbed = False
-    for records in (a, b):
-        some, verdict = usable(records)
-        if not some:
-            case.verdict = verdict
-            return
-        disturbed |= verdict == DISTURBED
-        clean.append(some)
+    (of_a, why_a), (of_b, why_b) = usable(a), usable(b)
+    if not (of_a and of_b):
+        case.verdict = why_b if of_a else why_a
+        return
+    clean = (of_a, of_b)
     case.work = (work_of(clean[0][0]), work_of(clean[1][0]))
     suffix = case.quantity.suffix
     sides = [
@@ -383,10 +389,9 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
         for records, work in zip(clean, case.work, strict=True)
     ]
     case.times = (sides[0][0], sides[1][0])
-    if disturbed:
+    if DISTURBED in (why_a, why_b):
         case.verdict = DISTURBED
-        return
-    if differ(*(exchange_ns(records) for records in clean)):
+    elif differ(*(exchange_ns(records) for records in clean)):
         case.verdict = OTHER_STATE
     elif min(count for _, _, count in sides) >= 2:
         estimate = welch(*sides)
@@ -396,7 +401,7 @@ def _estimate(case: Compared, a: Sequence[dict[str, Any]], b: Sequence[dict[str,
 
 def exchange_ns(records: Sequence[Mapping[str, Any]]) -> float:
     """Return the median time of an exchange in the state of records; NaN if it is unknown."""
-    known = [_number(record, "exchange_ns") for record in records if _value(record, "states")]
+    known = [number(record, "exchange_ns") for record in records if _value(record, "states")]
     values = [value for value in known if value is not None]
     return median(values) if values else math.nan
 
@@ -409,7 +414,7 @@ def differ(*exchanges: float) -> bool:
 def _next_run(records: Sequence[Mapping[str, Any]]) -> float:
     """Return the half width of the interval for the mean of as many next runs, in logarithms."""
     of_next = [record for record in records if _value(record, "ci_scope") == "next run"]
-    widths = [width for record in of_next if (width := _number(record, "ci_relative"))]
+    widths = [width for record in of_next if (width := number(record, "ci_relative"))]
     return math.log1p(max(widths)) / math.sqrt(len(records)) if widths else 0.0
 
 
@@ -418,7 +423,7 @@ def _spread(records: Sequence[Mapping[str, Any]], log_work: float) -> tuple[floa
     groups = []
     for record in records:
         seconds = time_s(record)
-        placements, sd = _number(record, "placements"), _value(record, "placement_sd")
+        placements, sd = number(record, "placements"), _value(record, "placement_sd")
         if not placements or placements < 2 or not isinstance(sd, (int, float)):
             placements, sd = 1.0, 0.0
         groups.append((placements, math.log(seconds or math.nan) - log_work, float(sd)))
@@ -432,7 +437,7 @@ def _product(rate: float | None, seconds: float | None) -> float | None:
     return rate * seconds if rate and seconds else None
 
 
-def _number(record: Mapping[str, Any], column: str) -> float | None:
+def number(record: Mapping[str, Any], column: str) -> float | None:
     """Return a positive finite number, None where there is none."""
     value = record.get(column)
     if isinstance(value, bool) or not isinstance(value, (int, float)):

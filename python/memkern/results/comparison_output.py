@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ HISTORY = (
     *("time", "label", "a_version", "b_version", "case", "quantity"),
     *("a", "b", "ratio", "low", "high", "verdict"),
 )
+# Outcomes of tests in JUnit XML, by verdict; other verdicts are skipped.
+_OUTCOMES = {FASTER: "", SLOWER: "", SAME: "", INVALID: "error", NOT_MEASURED: "error"}
 _UNITS = {"GAMS": "GAMS", "ns": "ns", "GBps": "GB/s", "GFLOPs": "GFLOP/s"}
 
 
@@ -56,9 +59,8 @@ def false_verdicts(frame: DataFrame) -> tuple[int, int]:
 
     In a comparison of a side with itself, the first number counts false verdicts.
     """
-    verdicts = list(frame["verdict"])
-    counts = {kind: verdicts.count(kind) for kind in _VERDICTS}
-    return counts[FASTER] + counts[SLOWER], sum(counts.values())
+    verdicts = frame["verdict"]
+    return int(verdicts.isin((FASTER, SLOWER)).sum()), int(verdicts.isin(_VERDICTS).sum())
 
 
 def summary(frame: DataFrame) -> str:
@@ -116,27 +118,20 @@ def junit(frame: DataFrame, failing: Iterable[int]) -> bytes:
     """
     failing = set(failing)
     suite = ElementTree.Element("testsuite", name="memkern compare", tests=str(len(frame)))
-    counts = {"failure": 0, "error": 0, "skipped": 0}
+    counts = Counter[str]()
     header, cells = _cells(frame)
     for row, (case, verdict) in enumerate(zip(frame["case"], frame["verdict"], strict=True)):
         kernel = case.split()[0]
         test = ElementTree.SubElement(suite, "testcase", classname=kernel, name=case)
         details = ", ".join(f"{name} {cell}" for name, cell in zip(header, cells[row], strict=True))
-        outcome = None
-        if row in failing:
-            outcome = "failure"
-        elif verdict in (INVALID, NOT_MEASURED):
-            outcome = "error"
-        elif verdict not in (FASTER, SLOWER, SAME):
-            outcome = "skipped"
+        outcome = "failure" if row in failing else _OUTCOMES.get(verdict, "skipped")
+        counts[outcome] += 1
         if outcome:
-            counts[outcome] += 1
             ElementTree.SubElement(test, outcome, message=verdict).text = details
         else:
             ElementTree.SubElement(test, "system-out").text = details
-    suite.set("failures", str(counts["failure"]))
-    suite.set("errors", str(counts["error"]))
-    suite.set("skipped", str(counts["skipped"]))
+    names = {"failures": "failure", "errors": "error", "skipped": "skipped"}
+    suite.attrib |= {name: str(counts[outcome]) for name, outcome in names.items()}
     suites = ElementTree.Element("testsuites")
     suites.append(suite)
     ElementTree.indent(suites)
@@ -207,25 +202,33 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
         and f"b_{suffix}" in frame
         and (frame[f"a_{suffix}"].notna() & (frame["quantity"] != unit)).any()
     ]
-    header = ["case", "quantity", "A", "B", "B/A", "99 % interval", counted]
-    header[4:4] = [f"{side} {unit}" for _, unit in others for side in "AB"]
+    header = [
+        *("case", "quantity", "A", "B"),
+        *(f"{side} {unit}" for _, unit in others for side in "AB"),
+        *("B/A", "99 % interval", counted, "verdict"),
+    ]
     rows = []
     for _, row in frame.iterrows():
-        cells = [row["label"], row["quantity"], _number(row["a"]), _number(row["b"])]
-        cells += [
+        rates = [
             "" if unit == row["quantity"] else _number(row[f"{side}_{suffix}"])
             for suffix, unit in others
             for side in "ab"
         ]
-        cells += [_number(row["ratio"], ".3f")]
-        cells += [f"[{row['low']:.3f}, {row['high']:.3f}]" if row["low"] == row["low"] else ""]
         verdict = str(row["verdict"])
         if needed := row["needed"]:
             verdict += f": a verdict needs about {needed} {counted}"
         elif verdict not in (FASTER, SLOWER, SAME) and row["ratio"] == row["ratio"]:
             verdict += ": not judged"
-        rows.append([*cells, str(row[counted]), verdict])
-    return [*header, "verdict"], rows
+        rows.append(
+            [
+                *(row["label"], row["quantity"], _number(row["a"]), _number(row["b"])),
+                *rates,
+                _number(row["ratio"], ".3f"),
+                f"[{row['low']:.3f}, {row['high']:.3f}]" if row["low"] == row["low"] else "",
+                *(str(row[counted]), verdict),
+            ]
+        )
+    return header, rows
 
 
 def _number(value: float, form: str = ".4g") -> str:

@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.files import publish, read, writable
@@ -20,34 +20,27 @@ from memkern.formats.values import is_known
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
 
-__all__ = ["babelstream", "google_benchmark", "metrics_file", "openmetrics", "write_openmetrics"]
-
 Record = Mapping[str, Any]
 
 _FIRST = "# HELP memkern_healthy "
 
 
-class _Metric(NamedTuple):
-    """A gauge of each record: column, factor to the metric's unit, and meaning."""
-
-    column: str
-    factor: float
-    meaning: str
-
-
+# Gauges of each record: column, factor to the metric's unit, and meaning.
 _METRICS = {
-    "memkern_bandwidth_bytes_per_second": _Metric(
-        "bandwidth_GBps", 1e9, "Bytes of the kernel's definition over the shortest time."
+    "memkern_bandwidth_bytes_per_second": (
+        "bandwidth_GBps",
+        1e9,
+        "Bytes of the kernel's definition over the shortest time.",
     ),
-    "memkern_time_min_seconds": _Metric("time_min_s", 1.0, "Shortest time of an invocation."),
-    "memkern_time_median_seconds": _Metric("time_median_s", 1.0, "Median time of an invocation."),
-    "memkern_time_min_interval_ratio": _Metric(
+    "memkern_time_min_seconds": ("time_min_s", 1.0, "Shortest time of an invocation."),
+    "memkern_time_median_seconds": ("time_median_s", 1.0, "Median time of an invocation."),
+    "memkern_time_min_interval_ratio": (
         "time_min_ci_relative",
         1.0,
         "Half the width of the interval of the shortest time of the next run, relative to it.",
     ),
-    "memkern_valid": _Metric("valid", 1.0, "Whether the results of the kernel were right."),
-    "memkern_disturbed": _Metric("disturbed", 1.0, "Whether workers waited for processors."),
+    "memkern_valid": ("valid", 1.0, "Whether the results of the kernel were right."),
+    "memkern_disturbed": ("disturbed", 1.0, "Whether workers waited for processors."),
 }
 
 # Columns that tell the records of a run apart, with the names of their labels.
@@ -96,14 +89,14 @@ def openmetrics(results: ResultSet, healthy: bool, verdict: str = "") -> str:
         ]
     # A repeated case has several records, and a set of labels one value: the last.
     by_labels = {_label_set(_labels(record)): record for record in results}
-    for name, metric in _METRICS.items():
+    for name, (column, factor, meaning) in _METRICS.items():
         rows = [
-            f"{name}{labels} {float(record[metric.column]) * metric.factor!r}"
+            f"{name}{labels} {float(record[column]) * factor!r}"
             for labels, record in by_labels.items()
-            if is_known(record.get(metric.column))
+            if is_known(record.get(column))
         ]
         if rows:
-            lines += [f"# HELP {name} {metric.meaning}", f"# TYPE {name} gauge", *rows]
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} gauge", *rows]
     return "\n".join([*lines, "# EOF", ""])
 
 
@@ -113,10 +106,9 @@ def _labels(record: Record) -> dict[str, str]:
 
 
 def _label_set(labels: Mapping[str, str]) -> str:
-    def escaped(text: str) -> str:
-        return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-    return "{" + ",".join(f'{name}="{escaped(text)}"' for name, text in labels.items()) + "}"
+    escaped = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
+    pairs = (f'{name}="{text.translate(escaped)}"' for name, text in labels.items())
+    return f"{{{','.join(pairs)}}}"
 
 
 def metrics_file(path: str | Path) -> Path:

@@ -36,6 +36,7 @@ from memkern.results.comparison import (
     grouped,
     key_columns,
     named_case,
+    number,
     quantity_of,
     short_name,
     usable,
@@ -48,18 +49,6 @@ from memkern.statistics import MEDIAN_OVER_MEAN, RUN_LEVEL, student_quantile
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-__all__ = [
-    "INSIDE",
-    "LEAST_NODES",
-    "NODE",
-    "TOO_FEW",
-    "cases",
-    "fleet",
-    "of_files",
-    "p_value",
-    "reach",
-]
 
 Record = Mapping[str, Any]
 _Floats = npt.NDArray[np.float64]
@@ -173,7 +162,7 @@ def fleet(results: ResultSet, baseline: ResultSet | None = None) -> DataFrame:
         beside = theirs.get(which, {})
         first = next(iter(nodes.values()))[0]
         records = [record for some in (*nodes.values(), *beside.values()) for record in some]
-        quantity = quantity_of(*(work_of(r) for r in records if _positive(r, "time_min_s")))
+        quantity = quantity_of(*(work_of(r) for r in records if number(r, "time_min_s")))
         case = {
             "machine": which[0],
             "case": named_case(first, several),
@@ -312,7 +301,7 @@ def _by_case(
 
 def _own(records: Sequence[dict[str, Any]], quantity: Quantity) -> _Own:
     """Return the value of a node from its records of a case, which are repeats."""
-    some, verdict = usable(records, lambda record: _positive(record, "time_min_s"))
+    some, verdict = usable(records, lambda record: number(record, "time_min_s"))
     if not some:
         return _Own(verdict=verdict)
     times = [math.log(r["time_min_s"] / work_of(r)[quantity.suffix]) for r in some]
@@ -324,8 +313,8 @@ def _own(records: Sequence[dict[str, Any]], quantity: Quantity) -> _Own:
 
 def _sd(record: Record) -> float:
     """Return the standard deviation between runs by a record's interval; 0 if it has none."""
-    low, high = (_positive(record, f"time_min_ci_{end}_s") for end in ("low", "high"))
-    if not 0 < low < high:
+    low, high = (number(record, f"time_min_ci_{end}_s") for end in ("low", "high"))
+    if low is None or high is None or low >= high:
         return 0.0
     # The interval is that of the difference of two runs.
     return math.log(high / low) / 2 / student_quantile((1 + RUN_LEVEL) / 2, _FREEDOM) / math.sqrt(2)
@@ -371,9 +360,14 @@ def _rows(tested: Sequence[_Tested]) -> list[dict[str, Any]]:
     rows = []
     for one, corrected in zip(tested, holm(p), strict=True):
         row, own, x, of = one.row, one.own, one.times, one.quantity.value
-        row |= {"quantity": one.quantity.name, "value": of(own.time)}
-        row |= dict.fromkeys(_NUMBERS, math.nan)
-        row |= {"others": len(x), "p": float(corrected), "verdict": one.verdict}
+        row |= {
+            "quantity": one.quantity.name,
+            "value": of(own.time),
+            **dict.fromkeys(_NUMBERS, math.nan),
+            "others": len(x),
+            "p": float(corrected),
+            "verdict": one.verdict,
+        }
         if len(x):
             middle = float(np.median(x))
             row |= {"median": of(middle), "slowdown": math.expm1(own.time - middle)}
@@ -399,12 +393,6 @@ def _too_few(rows: Sequence[Record]) -> list[str]:
         "processor with the same case are needed"
         for machine, cases in few.items()
     ]
-
-
-def _positive(record: Record, column: str) -> float:
-    """Return a positive finite number, 0 where there is none."""
-    value = record.get(column)
-    return value if isinstance(value, float) and 0 < value < math.inf else 0.0
 
 
 def _text(record: Record, column: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from statistics import median
 from typing import Any
 
-__all__ = ["APART", "host_sentence", "memory_notes"]
+from memkern.formats.values import is_known
 
 # Exchange times within this factor belong to one state.
 APART = 1.3
@@ -88,15 +88,13 @@ def _shares(shared: list[Mapping[Any, Any]]) -> list[str]:
     """Return phrases on the cores and the processor time."""
 
     def middle(column: str) -> float:
-        known = [float(r[column]) for r in shared if r.get(column) is not None]
-        known = [value for value in known if not math.isnan(value)]
+        known = [float(r[column]) for r in shared if is_known(r.get(column))]
         return median(known) if known else math.nan
 
-    told = []
-    if (share := middle("core_share")) < 1 - _LEAST:
-        told.append(f"its cores have {share:.0%} of their best throughput")
-    if (share := middle("waited_share")) >= _LEAST:
-        told.append(f"workers waited for {share:.0%} of the time")
-    if (share := middle("absent_share")) >= _LEAST:
-        told.append(f"the hypervisor took processors away for {share:.0%} of the time")
-    return told
+    core, waited, absent = map(middle, ("core_share", "waited_share", "absent_share"))
+    phrases = {
+        f"its cores have {core:.0%} of their best throughput": core < 1 - _LEAST,
+        f"workers waited for {waited:.0%} of the time": waited >= _LEAST,
+        f"the hypervisor took processors away for {absent:.0%} of the time": absent >= _LEAST,
+    }
+    return [phrase for phrase, told in phrases.items() if told]

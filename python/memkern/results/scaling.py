@@ -10,8 +10,7 @@ from memkern.errors import InputError
 from memkern.formats.resultset import need_columns
 from memkern.machine.environment import machine_label
 from memkern.results.comparison import quantity_of, time_s, work_of
-from memkern.results.slowdowns import label_of
-from memkern.results.turns import Pair, Record, compare_turns
+from memkern.results.slowdowns import Pair, Record, compare_turns, label_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -84,7 +83,10 @@ def _series(results: Iterable[Record]) -> list[dict[int, _Turns]]:
 
 def _rows(by_ranks: Mapping[int, _Turns], level: float) -> list[dict[str, Any]]:
     """Return the rows of one case."""
-    oversubscribed = {ranks: _is_oversubscribed(turns) for ranks, turns in by_ranks.items()}
+    oversubscribed = {
+        ranks: any(r.get("oversubscribed") is True for records in turns.values() for r in records)
+        for ranks, turns in by_ranks.items()
+    }
     few = min(by_ranks, key=lambda ranks: (oversubscribed[ranks], ranks))
     rows = []
     for ranks, turns in by_ranks.items():
@@ -96,10 +98,6 @@ def _rows(by_ranks: Mapping[int, _Turns], level: float) -> list[dict[str, Any]]:
         if pairs:
             rows.append(_row(pairs, ranks / few, level) | {"oversubscribed": oversubscribed[ranks]})
     return rows
-
-
-def _is_oversubscribed(turns: _Turns) -> bool:
-    return any(r.get("oversubscribed") is True for records in turns.values() for r in records)
 
 
 def _row(pairs: list[Pair], ideal: float, level: float) -> dict[str, Any]:

@@ -30,25 +30,6 @@ import numpy.typing as npt
 
 from memkern.statistics import moderate, student_quantile
 
-__all__ = [
-    "ALPHA",
-    "FASTER",
-    "LEAST_EFFECT",
-    "LEVEL",
-    "NOT_ENOUGH",
-    "SAME",
-    "SAME_WITHIN",
-    "SLOWER",
-    "Estimate",
-    "Family",
-    "decide",
-    "holm",
-    "looks_of",
-    "moderated",
-    "welch",
-    "yuen",
-]
-
 _Floats = npt.NDArray[np.float64]
 
 FASTER, SLOWER, SAME, NOT_ENOUGH = "faster", "slower", "same", "not enough data"
@@ -249,11 +230,6 @@ def decide(estimates: Sequence[Estimate | None], p: npt.ArrayLike) -> list[str]:
     ]
 
 
-def looks_of(pairs: int) -> tuple[int, int, int]:
-    """Return the numbers of pairs at which to test, up to `pairs`."""
-    return pairs // 2, 2 * pairs // 3, pairs
-
-
 class Family:
     """Cases that get pairs one by one, and are tested at three numbers of pairs.
 
@@ -281,7 +257,7 @@ class Family:
 
     def __init__(self, cases: int, pairs: int = PAIRS) -> None:
         self.interrupted = False
-        self.looks = looks_of(pairs)
+        self.looks = (pairs // 2, 2 * pairs // 3, pairs)
         self.values: list[tuple[list[float], list[float]]] = [([], []) for _ in range(cases)]
         self.observed: list[list[tuple[float, float]]] = [[] for _ in range(cases)]
         self.verdicts = [NOT_ENOUGH] * cases

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern.spec.case import Case
-from memkern.spec.kernel import Check, IndexArray, Native, fill_values
+from memkern.spec.kernel import Check, IndexArray, Native, Validation, fill_values
 
 Values = npt.NDArray[Any]
 
@@ -40,6 +40,12 @@ def exactly(values: Any, dtype: str) -> Any:
     return np.asarray(values).astype(dtype if np.dtype(dtype).kind == "i" else np.float64)[()]
 
 
+def distance(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
+    """Return absolute differences; infinite for NaN."""
+    found = np.abs(np.asarray(got, dtype=np.float64) - wanted)
+    return np.where(np.isnan(found), np.inf, found)
+
+
 def difference(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
     """Return absolute differences over the largest wanted value; infinite for NaN.
 
@@ -47,9 +53,7 @@ def difference(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
     """
     if np.asarray(wanted).dtype.kind == "i":
         return np.where(got == wanted, 0.0, np.inf)
-    distance = np.abs(np.asarray(got, dtype=np.float64) - wanted)
-    scale = max(float(np.max(np.abs(wanted), initial=0.0)), 1.0)
-    return np.where(np.isnan(distance), np.inf, distance) / scale
+    return distance(got, wanted) / max(float(np.max(np.abs(wanted), initial=0.0)), 1.0)
 
 
 def error(got: Values, wanted: Values) -> float:
@@ -65,6 +69,15 @@ def rounding(dtype: str) -> float:
 def outcome(case: Case, worst: float, how: str, **columns: float) -> Check:
     """Return a check that is valid if the largest error is within the spec's limit."""
     return Check(worst <= case.spec.checks.ulps * rounding(case.dtype), worst, how, columns)
+
+
+def compared(
+    case: Case, native: Native, name: str, at: IndexArray, wanted: Values, how: str
+) -> Validation:
+    """Compare elements of an array, after invocations on freshly filled arrays, with `wanted`."""
+    native.fill(outputs=True)
+    yield
+    return outcome(case, error(native.peek(name, at), wanted), how)
 
 
 def extent(n: int) -> str:

@@ -9,8 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.checks import read_number
 from memkern.cli.measuring import exit_code, measure
-from memkern.cli.options import Parser, checked, count, given, knobs_of, measuring_options
-from memkern.cli.refusing import options_by_kernel, taken
+from memkern.cli.options import (
+    Options,
+    argument,
+    checked,
+    count,
+    given,
+    knobs_of,
+    measuring_options,
+    options_by_kernel,
+    taken,
+)
 from memkern.errors import InputError
 from memkern.inputs.sizes import parse_sizes
 from memkern.spec import registry
@@ -26,33 +35,32 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def streaming_options(sub: Parser, dtypes: tuple[str, ...] = DTYPES) -> None:
-    """Add the options of the verb of a family whose kernels have a length, with these types."""
-    sub.add_argument("-k", "--kernel", metavar="NAME,...", help="(all of them)")
-    sub.add_argument(
-        "-n",
-        "--elements",
-        type=count(1),
-        metavar="N",
-        help="length of each array (four times the last-level caches, at least a million)",
+def streaming_options(dtypes: tuple[str, ...] = DTYPES) -> tuple[Options, ...]:
+    """Return the options of the verb of a family whose kernels have a length, with these types."""
+    return (
+        argument("-k", "--kernel", metavar="NAME,...", help="(all of them)"),
+        argument(
+            "-n",
+            "--elements",
+            type=count(1),
+            metavar="N",
+            help="length of each array (four times the last-level caches, at least a million)",
+        ),
+        *STREAM_OPTIONS,
+        measuring_options(dtypes=dtypes),
     )
-    stream_options(sub)
-    measuring_options(sub, dtypes=dtypes)
 
 
-def stream_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options of sizes and scalars."""
-    parser.add_argument(
+STREAM_OPTIONS = (
+    argument(
         "--sizes",
         metavar="LOW:HIGH:COUNT",
         help="total bytes of all arrays, log-spaced, such as 16KiB:1GiB:400; or a list",
-    )
-    parser.add_argument(
-        "--alpha", type=checked(read_number), metavar="X", help="scalar of the kernel"
-    )
-    parser.add_argument(
-        "--beta", type=checked(read_number), metavar="X", help="second scalar of the kernel"
-    )
+    ),
+    argument("--alpha", type=checked(read_number), metavar="X", help="scalar of the kernel"),
+    argument("--beta", type=checked(read_number), metavar="X", help="second scalar of the kernel"),
+)
+"""Options of sizes and scalars."""
 
 
 def kernels_of(args: argparse.Namespace) -> list[str]:

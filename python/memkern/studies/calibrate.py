@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -103,13 +104,9 @@ def _fitting(cases: list[Case], seconds: float) -> list[Case]:
         factor = max(seconds / least_s, _LEAST_BUDGET)
         cases = [case.with_(budget_s=factor * case.stop.budget_s) for case in cases]
     cases = by_importance(cases, lambda case: case)
-    fitting, left_s = cases[:1], seconds - _LEAST_RUNS * expected_s(cases[:1])
-    for case in cases[1:]:
-        left_s -= _LEAST_RUNS * expected_s([case])
-        if left_s < 0:
-            break
-        fitting.append(case)
-    return fitting
+    ends_s = itertools.accumulate(_LEAST_RUNS * expected_s([case]) for case in cases)
+    fitting = [case for case, end_s in zip(cases, ends_s, strict=True) if end_s <= seconds]
+    return fitting or cases[:1]
 
 
 def _complete(
@@ -145,19 +142,10 @@ def _cases(caches: Sequence[Mapping[str, Any]]) -> list[Case]:
         most = [max(c["size_B"], c["system_B"]) * c["instances"] for c in caches]
         last = max(most, default=2**24)
         for footprint_B in (*sorted(sizes), 3 * last // 2):
-            cases.append(
-                kernel_case("stream.copy", footprint_B=footprint_B, threads=threads, **how)
-            )
             # A gather's source is twice as large as its destination.
-            count = max(footprint_B // (16 * 8 + 64), 1)
-            cases.append(
-                kernel_case(
-                    "gather",
-                    pattern="UNIFORM:8:2:NR",
-                    count=count,
-                    threads=threads,
-                    runs=None,
-                    **how,
-                )
-            )
+            gather = {"pattern": "UNIFORM:8:2:NR", "count": max(footprint_B // (16 * 8 + 64), 1)}
+            cases += [
+                kernel_case("stream.copy", footprint_B=footprint_B, threads=threads, **how),
+                kernel_case("gather", **gather, threads=threads, runs=None, **how),
+            ]
     return cases

@@ -40,10 +40,7 @@ from memkern.results.merging import finished_cases, merge
 from memkern.spec.case import Case
 from memkern.spec.sequences import Part
 
-__all__ = ["EXECUTORS", "Array", "Task"]
-
 _COUNT_S = 10.0  # between two checks of the tasks' results
-_YEAR_MIN = 365 * 24 * 60
 
 
 @dataclass(frozen=True)
@@ -229,7 +226,7 @@ class _Local(_Executor):
 
     def _made(self) -> Any:
         executor = self._submitit.LocalExecutor(self._folder)
-        executor.update_parameters(timeout_min=_YEAR_MIN)
+        executor.update_parameters(timeout_min=365 * 24 * 60)  # a year
         return executor
 
     def alive(self, jobs: Collection[Any]) -> list[Any]:
@@ -332,8 +329,8 @@ class Array:
         """
         self._begin()
         before = self._count()
-        bar = progress_bar(progress, total=max(measurements - before, 0), unit="measurements")
-        with contextlib.closing(bar):
+        total = max(measurements - before, 0)
+        with contextlib.closing(progress_bar(progress, total=total, unit="measurements")) as bar:
             self._wait(self._running(), bar, before)
             missing = self._missing()
             most = self._executor.at_once or len(missing)
@@ -479,7 +476,6 @@ def _check_build(path: Path, environments: Mapping[str, Environment]) -> None:
 def _last_line(log: Path) -> str:
     """Return the last line of a log as the reason of a task's end."""
     with contextlib.suppress(OSError):
-        lines = [line.strip() for line in log.read_text(errors="replace").splitlines()]
-        if found := [line for line in lines if line]:
-            return found[-1]
+        if text := log.read_text(errors="replace").strip():
+            return text.splitlines()[-1].strip()
     return "it was ended without a message"

@@ -55,18 +55,18 @@ def value_of(case: Case) -> dict[str, float | None]:
     ``seconds`` is the median of undisturbed placements, None without any, ``observed`` of all.
     """
     start = time.perf_counter()
-    values: list[float] = []
-    every: list[float] = []
+    found = []
     for _ in range(small.cut(_PLACEMENTS, 1)):
-        seconds, disturbed = seconds_of(case)
-        every.append(seconds)
-        if not disturbed:
-            values.append(seconds)
+        found.append(seconds_of(case))
         # Otherwise the next placement would get the same memory.
         _memkern.release_memory()
         if time.perf_counter() - start > _VALUE_S:
             break
-    return {"seconds": median(values) if values else None, "observed": median(every)}
+    quiet = [seconds for seconds, disturbed in found if not disturbed]
+    return {
+        "seconds": median(quiet) if quiet else None,
+        "observed": median([seconds for seconds, _ in found]),
+    }
 
 
 def serve(

@@ -8,7 +8,7 @@ import itertools
 import pickle
 import random
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -182,7 +182,7 @@ class _Process(WorkerProcess):
     def __init__(self, case: Case) -> None:
         self.label = _label(case)
         super().__init__(f"runs the neighbour {self.label}", "memkern.studies.neighbour")
-        self.neighbour = Neighbour(self.label, case.identity(), self.process)
+        self.neighbour = Neighbour(self.label, case.identity(), self.process.pid)
 
     def wait(self) -> None:
         """Wait until the case is prepared."""
@@ -276,14 +276,21 @@ def corun(  # noqa: PLR0913
     about_s = turns * (1 + len(others)) * expected_s(measured)
     announce(f"measuring {len(measured)} cases beside {len(others)} neighbours", about_s)
     with contextlib.ExitStack() as stack:
-        bar = progress_bar(progress, total=total, unit="measurements")
-        stack.callback(bar.close)
+        bar = stack.enter_context(
+            contextlib.closing(progress_bar(progress, total=total, unit="measurements"))
+        )
 
         @functools.cache
         def started() -> tuple[list[Choice], list[_Process]]:
-            choices = [_choice(case) for case in measured]
-            theirs = choices if neighbours is None else [_choice(case) for case in others]
-            return choices, stack.enter_context(_started(others, theirs))
+            choices = [prepare(case).choice for case in measured]
+            theirs = choices if neighbours is None else [prepare(case).choice for case in others]
+            processes = [stack.enter_context(contextlib.closing(_Process(one))) for one in others]
+            # They start at the same time.
+            for process, *prepared in zip(processes, others, theirs, strict=True):
+                process.send(pickle.dumps(prepared))
+            for process in processes:
+                process.wait()
+            return choices, processes
 
         def one_turn(turn: int) -> None:
             choices, processes = started()
@@ -299,7 +306,10 @@ def corun(  # noqa: PLR0913
             generator = random.Random(f"{seed}/{turn}")
             for k in generator.sample(range(len(runs)), len(runs)):
                 _measure(runs[k], choices[k], processes, generator, bar.update)
-            found = [_record(run, machine, order) for run in every]
+            found = [
+                calibrated(run, machine, {"beside": run.beside.label if run.beside else ""} | order)
+                for run in every
+            ]
             results.add(found)
             finished.append(turn)
             if on_turn is not None:
@@ -346,24 +356,6 @@ def _on_side(cases: Sequence[Case], units: Sequence[int], turns: int) -> list[Ca
     return list(placed.values())
 
 
-def _choice(case: Case) -> Choice:
-    """Return the variant that is measured in all turns."""
-    return prepare(case).choice
-
-
-@contextlib.contextmanager
-def _started(cases: Sequence[Case], choices: Sequence[Choice]) -> Iterator[list[_Process]]:
-    """Start a process for each neighbour, and end all after the context."""
-    with contextlib.ExitStack() as stack:
-        processes = [stack.enter_context(contextlib.closing(_Process(case))) for case in cases]
-        # They start at the same time.
-        for process, *prepared in zip(processes, cases, choices, strict=True):
-            process.send(pickle.dumps(prepared))
-        for process in processes:
-            process.wait()
-        yield processes
-
-
 def _measure(
     runs: Sequence[CaseRun],
     choice: Choice,
@@ -385,8 +377,3 @@ def _measure(
         progress()
     del prepared
     _memkern.release_memory(LARGE_B)
-
-
-def _record(run: CaseRun, machine: dict[str, Any], order: Mapping[str, Any]) -> Measurement:
-    beside = run.beside.label if run.beside else ""
-    return calibrated(run, machine, {"beside": beside, **order})

@@ -35,6 +35,7 @@ from memkern.machine import gpu, health, smbios
 from memkern.machine.environment import read_steal_s
 from memkern.machine.gpu_health import card_findings
 from memkern.machine.health import BAD, BASELINE, NOTE, STATES, UNKNOWN, Finding
+from memkern.machine.kernel_counters import grown, read_counters
 from memkern.progress import announce
 from memkern.spec.registry import case as kernel_case
 from memkern.studies.doctor_findings import (
@@ -227,8 +228,9 @@ def doctor(
         this_host().keep_health(summary)
     if progress is not None:
         progress(1.0)
-    seconds = time.perf_counter() - begin
-    return Health(health.judgement(found), tuple(found), results, seconds)
+    return Health(
+        health.judgement(found), tuple(found), results, seconds=time.perf_counter() - begin
+    )
 
 
 def _cards() -> list[Finding]:
@@ -394,15 +396,15 @@ class _System:
     def __init__(self) -> None:
         self._launch_s = launch_cost_s(0, "none", "fork")
         self._activity = observe_activity()
-        self._before, self._stolen_s = health.read_counters(_ROOT), read_steal_s()
+        self._before, self._stolen_s = read_counters(_ROOT), read_steal_s()
         self._begin, self._own_s = time.perf_counter(), time.process_time()
 
     def findings(self, machine: dict[str, Any]) -> list[Finding]:
         """Return the findings on this time."""
         elapsed_s = time.perf_counter() - self._begin
         own_s, stolen_s = time.process_time() - self._own_s, read_steal_s() - self._stolen_s
-        after = health.read_counters(_ROOT)
-        busy = health.grown(self._before, after, ["busy_ticks"])
+        after = read_counters(_ROOT)
+        busy = grown(self._before, after, ["busy_ticks"])
         busy_s = math.nan if busy is None else busy / os.sysconf("SC_CLK_TCK")
         units = machine["machine"]["threads"] or len(os.sched_getaffinity(0))
         return [

@@ -210,19 +210,16 @@ def other_programs(activity: Activity, processors: float) -> Finding:
     processors : float
         Processors that other programs used on average; NaN if unknown.
     """
-    state = graded(processors, *_OTHERS)
+    state, words = graded(processors, *_OTHERS), []
     if activity.others:
         # A program that ended soon does not make all numbers wrong.
         state = NOTE if state == GOOD else BAD
-    words = []
-    if activity.others:
         words.append(f"{names_of(activity.others)} ran when doctor began")
     if processors == processors:
         words.append(f"other programs used {max(processors, 0.0):.2f} processors on average")
     text = "; ".join(words) or "nothing else was seen, but the system does not report its load"
-    advice = "stop them (top shows them), or wait until they end with --wait-quiet 600"
-    if state == UNKNOWN:
-        advice = health.SHOW_FILES
+    stop = "stop them (top shows them), or wait until they end with --wait-quiet 600"
+    advice = health.SHOW_FILES if state == UNKNOWN else stop
     return Finding("other programs", state, text, "" if state == GOOD else advice)
 
 
@@ -237,13 +234,6 @@ def steal_time(share: float) -> Finding:
     return Finding("steal time", state, text, "" if state == GOOD else advice)
 
 
-def _value(record: Mapping[str, Any]) -> str:
-    """Return bandwidth or latency of a record."""
-    if record["kernel"] == CHASE:
-        return f"{record['ns_per_access']:.0f} ns"
-    return f"{record['bandwidth_median_GBps']:.1f} GB/s"
-
-
 def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Finding:
     """Return the finding on a case: validity, disturbances and the spread of placements."""
     subject = SUBJECTS[kernel]
@@ -252,8 +242,13 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
             return Finding(subject, UNKNOWN, "not measured: the time was over", _AGAIN)
         return Finding(subject, UNKNOWN, f"not measured: {refusal}", _FREE_MEMORY)
     record = measurement.record
+    value = (
+        f"{record['ns_per_access']:.0f} ns"
+        if kernel == CHASE
+        else f"{record['bandwidth_median_GBps']:.1f} GB/s"
+    )
     workers = f"{record['threads']} thread{'s' * (record['threads'] > 1)}"
-    text = f"{_value(record)} with {workers} in {record['footprint_B'] / 2**20:.0f} MiB"
+    text = f"{value} with {workers} in {record['footprint_B'] / 2**20:.0f} MiB"
     if not measurement.valid:
         advice = "test memory and processor (memtest86+, mcelog): other numbers are wrong as well"
         return Finding(subject, BAD, f"{text}, but its results are wrong", advice)
@@ -442,16 +437,14 @@ def against(earlier: ResultSet, results: ResultSet) -> Finding:
     else:
         frame = compare(earlier, results)
         beside, effects = "the earlier records", slowdowns(frame)
-    words, slower = [], False
-    for name, verdict, by in zip(frame["case"], frame["verdict"], effects, strict=True):
-        words.append(f"{SUBJECTS[name.split()[0]]} {verdict}")
-        if verdict in (SLOWER, FASTER):
-            words[-1] += f" ({by:+.1%} time)"
-        slower = slower or verdict == SLOWER
-    text = f"compared with {beside}: {', '.join(words)}"
+    words = [
+        f"{SUBJECTS[name.split()[0]]} {verdict}"
+        + (f" ({by:+.1%} time)" if verdict in (SLOWER, FASTER) else "")
+        for name, verdict, by in zip(frame["case"], frame["verdict"], effects, strict=True)
+    ]
     differ = [remark for remark in frame.attrs["remarks"] if "environments differ" in remark]
-    text = "; ".join([text, *differ])
-    if slower:
+    text = "; ".join([f"compared with {beside}: {', '.join(words)}", *differ])
+    if frame["verdict"].eq(SLOWER).any():
         return Finding(
             BASELINE,
             BAD,

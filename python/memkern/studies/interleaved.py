@@ -17,9 +17,9 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,14 +48,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _SIDES = ("A", "B")
-
-
-class SideWorker(Protocol):
-    """Interface of an object that measures one side in one round."""
-
-    def request(self, verb: str, case: int, /) -> dict[str, Any]:
-        """Return the answer to a request of `memkern.studies.comparison_worker`."""
-        ...
 
 
 class Worker(WorkerProcess):
@@ -162,23 +154,19 @@ def compare_runs(  # noqa: C901, PLR0913
     for k, case in enumerate(cases):
         if case.verdict != NOT_ENOUGH:
             family.drop(k)
-    bar = progress_bar(progress, unit="pairs")
+    with closing(progress_bar(progress, unit="pairs")) as bar:
 
-    def show(measured: int) -> None:
-        left = sum(family.looks[-1] - family.count(k) for k in family.undecided())
-        bar.total = measured + left
-        bar.update(measured - bar.n)
+        def show(measured: int) -> None:
+            left = sum(family.looks[-1] - family.count(k) for k in family.undecided())
+            bar.total = measured + left
+            bar.update(measured - bar.n)
 
-    try:
         tried, errors = measure_pairs(family, cases, workers, rng, show, end_s)
-    finally:
-        bar.close()
     remarks += _assign_verdicts(family, cases, tried, errors)
     compared = sorted(
         k for k in {*changes[0], *changes[1]} if changes[0].get(k) != changes[1].get(k)
     )
-    same_package = about[0]["package"] == about[1]["package"]
-    if same_package and not compared:
+    if about[0]["package"] == about[1]["package"] and not compared:
         remarks.append(
             f"both sides are the build in {about[0]['package']} with the same options: A against "
             "itself"
@@ -210,7 +198,7 @@ def measure_pairs(
     cases : sequence of Compared
         Their `work` on both sides is used.
     sides : callable
-        Returns a context manager that provides both `SideWorker` of a round.
+        Returns a context manager that provides both `Worker` of a round.
     rng : random.Random
     progress : callable
         Called with the number of pairs, disturbed ones included, after each.
@@ -228,7 +216,7 @@ def measure_pairs(
     leads = [0] * len(cases)
     errors: dict[int, str] = {}
 
-    def pair(case: int, two: tuple[SideWorker, SideWorker]) -> None:
+    def pair(case: int, two: tuple[Worker, Worker]) -> None:
         """Measure one pair; the order of the sides alternates within each block of two."""
         leads[case] = 1 - leads[case] if tried[case] % 2 else rng.randrange(2)
         tried[case] += 1
@@ -306,16 +294,13 @@ def _describe_cases(
     sides: tuple[Worker, Worker], count: int, progress: bool | None
 ) -> tuple[list[Compared], list[str]]:
     """Measure each case once on both sides, to identify it and to validate its results."""
-    bar = progress_bar(progress, total=2 * count, unit="first measurements")
     answers: list[list[dict[str, Any]]] = []
-    try:
+    with closing(progress_bar(progress, total=2 * count, unit="first measurements")) as bar:
         for k in range(count):
             answers.append([])
             for worker in sides:
                 answers[-1].append(worker.request("measure", k))
                 bar.update()
-    finally:
-        bar.close()
     records = [[answer.get("record", {}) for answer in two] for two in answers]
     compared = {column for a, b in records if a and b for column in differing(a, b)}
     several = varying([two[0] or two[1] for two in records], compared)

@@ -32,8 +32,6 @@ from memkern.machine.events import BOUNDARIES, TLB_MISSES, WAYS
 from memkern.spec.case import Case
 from memkern.spec.registry import case as build
 
-__all__ = ["Known", "check"]
-
 # Events by the quantity of the table, or event of the system, that they should count.
 Names = Mapping[str, Sequence[str]]
 # Loops, and the directions in which they move a known number of lines: whether a completely written

@@ -17,8 +17,6 @@ from memkern.checks import shown
 from memkern.errors import InputError
 from memkern.files import reason
 
-__all__ = ["Launcher", "find_launcher", "run"]
-
 OPEN_MPI, MPICH, SLURM = "Open MPI", "MPICH", "Slurm"
 # Words in the output of launchers for --version, by kind.
 _VERSIONS = {"Open MPI": OPEN_MPI, "OpenRTE": OPEN_MPI, "HYDRA": MPICH, "slurm": SLURM}
@@ -61,28 +59,31 @@ class Launcher:
         return [*self.words, "-n", str(ranks), *self._binding(threads, bind)]
 
     def _binding(self, threads: int, bind: str) -> list[str]:
-        if self.kind == OPEN_MPI:
-            if not bind:
+        given = any(word.endswith("bind-to") for word in self.words)
+        workers = f"--cpus-per-task={threads}"
+        options = {
+            OPEN_MPI: {
                 # Its default depends on the number of ranks.
-                given = any(word.endswith("bind-to") for word in self.words)
-                return [] if given else ["--bind-to", "none"]
-            mapping = f"slot:PE={threads}" if bind == "core" else f"ppr:1:{bind}"
-            return ["--map-by", mapping, "--bind-to", "none" if bind == "node" else bind]
-        if self.kind == MPICH:
-            return {
+                "": [] if given else ["--bind-to", "none"],
+                "node": ["--map-by", "ppr:1:node", "--bind-to", "none"],
+                "socket": ["--map-by", "ppr:1:socket", "--bind-to", "socket"],
+                "core": ["--map-by", f"slot:PE={threads}", "--bind-to", "core"],
+            },
+            MPICH: {
                 "": [],
                 "node": ["-ppn", "1", "-bind-to", "none"],
                 "socket": ["-map-by", "socket", "-bind-to", "socket"],
                 "core": ["-bind-to", f"core:{threads}"],
-            }[bind]
-        if self.kind == SLURM:
-            options = {
-                "": [],
-                "node": ["--ntasks-per-node=1", "--cpu-bind=none"],
-                "socket": ["--ntasks-per-socket=1", "--cpu-bind=sockets"],
-                "core": ["--cpu-bind=cores"],
-            }
-            return [f"--cpus-per-task={threads}", *options[bind]]
+            },
+            SLURM: {
+                "": [workers],
+                "node": [workers, "--ntasks-per-node=1", "--cpu-bind=none"],
+                "socket": [workers, "--ntasks-per-socket=1", "--cpu-bind=sockets"],
+                "core": [workers, "--cpu-bind=cores"],
+            },
+        }
+        if self.kind in options:
+            return options[self.kind][bind]
         if bind:
             raise InputError(
                 f"bind {bind} is for Open MPI, MPICH and srun, not for {self.words[0]}: give "

@@ -38,8 +38,6 @@ from memkern.models.structure import tlb_levels
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 
-_ROUNDS = 3
-_SECONDS = 150.0
 # Seconds of samples of each case in all rounds.
 _BRIEF_S, _LONG_S = 0.06, 0.3
 _CHAINS = (1, 8, 12, 16, 24, 32)
@@ -68,17 +66,6 @@ class _Key(NamedTuple):
     values: tuple[Any, ...]
 
 
-class _Measured(NamedTuple):
-    """A measurement, and the bits of the vectors of its instruction set."""
-
-    measurement: Measurement
-    vector_bits: int
-
-    @property
-    def record(self) -> dict[str, Any]:
-        return self.measurement.record
-
-
 @dataclass(frozen=True, eq=False)
 class MeasuredMachine:
     """A machine file with the records from which it was made.
@@ -97,7 +84,7 @@ class MeasuredMachine:
 
 
 def measure_machine(
-    *, seconds: float = _SECONDS, progress: Callable[[float], object] | None = None
+    *, seconds: float = 150.0, progress: Callable[[float], object] | None = None
 ) -> MeasuredMachine:
     """Measure the parameters of this machine for models.
 
@@ -127,26 +114,30 @@ def measure_machine(
     levels = levels_of(environment, cores)
     chases, too_large = _latencies(levels)
     cases = {
-        **_instructions(),
+        **{
+            _Key("instruction", (case.template_variant, case.identity())): case
+            for case in instruction_cases(budget_s=_BRIEF_S)
+        },
         **_bandwidths(levels, cores),
         **chases,
         **_pages(),
         **_costs(len(cores)),
     }
-    placed = place_in_rounds(cases, rounds=_ROUNDS, seconds=seconds, progress=progress)
-    runs, refused = placed.runs, placed.refused
-    refused |= too_large
-    done = {}
-    for key, run in runs.items():
-        bits = 8 * int(run.placements[-1].obtained["vector_B"] or 0)
-        done[key] = _Measured(calibrated(run, environment), bits)
-    results = to_result_set(
-        [measured.measurement for measured in done.values()], placed.interrupted
-    )
+    placed = place_in_rounds(cases, rounds=3, seconds=seconds, progress=progress)
+    done = {key: calibrated(run, environment) for key, run in placed.runs.items()}
+    bits = {
+        key: 8 * int(run.placements[-1].obtained["vector_B"] or 0)
+        for key, run in placed.runs.items()
+    }
     missing = tuple(
-        f"{key.what} {', '.join(map(str, key.values))}: {why}" for key, why in refused.items()
+        f"{key.what} {', '.join(map(str, key.values))}: {why}"
+        for key, why in {**placed.refused, **too_large}.items()
     )
-    return MeasuredMachine(_machine(environment, levels, cores, done), results, missing)
+    return MeasuredMachine(
+        _machine(environment, levels, cores, done, bits),
+        to_result_set(list(done.values()), placed.interrupted),
+        missing,
+    )
 
 
 class CacheLevel(NamedTuple):
@@ -281,13 +272,6 @@ def instruction_cases(
     ]
 
 
-def _instructions() -> dict[_Key, Case]:
-    return {
-        _Key("instruction", (case.template_variant, case.identity())): case
-        for case in instruction_cases(budget_s=_BRIEF_S)
-    }
-
-
 def core_counts(cores: int) -> list[int]:
     """Return numbers of cores from 1 to all: powers of two, and all."""
     return sorted({*(2**k for k in range(cores.bit_length())), cores} - {0})[: cores + 1]
@@ -373,7 +357,7 @@ def _costs(cores: int) -> dict[_Key, Case]:
 
 # Results
 
-_Done = Mapping[_Key, _Measured]
+_Done = Mapping[_Key, Measurement]
 
 
 def _machine(
@@ -381,7 +365,9 @@ def _machine(
     levels: Sequence[CacheLevel],
     cores: Sequence[int],
     done: _Done,
+    bits: Mapping[_Key, int],
 ) -> MachineFile:
+    """Return the machine file of measurements, with the bits of the vectors of each."""
     machine, build = environment["machine"], environment["build"]
     domains = domains_of(machine, cores)
     bandwidths = tuple(_bandwidth_rows(done))
@@ -392,7 +378,7 @@ def _machine(
         source=f"measured by memkern {build['version']}",
         created=now(),
         clock_GHz=clock(m.record["clock_GHz"] for m in done.values()),
-        vector_bits=max(m.vector_bits for m in done.values()),
+        vector_bits=max(bits.values()),
         line_B=line_B(),
         cores=max(len(cores) // domains, 1),
         domains=domains,
@@ -400,7 +386,7 @@ def _machine(
         bandwidths=bandwidths,
         tlbs=tuple(_tlbs(done)),
         costs=tuple(_cost_rows(done)),
-        instructions=tuple(_instruction_rows(done)),
+        instructions=tuple(_instruction_rows(done, bits)),
     )
 
 
@@ -539,18 +525,15 @@ def _cost_rows(done: _Done) -> list[Cost]:
             rows.append(Cost("launch", key.values[0], time_of(measured.record, 1e9)))
         elif key.what == "work" and key.values[0] != "free":
             repetition, count = key.values
-            without = done.get(_Key("work", ("free", count)))
-            if without is None:
-                continue
-            both = [time_of(m.record, 1e9) for m in (measured, without)]
             name = "spinning barrier" if repetition == "spin" else "barrier"
-            rows.append(Cost(name, count, _difference(*both)))
+            if without := done.get(_Key("work", ("free", count))):
+                both = [time_of(m.record, 1e9) for m in (measured, without)]
+                rows.append(Cost(name, count, _difference(*both)))
     return rows
 
 
-def _instruction_rows(done: _Done) -> list[Instruction]:
+def _instruction_rows(done: _Done, bits: Mapping[_Key, int]) -> list[Instruction]:
     found: dict[tuple[str, int], dict[str, Quantity]] = {}
-    notes: dict[tuple[str, int], str] = {}
     for key, measured in done.items():
         if key.what != "instruction":
             continue
@@ -558,19 +541,17 @@ def _instruction_rows(done: _Done) -> list[Instruction]:
         name, quantity = record["instruction"], record["quantity"]
         if stride := record.get("index_stride"):
             name += ", random" if stride == "random" else f", stride {stride}"
-        bits = record.get("vector_bits") or measured.vector_bits
-        bits = SCALAR_BITS if record["variant"] == "scalar" else bits
+        width = record.get("vector_bits") or bits[key]
+        width = SCALAR_BITS if record["variant"] == "scalar" else width
         each = time_of(record, record["cycles_per_access"] / record["time_median_s"])
-        position = (name, bits)
-        found.setdefault(position, {})[quantity] = each
-        notes[position] = "latency: store and load of the same address" if name == "store" else ""
+        found.setdefault((name, width), {})[quantity] = each
     return [
         Instruction(
             name,
-            bits,
+            width,
             values.get("throughput", Quantity()),
             values.get("latency", Quantity()),
-            notes[name, bits],
+            "latency: store and load of the same address" if name == "store" else "",
         )
-        for (name, bits), values in sorted(found.items())
+        for (name, width), values in sorted(found.items())
     ]

@@ -39,11 +39,10 @@ RANKS = (1, 2, 4)
 TURNS = 5
 # Communication of the ranks of a launch.
 COMMS = ("mpi", "shmem")
-# The options that strong scaling divides over the ranks, and others that exclude them.
+# The options that strong scaling divides over the ranks.
 _SIZES = ("elements", "count", "iters")
 # Option of the size of all ranks together, for arrays distributed over the ranks.
 _WHOLE = "count"
-_REPLACING = ("footprint_B",)
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ class _Launch:
             # A default size depends on the machine, and ranks may run on another machine.
             if size := _size(case):
                 parts = self.ranks if self.mode == STRONG and not _is_distributed(case) else 1
-                request |= dict.fromkeys(_REPLACING) | {size: -(-case.columns[size] // parts)}
+                request |= {"footprint_B": None, size: -(-case.columns[size] // parts)}
             found.append({name: value for name, value in request.items() if value is not None})
         return found
 
@@ -183,7 +182,8 @@ def scaling(  # noqa: PLR0913
     def launch_of(turn_and_launch: tuple[int, _Launch]) -> None:
         nonlocal finished
         turn, launch = turn_and_launch
-        if sink is None or not _stored(launch, turn, sink):
+        ids = [launch.case_id(case) for case in launch.cases]
+        if sink is None or not all(sink.store.find(case_id, turn) for case_id in ids):
             found = _measured(launch, turn, start, folder)
             if sink is None:
                 results.done += found
@@ -292,8 +292,7 @@ def _measured(launch: _Launch, turn: int, start: Launcher, folder: Path | None) 
         sweep, results = Path(name) / "sweep.toml", Path(name) / "results.db"
         requests = launch.requests()
         sweep.write_text(_sweep_file(requests), encoding="utf-8")
-        words = ["memkern", "sweep", str(sweep), "-o", str(results), "-q"]
-        words += ["--comm", launch.comm]
+        words = ["memkern", "sweep", str(sweep), "-o", str(results), "-q", "--comm", launch.comm]
         command = start.command(launch.ranks, launch.threads, launch.bind)
         code, output = run([*command, *started.python_command(*words)])
         found = load(results) if results.exists() else ResultSet()
@@ -319,11 +318,6 @@ def _record(record: Record, launch: _Launch, turn: int) -> Record:
             "bind": launch.bind,
         }
     )
-
-
-def _stored(launch: _Launch, turn: int, sink: Sink) -> bool:
-    """Return whether an earlier run has all records of a launch."""
-    return all(sink.store.find(launch.case_id(case), turn) for case in launch.cases)
 
 
 def _store(found: ResultSet, sink: Sink, resume: bool) -> None:

@@ -25,19 +25,6 @@ from memkern.models.overlap import Overlap
 from memkern.spec.case import Case
 from memkern.spec.kernel import Transfer
 
-__all__ = [
-    "UNKNOWN",
-    "Body",
-    "Prediction",
-    "assembly",
-    "llvm_mca",
-    "main_loop_of",
-    "mca",
-    "osaca",
-    "osaca_cycles",
-    "terms",
-]
-
 _ITERATIONS = 1000
 _VERSIONS = range(30, 13, -1)
 _OSACA_S = 20.0  # most seconds of OSACA for a loop

@@ -17,8 +17,6 @@ from memkern.files import reason
 from memkern.formats.values import dumps
 from memkern.launcher import python_command
 
-__all__ = ["Answer", "WorkerProcess", "run_worker"]
-
 # Writes an answer with the entries given by keyword.
 Answer = Callable[..., None]
 
@@ -48,7 +46,7 @@ class WorkerProcess:
         with ExitStack() as stack:
             self._errors = stack.enter_context(tempfile.TemporaryFile("w+", encoding="utf-8"))
             try:
-                self._process = subprocess.Popen(
+                self.process = subprocess.Popen(
                     python_command(module, *words, python=python),
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -58,17 +56,12 @@ class WorkerProcess:
                 raise InputError(f"{python} can't be run: {reason(error)}") from None
             self._open = stack.pop_all()
 
-    @property
-    def process(self) -> int:
-        """Number of the process."""
-        return self._process.pid
-
     def send(self, content: bytes) -> None:
         """Write to its standard input; if the process has ended, `answer` raises the reason."""
-        assert self._process.stdin is not None
+        assert self.process.stdin is not None
         with suppress(BrokenPipeError):
-            self._process.stdin.write(content)
-            self._process.stdin.flush()
+            self.process.stdin.write(content)
+            self.process.stdin.flush()
 
     def request(self, verb: str, value: Any, /) -> dict[str, Any]:
         """Return the answer to a request, ``{verb: value}``.
@@ -89,8 +82,8 @@ class WorkerProcess:
         InputError
             The process has ended, or printed something else.
         """
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
         if line.endswith(b"\n"):
             try:
                 return dict(json.loads(line))
@@ -100,7 +93,7 @@ class WorkerProcess:
                     f"the process that {self._what} printed {shown(text)}: its interpreter must "
                     "be Python with memkern"
                 ) from None
-        code = self._process.wait()
+        code = self.process.wait()
         self._errors.seek(0)
         lines = [text.strip() for text in self._errors if text.strip()]
         end = f"exit code {code}" if code >= 0 else f"signal {-code}"
@@ -109,12 +102,8 @@ class WorkerProcess:
 
     def close(self) -> None:
         """End the process."""
-        self._process.kill()
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            with suppress(BrokenPipeError):
-                if stream is not None:
-                    stream.close()
+        with suppress(BrokenPipeError), self.process:
+            self.process.kill()
         self._open.close()
 
 

@@ -24,8 +24,6 @@ with_threads, for_entry : callable
     Case and number of threads, or case and options of an entry, to the rebuilt case.
 """
 
-from __future__ import annotations
-
 import importlib
 from pathlib import Path
 from typing import Any

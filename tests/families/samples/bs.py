@@ -1,7 +1,5 @@
 """Cases of the finite-element streaming tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from shapes import built, streaming_samples

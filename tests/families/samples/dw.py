@@ -1,7 +1,5 @@
 """Cases of the hopping term."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from shapes import built

@@ -1,7 +1,5 @@
 """Cases of single instructions."""
 
-from __future__ import annotations
-
 from shapes import built
 
 from memkern.spec.case import Case

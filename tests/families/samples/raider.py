@@ -1,7 +1,5 @@
 """Cases of RaiderSTREAM."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from shapes import built, over_length, streaming_samples

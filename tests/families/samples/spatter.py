@@ -1,7 +1,5 @@
 """Cases of gather and scatter."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import memkern as mk

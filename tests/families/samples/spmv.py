@@ -1,7 +1,5 @@
 """Cases of products of sparse matrices."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

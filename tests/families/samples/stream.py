@@ -1,7 +1,5 @@
 """Cases of STREAM."""
 
-from __future__ import annotations
-
 from shapes import STREAMING_SHAPES, built, streaming_samples
 
 SAMPLES = {

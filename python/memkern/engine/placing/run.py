@@ -42,7 +42,7 @@ from memkern.host.environment import machine_environment
 from memkern.host.variances import Spread
 from memkern.machine import environment, gpu
 from memkern.machine.caches import data_caches
-from memkern.machine.memory_counters import memory_counters
+from memkern.machine.kernel_counters import memory_counters
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, finish
 from memkern.spec.options import GPUS, PROCESSORS

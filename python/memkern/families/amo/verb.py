@@ -15,19 +15,20 @@ from memkern.cli.measuring import exit_code, health_of, line, marks, measure, pl
 from memkern.cli.options import (
     GOOD,
     MEASURE,
-    Parser,
+    argument,
+    argument_group,
     checked,
     count,
     each,
     given,
-    grouped,
     knobs_of,
     measuring_options,
     numbers,
+    options_by_kernel,
+    refuse,
     verb,
     words,
 )
-from memkern.cli.refusing import options_by_kernel, refuse
 from memkern.errors import InputError
 from memkern.families.amo import index
 from memkern.families.amo import kernels as amo
@@ -272,97 +273,103 @@ def _as_circustent(number: int, record: dict[str, Any]) -> str:
     )
 
 
-@grouped(
+AMO_VERB = verb(
+    "amo",
     MEASURE,
-    "memkern amo -b RAND_ADD -m 1000000000 -p 2 -i 1000000",
-    "memkern amo --primitive add,cas,plain --threads 1,2",
-    "memkern amo --kernel central --sharing private --padding 0,64",
+    "atomic memory operations in CircusTent's patterns",
+    _amo,
+    (
+        "memkern amo -b RAND_ADD -m 1000000000 -p 2 -i 1000000",
+        "memkern amo --primitive add,cas,plain --threads 1,2",
+        "memkern amo --kernel central --sharing private --padding 0,64",
+    ),
+    argument_group(
+        "options of CircusTent",
+        argument(
+            *("-b", "-bench", "--bench"),
+            action="append",
+            metavar="NAME",
+            help="benchmark such as RAND_ADD or RAND_CAS (by cas-target); the output is "
+            "CircusTent's",
+        ),
+        argument(
+            *("-m", "-memsize", "--memsize"),
+            type=count(1),
+            metavar="BYTES",
+            help="size of VAL (the accessed size)",
+        ),
+        argument(
+            *("-p", "-pes", "--pes"),
+            type=numbers(1, "pes"),
+            metavar="N,...",
+            help="workers, as --threads",
+        ),
+        argument(
+            *("-i", "-iters", "--iters"),
+            type=count(1),
+            metavar="N",
+            help="iterations of each worker (262144; on a GPU 256)",
+        ),
+        argument(
+            *("-s", "-stride", "--stride"),
+            type=count(1),
+            metavar="WORDS",
+            help="distance between words of consecutive iterations of striden (1)",
+        ),
+        argument(
+            "-l", "-list", "--list", action="store_true", help="list the benchmarks of --bench"
+        ),
+    ),
+    argument_group(
+        "atomics",
+        argument(
+            "--kernel", type=words, metavar="NAME,...", help=", ".join(amo.PATTERNS) + " (all)"
+        ),
+        argument(
+            "--primitive", type=words, metavar="NAME,...", help=", ".join(amo.PRIMITIVES) + " (add)"
+        ),
+        argument(
+            "--order", type=words, metavar="NAME,...", help=", ".join(amo.ORDERS) + " (relaxed)"
+        ),
+        argument(
+            "--returns",
+            choices=("used", "unused"),
+            help="whether the result of an iteration's last operation is used (as in CircusTent)",
+        ),
+        argument("--words", type=count(1), metavar="N", help="size of VAL in words"),
+        argument(
+            "--sizes",
+            metavar="LOW:HIGH:COUNT",
+            help="bytes of VAL, log-spaced, or a list; where every iteration has a different word, "
+            "iterations are limited to the number of words",
+        ),
+        argument(
+            "--sharing",
+            type=words,
+            metavar="HOW,...",
+            help="original, private (separate words for each worker) or shared (the same for all)",
+        ),
+        argument(
+            "--padding",
+            type=numbers(0, "padding"),
+            metavar="BYTES,...",
+            help="distance between used words (0: adjacent)",
+        ),
+        argument("--hot", type=count(1), metavar="N", help="words that central accesses (1)"),
+        argument("--indices", choices=index.RULES, help="generator of IDX (random)"),
+        argument(
+            "--targets",
+            type=words,
+            metavar="NAME,...",
+            help=f"on mpi and shmem, ranks whose words are accessed: {', '.join(TARGETS)} (random; "
+            "ring without indices)",
+        ),
+        argument(
+            "--remote",
+            type=checked(read_number),
+            metavar="PERCENT",
+            help="indices of words on other ranks, for --targets share",
+        ),
+    ),
+    measuring_options(dtypes=(*WORD_DTYPES, *DTYPES), elsewhere=("targets", "remote")),
 )
-@verb("amo", _amo, "atomic memory operations in CircusTent's patterns")
-def _amo_options(sub: Parser) -> None:
-    add = sub.add_argument_group("options of CircusTent").add_argument
-    add(
-        *("-b", "-bench", "--bench"),
-        action="append",
-        metavar="NAME",
-        help="benchmark such as RAND_ADD or RAND_CAS (by cas-target); the output is CircusTent's",
-    )
-    add(
-        *("-m", "-memsize", "--memsize"),
-        type=count(1),
-        metavar="BYTES",
-        help="size of VAL (the accessed size)",
-    )
-    add(
-        *("-p", "-pes", "--pes"),
-        type=numbers(1, "pes"),
-        metavar="N,...",
-        help="workers, as --threads",
-    )
-    add(
-        *("-i", "-iters", "--iters"),
-        type=count(1),
-        metavar="N",
-        help="iterations of each worker (262144; on a GPU 256)",
-    )
-    add(
-        *("-s", "-stride", "--stride"),
-        type=count(1),
-        metavar="WORDS",
-        help="distance between words of consecutive iterations of striden (1)",
-    )
-    add("-l", "-list", "--list", action="store_true", help="list the benchmarks of --bench")
-    add = sub.add_argument_group("atomics").add_argument
-    add("--kernel", type=words, metavar="NAME,...", help=", ".join(amo.PATTERNS) + " (all)")
-    add(
-        "--primitive",
-        type=words,
-        metavar="NAME,...",
-        help=", ".join(amo.PRIMITIVES) + " (add)",
-    )
-    add(
-        "--order",
-        type=words,
-        metavar="NAME,...",
-        help=", ".join(amo.ORDERS) + " (relaxed)",
-    )
-    add(
-        "--returns",
-        choices=("used", "unused"),
-        help="whether the result of an iteration's last operation is used (as in CircusTent)",
-    )
-    add("--words", type=count(1), metavar="N", help="size of VAL in words")
-    add(
-        "--sizes",
-        metavar="LOW:HIGH:COUNT",
-        help="bytes of VAL, log-spaced, or a list; where every iteration has a different word, "
-        "iterations are limited to the number of words",
-    )
-    add(
-        "--sharing",
-        type=words,
-        metavar="HOW,...",
-        help="original, private (separate words for each worker) or shared (the same for all)",
-    )
-    add(
-        "--padding",
-        type=numbers(0, "padding"),
-        metavar="BYTES,...",
-        help="distance between used words (0: adjacent)",
-    )
-    add("--hot", type=count(1), metavar="N", help="words that central accesses (1)")
-    add("--indices", choices=index.RULES, help="generator of IDX (random)")
-    add(
-        "--targets",
-        type=words,
-        metavar="NAME,...",
-        help=f"on mpi and shmem, ranks whose words are accessed: {', '.join(TARGETS)} (random; "
-        "ring without indices)",
-    )
-    add(
-        "--remote",
-        type=checked(read_number),
-        metavar="PERCENT",
-        help="indices of words on other ranks, for --targets share",
-    )
-    measuring_options(sub, dtypes=(*WORD_DTYPES, *DTYPES), elsewhere=("targets", "remote"))

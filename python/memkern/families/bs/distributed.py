@@ -21,8 +21,6 @@ from memkern.shared.checking import Values, error, fresh, outcome
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Exchange, IndexArray, Native, Validation, fill_values
 
-__all__ = ["part"]
-
 # Salt of the values for checks of distributed cases; no array is filled with these values.
 _SALT = 0x5EED
 
@@ -138,12 +136,8 @@ def _gather(case: Case, mesh: _Mesh) -> Part:
         values = _whole(len(mesh.ids))
         kept = mesh.ids >= 0
         wanted = np.bincount(mesh.ids[kept], values[kept], case.integers["global_nodes"])[owned]
-        native.fill(outputs=True)
-        _set(native, "xl", values[mesh.own])
-        _set(native, "xg", np.full(len(nodes), np.nan))
-        yield
-        found = native.peek("xg", len(foreign) + np.arange(len(owned)))
-        return outcome(case, error(found, wanted), "whole")
+        given = {"xl": values[mesh.own], "xg": np.full(len(nodes), np.nan)}
+        return (yield from _checked(case, native, given, "xg", wanted, len(foreign)))
 
     return Part(local, exchange, check, len(foreign) / max(len(nodes), 1))
 
@@ -182,11 +176,8 @@ def _scatter(case: Case, mesh: _Mesh) -> Part:
         its = mesh.ids[mesh.own][positions]
         before = fresh(native, "xl", np.arange(len(its)))
         wanted = np.where(its < 0, before, values[np.maximum(its, 0)])
-        native.fill(outputs=True)
-        halo = np.full(len(arrived), np.nan)
-        _set(native, "xg", np.concatenate((values[owned], halo)))
-        yield
-        return outcome(case, error(native.peek("xl", np.arange(len(its))), wanted), "whole")
+        given = {"xg": np.concatenate((values[owned], np.full(len(arrived), np.nan)))}
+        return (yield from _checked(case, native, given, "xl", wanted))
 
     return Part(local, exchange, check, float(foreign.mean()) if len(ids) else 0.0)
 
@@ -223,10 +214,7 @@ def _both(case: Case, mesh: _Mesh) -> Part:
         sums = np.bincount(mesh.ids[kept], values[kept], case.integers["global_nodes"])
         its = mesh.ids[mesh.own]
         wanted = np.where(its < 0, values[mesh.own], sums[np.maximum(its, 0)])
-        native.fill(outputs=True)
-        _set(native, "xl", values[mesh.own])
-        yield
-        return outcome(case, error(native.peek("xl", np.arange(len(its))), wanted), "whole")
+        return (yield from _checked(case, native, {"xl": values[mesh.own]}, "xl", wanted))
 
     return Part(local, exchange, check, len(shared) / max(len(nodes), 1))
 
@@ -236,12 +224,24 @@ def _whole(n: int) -> Values:
     return fill_values(np.arange(n), {"salt": _SALT})
 
 
-def _set(native: Native, name: str, values: Values) -> None:
-    """Set the first elements of an array, and the others to zero."""
-    array = native.arrays()[name]
-    whole = np.zeros(array["columns"], dtype=array["dtype"])
-    whole[: len(values)] = values
-    native.copy_in(name, whole)
+def _checked(
+    case: Case,
+    native: Native,
+    given: Mapping[str, Values],
+    name: str,
+    wanted: Values,
+    first: int = 0,
+) -> Validation:
+    """Set the first elements of arrays, and compare those of one from `first` with `wanted`."""
+    native.fill(outputs=True)
+    for key, values in given.items():
+        array = native.arrays()[key]
+        whole = np.zeros(array["columns"], dtype=array["dtype"])
+        whole[: len(values)] = values
+        native.copy_in(key, whole)
+    yield
+    found = native.peek(name, first + np.arange(len(wanted)))
+    return outcome(case, error(found, wanted), "whole")
 
 
 _PARTS = {"bs.bs6": _gather, "bs.bs7": _scatter, "bs.bs8": _both}

@@ -1,4 +1,4 @@
-"""Figures and table of the finite-element streaming tests: time as T0 + B / Wmax.
+"""Figures and tables of the finite-element streaming tests: time as T0 + B / Wmax.
 
 After Chalmers and Warburton 2020, whose four GPUs are drawn as lines, and listed in the table, next
 to own platforms. What they measured was published as T0 and Wmax, not as points.
@@ -13,13 +13,13 @@ that fit in them and Wmax to the larger sizes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern.errors import InputError
-from memkern.families.bs.of_paper import devices_table as devices_table
-from memkern.models.peak import with_peak
-from memkern.models.records import apart
+from memkern.formats.resultset import need_columns
+from memkern.models.peak import peak_GBps, with_peak
+from memkern.models.records import apart, data_caches
 from memkern.plots.drawing import (
     bytes_axis,
     counts_axis,
@@ -84,15 +84,6 @@ class Fitted(NamedTuple):
         return (
             f"{name} below {three_figures(1e6 * most)} µs" if most > 0 else f"{name} not resolved"
         )
-
-    @property
-    def t0_us(self) -> tuple[float, float, float]:
-        """T0 of the smallest sizes and its interval; only the upper end if it is not resolved."""
-        fit = self.fits[0]
-        low, high = (1e6 * end for end in fit.t0_ci_s)
-        if fit.t0_resolved:
-            return fit.t0_s * 1e6, low, high
-        return math.nan, math.nan, high if high > 0 else math.nan
 
     @property
     def wmax_GBps(self) -> tuple[float, float, float]:
@@ -389,6 +380,73 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
     return finish(fig, 8, [*notes, *unfit, *_fit_notes(fits), *published], frame)
 
 
+_MIB, _GIB = 2**20, 2**30
+
+
+@tabulated(
+    "bs-devices",
+    'Columns platform, row ("own" or "published"), tdp_W, compute_units (of a GPU) or cores, '
+    "registers_MB, shared_MB, l1_MB, l2_MB and l3_MB (each the sum over the device, in 2^20 B), "
+    "memory and peak_bandwidth_GBps. Cells are empty where the paper or the own system states "
+    "nothing.",
+    paper="chalmers2020",
+    number="table 2",
+    records="any kernels, a ResultSet for the descriptions of the machines",
+    optional=True,
+)
+def devices_table(records: Records = None) -> DataFrame:
+    """Specifications of the four GPUs of the paper, and of the machines of own records."""
+    from pandas import DataFrame
+
+    from memkern import reference
+
+    published = [{**row, "row": "published"} for row in reference.rows("chalmers2020-devices")]
+    columns = ["platform", "row", "tdp_W", "compute_units", "registers_MB", "shared_MB"]
+    columns += ["l1_MB", "l2_MB", "l3_MB", "memory", "peak_bandwidth_GBps"]
+    table = DataFrame([*_own_devices(records), *published], columns=columns)
+    numbers = [name for name in columns if name not in ("platform", "row", "memory")]
+    return table.astype(dict.fromkeys(numbers, float)).astype({"compute_units": "Int64"})
+
+
+def _own_devices(records: Records) -> list[dict[str, Any]]:
+    """Return a row for each processor and GPU of own records."""
+    environments = getattr(records, "environments", {})
+    frame = frame_of(records)
+    if records is not None:
+        need_columns(frame, "platform")
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for record in frame.to_dict("records"):
+        key, device = str(record.get("environment_id")), str(record.get("device", "cpu"))
+        if device not in ("mpi", "shmem"):
+            environment = environments.get(key) or {}
+            rows.setdefault((key, device), _described(record, device, environment))
+    return list(rows.values())
+
+
+def _described(
+    record: Mapping[Any, Any], device: str, environment: Mapping[str, Any]
+) -> dict[str, Any]:
+    about = (environment.get("devices") or {}).get(device) or {}
+    machine = environment.get("machine") or {}
+    if device == "cpu":
+        caches = data_caches({"": environment})[""]
+        totals = [(f"l{level}_MB", size_B * count / _MIB) for level, size_B, count in caches]
+        units, memory_B = machine.get("cores"), machine.get("memory_B")
+        kind = (environment.get("memory") or {}).get("kind") or ""
+    else:
+        totals = [("l2_MB", about["l2_B"] / _MIB)] if about.get("l2_B") else []
+        units, memory_B, kind = about.get("units"), about.get("memory_B"), ""
+    return {
+        "platform": (machine.get("model") if device == "cpu" else about.get("name"))
+        or record["platform"],
+        "row": "own",
+        "compute_units": units,
+        **dict(totals),
+        "memory": f"{memory_B / _GIB:.0f} GB {kind}".strip() if memory_B else "",
+        "peak_bandwidth_GBps": peak_GBps(record, environment),
+    }
+
+
 @tabulated(
     "bs-t0-wmax",
     "One row per test. For each own platform the columns ``T0_us`` and ``Wmax_GBps``, each with "
@@ -419,20 +477,31 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
     frame, _ = own_tests(None if records is None else with_peak(frame_of(records)), tests)
     devices = reference.rows("chalmers2020-devices")
     peaks = {row["platform"]: row["peak_bandwidth_GBps"] for row in devices}
-    columns = ["test"]
-    for one in fitted(frame, leave_out)[0]:
-        names = [f"{one.platform}: {name}" for name in ("T0_us", "T0_low_us", "T0_high_us")]
-        names += [f"{one.platform}: Wmax{end}_GBps" for end in ("", "_low", "_high")]
-        names.append(f"{one.platform}: Wmax_of_peak")
-        # Caches are faster than the memory.
-        peak = math.nan if one.in_caches else one.rows["peak_GBps"].max()
-        values = (*one.t0_us, *one.wmax_GBps, one.wmax_GBps[0] / peak)
-        table[one.kernel] |= dict(zip(names, values, strict=True))
-        columns += [name for name in names if name not in columns]
+    cells = [(one.platform, one.kernel, fit_columns(one)) for one in fitted(frame, leave_out)[0]]
     for row in reference.rows("chalmers2020"):
-        names = [f"{row['platform']}: {name}" for name in ("T0_us", "Wmax_GBps", "Wmax_of_peak")]
-        share = row["wmax_GBps"] / peaks[row["platform"]]
-        published = (row["t0_s"] * 1e6, row["wmax_GBps"], share)
-        table[row["kernel"]] |= dict(zip(names, published, strict=True))
-        columns += [name for name in names if name not in columns]
-    return DataFrame(list(table.values()), columns=columns)
+        wmax, share = row["wmax_GBps"], row["wmax_GBps"] / peaks[row["platform"]]
+        published = {"T0_us": row["t0_s"] * 1e6, "Wmax_GBps": wmax, "Wmax_of_peak": share}
+        cells.append((row["platform"], row["kernel"], published))
+    columns = {"test": None}
+    for platform, kernel, values in cells:
+        named_values = {f"{platform}: {name}": value for name, value in values.items()}
+        table[kernel] |= named_values
+        columns |= dict.fromkeys(named_values)
+    return DataFrame(list(table.values()), columns=list(columns))
+
+
+def fit_columns(one: Fitted) -> dict[str, float]:
+    """Return T0 of the smallest sizes, Wmax of the largest, and their intervals.
+
+    A T0 that is not resolved has only the upper end. Caches are faster than the peak of memory.
+    """
+    first, wmax = one.fits[0], one.wmax_GBps
+    low, high = (1e6 * end for end in first.t0_ci_s)
+    known = first.t0_resolved
+    return {
+        "T0_us": 1e6 * first.t0_s if known else math.nan,
+        "T0_low_us": low if known else math.nan,
+        "T0_high_us": high if known or high > 0 else math.nan,
+        **dict(zip(("Wmax_GBps", "Wmax_low_GBps", "Wmax_high_GBps"), wmax, strict=True)),
+        "Wmax_of_peak": math.nan if one.in_caches else wmax[0] / one.rows["peak_GBps"].max(),
+    }

@@ -19,7 +19,15 @@ from memkern.inputs.partition import entries_of
 from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
 from memkern.shared.cache_lines import partly_accessed
-from memkern.shared.checking import Values, error, extent, fresh, outcome, positions
+from memkern.shared.checking import (
+    Values,
+    compared,
+    error,
+    extent,
+    fresh,
+    outcome,
+    positions,
+)
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation, crossed
 from memkern.spec.options import GPUS, Knobs, Stop
@@ -109,23 +117,18 @@ def meshed(
     ).with_(**options)
 
 
-def _row_sums(case: Case, rows: IndexArray, value: Callable[[IndexArray], Values]) -> Values:
-    """Return the sums, over rows of Z^T, of the values of local nodes."""
-    starts, columns = case.indices["row_starts"], case.indices["columns"]
-    begin, count = starts[rows], starts[rows + 1] - starts[rows]
-    sums = np.zeros(len(rows))
-    for k in range(int(np.max(count, initial=0))):
-        some = count > k
-        sums[some] += value(columns[begin[some] + k])
-    return sums
+def _summed(case: Case, native: Native, rows: IndexArray) -> tuple[IndexArray, IndexArray, Values]:
+    """Return the local nodes of rows of Z^T, the row of each, and the sums of the rows."""
+    entries, counts = entries_of(case.indices["row_starts"], rows)
+    at = case.indices["columns"][entries]
+    row = np.repeat(np.arange(len(rows)), counts)
+    return at, row, np.bincount(row, fresh(native, "xl", at), len(rows))
 
 
 def _check_gather(case: Case, native: Native) -> Validation:
     rows = positions(case.integers["global_nodes"], native)
-    wanted = _row_sums(case, rows, lambda at: fresh(native, "xl", at))
-    native.fill(outputs=True)
-    yield
-    return outcome(case, error(native.peek("xg", rows), wanted), extent(case.iterations))
+    *_, wanted = _summed(case, native, rows)
+    return (yield from compared(case, native, "xg", rows, wanted, extent(case.iterations)))
 
 
 def _check_scatter(case: Case, native: Native) -> Validation:
@@ -133,24 +136,16 @@ def _check_scatter(case: Case, native: Native) -> Validation:
     ids = case.indices["ids"][at]
     values = fresh(native, "xg", np.maximum(ids, 0))
     wanted = np.where(ids < 0, fresh(native, "xl", at), values)
-    native.fill(outputs=True)
-    yield
-    return outcome(case, error(native.peek("xl", at), wanted), extent(case.iterations))
+    return (yield from compared(case, native, "xl", at, wanted, extent(case.iterations)))
 
 
 def _check_both(case: Case, native: Native) -> Validation:
-    rows = positions(case.integers["global_nodes"], native)
-    sums = _row_sums(case, rows, lambda at: fresh(native, "xl", at))
-    starts, columns = case.indices["row_starts"], case.indices["columns"]
-    entries, counts = entries_of(starts, rows)
-    at = columns[entries]
-    touched = np.zeros(case.integers["local_nodes"], dtype=bool)
-    touched[columns] = True
+    at, row, sums = _summed(case, native, positions(case.integers["global_nodes"], native))
     others = positions(case.integers["local_nodes"], native)
-    others = others[~touched[others]]
+    others = others[~np.isin(others, case.indices["columns"])]
     native.fill(outputs=True)
     yield
-    worst = error(native.peek("xl", at), np.repeat(sums, counts))
+    worst = error(native.peek("xl", at), sums[row])
     worst = max(worst, error(native.peek("xl", others), fresh(native, "xl", others)))
     return outcome(case, worst, extent(case.iterations))
 

@@ -11,19 +11,19 @@ from memkern.cli.analysis import fit_text
 from memkern.cli.measuring import exit_code, measure
 from memkern.cli.options import (
     MEASURE,
-    Parser,
+    argument,
     count,
     each,
     given,
-    grouped,
     knobs_of,
     measuring_options,
     numbers,
+    options_by_kernel,
+    taken,
     verb,
 )
-from memkern.cli.refusing import options_by_kernel, taken
 from memkern.errors import InputError
-from memkern.shared.streaming_verbs import lengths, owners, stream_options
+from memkern.shared.streaming_verbs import STREAM_OPTIONS, lengths, owners
 from memkern.spec import registry
 from memkern.spec.case import HALOS
 from memkern.spec.registry import DEFINITIONS
@@ -66,52 +66,53 @@ def _list(least: int, name: str) -> Callable[[str], list[int]]:
     return lambda text: each(convert(text))
 
 
-@grouped(
+BS_VERB = verb(
+    "bs",
     MEASURE,
-    "memkern bs 1 --sizes 64KiB:512MiB:60",
-    "memkern bs 1,2 -n 10000000",
-    "memkern bs 6 --degree 3,7 --elements 20",
-)
-@verb("bs", _finite_elements, "the finite-element streaming tests BS0 to BS8")
-def _bs_options(sub: Parser) -> None:
-    sub.add_argument(
+    "the finite-element streaming tests BS0 to BS8",
+    _finite_elements,
+    (
+        "memkern bs 1 --sizes 64KiB:512MiB:60",
+        "memkern bs 1,2 -n 10000000",
+        "memkern bs 6 --degree 3,7 --elements 20",
+    ),
+    argument(
         "tests", nargs="?", type=_list(0, "tests"), metavar="NUMBERS", help="0..8, or 1,2,6 (all)"
-    )
-    sub.add_argument(
+    ),
+    argument(
         "-n",
         "--entries",
         type=count(1),
         metavar="N",
         help="length of each array of BS1 to BS5 (four times the last-level caches)",
-    )
-    sub.add_argument(
+    ),
+    argument(
         "--elements",
         type=numbers(1, "elements"),
         metavar="K,...",
         help="mesh of K x K x K elements for BS6 to BS8 (20)",
-    )
-    sub.add_argument(
+    ),
+    argument(
         "--degree",
         type=numbers(1, "degree"),
         metavar="N,...",
         help="polynomial degree for BS6 to BS8 (7)",
-    )
-    sub.add_argument(
-        "--masked",
-        choices=("none", "boundary"),
-        help="nodes that BS6 to BS8 leave out (none)",
-    )
-    sub.add_argument(
+    ),
+    argument(
+        "--masked", choices=("none", "boundary"), help="nodes that BS6 to BS8 leave out (none)"
+    ),
+    argument(
         "--numbering",
         choices=("elements", "lexicographic"),
         help="order of the mesh's unique nodes (elements)",
-    )
-    sub.add_argument(
+    ),
+    argument(
         "--halo",
         choices=HALOS,
         help="one mesh of all ranks for BS6 to BS8, which exchange values of shared nodes in each "
         "invocation: without computing (blocking), or during independent work (overlap)",
-    )
-    sub.add_argument("--definition", choices=DEFINITIONS, help="definition of BS5 (paper)")
-    stream_options(sub)
-    measuring_options(sub, elsewhere=("halo",))
+    ),
+    argument("--definition", choices=DEFINITIONS, help="definition of BS5 (paper)"),
+    *STREAM_OPTIONS,
+    measuring_options(elsewhere=("halo",)),
+)

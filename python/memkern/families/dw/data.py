@@ -256,14 +256,13 @@ def site_B(record: Any) -> Any:
 
 def _options(frame: DataFrame) -> list[str]:
     """Return the kind of stores and the prefetch of each record."""
-    found = []
-    for variant, prefetch, into in zip(
-        frame["variant"], frame["prefetch"], frame["prefetch_into"], strict=True
-    ):
-        stores = "non-temporal" if variant == "nt" else "ordinary"
-        ahead = ", prefetch" + " into L1" * (into == "L1") if prefetch > 0 else ""
-        found.append(f"{stores} stores{ahead}")
-    return found
+    return [
+        ("non-temporal" if variant == "nt" else "ordinary")
+        + " stores"
+        + ", prefetch" * (prefetch > 0)
+        + " into L1" * (prefetch > 0 and into == "L1")
+        for variant, prefetch, into in frame[["variant", "prefetch", "prefetch_into"]].to_numpy()
+    ]
 
 
 def in_order(kinds: Iterable[str]) -> list[str]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
@@ -437,18 +436,18 @@ def _compared(
         most -= _sites(model)
         if most < 0:
             break
-        counted[n] = _simulated(model, cache_B)
+        counted[n] = simulate(
+            model.extents,
+            model.ls,
+            cache_B,
+            cuts=model.cuts,
+            blocks=model.blocks,
+            threads=model.threads,
+        )
     dotted = look._replace(linestyle="none", zorder=look.zorder + 1)
     ax.plot(list(counted), list(counted.values()), label="_simulated", **dotted._asdict())
     ax.plot([], [], label=label, **look._asdict())
     return len(counted) == len(positions)
-
-
-@cache
-def _simulated(model: LayerConditions, cache_B: float) -> float:
-    """Return the simulated bytes of a site update."""
-    how: dict[str, Any] = {"cuts": model.cuts, "blocks": model.blocks, "threads": model.threads}
-    return simulate(model.extents, model.ls, cache_B, **how)
 
 
 def _levels(ax: Axes, ls: int) -> None:

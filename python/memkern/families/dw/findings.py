@@ -28,8 +28,6 @@ from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, sh
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_PREFETCH = ", prefetch"
-
 
 def findings(records: DataFrame) -> list[str]:
     """Return the findings on every own machine, the most important first."""
@@ -43,7 +41,10 @@ def _on_machine(mine: DataFrame) -> list[str]:
     threads = over_workers(mine)
     return [
         *shown_in("dw-layouts", map(_on_lattice, groups)),
-        *shown_in("dw-layouts", [*_on_prefetch(groups), *_on_stores(groups)]),
+        *shown_in("dw-layouts", _on_gain(groups, "prefetch", "", "prefetch")),
+        *shown_in(
+            "dw-layouts", _on_gain(groups, "stores", "ordinary stores", "non-temporal stores")
+        ),
         *shown_in(
             "dw-scaling", speed_up(threads, VALUE, in_order(threads["kind"]), "lattice_label")
         ),
@@ -74,23 +75,23 @@ def _on_lattice(rows: DataFrame) -> str:
     return f"{text}; {joined(others)}." if others else f"{text}."
 
 
-def _gains(groups: Sequence[DataFrame], column: str, low: str, high: str) -> list[str]:
-    """Return for each lattice the gain of one kind of stores or prefetch over another.
+def _on_gain(groups: Sequence[DataFrame], column: str, low: str, high: str) -> list[str]:
+    """Return the sentence on the gain of one kind of stores or prefetch over another by lattice.
 
     Parameters
     ----------
     groups : sequence of DataFrame
         Records of one lattice each.
-    column : {"stores", "prefetches"}
+    column : {"stores", "prefetch"}
         Column in which the records of a pair differ.
     low, high : str
-        Values of the column; the gain of `high` over `low` is returned.
+        Values of the column; the sentence has the gain of `high` over `low`.
     """
     parts = []
-    other = "stores" if column == "prefetches" else "prefetches"
+    other = "stores" if column == "prefetch" else "prefetch"
     for rows in groups:
-        halves = rows["option"].str.partition(_PREFETCH)
-        rows = rows.assign(stores=halves[0], prefetches=halves[1] + halves[2])
+        halves = rows["option"].str.partition(", ")
+        rows = rows.assign(stores=halves[0], prefetch=halves[2])
         without, with_it = (rows[rows[column] == value] for value in (low, high))
         pairs = without.merge(with_it, on=["form", other], suffixes=("", "_with"))
         if pairs.empty:
@@ -99,27 +100,9 @@ def _gains(groups: Sequence[DataFrame], column: str, low: str, high: str) -> lis
         times = dict.fromkeys(f"{end:.2f}" for end in (gains.min(), gains.max()))
         mark = disturbed_mark((pairs["disturbed"] | pairs["disturbed_with"]).any())
         parts.append(f"{' to '.join(times)} times as fast on {_where(rows)}{mark}")
-    return parts
-
-
-def _on_prefetch(groups: Sequence[DataFrame]) -> list[str]:
-    """Return the sentence on the gain by software prefetch on each lattice."""
-    parts = _gains(groups, "prefetches", "", _PREFETCH)
-    return (
-        [f"With prefetch the kernel is {joined(parts)}, depending on layout and stores."]
-        if parts
-        else []
-    )
-
-
-def _on_stores(groups: Sequence[DataFrame]) -> list[str]:
-    """Return the sentence on the gain by non-temporal stores on each lattice."""
-    parts = _gains(groups, "stores", "ordinary stores", "non-temporal stores")
     if not parts:
         return []
-    return [
-        f"With non-temporal stores the kernel is {joined(parts)}, depending on layout and prefetch."
-    ]
+    return [f"With {high} the kernel is {joined(parts)}, depending on layout and {other}."]
 
 
 def _on_energy(mine: DataFrame) -> list[str]:

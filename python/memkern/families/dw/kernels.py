@@ -25,7 +25,7 @@ from memkern.errors import InputError
 from memkern.inputs.lattice import GAMMA, check_extents, check_parity, walk
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
-from memkern.shared.checking import Values, error, fresh, outcome
+from memkern.shared.checking import Values, compared, fresh
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Model
 from memkern.spec.kernel import IndexArray, Native, Traffic, Transfer, Validation
 from memkern.spec.registry import case, find, register, shows_options_of
@@ -72,7 +72,7 @@ def _prefetched(layout: Layout, visits: IndexArray, real_B: int) -> int:
     position = np.empty(len(visits), dtype=np.int64)
     position[visits] = np.arange(len(visits))
     now = np.random.default_rng(0).integers(0, len(visits), _SAMPLES)
-    sites = layout.coordinates(layout.parity)[visits[now]]
+    sites = sites_of(layout.local, layout.parity)[visits[now]]
     steps = np.concatenate([np.eye(4, dtype=np.int64), -np.eye(4, dtype=np.int64)])
     # For each site and direction, all sites that read the neighbour in this direction.
     readers = (sites[:, None, None] + steps[:, None] - steps) % np.array(layout.local)
@@ -181,7 +181,7 @@ def dw_case(  # noqa: PLR0913
     check_memory(320 * found.sites, f"a lattice of {found.sites} sites")
     plain = found.reals == 1
     neighbours, permutations = found.neighbours()
-    visits = walk(found.coordinates(found.parity).T, order, block)
+    visits = walk(sites_of(found.local, found.parity).T, order, block)
     options.setdefault("prefetch", _ahead(found, real_B))
     if share_planes:
         if options.get("chunk"):
@@ -191,7 +191,6 @@ def dw_case(  # noqa: PLR0913
         options["chunk"] = -(-found.sites // slices // workers)
     bits = 8 * real_B * found.reals
     lanes = "s" if found.shared else "sites"
-    layout = "lexicographic" if plain else layout
     cut_text = " ".join(f"{d}{c}" for d, c in zip("xyzt", found.cuts, strict=True) if c > 1)
     return Case(
         find(kernel),
@@ -267,11 +266,9 @@ def _check(case: Case, native: Native) -> Validation:
         lambda at: fresh(native, "links", at),
         lambda at: fresh(native, "psi", at),
     )
-    native.fill(outputs=True)
-    yield
-    at = layout.spinors_at(sites)
-    got = native.peek("result", at.ravel()).reshape(at.shape)
-    return outcome(case, error(got, wanted), "whole" if total <= _WHOLE_SITES else "sampled")
+    how = "whole" if total <= _WHOLE_SITES else "sampled"
+    at = layout.spinors_at(sites).ravel()
+    return (yield from compared(case, native, "result", at, wanted.ravel(), how))
 
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:

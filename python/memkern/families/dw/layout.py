@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,6 @@ from memkern.errors import InputError
 from memkern.inputs.lattice import Extents, Parity
 from memkern.spec.case import Case
 from memkern.spec.kernel import IndexArray
-
-if TYPE_CHECKING:
-    pass
-
 
 LAYOUTS = ("RRII", "RIRI", "lexicographic")
 CUTS = ("auto", "s", "t, z, y and x in any order, such as tz or x")
@@ -74,10 +70,6 @@ class Layout:
         """Sites of a part that get a result."""
         return prod(self.local) // (1 if self.parity == "full" else 2)
 
-    def coordinates(self, parity: str) -> IndexArray:
-        """Return the sites of a parity in a part, shape (sites, 4), x fastest."""
-        return sites_of(self.local, parity)
-
     def positions(self, sites: IndexArray) -> tuple[IndexArray, IndexArray]:
         """Return the index of each site within its part and parity, and the index of the part.
 
@@ -86,14 +78,9 @@ class Layout:
         sites : ndarray of int64, shape (..., 4)
             x, y, z, t.
         """
-        local = np.array(self.local)
-        part, rest = np.divmod(sites, local)
-        which = np.zeros(sites.shape[:-1], dtype=np.int64)
-        lane = which.copy()
-        for axis in (3, 2, 1, 0):
-            which = which * local[axis] + rest[..., axis]
-            lane = lane * self.cuts[axis] + part[..., axis]
-        return (which if self.parity == "full" else which // 2), lane
+        part, rest = np.divmod(sites, np.array(self.local))
+        which = rest @ _strides(self.local)
+        return (which if self.parity == "full" else which // 2), part @ _strides(self.cuts)
 
     def spinors_at(self, sites: IndexArray) -> IndexArray:
         """Return positions of spinors, shape (..., Ls, 4, 3, 2) for sites of shape (..., 4)."""
@@ -117,12 +104,9 @@ class Layout:
 
     def _numbers_at(self, vectors: IndexArray, lane: Any, lanes: int) -> IndexArray:
         part = np.arange(2)
-        found: IndexArray
         if self.split:
-            found = (vectors[..., None] * 2 + part) * lanes + np.asarray(lane)[..., None]
-        else:
-            found = (vectors * lanes + lane)[..., None] * 2 + part
-        return found
+            return (vectors[..., None] * 2 + part) * lanes + np.asarray(lane)[..., None]
+        return (vectors * lanes + lane)[..., None] * 2 + part
 
     def neighbours(self) -> tuple[IndexArray, IndexArray]:
         """Return the sites that the kernel reads for each site, and the permutations of lanes.
@@ -135,10 +119,10 @@ class Layout:
         permutations : ndarray of int64, shape (8, reals)
             For each direction, the real number of a vector from which each one is taken.
         """
-        sites = self.coordinates(self.parity)
+        sites = sites_of(self.local, self.parity)
         found = np.empty((len(sites), 8), dtype=np.int64)
         permutations = np.empty((8, self.reals), dtype=np.int64)
-        parts = np.indices(self.cuts[::-1]).reshape(4, -1)[::-1].T
+        parts = sites_of(self.cuts, "full")
         for direction in range(8):
             mu, step = direction % 4, 1 if direction < 4 else -1
             beyond = sites.copy()
@@ -148,9 +132,7 @@ class Layout:
             found[:, direction] = 2 * self.positions(beyond)[0] + (crosses & (self.cuts[mu] > 1))
             ahead = parts.copy()
             ahead[:, mu] = (ahead[:, mu] + step) % self.cuts[mu]
-            lane = np.zeros(len(parts), dtype=np.int64)
-            for axis in (3, 2, 1, 0):
-                lane = lane * self.cuts[axis] + ahead[:, axis]
+            lane = ahead @ _strides(self.cuts)
             if self.shared:
                 permutations[direction] = np.arange(self.reals)
             elif self.split:
@@ -158,6 +140,11 @@ class Layout:
             else:
                 permutations[direction] = (2 * lane[:, None] + np.arange(2)).ravel()
         return found, permutations
+
+
+def _strides(extents: Extents) -> IndexArray:
+    """Return the distances between neighbours in x, y, z and t, where x is fastest."""
+    return np.cumprod((1, *extents[:3]))
 
 
 def sites_of(extents: Extents, parity: str) -> IndexArray:

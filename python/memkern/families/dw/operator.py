@@ -17,7 +17,7 @@ from memkern.engine import public as engine
 from memkern.engine.public import Measurement, prepare
 from memkern.errors import InputError
 from memkern.families.dw.kernels import dw as case
-from memkern.families.dw.layout import CUTS, LAYOUTS, Layout, layout_of
+from memkern.families.dw.layout import CUTS, LAYOUTS, Layout, layout_of, of_parity, sites_of
 from memkern.inputs.lattice import GAMMA5, check_fields
 from memkern.spec.case import Case
 from memkern.spec.kernel import IndexArray
@@ -144,10 +144,9 @@ def _slabs(where: Layout, parity: str) -> Iterator[tuple[tuple[IndexArray, ...],
     """Yield the sites of a parity for each t in turn, as indices and as coordinates."""
     x, y, z, t = where.extents
     for k in range(t):
-        sites = np.indices((1, z, y, x)).reshape(4, -1)[::-1].T
+        sites = sites_of((x, y, z, 1), "full")
         sites[:, 3] = k
-        if parity != "full":
-            sites = sites[sites.sum(axis=1) % 2 == (parity == "odd")]
+        sites = of_parity(parity, sites)
         yield _axes(sites), sites
 
 

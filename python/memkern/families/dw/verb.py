@@ -10,18 +10,18 @@ from memkern.checks import read_integer
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
 from memkern.cli.options import (
     MEASURE,
-    Parser,
+    argument,
+    argument_group,
     checked,
     each,
     given,
-    grouped,
     knobs_of,
     measuring_options,
     numbers,
+    refuse,
     verb,
     words,
 )
-from memkern.cli.refusing import refuse
 from memkern.families.dw.layout import CUTS, LAYOUTS
 from memkern.inputs.lattice import PARITIES
 from memkern.spec import registry
@@ -81,38 +81,73 @@ def _row(number: int, record: dict[str, Any]) -> str:
     ).rstrip()
 
 
-@grouped(
+DW_VERB = verb(
+    "dw",
     MEASURE,
-    "memkern dw --lattice 16 16 16 16",
-    "memkern dw --lattice 24 24 24 24 --ls 8 --layout RRII,RIRI",
-    "memkern dw --lattice 16 16 16 16 --dtype float32 --prefetch 2",
+    "the hopping term of the domain-wall operator of lattice QCD",
+    _dw,
+    (
+        "memkern dw --lattice 16 16 16 16",
+        "memkern dw --lattice 24 24 24 24 --ls 8 --layout RRII,RIRI",
+        "memkern dw --lattice 16 16 16 16 --dtype float32 --prefetch 2",
+    ),
+    argument_group(
+        "lattice",
+        argument(
+            "--lattice",
+            nargs=4,
+            type=checked(read_integer),
+            action="append",
+            required=True,
+            metavar=("X", "Y", "Z", "T"),
+            help="extents; once for each lattice",
+        ),
+        argument(
+            "--ls", type=numbers(1, "ls"), metavar="N,...", help="extent of the fifth dimension (8)"
+        ),
+        argument(
+            "--parity",
+            type=words,
+            metavar="NAME,...",
+            help="sites that are computed: " + ", ".join(PARITIES) + " (full)",
+        ),
+    ),
+    argument_group(
+        "layout and loops",
+        argument("--layout", type=words, metavar="NAME,...", help=", ".join(LAYOUTS) + " (RRII)"),
+        argument(
+            "--cut",
+            type=words,
+            metavar="WORD,...",
+            help="dimensions of vectors: " + "; ".join(CUTS) + " (auto)",
+        ),
+        argument(
+            "--vector",
+            type=numbers(0, "vector"),
+            metavar="BITS,...",
+            help="bits of a vector: 128, 256 or 512 (the widest here)",
+        ),
+        argument(
+            "--order", metavar="TZYX", help="loops from the outermost to the innermost (tzyx)"
+        ),
+        argument(
+            "--block",
+            nargs=4,
+            type=checked(read_integer),
+            metavar=("X", "Y", "Z", "T"),
+            help="sites of a block, which is finished before the next one; 0 for all",
+        ),
+        argument(
+            "--share-planes",
+            action="store_true",
+            default=None,
+            help="all workers share each slice of the outermost loop",
+        ),
+        argument(
+            "--prefetch-into",
+            choices=("L1", "L2"),
+            help="cache to prefetch into, --prefetch sites ahead (L2)",
+        ),
+    ),
+    measuring_options(),
 )
-@verb("dw", _dw, "the hopping term of the domain-wall operator of lattice QCD")
-def _dw_options(sub: Parser) -> None:
-    add = sub.add_argument_group("lattice").add_argument
-    add("--lattice", nargs=4, type=checked(read_integer), action="append", required=True,
-        metavar=("X", "Y", "Z", "T"), help="extents; once for each lattice")  # fmt: skip
-    add("--ls", type=numbers(1, "ls"), metavar="N,...",
-        help="extent of the fifth dimension (8)")  # fmt: skip
-    add("--parity", type=words, metavar="NAME,...",
-        help="sites that are computed: " + ", ".join(PARITIES) + " (full)")  # fmt: skip
-    add = sub.add_argument_group("layout and loops").add_argument
-    add("--layout", type=words, metavar="NAME,...",
-        help=", ".join(LAYOUTS) + " (RRII)")  # fmt: skip
-    add("--cut", type=words, metavar="WORD,...",
-        help="dimensions of vectors: " + "; ".join(CUTS) + " (auto)")  # fmt: skip
-    add("--vector", type=numbers(0, "vector"), metavar="BITS,...",
-        help="bits of a vector: 128, 256 or 512 (the widest here)")  # fmt: skip
-    add("--order", metavar="TZYX", help="loops from the outermost to the innermost (tzyx)")
-    add("--block", nargs=4, type=checked(read_integer),
-        metavar=("X", "Y", "Z", "T"),
-        help="sites of a block, which is finished before the next one; 0 for all")  # fmt: skip
-    add(
-        "--share-planes",
-        action="store_true",
-        default=None,
-        help="all workers share each slice of the outermost loop",
-    )
-    add("--prefetch-into", choices=("L1", "L2"),
-        help="cache to prefetch into, --prefetch sites ahead (L2)")  # fmt: skip
-    measuring_options(sub)

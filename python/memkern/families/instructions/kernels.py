@@ -12,16 +12,14 @@ vector of indices before each gather.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern import small
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
-from memkern.machine.declarations import declared
+from memkern.machine.declarations import declared, template_variants
 from memkern.shared.checking import Values, error, outcome
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
 from memkern.spec.kernel import Native, Traffic, Validation
@@ -84,9 +82,8 @@ def instructions_case(
             raise InputError(f"index_stride must be 0 to 8 or random, not {shown(index_stride)}")
         integer(int(text), "index_stride", 0, _MOST_STRIDE)
     gathers = instruction.startswith("gather")
-    if options.setdefault("threads", 1) not in (0, 1):
+    if options.get("threads", 1) not in (0, 1):
         raise InputError(f"instructions.repeat runs 1 thread, not {options['threads']}")
-    options["threads"] = 1
     integer(vector, "vector", 0, 2**16)
     rounds = -(-integer(count, "count", 1, 2**40) // _CHAINS)
     count = small.cut(rounds, 3) * _CHAINS
@@ -104,7 +101,7 @@ def instructions_case(
             **({"index_stride": text} if gathers else {}),
             **({"vector_bits": vector} if vector else {}),
         },
-    ).with_(**{"repetition": "free", **options})
+    ).with_(**{"repetition": "free", **options, "threads": 1})
     if built.template_variant not in available(built.knobs.variant, built.knobs.isa):
         raise InputError(
             f"no {quantity} of {instruction}{f' of {vector} bits' * bool(vector)} is compiled for "
@@ -115,8 +112,6 @@ def instructions_case(
 
 def available(variant: str, isa: str = "best") -> list[str]:
     """Return a variant's instructions and quantities on this processor, as template variants."""
-    from memkern.machine.declarations import template_variants
-
     return sorted(template_variants("instructions.repeat", isa, variant))
 
 
@@ -183,11 +178,6 @@ def _check(case: Case, native: Native) -> Validation:
     return outcome(case, error(got, wanted), "whole")
 
 
-def _reference(case: Case, arrays: Mapping[str, npt.NDArray[Any]]) -> dict[str, Values]:
-    """Return nothing, since the numbers of chains and lanes depend on the code that runs."""
-    return {}
-
-
 register(
     KernelSpec(
         name="instructions.repeat",
@@ -196,7 +186,8 @@ register(
         arrays=declared("instructions.repeat").arrays,
         traffic=lambda case: Traffic(),
         iterations=lambda case: case.integers["count"],
-        checks=Checks(check=_check, reference=_reference, ulps=64.0),
+        # It has no reference, since the numbers of chains and lanes depend on the code that runs.
+        checks=Checks(check=_check, reference=lambda case, arrays: {}, ulps=64.0),
         build=instructions_case,
         limits=Limits(dtypes=("float64",), idle_knobs=("prefetch",)),
         template_columns=("instruction", "quantity"),

@@ -8,15 +8,15 @@ from typing import Any
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
 from memkern.cli.options import (
     MEASURE,
-    Parser,
+    argument,
+    argument_group,
     each,
-    grouped,
     knobs_of,
     measuring_options,
+    refuse,
     verb,
     words,
 )
-from memkern.cli.refusing import refuse
 from memkern.families.instructions.kernels import INSTRUCTIONS, QUANTITIES
 
 _HEADER = (
@@ -55,20 +55,24 @@ def _instructions(args: argparse.Namespace) -> int:
     return exit_code(measure(cases, args, _HEADER, _row, _SHOWN))
 
 
-@grouped(
+INSTRUCTIONS_VERB = verb(
+    "instructions",
     MEASURE,
-    "memkern instructions --instruction fma,gather",
-    "memkern instructions --quantity latency --isa avx2",
-    "memkern instructions --quick -o instructions.parquet",
+    "throughput and latency of single instructions on one core",
+    _instructions,
+    (
+        "memkern instructions --instruction fma,gather",
+        "memkern instructions --quantity latency --isa avx2",
+        "memkern instructions --quick -o instructions.parquet",
+    ),
+    argument_group(
+        "instructions",
+        argument(
+            "--instruction", type=words, metavar="NAME,...", help=", ".join(INSTRUCTIONS) + " (all)"
+        ),
+        argument(
+            "--quantity", type=words, metavar="NAME,...", help=", ".join(QUANTITIES) + " (both)"
+        ),
+    ),
+    measuring_options(dtypes=("float64",)),
 )
-@verb("instructions", _instructions, "throughput and latency of single instructions on one core")
-def _instructions_options(sub: Parser) -> None:
-    add = sub.add_argument_group("instructions").add_argument
-    add(
-        "--instruction",
-        type=words,
-        metavar="NAME,...",
-        help=", ".join(INSTRUCTIONS) + " (all)",
-    )
-    add("--quantity", type=words, metavar="NAME,...", help=", ".join(QUANTITIES) + " (both)")
-    measuring_options(sub, dtypes=("float64",))

@@ -15,18 +15,18 @@ from memkern import small
 from memkern.cli.measuring import exit_code, health_of, line, marks, measure, plus_minus, warn
 from memkern.cli.options import (
     MEASURE,
-    Parser,
+    argument,
+    argument_group,
     count,
     each,
     given,
-    grouped,
     knobs_of,
     measuring_options,
     numbers,
+    options_by_kernel,
     verb,
     words,
 )
-from memkern.cli.refusing import options_by_kernel
 from memkern.errors import InputError
 from memkern.families.latency import kernels as latency
 from memkern.inputs.sizes import parse_sizes
@@ -387,15 +387,17 @@ _OWN_CASES: dict[str, Callable[[argparse.Namespace], int]] = {
 }
 
 
-@grouped(
+LATENCY_VERB = verb(
+    "latency",
     MEASURE,
-    "memkern latency",
-    "memkern latency loaded -o loaded.parquet",
-    "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32",
-)
-@verb("latency", _latency, "latency of loads, alone and beside traffic, and between cores")
-def _latency_options(sub: Parser) -> None:
-    sub.add_argument(
+    "latency of loads, alone and beside traffic, and between cores",
+    _latency,
+    (
+        "memkern latency",
+        "memkern latency loaded -o loaded.parquet",
+        "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32",
+    ),
+    argument(
         "study",
         nargs="?",
         choices=(*_STUDIES, *_OWN_CASES),
@@ -404,70 +406,90 @@ def _latency_options(sub: Parser) -> None:
         "caches, TLBs and lines, and values reported by the system; numa: latency and bandwidth "
         "from each node's units to each node's memory; banks: loads from a GPU's shared memory, "
         "by their stride (sizes)",
-    )
-    add = sub.add_argument_group("latency").add_argument
-    add("-k", "--kernel", choices=_TABLES, help="only this kernel, with the given options")
-    add("--sizes", dest="size_B", metavar="LOW:HIGH:COUNT", help="bytes of the buffer, or a list")
-    add(
-        "--order",
-        type=words,
-        metavar="NAME,...",
-        help=", ".join(latency.ORDERS) + " (random): order in which lines are accessed",
-    )
-    add(
-        "--chains",
-        type=numbers(1, "chains"),
-        metavar="N,...",
-        help="independent chains at the same time, 1 to 32 (1)",
-    )
-    add(
-        "--line",
-        dest="line_B",
-        type=count(8),
-        metavar="BYTES",
-        help="distance between loaded addresses in the buffer (a cache line); larger distances, "
-        "such as 4096, leave out lines",
-    )
-    add(
-        "--distance",
-        dest="distance_B",
-        type=numbers(8, "distance"),
-        metavar="BYTES,...",
-        help="of the orders pairs and pairs-across: bytes between the two lines of a pair",
-    )
-    add("--steps", type=count(1), metavar="N", help="loads of each chain in an invocation")
-    add("--traffic", dest="traffic_B", metavar="BYTES", help="of loaded: buffers of the traffic")
-    add(
-        "--loads",
-        type=numbers(0, "loads"),
-        metavar="N,...",
-        help="of loaded: lines loaded of every 8, the others stored (8,7,6,5,4,0)",
-    )
-    add(
-        "--pause",
-        type=numbers(0, "pause"),
-        metavar="N,...",
-        help="of loaded: multiplications after every 8 lines (0 to 512)",
-    )
-    add(
-        "--lines",
-        type=numbers(1, "lines"),
-        metavar="N,...",
-        help="of cores: 1: one line that both write, 2: one in each direction (1,2)",
-    )
-    add(
-        "--take-by",
-        type=words,
-        metavar="NAME,...",
-        help="of cores: load (then a store), swap (compare-and-swap, of one line) (load)",
-    )
-    add(
-        "--stride",
-        type=numbers(0, "stride"),
-        metavar="N,...",
-        help="of banks: words between neighbouring lanes of a warp (1..32)",
-    )
-    help = "a row for each size, not a summary by level"
-    add("--rows", dest="every_row", action="store_true", help=help)
-    add("--turns", type=count(1), metavar="N", help="of cores: turns in an invocation (4096)")
-    measuring_options(sub, dtypes=("uint64",))
+    ),
+    argument_group(
+        "latency",
+        argument(
+            "-k", "--kernel", choices=_TABLES, help="only this kernel, with the given options"
+        ),
+        argument(
+            "--sizes",
+            dest="size_B",
+            metavar="LOW:HIGH:COUNT",
+            help="bytes of the buffer, or a list",
+        ),
+        argument(
+            "--order",
+            type=words,
+            metavar="NAME,...",
+            help=", ".join(latency.ORDERS) + " (random): order in which lines are accessed",
+        ),
+        argument(
+            "--chains",
+            type=numbers(1, "chains"),
+            metavar="N,...",
+            help="independent chains at the same time, 1 to 32 (1)",
+        ),
+        argument(
+            "--line",
+            dest="line_B",
+            type=count(8),
+            metavar="BYTES",
+            help="distance between loaded addresses in the buffer (a cache line); larger "
+            "distances, such as 4096, leave out lines",
+        ),
+        argument(
+            "--distance",
+            dest="distance_B",
+            type=numbers(8, "distance"),
+            metavar="BYTES,...",
+            help="of the orders pairs and pairs-across: bytes between the two lines of a pair",
+        ),
+        argument(
+            "--steps", type=count(1), metavar="N", help="loads of each chain in an invocation"
+        ),
+        argument(
+            "--traffic", dest="traffic_B", metavar="BYTES", help="of loaded: buffers of the traffic"
+        ),
+        argument(
+            "--loads",
+            type=numbers(0, "loads"),
+            metavar="N,...",
+            help="of loaded: lines loaded of every 8, the others stored (8,7,6,5,4,0)",
+        ),
+        argument(
+            "--pause",
+            type=numbers(0, "pause"),
+            metavar="N,...",
+            help="of loaded: multiplications after every 8 lines (0 to 512)",
+        ),
+        argument(
+            "--lines",
+            type=numbers(1, "lines"),
+            metavar="N,...",
+            help="of cores: 1: one line that both write, 2: one in each direction (1,2)",
+        ),
+        argument(
+            "--take-by",
+            type=words,
+            metavar="NAME,...",
+            help="of cores: load (then a store), swap (compare-and-swap, of one line) (load)",
+        ),
+        argument(
+            "--stride",
+            type=numbers(0, "stride"),
+            metavar="N,...",
+            help="of banks: words between neighbouring lanes of a warp (1..32)",
+        ),
+        argument(
+            "--rows",
+            dest="every_row",
+            action="store_true",
+            help="a row for each size, not a summary by level",
+        ),
+        argument(
+            "--turns", type=count(1), metavar="N", help="of cores: turns in an invocation (4096)"
+        ),
+    ),
+    measuring_options(dtypes=("uint64",)),
+)

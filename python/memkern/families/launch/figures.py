@@ -15,9 +15,9 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import drawn
 from memkern.plots.frames import Records, ranked
+from memkern.plots.papers import told_points
 from memkern.plots.selection import select
 from memkern.plots.style import plain
-from memkern.plots.told import told_points
 from memkern.shared.streaming_records import BARRIER
 
 if TYPE_CHECKING:
@@ -67,8 +67,7 @@ def barrier_cost(records: Records = None) -> Figure:
         for name in dict.fromkeys(frame["machine"]):
             for kind in kinds:
                 mine = rows[(rows["machine"] == name) & (rows["barrier"] == kind)]
-                label = _BARRIERS.get(kind, plain(kind))
-                label = f"{label}: {plain(name, 28)}" if several else label
+                label = _BARRIERS.get(kind, plain(kind)) + f": {plain(name, 28)}" * several
                 if len(mine):
                     _with_spread(ax, mine.sort_values("threads"), number, label)
                     number += 1

@@ -12,17 +12,7 @@ from memkern.cli.measuring import (
     wait_until_quiet,
     warn_if_not_quiet,
 )
-from memkern.cli.options import (
-    MEASURE,
-    Parser,
-    count,
-    each,
-    force_option,
-    grouped,
-    numbers,
-    verb,
-    wait_option,
-)
+from memkern.cli.options import FORCE, MEASURE, WAIT, argument, count, each, numbers, verb
 
 
 def _barrier(args: argparse.Namespace) -> int:
@@ -57,22 +47,30 @@ def _barrier_cells(record: dict[str, Any]) -> str:
     return f"{middle:>9.1f} {max(low, 0):>9.1f} {high:>9.1f} {middle * record['clock_GHz']:>9.0f}"
 
 
-@grouped(
+BARRIER_VERB = verb(
+    "barrier",
     MEASURE,
-    "memkern barrier",
-    "memkern barrier -t 1,2,4 --kinds spin",
-    "memkern barrier --quick --json",
+    "cost of a barrier, over numbers of threads",
+    _barrier,
+    (
+        "memkern barrier",
+        "memkern barrier -t 1,2,4 --kinds spin",
+        "memkern barrier --quick --json",
+    ),
+    argument("-t", "--threads", type=numbers(1, "threads"), metavar="N,..."),
+    argument("--kinds", default="omp-passive,omp-active,spin", metavar="NAME,..."),
+    argument("--runs", type=count(1), default=10, metavar="N", help="(10)"),
+    argument(
+        "--quick",
+        action="store_const",
+        dest="runs",
+        const=3,
+        help="3 runs, about 0.1 s for each number of threads",
+    ),
+    argument("--pin", default="auto", metavar="HOW"),
+    argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json"),
+    argument("--json", action="store_true", help="records as JSON on standard output"),
+    WAIT,
+    FORCE,
+    argument("-q", "--quiet", action="store_true", help="no table"),
 )
-@verb("barrier", _barrier, "cost of a barrier, over numbers of threads")
-def _barrier_options(sub: Parser) -> None:
-    sub.add_argument("-t", "--threads", type=numbers(1, "threads"), metavar="N,...")
-    sub.add_argument("--kinds", default="omp-passive,omp-active,spin", metavar="NAME,...")
-    sub.add_argument("--runs", type=count(1), default=10, metavar="N", help="(10)")
-    quick = "3 runs, about 0.1 s for each number of threads"
-    sub.add_argument("--quick", action="store_const", dest="runs", const=3, help=quick)
-    sub.add_argument("--pin", default="auto", metavar="HOW")
-    sub.add_argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json")
-    sub.add_argument("--json", action="store_true", help="records as JSON on standard output")
-    wait_option(sub)
-    force_option(sub)
-    sub.add_argument("-q", "--quiet", action="store_true", help="no table")

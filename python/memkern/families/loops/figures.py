@@ -417,8 +417,8 @@ def tlb_misses(records: Records = None, kernels: str | Sequence[str] = "loops.tr
         walks=frame[misses] / frame["footprint_B"] * 2**20,
         series=frame["kernel"].map(short) + (", " + pages + " pages" if len(pages) else ""),
     )
-    frame = ranked(frame, CYCLES, lowest=True).drop_duplicates(["machine", "series", "footprint_B"])
-    frame = frame.sort_index()
+    frame = ranked(frame, CYCLES, lowest=True)
+    frame = frame.drop_duplicates(["machine", "series", "footprint_B"]).sort_index()
     several = frame.groupby(["machine", "series"])["footprint_B"].transform("nunique") > 1
     return frame[several], notes + left
 
@@ -466,14 +466,18 @@ def cycles_by_level(records: Records = None) -> DataFrame:
     known = {(row["kernel"], row["statement"]): row for row in published}
     table = []
     for kernel, statement in dict.fromkeys(loops):
-        line: dict[str, object] = {"kernel": kernel, "statement": statement}
-        for platform in dict.fromkeys(frame["platform"]):
-            for level in _LEVELS:
-                cycles = own.get((platform, kernel, statement, level), nothing)
-                line[f"{platform}: {level}"] = cycles
         row = known.get((kernel, statement), {})
-        for column, how in (("pred", "predicted"), ("meas", "measured")):
-            for level, where in _LEVELS.items():
-                line[f"A64FX {how}: {level}"] = row.get(f"{column}_{where}", nothing)
-        table.append(line)
+        table.append(
+            {"kernel": kernel, "statement": statement}
+            | {
+                f"{platform}: {level}": own.get((platform, kernel, statement, level), nothing)
+                for platform in dict.fromkeys(frame["platform"])
+                for level in _LEVELS
+            }
+            | {
+                f"A64FX {how}: {level}": row.get(f"{column}_{where}", nothing)
+                for column, how in (("pred", "predicted"), ("meas", "measured"))
+                for level, where in _LEVELS.items()
+            }
+        )
     return DataFrame(table)

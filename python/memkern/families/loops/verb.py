@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from memkern.cli.options import MEASURE, Parser, count, grouped, verb
-from memkern.cli.refusing import refuse
+from memkern.cli.options import MEASURE, argument, count, refuse, verb
 from memkern.errors import InputError
 from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
 
@@ -35,20 +34,24 @@ def _layer_conditions(args: argparse.Namespace) -> list[dict[str, Any]]:
     return [{"layer_condition": holder, **size} for holder in args.layer_condition.split(",")]
 
 
-@grouped(
+LOOPS_VERB = verb(
+    "loops",
     MEASURE,
-    "memkern loops -k triad --unroll 1,2,4,8 -t 1",
-    "memkern loops -k stencil --layer-condition L1,L2",
-    "memkern loops -k load,copy --sizes 16KiB:64MiB:20 -o loops.parquet",
-)
-@verb("loops", _loops, "the loop kernels of the ECM studies")
-def _loops_options(sub: Parser) -> None:
-    streaming_options(sub)
-    sub.add_argument(
+    "the loop kernels of the ECM studies",
+    _loops,
+    (
+        "memkern loops -k triad --unroll 1,2,4,8 -t 1",
+        "memkern loops -k stencil --layer-condition L1,L2",
+        "memkern loops -k load,copy --sizes 16KiB:64MiB:20 -o loops.parquet",
+    ),
+    *streaming_options(),
+    argument(
         "--layer-condition",
         metavar="WHERE,...",
         help="stencil of a size for which this level (L1, L2, L3 or memory) holds three rows",
-    )
-    for side in ("rows", "columns"):
-        help = f"{side} of stencil and matvec"
-        sub.add_argument(f"--{side}", type=count(1), metavar="N", help=help)
+    ),
+    *(
+        argument(f"--{side}", type=count(1), metavar="N", help=f"{side} of stencil and matvec")
+        for side in ("rows", "columns")
+    ),
+)

@@ -1,3 +1,3 @@
 """Messages between ranks."""
 
-PUBLIC = {"messages": "kernels:messages", "halo_time": "model:halo_time"}
+PUBLIC = {"messages": "kernels:messages", "halo_time": "data:halo_time"}

@@ -1,17 +1,19 @@
-"""Records of messages that figures draw and findings compare.
+"""Records of messages that figures draw and findings compare, and the time of an exchange.
 
 If a case has several records, the one with the most messages per second is used.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from memkern.errors import InputError
 from memkern.plots.frames import Fits, Records, best, line_fits, typed, words
 from memkern.plots.selection import prevailing, select
 
 if TYPE_CHECKING:
-    from pandas import DataFrame, Series
+    from pandas import DataFrame
 
 RATE = "messages_per_second"
 LATENCY = "latency_us"
@@ -27,8 +29,6 @@ _DISTANCES = ("same rank", "same node", _BY_TCP, "other node")
 _MOST_US = 4.0
 _NUMBERS = ("size_B", "window", "origins", "time_min_s")
 _WORDS = ("pairs", "distance", "backend")
-
-
 FITTED = ("machine", "library", "operation", "distance")
 
 
@@ -78,7 +78,12 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         latency_us=(1e6 * message_s).where(frame["window"] == 1),
         million_per_s=1e-6 * frame[RATE],
     )
-    frame = frame.sort_values(["operation", "distance", "library"], key=_positions, kind="stable")
+    order = [*_OPERATIONS, *_DISTANCES, *_LIBRARIES.values()]
+    frame = frame.sort_values(
+        ["operation", "distance", "library"],
+        key=lambda column: column.map(order.index),
+        kind="stable",
+    )
     # Of one cache line, with a window of 1.
     if (
         longest := frame.query("distance == 'same node' and size_B <= 64")[LATENCY].max()
@@ -87,21 +92,12 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
             f"{longest:.3g} us within a node are not explained by shared memory: another transport "
             "(column comm_transport), or ranks that share processing units"
         )
-    parts = [frame["operation"].str.replace("_", "-")]
-    parts += [frame[name] for name in ("distance", "library") if frame[name].nunique() > 1]
-    series = parts[0]
-    for part in parts[1:]:
-        series = series + ", " + part
+    several = [name for name in ("distance", "library") if frame[name].nunique() > 1]
+    series = frame["operation"].str.replace("_", "-").str.cat(frame[several], sep=", ")
     return frame.assign(series=series), [*notes, *left]
 
 
-def _positions(column: Series[Any]) -> Series[Any]:
-    """Return the rank of each operation, distance or library for sorting."""
-    order = [*_OPERATIONS, *_DISTANCES, *_LIBRARIES.values()]
-    return column.map(order.index)
-
-
-def fits(frame: DataFrame) -> tuple[Fits, list[str]]:
+def fits(frame: DataFrame) -> Fits:
     """Fit the time of a message of each operation and distance, with a window of 1.
 
     `frame` is as of `messages`; the names of the fits are the columns in `FITTED`.
@@ -109,4 +105,58 @@ def fits(frame: DataFrame) -> tuple[Fits, list[str]]:
     rows = frame[(frame["window"] == 1) & (frame["operation"] != "fetch_add")]
     points = rows[[*FITTED, "size_B", "message_s", "valid", "disturbed"]]
     points = points.rename(columns={"size_B": "bytes_B", "message_s": "time_s"})
-    return line_fits(points, FITTED, lambda of: "{1} {2} to the {3}".format(*of))
+    return line_fits(points, FITTED)
+
+
+def halo_time(
+    halo: Mapping[str, tuple[float, float]], records: Records, machine: str = ""
+) -> float:
+    """Return the predicted seconds of an exchange between neighbours.
+
+    A rank receives one message from each neighbour, one after the other, each in the time
+    ``T0 + B / Wmax`` of an MPI send over this distance. Packing and unpacking are not included.
+
+    Parameters
+    ----------
+    halo : mapping of str to (float, float)
+        By distance (``same node`` or ``other node``), the number of neighbours of a rank, and the
+        bytes that it receives from all of them.
+    records : DataFrame or ResultSet
+        Records of MPI sends with a window of 1, in several sizes, over each of these distances.
+    machine : str
+        Machine whose records are used; required if the records are from several machines.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    InputError
+        There are no such records for one of the distances, or they are from several machines.
+
+    Notes
+    -----
+    The messages of the records are sent from buffers in the caches, between ranks that wait for
+    each other. An exchange within a kernel takes longer if its values are in memory, because of
+    packing, and because ranks wait for each other: six times as long in a sparse product from
+    memory, in which the exchange takes 2 % of the time.
+    """
+    frame, _ = messages(records, MEASURE)
+    machines = list(dict.fromkeys(frame["machine"]))
+    if machine and machine not in machines:
+        raise InputError(f"no record of messages is of {machine!r}, only of {', '.join(machines)}")
+    if not machine and len(machines) > 1:
+        raise InputError(f"the messages are of {' and '.join(machines)}: choose one as machine")
+    found = fits(frame)
+    seconds = 0.0
+    for distance, (neighbours, received_B) in halo.items():
+        if neighbours:
+            fit = found.get((machine or machines[0], "MPI", "send", distance))
+            if fit is None:
+                raise InputError(
+                    f"the time of a send to the {distance} is unknown: measure several sizes by "
+                    f"`{MEASURE}`"
+                )
+            seconds += neighbours * max(fit.t0_s, 0.0) + received_B / (1e9 * fit.wmax_GBps)
+    return seconds

@@ -1,22 +1,38 @@
-"""Figure and tables of messages between ranks, and their section of a report."""
+"""Figure, tables and findings of messages between ranks, and their section of a report."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.families.messages.data import FITTED, LATENCY, MEASURE, RATE, fits, messages
-from memkern.families.messages.findings import findings
-from memkern.plots.drawing import bytes_axis, counts_axis, curve, finish, marked_look, panels
+from memkern.families.messages.data import (
+    FITTED,
+    LATENCY,
+    MEASURE,
+    MILLIONS,
+    RATE,
+    fits,
+    messages,
+)
+from memkern.plots.drawing import bytes_axis, counts_axis, curves, finish, in_bytes, panels
 from memkern.plots.exhibits import Selection, drawn, table, tabulated
-from memkern.plots.frames import FIT_COLUMNS, Records, best, fit_rows
+from memkern.plots.frames import FIT_COLUMNS, Records, best, fit_rows, joined
 from memkern.plots.registry import family_section
 from memkern.plots.selection import BANDWIDTH
+from memkern.plots.sentences import by_machine, marked_value, shown_in
 from memkern.plots.style import plain
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+_UNITS = {LATENCY: "µs", MILLIONS: "million/s", BANDWIDTH: "GB/s"}
+_WHERE = {
+    "same rank": "to the rank itself",
+    "same node": "on a node",
+    "same node by TCP": "on a node, by TCP instead of shared memory",
+    "other node": "between nodes",
+}
 
 
 @drawn(
@@ -45,27 +61,17 @@ def against_size(records: Records = None) -> Figure:
             shown = rows.dropna(subset=column)
             if column != LATENCY:
                 shown = best(shown, ("series", "size_B"), value=column)
-            _draw(ax, shown, series, column, label)
+            curves(ax, shown, "series", series, "size_B", column)
+            ax.set_xscale("log", base=2)
+            ax.set(yscale="log", xlabel="Size of a message", ylabel=label)
+            if len(shown):
+                ax.set_ylim(shown[column].min() / 1.5, shown[column].max() * 1.5)
+                bytes_axis(ax.xaxis, 5)
+                counts_axis(ax.yaxis, 9)
             if len(machines) > 1:
                 ax.set_title(plain(name, 30))
     windows = sorted({int(window) for window in frame["window"]})
-    inflight = [f"Windows: {', '.join(map(str, windows))}."]
-    return finish(fig, 4, [*notes, *inflight], frame)
-
-
-def _draw(ax: Axes, rows: DataFrame, series: list[str], column: str, label: str) -> None:
-    """Draw one column over the size, a curve for each of the series, on logarithmic axes."""
-    for number, name in enumerate(series):
-        mine = rows[rows["series"] == name]
-        if len(mine):
-            curve(ax, mine, "size_B", column, marked_look(number), name)
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    if len(rows):
-        ax.set_ylim(rows[column].min() / 1.5, rows[column].max() * 1.5)
-        bytes_axis(ax.xaxis, 5)
-        counts_axis(ax.yaxis, 9)
-    ax.set(xlabel="Size of a message", ylabel=label)
+    return finish(fig, 4, [*notes, f"Windows: {', '.join(map(str, windows))}."], frame)
 
 
 @table(
@@ -87,7 +93,41 @@ def messages_table(records: Records = None) -> Selection:
 )
 def fit_table(records: Records = None) -> DataFrame:
     """Time of a message as T0 + B / Wmax, by operation and distance."""
-    return fit_rows(fits(messages(records, MEASURE)[0])[0], FITTED)
+    return fit_rows(fits(messages(records, MEASURE)[0]), FITTED)
+
+
+def findings(records: DataFrame) -> list[str]:
+    """Return the findings on every own machine, the most important first."""
+    return by_machine(messages(records, "")[0], _on_machine)
+
+
+def _on_machine(mine: DataFrame) -> Sequence[str]:
+    """Return the findings on one machine."""
+    sentences = []
+    for (library, distance), rows in mine.groupby(["library", "distance"], sort=False):
+        where = f"by {library} {_WHERE[str(distance)]}"
+        single, many = rows[rows["window"] == 1], rows[rows["window"] > 1]
+        size, most = in_bytes(single["size_B"].min()), f"{many['window'].max():.0f}"
+        large = rows[rows["operation"] != "fetch_add"]
+        for what, some, by, lowest, column in (
+            (f"Messages {where}, {size}, one at a time", single, "size_B", True, LATENCY),
+            (f"Messages {where}, {most} started together", many, "size_B", True, MILLIONS),
+            (f"Highest bandwidth of messages {where}", large, BANDWIDTH, False, BANDWIDTH),
+        ):
+            if len(some):
+                sentences.append(f"{what}: {_each(some, by, lowest, column)}.")
+    return shown_in("messages", sentences)
+
+
+def _each(rows: DataFrame, by: str, lowest: bool, column: str) -> str:
+    """Return `column` of each operation's record with the lowest or highest `by`, as text."""
+    order = rows.sort_values(by, ascending=lowest, kind="stable")
+    chosen = {row["operation"]: row for row in order[::-1].to_dict("records")}
+    parts = [
+        f"{name.replace('_', '-')} {marked_value(chosen[name], column, _UNITS[column])}"
+        for name in dict.fromkeys(rows["operation"])
+    ]
+    return joined(parts)
 
 
 _EXHIBITS: tuple[tuple[str, Any, str], ...] = (

@@ -50,11 +50,6 @@ _MOST_WINDOW = 2**16
 _AT_ONCE = 2**18
 
 
-def operation(kernel: str) -> str:
-    """Return the operation of a kernel."""
-    return kernel.partition(".")[2]
-
-
 def most_window(kernel: str, device: str) -> int:
     """Return the maximum number of messages in flight."""
     # A fetch-and-add of OpenSHMEM 1.4 returns when it is complete.
@@ -143,8 +138,7 @@ def message_case(
 
 def _last(modulus: int, count: int) -> IndexArray:
     """Return the last of `count` messages for each remainder of its number, -1 if there is none."""
-    last = count - 1 - (count - 1 - np.arange(modulus)) % modulus
-    return np.maximum(last, -1)
+    return np.maximum(count - 1 - (count - 1 - np.arange(modulus)) % modulus, -1)
 
 
 def _roles(case: Case) -> dict[int, tuple[int, bool]]:
@@ -156,16 +150,14 @@ def _roles(case: Case) -> dict[int, tuple[int, bool]]:
 def _sends(case: Case, rank: int) -> bool:
     """Return whether a rank starts messages."""
     peer = _roles(case).get(rank)
-    return peer is not None and (peer[1] or operation(case.spec.name) == "send")
+    return peer is not None and (peer[1] or case.spec.name == "messages.send")
 
 
 def _arrives(case: Case, rank: int) -> int | None:
     """Return the rank whose messages arrive at a rank, None if there is none."""
-    what, (peer, origin) = operation(case.spec.name), _roles(case).get(rank, (-1, False))
-    if peer < 0:
-        return None
-    receives = {"get": origin, "send": True}.get(what, not origin or peer == rank)
-    return peer if receives else None
+    peer, origin = _roles(case).get(rank, (None, False))
+    receives = {"messages.get": origin, "messages.send": True}
+    return peer if receives.get(case.spec.name, not origin or peer == rank) else None
 
 
 def _check(case: Case, native: Native) -> Validation:
@@ -224,7 +216,7 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
         if peer is None:
             continue
         # Messages are counted by the rank that starts them, for a get the receiver.
-        of = rank if operation(case.spec.name) == "get" else peer
+        of = rank if case.spec.name == "messages.get" else peer
         for number in range(int(by_rank[of]), int(by_rank[of]) + window):
             slot, position = number % (window + 1), number % window
             if adds:
@@ -247,19 +239,13 @@ def _spec(what: str, summary: str) -> None:
     declaration = declared(kernel)
     each = 2.0 if what == "send" else 1.0
 
-    def traffic(case: Case) -> Traffic:
-        return Traffic(read=each * case.integers["size_B"])
-
-    def accesses(case: Case) -> float:
-        return each if case.integers["window"] == 1 else math.nan
-
     register(
         KernelSpec(
             name=kernel,
             summary=summary,
             source=OSU,
             arrays=declaration.arrays,
-            traffic=traffic,
+            traffic=lambda case: Traffic(read=each * case.integers["size_B"]),
             iterations=lambda case: case.columns["origins"] * case.integers["window"],
             checks=Checks(check=_check, reference=_reference, idempotent=False, repeatable=True),
             model=Model(
@@ -268,7 +254,11 @@ def _spec(what: str, summary: str) -> None:
             ),
             build=message_case,
             limits=Limits(dtypes=("uint64",), refuse=_refuse),
-            counts=Counts(amos=declaration.amos, messages=each, accesses=accesses),
+            counts=Counts(
+                amos=declaration.amos,
+                messages=each,
+                accesses=lambda case: each if case.integers["window"] == 1 else math.nan,
+            ),
         )
     )
 

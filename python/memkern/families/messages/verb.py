@@ -11,9 +11,9 @@ from typing import Any
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
 from memkern.cli.options import (
     MEASURE,
-    Parser,
+    argument,
+    argument_group,
     each,
-    grouped,
     knobs_of,
     measuring_options,
     numbers,
@@ -99,39 +99,44 @@ def _messages(args: argparse.Namespace) -> int:
     return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
-@grouped(
+MESSAGES_VERB = verb(
+    "messages",
     MEASURE,
-    "memkern messages --device mpi",
-    "memkern messages --device mpi -k put,get --sizes 8,1MiB",
-    "memkern messages --device shmem --pairs other -o messages.parquet",
+    "latency, rate and bandwidth of messages between ranks",
+    _messages,
+    (
+        "memkern messages --device mpi",
+        "memkern messages --device mpi -k put,get --sizes 8,1MiB",
+        "memkern messages --device shmem --pairs other -o messages.parquet",
+    ),
+    argument_group(
+        "messages",
+        argument(
+            "-k",
+            "--kernel",
+            type=words,
+            metavar="NAME,...",
+            help=", ".join(OPERATIONS) + " (all that the library has)",
+        ),
+        argument(
+            "--sizes",
+            metavar="LOW:HIGH:COUNT",
+            help="bytes of a message, log-spaced, or a list (8 to 2 MiB); a fetch_add has 8",
+        ),
+        argument(
+            "-w",
+            "--window",
+            type=numbers(1, "window"),
+            metavar="N,...",
+            help="messages that are started before the first one is complete (1, and 64 up to 2 "
+            "MiB of them)",
+        ),
+        argument(
+            "--pairs",
+            metavar="PAIRS",
+            help="node: neighbours on a node; other: each rank and its counterpart on another "
+            "node; each: every pair separately; or origins and targets: 0-1,2-3 (node and other)",
+        ),
+    ),
+    measuring_options(dtypes=("uint64",)),
 )
-@verb("messages", _messages, "latency, rate and bandwidth of messages between ranks")
-def _messages_options(sub: Parser) -> None:
-    add = sub.add_argument_group("messages").add_argument
-    add(
-        "-k",
-        "--kernel",
-        type=words,
-        metavar="NAME,...",
-        help=", ".join(OPERATIONS) + " (all that the library has)",
-    )
-    add(
-        "--sizes",
-        metavar="LOW:HIGH:COUNT",
-        help="bytes of a message, log-spaced, or a list (8 to 2 MiB); a fetch_add has 8",
-    )
-    add(
-        "-w",
-        "--window",
-        type=numbers(1, "window"),
-        metavar="N,...",
-        help="messages that are started before the first one is complete (1, and 64 up to 2 MiB "
-        "of them)",
-    )
-    add(
-        "--pairs",
-        metavar="PAIRS",
-        help="node: neighbours on a node; other: each rank and its counterpart on another node; "
-        "each: every pair separately; or origins and targets: 0-1,2-3 (node and other)",
-    )
-    measuring_options(sub, dtypes=("uint64",))

@@ -42,12 +42,16 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 OPERATIONS = ("copy", "scale", "add", "triad")
-ACCESSES = {
-    "": "Regular",
-    "gather_": "Gather",
-    "scatter_": "Scatter",
-    "sg_": "Scatter-gather",
-    "central_": "Central",
+# The kernels of each panel by its title.
+KERNELS = {
+    title: [f"raider.{access}{name}" for name in OPERATIONS]
+    for access, title in (
+        ("", "Regular"),
+        ("gather_", "Gather"),
+        ("scatter_", "Scatter"),
+        ("sg_", "Scatter-gather"),
+        ("central_", "Central"),
+    )
 }
 # Values of the column comm, by the paper's name of the model.
 _MODELS = {"mpi": "MPI", "shmem": "OpenSHMEM"}
@@ -90,13 +94,11 @@ def _by_model(frame: DataFrame) -> DataFrame:
     """Return records with MPI or OpenSHMEM in the names of platforms on which ranks used it."""
     if "comm" not in frame:
         return frame
-    names: dict[str, list[str]] = {"platform": [], "machine": []}
-    for platform, comm in frame[["platform", "comm"]].to_numpy():
-        machine = machine_label(platform)
-        model = f"{machine}, {_MODELS[comm]}" if comm in _MODELS else machine
-        names["machine"].append(model)
-        names["platform"].append(model + str(platform)[len(machine) :])
-    return frame.assign(**names)
+    about = frame[["machine", "platform", "comm"]].to_numpy()
+    model = [f", {_MODELS[comm]}" if comm in _MODELS else "" for *_, comm in about]
+    machine = frame["machine"] + model
+    threads = [platform.removeprefix(machine) for machine, platform, _ in about]
+    return frame.assign(machine=machine, platform=machine + threads)
 
 
 def _means(
@@ -157,19 +159,16 @@ def by_kernel(
     columns = ["platform", "own", "kernel", "elements", BANDWIDTH, "disturbed"]
     points = concat([part[columns] for part in (own, clusters) if len(part)], ignore_index=True)
     platforms = points.drop_duplicates("platform")[["platform", "own", "elements"]]
-    accesses = {
-        access: title
-        for access, title in ACCESSES.items()
-        if points["kernel"].isin([f"raider.{access}{name}" for name in OPERATIONS]).any()
+    kernels = {
+        title: names for title, names in KERNELS.items() if points["kernel"].isin(names).any()
     }
-    fig, axes = panels(len(accesses), 3, 2.2)
-    for ax, (access, title) in zip(axes, accesses.items(), strict=True):
-        names = [f"raider.{access}{name}" for name in OPERATIONS]
+    fig, axes = panels(len(kernels), 3, 2.2)
+    for ax, (title, names) in zip(axes, kernels.items(), strict=True):
         _bars(ax, points, names, platforms[["platform", "own"]])
         ax.set_title(title)
         ax.set_ylabel("Bandwidth (GB/s)")
     # The central kernels have a separate scale, since their data stay in one cache line.
-    compared = [ax for ax, access in zip(axes, accesses, strict=True) if access != "central_"]
+    compared = [ax for ax in axes if ax.get_title() != "Central"]
     top = max(ax.get_ylim()[1] for ax in compared)
     for ax in compared:
         ax.set_ylim(0, top)
@@ -251,7 +250,6 @@ def by_size(
     own, averaged = _means(own, ("platform", "kernel", "elements"))
     clusters = published()[published()["figure"].isin([5, 6])]
     fig, axes = panels(len(_TRIADS), 3, 2.5)
-    values = []
     for ax, kernel in zip(axes, _TRIADS, strict=True):
         for number, platform in enumerate(dict.fromkeys(own["platform"])):
             rows = own[(own["platform"] == platform) & (own["kernel"] == kernel)]
@@ -260,25 +258,18 @@ def by_size(
         groups = here.groupby(["platform", "model"], sort=False)
         for number, ((cluster, model), rows) in enumerate(groups):
             curve(ax, rows, "elements", BANDWIDTH, other_look(number), f"{cluster}, {model}")
-        values += [*own[own["kernel"] == kernel][BANDWIDTH], *here[BANDWIDTH]]
-        ax.set_title(_title(kernel))
         ax.set_xscale("log")
-        ax.set_xlabel("Elements of each array")
     for ax in axes:
         counts_axis(ax.xaxis, 5)
-    _bandwidth_axes(axes, values)
+    _axes_of_triads(axes, "Elements of each array", [*own[BANDWIDTH], *clusters[BANDWIDTH]])
     return finish(fig, 4, [*notes, *averaged, "The clusters ran on one core."], own)
 
 
-def _title(triad: str) -> str:
-    """Return the title of the panel of a triad."""
-    access = triad.removeprefix("raider.").removesuffix("triad")
-    return f"{ACCESSES[access]} triad" if access else "Triad"
-
-
-def _bandwidth_axes(axes: Sequence[Axes], values: Sequence[float]) -> None:
-    """Set the same logarithmic bandwidth axis in all panels, with room for all values."""
-    for ax in axes:
+def _axes_of_triads(axes: Sequence[Axes], xlabel: str, values: Sequence[float]) -> None:
+    """Name the panels of the triads, and set the same bandwidth axis with room for all values."""
+    for ax, title in zip(axes, ("Triad", "Gather triad", "Scatter triad"), strict=True):
+        ax.set_title(title)
+        ax.set_xlabel(xlabel)
         ax.set_yscale("log", base=2)
         ax.set_ylim(min(values) / 1.25, max(values) * 1.25)
         log2_axis(ax.yaxis)
@@ -331,10 +322,9 @@ def by_nodes(
         for x, lines, look in (("ranks", own, own_look), ("nodes", clusters, other_look)):
             names = dict.fromkeys(lines["label"])
             curves(ax, lines[lines["kernel"] == kernel], "label", names, x, BANDWIDTH, look)
-        ax.set_title(_title(kernel))
         counted_axis(ax, [*clusters["nodes"], *own["ranks"]])
-        ax.set_xlabel("Nodes (clusters), ranks (own)")
-    _bandwidth_axes(axes, [*own[BANDWIDTH], *clusters[BANDWIDTH]])
+    values = [*own[BANDWIDTH], *clusters[BANDWIDTH]]
+    _axes_of_triads(axes, "Nodes (clusters), ranks (own)", values)
     cores = (clusters["cores"] // clusters["nodes"]).groupby(clusters["platform"]).first()
     used = joined([f"{number} cores of each node of {name}" for name, number in cores.items()])
     notes.append(f"The elements are those of all nodes or ranks. {used} were used.")

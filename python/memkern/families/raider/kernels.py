@@ -212,10 +212,9 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
             worst = float(np.max(nearest))
             how = how if len(stored_once) == len(target) else "membership"
         # Elements to which no iteration stores are unchanged.
-        stored = np.zeros(n, dtype=bool)
-        stored[_index_of(case, index_names[written], np.arange(n))] = True
+        stored = _index_of(case, index_names[written], np.arange(n))
         others = positions(n, native)
-        others = others[~stored[others]]
+        others = others[~np.isin(others, stored)]
         worst = max(worst, error(native.peek(written, others), fresh(native, written, others)))
         return outcome(case, worst, how)
 
@@ -259,28 +258,24 @@ _OPERATIONS: dict[str, tuple[str, Operation]] = {
     "add": ("c = a + b", lambda x, s: x[0] + x[1]),
     "triad": ("a = b + s c", lambda x, s: x[0] + s * x[1]),
 }
-# Index arrays of the written array and of the operands: in copy and scale, in add and triad.
+# The definition, then the index arrays of the written array and of the operands: in copy and scale,
+# in add and triad.
 _ACCESSES = {
-    "gather": (("i", "IDX1"), ("i", "i", "IDX1")),
-    "scatter": (("IDX1", "i"), ("IDX1", "i", "i")),
-    "sg": (("IDX1", "IDX2"), ("IDX1", "IDX2", "IDX3")),
-    "central": (("0", "0"), ("0", "0", "0")),
+    "gather": (("", "i", "IDX1"), ("", "i", "i", "IDX1"), ("@release", "i", "IDX1", "IDX2")),
+    "scatter": (("", "IDX1", "i"), ("", "IDX1", "i", "i")),
+    "sg": (("", "IDX1", "IDX2"), ("", "IDX1", "IDX2", "IDX3")),
+    "central": (("", "0", "0"), ("", "0", "0", "0")),
 }
 
 
-def _register_all() -> None:
-    for access, (two, three) in _ACCESSES.items():
-        for name, (text, operation) in _OPERATIONS.items():
-            arrays = [letter for letter in text if letter in "abc"]
-            by = two if len(arrays) == 2 else three
-            _spec(f"{access}_{name}", text, dict(zip(arrays, by, strict=True)), operation)
-            if access == "gather" and len(arrays) == 3:
-                both = dict(zip(arrays, ("i", "IDX1", "IDX2"), strict=True))
-                _spec(f"{access}_{name}@release", text, both, operation)
-
-
 mccalpin("raider", RAIDER)
-_register_all()
+for access, ways in _ACCESSES.items():
+    for name, (text, operation) in _OPERATIONS.items():
+        arrays = [letter for letter in text if letter in "abc"]
+        for definition, *by in ways:
+            if len(by) == len(arrays):
+                index_names = dict(zip(arrays, by, strict=True))
+                _spec(f"{access}_{name}{definition}", text, index_names, operation)
 
 
 @shows_options_of("raider.gather_triad")

@@ -67,9 +67,7 @@ def _relative(got: Values, wanted: Values) -> npt.NDArray[np.float64]:
 
 
 def _relative_error(got: Values, wanted: Values) -> float:
-    if np.array_equal(got, wanted):
-        return 0.0
-    return float(np.max(_relative(got, wanted))) if got.size else 0.0
+    return float(np.max(_relative(got, wanted), initial=0.0))
 
 
 def _last_instances(case: Case, workers: int) -> list[IndexArray]:
@@ -150,8 +148,7 @@ def _nearest_instance(
 
 def check_gather(case: Case, native: Native) -> Validation:
     """Check the dense rows of a gather, and samples of the instances that they do not hold."""
-    side = gather_side(case)
-    assert side is not None
+    side = SparseSide(case, "gather")
     workers = native.arrays()["dense"]["rows"]
     native.fill(outputs=True)
     yield
@@ -188,8 +185,7 @@ def _rows_hold_all(case: Case, workers: int) -> bool:
 
 def check_scatter(case: Case, native: Native) -> Validation:
     """Check the places that a scatter writes: all of them, or samples if they are many."""
-    side = scatter_side(case)
-    assert side is not None
+    side = SparseSide(case, "scatter")
     workers = native.obtained()["threads"]
     if side.count * len(side.index) <= WHOLE and side.size <= 8 * WHOLE:
         return (yield from _check_scatter_whole(case, native, side, workers))
@@ -225,8 +221,7 @@ def _check_scatter_whole(case: Case, native: Native, side: SparseSide, workers: 
     pairs = np.unique(position * scale + value.astype(np.int64))
     whole = np.where((got >= 0) & (got < scale) & (got == np.floor(got)), got, scale - 1)
     found = np.isin(np.arange(side.size) * scale + whole.astype(np.int64), pairs)
-    touched = np.zeros(side.size, dtype=bool)
-    touched[position] = True
+    touched = np.bincount(position, minlength=side.size) > 0
     good = np.where(touched, found, got == fresh)
     wrong = _relative_error(got[~good], wanted[~good])
     return Check(bool(good.all()), wrong, "membership")

@@ -11,11 +11,12 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from string import digits
 from typing import TYPE_CHECKING
 
 from memkern.plots.drawing import disturbed_note
 from memkern.plots.frames import Records, best, counted, typed, usable, words
-from memkern.plots.style import plain
+from memkern.plots.style import Look, other_look, own_look, plain
 from memkern.spec.columns import of_kind
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ Bandwidths = Mapping[tuple[str, str], float]
 
 _UNIFORM = re.compile(r"UNIFORM:(\d+):(\d+)(:NR)?")
 _BASES = re.compile(r"^BASES:(?P<n>\d+):(?P<stride>\d+):(?P<count>\d+)(?::(?P<seed>\d+))?$")
-_APPLICATION = re.compile(r"([A-Z]+)-([GS])(\d+)")
 _COLUMNS = ("suite", "pattern", "delta", "backend", "dtype", "count_rule")
 
 # Columns that identify a case, with the variant that ran instead of the requested one.
@@ -235,6 +235,14 @@ def platforms_of(points: DataFrame) -> dict[str, bool]:
     return {str(platform): bool(own) for platform, own in pairs.itertuples(index=False)}
 
 
+def looks_of(platforms: Mapping[str, bool]) -> dict[str, Look]:
+    """Return the look of each platform, given as by `platforms_of`: own ones are emphasised."""
+    own = [platform for platform, is_own in platforms.items() if is_own]
+    others = [platform for platform in platforms if platform not in own]
+    looks = {platform: other_look(number) for number, platform in enumerate(others)}
+    return looks | {platform: own_look(number) for number, platform in enumerate(own)}
+
+
 def beside_published(records: Records, platform: str = "Skylake") -> str:
     """Return the bandwidths of own strides beside those of a published platform, as text.
 
@@ -263,10 +271,10 @@ def beside_published(records: Records, platform: str = "Skylake") -> str:
             share = GBps / GBps.loc[1.0]
             shares.append(share)
             about = f"{name}, {counted(int(part['threads'].max()), 'thread')}"
-            lines.append(f"{about + ': GB/s':<34}" + "".join(f"{x:>8.2f}" for x in GBps))
-            lines.append(
-                f"{'share of that at stride 1':>33} " + "".join(f"{x:>8.0%}" for x in share)
-            )
+            lines += [
+                f"{about + ': GB/s':<34}" + "".join(f"{x:>8.2f}" for x in GBps),
+                f"{'share of that at stride 1':>33} " + "".join(f"{x:>8.0%}" for x in share),
+            ]
         at = max(stride for stride in strides if stride <= _LINE)
         mark = " (disturbed)" * bool(rows[0][1].loc[[1.0, at], "disturbed"].any())
         lines.append(
@@ -308,22 +316,15 @@ def incomplete(points: DataFrame, cases: Sequence[str] = ()) -> tuple[list[str],
     notes, told : list of str
         Sentences for the small print, and the same with the command that measures what is missing.
     """
-    notes, told = [], []
     names = cases or application_patterns()
     own = points[points["own"].astype(bool)]
+    missing = []
     for (platform, kind), rows in own.groupby(["platform", "kind"], sort=False):
         strides, patterns = rows["case"].eq(STRIDE_1).any(), rows["case"].isin(names).any()
-        if strides == patterns:
-            continue
-        what = "application patterns" if strides else "stride 1"
-        left_out = f"left out: no record of {what}"
-        suite = _SUITES[str(kind)][bool(strides)]
-        notes.append(f"{plain(platform)} {left_out}.")
-        told.append(
-            f"{platform} {left_out}: `memkern suite {suite} -o more.db` measures them; give "
-            "more.db as well"
-        )
-    return notes, told
+        if strides != patterns:
+            what = "application patterns" if strides else "stride 1"
+            missing.append((str(platform), what, _SUITES[str(kind)][bool(strides)]))
+    return _sentences(missing, "; give more.db as well")
 
 
 def unpaired(
@@ -341,18 +342,29 @@ def unpaired(
         Option of ``memkern suite ustride-cpu`` that measures it.
     """
     others = [p for p in dict.fromkeys(own["platform"]) if p not in set(drawn["platform"])]
-    left_out = f"left out: no record of {what}"
-    measure = f"`memkern suite ustride-cpu {option} -o more.db` measures them"
-    notes = [f"{plain(platform)} {left_out}." for platform in others]
-    return notes, [f"{platform} {left_out}: {measure}" for platform in others]
+    return _sentences([(platform, what, f"ustride-cpu {option}") for platform in others])
+
+
+def _sentences(
+    missing: Iterable[tuple[str, str, str]], remedy: str = ""
+) -> tuple[list[str], list[str]]:
+    """Return the sentences on platforms, what each lacks, and the suite that measures it."""
+    notes, told = [], []
+    for platform, what, suite in missing:
+        left_out = f"left out: no record of {what}"
+        notes.append(f"{plain(platform)} {left_out}.")
+        told.append(
+            f"{platform} {left_out}: `memkern suite {suite} -o more.db` measures them{remedy}"
+        )
+    return notes, told
 
 
 def application_patterns() -> list[str]:
     """Return the names of the 34 published patterns by application, kernel and number."""
-    names = {str(name) for name in published()["pattern"]}
-    parts = [match.groups() for match in map(_APPLICATION.fullmatch, names) if match]
-    ordered = sorted(parts, key=lambda part: (part[0], part[1], int(part[2])))
-    return [f"{application}-{kernel}{number}" for application, kernel, number in ordered]
+    from memkern import reference
+
+    names = [row["pattern"] for row in reference.rows("lavin2020-patterns")]
+    return sorted(names, key=lambda name: (name.rstrip(digits), len(name), name))
 
 
 def kernel_of(pattern: str) -> str:
@@ -362,24 +374,31 @@ def kernel_of(pattern: str) -> str:
 
 def bandwidths(points: DataFrame) -> dict[str, dict[tuple[str, str], float]]:
     """Return the bandwidth in GB/s by platform, then by (kernel, case)."""
-    table: dict[str, dict[tuple[str, str], float]] = {}
-    rows = points[["platform", "kernel", "case", "bandwidth_GBps"]]
-    for platform, kernel, case, bandwidth in rows.itertuples(index=False):
-        table.setdefault(str(platform), {})[str(kernel), str(case)] = float(bandwidth)
-    return table
+    columns = ["kernel", "case", "bandwidth_GBps"]
+    return {
+        str(platform): {
+            (str(kernel), str(case)): float(bandwidth)
+            for kernel, case, bandwidth in rows[columns].itertuples(index=False)
+        }
+        for platform, rows in points.groupby("platform", sort=False)
+    }
 
 
-def relative(platform: Bandwidths, named: Sequence[str] = ()) -> dict[str, float]:
-    """Return the patterns' bandwidth over the same kernel's bandwidth at stride 1.
+def relative(points: DataFrame, named: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+    """Return by platform the patterns' bandwidth over the same kernel's bandwidth at stride 1.
 
-    They are the patterns of applications, and those in `named`.
+    They are the patterns of applications, and those in `named`; platforms have at least one.
     """
     keys = [(kernel_of(pattern), pattern) for pattern in (*application_patterns(), *named)]
-    return {
-        pattern: platform[kernel, pattern] / platform[kernel, STRIDE_1]
-        for kernel, pattern in keys
-        if (kernel, pattern) in platform and (kernel, STRIDE_1) in platform
+    ratios = {
+        platform: {
+            pattern: measured[kernel, pattern] / measured[kernel, STRIDE_1]
+            for kernel, pattern in keys
+            if (kernel, pattern) in measured and (kernel, STRIDE_1) in measured
+        }
+        for platform, measured in bandwidths(points).items()
     }
+    return {platform: ratio for platform, ratio in ratios.items() if ratio}
 
 
 def same_cases(

@@ -20,6 +20,7 @@ from memkern.families.spatter.data import (
     bandwidths,
     kernel_of,
     labels_of,
+    looks_of,
     own_records,
     platforms_of,
     points_of,
@@ -29,9 +30,8 @@ from memkern.families.spatter.data import (
     unpaired,
 )
 from memkern.families.spatter.findings import findings
-from memkern.families.spatter.of_paper import bandwidth_by_delta
-from memkern.families.spatter.pattern_radars import gather_radars as gather_radars
-from memkern.families.spatter.radar import radars_cpu, radars_gpu
+from memkern.families.spatter.of_paper import bandwidth_bandwidth, bandwidth_by_delta
+from memkern.families.spatter.radars import radars_cpu, radars_gpu
 from memkern.plots.drawing import curve, disturbed_note, finish, panels
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, best, counted, frame_of, joined
@@ -53,9 +53,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-from memkern.families.spatter.bandwidth_figures import bandwidth_bandwidth
-
 _MEASURE = "`memkern report` measures them"
+_BANDWIDTH = ("bandwidth_GBps", "Bandwidth (GB/s)")
 
 
 # --------------------------------------------------------------------------- bandwidth by stride
@@ -69,9 +68,12 @@ class _Series(NamedTuple):
 
 
 def _by_stride(
-    series: Sequence[_Series], column: str, columns: int, notes: Sequence[str]
+    series: Sequence[_Series], column: str, label: str, columns: int, notes: Sequence[str]
 ) -> Figure:
-    """Draw one column against the stride: a panel for each kernel, the legend above."""
+    """Draw one column against the stride: a panel for each kernel, the legend above.
+
+    Ratios have a line at 1.
+    """
     kernels = {
         kernel: word
         for kernel, word in KERNELS.items()
@@ -79,11 +81,18 @@ def _by_stride(
     }
     fig, axes = panels(len(kernels), 2, 2.4, sharex=True, sharey=True)
     for ax, (kernel, word) in zip(axes, kernels.items(), strict=True):
-        for label, look, rows, _ in series:
-            curve(ax, rows[rows["kernel"] == kernel], "stride", column, look, label)
-        ax.set(title=word.capitalize(), xlabel="Stride (elements of 8 B)")
-        ax.set_xscale("log", base=2)
-        log2_axis(ax.xaxis)
+        for name, look, rows, _ in series:
+            curve(ax, rows[rows["kernel"] == kernel], "stride", column, look, name)
+        ax.set_title(word.capitalize())
+    for ax in axes:
+        if column == "ratio":
+            ratios = [value for one in series for value in one.rows["ratio"]]
+            low, high = min(0.8, *ratios), max(1.25, *ratios)
+            margin = (high / low) ** 0.06
+            ax.axhline(1, color=GREY, linewidth=0.9, zorder=1, label="_equal")
+            ax.set_ylim(low / margin, high * margin)
+        _log2_scales(ax)
+    axes[0].set_ylabel(label)
     handles, labels = axes[0].get_legend_handles_labels()
     columns = columns if len(kernels) > 1 else (columns + 1) // 2
     legend = fig.legend(handles, labels, loc="outside upper center", ncols=columns)
@@ -93,29 +102,13 @@ def _by_stride(
     return fig
 
 
-def _bandwidth_by_stride(series: Sequence[_Series], columns: int, notes: Sequence[str]) -> Figure:
-    fig = _by_stride(series, "bandwidth_GBps", columns, notes)
-    for ax in fig.axes:
-        ax.set_yscale("log", base=2)
-        log2_axis(ax.yaxis)
-    fig.axes[0].set_ylabel("Bandwidth (GB/s)")
-    return fig
-
-
-def _ratio_by_stride(
-    series: Sequence[_Series], label: str, columns: int, notes: Sequence[str]
-) -> Figure:
-    fig = _by_stride(series, "ratio", columns, notes)
-    ratios = [value for one in series for value in one.rows["ratio"]]
-    low, high = min(0.8, *ratios), max(1.25, *ratios)
-    margin = (high / low) ** 0.06
-    for ax in fig.axes:
-        ax.axhline(1, color=GREY, linewidth=0.9, zorder=1, label="_equal")
-        ax.set_yscale("log", base=2)
-        ax.set_ylim(low / margin, high * margin)
-        log2_axis(ax.yaxis)
-    fig.axes[0].set_ylabel(label)
-    return fig
+def _log2_scales(ax: Axes) -> None:
+    """Make both axes logarithmic, that of x for strides."""
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    log2_axis(ax.xaxis)
+    log2_axis(ax.yaxis)
+    ax.set_xlabel("Stride (elements of 8 B)")
 
 
 def _platforms_by_stride(records: Records, kind: str) -> Figure:
@@ -124,14 +117,14 @@ def _platforms_by_stride(records: Records, kind: str) -> Figure:
     what = "uniform strides on a " + ("CPU" if kind == "cpu" else "GPU (backend cuda)")
     notes += remarks(records, points, what)
     platforms, labels = platforms_of(points), labels_of(points)
-    number = {True: 0, False: 0}
-    series = []
-    for platform, own in platforms.items():
-        look = (own_look if own else other_look)(number[own])
-        number[own] += 1
-        rows = points[points["platform"] == platform]
-        series.append(_Series(plain(labels[platform]), look, rows, own))
-    return _bandwidth_by_stride(series, 3 if kind == "cpu" else 4, notes)
+    looks = looks_of(platforms)
+    series = [
+        _Series(
+            plain(labels[platform]), looks[platform], points[points["platform"] == platform], own
+        )
+        for platform, own in platforms.items()
+    ]
+    return _by_stride(series, *_BANDWIDTH, 3 if kind == "cpu" else 4, notes)
 
 
 @drawn(
@@ -211,11 +204,7 @@ def _with_and_without(axes: Sequence[Axes], rows: DataFrame, names: Sequence[str
             shares = rows.assign(share=rows[column] / first[column].iloc[0])
             curve(right, shares, "stride", "share", own_look(number), name)
     for ax in axes:
-        ax.set_xscale("log", base=2)
-        ax.set_yscale("log", base=2)
-        log2_axis(ax.xaxis)
-        log2_axis(ax.yaxis)
-        ax.set_xlabel("Stride (elements of 8 B)")
+        _log2_scales(ax)
     right.yaxis.set_major_formatter(FuncFormatter(lambda share, _: fraction(share)))
     left.set_ylabel("Bandwidth (GB/s)")
     right.set_ylabel("Share of stride 1")
@@ -250,7 +239,8 @@ def simd_against_scalar(records: Records = None) -> Figure:
     the highest bandwidth is drawn.
     """
     own, notes = own_records(records, ("variant",))
-    table, cases = same_cases(own[own["stride"].notna()], "variant")
+    strides = own[own["stride"].notna()]
+    table, cases = same_cases(strides, "variant")
     table = table.reindex(columns=["scalar", "simd", "auto"])
     paired = table["scalar"].notna() & table[["simd", "auto"]].notna().any(axis=1)
     if not paired.any():
@@ -269,10 +259,9 @@ def simd_against_scalar(records: Records = None) -> Figure:
             label = variant if len(platforms) == 1 else f"{variant}, {plain(platform)}"
             if len(drawn):
                 series.append(_Series(label, own_look(2 * number + i), drawn))
-    strides = own[own["stride"].notna()]
     left_out, told = unpaired(strides, cases, "two variants", "--variant scalar,simd")
     notes = [*notes, *left_out, *disturbed_note(cases)]
-    fig = _ratio_by_stride(series, "Bandwidth over that of scalar code", 2, notes)
+    fig = _by_stride(series, "ratio", "Bandwidth over that of scalar code", 2, notes)
     tell_lacking(fig, told)
     return fig
 
@@ -301,7 +290,7 @@ def page_policies(records: Records = None) -> Figure:
         label = policy if obtained in ("", policy) else f"{policy} (obtained: {obtained})"
         look = other_look(number)._replace(linewidth=1.3, markersize=4.0)
         series.append(_Series(plain(label), look, rows))
-    fig = _bandwidth_by_stride(series, 3, [*notes, *left_out, *disturbed_note(own)])
+    fig = _by_stride(series, *_BANDWIDTH, 3, [*notes, *left_out, *disturbed_note(own)])
     tell_lacking(fig, told)
     return fig
 
@@ -351,27 +340,22 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
     table = []
     for kind, name in KINDS.items():
         of_kind = points[(points["kind"] == kind) & points["stride"].isna()]
-        means: dict[str, dict[str, float]] = {}
+        means, platforms = {}, platforms_of(of_kind)
         for platform, measured in bandwidths(of_kind).items():
             groups = {
-                application: [
-                    measured.get((kernel_of(pattern), pattern), 0.0)
-                    for pattern in application_patterns()
-                    if pattern.startswith(application)
-                ]
-                for application in APPLICATIONS
+                application: [measured.get((kernel_of(pattern), pattern), 0.0) for pattern in every]
+                for application, every in _by_application().items()
             }
             means[platform] = {
                 application: harmonic_mean(values) if min(values) > 0 else nothing
                 for application, values in groups.items()
             }
-        platforms = platforms_of(of_kind)
-        for platform, own in platforms.items():
+            own = platforms[platform]
+            notes += _without_mean(platform, measured) if own else []
             about = {"platform": platform, "kind": kind, "row": "own" if own else "published"}
-            last = stream_GBps if own else stream[platform]
-            if own:
-                notes += _without_mean(platform, bandwidths(of_kind)[platform])
-            table.append({**about, **means[platform], "STREAM": last})
+            table.append(
+                {**about, **means[platform], "STREAM": stream_GBps if own else stream[platform]}
+            )
         known = [p for p, own in platforms.items() if not own and stream[p] == stream[p]]
         correlation = {
             application: pearson([means[p][application] for p in known], [stream[p] for p in known])
@@ -382,6 +366,14 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
     frame = DataFrame(table)
     frame.attrs["notes"] = notes
     return frame
+
+
+def _by_application() -> dict[str, list[str]]:
+    """Return the patterns of each application."""
+    return {
+        application: [name for name in application_patterns() if name.startswith(application)]
+        for application in APPLICATIONS
+    }
 
 
 def _in_no_mean(records: Records) -> list[str]:
@@ -409,8 +401,7 @@ def _in_no_mean(records: Records) -> list[str]:
 def _without_mean(platform: str, measured: Bandwidths) -> list[str]:
     """Return notes on the applications without a mean, with the patterns that are missing."""
     notes = []
-    for application in APPLICATIONS:
-        every = [name for name in application_patterns() if name.startswith(application)]
+    for application, every in _by_application().items():
         lacking = [name for name in every if (kernel_of(name), name) not in measured]
         if 0 < len(lacking) < len(every):
             notes.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
 
@@ -44,21 +44,18 @@ def findings(records: DataFrame) -> list[str]:
     own, _ = own_records(records, ("variant", "pages"))
     points, _ = points_of(records)
     platforms = [platform for platform, is_own in platforms_of(points).items() if is_own]
-    table = bandwidths(points)
+    table, ratios = bandwidths(points), relative(points)
     found = {}
     for platform in platforms:
         kind = points.loc[points["platform"] == platform, "kind"].iloc[0]
         strides = _STRIDES[kind]
-        others = platforms_of(points[~points["own"] & (points["kind"] == kind)])
         mine = own[own["platform"] == platform]
         suspect = points[points["disturbed"] & (points["platform"] == platform)]
         disturbed = set(zip(suspect["kernel"], suspect["case"], strict=True))
         found[platform] = [
             *shown_in(strides, _on_strides(table[platform], disturbed, float(lines_B(mine).max()))),
-            *shown_in(
-                strides, _beside_published(points[points["kind"] == kind], platform, list(others))
-            ),
-            *shown_in(_PATTERNS[kind], _on_patterns(table[platform], disturbed)),
+            *shown_in(strides, _beside_published(points[points["kind"] == kind], platform)),
+            *shown_in(_PATTERNS[kind], _on_patterns(ratios.get(platform, {}), disturbed)),
             # Disturbed records are not compared.
             *shown_in("spatter-fig6", _on_variants(mine[~mine["disturbed"]])),
             *shown_in("spatter-pages", _on_pages(mine[~mine["disturbed"]])),
@@ -92,10 +89,11 @@ def _on_strides(mine: Bandwidths, disturbed: Keys, line_B: float) -> list[str]:
     return sentences
 
 
-def _beside_published(points: DataFrame, platform: str, others: Sequence[str]) -> list[str]:
+def _beside_published(points: DataFrame, platform: str) -> list[str]:
     """Return the sentences on the stride-1 bandwidth of a thread beside published platforms."""
     sentences = []
-    here = points[(points["case"] == STRIDE_1) & points["platform"].isin([platform, *others])]
+    shown = ~points["own"] | points["platform"].eq(platform)
+    here = points[points["case"].eq(STRIDE_1) & shown]
     for kernel, word in KERNELS.items():
         rows = here[here["kernel"] == kernel].set_index("platform")
         each = (rows["bandwidth_GBps"] / rows["threads"]).dropna()
@@ -115,9 +113,8 @@ def _beside_published(points: DataFrame, platform: str, others: Sequence[str]) -
     return sentences
 
 
-def _on_patterns(mine: Bandwidths, disturbed: Keys) -> list[str]:
+def _on_patterns(ratio: Mapping[str, float], disturbed: Keys) -> list[str]:
     """Return the sentence on the slowest and the fastest application pattern."""
-    ratio = relative(mine)
     if len(ratio) < 2:
         return []
     suspect = {

@@ -37,6 +37,7 @@ from memkern.errors import InputError
 from memkern.families.spatter import over_ranks, suites
 from memkern.families.spatter.checks import check_gather, check_scatter, reference
 from memkern.families.spatter.sides import (
+    SparseSide,
     dense_length,
     from_memory,
     gather_side,
@@ -57,7 +58,13 @@ from memkern.spec.registry import Suite, find, register, register_suite, shows_o
 from memkern.spec.registry import case as any_case
 
 SOURCE = "Lavin et al., Evaluating Gather and Scatter Performance on CPUs and GPUs, MEMSYS 2020"
-KERNELS = ("gather", "scatter", "gs", "multigather", "multiscatter")
+KERNELS = {
+    "gather": "A[:] = B[i[:]]",
+    "scatter": "A[j[:]] = B[:]",
+    "gs": "A[j[:]] = B[i[:]]",
+    "multigather": "A[:] = B[i1[i2[:]]]",
+    "multiscatter": "A[j1[j2[:]]] = B[:]",
+}
 
 # Largest memory of a case of the report; the paper's largest cases need 2 GB.
 _REPORT_MEMORY_B = 3 * 10**9
@@ -208,7 +215,7 @@ def case(  # noqa: PLR0913
         options["threads"] = 1
 
     result = Case(
-        registered(kernel),
+        find(f"spatter.{kernel}"),
         integers=integers,
         indices=indices,
         dtype=dtype,
@@ -228,8 +235,7 @@ def case(  # noqa: PLR0913
 
 def _over_ranks(case: Case) -> Case:
     """Return a case with the share of remote elements; refuse it if ranks can't run it."""
-    side = gather_side(case) or scatter_side(case)
-    assert side is not None
+    side = SparseSide(case, "scatter" if "pattern_scatter" in case.indices else "gather")
     ranks = case.integers["workers"]
     over_ranks.check_size(case.integers["wrap"] * len(side.index), ranks)
     positions = side.positions(np.arange(side.count))
@@ -239,16 +245,8 @@ def _over_ranks(case: Case) -> Case:
     return dataclasses.replace(case, columns={**case.columns, "remote_share": share})
 
 
-_spec("gather", "A[:] = B[i[:]]")
-_spec("scatter", "A[j[:]] = B[:]")
-_spec("gs", "A[j[:]] = B[i[:]]")
-_spec("multigather", "A[:] = B[i1[i2[:]]]")
-_spec("multiscatter", "A[j1[j2[:]]] = B[:]")
-
-
-def registered(kernel: str) -> KernelSpec:
-    """Return the spec of a kernel by its short name."""
-    return find(f"spatter.{kernel}")
+for _kernel, _summary in KERNELS.items():
+    _spec(_kernel, _summary)
 
 
 def _deltas(delta: int | Sequence[int]) -> list[int]:
@@ -312,15 +310,11 @@ def from_config(config: Mapping[str, Any], **options: Any) -> Case:
     **options
         Override the configuration.
     """
-    arguments = {key: value for key, value in config.items() if key != "local_work_size"}
+    unused = ["local_work_size"] + ["seed"] * (config.get("seed") is None)
+    unused += ["delta_gather", "delta_scatter"] * (config["kernel"] != "gs")
+    arguments = {key: value for key, value in config.items() if key not in unused}
     if config.get("local_work_size") and str(options.get("device", "cpu")).startswith("cuda"):
         arguments["block_threads"] = config["local_work_size"]
-    if arguments.get("seed") is None:
-        arguments.pop("seed", None)
-    if config["kernel"] != "gs":
-        arguments = {
-            k: v for k, v in arguments.items() if k not in ("delta_gather", "delta_scatter")
-        }
     return any_case(**{**arguments, **options})
 
 

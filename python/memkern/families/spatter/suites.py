@@ -39,6 +39,7 @@ STRIDES = (1, 2, 4, 8, 16, 32, 64, 128)
 """The strides of the uniform suites, in values."""
 
 CountRule: TypeAlias = Literal["paper", "footprint"]
+_Counter: TypeAlias = Callable[[str, Pattern, int], int]
 
 _LENGTHS = {"cpu": 8, "gpu": 256}
 _MERGED = {"cpu": 1, "gpu": 16}  # instances of an application's pattern in one of a case
@@ -101,9 +102,7 @@ def _published(kind: str, column: str) -> dict[tuple[str, str], int]:
     }
 
 
-def _counter(
-    count_rule: CountRule, kind: str, footprint_B: float
-) -> Callable[[str, Pattern, int], int]:
+def _counter(count_rule: CountRule, kind: str, footprint_B: float) -> _Counter:
     """Return the function (kernel, pattern, delta) -> count of a rule."""
     if count_rule == "paper":
         counts = _published(kind, "count")
@@ -114,10 +113,14 @@ def _counter(
 
 
 def _case(
-    suite: str, kernel: str, pattern: Pattern, delta: int, count: int, count_rule: CountRule
+    suite: str, kernel: str, pattern: Pattern, delta: int, count: _Counter, count_rule: CountRule
 ) -> SuiteConfig:
     config = configs_from_options(
-        kernel=kernel, pattern=pattern, delta=delta, count=count, name=pattern.name
+        kernel=kernel,
+        pattern=pattern,
+        delta=delta,
+        count=count(kernel, pattern, delta),
+        name=pattern.name,
     ).configs[0]
     # Our stop rule, not Spatter's number of runs.
     return {**config, "runs": None, "suite": suite, "count_rule": count_rule}
@@ -153,14 +156,12 @@ def ustride(
     if kind not in _LENGTHS:
         raise InputError(f"kind of the uniform strides must be cpu or gpu, not {shown(kind)}")
     count = _counter(count_rule, kind, footprint_B)
-    cases = []
-    for kernel in ("gather", "scatter"):
-        for stride in STRIDES:
-            pattern = uniform(_LENGTHS[kind], stride)
-            delta = len(pattern) * stride
-            number = count(kernel, pattern, delta)
-            cases.append(_case("ustride", kernel, pattern, delta, number, count_rule))
-    return cases
+    length = _LENGTHS[kind]
+    return [
+        _case("ustride", kernel, uniform(length, stride), length * stride, count, count_rule)
+        for kernel in ("gather", "scatter")
+        for stride in STRIDES
+    ]
 
 
 def apps(
@@ -223,8 +224,7 @@ def apps(
         apart = delta // merged
         indices = [k * apart + index for k in range(merged) for index in row["indices"]]
         pattern = custom(indices, row["pattern"])
-        number = count(kernel, pattern, delta)
-        cases.append(_case(row["suite"], kernel, pattern, delta, number, count_rule))
+        cases.append(_case(row["suite"], kernel, pattern, delta, count, count_rule))
     return cases
 
 

@@ -10,16 +10,16 @@ from memkern.checks import shown
 from memkern.cli.measuring import exit_code, measure, warn
 from memkern.cli.options import (
     MEASURE,
-    Parser,
+    Options,
+    argument,
     count,
-    grouped,
     knobs_of,
     measuring_options,
     numbers,
     positive,
+    refuse,
     verb,
 )
-from memkern.cli.refusing import refuse
 from memkern.errors import InputError
 from memkern.families.spatter import kernels as spatter
 from memkern.inputs import spatter_files as spatter_input
@@ -97,62 +97,76 @@ def _beside_published(results: ResultSet) -> str:
     return beside_published(results)
 
 
-def _options_of(sub: Parser, kernel: str = "") -> None:
-    """Add Spatter's options, by default with those that choose the kernel, and ours."""
+def _options_of(kernel: str = "") -> tuple[Options, Options]:
+    """Return Spatter's options, by default with those that choose the kernel, and ours."""
     readers = {"op": _op, "omp_threads": numbers(1, "threads")}
-    spatter_input.add_options(sub, readers, kernel)
     of_gpus = ("shared_memory", "local_work_size")
-    measuring_options(sub, short=False, runs=False, elsewhere=of_gpus)
-
-
-@grouped(
-    MEASURE,
-    "memkern spatter -p UNIFORM:8:1 -d 8 -l 16777216 -k gather",
-    "memkern spatter -f suite.json -o results.parquet",
-    "memkern spatter -k gs -g UNIFORM:8:1 -u UNIFORM:8:2 -l 1000000",
-)
-@verb("spatter", _spatter, "gather/scatter with Spatter's own options and JSON files")
-def _spatter_options(sub: Parser) -> None:
-    _options_of(sub)
-
-
-@grouped(
-    MEASURE,
-    "memkern gather -p UNIFORM:8:1 -l 1000000",
-    "memkern gather -p UNIFORM:8:16:NR -l 1000000 --pages 4k,thp",
-    "memkern gather -p 0,24,48 -d 8 -l 1000000 -o gather.parquet",
-)
-@verb("gather", _spatter, "gather, with Spatter's own options")
-def _gather_options(sub: Parser) -> None:
-    _options_of(sub, "gather")
-
-
-@grouped(
-    MEASURE,
-    "memkern scatter -p UNIFORM:8:1 -l 1000000",
-    "memkern scatter -p UNIFORM:8:1:NR -l 1000000 --variant simd,nt",
-    "memkern scatter -p 0,24,48 -d 8 -l 1000000 -o scatter.parquet",
-)
-@verb("scatter", _spatter, "scatter, with Spatter's own options")
-def _scatter_options(sub: Parser) -> None:
-    _options_of(sub, "scatter")
-
-
-@grouped(
-    MEASURE,
-    "memkern suite ustride-cpu",
-    "memkern suite apps --counts paper --runs 10 -o apps.db",
-    "memkern suite lulesh --footprint 5e8",
-)
-@verb("suite", _suite, "a published suite of gather/scatter cases")
-def _suite_options(sub: Parser) -> None:
-    sub.add_argument(
-        "suite", help="ustride-cpu, ustride-gpu, apps, apps-gpu, pennant, lulesh, nekbone, amg"
+    return (
+        lambda parser: spatter_input.add_options(parser, readers, kernel),
+        measuring_options(short=False, runs=False, elsewhere=of_gpus),
     )
-    sub.add_argument(
+
+
+SPATTER_VERB = verb(
+    "spatter",
+    MEASURE,
+    "gather/scatter with Spatter's own options and JSON files",
+    _spatter,
+    (
+        "memkern spatter -p UNIFORM:8:1 -d 8 -l 16777216 -k gather",
+        "memkern spatter -f suite.json -o results.parquet",
+        "memkern spatter -k gs -g UNIFORM:8:1 -u UNIFORM:8:2 -l 1000000",
+    ),
+    *_options_of(),
+)
+
+
+GATHER_VERB = verb(
+    "gather",
+    MEASURE,
+    "gather, with Spatter's own options",
+    _spatter,
+    (
+        "memkern gather -p UNIFORM:8:1 -l 1000000",
+        "memkern gather -p UNIFORM:8:16:NR -l 1000000 --pages 4k,thp",
+        "memkern gather -p 0,24,48 -d 8 -l 1000000 -o gather.parquet",
+    ),
+    *_options_of("gather"),
+)
+
+
+SCATTER_VERB = verb(
+    "scatter",
+    MEASURE,
+    "scatter, with Spatter's own options",
+    _spatter,
+    (
+        "memkern scatter -p UNIFORM:8:1 -l 1000000",
+        "memkern scatter -p UNIFORM:8:1:NR -l 1000000 --variant simd,nt",
+        "memkern scatter -p 0,24,48 -d 8 -l 1000000 -o scatter.parquet",
+    ),
+    *_options_of("scatter"),
+)
+
+
+SUITE_VERB = verb(
+    "suite",
+    MEASURE,
+    "a published suite of gather/scatter cases",
+    _suite,
+    (
+        "memkern suite ustride-cpu",
+        "memkern suite apps --counts paper --runs 10 -o apps.db",
+        "memkern suite lulesh --footprint 5e8",
+    ),
+    argument(
+        "suite", help="ustride-cpu, ustride-gpu, apps, apps-gpu, pennant, lulesh, nekbone, amg"
+    ),
+    argument(
         "--counts",
         choices=("footprint", "paper"),
         help="published counts, or counts for a sparse array of --footprint bytes (footprint)",
-    )
-    sub.add_argument("--footprint", type=positive, metavar="BYTES", help="(2e9)")
-    measuring_options(sub)
+    ),
+    argument("--footprint", type=positive, metavar="BYTES", help="(2e9)"),
+    measuring_options(),
+)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
-from memkern.families.spmv.model import crs_row_cycles, sell_column_cycles
+from memkern.families.spmv.model import FORMATS, crs_row_cycles, sell_column_cycles
 from memkern.models.machine_file import SCALAR_BITS, MachineFile
 from memkern.plots.frames import Records, best, counted, joined, typed
 from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 VALUE = "performance_GFLOPs"
 ROOFLINE = "roofline_GFLOPs"
 CRS = "spmv.crs"
-# In the order of a legend and a table.
-FORMATS = ("crs", "sell", "ell", "csc")
 
 _NUMBERS = (
     *("rows", "nonzeros", "nonzeros_per_row", "C", "sigma", "unroll", "threads", "footprint_B"),
@@ -80,9 +78,9 @@ def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         format=form,
         kind=kind,
         variety=[
-            f"{name}-{_block(sigma, rows)}"
+            f"{name}-{'all' if sigma >= rows > 1 else f'{sigma:g}'}"
             if name.startswith("SELL")
-            else name + f", {accumulators(unroll)}" * (name == "CRS" and unroll > 0)
+            else name + f", {counted(int(unroll), 'accumulator')}" * (name == "CRS" and unroll > 0)
             for name, sigma, rows, unroll in zip(
                 kind, frame["sigma"], frame["rows"], frame["unroll"], strict=True
             )
@@ -154,15 +152,6 @@ def _fastest(records: Sequence[Mapping[str, Any]]) -> str:
 
 def _format(record: Mapping[str, Any]) -> tuple[Any, ...]:
     return record["kernel"], record.get("C"), record.get("sigma")
-
-
-def accumulators(number: float) -> str:
-    """Return '1 accumulator' or '2 accumulators'."""
-    return counted(int(number), "accumulator")
-
-
-def _block(sigma: float, rows: float) -> str:
-    return "all" if sigma >= rows > 1 else f"{sigma:g}"
 
 
 def _labels(frame: DataFrame) -> Series:
@@ -306,11 +295,8 @@ def row_lengths(frame: DataFrame, threads: float = 0) -> DataFrame:
     frame = of_workers(frame, threads) if len(frame) else frame
     here = ["machine", "nonzeros_per_row"]
     frame = frame[frame["nonzeros"] == frame.groupby(here)["nonzeros"].transform("max")]
-    lines = [
-        f"CRS, {accumulators(unroll)}" if kind == "CRS" and unroll else kind
-        for kind, unroll in zip(frame["kind"], frame["unroll"], strict=True)
-    ]
-    frame = best(frame.assign(line=lines), (*here, "line"), value=VALUE)
+    line = frame["variety"].where(frame["kind"] == "CRS", frame["kind"])
+    frame = best(frame.assign(line=line), (*here, "line"), value=VALUE)
     return frame[frame.groupby("machine")["nonzeros_per_row"].transform("nunique") > 1]
 
 

@@ -18,8 +18,6 @@ from memkern.inputs.partition import entries_of, equal_parts
 from memkern.spec.case import Case
 from memkern.spec.kernel import Exchange, IndexArray, Indices
 
-__all__ = ["Share", "share_of"]
-
 
 @dataclass(frozen=True)
 class Share:

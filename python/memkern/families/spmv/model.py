@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from memkern.checks import integer, number
 from memkern.errors import InputError
 
-__all__ = ["SpmvModel", "crs_row_cycles", "sell_column_cycles"]
+# In the order of a legend and a table.
+FORMATS = ("crs", "sell", "ell", "csc")
 
 
 @dataclass(frozen=True)

@@ -21,17 +21,18 @@ from memkern.cli.measuring import (
 from memkern.cli.options import (
     MEASURE,
     QUICK_S,
-    Parser,
+    argument,
+    argument_group,
     each,
     given,
-    grouped,
     knobs_of,
     measuring_options,
     numbers,
+    refuse,
+    taken,
     verb,
     words,
 )
-from memkern.cli.refusing import refuse, taken
 from memkern.errors import InputError
 from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE, format_of
 from memkern.families.spmv.suites import MATRICES, SUITE
@@ -169,36 +170,70 @@ def _accumulators(text: str) -> Any:
     return text if text == "auto" else numbers(0, "mve")(text)
 
 
-@grouped(
+SPMV_VERB = verb(
+    "spmv",
     MEASURE,
-    "memkern spmv FILE.mtx",
-    "memkern spmv FILE.mtx hpcg:96 -C 8,16 --sigma 1,1024",
-    "memkern spmv FILE.mtx --tune --budget 60",
-)
-@verb("spmv", _spmv, "sparse matrix-vector products of a matrix, in each format")
-def _spmv_options(sub: Parser) -> None:
-    sub.add_argument(
+    "sparse matrix-vector products of a matrix, in each format",
+    _spmv,
+    (
+        "memkern spmv FILE.mtx",
+        "memkern spmv FILE.mtx hpcg:96 -C 8,16 --sigma 1,1024",
+        "memkern spmv FILE.mtx --tune --budget 60",
+    ),
+    argument(
         "matrices",
         nargs="+",
         metavar="MATRIX",
         help=f"a Matrix Market file, a generator such as hpcg:64, or the suite {SUITE}",
-    )
-    add = sub.add_argument_group("formats").add_argument
-    add("-f", "--format", type=words, default=_FORMATS, metavar="NAME,...",
-        help=", ".join(FORMATS) + " (crs,sell)")  # fmt: skip
-    add("-C", "--C", type=numbers(1, "C"), metavar="ROWS,...",
-        help="rows of a chunk of sell (8)")  # fmt: skip
-    add("--sigma", type=numbers(1, "sigma"), metavar="ROWS,...",
-        help="rows of a block within which rows are sorted by length (1)")  # fmt: skip
-    add("--move-columns", action="store_true", default=None,
-        help="permute the columns of a square matrix like its rows")  # fmt: skip
-    add("--rcm", action="store_true", help="reorder by reverse Cuthill-McKee first")
-    add("--balance", type=words, metavar="HOW,...", help=", ".join(BALANCES) + " (rows)")
-    add("--mve", type=_accumulators, metavar="N,...",
-        help="accumulators of a row of crs: " + ", ".join(map(str, MVE)) + " or auto")  # fmt: skip
-    add("--halo", type=words, metavar="WHEN,...",
-        help="one product of all ranks, which exchange elements of x in each invocation: blocking "
-        "(before the product), overlap (during the product of rows that need none)")  # fmt: skip
-    add("--tune", action="store_true", help="search for the best options within --budget (30 s)")
-    add("--write", action="store_true", help="y = A x in place of y = y + A x")
-    measuring_options(sub, elsewhere=("halo",))
+    ),
+    argument_group(
+        "formats",
+        argument(
+            "-f",
+            "--format",
+            type=words,
+            default=_FORMATS,
+            metavar="NAME,...",
+            help=", ".join(FORMATS) + " (crs,sell)",
+        ),
+        argument(
+            "-C",
+            "--C",
+            type=numbers(1, "C"),
+            metavar="ROWS,...",
+            help="rows of a chunk of sell (8)",
+        ),
+        argument(
+            "--sigma",
+            type=numbers(1, "sigma"),
+            metavar="ROWS,...",
+            help="rows of a block within which rows are sorted by length (1)",
+        ),
+        argument(
+            "--move-columns",
+            action="store_true",
+            default=None,
+            help="permute the columns of a square matrix like its rows",
+        ),
+        argument("--rcm", action="store_true", help="reorder by reverse Cuthill-McKee first"),
+        argument("--balance", type=words, metavar="HOW,...", help=", ".join(BALANCES) + " (rows)"),
+        argument(
+            "--mve",
+            type=_accumulators,
+            metavar="N,...",
+            help="accumulators of a row of crs: " + ", ".join(map(str, MVE)) + " or auto",
+        ),
+        argument(
+            "--halo",
+            type=words,
+            metavar="WHEN,...",
+            help="one product of all ranks, which exchange elements of x in each invocation: "
+            "blocking (before the product), overlap (during the product of rows that need none)",
+        ),
+        argument(
+            "--tune", action="store_true", help="search for the best options within --budget (30 s)"
+        ),
+        argument("--write", action="store_true", help="y = A x in place of y = y + A x"),
+    ),
+    measuring_options(elsewhere=("halo",)),
+)

@@ -10,7 +10,7 @@ import numpy as np
 from memkern.errors import InputError
 from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
-from memkern.shared.checking import error, exactly, extent, fresh, outcome, positions
+from memkern.shared.checking import distance, error, exactly, extent, fresh, outcome, positions
 from memkern.shared.elementwise import Arrays, case_of, mccalpin
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES, Check, Native, Traffic, Validation
@@ -46,11 +46,11 @@ def _check_rotation(case: Case, native: Native) -> Validation:
         worst = max(error(native.peek(name, at), wanted) for name, wanted in values.items())
         return outcome(case, worst, extent(n))
     # STREAM's rule: the average error of each array over its average value.
-    worst = 0.0
-    for name, wanted in values.items():
-        errors = np.abs(native.peek(name, at) - wanted)
-        errors[np.isnan(errors)] = np.inf
-        worst = max(worst, float(np.mean(errors) / np.mean(wanted)))
+    errors = (
+        float(np.mean(distance(native.peek(name, at), wanted)) / np.mean(wanted))
+        for name, wanted in values.items()
+    )
+    worst = max(0.0, *errors)
     return Check(worst <= _STREAM_ERROR[case.dtype], worst, extent(n))
 
 

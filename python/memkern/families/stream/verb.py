@@ -6,7 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from memkern.cli.measuring import health_of
-from memkern.cli.options import MEASURE, Parser, grouped, verb
+from memkern.cli.options import MEASURE, verb
 from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES
 
@@ -39,12 +39,15 @@ def _beside_stream(results: ResultSet) -> str:
     return f"{sentence}\n{alone}" if sentence else ""
 
 
-@grouped(
+STREAM_VERB = verb(
+    "stream",
     MEASURE,
-    "memkern stream",
-    "memkern stream -k copy,triad -t 1,2",
-    "memkern stream -k triad --sizes 16KiB:1GiB:40 -o stream.parquet",
+    "STREAM: its four kernels in turn, or single ones",
+    _stream,
+    (
+        "memkern stream",
+        "memkern stream -k copy,triad -t 1,2",
+        "memkern stream -k triad --sizes 16KiB:1GiB:40 -o stream.parquet",
+    ),
+    *streaming_options((*DTYPES, *INTEGER_DTYPES)),
 )
-@verb("stream", _stream, "STREAM: its four kernels in turn, or single ones")
-def _stream_options(sub: Parser) -> None:
-    streaming_options(sub, (*DTYPES, *INTEGER_DTYPES))

@@ -1,21 +1,98 @@
-"""Figure and tables of transfers from and to a GPU, and their section of a report."""
+"""Figure, tables and findings of transfers from and to a GPU, and their section of a report.
+
+If a case has several records, the one with the highest bandwidth is used.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.families.transfers.data import FITTED, MEASURE, WAYS, fits, transfers
-from memkern.families.transfers.findings import findings
-from memkern.plots.drawing import bytes_axis, counts_axis, curve, finish, marked_look, panels
-from memkern.plots.exhibits import Selection, drawn, table, tabulated
-from memkern.plots.frames import FIT_COLUMNS, Records, fit_rows
+from memkern.plots.drawing import counts_axis, curve, finish, marked_look, panels
+from memkern.plots.exhibits import Selection, byte_scale, drawn, table, tabulated
+from memkern.plots.frames import (
+    FIT_COLUMNS,
+    Fits,
+    Records,
+    best,
+    fit_rows,
+    joined,
+    line_fits,
+    three_figures,
+    typed,
+)
 from memkern.plots.registry import family_section
-from memkern.plots.selection import BANDWIDTH
+from memkern.plots.selection import BANDWIDTH, select
+from memkern.plots.sentences import by_machine, marked_value, shown_in
 from memkern.plots.style import plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
+
+MEASURE = "memkern transfers -o transfers.parquet"
+WAYS = {
+    "to_device": "To the device",
+    "from_device": "From the device",
+    "both": "Both ways at once",
+    "between": "Between two devices",
+}
+_SERIES = (
+    *("pinned", "pageable", "managed, prefetched", "managed, read at the other end"),
+    *("direct", "staged"),
+)
+_NAMES = {
+    ("managed", "prefetch"): "managed, prefetched",
+    ("managed", "touch"): "managed, read at the other end",
+}
+FITTED = ("machine", "way", "series")
+
+
+def transfers(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
+    """Return the valid records of transfers, and notes on the others.
+
+    Parameters
+    ----------
+    records : DataFrame, ResultSet or None
+        Own records.
+    measure : str
+        Command that measures such records. If it is empty, no record is no error.
+
+    Returns
+    -------
+    frame : DataFrame
+        The columns of the records and machine, way (such as to_device) and series (the name of a
+        curve); the fastest record of each size, sorted by way and series.
+    notes : list of str
+        Sentences on the records left out.
+
+    Raises
+    ------
+    InputError
+        There is no such record, or a column is missing.
+    """
+    numbers, texts = ("size_B", "bytes_B", "time_min_s"), ("memory", "variant")
+    frame, notes = select(records, ["transfers"], [*numbers, *texts], measure=measure)
+    frame = typed(frame, numbers, texts)
+    pairs = zip(frame["memory"], frame["variant"], strict=True)
+    frame = frame.assign(
+        way=frame["kernel"].str.removeprefix("transfers."),
+        series=[
+            _NAMES.get((memory, variant), variant if memory == "device" else memory)
+            for memory, variant in pairs
+        ],
+    )
+    frame = best(frame, ["machine", "way", "series", "size_B"])
+    order = [*WAYS, *_SERIES]
+    return frame.sort_values(
+        ["way", "series"], key=lambda column: column.map(order.index), kind="stable"
+    ), notes
+
+
+def fits(frame: DataFrame) -> Fits:
+    """Fit the time of a transfer of each direction and memory; `frame` is as of `transfers`."""
+    points = frame[[*FITTED, "bytes_B", "time_min_s", "valid", "disturbed"]]
+    return line_fits(points, FITTED)
 
 
 @drawn(
@@ -27,11 +104,12 @@ if TYPE_CHECKING:
 def against_size(records: Records = None) -> Figure:
     """Bandwidth of transfers from and to a GPU against their size, with the fits of T0 and Wmax."""
     frame, notes = transfers(records, MEASURE)
-    lines, _ = fits(frame)
+    lines = fits(frame)
     cells = list(frame.groupby(["machine", "way"], sort=False))
     fig, axes = panels(len(cells), 2, 2.3)
     series = list(dict.fromkeys(frame["series"]))
     low, high = frame[BANDWIDTH].min() / 1.5, frame[BANDWIDTH].max() * 1.5
+    several = frame["machine"].nunique() > 1
     for ax, ((machine, way), rows) in zip(axes, cells, strict=True):
         for number, name in enumerate(series):
             mine = rows[rows["series"] == name].sort_values("size_B")
@@ -48,14 +126,11 @@ def against_size(records: Records = None) -> Figure:
                     linewidth=0.8,
                     label="_fit",
                 )
-        ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
-        ax.set_ylim(low, high)
-        bytes_axis(ax.xaxis, 5)
+        byte_scale(ax, rows)
+        ax.set(yscale="log", ylim=(low, high))
         counts_axis(ax.yaxis, 9)
-        several = frame["machine"].nunique() > 1
-        ax.set_title("\n".join([plain(machine, 30)] * several + [WAYS[str(way)]]))
-        ax.set(xlabel="Size of a transfer", ylabel="Bandwidth (GB/s)")
+        title = "\n".join([plain(machine, 30)] * several + [WAYS[str(way)]])
+        ax.set(title=title, xlabel="Size of a transfer", ylabel="Bandwidth (GB/s)")
     return finish(fig, 3, [*notes, "Lines: T0 + B / Wmax, fitted."], frame)
 
 
@@ -78,7 +153,30 @@ def transfers_table(records: Records = None) -> Selection:
 )
 def fit_table(records: Records = None) -> DataFrame:
     """Time of a transfer as T0 + B / Wmax, by direction and memory of the host."""
-    return fit_rows(fits(transfers(records, MEASURE)[0])[0], FITTED)
+    return fit_rows(fits(transfers(records, MEASURE)[0]), FITTED)
+
+
+def findings(records: DataFrame) -> list[str]:
+    """Return the findings on every own machine, the most important first."""
+    return by_machine(transfers(records, "")[0], _on_machine)
+
+
+def _on_machine(mine: DataFrame) -> Sequence[str]:
+    """Return the findings on one machine."""
+    sentences = []
+    for way, rows in mine.groupby("way", sort=False):
+        order = rows.sort_values(BANDWIDTH, ascending=False, kind="stable")
+        top = order.drop_duplicates("series").to_dict("records")
+        parts = [f"{row['series']} {marked_value(row, BANDWIDTH, 'GB/s')}" for row in top]
+        sentences.append(f"{WAYS[str(way)]}, highest bandwidth: {joined(parts)}.")
+    resolved = {of: fit.t0_s for of, fit in fits(mine).items() if fit.t0_resolved}
+    if resolved:
+        parts = [
+            f"{WAYS[way].lower()}, {series}, {three_figures(1e6 * t0_s)} µs"
+            for (_, way, series), t0_s in sorted(resolved.items(), key=lambda item: item[1])
+        ]
+        sentences.append(f"Time of a transfer of no data: {'; '.join(parts)}.")
+    return shown_in("transfers", sentences)
 
 
 _EXHIBITS: tuple[tuple[str, Any, str], ...] = (

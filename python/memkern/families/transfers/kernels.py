@@ -54,10 +54,6 @@ _MOST_B = 2**36
 _AT_ONCE = 2**20
 
 
-def _way(kernel: str) -> str:
-    return kernel.partition(".")[2]
-
-
 def transfer_case(
     kernel: str,
     *,
@@ -103,7 +99,7 @@ def transfer_case(
     words = small.cut(int(size) // WORD_B, 2**10)
     integers = {"words": words}
     columns: dict[str, Any] = {"size_B": words * WORD_B}
-    if _way(kernel) == "between":
+    if kernel == "transfers.between":
         if memory:
             raise InputError(f"{kernel} uses no memory of the host: leave memory out")
         number = _peer(knobs.device, peer)
@@ -151,13 +147,9 @@ def _peer(device: str, peer: str) -> int:
     return int(other.device.partition(":")[2])
 
 
-def _pages(words: int) -> int:
-    return -(-words * WORD_B // _PAGE_B)
-
-
 def _targets(case: Case) -> list[tuple[str, str]]:
     """Return source and target of each direction."""
-    back = [("back_source", "back_target")] * (_way(case.spec.name) == "both")
+    back = [("back_source", "back_target")] * (case.spec.name == "transfers.both")
     return [("source", "target"), *back]
 
 
@@ -183,8 +175,9 @@ def _check(case: Case, native: Native) -> Validation:
 
 
 def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
-    words = case.integers["words"]
-    length = _pages(words) if case.template_variant == "managed" else words
+    length = case.integers["words"]
+    if case.template_variant == "managed":
+        length = -(-length * WORD_B // _PAGE_B)  # pages
     return {
         target: np.array(arrays[source])[_positions(case, 0, length)]
         for source, target in _targets(case)

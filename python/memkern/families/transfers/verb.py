@@ -10,9 +10,9 @@ from typing import Any
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
 from memkern.cli.options import (
     MEASURE,
-    Parser,
+    argument,
+    argument_group,
     each,
-    grouped,
     knobs_of,
     measuring_options,
     verb,
@@ -94,28 +94,36 @@ def _transfers(args: argparse.Namespace) -> int:
     return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
 
 
-@grouped(
+TRANSFERS_VERB = verb(
+    "transfers",
     MEASURE,
-    "memkern transfers -o transfers.parquet",
-    "memkern transfers -k to_device --memory pinned",
-    "memkern transfers --sizes 1MiB:1GiB:11",
+    "transfers between a host and a GPU, and between two GPUs",
+    _transfers,
+    (
+        "memkern transfers -o transfers.parquet",
+        "memkern transfers -k to_device --memory pinned",
+        "memkern transfers --sizes 1MiB:1GiB:11",
+    ),
+    argument_group(
+        "transfers",
+        argument(
+            "-k",
+            "--kernel",
+            type=words,
+            metavar="NAME,...",
+            help=", ".join(WAYS) + " (all; between where there are two GPUs)",
+        ),
+        argument(
+            "--memory",
+            type=words,
+            metavar="NAME,...",
+            help=f"of the host: {', '.join(MEMORIES)} (all); managed has variants touch and "
+            "prefetch",
+        ),
+        argument(
+            "--sizes", metavar="LOW:HIGH:COUNT", help="bytes, log-spaced, or a list (8 to 512 MiB)"
+        ),
+        argument("--peer", metavar="NAME", help="of between: the other GPU (cuda:1)"),
+    ),
+    measuring_options(dtypes=("uint64",)),
 )
-@verb("transfers", _transfers, "transfers between a host and a GPU, and between two GPUs")
-def _transfers_options(sub: Parser) -> None:
-    add = sub.add_argument_group("transfers").add_argument
-    add(
-        "-k",
-        "--kernel",
-        type=words,
-        metavar="NAME,...",
-        help=", ".join(WAYS) + " (all; between where there are two GPUs)",
-    )
-    add(
-        "--memory",
-        type=words,
-        metavar="NAME,...",
-        help=f"of the host: {', '.join(MEMORIES)} (all); managed has variants touch and prefetch",
-    )
-    add("--sizes", metavar="LOW:HIGH:COUNT", help="bytes, log-spaced, or a list (8 to 512 MiB)")
-    add("--peer", metavar="NAME", help="of between: the other GPU (cuda:1)")
-    measuring_options(sub, dtypes=("uint64",))
