@@ -98,7 +98,11 @@ class Prepared:
             self.part = _part_of(case, ranks().number, ranks().size) if case.halo else None
             self.own = self.part.case if self.part else case
             self.device = None if case.knobs.device == "cpu" else case.knobs.device
-            self.counting = _counting(case)
+            self.counting: Counting | None = None
+            if case.knobs.counters:
+                from memkern.engine.sampling.counters import requested
+
+                self.counting = requested(case.knobs.counters)
             self.native = self._placed(self.own, chosen.threads if chosen else 0)
             prepared_cases.add(self)
             self._warn()
@@ -370,15 +374,6 @@ def warn_of_conditions(shared_units: Sequence[int]) -> None:
         )
     if not _memkern.run_queue_delays_known():
         _warn_once(DELAYS_UNKNOWN)
-
-
-def _counting(case: Case) -> Counting | None:
-    """Return the counting that a case requests; None without any."""
-    if not case.knobs.counters:
-        return None
-    from memkern.engine.sampling.counters import requested
-
-    return requested(case.knobs.counters)
 
 
 @functools.cache
