@@ -1,7 +1,4 @@
-"""Faults of the code, and the tests that notice each; `mutations.py` tries them.
-
-It has more than 600 lines because it is one list, in which a fault is found by its text.
-"""
+"""Faults of the code, and the tests that notice each; `mutations.py` tries them."""
 
 import platform
 import shlex

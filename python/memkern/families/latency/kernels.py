@@ -7,9 +7,6 @@ workers load and store lines of separate buffers.  In ``latency.ping_pong`` two 
 write a word and wait for the other worker's word.  In ``latency.banks`` the lanes of a GPU's warp
 follow chains through shared memory at a given distance in words: accesses to the same bank are
 serialized.
-
-It has more than 600 lines because the builders, checks and references of its four kernels use the
-same positions of chains, tallies and words.
 """
 
 from __future__ import annotations
