@@ -212,7 +212,7 @@ def _idle(case: Case) -> dict[str, str]:
 # value to the others (BS7), and in both together all ranks that share a node add each other's sums
 # (BS8).
 
-# Salt of the values for checks of distributed cases; no array is filled with these values.
+# Salt of the values of all ranks together for checks; no array is filled with these values.
 _SALT = 0x5EED
 
 
@@ -264,8 +264,7 @@ def distributed(case: Case, rank: int, ranks: int) -> _Distributed:
         ids = np.asarray(case.indices["ids"], dtype=np.int64)
     else:
         ids = np.full(n["local_nodes"], -1, dtype=np.int64)
-        starts, columns = case.indices["row_starts"], case.indices["columns"]
-        ids[columns] = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+        ids[case.indices["columns"]] = _rows_of_columns(case)
     first = equal_parts(len(ids) // _nodes_per_element(case), ranks) * _nodes_per_element(case)
     nodes = [np.unique(part[part >= 0]) for part in np.split(ids, first[1:-1])]
     owner = np.full(n["global_nodes"], ranks, dtype=np.int64)
@@ -320,7 +319,7 @@ def _gather(case: Case, mesh: _Distributed) -> Part:
     local = _local(case, mesh, len(nodes), indices, len(foreign))
 
     def check(native: Native) -> Validation:
-        values = _whole(len(mesh.ids))
+        values = fill_values(np.arange(len(mesh.ids)), {"salt": _SALT})
         kept = mesh.ids >= 0
         wanted = np.bincount(mesh.ids[kept], values[kept], case.integers["global_nodes"])[owned]
         given = {"xl": values[mesh.own], "xg": np.full(len(nodes), np.nan)}
@@ -360,7 +359,7 @@ def _scatter(case: Case, mesh: _Distributed) -> Part:
     local = _local(case, mesh, len(nodes), {"ids": ids[in_order]}, split)
 
     def check(native: Native) -> Validation:
-        values = _whole(case.integers["global_nodes"])
+        values = fill_values(np.arange(case.integers["global_nodes"]), {"salt": _SALT})
         its = mesh.ids[mesh.own][in_order]
         at = np.arange(len(its))
         wanted = np.where(its < 0, fresh(native, "xl", at), values[np.maximum(its, 0)])
@@ -395,7 +394,7 @@ def _both(case: Case, mesh: _Distributed) -> Part:
     local = _local(case, mesh, len(nodes), indices, len(shared))
 
     def check(native: Native) -> Validation:
-        values = _whole(len(mesh.ids))
+        values = fill_values(np.arange(len(mesh.ids)), {"salt": _SALT})
         kept = mesh.ids >= 0
         sums = np.bincount(mesh.ids[kept], values[kept], case.integers["global_nodes"])
         its = mesh.ids[mesh.own]
@@ -404,11 +403,6 @@ def _both(case: Case, mesh: _Distributed) -> Part:
         return (yield from compared(case, native, "xl", at, wanted, "whole", given))
 
     return Part(local, exchange, check, len(shared) / max(len(nodes), 1))
-
-
-def _whole(n: int) -> Values:
-    """Return values for all ranks together."""
-    return fill_values(np.arange(n), {"salt": _SALT})
 
 
 _PARTS = {"bs.bs6": _gather, "bs.bs7": _scatter, "bs.bs8": _both}

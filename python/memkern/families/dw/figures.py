@@ -83,7 +83,6 @@ _MEASURE_WORKERS = (
 _MEASURE_EXTENT = (
     "memkern dw --lattice 4 8 8 16 --lattice 16 8 8 16 --lattice 64 8 8 16 -o dw.parquet"
 )
-_CACHE_MIB = 32.0
 # Maximum number of sites in all simulations of a line, which take about a third of a second.
 _MOST_SITES = 31_000
 
@@ -320,7 +319,7 @@ def traffic(
     """
     frame = frame_of(records)
     known = last_cache(frame)
-    cache_B = cache_MiB * 2**20 or (known[0] if known else _CACHE_MIB * 2**20)
+    cache_B = cache_MiB * 2**20 or (known[0] if known else 32.0 * 2**20)
     counts = _counts(frame)
     partitions = [extents_of(text, "cuts") for text in split(cuts)]
     shape = extents_of(lattice, "lattice") if lattice else _counted_lattice(counts, ls, partitions)

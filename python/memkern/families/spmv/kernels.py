@@ -449,7 +449,6 @@ def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
 
 # Bytes of a nonzero with its index, in the types used in the report.
 _NONZERO_B = 12
-_ROW_LENGTHS = (4, 8, 16, 64)
 
 
 def _products(matrix: str, forms: Iterable[tuple[str, Mapping[str, Any]]]) -> list[Case]:
@@ -512,7 +511,7 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
             *(("sell", {"C": 16, "sigma": s, **brief}) for s in (1, 1024, 2**scale)),
         ],
     )
-    for length in _ROW_LENGTHS:
+    for length in (4, 8, 16, 64):
         rows = round(size / length / _NONZERO_B)
         cases += _products(
             f"tsm:{rows}:{length}", [*(("crs", {"mve": u, **brief}) for u in (1, 2, 3)), *forms[1:]]
