@@ -181,7 +181,7 @@ def beside_traffic(records: Records = None) -> Figure:
             curve(ax, mine, "traffic_GBps", NS, look, str(kind), along="pause")
             ends = (mine[NS] * factor_of(mine["ci_relative"]) ** sign for sign in (-1, 1))
             ax.vlines(mine["traffic_GBps"], *ends, color=look.color, linewidth=0.7, alpha=0.5)
-            top = mine.loc[mine["traffic_GBps"].idxmax()]
+            top = mine.nlargest(1, "traffic_GBps").iloc[0]
             ax.plot(
                 top["traffic_GBps"], top[NS], "*", color=look.color, markersize=9, zorder=7,
                 label="_highest",
@@ -251,7 +251,8 @@ def between_nodes(records: Records = None) -> Figure:
     for ax, ((machine, kernel), rows) in zip(axes, cells, strict=True):
         column, unit, title = kinds[str(kernel)]
         by_pair = rows.set_index(["units", "memory"])
-        heat_map(ax, by_pair[column].to_dict(), unit, hatched=by_pair.index[by_pair["disturbed"]])
+        values = dict(zip(by_pair.index, by_pair[column], strict=True))
+        heat_map(ax, values, unit, hatched=by_pair.index[by_pair["disturbed"]])
         _title(ax, machine, frame, title)
         ax.set(xlabel="Node of the memory", ylabel="Node of the units")
     single = frame["units"].nunique() == frame["memory"].nunique() == 1
