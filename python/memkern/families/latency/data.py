@@ -34,7 +34,7 @@ UNKNOWN = "unknown"
 CHASE, LOADED, PING_PONG = "latency.chase", "latency.loaded", "latency.ping_pong"
 TRIAD = "stream.triad"
 # Names of the cases of `memkern.families.latency.kernels.numa_cases`.
-NODES = r"^units of node (\d+), memory of node (\d+)$"
+NODES = r"^units of node (?P<units>\d+), memory of node (?P<memory>\d+)$"
 _WARP = 32  # lanes, and banks of shared memory
 
 MEASURE = "memkern latency -o latency.parquet"
@@ -262,8 +262,8 @@ def _by_caches(
 def _by_plateaus(records: Sequence[dict[str, Any]]) -> list[_Level]:
     """Return the plateaus of the latency as levels (see `_by_caches`)."""
     sure = {float(r["size_B"]): r for r in records if not r["disturbed"]}
-    found = plateaus([*sure], [record[NS] for record in sure.values()])
     levels = []
+    found = plateaus([*sure], [record[NS] for record in sure.values()])
     for number, plateau in enumerate(found, start=1):
         own = [r for size_B, r in sure.items() if plateau.begin_B <= size_B <= plateau.end_B]
         levels.append((f"level {number}", own, own))
@@ -320,6 +320,17 @@ def loaded_sentence(results: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
+def _numbered(frame: DataFrame, column: str, pattern: str, lack: str) -> DataFrame:
+    """Return the records whose text in a column has a pattern, and columns of its groups.
+
+    The groups are whole numbers, and have names. The error if there is no such record is `lack`.
+    """
+    found = frame[column].astype(str).str.extract(pattern).dropna().astype(int)
+    if found.empty:
+        raise InputError(lack)
+    return frame.loc[found.index].assign(**{str(name): found[name] for name in found})
+
+
 def exchanges(records: Records) -> tuple[DataFrame, list[str]]:
     """Return exchanges of lines by two pinned workers, in the columns first and second, and notes.
 
@@ -327,11 +338,8 @@ def exchanges(records: Records) -> tuple[DataFrame, list[str]]:
     """
     columns = ("pin", "lines", "take_by")
     frame, notes = select(records, [PING_PONG], columns, measure=MEASURE_CORES, value=NS)
-    units = frame["pin"].astype(str).str.extract(r"^(\d+),(\d+)$").astype(float)
-    frame = frame.assign(first=units[0], second=units[1]).dropna(subset=["first", "second"])
-    if frame.empty:
-        raise InputError(f"no two workers were pinned to a unit each: `{MEASURE_CORES}` does so")
-    frame = frame.astype({"first": int, "second": int})
+    lack = f"no two workers were pinned to a unit each: `{MEASURE_CORES}` does so"
+    frame = _numbered(frame, "pin", r"^(?P<first>\d+),(?P<second>\d+)$", lack)
     return ranked(frame, NS, lowest=True).drop_duplicates(["machine", *columns]), notes
 
 
@@ -349,11 +357,8 @@ def node_pairs(records: Records) -> tuple[DataFrame, list[str]]:
         measure=MEASURE_NUMA,
         value="time_min_s",
     )
-    nodes = frame["name"].astype(str).str.extract(NODES).astype(float)
-    frame = frame.assign(units=nodes[0], memory=nodes[1]).dropna(subset=["units", "memory"])
-    if frame.empty:
-        raise InputError(f"no record is of NUMA nodes: `{MEASURE_NUMA}` measures them")
-    frame = frame.astype({"units": int, "memory": int})
+    lack = f"no record is of NUMA nodes: `{MEASURE_NUMA}` measures them"
+    frame = _numbered(frame, "name", NODES, lack)
     best = concat(
         [
             ranked(frame[frame["kernel"] == CHASE], NS, lowest=True),
@@ -377,10 +382,9 @@ def gathers(records: Records) -> tuple[DataFrame, list[str]]:
     )
     frame = typed(frame, ["bytes_model_B"], ["pattern"])
     line_B = lines_B(frame)
-    value_B = frame["dtype"].map({"float64": 8, "float32": 4}).astype(float)
     elements = frame["pattern"].str.extract(r"^UNIFORM:\d+:(\d+)(?:$|:)")[0].astype(float)
     frame = frame.assign(
-        stride_B=elements * value_B,
+        stride_B=elements * frame["dtype"].map({"float64": 8.0, "float32": 4.0}),
         lines_per_s=frame["bytes_model_B"] / line_B / frame["time_median_s"],
     )
     random = frame["pattern"].str.startswith("RANDOM:")

@@ -29,6 +29,7 @@ from memkern.families.latency.data import (
 from memkern.families.latency.findings import findings
 from memkern.families.latency.structure_data import (
     cycle_ns,
+    fact_of,
     line_B,
     pairs,
     structure_chases,
@@ -220,12 +221,11 @@ def between_cores(records: Records = None) -> Figure:
             for row in rows.to_dict("records")
         }
         found = {(second, first): cell for (first, second), cell in found.items()} | found
-        here = [orders[key] for key in dict.fromkeys(rows["environment_id"]) if key in orders]
         heat_map(
             ax,
             {pair: ns for pair, (ns, _) in found.items()},
             "ns",
-            order=partial(by_topology, order=here[0] if here else ()),
+            order=partial(by_topology, order=fact_of(rows, orders) or ()),
             hatched=[pair for pair, (_, disturbed) in found.items() if disturbed],
         )
         kind = "one line" if lines == 1 else "a line in each direction"
