@@ -31,31 +31,16 @@ SHORTEST = "shortest_ns"
 PAIRS = ("pairs", "pairs-across")
 DIFFERS = "differs"
 UNKNOWN = "unknown"
-_MOST_HISTOGRAMS = 6
 CHASE, LOADED, PING_PONG = "latency.chase", "latency.loaded", "latency.ping_pong"
-ATOMIC_CHASE = "amo.ptrchase"
-BANKS = "latency.banks"
-TRIAD, GATHER = "stream.triad", "spatter.gather"
+TRIAD = "stream.triad"
 # Names of the cases of `memkern.families.latency.kernels.numa_cases`.
-NODES = r"^units of node (\d+), memory of node (\d+)$"
-_TWO_UNITS = r"^(\d+),(\d+)$"
-# Lines of a group of traffic (see `memkern.families.latency.kernels`).
-_GROUP = 8
+NODES = r"^units of node (?P<units>\d+), memory of node (?P<memory>\d+)$"
 _WARP = 32  # lanes, and banks of shared memory
-# Traffic that increases the latency by less than this factor has not saturated the memory.
-_SATURATED = 2.0
-# Columns that identify a chain under load.
-_CHAIN = ("size_B", "order", "pages_requested")
-# If loads in flight exceed the chains by this factor, a different cache served them.
-_MOST_IN_FLIGHT = 1.25
 
 MEASURE = "memkern latency -o latency.parquet"
-MEASURE_GPU = "memkern latency --device cuda -o gpu.parquet"
 MEASURE_CHAINS = "memkern latency --sizes 1GiB --chains 1,2,4,8,16,32 -o chains.parquet"
-MEASURE_LOADED = "memkern latency loaded -o loaded.parquet"
 MEASURE_CORES = "memkern latency cores -o cores.parquet"
 MEASURE_NUMA = "memkern latency numa -o numa.parquet"
-MEASURE_BANKS = "memkern latency banks -o banks.parquet"
 MEASURE_STRUCTURE = "memkern latency structure -o structure.parquet"
 MEASURE_GATHER = "memkern spatter -k gather -p UNIFORM:8:16:NR -t 1 -o gather.parquet"
 
@@ -81,10 +66,8 @@ def chases(
         frame = frame[~frame["name"].astype(str).str.fullmatch(NODES.strip("^$"))]
     if frame.empty:
         raise InputError(f"no chase was measured with one worker: `{measure}` does so")
-    kinds = frame[["order", "pages_requested"]] if "pages_requested" in frame else frame[["order"]]
-    several = kinds.nunique()
     texts = frame["order"].astype(str) + " order"
-    if several.get("pages_requested", 1) > 1:
+    if "pages_requested" in frame and frame["pages_requested"].nunique() > 1:
         texts += ", pages " + frame["pages_requested"].astype(str)
     if {"backend", "variant"} <= set(frame):
         texts += (", " + frame["variant"].astype(str)).where(frame["backend"] == "cuda", "")
@@ -104,11 +87,11 @@ def beside_atomics(records: Records) -> tuple[DataFrame, list[str]]:
     if not on_gpu.any() or on_gpu.all():
         raise InputError(
             "chases on a processor and on a GPU are needed, in random order and with one chain: "
-            f"`{MEASURE}` and `{MEASURE_GPU}` measure them"
+            f"`{MEASURE}` and `memkern latency --device cuda -o gpu.parquet` measure them"
         )
     loads = loads.assign(kind="loads" + (", " + loads["variant"]).where(on_gpu, ""))
     numbers, texts = ("words", "threads"), ("primitive", "dtype")
-    atomic, more = select(records, [ATOMIC_CHASE], (*numbers, *texts), measure="", value=NS)
+    atomic, more = select(records, ["amo.ptrchase"], (*numbers, *texts), measure="", value=NS)
     atomic = typed(atomic, (*numbers, NS), texts)
     atomic = atomic[atomic["threads"] == 1]
     bytes_each = atomic["dtype"].str.extract(r"(\d+)", expand=False).astype(float) / 8
@@ -118,8 +101,7 @@ def beside_atomics(records: Records) -> tuple[DataFrame, list[str]]:
     )
     columns = ["machine", "kind", "size_B", NS, "disturbed"]
     parts = [part[columns] for part in (loads, atomic) if len(part)]
-    frame = ranked(concat(parts), NS, lowest=True)
-    frame = frame.drop_duplicates(["machine", "kind", "size_B"])
+    frame = ranked(concat(parts), NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])
     return frame, [*dict.fromkeys([*notes, *more])]
 
 
@@ -129,18 +111,23 @@ def banks(records: Records) -> tuple[DataFrame, list[str]]:
     The column ways is the number of lanes of a warp that access the same bank, computed for 32
     banks of 4 bytes; cycles is the time of a load in cycles of the clock measured during kernels.
     """
-    numbers, texts = ("stride", "block_threads", "threads"), ("dtype",)
-    frame, notes = select(records, [BANKS], [*numbers, *texts], measure=MEASURE_BANKS, value=NS)
-    frame = typed(frame, [*numbers, "gpu_clock_GHz"], texts)
+    numbers = ("stride", "block_threads", "threads")
+    frame, notes = select(
+        records,
+        ["latency.banks"],
+        [*numbers, "dtype"],
+        measure="memkern latency banks -o banks.parquet",
+        value=NS,
+    )
+    frame = typed(frame, [*numbers, "gpu_clock_GHz"], ["dtype"])
     warps = (frame["block_threads"] / _WARP).map(math.ceil)
     bits = frame["dtype"].str.removeprefix("uint")
-    ways = [
-        _ways(int(stride), dtype == "uint64")
-        for stride, dtype in zip(frame["stride"], frame["dtype"], strict=True)
-    ]
     frame = frame.assign(
         kind=[f"{b} bits, {counted(w, 'warp')} a block" for b, w in zip(bits, warps, strict=True)],
-        ways=ways,
+        ways=[
+            _ways(int(stride), dtype == "uint64")
+            for stride, dtype in zip(frame["stride"], frame["dtype"], strict=True)
+        ],
         cycles=frame[NS] * frame["gpu_clock_GHz"],
     )
     frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "stride"])
@@ -185,13 +172,12 @@ def concurrency(records: Records) -> tuple[DataFrame, list[str]]:
     frame, notes = several_chains(records)
     frame = frame.assign(in_flight=frame["single"] / frame[NS])
     # More frequent accesses keep more lines in a cache that is shared with other cores.
-    elsewhere = (frame["in_flight"] > _MOST_IN_FLIGHT * frame["chains"]) & ~frame["unsure"]
+    elsewhere = (frame["in_flight"] > 1.25 * frame["chains"]) & ~frame["unsure"]
     if elsewhere.any():
-        notes = [
-            *notes,
+        notes.append(
             f"{counted(int(elsewhere.sum()), 'point')} left out, with loads that were faster than "
-            "those of a single chain: a shared cache held more of the data.",
-        ]
+            "those of a single chain: a shared cache held more of the data."
+        )
     return frame[~elsewhere], notes
 
 
@@ -201,12 +187,13 @@ def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
         records,
         [LOADED],
         ("loads", "pause", "size_B", "traffic_GBps", "threads", "ci_relative"),
-        measure=MEASURE_LOADED,
+        measure="memkern latency loaded -o loaded.parquet",
         value=NS,
     )
     idle, _ = select(records, [CHASE], ("size_B", "chains", "threads"), value=NS)
     # The same chain without traffic.
-    chain = ["machine", *(c for c in _CHAIN if c in frame and (c in idle or idle.empty))]
+    options = ("size_B", "order", "pages_requested")
+    chain = ["machine", *(c for c in options if c in frame and (c in idle or idle.empty))]
     frame = ranked(frame, NS, lowest=True).drop_duplicates([*chain, "loads", "pause", "threads"])
     if len(idle):
         idle = idle[(idle["chains"] == 1) & (idle["threads"] == 1)]
@@ -214,9 +201,9 @@ def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
         frame = frame.join(idle.set_index(chain)[NS].rename("idle_ns"), on=chain)
     else:
         frame = frame.assign(idle_ns=float("nan"))
-    share = 100 * frame["loads"] / _GROUP
-    texts = [f"{s:.0f} % loads" for s in share]
-    return frame.assign(share=share, kind=texts), notes
+    # Of the 8 lines of a group (see `memkern.families.latency.kernels`).
+    share = 100 * frame["loads"] / 8
+    return frame.assign(share=share, kind=[f"{s:.0f} % loads" for s in share]), notes
 
 
 # Options of chases that have a summary of their own.
@@ -275,8 +262,8 @@ def _by_caches(
 def _by_plateaus(records: Sequence[dict[str, Any]]) -> list[_Level]:
     """Return the plateaus of the latency as levels (see `_by_caches`)."""
     sure = {float(r["size_B"]): r for r in records if not r["disturbed"]}
-    found = plateaus([*sure], [record[NS] for record in sure.values()])
     levels = []
+    found = plateaus([*sure], [record[NS] for record in sure.values()])
     for number, plateau in enumerate(found, start=1):
         own = [r for size_B, r in sure.items() if plateau.begin_B <= size_B <= plateau.end_B]
         levels.append((f"level {number}", own, own))
@@ -297,13 +284,13 @@ def _level_line(
     half = half_width(middle["ci_relative"], "{:.1f}")
     reach = f"{min(r[NS] for r in sure):.2f} to {max(r[NS] for r in sure):.2f}"
     left_out = len(records) - len(sure)
-    mark = f" {left_out} disturbed" if left_out else ""
+    mark = f" {left_out} disturbed" * (left_out > 0)
     return f"{head} {middle[NS]:>8.2f} {half:>5} {reach:>18}{mark}"
 
 
 def saturation(idle_ns: float, most_ns: float, threads: int) -> str:
     """Return the remark that traffic has not doubled the latency; empty if it has."""
-    if not most_ns < _SATURATED * idle_ns:
+    if not most_ns < 2 * idle_ns:
         return ""
     return f"not saturated with {counted(threads - 1, 'generator')}"
 
@@ -333,6 +320,17 @@ def loaded_sentence(results: Iterable[Mapping[str, Any]]) -> str:
     )
 
 
+def _numbered(frame: DataFrame, column: str, pattern: str, lack: str) -> DataFrame:
+    """Return the records whose text in a column has a pattern, and columns of its groups.
+
+    The groups are whole numbers, and have names. The error if there is no such record is `lack`.
+    """
+    found = frame[column].astype(str).str.extract(pattern).dropna().astype(int)
+    if found.empty:
+        raise InputError(lack)
+    return frame.loc[found.index].assign(**{str(name): found[name] for name in found})
+
+
 def exchanges(records: Records) -> tuple[DataFrame, list[str]]:
     """Return exchanges of lines by two pinned workers, in the columns first and second, and notes.
 
@@ -340,11 +338,8 @@ def exchanges(records: Records) -> tuple[DataFrame, list[str]]:
     """
     columns = ("pin", "lines", "take_by")
     frame, notes = select(records, [PING_PONG], columns, measure=MEASURE_CORES, value=NS)
-    units = frame["pin"].astype(str).str.extract(_TWO_UNITS).astype(float)
-    frame = frame.assign(first=units[0], second=units[1]).dropna(subset=["first", "second"])
-    if frame.empty:
-        raise InputError(f"no two workers were pinned to a unit each: `{MEASURE_CORES}` does so")
-    frame = frame.astype({"first": int, "second": int})
+    lack = f"no two workers were pinned to a unit each: `{MEASURE_CORES}` does so"
+    frame = _numbered(frame, "pin", r"^(?P<first>\d+),(?P<second>\d+)$", lack)
     return ranked(frame, NS, lowest=True).drop_duplicates(["machine", *columns]), notes
 
 
@@ -362,11 +357,8 @@ def node_pairs(records: Records) -> tuple[DataFrame, list[str]]:
         measure=MEASURE_NUMA,
         value="time_min_s",
     )
-    nodes = frame["name"].astype(str).str.extract(NODES).astype(float)
-    frame = frame.assign(units=nodes[0], memory=nodes[1]).dropna(subset=["units", "memory"])
-    if frame.empty:
-        raise InputError(f"no record is of NUMA nodes: `{MEASURE_NUMA}` measures them")
-    frame = frame.astype({"units": int, "memory": int})
+    lack = f"no record is of NUMA nodes: `{MEASURE_NUMA}` measures them"
+    frame = _numbered(frame, "name", NODES, lack)
     best = concat(
         [
             ranked(frame[frame["kernel"] == CHASE], NS, lowest=True),
@@ -383,17 +375,16 @@ def gathers(records: Records) -> tuple[DataFrame, list[str]]:
     """
     frame, notes = select(
         records,
-        [GATHER],
+        ["spatter.gather"],
         ("pattern", "dtype", "threads", "bytes_model_B"),
         measure=MEASURE_GATHER,
         value="time_median_s",
     )
     frame = typed(frame, ["bytes_model_B"], ["pattern"])
     line_B = lines_B(frame)
-    value_B = frame["dtype"].map({"float64": 8, "float32": 4}).astype(float)
     elements = frame["pattern"].str.extract(r"^UNIFORM:\d+:(\d+)(?:$|:)")[0].astype(float)
     frame = frame.assign(
-        stride_B=elements * value_B,
+        stride_B=elements * frame["dtype"].map({"float64": 8.0, "float32": 4.0}),
         lines_per_s=frame["bytes_model_B"] / line_B / frame["time_median_s"],
     )
     random = frame["pattern"].str.startswith("RANDOM:")
@@ -464,9 +455,8 @@ def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
             texts = joined([in_bytes(one) for one in known])
             raise InputError(f"no chase was measured in {in_bytes(size_B)}, only in {texts}")
     if not wanted:
-        last = len(known) - 1
-        some = min(_MOST_HISTOGRAMS, len(known))
-        wanted = [known[round(k * last / max(some - 1, 1))] for k in range(some)]
+        some = min(6, len(known))
+        wanted = [known[round(k * (len(known) - 1) / max(some - 1, 1))] for k in range(some)]
     frame = frame[frame["size_B"].isin(wanted)]
     each_ns = frame[NS] / frame["time_median_s"]
     times = [ns * taken for ns, taken in zip(each_ns, frame["samples_s"], strict=True)]

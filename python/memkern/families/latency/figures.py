@@ -29,6 +29,7 @@ from memkern.families.latency.data import (
 from memkern.families.latency.findings import findings
 from memkern.families.latency.structure_data import (
     cycle_ns,
+    fact_of,
     line_B,
     pairs,
     structure_chases,
@@ -181,7 +182,7 @@ def beside_traffic(records: Records = None) -> Figure:
             curve(ax, mine, "traffic_GBps", NS, look, str(kind), along="pause")
             ends = (mine[NS] * factor_of(mine["ci_relative"]) ** sign for sign in (-1, 1))
             ax.vlines(mine["traffic_GBps"], *ends, color=look.color, linewidth=0.7, alpha=0.5)
-            top = mine.loc[mine["traffic_GBps"].idxmax()]
+            top = mine.nlargest(1, "traffic_GBps").iloc[0]
             ax.plot(
                 top["traffic_GBps"], top[NS], "*", color=look.color, markersize=9, zorder=7,
                 label="_highest",
@@ -220,12 +221,11 @@ def between_cores(records: Records = None) -> Figure:
             for row in rows.to_dict("records")
         }
         found = {(second, first): cell for (first, second), cell in found.items()} | found
-        here = [orders[key] for key in dict.fromkeys(rows["environment_id"]) if key in orders]
         heat_map(
             ax,
             {pair: ns for pair, (ns, _) in found.items()},
             "ns",
-            order=partial(by_topology, order=here[0] if here else ()),
+            order=partial(by_topology, order=fact_of(rows, orders) or ()),
             hatched=[pair for pair, (_, disturbed) in found.items() if disturbed],
         )
         kind = "one line" if lines == 1 else "a line in each direction"
@@ -251,7 +251,8 @@ def between_nodes(records: Records = None) -> Figure:
     for ax, ((machine, kernel), rows) in zip(axes, cells, strict=True):
         column, unit, title = kinds[str(kernel)]
         by_pair = rows.set_index(["units", "memory"])
-        heat_map(ax, by_pair[column].to_dict(), unit, hatched=by_pair.index[by_pair["disturbed"]])
+        values = dict(zip(by_pair.index, by_pair[column], strict=True))
+        heat_map(ax, values, unit, hatched=by_pair.index[by_pair["disturbed"]])
         _title(ax, machine, frame, title)
         ax.set(xlabel="Node of the memory", ylabel="Node of the units")
     single = frame["units"].nunique() == frame["memory"].nunique() == 1

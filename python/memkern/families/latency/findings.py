@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from memkern.errors import InputError
@@ -29,13 +30,12 @@ def _differences(records: Records) -> list[dict[str, Any]]:
         return []
 
 
-def _gathers_beside_bound(records: Records) -> dict[object, str]:
-    """Return by machine the sentence on the bound of random gathers and the share reached."""
+def _gathers_beside_bound(records: Records) -> Iterator[tuple[object, str]]:
+    """Yield machines and their sentences on the bound of random gathers and the share reached."""
     try:
         chains, loads, *_ = chains_and_gathers(records)
     except InputError:  # either is not measured
-        return {}
-    found: dict[object, str] = {}
+        return
     for machine, rows in chains.groupby("machine", sort=False):
         most = rows.sort_values(["rate", "chains"], ascending=[True, False]).iloc[-1]
         text = (
@@ -46,8 +46,7 @@ def _gathers_beside_bound(records: Records) -> dict[object, str]:
         if gathered == gathered:
             share = 100 * gathered / most["rate"]
             text += f"; a random gather loads {three_figures(gathered)}, {share:.0f} % of it"
-        found[machine] = text
-    return found
+        yield machine, text
 
 
 def findings(records: Records) -> list[str]:
@@ -56,11 +55,10 @@ def findings(records: Records) -> list[str]:
     single = frame[(frame["chains"] == 1) & (frame["order"] == "random")]
     found: dict[object, list[Sentence]] = {}
     for machine, rows in single.groupby("machine", sort=False):
-        smallest, largest = (rows.sort_values("size_B").iloc[k] for k in (0, -1))
         times = [
             f"{three_figures(row[NS])} ns{interval_mark(row, 'ci_relative')} in "
             f"{in_bytes(row['size_B'])}"
-            for row in map(dict, (smallest, largest))
+            for row in rows.sort_values("size_B").iloc[[0, -1]].to_dict("records")
         ]
         found[machine] = shown_in(
             "latency-sizes",
@@ -81,7 +79,7 @@ def findings(records: Records) -> list[str]:
             f"{interval_mark(dict(most), 'ci_relative')} from one to the next"
         )
         found.setdefault(machine, []).append(Sentence(text, "latency-chains"))
-    for name, text in _gathers_beside_bound(records).items():
+    for name, text in _gathers_beside_bound(records):
         found.setdefault(name, []).append(Sentence(text, "latency-gather"))
     exchanged, _ = select(records, [PING_PONG], ("pin", "lines", "take_by"), value=NS)
     exchanged = exchanged[(exchanged["lines"] == 1) & (exchanged["take_by"] == "load")]

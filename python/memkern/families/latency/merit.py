@@ -22,5 +22,6 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
         return []
     record = best_record(rows, "footprint_B")
     amount = record["ns_per_access"] / record["time_median_s"]
-    title = "Idle latency of memory"
-    return [FigureOfMerit("latency", title, "ns", 4, record, amount, is_time=True)]
+    return [
+        FigureOfMerit("latency", "Idle latency of memory", "ns", 4, record, amount, is_time=True)
+    ]

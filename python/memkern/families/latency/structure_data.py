@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from memkern.families.latency.data import (
@@ -26,15 +27,10 @@ from memkern.plots.selection import cache_ends
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-_LEAST_DISTANCES = 3
-# Times in `pairs` below this share of those in `pairs-across` show that lines are fetched in pairs.
-_FETCHED = 0.5
 # Size of the pages for which the processor reports the number of TLB entries.
 _PAGE_B = 2**12
 # Factor by which a cache's size may be outside the range of sizes in which the latency rises.
 _TOLERANCE = 4 / 3
-# The last-level cache is measured if buffers exceed the size reported by the system by this factor.
-_REACH = 2.0
 
 
 def structure_chases(records: Records) -> tuple[DataFrame, list[str]]:
@@ -98,7 +94,7 @@ def pairs(rows: DataFrame) -> DataFrame:
 def line_B(times: DataFrame, cycle: float) -> float:
     """Return the line size according to `pairs` in the smallest buffer, NaN if not found."""
     mine = times[times["size_B"] == times["size_B"].min()]
-    if len(mine) < _LEAST_DISTANCES:
+    if len(mine) < 3:
         return math.nan
     return line_size(mine["distance_B"], mine["pairs"], cycle)
 
@@ -106,11 +102,11 @@ def line_B(times: DataFrame, cycle: float) -> float:
 def structure_rows(records: Records) -> list[dict[str, Any]]:
     """Return the rows of the table latency-structure."""
     frame, _ = structure_chases(records)
-    rows = []
-    for machine, mine in frame.groupby("machine", sort=False):
-        for row in (*_cache_rows(mine), *_tlb_rows(mine), *_line_rows(mine)):
-            rows.append({"machine": machine, **row, "cycles": row["ns"] / cycle_ns(mine)})
-    return rows
+    return [
+        {"machine": machine, **row, "cycles": row["ns"] / cycle_ns(mine)}
+        for machine, mine in frame.groupby("machine", sort=False)
+        for row in (*_cache_rows(mine), *_tlb_rows(mine), *_line_rows(mine))
+    ]
 
 
 def _row(
@@ -165,9 +161,11 @@ def measured_caches(records: Records) -> dict[str, int]:
     others_B = max((size_B for _, size_B in known[:-1]), default=0.0)
     reported = [{"level": int(name[1:]), "system_B": size_B} for name, size_B in known]
     plateau, after = rises[-1]
-    beyond = plateau.end_B > others_B and after.value >= LEAST_MEMORY_S * 1e9
-    if known:
-        beyond = beyond and after.end_B >= _REACH * known[-1][1]
+    beyond = (
+        plateau.end_B > others_B
+        and after.value >= LEAST_MEMORY_S * 1e9
+        and (not known or after.end_B >= 2 * known[-1][1])
+    )
     # The geometric mean of the bounds of the size, since sizes are logarithmically spaced.
     size_B = round(math.sqrt(plateau.end_B * after.begin_B))
     last = name_of_last(reported, size_B)
@@ -208,29 +206,31 @@ def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
     return table + [_row("beyond", f"from {in_bytes(p.begin_B)}", p.value) for p in found[-1:]]
 
 
+def fact_of(rows: DataFrame, facts: Mapping[str, Any]) -> Any:
+    """Return the fact of the first of the rows' environments that has one, or None."""
+    return next((facts[key] for key in rows.get("environment_id", ()) if key in facts), None)
+
+
 def _tlb_rows(rows: DataFrame) -> list[dict[str, Any]]:
     """Return the levels of TLBs, and the cost of a load whose page is in none of them."""
     costs, levels = translation(rows), tlbs(rows)
-    known = tlb_entries(environments_of(rows))
-    here = [known[key] for key in dict.fromkeys(rows.get("environment_id", ())) if key in known]
     of_small_pages = (costs["size_B"] == _PAGE_B * costs["pages"]).all()
-    entries = here[0] if here and of_small_pages else []
+    known = fact_of(rows, tlb_entries(environments_of(rows)))
+    entries = known if known and of_small_pages else []
     table = []
     for number, level in enumerate(levels):
         within, beyond = (costs[costs["size_B"].gt(level.end_B) == more] for more in (False, True))
         ends = f"{within['pages'].max():.0f}", f"{beyond['pages'].min():.0f}"
         exceeds_B = float(beyond["size_B"].min())
         system = entries[number] if number < len(entries) else None
-        agrees = system is None or _includes(
-            _PAGE_B * system, level.end_B, math.inf if math.isnan(exceeds_B) else exceeds_B
-        )
+        end_B = math.inf if math.isnan(exceeds_B) else exceeds_B
         table.append(
             _row(
                 f"TLB {number + 1}",
                 f"{' to '.join(ends)} pages" if len(beyond) else f"at least {ends[0]} pages",
                 level.value,
                 system=UNKNOWN if system is None else f"{system} entries",
-                agrees=None if system is None else agrees,
+                agrees=None if system is None else _includes(_PAGE_B * system, level.end_B, end_B),
                 fits_B=level.end_B,
                 exceeds_B=exceeds_B,
             )
@@ -251,16 +251,15 @@ def _line_rows(rows: DataFrame) -> list[dict[str, Any]]:
     found_B = line_B(times, cycle_ns(rows))
     if math.isnan(found_B):
         return [_row("line", "not found", math.nan)]
-    known = line_sizes(environments_of(rows))
-    here = [known[key] for key in dict.fromkeys(rows.get("environment_id", ())) if key in known]
+    known_B = fact_of(rows, line_sizes(environments_of(rows)))
     least, most = times["size_B"].min(), times["size_B"].max()
     table = [
         _row(
             "line",
             in_bytes(found_B),
             float(times.loc[times["size_B"] == least, "pairs"].iloc[-1]),
-            system=in_bytes(here[0]) if here else UNKNOWN,
-            agrees=found_B == here[0] if here else None,
+            system=in_bytes(known_B) if known_B else UNKNOWN,
+            agrees=found_B == known_B if known_B else None,
             fits_B=found_B,
         )
     ]
@@ -268,6 +267,6 @@ def _line_rows(rows: DataFrame) -> list[dict[str, Any]]:
     beside = times[(times["distance_B"] == found_B) & (times["size_B"] > least)]
     for row in beside[beside["size_B"] == most].to_dict("records"):
         within, across = (float(row[order]) for order in PAIRS)
-        fetched = "fetched with it" if within < _FETCHED * across else "not fetched with it"
+        fetched = "fetched with it" if within < across / 2 else "not fetched with it"
         table.append(_row("adjacent line", fetched, within, system=UNKNOWN))
     return table
