@@ -23,9 +23,6 @@ Peers are programs, or are built here from their source trees (``--babelstream``
 step that fails is reported, and the next one follows. After each step all records, figures and logs
 are packed into one archive. Without a GPU the script ends with one sentence and exit code 2. It
 changes no setting of a card.
-
-It has more than 600 lines because it is one program, whose steps share the options, the time that
-is left and the folder of results.
 """
 
 import argparse

@@ -5,6 +5,7 @@ import os
 import platform
 import shlex
 import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -186,6 +187,12 @@ def output_of(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[str, str
     code, out, err = run(capsys, *words)
     assert code == 0, err
     return out, err
+
+
+def python(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run ``python WORDS`` in a new process, with options of `subprocess.run`."""
+    command = [sys.executable, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
 
 
 def one_sentence(err: str) -> str:

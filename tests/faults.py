@@ -1,7 +1,4 @@
-"""Faults of the code, and the tests that notice each; `mutations.py` tries them.
-
-It has more than 600 lines because it is one list, in which a fault is found by its text.
-"""
+"""Faults of the code, and the tests that notice each; `mutations.py` tries them."""
 
 import platform
 import shlex
@@ -647,8 +644,8 @@ FAULTS = (
     Fault("the upper half of an interval alone", "for sign in (-1, 1))", "for sign in (0, 1))",
           "pytest test_plots_latency -k their_intervals"),
     Fault("nodes of memory for those of the units",
-          'zip(rows["units"], rows["memory"], strict=True)',
-          'zip(rows["memory"], rows["units"], strict=True)', "pytest test_plots_numa -k nodes"),
+          'rows.set_index(["units", "memory"])', 'rows.set_index(["memory", "units"])',
+          "pytest test_plots_numa -k nodes"),
     Fault("non-temporal stores drawn as ordinary ones",
           "look = look._replace(linestyle=NT_DASHES, markersize=2.0)",
           "look = look._replace(markersize=2.0)", "pytest test_plots_streaming -k every_point"),

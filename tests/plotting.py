@@ -1,7 +1,7 @@
 """Helpers of the tests of figures: a result set with its machine, and the contents of a figure."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,6 +58,9 @@ class Family(NamedTuple):
     missing: list[tuple]  # name, records, options, and part of the error message
     images: int  # number of images in a report
     shown: str  # a text in a table of a report
+    marked: tuple[str, ...] = ()  # parts of the findings of disturbed records
+    # Few records, and the numbers of exhibits, findings and remarks in their section.
+    few: Sequence[tuple[list, int, int, int]] = ()
     # Figures and tables that need no records, and figures that ignore records.
     published: tuple[str, ...] = ()
     independent: tuple[str, ...] = ()

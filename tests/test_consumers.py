@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from checking import python
 from merit_records import records, results
 
 ROOT = Path(__file__).parent.parent
@@ -34,13 +35,8 @@ def run(module: str, *words: object, folder: Path) -> subprocess.CompletedProces
         program(folder)
     path = f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"
     code = f"import sys; from {module} import main; sys.exit(main())"
-    return subprocess.run(
-        [sys.executable, "-c", code, *map(str, words)],
-        cwd=folder,
-        env=os.environ | {"HOME": str(folder), "PATH": path},
-        capture_output=True,
-        text=True,
-    )
+    variables = os.environ | {"HOME": str(folder), "PATH": path}
+    return python("-c", code, *words, cwd=folder, env=variables)
 
 
 def reframe(folder: Path) -> dict[str, Any]:

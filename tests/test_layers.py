@@ -2,11 +2,10 @@
 
 import graphlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from checking import python
 
 ROOT = Path(__file__).parent.parent
 CPP = ROOT / "cpp"
@@ -98,5 +97,4 @@ def test_large_libraries_are_imported_when_they_are_used(modules: str, unwanted:
         f"for name in {modules.split()}: importlib.import_module('memkern.' + name)\n"
         f"print(*[name for name in {unwanted.split()} if name in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == []
+    assert python("-c", code, check=True).stdout.split() == []

@@ -1,40 +1,22 @@
-"""Long files have a reason in their docstring or head comment (tools/size_of_tree.py)."""
+"""Rules that keep the tree small: long files, complex functions, tests on their own."""
 
 import ast
 import re
 from collections import Counter
 
-import pytest
-from size_of_tree import CPP, LONG, ROOT, lacks_reason
+from size_of_tree import CPP, LONG, ROOT, lines
 
 FOLDERS = ("bench", "cpp", "docs", "examples", "python", "tests", "tools")
 
 
-def test_long_files_tell_why_they_are_long() -> None:
+def test_few_files_are_long_and_named_with_a_reason() -> None:
     every = [p for folder in FOLDERS for p in (ROOT / folder).rglob("*")]
     sources = [p for p in every if p.suffix in (".py", *CPP)]
     assert len(sources) > 500
-    found = [str(p.relative_to(ROOT)) for p in sources if lacks_reason(p.name, p.read_text())]
-    assert not found, (
-        f"{', '.join(found)}: divide it, or write in its docstring or head comment that it has "
-        f"more than {LONG} lines because ..."
-    )
-
-
-@pytest.mark.parametrize(
-    "name, head",
-    [
-        ("a.py", '"""A list.\n\nIt has more than 600 lines\nbecause they are one.\n"""\n'),
-        ("a.py", '# It has more than 600 lines\n# because they are one.\n"""A list."""\n'),
-        ("a.cu", "// It has more than 600 lines\n// because they are one.\n"),
-    ],
-)
-def test_the_reason_is_at_the_head_of_a_file(name: str, head: str) -> None:
-    code = "a = 1\n" * LONG
-    assert not lacks_reason(name, head + code)
-    assert lacks_reason(name, code + head)
-    assert lacks_reason(name, head.replace("because", "since") + code)
-    assert not lacks_reason(name, code)
+    long = [str(p.relative_to(ROOT)) for p in sources if lines(p.read_text()) > LONG]
+    rules = (ROOT / "CONTRIBUTING.md").read_text()
+    table = rules.partition(f"have more than {LONG} lines")[2].partition("\n\n`")[0]
+    assert sorted(long) == sorted(re.findall(r"^\| `(.+?)` \| \w", table, re.M)) and len(long) <= 8
 
 
 def test_few_functions_are_complex_or_have_many_arguments() -> None:

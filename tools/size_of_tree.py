@@ -10,7 +10,6 @@ of lines count. Lines are all lines of files that git tracks, blank ones and com
 from __future__ import annotations
 
 import ast
-import itertools
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,7 +19,6 @@ ROOT = Path(__file__).resolve().parent.parent
 CPP = (".cpp", ".hpp", ".cu", ".inc")
 DATA = (".csv", ".j2", ".js", ".css", ".toml")
 LONG = 600
-REASON = f"more than {LONG} lines because"
 
 
 def git(*words: str) -> str:
@@ -39,18 +37,6 @@ def statements(text: str) -> int:
 def lines(text: str) -> int:
     """Return the number of lines of a file."""
     return text.count("\n")
-
-
-def lacks_reason(path: str, text: str) -> bool:
-    """Return whether a file is long, and neither docstring nor head comment has the reason."""
-    if lines(text) <= LONG:
-        return False
-    mark = "#" if path.endswith(".py") else "//"
-    comment = itertools.takewhile(lambda line: line.startswith(mark), text.splitlines())
-    head = " ".join(line.removeprefix(mark) for line in comment)
-    if path.endswith(".py"):
-        head += ast.get_docstring(ast.parse(text)) or ""
-    return REASON not in " ".join(head.split())
 
 
 COUNTS: dict[str, tuple[Callable[[str], int], Callable[[str], bool]]] = {

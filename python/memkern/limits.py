@@ -6,7 +6,6 @@ import contextlib
 import functools
 import math
 import resource
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,20 +128,17 @@ def throttled_s(root: Path = Path("/")) -> float:
     return max(found, default=math.nan)
 
 
-def cgroup_folders(root: Path, controller: str = "") -> Iterator[Path]:
-    """Yield the folders of this process's control groups, each followed by its parents.
+def cgroup_folders(root: Path, controller: str = "") -> tuple[Path, ...]:
+    """Return the folders of this process's control groups, each followed by its parents.
 
     In version 1, where groups differ between controllers, they are of one controller or of all.
     """
-    yield from _folders(root, control_groups(root), controller)
+    return _folders(root, control_groups(root), controller)
 
 
 @functools.lru_cache(maxsize=8)
 def _folders(root: Path, groups: str, controller: str) -> tuple[Path, ...]:
-    return tuple(_found_folders(root, groups, controller))
-
-
-def _found_folders(root: Path, groups: str, controller: str) -> Iterator[Path]:
+    found: list[Path] = []
     mounts = [line.split() for line in (read_text(root, "proc/self/mounts") or "").splitlines()]
     for line in groups.splitlines():
         _, _, rest = line.partition(":")
@@ -155,11 +151,8 @@ def _found_folders(root: Path, groups: str, controller: str) -> Iterator[Path]:
             if unified or (mount[2] == "cgroup" and own & {*mount[3].split(",")}):
                 top = root / mount[1].lstrip("/")
                 folder = top / path.lstrip("/")
-                yield folder
-                for parent in folder.parents:
-                    if not parent.is_relative_to(top):
-                        break
-                    yield parent
+                found += (one for one in (folder, *folder.parents) if one.is_relative_to(top))
+    return tuple(found)
 
 
 def control_groups(root: Path = Path("/")) -> str:

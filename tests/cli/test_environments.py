@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 import refusing
+from checking import python
 
 import memkern as mk
 from memkern import files, plots
@@ -28,27 +29,17 @@ STREAM = ["stream", "-k", "copy", "-n", "4096", "--runs", "1", "-q"]
 
 def memkern(words: list[str], folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run the command with these environment variables, PATH and MEMKERN_SMALL only."""
-    return subprocess.run(
-        [sys.executable, "-m", "memkern", *words],
-        cwd=folder,
-        env={"PATH": os.environ["PATH"], "MEMKERN_SMALL": "1", **variables},
-        capture_output=True,
-        text=True,
-        errors="surrogateescape",
-    )
+    env = {"PATH": os.environ["PATH"], "MEMKERN_SMALL": "1", **variables}
+    return python("-m", "memkern", *words, cwd=folder, env=env, errors="surrogateescape")
 
 
 def test_threads_that_cannot_be_started_end_with_a_sentence(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "memkern", *STREAM, "--threads", "2"]
     # OpenBLAS has its own default.
     variables = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
-    done = subprocess.run(
-        [sys.executable, refusing.__file__, "EAGAIN", "clone,clone3", *words],
-        cwd=tmp_path,
-        env={**variables, "MEMKERN_SMALL": "1"},
-        capture_output=True,
-        text=True,
-    )
+    variables["MEMKERN_SMALL"] = "1"
+    calls = ("EAGAIN", "clone,clone3")
+    done = python(refusing.__file__, *calls, *words, cwd=tmp_path, env=variables)
     last = done.stderr.splitlines()[-1]
     assert (done.returncode, done.stdout) == (2, "")
     assert last.startswith("memkern: only 1 of 2 threads can be started, since the ")
@@ -161,10 +152,7 @@ def test_modules_that_python_lacks_are_named(
     tmp_path: Path, modules: str, words: list[str], message: str
 ) -> None:
     (tmp_path / "m.xz").write_bytes(b"\xfd7zXZ\x00")
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, modules, *words],
-        cwd=tmp_path, capture_output=True, text=True,
-    )  # fmt: skip
+    done = python("-c", WITHOUT, modules, *words, cwd=tmp_path)
     assert (done.returncode, message in done.stderr) == (2 if message else 0, True), done.stderr
     assert not message or done.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["m.xz"]
@@ -185,10 +173,7 @@ def test_a_user_without_a_home_measures_and_draws(tmp_path: Path) -> None:
     variables = {"PATH": os.environ["PATH"]}
 
     def run(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-c", NOBODY, *words],
-            cwd=tmp_path, env=variables, capture_output=True, text=True,
-        )  # fmt: skip
+        done = python("-c", NOBODY, *words, cwd=tmp_path, env=variables)
         assert done.returncode == 0, done.stderr
         assert "home" not in done.stderr.lower()
         return done.stderr
@@ -361,6 +346,6 @@ def fails():
 cli.main = fails
 sys.exit(main())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    done = python("-c", program)
     assert done.returncode == code, done.stderr
     assert ("Traceback" in done.stderr) == (code == 1)

@@ -4,13 +4,20 @@ import dataclasses
 import itertools
 import math
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import SMALL, measured, once_a_kind, one_sentence, output_of, refused_words, run
+from checking import (
+    SMALL,
+    measured,
+    once_a_kind,
+    one_sentence,
+    output_of,
+    python,
+    refused_words,
+    run,
+)
 
 import memkern as mk
 from memkern import cli
@@ -194,13 +201,8 @@ def test_sizes_beyond_memory_are_refused_before_allocation(
         "print(re.search('VmHWM:\\\\s+([0-9]+) kB', open('/proc/self/status').read())[1]);"
         "sys.exit(code)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script, *words.split()],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-    )
+    one = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+    done = python("-c", script, *words.split(), cwd=tmp_path, env=one)
     assert done.returncode == 2, done.stderr
     assert one_sentence(done.stderr).startswith(f"memkern: {message}")
     peak_kB = int(done.stdout)

@@ -1,7 +1,5 @@
 // Memory, values, checks of bounds, launches and timers of an emulated device; and gather and
-// scatter, whose kernels run here block by block, compared with the processor's kernels. It has
-// more than 600 lines because memory, samples and copies are tested on the same device and cases,
-// which another program would compile again.
+// scatter, whose kernels run here block by block, compared with the processor's kernels.
 #include <cuda_runtime.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -1,6 +1,4 @@
-// Arrays and atomic patterns over ranks, with a library whose ranks take turns in this process. It
-// has more than 600 lines because a third of it is the library and the patterns in one memory,
-// which all tests use.
+// Arrays and atomic patterns over ranks, with a library whose ranks take turns in this process.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,7 +1,5 @@
 // Sparse matrix-vector products: every body on arrays that end at an inaccessible page, the layout
-// in chunks, and whole cases with several workers, in which the thread sanitizer detects races. It
-// has more than 600 lines because bodies, layout and cases are tested with the same matrices and
-// formats, which another program would compile again.
+// in chunks, and whole cases with several workers, in which the thread sanitizer detects races.
 #include "families/spmv/args.hpp"
 
 #include <gtest/gtest.h>

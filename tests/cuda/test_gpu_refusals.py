@@ -1,14 +1,13 @@
 """Failing, busy and missing GPUs, and wrong options: an error is a sentence, without a result."""
 
 import dataclasses
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from checking import REQUEST, refused, refused_words
+from checking import REQUEST, python, refused, refused_words
 from device_under_test import CUDA, HAS_GPU, MODULE, ONLY_EMULATED, on_device
 
 import memkern as mk
@@ -273,8 +272,6 @@ def test_the_real_module_needs_no_driver_to_be_imported() -> None:
         "try:\n    stream('copy', elements=64, device='cuda').prepare()\n"
         "except InputError as error:\n    print(error)\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert "no CUDA device" in run.stdout or "without its CUDA part" in run.stdout
-    assert run.stdout.count("\n") == 1
+    told = python("-c", program, check=True).stdout
+    assert "no CUDA device" in told or "without its CUDA part" in told
+    assert told.count("\n") == 1

@@ -3,8 +3,6 @@
 import multiprocessing
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -14,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import refused
+from checking import python, refused
 
 import memkern as mk
 from memkern.engine.public import take_samples
@@ -58,12 +56,7 @@ def script(text: str) -> list[str]:
     """Return the lines that a new Python process prints."""
     # Several processes measure on the same processing units.
     ignored = ("ignore::DeprecationWarning", "ignore:another memkern process measures")
-    done = subprocess.run(
-        [sys.executable, *(f"-W{which}" for which in ignored), "-c", text],
-        capture_output=True,
-        text=True,
-        timeout=2 * LIMIT_S,
-    )
+    done = python(*(f"-W{which}" for which in ignored), "-c", text, timeout=2 * LIMIT_S)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout.splitlines()
 

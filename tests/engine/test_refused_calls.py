@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from checking import python
 
 CALLS = ("sched_setaffinity", "madvise", "mbind", "perf_event_open")
 
@@ -51,17 +50,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("refused")
     paths = [str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
     # With OMP_PROC_BIND, OpenMP's runtime ends a process whose threads it can't bind.
-    settings = {
-        "OMP_PROC_BIND": "true",
-        "PYTHONPATH": os.pathsep.join(paths),
-        "XDG_CACHE_HOME": str(folder),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, *CALLS],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **settings},
-    )
+    settings = {"OMP_PROC_BIND": "true", "XDG_CACHE_HOME": str(folder)}
+    settings["PYTHONPATH"] = os.pathsep.join(paths)
+    done = python("-c", SCRIPT, *CALLS, env={**os.environ, **settings})
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result

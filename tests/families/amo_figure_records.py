@@ -168,5 +168,14 @@ FAMILY = Family(
     ],
     images=6,
     shown="PTRCHASE",
+    marked=("add 0.8 GAMS (disturbed)", "(disturbed) at random places", "ns (disturbed) in"),
+    few=[
+        (patterns(counts=(1,)), 4, 2, 3),
+        (patterns(counts=(2,), primitives=("add",)), 3, 1, 4),
+        (patterns(primitives=("xor",)), 2, 0, 5),
+        (chases(), 5, 1, 2),
+        (sharing(), 2, 1, 5),
+        ([row | {"valid": False} for row in patterns()], 1, 0, 6),
+    ],
     published=("amo-circustent",),
 )

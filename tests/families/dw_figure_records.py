@@ -154,5 +154,12 @@ FAMILY = Family(
     ],
     images=4,
     shown="site_B",
+    marked=("106 GFLOP/s (disturbed)", "4.00 in RRII s (disturbed)", "in cache (disturbed)"),
+    few=[
+        (layouts(), 3, 4, 2),
+        (workers(counts=(1, 2)), 4, 2, 1),
+        (scan(), 4, 6, 1),
+        ([row | {"valid": False} for row in layouts()], 1, 0, 4),
+    ],
     independent=("dw-traffic",),
 )

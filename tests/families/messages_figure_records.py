@@ -61,4 +61,5 @@ FAMILY = Family(
     missing=[("messages", [record("put", 8, 1, valid=False)], {}, "no valid record of messages")],
     images=1,
     shown="T0_us",
+    marked=("put 0.501 µs (disturbed)",),
 )

@@ -162,5 +162,13 @@ FAMILY = Family(
     ],
     images=4,
     shown="alpha_implied",
+    marked=("CRS 4 GFLOP/s (disturbed)", "4.00 in CRS (disturbed)"),
+    few=[
+        (matrices(counts=(1,)), 2, 3, 3),
+        (matrices(counts=(1, 2), kinds=("csc",)), 2, 3, 3),
+        (lengths(), 3, 1, 2),
+        (blocks(), 3, 4, 2),
+        ([row | {"valid": False} for row in matrices()], 0, 0, 5),
+    ],
     without_markers=("spmv-fill-in",),  # stored elements do not depend on noise
 )

@@ -13,7 +13,7 @@ from sharing import once
 
 import memkern as mk
 from memkern import small
-from memkern.families.bs import distributed as meshes
+from memkern.families.bs import mesh as meshes
 from memkern.families.spmv import distributed as products
 from memkern.families.spmv.kernels import as_csr
 from memkern.spec.case import Case
@@ -115,7 +115,7 @@ def test_meshes_of_all_ranks_are_the_whole_mesh(masked: str, ranks: int) -> None
         ids = mk.bs(7, **shape).indices["ids"]
         values = np.arange(1.0, len(ids) + 1)
         sums = summed(cases[6], ids, values)
-        whole = [meshes._mesh(cases[6], rank, ranks) for rank in range(ranks)]
+        whole = [meshes.distributed(cases[6], rank, ranks) for rank in range(ranks)]
         for number, case in cases.items():
             parts = [meshes.part(case, rank, ranks) for rank in range(ranks)]
             plans = [part.exchange for part in parts]

@@ -352,30 +352,6 @@ def test_findings_follow_from_the_records(whole):
     assert "CircusTent" in section.citation
 
 
-@pytest.mark.parametrize(
-    ("rows", "shown", "found"),
-    [
-        (patterns(counts=(1,)), 4, 2),
-        (patterns(counts=(2,), primitives=("add",)), 3, 1),
-        (patterns(primitives=("xor",)), 2, 0),
-        (chases(), 5, 1),
-        (sharing(), 2, 1),
-        ([row | {"valid": False} for row in patterns()], 1, 0),
-    ],
-)
-def test_section_of_few_records(rows, shown, found):
-    section = sections["atomics"](frame(rows))
-    assert len(section.findings) == found
-    assert (len(section.exhibits), len(section.remarks)) == (shown, 7 - shown)
-    assert all("\n" not in remark for remark in section.remarks)
-
-
-def test_section_marks_disturbed_numbers():
-    text = " ".join(findings(frame_of(frame(everything(disturbed=True)))))
-    assert "add 0.8 GAMS (disturbed)" in text
-    assert "(disturbed) at random places" in text and "ns (disturbed) in" in text
-
-
 # ------------------------------------------------------------------------------- real measurements
 
 

@@ -322,21 +322,6 @@ def test_findings_follow_from_the_records(whole):
     assert len(section.exhibits) == 5 and section.remarks == ()
 
 
-@pytest.mark.parametrize(
-    ("rows", "shown"),
-    [
-        (layouts(), 3),
-        (workers(counts=(1, 2)), 4),
-        (scan(), 4),
-        ([row | {"valid": False} for row in layouts()], 1),
-    ],
-)
-def test_section_of_few_records(rows, shown):
-    section = sections["dw"](frame(rows))
-    assert len(section.exhibits) == shown
-    assert all("\n" not in remark for remark in section.remarks)
-
-
 def test_the_fastest_is_an_undisturbed_form_where_there_is_any():
     rows = frame(everything())
     before = " ".join(findings(frame_of(rows)))
@@ -345,12 +330,6 @@ def test_the_fastest_is_an_undisturbed_form_where_there_is_any():
     after = " ".join(findings(frame_of(disturbed)))
     assert f"the fastest is {fastest}" in before and f"the fastest is {fastest}" not in after
     assert f"{fastest} " in after and "(disturbed)" in after
-
-
-def test_section_marks_disturbed_numbers():
-    text = " ".join(findings(frame_of(frame(everything(disturbed=True)))))
-    assert "106 GFLOP/s (disturbed)" in text and "4.00 in RRII s (disturbed)" in text
-    assert "in cache (disturbed)" in text
 
 
 # ------------------------------------------------------------------------------- real measurements

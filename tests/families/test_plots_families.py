@@ -155,6 +155,21 @@ def test_findings_of_several_machines_name_them(family):
     assert len(found) == 2 * len(family.findings(frame_of(frame(one))))
 
 
+@pytest.mark.parametrize(
+    ("family", "rows", "shown", "found", "remarks"), each(lambda family: family.few)
+)
+def test_sections_of_few_records(family, rows, shown, found, remarks):
+    section = sections[family.section](frame(rows))
+    numbers = (len(section.exhibits), len(section.findings), len(section.remarks))
+    assert numbers == (shown, found, remarks)
+    assert all("\n" not in remark for remark in section.remarks)
+
+
+@pytest.mark.parametrize(("family", "words"), each(lambda family: [(w,) for w in family.marked]))
+def test_findings_mark_disturbed_numbers(family, words):
+    assert words in " ".join(family.findings(frame_of(frame(family.everything(disturbed=True)))))
+
+
 @BY_SECTION
 def test_sections_of_other_records(family):
     assert sections[family.section](frame([{"kernel": "spatter.gather"}])) is None

@@ -13,11 +13,6 @@ from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return Results(everything())
-
-
 def test_panels_without_records_are_hidden(whole):
     assert [ax.get_visible() for ax in figures["messages"](whole).axes] == [True] * 3
     windowed = [row for row in everything() if row["window"] > 1]
@@ -86,8 +81,6 @@ def test_findings_follow_from_the_records(whole):
     assert "Highest bandwidth of messages by MPI on a node: put 7.99 GB/s" in text
     assert len(section.findings) == 6
     assert len(section.exhibits) == 2 and section.remarks == ()
-    disturbed = findings(frame_of(frame(everything(disturbed=True))))
-    assert "put 0.501 µs (disturbed)" in disturbed[0]
 
 
 def test_messages_of_a_node_without_shared_memory_are_apart():

@@ -258,22 +258,6 @@ def test_findings_follow_from_the_records(whole):
     assert len(section.exhibits) == 5 and section.remarks == ()
 
 
-@pytest.mark.parametrize(
-    ("rows", "shown"),
-    [
-        (matrices(counts=(1,)), 2),
-        (matrices(counts=(1, 2), kinds=("csc",)), 2),
-        (lengths(), 3),
-        (blocks(), 3),
-        ([row | {"valid": False} for row in matrices()], 0),
-    ],
-)
-def test_section_of_few_records(rows, shown):
-    section = sections["spmv"](frame(rows))
-    assert (len(section.exhibits), len(section.remarks)) == (shown, 5 - shown)
-    assert all("\n" not in remark for remark in section.remarks)
-
-
 def test_disturbed_rooflines_are_not_mentioned():
     unknown = ("roofline_GFLOPs", "roofline_fraction", "roofline_s", "load_GBps", "alpha_implied")
     section = sections["spmv"](frame_of(Results(everything(**dict.fromkeys(unknown, math.nan)))))
@@ -289,11 +273,6 @@ def test_disturbed_rooflines_are_not_mentioned():
 def test_unknown_caches_are_not_mentioned():
     text = " ".join(findings(frame_of(frame(everything()))))
     assert "4 workers on hpcg:68: CRS" in text and "From the caches" not in text
-
-
-def test_section_marks_disturbed_numbers():
-    text = " ".join(findings(frame_of(frame(everything(disturbed=True)))))
-    assert "CRS 4 GFLOP/s (disturbed)" in text and "4.00 in CRS (disturbed)" in text
 
 
 # ------------------------------------------------------------------------------- real measurements

@@ -2,17 +2,12 @@
 
 import numpy as np
 import pytest
-from plotting import Results, curve_labels, frame, line
+from plotting import curve_labels, frame, line
 from transfers_figure_records import LINES, SIZES, everything, record
 
 from memkern.families.transfers.figures import findings, fits, transfers
 from memkern.plots import figures, tables
 from memkern.plots.frames import frame_of
-
-
-@pytest.fixture(scope="module")
-def whole():
-    return Results(everything())
 
 
 def test_curves_and_lines_are_the_records(whole):

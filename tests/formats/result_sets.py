@@ -1,10 +1,10 @@
 """Records of two machines, and what tests of their files share."""
 
 import os
-import subprocess
 import sys
 import textwrap
 
+import checking
 import numpy as np
 
 from memkern.formats import ResultSet
@@ -52,12 +52,6 @@ def assert_same(a, b):
 
 def python(script, folder, check=True):
     """Run a script in a new Python process."""
-    return subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)},
-        capture_output=True,
-        text=True,
-        check=check,
-        timeout=60,
-    )
+    path = os.pathsep.join(p for p in sys.path if p)
+    how = {"env": {**os.environ, "PYTHONPATH": path}, "check": check, "timeout": 60}
+    return checking.python("-c", textwrap.dedent(script), cwd=folder, **how)

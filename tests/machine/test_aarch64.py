@@ -1,4 +1,4 @@
-"""Loops in machine code of AArch64, from a stored listing."""
+"""Loops in machine code of AArch64, from a stored listing, and instructions of both processors."""
 
 from pathlib import Path
 
@@ -47,6 +47,15 @@ def test_the_loop_of_a_function_is_found(name, begin, end, accessed_B) -> None:
         ("prfm", "pldl1keep, [x0, #64]", 0),
         ("fmov", "d0, d1", 0),
         ("b.ne", "d0 <f(v0)+0xd0>", 0),
+        ("vfmadd213pd", "(%rax),%zmm1,%zmm2", 64),
+        ("vmovupd", "%ymm1,(%rax)", 32),
+        ("movups", "(%rax),%xmm1", 16),
+        ("vmovsd", "(%rax),%xmm1", 8),
+        ("vaddss", "(%rax),%xmm1,%xmm1", 4),
+        ("vmovq", "(%rax),%xmm1", 8),
+        ("vmovapd", "%zmm1,%zmm2", 0),
+        ("lea", "(%rax,%rax,8),%rcx", 0),
+        ("mov", "(%rax),%rcx", 0),
     ],
 )
 def test_bytes_of_accesses(mnemonic, operands, accessed_B) -> None:

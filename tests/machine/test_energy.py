@@ -415,21 +415,8 @@ def test_from_meters_to_the_energy_of_layouts(
     machine: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "dw.json"
-    words = (
-        "dw",
-        "--lattice",
-        "4",
-        "4",
-        "4",
-        "4",
-        "--layout",
-        "RRII,RIRI",
-        "-t",
-        "1",
-        "--runs",
-        "3",
-    )
-    output_of(capsys, *words, "-o", str(file), "-q")
+    words = "dw --lattice 4 4 4 4 --layout RRII,RIRI -t 1 --runs 3"
+    output_of(capsys, *words.split(), "-o", str(file), "-q")
     rows = {row["layout"]: row for row in mk.load(file).records}
     for row in rows.values():
         assert row["power_W"] == pytest.approx(35, rel=1e-3)

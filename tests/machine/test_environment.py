@@ -3,11 +3,9 @@
 import json
 import math
 import os
-import subprocess
-import sys
 
 import pytest
-from checking import tree
+from checking import python, tree
 from machines import PROCESSORS
 
 from memkern import _memkern
@@ -316,8 +314,7 @@ def test_pinning_does_not_make_another_environment():
 )
 def test_the_openmp_runtime_hides_no_unit(name: str, value: str) -> None:
     program = "from memkern import _memkern; print(*_memkern.topology()['units'])"
-    command, environment = [sys.executable, "-c", program], {**os.environ, name: value}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = python("-c", program, env={**os.environ, name: value})
     assert done.stdout.split() == [str(unit) for unit in _memkern.topology()["units"]]
 
 

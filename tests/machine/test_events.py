@@ -2,12 +2,10 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from checking import refused, tree
+from checking import python, refused, tree
 from event_trees import CASCADE_LAKE, COUNTERS, ZEN_4
 
 from memkern.machine import events
@@ -203,12 +201,7 @@ def _models(row: dict[str, str]) -> set[int]:
 
 def test_the_table_agrees_with_libpfm4() -> None:
     assert events.why_no_libpfm() == ""
-    done = subprocess.run(
-        [sys.executable, "-c", ENCODE, *(name for _, _, name in PFM)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-c", ENCODE, *(name for _, _, name in PFM), check=True)
     rows = events._table()
     for (model, name, _), found in zip(PFM, json.loads(done.stdout), strict=True):
         vendor = "AuthenticAMD" if name.islower() else "GenuineIntel"
@@ -243,9 +236,7 @@ def test_names_of_libpfm4_are_found() -> None:
         "from memkern.machine.events import find\n"
         "print(json.dumps(find('clx::L2_LINES_IN:ALL').codes[0][:5]))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = python("-c", program, check=True)
     assert json.loads(done.stdout)[1:] == [4, 0x1FF1, 0, 0]
 
 

@@ -1,12 +1,11 @@
 """The T0/Wmax fit: exact data, coverage of intervals on noisy data, predictions."""
 
 import math
-import subprocess
-import sys
 import warnings
 
 import numpy as np
 import pytest
+from checking import python
 from synthetic_times import T0, WMAX, exact, noisy, sizes, times
 
 import memkern as mk
@@ -251,8 +250,7 @@ def test_models_need_numpy_alone_to_be_imported():
         "print(*[n for n in ('memkern._memkern', 'memkern.engine', 'pandas', 'pyarrow') "
         "if n in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == []
+    assert python("-c", code, check=True).stdout.split() == []
 
 
 @pytest.mark.parametrize("time_s", [5e-324, 1e-300, 1e300])

@@ -114,6 +114,12 @@ def test_damaged_results_are_read_or_refused(
                 every[which]()
 
 
+def assert_refused(document: dict[str, Any], file: Path, message: str) -> None:
+    file.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=message):
+        mk.load(file)
+
+
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
@@ -139,10 +145,7 @@ def test_wrong_environments_are_named(
     for key in before:
         node = node[key]
     node[last] = value
-    file = tmp_path / "x.json"
-    file.write_text(json.dumps(document))
-    with pytest.raises(InputError, match=message):
-        mk.load(file)
+    assert_refused(document, tmp_path / "x.json", message)
 
 
 @pytest.mark.parametrize(
@@ -159,10 +162,7 @@ def test_impossible_values_are_named(
 ) -> None:
     document = copy.deepcopy(base)
     document["records"][1][column] = value
-    file = tmp_path / "x.json"
-    file.write_text(json.dumps(document))
-    with pytest.raises(InputError, match=message):
-        mk.load(file)
+    assert_refused(document, tmp_path / "x.json", message)
 
 
 def test_text_in_a_column_of_numbers_is_named(base: dict[str, Any], tmp_path: Path) -> None:
@@ -170,9 +170,7 @@ def test_text_in_a_column_of_numbers_is_named(base: dict[str, Any], tmp_path: Pa
     document["columns"]["threads"] = "text"
     for record in document["records"]:
         record["threads"] = "x"
-    (tmp_path / "x.json").write_text(json.dumps(document))
-    with pytest.raises(InputError, match="threads of record 0 is 'x'"):
-        mk.load(tmp_path / "x.json")
+    assert_refused(document, tmp_path / "x.json", "threads of record 0 is 'x'")
 
 
 def test_sides_with_other_columns_are_compared(base: dict[str, Any], tmp_path: Path) -> None:

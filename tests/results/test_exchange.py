@@ -2,12 +2,11 @@
 
 import io
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pandas as pd
 import pytest
+from checking import python
 from merit_records import ENVIRONMENT, record, records, results
 
 from memkern import cli
@@ -121,12 +120,8 @@ def test_google_benchmark_compares_two_runs(tmp_path):
     )
     for name, found in (("before", before), ("after", after)):
         (tmp_path / f"{name}.json").write_text(google_benchmark(found))
-    done = subprocess.run(
-        [sys.executable, COMPARE, "-d", "compared.json", "benchmarks", "before.json", "after.json"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-    )
+    words = ("-d", "compared.json", "benchmarks", "before.json", "after.json")
+    done = python(COMPARE, *words, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     compared, _geometric_mean = json.loads((tmp_path / "compared.json").read_text())
     assert compared["name"].startswith("stream.copy/") and compared["run_type"] == "iteration"

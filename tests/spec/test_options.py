@@ -3,12 +3,10 @@
 import inspect
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from checking import refused
+from checking import python, refused
 
 import memkern as mk
 from memkern import cli
@@ -101,13 +99,8 @@ def test_a_new_option_is_one_row(tmp_path: Path) -> None:
     assert table.read_text().count(before) == 1
     table.write_text(table.read_text().replace(before, DUMMY + before))
     (tmp_path / "uses.py").write_text(USES)
-    done = subprocess.run(
-        [sys.executable, "uses.py"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(tmp_path), "PATH": "", "XDG_CACHE_HOME": str(tmp_path)},
-        capture_output=True,
-        text=True,
-    )
+    variables = {"PYTHONPATH": str(tmp_path), "PATH": "", "XDG_CACHE_HOME": str(tmp_path)}
+    done = python("uses.py", cwd=tmp_path, env=variables)
     assert done.returncode == 0, done.stderr
 
 

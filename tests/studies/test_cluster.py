@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from checking import output_of, refused_words, run, task_of, wait_until
+from checking import output_of, python, refused_words, run, task_of, wait_until
 
 import memkern as mk
 from memkern import cli
@@ -334,8 +334,7 @@ def test_ranks_submit_nothing(
 
 def test_tasks_need_no_import_of_submitit_without_an_executor() -> None:
     code = "import sys; from memkern.studies import cluster; print('submitit' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
+    assert python("-c", code, check=True).stdout == "False\n"
 
 
 def test_the_executors_are_those_of_the_command_line() -> None:

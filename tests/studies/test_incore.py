@@ -73,24 +73,6 @@ def test_a_jump_keeps_the_registers_that_it_tests() -> None:
     assert static_analysis.assembly(loop) == "begin:\n\tfadd d0, d0, d1\n\tcbnz x0, begin\n"
 
 
-@pytest.mark.parametrize(
-    ("mnemonic", "operands", "accessed_B"),
-    [
-        ("vfmadd213pd", "(%rax),%zmm1,%zmm2", 64),
-        ("vmovupd", "%ymm1,(%rax)", 32),
-        ("movups", "(%rax),%xmm1", 16),
-        ("vmovsd", "(%rax),%xmm1", 8),
-        ("vaddss", "(%rax),%xmm1,%xmm1", 4),
-        ("vmovq", "(%rax),%xmm1", 8),
-        ("vmovapd", "%zmm1,%zmm2", 0),
-        ("lea", "(%rax,%rax,8),%rcx", 0),
-        ("mov", "(%rax),%rcx", 0),
-    ],
-)
-def test_bytes_of_accesses(mnemonic, operands, accessed_B) -> None:
-    assert Instruction(0, mnemonic, operands).accessed_B == accessed_B
-
-
 def test_every_body_is_where_the_extension_says() -> None:
     offsets = _memkern.body_offsets()
     assert len(offsets) == len(_memkern.entries())

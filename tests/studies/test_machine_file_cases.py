@@ -36,14 +36,8 @@ def test_levels_are_shared_by_cores(threads_per_core) -> None:
         ("L1", 1), ("L2", 1), ("L3", 8), ("memory", 24)
     ]  # fmt: skip
     # A batch system gave only four cores to this process.
-    assert [
-        level.shared_by for level in levels_of({"machine": epyc(threads_per_core)}, range(4))
-    ] == [
-        1,
-        1,
-        4,
-        4,
-    ]
+    few = levels_of({"machine": epyc(threads_per_core)}, range(4))
+    assert [level.shared_by for level in few] == [1, 1, 4, 4]
 
 
 def test_of_several_kinds_of_caches_a_core_has_the_smallest_share() -> None:

@@ -74,18 +74,8 @@ def test_times_are_announced_in_commands_only(
 def test_cases_and_their_time_are_announced(
     announcing: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [
-        "loops",
-        "-k",
-        "copy",
-        "--sizes",
-        "1KiB,2KiB,3KiB",
-        "--isa",
-        "baseline",
-        "--variant",
-        "auto",
-    ]
-    words += ["--runs", "2", "--placements", "1"]
+    options = "--sizes 1KiB,2KiB,3KiB --isa baseline --variant auto --runs 2 --placements 1"
+    words = ["loops", "-k", "copy", *options.split()]
     assert "about" not in run(capsys, *words)[2]
     monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates(once_s=2.0))
     _, err = output_of(capsys, *words)

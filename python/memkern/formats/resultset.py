@@ -14,7 +14,6 @@ import numpy.typing as npt
 from memkern.checks import plain, several, shown, unknown
 from memkern.errors import InputError
 from memkern.files import parsing, publish, writable
-from memkern.formats.table import records_table
 from memkern.formats.values import (
     RESULT,
     Contents,
@@ -375,6 +374,8 @@ class ResultSet:
         return load(path)
 
     def _repr_html_(self) -> str:
+        from memkern.formats.table import records_table
+
         return records_table(self.records)
 
     def _contents(self) -> Contents:

@@ -150,10 +150,11 @@ class Store:
             If the disk is full or the file can't be written; the store is then unchanged.
         """
         self.write_anew_if_deleted()
-        whole = [(dict(record), samples) for record, samples in rows]
-        for row, _ in whole:
-            if "environment_id" not in row:
-                row["environment_id"] = identity(environment)
+        own = identity(environment)
+        whole = [
+            ({**record, "environment_id": record.get("environment_id", own)}, samples)
+            for record, samples in rows
+        ]
         environments = dict.fromkeys((row["environment_id"] for row, _ in whole), environment)
         self._database.insert(whole, environments, replace=True, positions=positions)
 

@@ -11,9 +11,6 @@ The meaning of every key and option is Spatter 2's, defaults included, with thes
   trailing letters, patterns that the kernel does not use) gives a warning or an error.
 
 Configurations are numbered from 0, as in Spatter's output.
-
-It has more than 600 lines because keys of files and options of the command line have the same
-meaning, defaults and errors.
 """
 
 from __future__ import annotations

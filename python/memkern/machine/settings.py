@@ -249,10 +249,11 @@ def why(path: str, error: OSError) -> str:
     if path.startswith(restoring.GPU):
         only = " (only root may change it)" if error.errno == errno.EPERM else ""
         return f"{error.strerror or error}{only}"
-    if error.errno == errno.ENOENT:
-        return f"{path} does not exist"
-    if error.errno in (errno.EACCES, errno.EPERM):
-        return f"only root may use {path}, unless the kernel forbids it to all"
-    if error.errno == errno.EIO:
-        return f"the processor or its hypervisor refuses the register of {path}"
-    return f"{path}: {error.strerror}"
+    only_root = f"only root may use {path}, unless the kernel forbids it to all"
+    reasons = {
+        errno.ENOENT: f"{path} does not exist",
+        errno.EACCES: only_root,
+        errno.EPERM: only_root,
+        errno.EIO: f"the processor or its hypervisor refuses the register of {path}",
+    }
+    return reasons.get(error.errno or 0, f"{path}: {error.strerror}")

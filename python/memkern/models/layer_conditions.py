@@ -8,9 +8,6 @@ in the cache from one s to the next.
 
 Source: Alappat et al., "ECM modeling and performance tuning of SpMV and Lattice QCD on A64FX",
 2021, section on lattice QCD.
-
-It has more than 600 lines because the conditions, and the simulation that they are compared with,
-have the same parameters and count the same data.
 """
 
 from __future__ import annotations

@@ -68,7 +68,6 @@ def _a64fx() -> MachineFile:
         )
 
     bits = int(facts["simd_width"])
-    names = [level.name for level in ecm]
     return MachineFile(
         name="A64FX",
         model="",
@@ -113,7 +112,7 @@ def _a64fx() -> MachineFile:
         ),
         ecm=EcmParameters(
             ecm,
-            str(paper_hypotheses(names)["d"]),
+            str(paper_hypotheses([level.name for level in ecm])["d"]),
             reference.cite("alappat2021-machine"),
             memory_rate="common",
         ),

@@ -137,12 +137,7 @@ def _numbers(column: Any, name: str) -> Floats:
 def last_level_cache_B(records: Records) -> int | None:
     """Return the total size of the last-level caches, the largest over machines, or None."""
     environments = records.environments if isinstance(records, ResultSet) else {}
-    totals = [
-        sum(size_B * instances for level, size_B, instances in known if level == known[-1][0])
-        for known in data_caches(environments).values()
-        if known
-    ]
-    return max(totals, default=None)
+    return max(filter(None, map(caches.last_level_B, environments.values())), default=None)
 
 
 def processors(records: Any) -> list[str]:
@@ -153,32 +148,13 @@ def processors(records: Any) -> list[str]:
     return [str(model) for model in dict.fromkeys(models) if model]
 
 
-def data_caches(
-    environments: Mapping[str, Any], system: bool = False
-) -> dict[str, list[tuple[int, int, int]]]:
-    """Return level, size in bytes and number of each kind of data cache, by environment.
-
-    Sizes are measured if available (see `memkern.machine.caches`), or all from the `system`.
-    """
-    size = "system_B" if system else "size_B"
+def data_caches(environments: Mapping[str, Any]) -> dict[str, list[tuple[int, int, int]]]:
+    """Return level, size in bytes and number of each kind of data cache, by environment."""
     return {
         key: sorted(
-            (cache["level"], cache[size], cache.get("instances") or 1)
+            (cache["level"], cache["size_B"], cache.get("instances") or 1)
             for cache in caches.data_caches(environment)
-            if cache[size]
         )
-        for key, environment in environments.items()
-    }
-
-
-def device_l2(environments: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Return the size of the L2 cache in bytes of each device, by environment."""
-    return {
-        key: {
-            name: about["l2_B"]
-            for name, about in (environment.get("devices") or {}).items()
-            if about.get("l2_B")
-        }
         for key, environment in environments.items()
     }
 
@@ -248,7 +224,15 @@ def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]
     system : bool
         Whether to use the sizes of the system even if measured sizes exist.
     """
-    known = data_caches(environments_of(records), system)
+    size = "system_B" if system else "size_B"
+    known = {
+        key: [
+            {**cache, "size_B": cache[size]}
+            for cache in caches.data_caches(environment)
+            if cache[size]
+        ]
+        for key, environment in environments_of(records).items()
+    }
     columns: Any = records
     if isinstance(records, ResultSet):
         columns = {
@@ -265,9 +249,7 @@ def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]
     threads = max(
         [1, *(int(n) for n in counts if isinstance(n, (int, float, np.number)) and n > 0)]
     )
-    names = ("level", "size_B", "instances")
-    found = caches.ends([dict(zip(names, one, strict=True)) for one in mine], threads)
-    return list(found.items())
+    return list(caches.ends(mine, threads).items())
 
 
 def device_cache_ends(frame: pd.DataFrame) -> list[tuple[str, float]]:
@@ -280,12 +262,13 @@ def device_cache_ends(frame: pd.DataFrame) -> list[tuple[str, float]]:
     frame : DataFrame
         With its environments in ``attrs["environments"]``.
     """
-    known = device_l2(environments_of(frame))
-    if not known or not {"environment_id", "device"} <= set(frame):
+    if not {"environment_id", "device"} <= set(frame):
         return []
+    environments = environments_of(frame)
+    known = {key: environment.get("devices") or {} for key, environment in environments.items()}
     rows = zip(frame["environment_id"], frame["device"], strict=True)
-    sizes = [known.get(key, {}).get(device) for key, device in rows]
-    return next(([("L2", float(size_B))] for size_B in sizes if size_B), [])
+    devices = [known.get(key, {}).get(device) or {} for key, device in rows]
+    return next(([("L2", float(one["l2_B"]))] for one in devices if one.get("l2_B")), [])
 
 
 def read(path: str | Path) -> ResultSet:

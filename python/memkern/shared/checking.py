@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -72,10 +73,23 @@ def outcome(case: Case, worst: float, how: str, **columns: float) -> Check:
 
 
 def compared(
-    case: Case, native: Native, name: str, at: IndexArray, wanted: Values, how: str
+    case: Case,
+    native: Native,
+    name: str,
+    at: IndexArray,
+    wanted: Values,
+    how: str,
+    given: Mapping[str, Values] = {},
 ) -> Validation:
-    """Compare elements of an array, after invocations on freshly filled arrays, with `wanted`."""
+    """Compare elements of an array, after invocations on freshly filled arrays, with `wanted`.
+
+    Arrays that are `given` begin with these values, followed by zeros.
+    """
     native.fill(outputs=True)
+    for key, values in given.items():
+        array = native.arrays()[key]
+        rest = array["columns"] - len(values)
+        native.copy_in(key, np.pad(values.astype(array["dtype"]), (0, rest)))
     yield
     return outcome(case, error(native.peek(name, at), wanted), how)
 

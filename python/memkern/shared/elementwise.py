@@ -67,9 +67,8 @@ def regular(
         stores = allocated * size if case.allocates else 0.0
         return Traffic(read=read * size, write=written * size, write_allocate=stores)
 
-    def constants(case: Case) -> tuple[float, float]:
-        alpha, beta = (case.numbers.get(name, 1.0) for name in ("alpha", "beta"))
-        return exactly(alpha, case.dtype), exactly(beta, case.dtype)
+    def constants(case: Case) -> list[float]:
+        return [exactly(case.numbers.get(name, 1.0), case.dtype) for name in ("alpha", "beta")]
 
     def reference(case: Case, arrays: Arrays) -> dict[str, Values]:
         exact: dict[str, Values] = {k: exactly(v, case.dtype) for k, v in arrays.items()}

@@ -22,7 +22,6 @@ from memkern.engine.recording.samples import (
     median,
 )
 from memkern.formats import ResultSet
-from memkern.formats.table import record_line
 from memkern.host import Capacity
 from memkern.host.rates import Mode, main_mode, shares_of
 from memkern.spec.case import Case
@@ -313,6 +312,8 @@ class Measurement:
 
     def __repr__(self) -> str:
         """Return the case, the main value with its interval, and the state, in one line."""
+        from memkern.formats.table import record_line
+
         return f"<Measurement: {record_line(self.record)}>"
 
     def __eq__(self, other: object) -> bool:

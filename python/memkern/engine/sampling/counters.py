@@ -80,11 +80,8 @@ def requested(text: str) -> Counting:
     InputError
         An event that was requested by its name is unknown or can't be counted.
     """
-    return _agreed(_auto() if text == AUTO else _by_name(text))
-
-
-def _agreed(own: Counting) -> Counting:
-    """Return the events that every rank can count, in the order of the first rank."""
+    own = _auto() if text == AUTO else _by_name(text)
+    # The events that every rank can count, in the order of the first rank.
     names = ranks().every([event.name for event in own.events])
     common = [name for name in names[0] if all(name in others for others in names)]
     mine = {event.name: event for event in own.events}

@@ -98,12 +98,18 @@ class Prepared:
             self.part = _part_of(case, ranks().number, ranks().size) if case.halo else None
             self.own = self.part.case if self.part else case
             self.device = None if case.knobs.device == "cpu" else case.knobs.device
-            self.counting = _counting(case)
+            self.counting: Counting | None = None
+            if case.knobs.counters:
+                from memkern.engine.sampling.counters import requested
+
+                self.counting = requested(case.knobs.counters)
             self.native = self._placed(self.own, chosen.threads if chosen else 0)
             prepared_cases.add(self)
             self._warn()
             self.stages: list[str] = self.native.obtained()["stages"]
-            chosen = chosen or self._first()
+            # A requested variant runs on the widest instruction set.
+            how = "default" if case.knobs.variant == "best" else "requested"
+            chosen = chosen or Choice(*self.candidates[0], how)
             self.how, self.loss = chosen.how, chosen.loss
             self.select(chosen.variant, chosen.isa)
 
@@ -193,11 +199,6 @@ class Prepared:
                 f"{isa!r} here: choose from {choices}"
             )
         return fitting
-
-    def _first(self) -> Choice:
-        # A requested variant runs on the widest instruction set.
-        how = "default" if self.case.knobs.variant == "best" else "requested"
-        return Choice(*self.candidates[0], how)
 
     def run(self, invocations: int) -> float:
         """Run a sample of `invocations` invocations, and return the slowest rank's seconds.
@@ -346,9 +347,8 @@ class Prepared:
         goal = max(goal, STARTS_PER_SAMPLE * apart_s)
         invocations = 1
         # If the last invocation or a small part took long enough, no whole invocation is tried.
-        if self._last_s >= 20 * goal:
-            return invocations
-        if self.run_range(0, -(-self.own.iterations // 128)) >= 20 * goal:
+        part = -(-self.own.iterations // 128)
+        if self._last_s >= 20 * goal or self.run_range(0, part) >= 20 * goal:
             return invocations
         while True:
             seconds = self.run(invocations)
@@ -374,15 +374,6 @@ def warn_of_conditions(shared_units: Sequence[int]) -> None:
         )
     if not _memkern.run_queue_delays_known():
         _warn_once(DELAYS_UNKNOWN)
-
-
-def _counting(case: Case) -> Counting | None:
-    """Return the counting that a case requests; None without any."""
-    if not case.knobs.counters:
-        return None
-    from memkern.engine.sampling.counters import requested
-
-    return requested(case.knobs.counters)
 
 
 @functools.cache

@@ -372,9 +372,8 @@ def bs_mesh(records: Records = None, leave_out: str | float = "") -> Figure:
             for fit in one.fits:
                 draw_line(ax, fit, "black", label="fit, N = 7")
             lines = [one.t0("T₀"), interval("Wmax", one.wmax_GBps, "GB/s")]
-        title = _TITLES[kernel]
-        title = f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title
-        _set_title(ax, title, [(line, "black") for line in lines])
+        name = f"{named(platform, 16)}\n" if len(platforms) > 1 else ""
+        _set_title(ax, name + _TITLES[kernel], [(line, "black") for line in lines])
     _draw_published(axes, [kernel for _, kernel in cells], frame)
     published = _published_notes(records, frame, _MEASURE_MESH)
     return finish(fig, 8, [*notes, *unfit, *_fit_notes(fits), *published], frame)
@@ -401,8 +400,10 @@ def devices_table(records: Records = None) -> DataFrame:
     from memkern import reference
 
     published = [{**row, "row": "published"} for row in reference.rows("chalmers2020-devices")]
-    columns = ["platform", "row", "tdp_W", "compute_units", "registers_MB", "shared_MB"]
-    columns += ["l1_MB", "l2_MB", "l3_MB", "memory", "peak_bandwidth_GBps"]
+    columns = [
+        *("platform", "row", "tdp_W", "compute_units", "registers_MB", "shared_MB"),
+        *("l1_MB", "l2_MB", "l3_MB", "memory", "peak_bandwidth_GBps"),
+    ]
     table = DataFrame([*_own_devices(records), *published], columns=columns)
     numbers = [name for name in columns if name not in ("platform", "row", "memory")]
     return table.astype(dict.fromkeys(numbers, float)).astype({"compute_units": "Int64"})

@@ -7,6 +7,7 @@ can't be compared and are left out.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -59,14 +60,17 @@ class Quantity(NamedTuple):
     limit_label: str
 
 
-def _traffic(level: str) -> Quantity:
-    label = f"Traffic with {level} (B per site update)"
-    return Quantity(label, f"counted_{level}_site_B", f"{level}_site_B", "by layer conditions")
-
-
 QUANTITIES = {
     "performance": Quantity("Performance (GFLOP/s)", VALUE, ROOFLINE, "roofline"),
-    **{level: _traffic(level) for level in ("memory", "L2")},
+    **{
+        level: Quantity(
+            f"Traffic with {level} (B per site update)",
+            f"counted_{level}_site_B",
+            f"{level}_site_B",
+            "by layer conditions",
+        )
+        for level in ("memory", "L2")
+    },
 }
 CONDITIONS = {"all": "all", **{name: f"LC_{name}" for name in "tzyxs"}, "none": "none"}
 
@@ -75,7 +79,6 @@ _NUMBERS = (
     *("memory_load_B", "memory_store_B", "time_min_s", ROOFLINE),
 )
 _WORDS = ("lattice", "layout", "cut", "parity", "prefetch_into", "variant", "dtype")
-_SETTING = ("backend", "dtype", "parity")
 _EXTENTS = ["Lx", "Ly", "Lz", "Lt"]
 # Instructions of a site and s, for values in separate vectors: in each of eight directions 12
 # additions that project a spinor, and two products of a link with three complex numbers (36
@@ -127,7 +130,7 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     frame = typed(frame, (*_NUMBERS, VALUE), _WORDS)
     frame, left = prevailing(
         frame,
-        _SETTING,
+        ("backend", "dtype", "parity"),
         per=("machine",),
         count=("lattice", "Ls", "layout", "cut", "vector_bits", "variant", "prefetch", "threads"),
     )
@@ -375,13 +378,12 @@ def over_extents(frame: DataFrame, others: str = "", threads: float = 0) -> Data
     InputError
         No record has this number of workers.
     """
-    rest = frame["others"] + [f", Ls {ls:g}" for ls in frame["Ls"]]
-    frame = frame.assign(rest=rest)
-    here = ["machine", "rest", "kind", "threads"]
+    frame = frame.assign(rest=frame["others"] + [f", Ls {ls:g}" for ls in frame["Ls"]])
     if threads:
         frame = of_workers(frame, threads)
     frame = frame[frame["others"].eq(others)] if others else frame
-    frame = frame[frame.groupby(here)["Lx"].transform("nunique") > 1]
+    scans = frame.groupby(["machine", "rest", "kind", "threads"])
+    frame = frame[scans["Lx"].transform("nunique") > 1]
     return longest_scan(of_workers(frame), "rest", "Lx", "sites", value=VALUE)
 
 
@@ -475,15 +477,11 @@ def holding(
     size_B, instances = cache
     sharing = math.ceil(row["threads"] / instances)
 
-    def model(lx: int) -> LayerConditions:
-        return LayerConditions.of_record(row, f"{lx}x{row['others']}")
+    def condition(lx: int) -> str:
+        return LayerConditions.of_record(row, f"{lx}x{row['others']}").holds(size_B, sharing)
 
     cut = next((int(part[1:]) for part in row["cut"].split() if part[0] == "x"), 1)
     unit = cut * (1 if row["parity"] == "full" else 2)
-    now, last = "", 0
-    for lx in range(math.ceil(ends[0] / unit) * unit, ends[1] + 1, unit):
-        condition = model(lx).holds(size_B, sharing)
-        if now and condition != now:
-            yield now, last
-        now, last = condition, lx
-    yield now, last
+    extents = range(math.ceil(ends[0] / unit) * unit, ends[1] + 1, unit)
+    for name, each in itertools.groupby(extents, condition):
+        yield name, max(each)

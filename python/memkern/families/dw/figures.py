@@ -130,8 +130,7 @@ def by_layouts(
     fig, cells = machine_panels(frame, row_in(most, max(len(drawn), 2)) + 0.15, "panel")
     for ax, rows in cells:
         quantity = rows["quantity"].iloc[0]
-        shown = frame[frame["quantity"] == quantity]
-        _dots(ax, rows, shown, drawn)
+        _dots(ax, rows, frame[frame["quantity"] == quantity], drawn)
         # The same height of a row in every panel.
         ax.set_ylim(most - 0.5, None)
         ax.set_title(_on_lattice(rows, frame["machine"].nunique() > 1))
@@ -218,9 +217,8 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
     for ax, rows in cells:
         _against(ax, rows, "threads", "Workers", kinds)
         first = rows.iloc[0]
-        title = first["lattice_label"]
-        several = frame["machine"].nunique() > 1
-        ax.set_title(f"{plain(first['machine'], 24)}\n{title}" if several else title)
+        name = f"{plain(first['machine'], 24)}\n" if frame["machine"].nunique() > 1 else ""
+        ax.set_title(name + first["lattice_label"])
     return finish(
         fig, 5, [*notes, *machine_note(source, records, frame), *core_note(source, frame)], frame
     )
@@ -268,10 +266,9 @@ def against_extent(
             _conditions(ax, rows[rows["kind"] == kind], last)
             notes.append(f"Above: conditions that {in_bytes(last[0])} of cache fulfil for {kind}.")
         first = rows.iloc[0]
-        title = f"Lx x {first['others'].replace('x', ' x ')}, Ls {first['Ls']:g}"
-        if frame["machine"].nunique() > 1:
-            title = f"{with_workers(rows, True)}\n{title}"
-        ax.set_title(title, pad=11)
+        name = f"{with_workers(rows, True)}\n" if frame["machine"].nunique() > 1 else ""
+        others = first["others"].replace("x", " x ")
+        ax.set_title(f"{name}Lx x {others}, Ls {first['Ls']:g}", pad=11)
     notes = [*dict.fromkeys(notes), *machine_note(source, records), *core_note(source, frame)]
     return finish(fig, 5, notes, frame)
 
@@ -358,12 +355,10 @@ def traffic(
     legend_above(fig, 5)
     notes = [
         f"Beyond {in_bytes(cache_B)} of cache, which all workers share. Lines: by layer "
-        "conditions. Markers: by an LRU cache, simulated site by site."
+        "conditions. Markers: by an LRU cache, simulated site by site.",
+        *["Crosses: by counters."] * crosses,
+        *["Cases that take long to simulate have no marker."] * (not complete),
     ]
-    if crosses:
-        notes.append("Crosses: by counters.")
-    if not complete:
-        notes.append("Cases that take long to simulate have no marker.")
     note(fig, notes)
     return fig
 
@@ -495,9 +490,10 @@ def layouts_table(records: Records = None, threads: float = 0) -> DataFrame:
         roofline_min_fraction=frame[VALUE] / frame[ROOFLINE],
     )
     frame = frame.sort_values(["platform", "sites", "Ls", "lattice", "position", "which"])
-    columns = ["platform", "lattice", "Ls", "layout", "cut", "vector_bits", "option", VALUE]
-    columns += ["performance_median_GFLOPs", "site_B", ROOFLINE, "roofline_min_fraction"]
-    columns.append("disturbed")
+    columns = [
+        *("platform", "lattice", "Ls", "layout", "cut", "vector_bits", "option", VALUE),
+        *("performance_median_GFLOPs", "site_B", ROOFLINE, "roofline_min_fraction", "disturbed"),
+    ]
     frame = frame[columns].astype({"Ls": int, "vector_bits": int})
     return frame.replace({ROOFLINE: {math.inf: math.nan}}).reset_index(drop=True)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -99,13 +98,13 @@ class Layout:
         which, lane = self.positions(sites)
         vectors = which[..., None] * LINKS + np.arange(LINKS)
         lanes = 1 if self.shared else self.numbers
-        found = self._numbers_at(vectors, (0 if self.shared else lane[..., None]), lanes)
+        found = self._numbers_at(vectors, lane[..., None], lanes)
         return found.reshape(*sites.shape[:-1], 8, 3, 3, 2)
 
-    def _numbers_at(self, vectors: IndexArray, lane: Any, lanes: int) -> IndexArray:
+    def _numbers_at(self, vectors: IndexArray, lane: IndexArray, lanes: int) -> IndexArray:
         part = np.arange(2)
         if self.split:
-            return (vectors[..., None] * 2 + part) * lanes + np.asarray(lane)[..., None]
+            return (vectors[..., None] * 2 + part) * lanes + lane[..., None]
         return (vectors * lanes + lane)[..., None] * 2 + part
 
     def neighbours(self) -> tuple[IndexArray, IndexArray]:

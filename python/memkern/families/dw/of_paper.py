@@ -89,13 +89,19 @@ def terms_of_codes(records: Records = None) -> Selection:
             "L1": (row["L1_load_cycles"], row["L1_store_cycles"]),
             **{level: (row[f"{level}_cycles"], 0.0) for level in _LEVELS[1:]},
         }
-        about = {"row": "published", "layout": row["layout"], "compiler": row["compiler"]}
-        printed = {"printed_cycles": row["cycles"]}
-        rows.append({**about, **_terms(terms, row["core_cycles"]), **printed})
+        rows.append(
+            {
+                "row": "published",
+                "layout": row["layout"],
+                "compiler": row["compiler"],
+                **_terms(terms, row["core_cycles"]),
+                "printed_cycles": row["cycles"],
+            }
+        )
     for layout in _CUTS:
         predicted = _computed(layout)
-        about = {"row": "computed", "layout": layout, "compiler": ""}
-        rows.append({**about, **_terms(predicted.terms, predicted.core)})
+        computed = _terms(predicted.terms, predicted.core)
+        rows.append({"row": "computed", "layout": layout, "compiler": "", **computed})
     return DataFrame(rows), []
 
 

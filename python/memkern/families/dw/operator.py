@@ -98,8 +98,7 @@ def hop(
     read = {"full": "full", "even": "odd", "odd": "even"}[parity]
     native.copy_in("psi", lay_out(prepared.case, psi * turn, read))
     prepared.run(1)
-    result = take_back(prepared.case, native.copy_out("result"), parity)
-    result *= turn
+    result: npt.NDArray[Any] = take_back(prepared.case, native.copy_out("result"), parity) * turn
     return result
 
 

@@ -31,7 +31,6 @@ INSTRUCTIONS = (
     *("permute", "gather", "gather with index load", "atomic add"),
 )
 QUANTITIES = ("throughput", "latency")
-STRIDES = ("0", "1", "2", "random")
 # As in cpp/families/instructions/args.hpp.
 _LANES, _CHAINS, _TABLE, _MOST_STRIDE = 32, 24, 512, 8
 _VALUES = _CHAINS * _LANES

@@ -1,13 +1,9 @@
-"""Figures and tables of latency: over sizes, in parallel, under load, between cores.
-
-It has more than 600 lines because it is a list of exhibits, each with a function of its own, and
-their section.
-"""
+"""Figures and tables of latency: over sizes, in parallel, under load, between cores."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -78,30 +74,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-_MOST_BINS = 40
-# Share of the samples up to which the axis of a histogram extends.
-_SHOWN = 0.98
-_SLOWEST = "The last bin of a panel also has all samples that are slower."
-# Times that span more than this factor are drawn on a logarithmic axis.
-_WIDE = 3.0
-_PAIRS_MEAN = (
-    "Pairs: both accesses are in one aligned block of twice their distance; pairs-across: they are "
-    "in two adjacent blocks; in either order. If lines are fetched in pairs, only pairs take less "
-    "time."
-)
-_MOST = "highest rate of chains"
-_BOUND = (
-    "Once further chains load no more lines, their rate is an upper limit of random gathers; "
-    "prefetchers predict strides, which may exceed it."
-)
-# If doubling the chains increases the rate by more than this factor, the bound is not reached.
-_STILL_GROWS = 1.15
-# Distance of a title from axes with names of regions above them.
-_ABOVE_REGIONS = 11.0
 
-
-def _title(ax: Axes, machine: object, several: bool, title: str = "", *, pad: float = 4.0) -> None:
-    """Write the title of a panel, with its machine if there are several."""
+def _title(ax: Axes, machine: object, frame: DataFrame, title: str = "", pad: float = 4.0) -> None:
+    """Write the title of a panel, with its machine if the figure shows several."""
+    several = frame["machine"].nunique() > 1
     lines = [named(machine, 20 if title else 32)] * several + [title] * bool(title)
     ax.set_title("\n".join(lines), pad=pad)
 
@@ -195,22 +171,19 @@ def beside_traffic(records: Records = None) -> Figure:
     Profiling, MICRO 2024, figure 2.
     """
     frame, notes = loaded_points(records)
-    shares = sorted(set(frame["share"]), reverse=True)
+    kinds = list(frame.sort_values("share", ascending=False)["kind"].unique())
     fig, cells = machine_panels(frame, 2.6)
     for ax, rows in cells:
-        for number, share in enumerate(shares):
-            mine = rows[rows["share"] == share]
-            if mine.empty:
-                continue
+        ordered = rows.sort_values("share", ascending=False, kind="stable")
+        for kind, mine in ordered.groupby("kind", sort=False):
+            look = marked_look(kinds.index(kind))
             # Past saturation, shorter pauses may make less traffic.
-            label = str(mine["kind"].iloc[0])
-            curve(ax, mine, "traffic_GBps", NS, marked_look(number), label, along="pause")
-            top = mine.loc[mine["traffic_GBps"].idxmax()]
-            color = marked_look(number).color
+            curve(ax, mine, "traffic_GBps", NS, look, str(kind), along="pause")
             ends = (mine[NS] * factor_of(mine["ci_relative"]) ** sign for sign in (-1, 1))
-            ax.vlines(mine["traffic_GBps"], *ends, color=color, linewidth=0.7, alpha=0.5)
+            ax.vlines(mine["traffic_GBps"], *ends, color=look.color, linewidth=0.7, alpha=0.5)
+            top = mine.loc[mine["traffic_GBps"].idxmax()]
             ax.plot(
-                top["traffic_GBps"], top[NS], "*", color=color, markersize=9, zorder=7,
+                top["traffic_GBps"], top[NS], "*", color=look.color, markersize=9, zorder=7,
                 label="_highest",
             )  # fmt: skip
         idle = float(rows["idle_ns"].iloc[0])
@@ -222,7 +195,7 @@ def beside_traffic(records: Records = None) -> Figure:
         highest = (frame[NS] * factor_of(frame["ci_relative"].fillna(0.0)).clip(upper=3)).max()
         ax.set_ylim(0, 1.05 * max(highest, idle if idle == idle else 0.0))
         ax.set(xlabel="Bandwidth of the traffic (GB/s)", ylabel="Time of a load (ns)")
-        _title(ax, rows["machine"].iloc[0], len(cells) > 1)
+        _title(ax, rows["machine"].iloc[0], frame)
         if text := saturation(idle, rows[NS].max(), int(rows["threads"].max())):
             ax.text(0.03, 0.05, text, transform=ax.transAxes, color=GREY, fontsize="small")
     return finish(fig, 3, notes, frame)
@@ -241,7 +214,6 @@ def between_cores(records: Records = None) -> Figure:
     orders = units_by_topology(environments_of(frame_of(records)))
     cells = list(frame.groupby(["machine", "lines", "take_by"]))
     fig, axes = panels(len(cells), 2, 2.7)
-    several = frame["machine"].nunique() > 1
     for ax, ((machine, lines, take_by), rows) in zip(axes, cells, strict=True):
         found = {
             (row["first"], row["second"]): (row[NS], row["disturbed"])
@@ -257,8 +229,7 @@ def between_cores(records: Records = None) -> Figure:
             hatched=[pair for pair, (_, disturbed) in found.items() if disturbed],
         )
         kind = "one line" if lines == 1 else "a line in each direction"
-        kind += ", swapped" * (take_by == "swap")
-        _title(ax, machine, several, kind)
+        _title(ax, machine, frame, kind + ", swapped" * (take_by == "swap"))
         ax.set(xlabel="Other processing unit", ylabel="Unit that touched the line first")
     return finish(fig, 2, notes, frame, "Hatched")
 
@@ -279,10 +250,9 @@ def between_nodes(records: Records = None) -> Figure:
     fig, axes = panels(len(cells), 2, 2.4)
     for ax, ((machine, kernel), rows) in zip(axes, cells, strict=True):
         column, unit, title = kinds[str(kernel)]
-        pairs = list(zip(rows["units"], rows["memory"], strict=True))
-        hatched = [pair for pair, is_so in zip(pairs, rows["disturbed"], strict=True) if is_so]
-        heat_map(ax, dict(zip(pairs, rows[column], strict=True)), unit, hatched=hatched)
-        _title(ax, machine, frame["machine"].nunique() > 1, title)
+        by_pair = rows.set_index(["units", "memory"])
+        heat_map(ax, by_pair[column].to_dict(), unit, hatched=by_pair.index[by_pair["disturbed"]])
+        _title(ax, machine, frame, title)
         ax.set(xlabel="Node of the memory", ylabel="Node of the units")
     single = frame["units"].nunique() == frame["memory"].nunique() == 1
     notes = [*notes, *["One node: nothing is remote."] * single]
@@ -298,16 +268,11 @@ def between_nodes(records: Records = None) -> Figure:
 def node_table(records: Records = None) -> DataFrame:
     """Latency and bandwidth from the units of each NUMA node to the memory of each."""
     frame, _ = node_pairs(records)
-    pair = ["machine", "units", "memory"]
-    chases, triads = (
-        frame[frame["kernel"] == kernel]
-        .set_index(pair)[[column, "disturbed"]]
-        .rename(columns={"disturbed": kernel})
-        for kernel, column in ((CHASE, NS), (TRIAD, "bandwidth_GBps"))
-    )
-    both = chases.join(triads, how="outer").sort_index().reset_index()
-    disturbed = both[[CHASE, TRIAD]].eq(True).any(axis=1)
-    return both[[*pair, NS, "bandwidth_GBps"]].assign(disturbed=disturbed)
+    # The latency is that of the chase, the bandwidth that of the triad.
+    columns = {NS: CHASE, "bandwidth_GBps": TRIAD}
+    frame = frame.assign(**{c: frame[c].where(frame["kernel"] == k) for c, k in columns.items()})
+    pairs = frame.groupby(["machine", "units", "memory"], as_index=False)
+    return pairs.agg({NS: "first", "bandwidth_GBps": "first", "disturbed": "any"})
 
 
 def _in_words(ax: Axes, strides: Any) -> None:
@@ -392,12 +357,16 @@ def structure_curves(records: Records = None) -> Figure:
     memkern.models.structure.tlb_levels, memkern.models.structure.line_size
     """
     frame, notes = structure_chases(records)
-    cells: list[tuple[Callable[[Axes, DataFrame], None], str, DataFrame]] = []
-    for _, rows in frame.groupby("machine", sort=False):
-        if len(translation(rows)) > 1:
-            cells.append((_draw_translation, "Address translation", rows))
-        if len(pairs(rows)) > 1:
-            cells.append((_draw_pairs, "Second access of a pair", rows))
+    kinds = (
+        (translation, _draw_translation, "Address translation"),
+        (pairs, _draw_pairs, "Second access of a pair"),
+    )
+    cells = [
+        (draw, title, rows)
+        for _, rows in frame.groupby("machine", sort=False)
+        for costs, draw, title in kinds
+        if len(costs(rows)) > 1
+    ]
     if not cells:
         raise InputError(
             f"no chase shows what translation costs, nor lines: `{MEASURE_STRUCTURE}` measures both"
@@ -405,10 +374,15 @@ def structure_curves(records: Records = None) -> Figure:
     fig, axes = panels(len(cells), 2, 2.5)
     for ax, (draw, title, rows) in zip(axes, cells, strict=True):
         draw(ax, rows)
-        several = frame["machine"].nunique() > 1
-        _title(ax, rows["machine"].iloc[0], several, title, pad=_ABOVE_REGIONS)
-    explained = any(draw is _draw_pairs for draw, _, _ in cells)
-    return finish(fig, 4, [*notes, *[_PAIRS_MEAN] * explained], frame)
+        # Above the names of the regions.
+        _title(ax, rows["machine"].iloc[0], frame, title, pad=11.0)
+    if any(draw is _draw_pairs for draw, _, _ in cells):
+        notes.append(
+            "Pairs: both accesses are in one aligned block of twice their distance; pairs-across: "
+            "they are in two adjacent blocks; in either order. If lines are fetched in pairs, only "
+            "pairs take less time."
+        )
+    return finish(fig, 4, notes, frame)
 
 
 def _draw_translation(ax: Axes, rows: DataFrame) -> None:
@@ -419,11 +393,10 @@ def _draw_translation(ax: Axes, rows: DataFrame) -> None:
     ax.set_xscale("log", base=2)
     bytes_axis(ax.xaxis, 6)
     _cost_axis(ax)
-    largest = costs["size_B"].max()
     ends = [
         (f"TLB {number}: {level.end_B / page_B:.0f} pages", level.end_B)
         for number, level in enumerate(tlbs(rows), start=1)
-        if level.end_B < largest
+        if level.end_B < costs["size_B"].max()
     ]
     cache_regions(ax, ends, "page walks")
     ax.set(xlabel=f"Size of all pages of {in_bytes(page_B)}", ylabel="Cost of translation (ns)")
@@ -446,8 +419,7 @@ def _draw_pairs(ax: Axes, rows: DataFrame) -> None:
     log2_axis(ax.xaxis)
     _cost_axis(ax)
     # The first access to another line is drawn to the right of the mark.
-    known = size_B == size_B
-    ends = [("same line", size_B / math.sqrt(2))] if known else []
+    ends = [] if math.isnan(size_B) else [("same line", size_B / math.sqrt(2))]
     cache_regions(ax, ends, f"other lines of {in_bytes(size_B)}")
     ax.set(xlabel="Distance of the second access (B)", ylabel="Additional time over 8 B (ns)")
 
@@ -481,10 +453,10 @@ def histograms(records: Records = None, sizes: str = "") -> Figure:
     cells = [rows for _, rows in frame.groupby(["machine", "size_B"])]
     fig, axes = panels(len(cells), 3, 1.7)
     for ax, rows in zip(axes, cells, strict=True):
-        first = rows.iloc[0]
         _draw_histograms(ax, rows, kinds)
-        _title(ax, first["machine"], frame["machine"].nunique() > 1, in_bytes(first["size_B"]))
-    return finish(fig, 3, [*notes, _SLOWEST], frame)
+        _title(ax, rows["machine"].iloc[0], frame, in_bytes(rows["size_B"].iloc[0]))
+    notes.append("The last bin of a panel also has all samples that are slower.")
+    return finish(fig, 3, notes, frame)
 
 
 def _draw_histograms(ax: Axes, rows: DataFrame, kinds: Sequence[str]) -> None:
@@ -493,17 +465,17 @@ def _draw_histograms(ax: Axes, rows: DataFrame, kinds: Sequence[str]) -> None:
 
     times = rows["samples_s"]
     low = min(map(np.min, times))
-    high = max(1.01 * low, *(np.quantile(one, _SHOWN) for one in times))
-    wide = high > _WIDE * low
-    bins = min(_MOST_BINS, 10 + math.isqrt(max(map(len, times))))
+    high = max(1.01 * low, *(np.quantile(one, 0.98) for one in times))
+    wide = high > 3 * low
+    bins = min(40, 10 + math.isqrt(max(map(len, times))))
     edges = (np.geomspace if wide else np.linspace)(low, high, bins + 1)
     for row in rows.to_dict("records"):
         taken, color = row["samples_s"], marked_look(kinds.index(row["kind"])).color
-        share = np.full(len(taken), 100 / len(taken))
-        how: dict[str, Any] = {"color": color, "alpha": 0.5, "label": row["kind"]}
+        how: dict[str, Any] = {"alpha": 0.5, "label": row["kind"]}
         if row["disturbed"]:
-            how = {"color": color, "histtype": "step", "label": "_disturbed"}
-        ax.hist(np.minimum(taken, high), list(edges), weights=share, **how)
+            how = {"histtype": "step", "label": "_disturbed"}
+        share = np.full(len(taken), 100 / len(taken))
+        ax.hist(np.minimum(taken, high), list(edges), weights=share, color=color, **how)
         ax.axvline(row[NS], color=color, linewidth=1.0, label="median")
     if wide:
         ax.set_xscale("log")
@@ -532,24 +504,32 @@ def beside_gather(records: Records = None) -> Figure:
 
     chains, loads, notes, lonely = chains_and_gathers(records)
     both = list(dict.fromkeys(chains["machine"]))
-    notes = [*notes, *lonely, _BOUND]
+    notes += [
+        *lonely,
+        "Once further chains load no more lines, their rate is an upper limit of random gathers; "
+        "prefetchers predict strides, which may exceed it.",
+    ]
     fig, axes = panels(2 * len(both), 2, 2.5)
     tell_lacking(fig, lonely)
     for left, right, name in zip(axes[::2], axes[1::2], both, strict=True):
         mine, gathered = (rows[rows["machine"] == name] for rows in (chains, loads))
         most = mine["rate"].max()
         where = f" on {named(name)}" if len(both) > 1 else ""
-        if most > _STILL_GROWS * mine.loc[mine["chains"] <= mine["chains"].max() / 2, "rate"].max():
-            notes = [*notes, f"{mine['chains'].max():.0f} chains do not reach this bound{where}."]
+        # The bound is not reached if doubling the chains increases the rate by more than 15 %.
+        if most > 1.15 * mine.loc[mine["chains"] <= mine["chains"].max() / 2, "rate"].max():
+            notes.append(f"{mine['chains'].max():.0f} chains do not reach this bound{where}.")
         _draw_chains(left, mine)
         _draw_strides(right, gathered)
         for ax in (left, right):
-            ax.axhline(most, color=GREY, linestyle=(0, (4, 2)), linewidth=0.9, label=_MOST)
+            ax.axhline(
+                most, color=GREY, linestyle=(0, (4, 2)), linewidth=0.9,
+                label="highest rate of chains",
+            )  # fmt: skip
             ax.set(ylabel="Lines (million/s)", yscale="log")
             ax.set_ylim(0.7 * chains["rate"].min(), 1.5 * max(most, gathered["rate"].max()))
             counts_axis(ax.yaxis)
-        _title(left, name, len(both) > 1, f"Chains in {in_bytes(mine['size_B'].iloc[0])}")
-        _title(right, name, len(both) > 1, "Gathers")
+        _title(left, name, chains, f"Chains in {in_bytes(mine['size_B'].iloc[0])}")
+        _title(right, name, chains, "Gathers")
     return finish(fig, 4, notes, concat([chains, loads]))
 
 
@@ -578,12 +558,12 @@ def _over_sizes_caption(records: DataFrame) -> str:
     """Return how to read the curve of dependent loads on this machine."""
     frame, _ = single_chains(records)
     first = frame[frame["machine"].eq(frame["machine"].iloc[0]) & frame["order"].eq("random")]
-    text = (
+    return (
         "Time from one load to the next if each depends on the previous one, through all lines of "
         "a buffer in random order. Each plateau is a cache, each rise the share of loads that miss "
         "it; a slope beyond the last cache is the cost of address translation. "
+        f"{plateaus(first, 'size_B', NS, 'ns')}"
     )
-    return text + plateaus(first, "size_B", NS, "ns")
 
 
 family_section(
@@ -593,11 +573,7 @@ family_section(
     "Latency",
     findings,
     (
-        (
-            "Dependent loads",
-            over_sizes,
-            _over_sizes_caption,
-        ),
+        ("Dependent loads", over_sizes, _over_sizes_caption),
         (
             "Dependent operations on processors and GPUs",
             processors_and_gpus,

@@ -7,9 +7,6 @@ workers load and store lines of separate buffers.  In ``latency.ping_pong`` two 
 write a word and wait for the other worker's word.  In ``latency.banks`` the lanes of a GPU's warp
 follow chains through shared memory at a given distance in words: accesses to the same bank are
 serialized.
-
-It has more than 600 lines because the builders, checks and references of its four kernels use the
-same positions of chains, tallies and words.
 """
 
 from __future__ import annotations
@@ -43,36 +40,26 @@ CHAINS = (*range(1, 17), *range(18, 33, 2))
 GPU_CHAINS = (1, 2, 4, 8, 16)
 # Lines that a generator of traffic moves between two pauses (see cpp/families/latency/args.hpp).
 GROUP = 8
-_MOST_CHAINS = 32
-_ACCESSES = _MOST_CHAINS
-_ENDS = _MOST_CHAINS + 1
+# Columns of `ends` after those of the chains, and their number.
+_ACCESSES, _ENDS = 32, 33
 _LOADED, _STORED, _SUM, _FROM, _TO = range(5)
-_TALLIES = 5
 # Dependent loads of an invocation: enough for its begin and end to be negligible, and few enough to
 # take only some milliseconds. The next invocation continues where the previous one ended.
 _LEAST_STEPS, _MOST_STEPS = 2**12, 2**16
-_LOADED_STEPS = 2**14
-_TURNS = 2**12
 _WORD_B = 8
 # As in cpp/families/latency/args.hpp.
 _BANK_WORDS, _BANK_HOP, MOST_STRIDE = 4096, 33, 64
 _WARP = 32
-_BANK_STEPS = 2**14
 # Largest L1 cache of a GPU. L1 is empty at each launch, so that chases through such buffers make
 # enough rounds for the first one to be negligible.
 MOST_GPU_L1_B = 2**18
 _LEAST_GPU_STEPS, _GPU_ROUNDS = 2**14, 64
-_GPU_LINE_B = 128  # of the caches of all GPUs since 2010
 # Each pair is in a separate part of the buffer of this size, so that prefetches for one pair do not
 # serve another pair, and no pair spans two pages.
 _PAIR_B = 2**12
 _FARTHEST_B = _PAIR_B // 4
-# Pairs in a buffer of this size have 2048 or 4096 lines, which fit in L2 but not in L1.
-_FEW_PAIRS_B = 2**23
 # Memory of a chain over its size: the order has a number for each line, and is copied.
 _CHAIN_PARTS = 1.5
-# Many times more than the TLBs of any processor.
-_MOST_PAGES = 2**17
 
 
 @functools.lru_cache(maxsize=4)
@@ -134,11 +121,11 @@ def line_order(
     if order == "one-per-page":
         # All places in a page are used equally often: lines concentrated in few cache sets would
         # cause earlier misses than the same number of lines in any other order.
-        return (first + rng.permutation(parts)[:, None] % per_part).ravel()
-    if order in PAIRS:
+        within = rng.permutation(parts)[:, None] % per_part
+    elif order in PAIRS:
         within = _pairs(rng, parts, per_part, _apart(distance_B, line_B), order != "pairs")
-        return (first + within).ravel()
-    within = rng.permuted(np.tile(np.arange(per_part), (parts, 1)), axis=1)
+    else:
+        within = rng.permuted(np.tile(np.arange(per_part), (parts, 1)), axis=1)
     return (first + within).ravel()
 
 
@@ -267,7 +254,11 @@ def chase_case(
         if chains not in GPU_CHAINS:
             known = ", ".join(map(str, GPU_CHAINS))
             raise InputError(f"chains on a GPU must be one of {known}, not {chains}")
-        size_B, line_B = _of_gpu(device.device, size_B, line_B)
+        from memkern.machine import gpu
+
+        size_B = 4 * int(gpu.facts(device.device)["l2_B"]) if size_B is None else size_B
+        # The caches of all GPUs since 2010 have lines of this size.
+        line_B = 128 if line_B is None else line_B
     ring, lines, columns = _ring(order, size_B, line_B, options.get("seed", 0), distance_B)
     workers = _workers(threads)
     usual_options = {"variant": "simt"} if on_gpu else {"repetition": "free"}
@@ -283,17 +274,6 @@ def chase_case(
         {**columns, "chains": chains, "steps": steps},
         template_variant=str(chains),
     ).with_(**{"threads": workers, **usual_options, **options})
-
-
-def _of_gpu(
-    device: str, size_B: float | str | None, line_B: int | None
-) -> tuple[float | str | None, int | None]:
-    """Return the sizes of a buffer and a line, by default derived from a GPU's caches."""
-    from memkern.machine import gpu
-
-    if size_B is None:
-        size_B = 4 * int(gpu.facts(device)["l2_B"])
-    return size_B, _GPU_LINE_B if line_B is None else line_B
 
 
 def loaded_case(
@@ -349,7 +329,7 @@ def loaded_case(
         traffic_B = max(capacity.from_memory(whole_B=parts) // (2 * (workers - 1)), 2**20)
     traffic_B = small.cut(int(parse_bytes(traffic_B)), 2**18)
     traffic_lines = max(traffic_B // ring["line_B"], GROUP)
-    steps = _LOADED_STEPS if steps is None else integer(steps, "steps", 1, 2**40)
+    steps = 2**14 if steps is None else integer(steps, "steps", 1, 2**40)
     return _case(
         kernel,
         {
@@ -378,7 +358,7 @@ def ping_pong_case(
     lines: int = 1,
     take_by: str = "load",
     line_B: int | None = None,
-    turns: int = _TURNS,
+    turns: int = 2**12,
     **options: Any,
 ) -> Case:
     """Build a case of ``latency.ping_pong``.
@@ -415,23 +395,22 @@ def ping_pong_case(
         raise InputError(f"take_by {shown(take_by)} is not one of {', '.join(TAKE_BY)}")
     if take_by == "swap" and lines == 2:
         raise InputError("take_by swap needs one line that both write: set lines to 1")
-    if options.setdefault("threads", 2) not in (0, 2):
+    if options.get("threads", 2) not in (0, 2):
         raise InputError(f"latency.ping_pong runs 2 threads, not {options['threads']}")
-    options["threads"] = 2
     return _case(
         kernel,
         integers,
         {},
-        {"lines": lines, "line_B": integers["line_B"], "turns": integers["turns"]},
+        {**integers},
         template_variant=take_by,
-    ).with_(**{"repetition": "free", **options})
+    ).with_(**{"repetition": "free", **options, "threads": 2})
 
 
 def banks_case(
     kernel: str,
     *,
     stride: int = 1,
-    steps: int = _BANK_STEPS,
+    steps: int = 2**14,
     threads: int = 1,
     dtype: str = "uint32",
     **options: Any,
@@ -550,7 +529,7 @@ def _line_sums(lines: int, words: int, salt: int) -> npt.NDArray[np.uint64]:
 
 def _tallies(native: Native) -> npt.NDArray[np.uint64]:
     """Return the tallies of the traffic generators, a row for each generator."""
-    return native.copy_out("tally").reshape(-1, _TALLIES)[1:]
+    return native.copy_out("tally").reshape(-1, 5)[1:]
 
 
 def _check_loaded(case: Case, native: Native) -> Validation:
@@ -562,14 +541,12 @@ def _check_loaded(case: Case, native: Native) -> Validation:
     after, moved = _ends(native)[:1], _tallies(native)
     valid = _walked(case, before, after, runs)
     loads, lines, line_B = (case.integers[k] for k in ("loads", "traffic_lines", "line_B"))
-    grown = (moved - tally).astype(np.int64)
-    loaded, stored = int(grown[:, _LOADED].sum()), int(grown[:, _STORED].sum())
+    loaded, stored = (int((moved - tally)[:, k].sum()) for k in (_LOADED, _STORED))
     valid = valid and loaded * (GROUP - loads) == stored * loads
     line_sums = _line_sums(lines, line_B // _WORD_B, int(native.arrays()["source"]["salt"]))
-    for old, new in zip(tally, moved, strict=True):
+    for number, (first, old, new) in enumerate(zip(filled, tally, moved, strict=True), start=1):
         valid = valid and _generated(old, new, loads, lines, line_sums)
-    for number, (old, new) in enumerate(zip(filled, moved, strict=True), start=1):
-        valid = valid and _stored(case, native, number, old, new)
+        valid = valid and _stored(case, native, number, first, new)
     return _verdict(valid)
 
 
@@ -581,22 +558,19 @@ def _generated(
     line_sums: npt.NDArray[np.uint64],
 ) -> bool:
     """Return whether a generator's sums and positions match its counts of lines."""
-    if loads:
-        groups_of_row = lines // loads
-        begin, count = int(old[_FROM]) // loads, int(new[_LOADED] - old[_LOADED]) // loads
-        sums = line_sums[: groups_of_row * loads].reshape(groups_of_row, loads).sum(axis=1)
-        total = int(sums.sum()) * (count // groups_of_row)
-        total += int(np.roll(sums, -begin)[: count % groups_of_row].sum())
-        if total % 2**64 != int(new[_SUM] - old[_SUM]):
+    for each, moved, position in ((loads, _LOADED, _FROM), (GROUP - loads, _STORED, _TO)):
+        if not each:
+            continue
+        groups_of_row = lines // each
+        begin, count = int(old[position]) // each, int(new[moved] - old[moved]) // each
+        if int(new[position]) != (begin + count) % groups_of_row * each:
             return False
-        if int(new[_FROM]) != (begin + count) % groups_of_row * loads:
-            return False
-    stores = GROUP - loads
-    if stores:
-        groups_of_row = lines // stores
-        count = int(new[_STORED] - old[_STORED]) // stores
-        if int(new[_TO]) != (int(old[_TO]) // stores + count) % groups_of_row * stores:
-            return False
+        if moved == _LOADED:
+            sums = line_sums[: groups_of_row * each].reshape(groups_of_row, each).sum(axis=1)
+            total = int(sums.sum()) * (count // groups_of_row)
+            total += int(np.roll(sums, -begin)[: count % groups_of_row].sum())
+            if total % 2**64 != int(new[_SUM] - old[_SUM]):
+                return False
     return True
 
 
@@ -662,27 +636,16 @@ def _reference_banks(case: Case, arrays: Mapping[str, Values]) -> dict[str, Valu
     return {"ends": ends.reshape(np.shape(arrays["ends"]))}
 
 
-def _begin(case: Case) -> IndexArray:
-    """Return the starting positions of the chains, shape (workers, chains)."""
-    n, length = case.integers, len(case.indices["order"])
-    every = n["workers"] * n["chains"]
-    # As the extension computes them.
-    positions = [int(chain / every * length) for chain in range(every)]
-    return np.array(positions).reshape(n["workers"], n["chains"])
-
-
 def _reference_chase(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     n, order = case.integers, case.indices["order"]
     ends = np.array(arrays["ends"], copy=True).reshape(-1, _ENDS)
-    positions = (_begin(case) + n["steps"]) % len(order)
+    every = n["workers"] * n["chains"]
+    # As the extension computes them.
+    begin = np.array([int(chain / every * len(order)) for chain in range(every)])
+    positions = (begin.reshape(-1, n["chains"]) + n["steps"]) % len(order)
     ends[:, : n["chains"]] = order[positions] * n["line_B"]
     ends[:, _ACCESSES] += np.uint64(n["steps"] * n["chains"])
     return {"ends": ends.reshape(np.shape(arrays["ends"]))}
-
-
-def _reference_loaded(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
-    """Return nothing, since the amount of traffic depends on time."""
-    return {}
 
 
 def _reference_ping_pong(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
@@ -691,13 +654,13 @@ def _reference_ping_pong(case: Case, arrays: Mapping[str, Values]) -> dict[str, 
     return {"tally": tally.reshape(np.shape(arrays["tally"]))}
 
 
-def _model_bytes(case: Case) -> float:
-    return float(case.integers["line_B"] * case.iterations)
-
-
-def _word(case: Case) -> Traffic:
-    return Traffic(read=float(_WORD_B))
-
+# What the two kernels with chains through memory have in common.
+_OF_CHAINS: dict[str, Any] = {
+    "indices": ("order",),
+    "traffic": lambda case: Traffic(read=float(_WORD_B)),
+    "model": Model(bytes_B=lambda case: float(case.integers["line_B"] * case.iterations)),
+    "limits": Limits(dtypes=("uint64",), index_dtypes=("int64",), idle_knobs=("prefetch",)),
+}
 
 register(
     KernelSpec(
@@ -705,18 +668,15 @@ register(
         summary="p = *p, for each chain p",
         source="McVoy and Staelin, lmbench: Portable Tools for Performance Analysis, USENIX 1996",
         arrays=declared("latency.chase").arrays,
-        indices=("order",),
-        traffic=_word,
         iterations=lambda case: (
             case.integers["steps"] * case.integers["chains"] * case.integers["workers"]
         ),
         checks=Checks(
             check=_check_chase, reference=_reference_chase, idempotent=False, repeatable=True
         ),
-        model=Model(bytes_B=_model_bytes),
         build=chase_case,
-        limits=Limits(dtypes=("uint64",), index_dtypes=("int64",), idle_knobs=("prefetch",)),
         counts=Counts(accesses=lambda case: case.integers["steps"] * case.integers["chains"]),
+        **_OF_CHAINS,
     )
 )
 register(
@@ -726,16 +686,17 @@ register(
         source="Esmaili-Dokht et al., A Mess of Memory System Benchmarking, Simulation and "
         "Application Profiling, MICRO 2024",
         arrays=declared("latency.loaded").arrays,
-        indices=("order",),
-        traffic=_word,
         iterations=lambda case: case.integers["steps"],
         checks=Checks(
-            check=_check_loaded, reference=_reference_loaded, idempotent=False, repeatable=True
+            check=_check_loaded,
+            # The amount of traffic depends on time.
+            reference=lambda case, arrays: {},
+            idempotent=False,
+            repeatable=True,
         ),
-        model=Model(bytes_B=_model_bytes),
         build=loaded_case,
-        limits=Limits(dtypes=("uint64",), index_dtypes=("int64",), idle_knobs=("prefetch",)),
         counts=Counts(accesses=lambda case: case.integers["steps"]),
+        **_OF_CHAINS,
     )
 )
 register(
@@ -824,26 +785,23 @@ def numa_cases(
         No node has units that may be used, or an option is out of range.
     """
     size_B = options.pop("size_B", None)
-    parts = [(node["node"], {*cpu_list(node["cpus"])} & {*units}) for node in nodes]
+    parts = [(node["node"], sorted({*cpu_list(node["cpus"])} & {*units})) for node in nodes]
     positions = {
         node["node"]: {"numa": f"node:{node['node']}"}
         for node in nodes
         if node["memory_B"] != 0 and (memories is None or node["node"] in memories)
     }
     if not nodes:
-        parts, positions = [(0, {*units})], {0: {}}
+        parts, positions = [(0, sorted({*units}))], {0: {}}
     cases = []
-    for near, some in parts:
-        own = sorted(some)
+    for near, own in parts:
         for far, position in positions.items() if own else ():
-            how = {
-                **options,
-                **position,
-                "name": f"units of node {near}, memory of node {far}",
-            }
+            how = options | position | {"name": f"units of node {near}, memory of node {far}"}
             pin = ",".join(map(str, own))
-            cases.append(latency(size_B, pin=str(own[0]), **how))
-            cases.append(case("stream.triad", threads=len(own), pin=pin, **how))
+            cases += [
+                latency(size_B, pin=str(own[0]), **how),
+                case("stream.triad", threads=len(own), pin=pin, **how),
+            ]
     if not cases:
         raise InputError("no NUMA node has processing units that this process may use")
     return cases
@@ -875,22 +833,20 @@ def structure_cases(cache_B: int, line_B: int, memory_B: float, **options: Any) 
     """
     largest = int(min(max(4 * cache_B, 2**26), memory_B / 8))
     dense = octaves(2**10, largest, 4)
-    most = min(_MOST_PAGES, memory_B / 8 / mmap.PAGESIZE)
+    # Many times more than the TLBs of any processor.
+    most = min(2**17, memory_B / 8 / mmap.PAGESIZE)
     counts = [n for n in dict.fromkeys(size // line_B for size in dense) if 16 <= n <= most]
     # Pages of other sizes than 4 KiB can only be requested as the default.
-    small_pages = {"pages": "4k" if mmap.PAGESIZE == 2**12 else "default"}
-    distances = [2**power for power in range(3, _FARTHEST_B.bit_length())]
+    pages = "4k" if mmap.PAGESIZE == 2**12 else "default"
+    # Pairs in a buffer of 8 MiB have 2048 or 4096 lines, which fit in L2 but not in L1.
     return [
         *(latency(size, **options) for size in dense),
-        *(
-            latency(n * mmap.PAGESIZE, order="one-per-page", **small_pages, **options)
-            for n in counts
-        ),
+        *(latency(n * mmap.PAGESIZE, order="one-per-page", pages=pages, **options) for n in counts),
         *(
             latency(size, order=order, distance_B=distance, **options)
-            for size in (_FEW_PAIRS_B, largest)
+            for size in (2**23, largest)
             for order in PAIRS
-            for distance in distances
+            for distance in (8, 16, 32, 64, 128, 256, 512, _FARTHEST_B)
         ),
     ]
 
@@ -898,8 +854,7 @@ def structure_cases(cache_B: int, line_B: int, memory_B: float, **options: Any) 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return chases from 8 KiB to beyond the caches, and chains of loads in the largest buffer."""
     largest = min(max(2 * cache_B, 2**24), memory_B // 16, 2**28)
-    per_octave = 0.5 if quick else 2
-    count = max(round(per_octave * np.log2(largest / 2**13)), 1) + 1
+    count = max(round((0.5 if quick else 2) * np.log2(largest / 2**13)), 1) + 1
     brief: dict[str, Any] = {"budget_s": 0.05}
     chases = [latency(size, **brief) for size in sizes(2**13, largest, count)]
     chains = (8, 32) if quick else (2, 4, 8, 16, 32)

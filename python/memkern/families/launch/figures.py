@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-_MEASURE = "memkern barrier -o barrier.parquet"
 # Labels of a legend, from the cheapest kind of waiting to the most expensive.
 _CYCLES = "Core cycles of a barrier"
 _BARRIERS = {"spin": "spinning", "omp-active": "OpenMP, active", "omp-passive": "OpenMP, passive"}
@@ -45,7 +44,7 @@ def barrier_cost(records: Records = None) -> Figure:
         records,
         [BARRIER],
         ("threads", "barrier", "clock_GHz", *ends),
-        measure=_MEASURE,
+        measure="memkern barrier -o barrier.parquet",
         value="barrier_s",
     )
     frame = ranked(frame, "barrier_s", lowest=True)

@@ -90,15 +90,17 @@ def stencil(
     one_of(layer_condition, "layer_condition", ("", *HOLDERS))
     if layer_condition and rows is not None:
         raise InputError("layer_condition chooses rows and columns: leave these out")
-    if layer_condition:
+    if rows is None:
         points = _points(elements, footprint_B, dtype, arrays=2)
-        workers = options.get("threads") or len(os.sched_getaffinity(0))
-        columns = rows_held(layer_condition, _worker_caches_B(workers), dtype)
-        rows = max(3, int(points / columns))
-    elif rows is None:
-        points = _points(elements, footprint_B, dtype, arrays=2)
-        rows = max(3, round((points / 2) ** 0.5))
-        columns = 2 * rows
+        if layer_condition:
+            workers = options.get("threads") or len(os.sched_getaffinity(0))
+            # One worker's share of each cache.
+            each_B = {one.name: one.size_B // one.workers for one in shares(data_caches(), workers)}
+            columns = rows_held(layer_condition, each_B, dtype)
+            rows = max(3, int(points / columns))
+        else:
+            rows = max(3, round((points / 2) ** 0.5))
+            columns = 2 * rows
     rows, columns = _side(rows, "rows", 3), _side(columns, "columns", 3)
     numbers = scalars(spec, dtype, alpha=alpha)
     return Case(
@@ -114,11 +116,6 @@ def stencil(
             **numbers,
         },
     ).with_(**options)
-
-
-def _worker_caches_B(workers: int) -> dict[str, int]:
-    """Return one worker's share of each cache of this machine in bytes, by the cache's name."""
-    return {share.name: share.size_B // share.workers for share in shares(data_caches(), workers)}
 
 
 def rows_held(holder: str, caches_B: Mapping[str, int], dtype: str = "float64") -> int:
@@ -202,22 +199,16 @@ def _five_points(case: Case, i: Values, at: Any) -> Values:
     return np.asarray(case.numbers["alpha"] * around)
 
 
-def _inner(case: Case, i: Values) -> Values:
-    """Return whether each point is in the interior."""
-    row, column = np.divmod(i, case.integers["columns"])
-    last_row, last_column = case.integers["rows"] - 1, case.integers["columns"] - 1
-    return np.asarray((row > 0) & (row < last_row) & (column > 0) & (column < last_column))
-
-
 def _check_stencil(case: Case, native: Native) -> Validation:
-    n = case.integers["rows"] * case.integers["columns"]
-    at = positions(n, native)
-    inner = _inner(case, at)
+    rows, columns = case.integers["rows"], case.integers["columns"]
+    at = positions(rows * columns, native)
+    row, column = np.divmod(at, columns)
+    inner = (row > 0) & (row < rows - 1) & (column > 0) & (column < columns - 1)
     wanted = fresh(native, "a", at)  # the edge stays as it is
     wanted[inner] = _five_points(case, at[inner], lambda i: fresh(native, "b", i))
     native.fill(outputs=True)
     yield
-    return outcome(case, error(native.peek("a", at), wanted), extent(n))
+    return outcome(case, error(native.peek("a", at), wanted), extent(rows * columns))
 
 
 def _reference_stencil(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:

@@ -304,8 +304,10 @@ def by_nodes(
         notes.append(f"No own record over ranks: `{_MEASURE_RANKS}` measures it.")
     over = own["oversubscribed"] == 1
     if over.any():
-        left = counted(int(over.sum()), "record")
-        notes.append(f"{left} with more workers than processing units on a host left out.")
+        notes.append(
+            f"{counted(int(over.sum()), 'record')} with more workers than processing units on a "
+            "host left out."
+        )
     case = ("machine", "threads", "kernel", "scaling_size", "ranks")
     own, averaged = _means(own[~over], case, "--turns")
     own = own.assign(
@@ -371,14 +373,13 @@ def systems(records: Records = None) -> DataFrame:
 
     from memkern import reference
 
-    columns = list(reference.rows("raider2022-systems")[0])
     rows = [row | {"row": "published"} for row in reference.rows("raider2022-systems")]
+    about = [name for name in rows[0] if name not in ("platform", "row", "source")]
     frame = frame_of(records)
     for key, environment in getattr(records, "environments", {}).items():
         mine = frame[frame["environment_id"] == key]
         if len(mine):
             rows.append(_system(environment, mine) | {"row": "own"})
-    about = [name for name in columns[1:] if name != "source"]
     return DataFrame(rows)[["platform", "row", *about]].drop_duplicates(ignore_index=True)
 
 

@@ -246,10 +246,8 @@ def _iterations(case: Case, native: Native, index_name: str) -> IndexArray:
     some = positions(n, native)
     if index_name not in case.indices or len(some) == n:
         return some
-    wanted = np.zeros(n, dtype=bool)
-    wanted[some] = True
-    wanted[case.indices[index_name][some]] = True
-    return np.flatnonzero(wanted[case.indices[index_name]])
+    index = case.indices[index_name]
+    return np.flatnonzero(np.isin(index, np.concatenate((some, index[some]))))
 
 
 _OPERATIONS: dict[str, tuple[str, Operation]] = {
@@ -297,22 +295,20 @@ def raider(
     return case(f"raider.{kernel}", definition=definition, elements=elements, **options)
 
 
+def _of_paper(quick: bool, bytes_B: int, **options: Any) -> list[Case]:
+    """Return the paper's twelve kernels with arrays of this size, or only the triads."""
+    return [
+        raider(f"{access}{name}", max(bytes_B // 8, 1), budget_s=0.1 if quick else 0.4, **options)
+        for access in ("", "gather_", "scatter_")
+        for name in (("triad",) if quick else _OPERATIONS)
+    ]
+
+
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return the paper's twelve kernels, or only the triads."""
-    n = max(min(2 * cache_B, memory_B // 16) // 8, 1)
-    operations = ("triad",) if quick else tuple(_OPERATIONS)
-    return [
-        raider(f"{access}{operation}", n, budget_s=0.1 if quick else 0.4)
-        for access in ("", "gather_", "scatter_")
-        for operation in operations
-    ]
+    return _of_paper(quick, min(2 * cache_B, memory_B // 16))
 
 
 def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return the paper's twelve kernels on a GPU, or only the triads."""
-    n = max(min(4 * cache_B, memory_B // 16) // 8, 1)
-    return [
-        raider(f"{access}{operation}", n, budget_s=0.1 if quick else 0.4, device=device)
-        for access in ("", "gather_", "scatter_")
-        for operation in (("triad",) if quick else tuple(_OPERATIONS))
-    ]
+    return _of_paper(quick, min(4 * cache_B, memory_B // 16), device=device)

@@ -75,9 +75,14 @@ PatternLike = Pattern | str | Sequence[int] | npt.NDArray[Any]
 
 
 def _refuse(case: Case) -> None:
+    """Raise InputError for batches over ranks with a method that may move all elements at once."""
     knobs = case.knobs
-    if knobs.device_kind == RANKS:
-        over_ranks.refuse_batches(knobs.device, knobs.variant, knobs.flush_every)
+    batches = knobs.device_kind == RANKS and knobs.flush_every > 1
+    if batches and len(over_ranks.METHODS[knobs.device]) > 1 and knobs.variant != "single":
+        raise InputError(
+            f"flush_every is for variant single, since others move all elements at once: give "
+            f"variant single, not {knobs.variant}"
+        )
 
 
 def _stride(case: Case) -> dict[str, int | None]:
@@ -359,7 +364,9 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     small = {c["name"]: c for c in suites.apps(footprint_B=footprint)}
     for config in suites.apps(count_rule="paper"):
         published = from_config(config, **brief)
-        fits = published.bytes_B <= most_moved_B and _sparse_B(published) <= most_B
+        sides = (gather_side(published), scatter_side(published))
+        sparse_B = sum(side.size for side in sides if side is not None) * published.value_B
+        fits = published.bytes_B <= most_moved_B and sparse_B <= most_B
         cases.append(published if fits else from_config(small[config["name"]], **brief))
     return cases
 
@@ -369,8 +376,3 @@ def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> l
     footprint_B = min(max(4 * cache_B, 2**26), memory_B // 4)
     brief: dict[str, Any] = {"budget_s": 0.1 if quick else 0.4, "runs": None, "device": device}
     return [from_config(one, **brief) for one in suites.ustride("gpu", footprint_B=footprint_B)]
-
-
-def _sparse_B(case: Case) -> int:
-    sides = (gather_side(case), scatter_side(case))
-    return sum(side.size for side in sides if side is not None) * case.value_B

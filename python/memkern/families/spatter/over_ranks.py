@@ -43,15 +43,6 @@ def refuse(device: str, kernel: str, variant: str, *, threads: int) -> None:
         raise InputError("one thread of each rank moves elements: leave threads out")
 
 
-def refuse_batches(device: str, variant: str, flush_every: int) -> None:
-    """Raise InputError for batches with a method that may move all elements at once."""
-    if flush_every > 1 and len(METHODS[device]) > 1 and variant != "single":
-        raise InputError(
-            f"flush_every is for variant single, since others move all elements at once: give "
-            f"variant single, not {variant}"
-        )
-
-
 def rows(wrap: int, count: int, ranks: int, row_B: int) -> int:
     """Return the rows of the dense buffer of each rank, at least its number of instances plus one.
 

@@ -31,7 +31,6 @@ _NUMBERS = (
     *("load_GBps", "alpha", "alpha_implied", "beta", "convert_s"),
 )
 _WORDS = ("name", "matrix", "result", "dtype", "index_dtype")
-_SETTING = ("backend", "dtype", "index_dtype", "result")
 
 
 def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
@@ -64,7 +63,7 @@ def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     frame = typed(frame, (*_NUMBERS, VALUE), _WORDS)
     frame, left = prevailing(
         frame,
-        _SETTING,
+        ("backend", "dtype", "index_dtype", "result"),
         per=("machine",),
         count=("kernel", "name", "matrix", "C", "sigma", "unroll", "threads"),
     )
@@ -110,16 +109,15 @@ def fastest_sentences(records: Iterable[Mapping[str, Any]]) -> str:
     matrices: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for record in records:
         matrices.setdefault(tuple(record.get(name) for name in _SAME), []).append(record)
-    sentences = [
+    return "\n".join(
         _fastest(of) for of in matrices.values() if len({_format(record) for record in of}) > 1
-    ]
-    return "\n".join(sentences)
+    )
 
 
 def _fastest(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the sentence on the fastest format of a matrix."""
-    label = f"{records[0]['name'] or records[0]['matrix']}, "
-    label += counted(int(records[0]["threads"]), "thread")
+    one = records[0]
+    label = f"{one['name'] or one['matrix']}, {counted(int(one['threads']), 'thread')}"
     best: dict[tuple[Any, ...], Mapping[str, Any]] = {}
     for record in sorted(records, key=lambda record: float(record["time_min_s"])):
         if record["valid"] and not record["disturbed"]:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern.inputs.partition import entries_of, equal_parts
 from memkern.spec.case import Case
@@ -68,14 +66,6 @@ def boundaries(starts: Indices, ranks: int, balance: str) -> IndexArray:
     return np.maximum.accumulate(found)
 
 
-def _rows_in_order(
-    starts: IndexArray, columns: IndexArray, values: npt.NDArray[Any], order: IndexArray
-) -> tuple[IndexArray, IndexArray, npt.NDArray[Any]]:
-    """Return compressed rows in another order."""
-    entries, lengths = entries_of(starts, order)
-    return np.concatenate(([0], np.cumsum(lengths))), columns[entries], values[entries]
-
-
 def share_of(case: Case, rank: int, ranks: int) -> Share:
     """Return a rank's part of a case's matrix.
 
@@ -118,7 +108,9 @@ def share_of(case: Case, rank: int, ranks: int) -> Share:
     if case.halo == "overlap" and ranks > 1:
         order = np.argsort(needs, kind="stable")
         rows = rows[order]
-        its_starts, its_columns, values = _rows_in_order(its_starts, its_columns, values, order)
+        in_order, lengths = entries_of(its_starts, order)
+        its_starts = np.concatenate(([0], np.cumsum(lengths)))
+        its_columns, values = its_columns[in_order], values[in_order]
         integers["split_at"] = int((~needs).sum()) // n["chunk"]
     if not len(its_columns):
         its_starts = np.append(its_starts, 1)

@@ -162,9 +162,8 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
     for ax, rows in cells:
         _against(ax, rows, "threads", "Workers", "kind", kinds)
         first = rows.iloc[0]
-        label = plain(first["label"], _LETTERS)
-        name = plain(first["machine"], _LETTERS)
-        ax.set_title(f"{name}, {label}" if len(cells) > 1 else label)
+        name = f"{plain(first['machine'], _LETTERS)}, " if len(cells) > 1 else ""
+        ax.set_title(name + plain(first["label"], _LETTERS))
     return finish(
         fig, 5, [*notes, *machine_note(source, records, frame), *core_note(source, frame)], frame
     )

@@ -18,9 +18,9 @@ from memkern.checks import shown
 from memkern.engine import public as engine
 from memkern.engine.public import Measurement, Prepared, exclusive, prepare
 from memkern.errors import InputError
-from memkern.families.spmv.kernels import BALANCES, FORMATS, MVE, order_of
+from memkern.families.spmv.kernels import BALANCES, MVE, order_of
 from memkern.families.spmv.kernels import spmv as case
-from memkern.families.spmv.model import SpmvModel
+from memkern.families.spmv.model import FORMATS, SpmvModel
 from memkern.formats import ResultSet
 from memkern.spec.case import Case
 from memkern.studies.tune import check_budget, search
@@ -141,13 +141,11 @@ class Product:
         native = self._converted.native
         arrays = native.arrays()
         # Padding multiplies an element of x that remains zero; padding rows are not read back.
-        to_x = np.zeros(arrays["x"]["columns"], self._dtype)
-        to_y = np.zeros(arrays["y"]["columns"], self._dtype)
         in_columns = ours if self._before is None else ours[self._before]
         if self.case.integers["move_columns"]:
             in_columns = in_columns[self._order]
-        to_x[:columns] = in_columns
-        to_y[:rows] = result[self.order]
+        to_x = np.pad(in_columns, (0, arrays["x"]["columns"] - columns))
+        to_y = np.pad(result[self.order], (0, arrays["y"]["columns"] - rows))
         self.permute_s = time.perf_counter() - begin
         with exclusive():
             native.copy_in("x", to_x)

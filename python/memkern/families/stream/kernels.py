@@ -22,14 +22,12 @@ mccalpin("stream", STREAM)
 
 # The order of STREAM, in which every pass multiplies a by 15.
 _ROTATION = ("stream.copy", "stream.scale", "stream.add", "stream.triad")
-_RUNS = 10
 _DECLARED = declared("stream.rotation")
 _STREAM_ERROR = {"float64": 1e-13, "float32": 1e-6}
 
 
 def _rotate(v: Arrays, s: float) -> dict[str, Any]:
-    c = v["a"]
-    b = s * c
+    b = s * v["a"]
     c = v["a"] + b
     return {"a": b + s * c, "b": b, "c": c}
 
@@ -62,7 +60,7 @@ def _rotation_case(
         raise InputError(
             f"{kernel} has one invocation in a sample, not {invocations}, since its values grow"
         )
-    return case_of(kernel, runs=_RUNS if runs is None else runs, invocations=1, **options)
+    return case_of(kernel, runs=10 if runs is None else runs, invocations=1, **options)
 
 
 register(

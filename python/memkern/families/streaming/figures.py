@@ -281,8 +281,7 @@ def _peak_line(ax: Axes, rows: DataFrame, colour: str) -> float:
     if known.empty:
         return 0.0
     peak = float(known.max())
-    dots = (0, (1, 1.5))
-    ax.axhline(peak, color=colour, linewidth=0.9, linestyle=dots, label="peak of memory")
+    ax.axhline(peak, color=colour, linewidth=0.9, linestyle=(0, (1, 1.5)), label="peak of memory")
     return peak
 
 
@@ -299,8 +298,8 @@ def _scaled(ax: Axes, rows: DataFrame, source: MachineFile) -> float:
     The model of the record with most threads is drawn for each kind of stores, ordinary ones first.
     """
     most, last = 0.0, rows["threads"].max()
-    drawn = rows.sort_values(["nt", "threads"]).drop_duplicates("nt", keep="last")
-    records = drawn.to_dict("records")
+    widest = rows.sort_values(["nt", "threads"]).drop_duplicates("nt", keep="last")
+    records, colour = widest.to_dict("records"), own_look(1).color
     for row, predicted in zip(records, predictions(source, records), strict=True):
         if predicted is None:
             continue
@@ -308,7 +307,6 @@ def _scaled(ax: Axes, rows: DataFrame, source: MachineFile) -> float:
         for scaling, label, dashes in _FORMS:
             rates = [row["bytes_B"] / seconds_of(predicted, n, scaling) / 1e9 for n in threads]
             most = max([most, *(rate for rate in rates if rate == rate)])
-            colour = own_look(1).color
             name = label if not row["nt"] else f"_{label}"
             ax.plot(threads, rates, color=colour, linestyle=dashes, linewidth=0.9, label=name)
         cores = predicted.saturating_cores
@@ -316,17 +314,14 @@ def _scaled(ax: Axes, rows: DataFrame, source: MachineFile) -> float:
             text = "not saturated" if cores is None else f"Nₛ = {cores}"
             ax.text(
                 0.97, 0.04, text, transform=ax.transAxes, ha="right", fontsize=NOTE_SIZE,
-                color=own_look(1).color,
+                color=colour,
             )  # fmt: skip
     return most
 
 
 # ------------------------------------------------------------------------------------------ report
 
-_CITED = ("chalmers2020", "raider2022", "alappat2021-kernels")
 _BEST = "Of several records of a size, the best is drawn."
-# Column of counted traffic, without which it would be predicted alone.
-_COUNTED = "counted_memory_load_B"
 # The last entry is a family, kernel or column whose records are required in addition to the
 # published ones.
 _EXHIBITS: tuple[tuple[str, Any, Caption, str], ...] = (
@@ -395,7 +390,8 @@ _EXHIBITS: tuple[tuple[str, Any, Caption, str], ...] = (
     ),
     (
         "Traffic of matrix times vector", matrix_vector_traffic,
-        "Counted bytes from memory beside the prediction.", _COUNTED,
+        # Without this column it would be predicted alone.
+        "Counted bytes from memory beside the prediction.", "counted_memory_load_B",
     ),
     (
         "What a barrier costs", barrier_cost,
@@ -427,6 +423,6 @@ def report_section(records: DataFrame) -> Section | None:
         return None
     measured = {"", *here, *frame["kernel"], *frame.columns[frame.notna().any()]}
     exhibits = [each[:3] for each in _EXHIBITS if each[3] in measured]
-    citation = "; ".join(map(reference.cite, _CITED))
+    cited = map(reference.cite, ("chalmers2020", "raider2022", "alappat2021-kernels"))
     rare = (tlb_misses, overlap_diagram, matrix_vector_traffic)
-    return section_of(frame, "Streaming", findings, exhibits, citation, rare)
+    return section_of(frame, "Streaming", findings, exhibits, "; ".join(cited), rare)

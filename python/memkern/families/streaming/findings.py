@@ -24,8 +24,6 @@ from memkern.shared.streaming_records import FAMILIES, MEMORY, as_defined, is_nt
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Columns with the interval of a bandwidth, and whether its record is disturbed.
-_ABOUT = ("time_min_ci_relative", "disturbed")
 _SUSTAINED = ("stream.copy", "stream.triad")
 
 
@@ -175,7 +173,11 @@ def _on_indices(mine: DataFrame, values: DataFrame) -> list[str]:
         triad = _by_stores(values, "stream.triad")[regular["stores"]]
         regular = {
             **regular,
-            **{name: triad[name] for name in (BANDWIDTH, *_ABOUT) if name in triad},
+            **{
+                name: triad[name]
+                for name in (BANDWIDTH, "time_min_ci_relative", "disturbed")
+                if name in triad
+            },
         }
         position = "from memory"
     else:

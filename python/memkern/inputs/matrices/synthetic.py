@@ -150,13 +150,6 @@ def banded_random(rows: int, bandwidth: int, nonzeros_per_row: int, seed: int = 
     return assemble(rows, rows, rows * per_row, parts())
 
 
-def _probabilities(a: object, b: object, c: object) -> tuple[float, float, float]:
-    checked = (number(a, "a", 0), number(b, "b", 0), number(c, "c", 0))
-    if math.fsum(checked) > 1:
-        raise InputError(f"a, b and c must add up to at most 1, not {math.fsum(checked):g}")
-    return checked
-
-
 def rmat(
     scale: int,
     edge_factor: int = 16,
@@ -202,7 +195,9 @@ def rmat(
     """
     scale = integer(scale, "scale", 1, 31)
     edges = integer(edge_factor, "edge_factor", 1) << scale
-    quarters = _probabilities(a, b, c)
+    quarters = (number(a, "a", 0), number(b, "b", 0), number(c, "c", 0))
+    if math.fsum(quarters) > 1:
+        raise InputError(f"a, b and c must add up to at most 1, not {math.fsum(quarters):g}")
     seed = integer(seed, "seed")
     generator = np.random.default_rng(seed)
 
