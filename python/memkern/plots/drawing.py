@@ -329,11 +329,7 @@ def ticks_at(axis: Axis, ticks: Sequence[float], name: Callable[[float], str]) -
 
 def in_bytes(size: float, figures: int = 3) -> str:
     """Return a size in bytes with a binary prefix: 32 KiB."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.{figures}g} {unit}"
-        size /= 1024
-    return f"{size:.{figures}g} TiB"
+    return _with_prefix(size, 1024, (" B", " KiB", " MiB", " GiB", " TiB"), figures)
 
 
 def spaced(number: float) -> str:
@@ -342,11 +338,16 @@ def spaced(number: float) -> str:
 
 
 def _in_thousands(number: float) -> str:
-    for unit in ("", " k", " M"):
-        if number < 1000:
-            return f"{number:.3g}{unit}"
-        number /= 1000
-    return f"{number:.3g} G"
+    return _with_prefix(number, 1000, ("", " k", " M", " G"))
+
+
+def _with_prefix(number: float, step: int, units: Sequence[str], figures: int = 3) -> str:
+    """Return a number in the first unit in which it is below the step to the next, or the last."""
+    for unit in units[:-1]:
+        if number < step:
+            return f"{number:.{figures}g}{unit}"
+        number /= step
+    return f"{number:.{figures}g}{units[-1]}"
 
 
 def cache_regions(
@@ -429,9 +430,8 @@ def dots(
     Each of `marks` is a label, a column and a marker: a record's finite values, such as its
     roofline, are drawn at the height of its dot, where any has a label in the legend.
     """
-    ax.set_xscale("log")
     wider = 1.4 * min(ends[1] / ends[0], 100.0) ** (0.3 if marks else 0.0)
-    ax.set_xlim(ends[0] / wider, ends[1] * wider)
+    ax.set(xscale="log", xlim=(ends[0] / wider, ends[1] * wider))
     middle = math.sqrt(ends[0] * ends[1])
     every: list[tuple[Dot, float]] = []
     for number, (label, (look, values)) in enumerate(series.items()):
@@ -546,8 +546,6 @@ def heat_map(
 
 def counted_axis(ax: Axes, counts: Iterable[float]) -> None:
     """Make the x axis logarithmic, with ticks at counts such as numbers of workers."""
-    from matplotlib.ticker import FixedLocator, NullLocator, StrMethodFormatter
-
     ax.set_xscale("log", base=2)
     each = sorted(set(counts))
     apart = (each[-1] / each[0]) ** 0.07
@@ -555,9 +553,7 @@ def counted_axis(ax: Axes, counts: Iterable[float]) -> None:
     for count in each[1:]:
         if count >= apart * ticks[-1]:
             ticks.append(count)
-    ax.xaxis.set_major_locator(FixedLocator(ticks))
-    ax.xaxis.set_minor_locator(NullLocator())
-    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    ticks_at(ax.xaxis, ticks, "{:g}".format)
 
 
 def threads_axis(ax: Axes, most: float) -> None:

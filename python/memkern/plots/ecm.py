@@ -184,10 +184,7 @@ def predicted_against_measured(
             rows = mine[mine["fitted"] == fitted]
             label = level if not fitted else "_fitted"
             curve(ax, rows, "predicted_cycles", "measured_cycles", look, label)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(*ends)
-    ax.set_ylim(*ends)
+    ax.set(xscale="log", yscale="log", xlim=ends, ylim=ends)
     counts_axis(ax.xaxis)
     counts_axis(ax.yaxis)
     ax.set(xlabel="Predicted cycles per vector", ylabel="Measured cycles per vector")
@@ -343,11 +340,9 @@ def _stacks(ax: Axes, loop: LoopTime, models: Mapping[str, Ecm]) -> None:
                 ax.barh(position, cycles, left=left, color=colours[term.partition(" ")[0]], **look)
                 left += cycles
     ax.set_yticks(range(len(models) + 1), ["measured", *models])
-    ax.set_ylim(len(models) + 0.5, -0.5)
+    ax.set(ylim=(len(models) + 0.5, -0.5), title=loop.kernel, xlabel="Cycles per vector")
     ax.tick_params(axis="y", length=0)
     ax.grid(False, axis="y")
-    ax.set_title(loop.kernel)
-    ax.set_xlabel("Cycles per vector")
 
 
 # Roofline
@@ -493,13 +488,13 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
                 **look._asdict(),
             )
         ax.set_xscale("log", base=2)
-        ax.set_yscale("log")
-        ax.set_xlim(low, high)
-        ax.set_ylim(bottom, top * 2)
+        ax.set(yscale="log", xlim=(low, high), ylim=(bottom, top * 2))
         log2_axis(ax.xaxis)
         counts_axis(ax.yaxis)
-        ax.set_title(counted(int(threads), "thread"))
-        ax.set_xlabel("Flops per byte across the boundary that is the limit")
+        ax.set(
+            title=counted(int(threads), "thread"),
+            xlabel="Flops per byte across the boundary that is the limit",
+        )
     axes[0].set_ylabel("Performance (GFLOP/s)")
     name = source.label if source.created else source.name
     notes = [f"Lines: bandwidth of loads and peak of multiply-adds, {name}, {source.source}."]

@@ -118,9 +118,9 @@ def z_plot(records: Records = None) -> Figure:
             title=plain(rows["case"].iloc[0], 44),
             xlabel="Bandwidth (GB/s)",
             ylabel="Energy (pJ/B)",
+            xlim=(0, None),
+            ylim=(0, None),
         )
-        ax.set_ylim(0, None)
-        ax.set_xlim(0, None)
     notes.append("Lines run from few to many threads. Energy includes the idle power.")
     return finish(fig, 4, notes, frame)
 

@@ -107,6 +107,5 @@ def _panel(ax: Axes, shown: DataFrame, nodes: DataFrame) -> None:
     ax.set_xlim(lowest / 1.05, 1.05 * max(nodes["speed"].max(), 1.1))
     ax.axvline(1, color=GREY, linewidth=0.6, zorder=1.5)
     ax.set_yticks(range(len(shown)), [plain(label, 44) for label in shown["label"]])
-    ax.set_ylim(len(shown) - 0.5, -0.5)
+    ax.set(ylim=(len(shown) - 0.5, -0.5), xlabel="Speed over the median of the other nodes")
     ax.grid(False, axis="y")
-    ax.set_xlabel("Speed over the median of the other nodes")
