@@ -61,11 +61,11 @@ def plain_record(record: Mapping[str, Any]) -> Record:
 def _plain(name: str, value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
-    if value is None or isinstance(value, bool):
-        return value
     if isinstance(value, float):
         # Turns -0.0 into 0.0: SQLite has no negative zero.
         return value + 0.0
+    if value is None or isinstance(value, bool):
+        return value
     if isinstance(value, int):
         if not -(2**63) <= value < 2**63:
             raise InputError(f"column {name} must fit into 64 bits, not {value}")
@@ -86,7 +86,9 @@ _TYPES: Mapping[str, Callable[[Any], Any]] = {kind: type for type, kind in _KIND
 def _kind(value: Any) -> str:
     if value is None:
         return "null"
-    kind = next((kind for type, kind in _KINDS.items() if isinstance(value, type)), "real")
+    kind = _KINDS.get(type(value)) or next(
+        (kind for parent, kind in _KINDS.items() if isinstance(value, parent)), "real"
+    )
     return "nan" if kind == "real" and math.isnan(value) else kind
 
 

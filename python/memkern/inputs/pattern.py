@@ -180,9 +180,10 @@ class Pattern(FromFields):
 
         Examples
         --------
-        >>> custom([0, 4, 8]).stride, custom([8, 4, 0]).stride
+        >>> from memkern import patterns
+        >>> patterns.custom([0, 4, 8]).stride, patterns.custom([8, 4, 0]).stride
         (4, -4)
-        >>> custom([0, 4, 9]).stride is custom([3]).stride is None
+        >>> patterns.custom([0, 4, 9]).stride is patterns.custom([3]).stride is None
         True
         """
         step = int(self.indices[1] - self.indices[0]) if len(self) > 1 else 0
@@ -201,9 +202,10 @@ class Pattern(FromFields):
 
         Examples
         --------
-        >>> uniform(4, 24).access_class, custom([0, 0, 1, 1]).access_class
+        >>> from memkern import patterns
+        >>> patterns.uniform(4, 24).access_class, patterns.custom([0, 0, 1, 1]).access_class
         ('uniform', 'broadcast')
-        >>> ms1(8, 4, 20).access_class, custom([4, 8, 12, 0]).access_class
+        >>> patterns.ms1(8, 4, 20).access_class, patterns.custom([4, 8, 12, 0]).access_class
         ('mostly stride-1', 'complex')
         """
         if len(self) == 1 or self.stride is not None:
