@@ -111,7 +111,6 @@ def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:  
         if cas:
             tally[_APPLIED] += values[at] - old
             tally[_ATTEMPTS] += 1
-            tally[_SUCCESSES] += 1
         elif primitive == "xor":
             tally[_APPLIED] ^= int(operand)
         else:
@@ -122,9 +121,7 @@ def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:  
         return operation(at, values[at], swap=True) if cas else operation(at, o)
 
     def look(i: int) -> int:
-        if cas:
-            tally[_ATTEMPTS] += 1
-            tally[_SUCCESSES] += 1
+        tally[_ATTEMPTS] += int(cas)
         return int(idx[i])
 
     def last(at: int, operand: Any, swap: bool = False) -> None:
@@ -143,11 +140,10 @@ def _serial(case: Case, values: dict[int, Any], iterations: int) -> list[int]:  
         elif pattern == "gather":
             last(i * n["stride"], read(look(i + 1)), swap=True)
         elif pattern == "sg":
-            src, dest = look(i), look(i + 1)
-            last(dest, read(src), swap=True)
+            last(look(i + 1), read(look(i)), swap=True)
         else:
             last(hits[i], o)
-    tally[_END] = walk
+    tally[_END], tally[_SUCCESSES] = walk, tally[_ATTEMPTS]
     return [t % 2**64 for t in tally]
 
 
@@ -177,12 +173,8 @@ def _tallies(native: Native) -> Tally:
     return native.copy_out("tally").reshape(-1, _TALLIES)
 
 
-def _wrong(flag: bool) -> float:
-    return float("inf") if flag else 0.0
-
-
-def _check_first(case: Case, native: Native) -> float:
-    """Compare one worker's first iterations with their simulation, word by word."""
+def _differs_at_first(case: Case, native: Native) -> bool:
+    """Return whether one worker's first iterations differ from their simulation in any word."""
     first = min(case.iterations, _SIMULATED_ITERATIONS)
     idx, stride = case.indices["IDX"], case.integers["stride"]
     own = np.arange(first) * stride if pattern_of(case) != "sg" else idx[:first]
@@ -193,11 +185,11 @@ def _check_first(case: Case, native: Native) -> float:
     tally = _serial(case, values, first)
     got = native.peek("VAL", touched)
     same = (got == np.array(list(values.values()), dtype=case.dtype)).all()
-    return _wrong(not same or _tallies(native)[0].tolist() != tally)
+    return not same or _tallies(native)[0].tolist() != tally
 
 
-def _walks(idx: IndexArray, workers: int, steps: int) -> list[tuple[int, int]]:
-    """Return the end of each worker's walk and the sum of the visited places.
+def _walks(idx: IndexArray, workers: int, steps: int, runs: int = 1) -> list[list[int]]:
+    """Return the end of each worker's walk and, over all runs, the sum of the visited places.
 
     The `steps` iterations are divided among the workers, of which the first ones get one more if
     the division leaves a remainder. A worker starts at the first iteration of its share.
@@ -210,7 +202,7 @@ def _walks(idx: IndexArray, workers: int, steps: int) -> list[tuple[int, int]]:
         for _ in range(share):
             at = successor[at]
             positions += at
-        found.append((at, positions))
+        found.append([at, runs * positions % 2**64])
         start += share
     return found
 
@@ -224,25 +216,22 @@ def _check_chase(case: Case, native: Native) -> Validation:
     _reset(native)
     native.run_range(0, part)
     tally = _tallies(native)
-    walked = [(int(row[_END]), int(row[_RETURNED])) for row in tally]
-    bad = walked != _walks(idx, workers, part) or int(tally[:, _ITERATIONS].sum()) != part
+    bad = tally[:, [_END, _RETURNED]].tolist() != _walks(idx, workers, part)
+    bad = bad or int(tally[:, _ITERATIONS].sum()) != part
     _reset(native)
     runs = yield
     tally = _tallies(native)
     whole = n <= _SIMULATED_STEPS
-    if whole:
-        walked = [(int(row[_END]), int(row[_RETURNED])) for row in tally]
-        walks = [(end, runs * positions % 2**64) for end, positions in _walks(idx, workers, n)]
-        bad = bad or walked != walks
-    bad = bad or int(tally[:, _ITERATIONS].sum()) != runs * n
-    bad = bad or not before == wanted == native.digest("IDX")
     columns = _attempts(case, tally, runs)
-    return outcome(
-        case,
-        _wrong(bad or _miscounted(case, columns)),
-        extent(n if whole else WHOLE + 1),
-        **columns,
+    bad = (
+        bad
+        or (whole and tally[:, [_END, _RETURNED]].tolist() != _walks(idx, workers, n, runs))
+        or int(tally[:, _ITERATIONS].sum()) != runs * n
+        or not before == wanted == native.digest("IDX")
+        or _miscounted(case, columns)
     )
+    how = extent(n if whole else WHOLE + 1)
+    return outcome(case, float("inf") if bad else 0.0, how, **columns)
 
 
 def _miscounted(case: Case, columns: Mapping[str, float]) -> bool:
@@ -271,9 +260,7 @@ def check_updates(case: Case, native: Native) -> Validation:  # noqa: C901
     n, words, workers = case.iterations, case.integers["words"], case.integers["workers"]
     mask = 2 ** _bits(case) - 1
     constant, floats = pattern in CONSTANT, np.dtype(case.dtype).kind == "f"
-    worst = 0.0
-    if workers == 1 and not constant:
-        worst = _check_first(case, native)
+    wrong = [workers == 1 and not constant and _differs_at_first(case, native)]
     look = positions(words, native)
     old = fresh(native, "VAL", look)
     _reset(native)
@@ -284,29 +271,27 @@ def check_updates(case: Case, native: Native) -> Validation:  # noqa: C901
     applied, returned = (sum(tally[:, k].tolist()) for k in (_APPLIED, _RETURNED))
     grown = after[0] - before[0]
     columns = _attempts(case, tally, runs)
-    worst = max(worst, _wrong(_miscounted(case, columns)))
-    worst = max(worst, _wrong(int(tally[:, _ITERATIONS].sum()) != runs * n))
+    wrong += [
+        _miscounted(case, columns),
+        int(tally[:, _ITERATIONS].sum()) != runs * n,
+        bool(case.indices) and native.digest("IDX") != index,
+    ]
     exact = primitive not in ("cas", "plain") or workers == 1
     exact = exact or columns.get("success_fraction") == 1.0
-
-    if case.indices:
-        worst = max(worst, _wrong(native.digest("IDX") != index))
+    worst = 0.0
     if constant:
-        hits = runs * _hits_at(case, look)
-        wanted = _after(case, old, hits)
+        hits, total = runs * _hits_at(case, look), runs * n * case.integers["operand"]
         if exact:
-            worst = max(worst, error(got, wanted))
+            worst = error(got, _after(case, old, hits))
         else:
             # Even if updates were lost, a word grows by at most the operands of its iterations.
             least = got.astype(np.float64) - old
             most = hits * float(case.integers["operand"])
-            worst = max(worst, _wrong(bool(((least < 0) | (least > most)).any())))
+            wrong.append(bool(((least < 0) | (least > most)).any()))
         if primitive == "add" and not floats:
-            worst = max(
-                worst, _wrong(applied % 2**64 != runs * n * case.integers["operand"] % 2**64)
-            )
-        if primitive == "plain" and runs * n * case.integers["operand"] <= mask and not floats:
-            columns["lost_fraction"] = 1 - (grown & mask) / (runs * n * case.integers["operand"])
+            wrong.append(applied % 2**64 != total % 2**64)
+        if primitive == "plain" and total <= mask and not floats:
+            columns["lost_fraction"] = 1 - (grown & mask) / total
     elif primitive in ("and", "or", "min", "max"):
         start = old.astype(case.dtype)
         holds = {
@@ -315,31 +300,29 @@ def check_updates(case: Case, native: Native) -> Validation:  # noqa: C901
             "min": got <= start,
             "max": got >= start,
         }[primitive]
-        worst = max(worst, _wrong(not holds.all()))
+        wrong.append(not holds.all())
     elif primitive == "cas-target" and len(look) == words:
         # All stored values are values of other words, also those that a failed attempt stores.
-        worst = max(worst, _wrong(not np.isin(got, old).all()))
+        wrong.append(not np.isin(got, old).all())
     if not floats:
         if primitive in ("add", "cas", "cas-retry") or (primitive == "cas-target" and workers == 1):
-            worst = max(worst, _wrong((grown - applied) & mask != 0))
+            wrong.append((grown - applied) & mask != 0)
         elif primitive == "xor":
             folded = functools.reduce(operator.xor, tally[:, _APPLIED].tolist(), 0)
-            worst = max(worst, _wrong((before[1] ^ after[1] ^ folded) & mask != 0))
+            wrong.append((before[1] ^ after[1] ^ folded) & mask != 0)
         elif primitive == "exchange" and returns == "used":
-            worst = max(worst, _wrong((before[0] + applied - returned - after[0]) & mask != 0))
+            wrong.append((before[0] + applied - returned - after[0]) & mask != 0)
     elif primitive == "exchange" and returns == "used" and len(look) == words:
         # Sums of these whole numbers are exact.
         sums = [int(values.sum(dtype=np.float64)) for values in (old, got)]
-        worst = max(worst, _wrong(sums[0] + applied - returned != sums[1]))
+        wrong.append(sums[0] + applied - returned != sums[1])
     how = extent(words) if exact and (constant or workers == 1) else "invariants"
-    return outcome(case, worst, how, **columns)
+    return outcome(case, float("inf") if any(wrong) else worst, how, **columns)
 
 
 def _hits_at(case: Case, look: IndexArray) -> IndexArray:
     """Return how many iterations access each of the words at `look` (ascending)."""
     hits = hit_words(case)
     if len(look) < case.integers["words"]:
-        wanted = np.zeros(case.integers["words"], dtype=bool)
-        wanted[look] = True
-        hits = hits[wanted[hits]]
+        hits = hits[np.isin(hits, look, kind="table")]
     return np.bincount(np.searchsorted(look, hits), minlength=len(look))

@@ -96,13 +96,13 @@ def exists(
 
     Over ranks, the primitives for a type depend on the library (see `over_ranks.refuse`).
     """
-    if pattern not in CONSTANT and (primitive == "exchange" or dtype in DTYPES):
-        return False
-    if dtype in DTYPES and device_kind != RANKS and primitive not in ("add", "plain"):
-        return False
-    if primitive == "cas-target" and device_kind != PROCESSORS:
-        return False
-    return primitive != "plain" or order == "relaxed"
+    floats = dtype in DTYPES
+    return not (
+        (pattern not in CONSTANT and (primitive == "exchange" or floats))
+        or (floats and device_kind != RANKS and primitive not in ("add", "plain"))
+        or (primitive == "cas-target" and device_kind != PROCESSORS)
+        or (primitive == "plain" and order != "relaxed")
+    )
 
 
 def amo_case(  # noqa: C901, PLR0913
@@ -208,14 +208,19 @@ def amo_case(  # noqa: C901, PLR0913
     threads = integer(threads, "threads", 0, 2**20)
     ranks = 1
     if knobs.device_kind == RANKS:
-        wanted = {"primitive": primitive, "order": order, "dtype": dtype, "sharing": sharing}
-        over_ranks.refuse(knobs.device, drawn=indices, **wanted)
+        over_ranks.refuse(
+            knobs.device,
+            primitive=primitive,
+            order=order,
+            dtype=dtype,
+            sharing=sharing,
+            drawn=indices,
+        )
         targets = over_ranks.targets_of(pattern, targets, remote)
         if hot is not None and targets == "ring":
             raise InputError("the targets 'ring' have a hot word for each worker: leave out hot")
         found = description(knobs.device, threads)
-        swaps_64 = primitive.startswith("cas") and size == 8
-        refuse_faulty(found, swaps_64=swaps_64, threads=threads)
+        refuse_faulty(found, swaps_64=primitive.startswith("cas") and size == 8, threads=threads)
         ranks = found.ranks
     elif targets or remote is not None:
         raise InputError(f"targets and remote are for {RANKS}: leave them out on {knobs.device}")
@@ -240,8 +245,8 @@ def amo_case(  # noqa: C901, PLR0913
                 raise InputError(f"amo.ptrchase has no {what}: it only accesses its indices")
     if hot is not None and pattern != "central":
         raise InputError(f"amo.{pattern} has no hot words: only amo.central has them")
-    hot = integer(1 if sharing != "private" else workers, "hot") if hot is None else hot
-    integer(hot, "hot", 1, 2**40)
+    usual = workers if sharing == "private" else 1
+    hot = integer(usual if hot is None else hot, "hot", 1, 2**40)
     arrays: dict[str, IndexArray] = {}
     label = ""
     if pattern not in _INDEXED and not (isinstance(indices, str) and indices == "random"):
@@ -271,48 +276,43 @@ def amo_case(  # noqa: C901, PLR0913
             label, arrays["IDX"] = _build_indices(
                 indices, pattern, (length - 1) // pad + 1, pad, iters, workers, sharing, seed
             )
-    built = Case(
+    integers = {
+        "workers": workers,
+        "iters": iters,
+        "words": ranks * length,
+        "stride": step,
+        "hot": hot,
+        "shared": int(shared),
+        "operand": 2**22 if primitive == "max" else 15 if pattern in STRIDED else 1,
+    }
+    columns: dict[str, Any] = {
+        "iters": iters,
+        "words": len(arrays["IDX"]) // ranks if pattern == "ptrchase" else length,
+        "stride": stride,
+        "sharing": sharing,
+        "padding_B": padding,
+        "hot": hot if pattern == "central" else 0,
+        "index_pattern": label,
+    }
+    if knobs.device_kind == RANKS:
+        remote_share, node_share = over_ranks.remote_shares(
+            pattern,
+            layout,
+            arrays.get("IDX", np.empty(0, dtype=np.int64)),
+            lambda i: direct_places(integers, pattern, *np.divmod(i, iters)),
+            found.nodes,
+        )
+        integers["shift"] = layout.shift
+        columns |= {"targets": targets, "remote_share": remote_share, "node_share": node_share}
+    return Case(
         find(kernel),
-        integers={
-            "workers": workers,
-            "iters": iters,
-            "words": ranks * length,
-            "stride": step,
-            "hot": hot,
-            "shared": int(shared),
-            "operand": 2**22 if primitive == "max" else 15 if pattern in STRIDED else 1,
-        },
+        integers=integers,
         indices=arrays,
         dtype=dtype,
         index_dtype=("int64" if size == 8 else "int32") if arrays else "",
         template_variant=f"{primitive}/{order}/{returns}",
-        columns={
-            "iters": iters,
-            "words": len(arrays["IDX"]) // ranks if pattern == "ptrchase" else length,
-            "stride": stride,
-            "sharing": sharing,
-            "padding_B": padding,
-            "hot": hot if pattern == "central" else 0,
-            "index_pattern": label,
-        },
+        columns=columns,
     ).with_(threads=threads, seed=seed, **options)
-    if knobs.device_kind != RANKS:
-        return built
-
-    def positions(i: IndexArray) -> IndexArray:
-        return direct_places(built.integers, pattern, *np.divmod(i, iters))
-
-    idx = arrays.get("IDX", np.empty(0, dtype=np.int64))
-    shares = over_ranks.remote_shares(pattern, layout, idx, positions, found.nodes)
-    return dataclasses.replace(
-        built,
-        integers={**built.integers, "shift": layout.shift},
-        columns={
-            **built.columns,
-            "targets": targets,
-            **dict(zip(("remote_share", "node_share"), shares, strict=True)),
-        },
-    )
 
 
 def _words(words: int | None, memsize: int | None, size: int, needed: int) -> int:
@@ -352,8 +352,9 @@ def _build_indices(
         raise InputError(f"indices must be one of {known} or an array, not {shown(rule)}")
     if rule == "circustent" and (pad > 1 or sharing == "private"):
         raise InputError("indices 'circustent' support neither padding nor private words")
-    private = sharing == "private"
-    return rule, index.drawn(pattern, rule, positions, pad, iters, workers, private, seed)
+    return rule, index.drawn(
+        pattern, rule, positions, pad, iters, workers, sharing == "private", seed
+    )
 
 
 def _idle(case: Case) -> dict[str, str]:
@@ -497,9 +498,8 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
 
 def gpu_report_cases(device: str, quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     """Return the patterns on a GPU."""
-    primitives = ("add", "cas") if quick else ("add", "cas", "plain")
     return [
         amo(pattern, primitive=primitive, device=device, budget_s=0.05)
         for pattern in (("rand", "stride1", "central") if quick else PATTERNS)
-        for primitive in primitives
+        for primitive in (("add", "cas") if quick else ("add", "cas", "plain"))
     ]

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memkern.models.merit import FigureOfMerit, best_record, valid_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-_SHARED = "Atomic adds to one word"
-_PRIVATE = "Atomic adds to private words"
 
 
 def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
@@ -24,17 +20,13 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     # Without words of different lines, STRIDE1's words, which the caches hold and no worker shares.
     apart = rows[central & private & rows["padding_B"].ge(64)]
     apart = apart if len(apart) else rows[~central & ~private]
-    parts = (
-        ("atomics_private", _PRIVATE, 7, apart),
-        ("atomics_shared", _SHARED, 7, rows[central & ~private]),
-    )
-    return [
-        _figure(best_record(mine, "rate_GAMS"), name, title, position)
-        for name, title, position, mine in parts
-        if len(mine)
-    ]
-
-
-def _figure(record: dict[str, Any], name: str, title: str, position: int) -> FigureOfMerit:
-    amount = record["rate_GAMS"] * record["time_min_s"]
-    return FigureOfMerit(name, title, "GAMS", position, record, amount)
+    found = []
+    for name, title, mine in (
+        ("atomics_private", "Atomic adds to private words", apart),
+        ("atomics_shared", "Atomic adds to one word", rows[central & ~private]),
+    ):
+        if len(mine):
+            record = best_record(mine, "rate_GAMS")
+            amount = record["rate_GAMS"] * record["time_min_s"]
+            found.append(FigureOfMerit(name, title, "GAMS", 7, record, amount))
+    return found
