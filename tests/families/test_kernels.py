@@ -257,7 +257,8 @@ def test_another_seed_fills_other_values(kernel: str) -> None:
 @pytest.mark.parametrize("memory_B", [2**28, 2**31, 2**36])
 def test_cases_of_a_report_fit_half_of_the_memory(quick: bool, memory_B: int) -> None:
     cases = spatter.report_cases(quick, 2**25, memory_B)
-    sizes = [spatter._sparse_B(case) for case in cases]
+    sides = [(spatter.gather_side(case), spatter.scatter_side(case)) for case in cases]
+    sizes = [sum(side.size for side in both if side is not None) * 8 for both in sides]
     assert max(sizes) <= memory_B // 2
     assert max(sizes) >= min(memory_B // 4, 2**26)
     assert {case.labels["name"] for case in cases} >= {"PENNANT-G0", "LULESH-S3"}
