@@ -24,21 +24,12 @@ RATE = "rate_GAMS"
 PATTERNS = ("rand", "stride1", "striden", "ptrchase", "central", "sg", "scatter", "gather")
 
 _NUMBERS = ("iters", "words", "stride", "padding_B", "hot", "threads", "time_min_s")
-# Only records of some primitives have these.
-_OUTCOMES = ("success_fraction", "lost_fraction")
 _WORDS = ("primitive", "order", "returns", "sharing", "index_pattern", "dtype")
-_OVER_RANKS = ("mpi", "shmem")
 # The paper's names of the models, by backend.
 MODELS = {"openmp": "OpenMP", "mpi": "MPI", "shmem": "OpenSHMEM", "cuda": "CUDA"}
-# Patterns of one atomic operation for each iteration.
-_SINGLE = ("rand", "stride1", "striden", "ptrchase", "central")
 # Labels of a legend for the ways in which workers of `central` share a line.
 NEIGHBOURS = "private words, adjacent"
 ONE_WORD = "one word for all"
-# Maximum number of patterns in the label of a line.
-_MOST_NAMED = 3
-# Least ratio of the largest to the smallest size of a pattern at which both are drawn.
-_LARGER = 4
 
 
 def atomics(
@@ -74,7 +65,9 @@ def atomics(
     frame, notes = select(
         records, ["amo"], [*_NUMBERS, *_WORDS, "backend"], measure=measure, value=RATE
     )
-    frame = typed(frame, (*_NUMBERS, *_OUTCOMES, "ranks", RATE), _WORDS)
+    # Only records of some primitives have these.
+    outcomes = ("success_fraction", "lost_fraction")
+    frame = typed(frame, (*_NUMBERS, *outcomes, "ranks", RATE), _WORDS)
     wanted, present = split(primitives), list(dict.fromkeys(frame["primitive"]))
     missing = [name for name in wanted if name not in present]
     if missing == wanted and wanted and measure:
@@ -85,11 +78,10 @@ def atomics(
     if missing:
         notes.append(f"No record of the primitive{'s' * (len(missing) > 1)} {joined(missing)}.")
     frame = frame[frame["primitive"].isin(wanted)] if wanted else frame
-    word_B = [float(np.dtype(name).itemsize) for name in frame["dtype"]]
     workers = frame["threads"] * frame["ranks"].fillna(1)
     return frame.assign(
         pattern=frame["kernel"].str.removeprefix("amo."),
-        size_B=frame["words"] * word_B,
+        size_B=frame["words"] * [float(np.dtype(name).itemsize) for name in frame["dtype"]],
         workers=workers,
         ns=workers / frame[RATE],
     ), notes
@@ -179,8 +171,7 @@ def in_models(frame: DataFrame, workers: float = 0) -> tuple[DataFrame, list[str
     frame = frame[~several | (frame["size_B"] == smallest)]
     if several.any():
         models_of = frame["backend"].map(MODELS).fillna(frame["backend"])
-        series = frame["primitive"] + (", " + models_of).where(several, "")
-        frame = frame.assign(series=series)
+        frame = frame.assign(series=frame["series"] + (", " + models_of).where(several, ""))
         notes.append("Of each model its smallest array.")
     return in_rows(frame), notes
 
@@ -216,7 +207,7 @@ def remote_shares(frame: DataFrame) -> DataFrame:
 def _of_patterns(patterns: Sequence[str]) -> str:
     """Return the names of the patterns of a line, or the first and the number of others."""
     names = [name for name in PATTERNS if name in patterns]
-    if len(names) > _MOST_NAMED:
+    if len(names) > 3:
         return f"{names[0].upper()} and {len(names) - 1} others"
     return ", ".join(names).upper()
 
@@ -232,23 +223,19 @@ def in_rows(frame: DataFrame) -> DataFrame:
     here = ["machine", "backend", "threads", "pattern"]
     sizes = frame.groupby(here)["size_B"]
     least, most = sizes.transform("min"), sizes.transform("max")
-    two = most >= _LARGER * least
-    names = [
-        pattern.upper() + f", {in_bytes(size)}" * of_two
-        for pattern, size, of_two in zip(frame["pattern"], frame["size_B"], two, strict=True)
-    ]
-    rank = {pattern: position for position, pattern in enumerate(PATTERNS)}
-    models = {backend: position for position, backend in enumerate(MODELS)}
+    two = most >= 4 * least
     frame = frame.assign(
-        row=names,
-        position=frame["pattern"].map(rank),
-        model=frame["backend"].map(models).fillna(len(models)),
-    )
+        row=[
+            pattern.upper() + f", {in_bytes(size)}" * of_two
+            for pattern, size, of_two in zip(frame["pattern"], frame["size_B"], two, strict=True)
+        ],
+        position=frame["pattern"].map({name: number for number, name in enumerate(PATTERNS)}),
+        model=frame["backend"].map({name: number for number, name in enumerate(MODELS)}),
+    ).fillna({"model": len(MODELS)})
     frame = frame[(frame["size_B"] == least) | (two & (frame["size_B"] == most))]
     frame = best(frame, (*here, "row", "primitive"), value=RATE)
-    return frame.sort_values(["model", "position", "size_B"], kind="stable").drop(
-        columns="position"
-    )
+    order = ["model", "position", "size_B"]
+    return frame.sort_values(order, kind="stable").drop(columns="position")
 
 
 def prices(frame: DataFrame, primitives: Sequence[str]) -> DataFrame:
@@ -357,8 +344,8 @@ def limits(records: Records, measure: str = "") -> DataFrame:
         No record has a limit, or a required column is missing.
     """
     frame, _ = atomics(records, "")
-    names = ("ranks", "remote_share", "node_share", "flush_every")
-    frame = typed(frame[frame["backend"].isin(_OVER_RANKS)], names)
+    frame = frame[frame["backend"].isin(("mpi", "shmem"))]
+    frame = typed(frame, ("ranks", "remote_share", "node_share", "flush_every"))
     added, _ = select(
         records,
         ["messages.fetch_add"] if len(frame) else [],
@@ -366,28 +353,26 @@ def limits(records: Records, measure: str = "") -> DataFrame:
         value="messages_per_second",
     )
     added = typed(added, ("window", "origins", "messages_per_second"), ("distance", "backend"))
-    key = ["machine", "backend", "window", "distance"]
     added = added.assign(seconds=added["origins"] / added["messages_per_second"])
+    key = ["machine", "backend", "window", "distance"]
     found = added.groupby(key)["seconds"].min().to_dict()
 
     def limit(row: Mapping[Any, Any]) -> float:
         window = row["flush_every"]
-        if window > 1 and row["pattern"] not in _SINGLE:
+        if window > 1 and row["pattern"] in ("sg", "scatter", "gather"):  # several in an iteration
             return math.nan
         remote, node = row["remote_share"], row["node_share"]
         shares = {"same rank": 1 - remote, "same node": node, "other node": remote - node}
         here = (row["machine"], row["backend"], window)
-        unknown = {"same rank": 0.0}
         operation_s = sum(
-            share * found.get((*here, distance), unknown.get(distance, math.nan))
+            share * found.get((*here, distance), 0.0 if distance == "same rank" else math.nan)
             for distance, share in shares.items()
             if share > 0
         )
-        workers = row["threads"] * row["ranks"]
-        return float(workers / operation_s / 1e9) if operation_s > 0 else math.nan
+        return float(row["workers"] / operation_s / 1e9) if operation_s > 0 else math.nan
 
-    values = [limit(row) for row in frame.to_dict("records")]
-    frame = frame.assign(limit_GAMS=values).dropna(subset="limit_GAMS")
+    frame = frame.assign(limit_GAMS=[limit(row) for row in frame.to_dict("records")])
+    frame = frame.dropna(subset="limit_GAMS")
     if frame.empty and measure:
         raise InputError(
             "no record of atomics over ranks has a fetch-and-add of messages beside it, with a "

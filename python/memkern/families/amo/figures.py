@@ -63,7 +63,6 @@ _MEASURE_SHARING = (
 )
 _MEASURE_LATENCY = "memkern report"
 _MEASURE_REMOTE = "memkern amo --device mpi -o remote.parquet"
-_MEASURE_LIMITS = "memkern messages --device mpi --kernel fetch_add --window 1,64 -o adds.parquet"
 _RATE_LABEL = "Rate (GAMS)"
 
 
@@ -99,8 +98,7 @@ def rates(
     fig, cells = machine_panels(frame, row_in(most, len(drawn)))
     for ax, rows in cells:
         series = dot_series(rows, "series", drawn, RATE, _with_outcome)
-        names = list(dict.fromkeys(rows["row"]))
-        dots(ax, names, series, (frame[RATE].min(), frame[RATE].max()))
+        dots(ax, list(rows["row"].unique()), series, (frame[RATE].min(), frame[RATE].max()))
         ax.set_title(with_workers(rows, len(cells) > 1))
         ax.set_xlabel(_RATE_LABEL)
     return finish(fig, 5, [*notes, *left], frame)
@@ -187,13 +185,6 @@ def _losses(ax: Axes, names: Sequence[str], rows: DataFrame) -> None:
 # ---------------------------------------------------------------------------- against the workers
 
 
-def _against_workers(ax: Axes, frame: DataFrame, label: str) -> None:
-    """Set logarithmic axes of workers and rates in a panel."""
-    ax.set_yscale("log")
-    counted_axis(ax, frame["threads"])
-    ax.set(xlabel="Workers", ylabel=label)
-
-
 @drawn(
     "amo-workers",
     records="two numbers of workers or more, with words shared in CircusTent's way",
@@ -211,8 +202,6 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
     primitive : str
         Name of the primitive.
     """
-    import numpy as np
-
     frame, notes = atomics(records, _MEASURE, primitive)
     frame, left = one_setting(frame)
     here = ["machine", "pattern"]
@@ -225,8 +214,7 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
             f"no pattern was measured with two numbers of workers: `{_MEASURE}` does so"
         )
     one = frame[frame["threads"] == 1].set_index(here)[RATE].rename("one")
-    frame = frame.join(one, on=here)
-    frame = frame.assign(scaled=frame[RATE] / frame["one"])
+    frame = frame.assign(scaled=frame[RATE] / frame.join(one, on=here)["one"])
     patterns = [name for name in PATTERNS if name in set(frame["pattern"])]
     machines = list(frame.groupby("machine", sort=False))
     fig, axes = panels(2 * len(machines), 2, 2.7)
@@ -236,15 +224,14 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
             curve(rate, mine, "threads", RATE, look, pattern.upper())
             curve(scaling, mine.dropna(subset="scaled"), "threads", "scaled", look, pattern.upper())
         if rows["scaled"].notna().any():
-            threads = np.array([1.0, rows["threads"].max()])
-            scaling.plot(threads, threads, color=GREY, linewidth=0.7, label="ideal")
-        _against_workers(rate, rows, _RATE_LABEL)
-        _against_workers(scaling, rows, "Rate over that of one worker")
-        counts_axis(rate.yaxis, 10)
-        counts_axis(scaling.yaxis, 10)
-        if len(machines) > 1:
-            for ax in (rate, scaling):
-                ax.set_title(plain(name, 40))
+            ends = [1, rows["threads"].max()]
+            scaling.plot(ends, ends, color=GREY, linewidth=0.7, label="ideal")
+        for ax, label in ((rate, _RATE_LABEL), (scaling, "Rate over that of one worker")):
+            ax.set_yscale("log")
+            counted_axis(ax, rows["threads"])
+            ax.set(xlabel="Workers", ylabel=label)
+            counts_axis(ax.yaxis, 10)
+            ax.set_title(plain(name, 40) if len(machines) > 1 else "")
     return finish(fig, 9, [*notes, *left], frame)
 
 
@@ -385,8 +372,7 @@ def circustent_table(records: Records = None) -> Selection:
     own = frame[(frame["kernel"] == "amo.rand") & (frame["primitive"] == "add")]
     own = own[own["sharing"] == "original"]
     case = ("platform", "threads", "words", "iters", "dtype", "order", "index_pattern")
-    own = best(own, case, value=RATE)
-    own = own.sort_values(["threads", "size_B", "iters"], kind="stable")
+    own = best(own, case, value=RATE).sort_values(["threads", "size_B", "iters"], kind="stable")
     own = own.rename(columns={"size_B": "memory_B", "time_min_s": "time_s", "ns": "ns_per_amo"})
     published = reference.load("beebe2022-circustent").rename(columns={"time_min_s": "time_s"})
     published = published.assign(ns_per_amo=published["threads"] / published[RATE], disturbed=False)
@@ -406,63 +392,71 @@ def circustent_table(records: Records = None) -> Selection:
 )
 def limits_table(records: Records = None) -> Selection:
     """Rates of atomic operations over ranks and their upper limits from fetch-and-adds."""
-    return limits(records, _MEASURE_LIMITS), []
+    measure = "memkern messages --device mpi --kernel fetch_add --window 1,64 -o adds.parquet"
+    return limits(records, measure), []
 
 
 # ---------------------------------------------------------------------------------------- report
 
-_CITED = "beebe2022-circustent"
-_BEST = "Where a case was measured several times, its highest rate is drawn."
-_EXHIBITS: tuple[tuple[str, Any, str], ...] = (
-    (
-        "Rate of atomic operations by pattern", rates,
-        "By all workers together, on a logarithmic axis. One GAMS is 1e9 atomic operations per "
-        "second; SG has four per iteration, SCATTER and GATHER have three, the others one. A "
-        "compare-and-swap is one attempt, which fails where another worker came first. "
-        f"{_BEST} Patterns after Williams et al. 2020.",
-    ),
-    (
-        "Rate of atomic operations against the workers", against_workers,
-        "Both axes are logarithmic. In CENTRAL all workers update one word: the rate falls with "
-        "their number, since its line moves from core to core. The number of iterations of each "
-        "worker is fixed.",
-    ),
-    (
-        "What atomicity costs", price,
-        "Number of plain pairs of a load and a store in the time of one atomic operation, by all "
-        "workers together, and beside it the share of these plain updates that got lost.",
-    ),
-    (
-        "What sharing of cache lines costs", sharing,
-        "Each worker adds to a private word: adjacent to the words of the others, in the same "
-        "cache line (false sharing), or a number of bytes apart. For comparison, all add to one "
-        "word. Some processors fetch lines in pairs, so that 64 B may not be enough.",
-    ),
-    (
-        "Latency of dependent operations", latency,
-        "PTRCHASE: each operation returns the index of the next one, so that its time is the "
-        "latency of the memory level, of the address translation and of the operation.",
-    ),
-    (
-        "Operations on words of other ranks", remote,
-        "Share of the operations on words that another rank owns. With random targets it is that "
-        "of the other ranks; in a ring all words are the next rank's. After Beebe et al. 2022.",
-    ),
-    (
-        "Rates over ranks and their limits", limits_table,
-        "The limit is the rate at which the workers could complete fetch-and-adds.",
-    ),
-    (
-        "Rates by pattern, primitive and number of workers", rates_table,
-        "rate_GAMS is the rate of all workers, ns_per_amo the time of one operation of a worker.",
-    ),
-    (
-        "RAND_ADD beside published runs", circustent_table,
-        "Rates depend on the size of VAL. Published runs after Beebe et al. 2022, with 24 workers "
-        "on 12 hardware threads.",
-    ),
-)  # fmt: skip
-
 family_section(
-    "atomics", 3, "amo", "Atomics", findings, _EXHIBITS, _CITED, rare=(remote, limits_table)
-)
+    "atomics",
+    3,
+    "amo",
+    "Atomics",
+    findings,
+    (
+        (
+            "Rate of atomic operations by pattern", rates,
+            "By all workers together, on a logarithmic axis. One GAMS is 1e9 atomic operations "
+            "per second; SG has four per iteration, SCATTER and GATHER have three, the others "
+            "one. A compare-and-swap is one attempt, which fails where another worker came "
+            "first. Where a case was measured several times, its highest rate is drawn. Patterns "
+            "after Williams et al. 2020.",
+        ),
+        (
+            "Rate of atomic operations against the workers", against_workers,
+            "Both axes are logarithmic. In CENTRAL all workers update one word: the rate falls "
+            "with their number, since its line moves from core to core. The number of iterations "
+            "of each worker is fixed.",
+        ),
+        (
+            "What atomicity costs", price,
+            "Number of plain pairs of a load and a store in the time of one atomic operation, by "
+            "all workers together, and beside it the share of these plain updates that got lost.",
+        ),
+        (
+            "What sharing of cache lines costs", sharing,
+            "Each worker adds to a private word: adjacent to the words of the others, in the "
+            "same cache line (false sharing), or a number of bytes apart. For comparison, all "
+            "add to one word. Some processors fetch lines in pairs, so that 64 B may not be "
+            "enough.",
+        ),
+        (
+            "Latency of dependent operations", latency,
+            "PTRCHASE: each operation returns the index of the next one, so that its time is the "
+            "latency of the memory level, of the address translation and of the operation.",
+        ),
+        (
+            "Operations on words of other ranks", remote,
+            "Share of the operations on words that another rank owns. With random targets it is "
+            "that of the other ranks; in a ring all words are the next rank's. After Beebe et "
+            "al. 2022.",
+        ),
+        (
+            "Rates over ranks and their limits", limits_table,
+            "The limit is the rate at which the workers could complete fetch-and-adds.",
+        ),
+        (
+            "Rates by pattern, primitive and number of workers", rates_table,
+            "rate_GAMS is the rate of all workers, ns_per_amo the time of one operation of a "
+            "worker.",
+        ),
+        (
+            "RAND_ADD beside published runs", circustent_table,
+            "Rates depend on the size of VAL. Published runs after Beebe et al. 2022, with 24 "
+            "workers on 12 hardware threads.",
+        ),
+    ),
+    "beebe2022-circustent",
+    rare=(remote, limits_table),
+)  # fmt: skip

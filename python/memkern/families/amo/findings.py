@@ -32,7 +32,6 @@ _CONTRASTED = {"rand": "at random places", "central": "at one word for all"}
 def findings(records: DataFrame) -> list[str]:
     """Return the findings on every own machine, the most important first."""
     frame, _ = atomics(records, "")
-    machines = frame.groupby("machine", sort=False)
     found = limits(records)
     return with_names(
         {
@@ -40,7 +39,7 @@ def findings(records: DataFrame) -> list[str]:
                 *_on_machine(mine),
                 *shown_in("amo-limits", _on_limits(found[found["machine"] == name])),
             ]
-            for name, mine in machines
+            for name, mine in frame.groupby("machine", sort=False)
         }
     )
 

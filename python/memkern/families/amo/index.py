@@ -24,10 +24,9 @@ def _random_places(
         return rng.integers(0, positions, n)
     if positions < workers:
         raise InputError(f"{workers} workers can't have private words: there are only {positions}")
-    share, at = n // workers, np.arange(n)
-    worker = np.minimum(at // share, workers - 1)
-    first = worker * (positions // workers)
-    return first + rng.integers(0, positions // workers, n)
+    worker = np.minimum(np.arange(n) // (n // workers), workers - 1)
+    each = positions // workers
+    return worker * each + rng.integers(0, each, n)
 
 
 def cycle(n: int, seed: int, first: int = 0) -> IndexArray:
@@ -57,11 +56,8 @@ def drawn(
         if rule == "circustent":
             n = iters * (workers + 1)
             return rng.integers(0, n, max(n, count + 1))
-        cycles = (
-            [cycle(iters, seed + w, w * iters) for w in range(workers)]
-            if private
-            else [cycle(count, seed)]
-        )
+        shares = range(workers if private else 1)
+        cycles = [cycle(count // len(shares), seed + k, k * iters) for k in shares]
         return np.concatenate([*cycles, [0]])
     if rule == "circustent":
         return rng.integers(0, max(1, positions - 1), count + 1)

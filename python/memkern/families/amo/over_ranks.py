@@ -34,11 +34,7 @@ PRIMITIVES = {
 
 # Patterns whose targets depend on indices, except the chase.
 _DRAWN = ("rand", "scatter", "gather", "sg")
-# Patterns whose updates follow operations that return a value.
-_READING = ("scatter", "gather", "sg")
 _PART_B = 8
-# Maximum number of steps of a chase in which remote accesses are counted.
-_COUNTED_STEPS = 2**16
 
 
 @dataclass(frozen=True)
@@ -128,7 +124,8 @@ def one_by_one(device: str, pattern: str, primitive: str, returns: str) -> str:
         return "each step of a chase depends on the previous one"
     if primitive.startswith("cas"):
         return f"each {primitive} needs the old value"
-    if device == "shmem" and (returns == "used" or pattern in _READING):
+    # The updates of these patterns follow operations that return a value.
+    if device == "shmem" and (returns == "used" or pattern in ("scatter", "gather", "sg")):
         return "OpenSHMEM completes an operation that returns a value before the next one"
     return ""
 
@@ -231,6 +228,6 @@ def _steps_of_chase(layout: Layout, idx: IndexArray) -> Iterator[tuple[IndexArra
     worker = np.arange(layout.ranks * layout.workers)
     rank = (worker // layout.workers - layout.shift) % layout.ranks
     at = worker * layout.iters
-    for _ in range(min(layout.iters, _COUNTED_STEPS)):
+    for _ in range(min(layout.iters, 2**16)):
         yield rank, at // layout.iterations
         at = idx[at]
