@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -172,10 +173,19 @@ BUSY = Activity(((77, "stress", 1),), 0.0)
 IDLE = Activity((), 0.0)
 
 
+@contextmanager
+def warnings_printed() -> Iterator[None]:
+    """Let the command line print warnings within the block, as in a process of its own."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        yield
+
+
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """Run a command line in this process; return exit code, standard output and error."""
     try:
-        code = cli.main(list(words))
+        with warnings_printed():
+            code = cli.main(list(words))
     except SystemExit as stop:
         code = int(stop.code or 0)
     out, err = capsys.readouterr()

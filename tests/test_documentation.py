@@ -19,7 +19,7 @@ from typing import Any
 import fleet_records
 import launching
 import pytest
-from checking import once_a_kind
+from checking import once_a_kind, warnings_printed
 from documents import blocks, commands, options_of_verbs
 
 import memkern
@@ -110,7 +110,7 @@ def run_command(command: str) -> int | str | None:
     words = shlex.split(command, comments=True)
     if words[0] != "memkern" or any(set(word) & set("|&;<>$`*?(){}~") for word in words):
         return subprocess.run(["bash", "-c", command]).returncode
-    with contextlib.suppress(SystemExit):
+    with contextlib.suppress(SystemExit), warnings_printed():
         return cli.main(words[1:])
     return cli.WRONG_INPUT
 
@@ -160,7 +160,7 @@ def test_every_command_is_taken(
     monkeypatch.setattr(subprocess.Popen, "__init__", reach)
     for command in EVERY_COMMAND[document]:
         if command not in NOT_RUN and (words := memkern_words(command)):
-            with contextlib.suppress(Reached):
+            with contextlib.suppress(Reached), warnings_printed():
                 code = cli.main(words)
                 err = capsys.readouterr().err
                 assert code == 0 or re.search(MISSING, err), f"{command}\n{err}"

@@ -264,6 +264,8 @@ def test_names_that_are_not_utf_8_are_stored_with_escapes(tmp_path: Path) -> Non
     assert len(mk.load(tmp_path / odd)) == 1
 
 
+# Of a name in a file of another program, of which nothing is drawn.
+@pytest.mark.filterwarnings("ignore:Glyph .* missing from font")
 def test_control_characters_of_names_are_escaped(tmp_path: Path) -> None:
     case = mk.gather("UNIFORM:8:1", count=64, threads=1, runs=1, name="a\x00b\n\x1b[1m")
     assert case.labels["name"] == r"a\x00b\x0a\x1b[1m"

@@ -39,7 +39,8 @@ def test_what_was_placed_is_kept_when_units_are_lost(
 
     monkeypatch.setattr(run_module, within, taking)
     why = "may only use processing units 0 now, too few for 2 threads"
-    with pytest.warns(UserWarning, match=why):
+    kept = pytest.warns(UserWarning, match="interrupted: 0 of 1 measurements done, kept in .*")
+    with kept, pytest.warns(UserWarning, match=why):
         results = mk.sweep(cases, output=target, progress=False)
     assert results.interrupted
     (record,) = results
@@ -71,7 +72,9 @@ def test_other_cases_are_kept_when_one_has_lost_its_unit(
     def lose() -> None:
         left.discard(1)
 
-    with pytest.warns(UserWarning, match="which this process may not use: measuring ends here"):
+    done = pytest.warns(UserWarning, match="interrupted: 1 of 2 measurements done")
+    ends = pytest.warns(UserWarning, match="which this process may not use: measuring ends here")
+    with done, ends:
         found = mk.sweep([first, second], progress=False, order="declared", on_begin=lose)
     assert found.interrupted and [record["pin"] for record in found] == ["0"]
 

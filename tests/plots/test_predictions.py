@@ -159,7 +159,8 @@ def test_a_model_of_another_machine_has_no_time_of_the_records() -> None:
     assert "The model is for a vector of the records." in footnotes(fig)
     frame = others.to_frame()
     frame.attrs |= {"machine_file": "A64FX", "environments": others.environments}
-    assert "Some CPU 3000" in footnotes(figures["loops-cycles"](frame))
+    with pytest.warns(UserWarning, match="A64FX is another machine than the machine of the rec"):
+        assert "Some CPU 3000" in footnotes(figures["loops-cycles"](frame))
     assert "another machine" not in footnotes(
         figures["loops-cycles"](results(slow), machine="A64FX")
     )
