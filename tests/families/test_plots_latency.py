@@ -185,6 +185,9 @@ def test_samples_are_drawn_as_histograms():
     ]  # fmt: skip
     for ax, ns in zip(fig.axes, (2, 4, 8, 32, 64, 128), strict=True):
         assert [curve.get_xdata()[0] for curve in ax.lines] == [ns, ns]
+        # Samples are around their median, with a deviation of a tenth.
+        edges = [patch.get_x() for patch in ax.patches]
+        assert 0.6 * ns < min(edges) < ns < max(edges) < 1.5 * ns
         heights = sum(patch.get_height() for patch in ax.patches)
         assert heights == pytest.approx(200)
         assert ax.get_xscale() == "linear"

@@ -433,7 +433,7 @@ def _alone(there: DataFrame, others: DataFrame, what: str, measure: str) -> list
 
 
 def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
-    """Return chases with the times of an access in each sample, in ns, in the column samples.
+    """Return chases with the times of an access in each sample in the column samples_ns.
 
     `sizes` are sizes of buffers, such as ``16KiB,1MiB``; by default up to six of all sizes.
     """
@@ -460,4 +460,4 @@ def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
     frame = frame[frame["size_B"].isin(wanted)]
     each_ns = frame[NS] / frame["time_median_s"]
     times = [ns * taken for ns, taken in zip(each_ns, frame["samples_s"], strict=True)]
-    return frame.assign(samples=times), notes
+    return frame.assign(samples_ns=times), notes

@@ -464,14 +464,14 @@ def _draw_histograms(ax: Axes, rows: DataFrame, kinds: Sequence[str]) -> None:
     """Draw the samples of the records of one size in one panel."""
     import numpy as np
 
-    times = rows["samples_s"]
+    times = rows["samples_ns"]
     low = min(map(np.min, times))
     high = max(1.01 * low, *(np.quantile(one, 0.98) for one in times))
     wide = high > 3 * low
     bins = min(40, 10 + math.isqrt(max(map(len, times))))
     edges = (np.geomspace if wide else np.linspace)(low, high, bins + 1)
     for row in rows.to_dict("records"):
-        taken, color = row["samples_s"], marked_look(kinds.index(row["kind"])).color
+        taken, color = row["samples_ns"], marked_look(kinds.index(row["kind"])).color
         how: dict[str, Any] = {"alpha": 0.5, "label": row["kind"]}
         if row["disturbed"]:
             how = {"histtype": "step", "label": "_disturbed"}
