@@ -497,7 +497,8 @@ def _markers(
 
 def row_in(rows: int, series: int) -> float:
     """Return the height in inches of a panel with rows of several series."""
-    return 0.35 + rows * (0.125 * series + 0.04)
+    # A single value has the height of two, beside which the legend leaves a panel no room.
+    return 0.35 + max(rows * (0.125 * series + 0.04), 0.29)
 
 
 def heat_map(
