@@ -112,7 +112,7 @@ def _means(
     if own.empty:
         return own, []
     if "case_id" not in own:
-        own = own.assign(case_id=range(len(own)))
+        own = own.assign(case_id=own.index.astype(str))
     case = [name for name in (*by, "environment_id", "case_id") if name in own]
     all_disturbed = own.groupby(case, dropna=False)["disturbed"].transform("all")
     own = own[all_disturbed | ~own["disturbed"]]

@@ -26,6 +26,7 @@ from memkern.families.spatter.data import (
     published,
     remarks,
 )
+from memkern.formats.resultset import need_columns
 from memkern.inputs.patterns import Pattern, custom, parse
 from memkern.plots.drawing import finish, legend_below, panels, spaced, ticks_at
 from memkern.plots.exhibits import Selection, drawn, table, tabulated
@@ -195,6 +196,7 @@ def _own_patterns(records: Records) -> list[tuple[str, str, object]]:
     if records is None:
         return []
     frame = frame_of(records)
+    need_columns(frame, "kernel", "pattern", "delta")
     frame = frame[frame["kernel"].isin(KERNELS) & ~frame["pattern"].isin(application_patterns())]
     cases = frame[["pattern", "kernel", "delta"]].drop_duplicates()
     return [
