@@ -142,7 +142,7 @@ class CoreRates:
     _WIDTH = 0.01  # of the histogram's bins, in logarithms of the throughput
 
     def __init__(self, earlier: Mapping[str, Mapping[int, int]] | None = None) -> None:
-        self._earlier = {which: Counter(counts) for which, counts in (earlier or {}).items()}
+        self._counts = {which: Counter(counts) for which, counts in (earlier or {}).items()}
         self.added: dict[str, Counter[int]] = {}
         """Histograms of this process's measurements, by cores in use: bin to count."""
 
@@ -156,20 +156,17 @@ class CoreRates:
         which : str
             The cores in use (see `cores_at_work`), or the units that exchange lines.
         """
-        last = math.nan
-        counts = self.added.setdefault(which, Counter())
+        last, new = math.nan, Counter[int]()
         for value in rates:
             if value > 0 and value != last:
-                counts[math.floor(math.log(value) / self._WIDTH)] += 1
+                new[math.floor(math.log(value) / self._WIDTH)] += 1
                 last = value
-
-    def _all(self, which: str) -> Counter[int]:
-        """Return the counts of earlier processes and of this one."""
-        return self._earlier.get(which, Counter()) + self.added.get(which, Counter())
+        for counts in (self._counts, self.added):
+            counts.setdefault(which, Counter()).update(new)
 
     def best(self, which: str) -> float:
         """Return the best rate of these cores; NaN before any is known."""
-        counts = self._all(which)
+        counts = self._counts.get(which, Counter())
         above = counts.total() / 100
         for number in sorted(counts, reverse=True):
             above -= counts[number]
@@ -179,7 +176,7 @@ class CoreRates:
 
     def modes(self, which: str) -> list[Mode]:
         """Return the modes of these rates, in ascending order; none before any is known."""
-        return modes_of(self._all(which), self._WIDTH)
+        return modes_of(self._counts.get(which, Counter()), self._WIDTH)
 
 
 def cores_at_work(workers: int, kinds: Collection[int]) -> str:
