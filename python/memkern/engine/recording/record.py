@@ -227,6 +227,20 @@ def intervals_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
     }
 
 
+# Computing it takes a twentieth of a small case.
+_known_identity: tuple[dict[str, Any], str] = ({}, "")
+
+
+def _identity(machine: dict[str, Any]) -> str:
+    """Return the identity of an environment, which all records of a sweep share."""
+    global _known_identity
+    known, identity = _known_identity
+    if machine is not known:
+        identity = environment.identity(machine)
+        _known_identity = machine, identity
+    return identity
+
+
 def _identity_columns(
     case: Case, taken: Taken, column: int, machine: dict[str, Any]
 ) -> dict[str, Any]:
@@ -239,7 +253,7 @@ def _identity_columns(
     return {
         "case_id": f"{taken.case_id}-{case.spec.name}" if column else taken.case_id,
         "repeat": taken.repeat,
-        "environment_id": environment.identity(machine),
+        "environment_id": _identity(machine),
         "platform": platform,
         "started": taken.started,
         "kernel": case.spec.kernel,
