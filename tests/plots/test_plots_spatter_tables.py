@@ -54,6 +54,10 @@ def test_tables_of_applications_platforms_and_patterns():
     ]  # fmt: skip
     (note,) = patterns.attrs["notes"]
     assert note.startswith("a name left out: ")
+    others = pd.DataFrame([{"kernel": "stream.triad"}])
+    assert len(tables["spatter-table5"](others)) == 34
+    with refused("'delta'"):
+        tables["spatter-table5"](pd.DataFrame(own).drop(columns="delta"))
 
 
 def test_the_classes_of_the_patterns_are_the_types_of_table_5():

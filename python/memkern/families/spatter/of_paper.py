@@ -196,8 +196,12 @@ def _own_patterns(records: Records) -> list[tuple[str, str, object]]:
     if records is None:
         return []
     frame = frame_of(records)
-    need_columns(frame, "kernel", "pattern", "delta")
-    frame = frame[frame["kernel"].isin(KERNELS) & ~frame["pattern"].isin(application_patterns())]
+    need_columns(frame, "kernel")
+    frame = frame[frame["kernel"].isin(KERNELS)]
+    if frame.empty:
+        return []
+    need_columns(frame, "pattern", "delta")
+    frame = frame[~frame["pattern"].isin(application_patterns())]
     cases = frame[["pattern", "kernel", "delta"]].drop_duplicates()
     return [
         (str(text), str(kernel), delta) for text, kernel, delta in cases.itertuples(index=False)
