@@ -199,9 +199,9 @@ def competitor() -> Iterator[int]:
 
 
 def test_samples_beside_a_competitor_on_the_unit_are_disturbed(competitor: int) -> None:
-    # Each invocation is longer than a time slice of the scheduler.
+    # Each sample is longer than several time slices of the scheduler.
     case = mk.stream("copy", elements=2**23, threads=1, pin=str(competitor), pages="4k")
-    measurement = case.with_(variant="scalar", runs=5, budget_s=0.2).measure()
+    measurement = case.with_(variant="scalar", runs=5, invocations=8, budget_s=0.2).measure()
     record = measurement.record
     assert record["samples_disturbed"] > 0
     assert record["waited_share"] > disturbance.WAITED_SHARE
