@@ -1,6 +1,7 @@
 """Helpers of several test files: altered prepared cases, refusals, the command line."""
 
 import json
+import math
 import os
 import platform
 import shlex
@@ -24,6 +25,7 @@ from memkern.engine.processes.communication import ranks
 from memkern.engine.sampling.activity import Activity
 from memkern.errors import InputError
 from memkern.formats import ResultSet
+from memkern.models import roofline
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, finish
 
@@ -261,6 +263,16 @@ def cases_of(monkeypatch: pytest.MonkeyPatch, words: str) -> list[Case]:
     monkeypatch.setattr("memkern.engine.public.sweep", sweep)
     assert cli.main(shlex.split(words)) == 0
     return cases
+
+
+def assert_share_of_memory(record: Mapping[str, Any], seconds: float) -> None:
+    """Assert that a record has the share of its time that memory needs at its ceilings.
+
+    It is NaN where the record took less time: memory is faster, or caches hold the data.
+    """
+    share = seconds / record["time_median_s"]
+    known = share if share <= roofline._MOST_FRACTION else math.nan
+    assert record["roofline_fraction"] == pytest.approx(known, nan_ok=True)
 
 
 def measured(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:

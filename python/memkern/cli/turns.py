@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from memkern.spec.case import Case
 
 
-def begin_turns(args: argparse.Namespace) -> None:
+def _begin_turns(args: argparse.Namespace) -> None:
     """Refuse options without effect in turns; with ``--quick``, reduce them to two short ones."""
     refuse(args, "in turns, each of which is one placement", placements=None, repeats=1)
     refuse(args, "in turns, whose records are ratios", openmetrics=None)
@@ -53,7 +53,7 @@ def begin_turns(args: argparse.Namespace) -> None:
         args.turns, args.budget = 2, 0.1  # seconds of a case in both
 
 
-def case_of(
+def _case_of(
     kernel: str, words: Sequence[str], knobs: Mapping[str, Any], build: Callable[..., Case]
 ) -> Case:
     """Return the case of a kernel, named after its own options.
@@ -80,7 +80,7 @@ def case_of(
         raise InputError(f"{kernel}: {error}") from None
 
 
-def kernels_argument(examples: str, option: str, default: str) -> Options:
+def _kernels_argument(examples: str, option: str, default: str) -> Options:
     """Return the option for kernels, each with its own options.
 
     Parameters
@@ -105,13 +105,13 @@ def _corun(args: argparse.Namespace) -> int:
     from memkern.studies import corun
 
     refuse(args, "beside neighbours: --units names the processing units", pin=None)
-    begin_turns(args)
+    _begin_turns(args)
     refuse_lists({name: value for name, value in vars(args).items() if name != "kernels"})
     sides = corun.sides(None if args.units is None else corun.read_units(args.units))
     kernels = corun.QUICK_KERNELS if args.quick else corun.KERNELS
     requests = kernels_with_options(args.kernels or kernels)
     knobs, builders = knobs_of(args), (partial(corun.build, units=len(side)) for side in sides)
-    cases, neighbours = ([case_of(*one, knobs, build) for one in requests] for build in builders)
+    cases, neighbours = ([_case_of(*one, knobs, build) for one in requests] for build in builders)
     refuse_idle(cases, args)
     warn_if_not_quiet(wait_until_quiet(args), args)
 
@@ -179,7 +179,7 @@ CORUN_VERB = verb(
         "memkern corun stream.triad latency.chase size_B=1GiB",
         "memkern corun stream.triad --units 0:1 --turns 9",
     ),
-    kernels_argument(
+    _kernels_argument(
         "stream.triad or latency.chase",
         "elements=1000000",
         "loads, triad, gather, atomics and a chase",
@@ -203,7 +203,7 @@ def _scaling(args: argparse.Namespace) -> int:
     from memkern.spec import registry
     from memkern.studies import scaling
 
-    begin_turns(args)
+    _begin_turns(args)
     single = {n: v for n, v in vars(args).items() if n not in ("kernels", "ranks", "threads")}
     refuse_lists(single)
     words = args.kernels or [
@@ -213,7 +213,7 @@ def _scaling(args: argparse.Namespace) -> int:
         for word in (kernel, f"elements={elements}")
     ]
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "threads": None}))
-    cases = [case_of(*each, knobs, registry.case) for each in kernels_with_options(words)]
+    cases = [_case_of(*each, knobs, registry.case) for each in kernels_with_options(words)]
     refuse_idle(cases, args)
     warn_if_not_quiet(wait_until_quiet(args), args)
     results = scaling.scaling(
@@ -288,7 +288,7 @@ SCALING_VERB = verb(
         "memkern scaling stream.triad elements=22000000 --mode weak",
         "memkern scaling raider.gather_triad --ranks 1,2 --bind socket",
     ),
-    kernels_argument(
+    _kernels_argument(
         "stream.triad or raider.gather_triad",
         "elements=22000000",
         "three triads of RaiderSTREAM with 8.7 and 22 million elements",
