@@ -152,56 +152,20 @@ MEDIAN_OVER_MEAN = math.pi / 2
 RUN_LEVEL = 0.95
 
 
-def next_run_interval(
-    values: npt.ArrayLike, runs: Prior, placements: Prior | None = None, level: float = RUN_LEVEL
-) -> RunInterval:
-    """Return the interval for the value of the next run, which has as many placements.
+def next_run_interval(value: float, distance: float, level: float = RUN_LEVEL) -> RunInterval:
+    """Return the interval for the value of the next run.
 
     Parameters
     ----------
-    values : array_like of float, shape (n,)
-        Values of this run's placements; their median is the run's value.
-    runs : Prior
-        Variance between runs in addition to the variance between a run's placements.
-    placements : Prior, optional
-        Variance between placements of other cases of its class.
+    value : float
+        The run's value, positive.
+    distance : float
+        Distance of the logarithms within which the next run is with the probability `level`.
     level : float
-        Its level.
-
-    Returns
-    -------
-    RunInterval
-        By Student's t on logarithms. It uses the variance of the median of placements, moderated by
-        `placements`, plus the variance between runs, both times two (for this run and the next),
-        with Satterthwaite's degrees of freedom. The first term is zero for a single placement
-        without a prior.
-
-    Raises
-    ------
-    InputError
-        If there is no value or one is not positive.
     """
-    value = float(np.median(_positive(values)))
-    x = np.log(_positive(values))
-    n = len(x)
-    variance = float(np.var(x, ddof=1)) if n > 1 else 0.0
-    freedom = float(n - 1)
-    if placements is not None:
-        if math.isinf(placements.freedom):
-            variance, freedom = placements.variance, 1e6
-        else:
-            sums = placements.freedom * placements.variance + (n - 1) * variance
-            freedom = placements.freedom + n - 1
-            variance = sums / freedom
-    # The median of several values varies more than their mean.
-    own = variance / n * (MEDIAN_OVER_MEAN if n > 2 else 1.0)
-    total = own + runs.variance
-    weights = own**2 / max(freedom, 1e-9) + runs.variance**2 / runs.freedom
-    freedom = total**2 / weights if weights > 0 else 1.0
-    quantile = student_quantile((1 + level) / 2, min(max(freedom, 1.0), 1e6))
-    factor = math.exp(quantile * math.sqrt(2 * total))
-    low, high = value / factor, value * factor
-    return RunInterval(low, high, level, (high - low) / 2 / value)
+    return RunInterval(
+        value * math.exp(-distance), value * math.exp(distance), level, math.sinh(distance)
+    )
 
 
 def factor_of(relative: Any) -> Any:

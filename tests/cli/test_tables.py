@@ -88,7 +88,7 @@ def test_calibrate_prints_what_it_stores(
     assert str(tmp_path) not in out  # small cases are not stored
     monkeypatch.setattr("memkern.host._default", lambda _: Host(usual_path()))
     _, out, _ = run(capsys, "calibrate", "--seconds", "1", "-q")
-    assert f"stored in {tmp_path / 'memkern' / 'host-1.json'} for this boot" in out
+    assert f"stored in {tmp_path / 'memkern' / 'host-2.json'} for this boot" in out
     assert run(capsys, "calibrate", "--seconds", "0")[0] == 2
 
 

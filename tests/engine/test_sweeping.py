@@ -17,10 +17,9 @@ from memkern.engine.recording.record import measurement_of
 from memkern.engine.sampling import series as sampling
 from memkern.engine.sweeping import sweep as sweeping
 from memkern.errors import InputError
-from memkern.host.variances import Spread
+from memkern.host.distances import Distances, Spread
 from memkern.spec.case import Case
 from memkern.spec.sequences import product
-from memkern.statistics import Prior
 
 
 def test_sweep_stores_every_case_and_resumes(tmp_path: Path, case: Case) -> None:
@@ -183,8 +182,8 @@ def test_records_are_made_once_and_get_intervals_by_other_cases(
         return measurement_of(taken, *how, **named)
 
     def uncertain(runs: Sequence[CaseRun], machine: dict[str, Any]) -> dict[str, Any]:
-        wide = Prior(1.0, 100.0)
-        return {run.class_of(machine): Spread(wide, wide, wide) for run in runs}
+        wide = Distances(10.0, 10.0)
+        return {run.class_of(machine): Spread(wide, wide) for run in runs}
 
     monkeypatch.setattr("memkern.engine.placing.run.measurement_of", counted)
     monkeypatch.setattr(sweeping, "_spreads", uncertain)

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 import memkern as mk
-from memkern import statistics
 from memkern.engine.placing.watching import CoreWatch
 from memkern.engine.sampling import series as sampling
 from memkern.engine.sampling.activity import Activity
 from memkern.host import Host
+from memkern.host.distances import packaged
 from memkern.host.rates import CoreRates
-from memkern.host.variances import packaged
 from memkern.machine.health import BAD, GOOD, NOTE, UNKNOWN, Finding
 from memkern.machine.smbios import Module, Population
 from memkern.studies import doctor as doctoring
@@ -80,8 +79,7 @@ def test_quiet_cores_are_good(judged: Any) -> None:
     assert "100% of their best" in found["core share"].text
     assert "3.00 GHz" in found["clock"].text
     assert "50 ns 100% of the time" in found["exchanges"].text
-    spread = packaged("memory, 1 thread").floor
-    within = statistics.next_run_interval([1.0], spread).relative_half_width
+    within = math.sinh(packaged("memory, 1 thread, 10 placements").floor.within())
     text = found["next runs"].text
     levels = ", ".join(rf"{name} ±\d+%" for name in ("L1", "L2", "L3", "memory"))
     assert re.search(f"within {levels} by one thread and L1 ", text)
@@ -159,7 +157,7 @@ def test_states_of_the_host_are_told_with_their_shares(judged: Any) -> None:
 
 def test_next_runs_on_a_shared_host_vary_more(judged: Any) -> None:
     found = judged(watched(throughput=1.4))["next runs"]
-    assert found.state == NOTE and "memory ±39% by one thread" in found.text
+    assert found.state == NOTE and "memory ±33% by one thread" in found.text
 
 
 @pytest.mark.parametrize(

@@ -191,28 +191,11 @@ def test_calibrating_fits_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(map(id, calibrating._fitting(cases, 1e6))) == sorted(map(id, cases))
     whole_s = calibrating._LEAST_RUNS * planning.expected_s(cases)
     brief = calibrating._fitting(cases, 0.6 * whole_s)
-    assert len(brief) >= len(cases) - 1
+    assert len(brief) >= len(cases) / 2
     assert {case.stop.budget_s < cases[0].stop.budget_s for case in brief} == {True}
     few = calibrating._fitting(cases, 0.1 * whole_s)
     assert 1 <= len(few) < len(cases)
     assert len(calibrating._fitting(cases, 1e-9)) == 1
-
-
-def test_few_runs_of_a_class_count_where_there_are_no_more() -> None:
-    def listed(runs: int) -> list[list[float]]:
-        return [[1.0, 1.1, 1.2]] * runs
-
-    found = calibrating._complete(
-        {
-            "L1": {0: listed(5), 1: listed(4), 2: listed(2)},
-            "L2": {0: listed(3)},
-            "L3": {0: listed(1)},
-        }
-    )
-    assert {name: values.shape for name, values in found.items()} == {
-        "L1": (2, 4, 3),
-        "L2": (1, 3, 3),
-    }
 
 
 def test_small_cases_announce_nothing(

@@ -177,18 +177,20 @@ def _ranges(units: Sequence[int]) -> str:
 
 def _calibrate(args: argparse.Namespace) -> int:
     from memkern.host import this_host
+    from memkern.statistics import half_width
     from memkern.studies.calibrate import calibrate
 
     with when_quiet(args) as progress:
         found = calibrate(seconds=args.seconds, progress=progress)
-    print(f"{'class':<20} {'placements ±%':>14} {'runs ±%':>9}")
-    for name, prior in found.placements.items():
-        spreads = (100 * math.sqrt(known.variance) for known in (prior, found.runs[name]))
-        between_placements, between_runs = spreads
-        print(f"{name:<20} {between_placements:>14.2f} {between_runs:>9.2f}")
+    print(f"{'class':<40} {'shortest time':>14} {'median':>9}")
+    for name, spread in found.items():
+        widths = (
+            half_width(math.sinh(distances.within())) for distances in (spread.floor, spread.median)
+        )
+        print("{:<40} {:>14} {:>9}".format(name, *widths))
     path = this_host().path
     stored = f"; stored in {path} for this boot" if path else ""  # small cases are not
-    print(f"standard deviations of median times{stored}")
+    print(f"95 % of next runs are within these distances{stored}")
     return GOOD
 
 
@@ -264,7 +266,7 @@ COLUMNS_VERB = verb(
 CALIBRATE_VERB = verb(
     "calibrate",
     MANAGE,
-    "measure the variation of times between placements and runs, for later intervals",
+    "repeat cases in all levels of the memory, for narrower intervals of later records",
     _calibrate,
     (
         "memkern calibrate",

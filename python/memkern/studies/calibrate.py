@@ -1,4 +1,4 @@
-"""Measurement of the variance between placements and runs, for the intervals of later records."""
+"""Repeated records in all levels of the memory, for the intervals of later ones."""
 
 from __future__ import annotations
 
@@ -7,38 +7,32 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from memkern import small
-from memkern.engine.public import CaseRun, by_importance, expected_s, in_rounds
+from memkern.engine.public import CaseRun, by_importance, calibrated, expected_s, in_rounds
 from memkern.errors import InputError
 from memkern.host import this_host
+from memkern.host.distances import Spread
 from memkern.host.environment import machine_environment
-from memkern.host.file import boot_id
-from memkern.host.variances import Calibration, estimate
 from memkern.machine.caches import data_caches
-from memkern.machine.environment import now
 from memkern.progress import announce
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 
 # Runs of each case, and the least number if time is short or the host changes its state.
 _LEAST_RUNS, _FEWEST_RUNS = 4, 2
-_PLACEMENTS = 3
-_BUDGET_S = 0.1  # of a placement's samples
+_BUDGET_S = 0.3
 _LEAST_BUDGET = 0.1  # share of the budget if time is short
 
 
 def calibrate(
     *, seconds: float = 120.0, progress: Callable[[float], object] | None = None
-) -> Calibration:
-    """Measure and store the variance of times between placements and between runs.
+) -> dict[str, Spread]:
+    """Measure the distances between the values of runs in all levels of the memory.
 
-    The cases are copies and gathers in each cache and in memory, with one worker and with all. A
-    run places each case three times in a row; runs are repeated until the time is over. If it is
-    too short for four runs of all cases, samples take less time, and the least informative cases
-    are left out.
+    The cases are copies and gathers in each cache and in memory, with one worker and with all. They
+    are measured one after another until the time is over; like any repeated records of this boot,
+    theirs are kept for the intervals of later ones. If the time is too short for four records of
+    all cases, samples take less time, and the least informative cases are left out.
 
     Parameters
     ----------
@@ -49,49 +43,41 @@ def calibrate(
 
     Returns
     -------
-    Calibration
-        It is stored for this user and valid until the system is booted again.
+    dict of Spread
+        What is known now, by class of cases.
 
     Raises
     ------
     InputError
-        If no case had enough undisturbed runs, or the result can't be stored.
+        If no case had an undisturbed record, or the records can't be stored.
     """
     machine = machine_environment()
     cases = _fitting(_cases(data_caches(machine)), seconds)
     seconds = small.cut(seconds, 0.1)
     announce("measuring how much values vary", seconds)
     begin = time.perf_counter()
-    medians: dict[str, dict[int, list[list[float]]]] = {}
+    classes: set[str] = set()
 
-    def measure(index_and_case: tuple[int, Case]) -> bool:
-        index, case = index_and_case
-        of_run = _medians_of(run := CaseRun(case))
-        if of_run is not None:
-            of_class = medians.setdefault(run.class_of(machine), {})
-            of_class.setdefault(index, []).append(of_run)
+    def measure(case: Case) -> bool:
+        run = CaseRun(case)
+        while not (run.complete or run.interrupted):
+            run.place()
+        if not run.taken.disturbed:
+            calibrated(run, machine)
+            classes.add(run.class_of(machine))
         if progress is not None:
             progress(min((time.perf_counter() - begin) / seconds, 1.0))
         return run.interrupted
 
-    in_rounds(
-        measure,
-        list(enumerate(cases)),
-        end_s=begin + seconds,
-        least=_FEWEST_RUNS,
-        kept=lambda: _complete(medians),
-    )
-    complete = _complete(medians)
-    if not complete:
+    in_rounds(measure, cases, end_s=begin + seconds, least=_FEWEST_RUNS, kept=lambda: bool(classes))
+    if not classes:
         raise InputError(
-            f"no case had {_FEWEST_RUNS} undisturbed runs: calibrate on a machine on which nothing "
-            "else runs"
+            "no case had an undisturbed record: calibrate on a machine on which nothing else runs"
         )
-    found = Calibration(boot_id(), now(), *estimate(complete))
     host = this_host()
-    if not host.calibrate(found):
-        raise InputError(f"{host.path} can't be written, and a calibration is stored there")
-    return found
+    if not host.save():
+        raise InputError(f"{host.path} can't be written, and the records are stored there")
+    return {name: host.spread(name) for name in sorted(classes)}
 
 
 def _fitting(cases: list[Case], seconds: float) -> list[Case]:
@@ -102,40 +88,16 @@ def _fitting(cases: list[Case], seconds: float) -> list[Case]:
     least_s = _LEAST_RUNS * expected_s(cases)
     if least_s > seconds:
         factor = max(seconds / least_s, _LEAST_BUDGET)
-        cases = [case.with_(budget_s=factor * case.stop.budget_s) for case in cases]
+        cases = [case.with_(budget_s=factor * case.stop.usual_s) for case in cases]
     cases = by_importance(cases, lambda case: case)
     ends_s = itertools.accumulate(_LEAST_RUNS * expected_s([case]) for case in cases)
     fitting = [case for case, end_s in zip(cases, ends_s, strict=True) if end_s <= seconds]
     return fitting or cases[:1]
 
 
-def _complete(
-    medians: Mapping[str, Mapping[int, list[list[float]]]],
-) -> dict[str, npt.NDArray[np.float64]]:
-    """Return the medians of each class, with equally many runs of all cases with enough runs."""
-    found = {}
-    for name, by_case in medians.items():
-        for least in (_LEAST_RUNS, _FEWEST_RUNS):
-            often = [listed for listed in by_case.values() if len(listed) >= least]
-            if often:
-                runs = min(map(len, often))
-                found[name] = np.array([listed[:runs] for listed in often])
-                break
-    return found
-
-
-def _medians_of(run: CaseRun) -> list[float] | None:
-    """Place a case, and return the median of each placement; None if it was disturbed."""
-    for _ in range(_PLACEMENTS):
-        run.place()
-    medians = run.taken.medians()
-    few = run.taken.disturbed or run.interrupted or len(medians) < _PLACEMENTS
-    return None if few else medians
-
-
 def _cases(caches: Sequence[Mapping[str, Any]]) -> list[Case]:
     """Return cases of every class, with footprints of half of each cache, and from memory."""
-    how: dict[str, Any] = {"placements": _PLACEMENTS, "budget_s": _BUDGET_S * _PLACEMENTS}
+    how: dict[str, Any] = {"budget_s": _BUDGET_S}
     cases = []
     for threads in (1, 0):
         sizes = [c["size_B"] * (c["instances"] if threads == 0 else 1) // 2 for c in caches]

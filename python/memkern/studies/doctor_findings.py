@@ -14,7 +14,7 @@ from memkern.engine.public import DELAYS_UNKNOWN, Activity, Measurement
 from memkern.engine.recording.samples import CORE_SHARE, WAITED_SHARE, names_of
 from memkern.formats import ResultSet
 from memkern.host import this_host
-from memkern.host.variances import SHARED
+from memkern.host.distances import SHARED
 from memkern.machine import health, smbios
 from memkern.machine.caches import LEAST_MEMORY_S, MEMORY, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
@@ -27,7 +27,8 @@ from memkern.models.answers import (
 from memkern.models.peak import peak_of_processors
 from memkern.results.hosts import memory_notes
 from memkern.results.verdicts import FASTER, SAME, SLOWER
-from memkern.statistics import half_width, next_run_interval
+from memkern.spec.options import PLACEMENTS
+from memkern.statistics import half_width
 
 _Floats = npt.NDArray[np.float64]
 
@@ -176,13 +177,13 @@ def next_runs(machine: Mapping[str, Any], shared: bool) -> Finding:
     host = f", {SHARED}" * shared
     told = []
     for words in ("1 thread", "2 threads"):
-        widths = {
-            level: next_run_interval([1.0], this_host().spread(f"{level}, {words}{host}").floor)
+        known = {
+            level: this_host().spread(f"{level}, {words}, {PLACEMENTS} placements{host}").floor
             for level in levels
         }
         parts = [
-            f"{level} {half_width(width.relative_half_width, '±{:.0f}%')}"
-            for level, width in widths.items()
+            f"{level} {half_width(math.sinh(distances.within()), '±{:.0f}%')}"
+            for level, distances in known.items()
         ]
         told.append(f"{', '.join(parts)} by {'one thread' if words[0] == '1' else 'several'}")
     text = f"shortest times of the next runs will be within {' and '.join(told)}"
