@@ -37,9 +37,29 @@ def test_json_is_the_only_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert record["rate_GAMS"] is None
 
 
-def test_a_budget_or_an_interval_replaces_the_number_of_runs() -> None:
+def test_a_budget_or_a_precision_replaces_the_number_of_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert knobs_of(argparse.Namespace(budget=2.0)) == {"budget_s": 2.0, "runs": None}
-    assert knobs_of(argparse.Namespace(ci=5.0)) == {"ci": 0.05, "runs": None}
+    assert knobs_of(argparse.Namespace(precision=5.0)) == {
+        "precision": 0.05,
+        "runs": None,
+    }
+    words = (
+        "stream",
+        "-k",
+        "copy",
+        "-n",
+        "512",
+        "-t",
+        "1",
+        "--variant",
+        "scalar",
+        "--placements",
+        "2",
+    )
+    for flag in ("--precision", "--ci"):
+        assert measured(capsys, *words, flag, "99")[0]["stop"] == "precision"
     assert knobs_of(argparse.Namespace(budget=2.0, runs=3)) == {"budget_s": 2.0, "runs": 3}
     assert knobs_of(argparse.Namespace()) == {}
 

@@ -1,5 +1,6 @@
 """Samples: when they end, which are disturbed, and states of the host."""
 
+import contextlib
 import dataclasses
 import itertools
 import json
@@ -46,6 +47,50 @@ def test_sampling_stops_by_precision(case: Case, monkeypatch: pytest.MonkeyPatch
     tight = case.with_(ci=0.03, budget_s=30.0).measure().record
     assert loose["stop"] == tight["stop"] == "ci"
     assert loose["samples"] < tight["samples"]
+
+
+@pytest.mark.parametrize("swept", [False, True])
+@pytest.mark.parametrize(
+    "noise, stop, budget_s", [(1e-4, "precision", 60.0), (0.5, "budget", 0.2), (0.5, "budget", 0.4)]
+)
+def test_a_case_is_placed_until_its_precision_or_budget(
+    noise: float, stop: str, budget_s: float, swept: bool, case: Case,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    rng = np.random.default_rng(6)
+
+    def sample(
+        prepared: Prepared, judge: Judge, out: np.ndarray, *others: Any, **options: Any
+    ) -> None:
+        out[:, -len(sampling.CONDITIONS) :] = conditions(1.0)
+        out[:, : -len(sampling.CONDITIONS)] = 1e-4 * rng.lognormal(0, noise)
+
+    monkeypatch.setattr(sampling, "sample", sample)
+    # Other hosts let one expect a distance that few placements do not refute.
+    monkeypatch.setattr("memkern.host.packaged", lambda name: SPREAD)
+    asked = case.with_(precision=0.02, budget_s=budget_s, placements=3)
+    if swept:
+        told = pytest.warns(UserWarning, match="1 of 1 measurements are less precise")
+        with told if stop == "budget" else contextlib.nullcontext():
+            (record,) = mk.sweep([asked], progress=False).records
+    else:
+        record = asked.measure().record
+    assert record["stop"] == stop and record["budget_s"] == budget_s
+    assert record["placements"] > 3
+    assert (record["time_min_ci_relative"] <= 0.02) == (stop == "precision")
+    if stop == "budget":
+        assert record["wall_s"] >= budget_s
+
+
+def test_the_budget_of_a_precision_is_half_a_minute(case: Case) -> None:
+    usual, precise = mk.loops("load", elements=64), mk.loops("load", elements=64, precision=0.05)
+    assert (usual.stop.usual_s, usual.stop.most_s) == (1.0, 1.0)
+    assert (precise.stop.usual_s, precise.stop.most_s) == (1.0, 30.0)
+    long = precise.with_(budget_s=300.0)
+    assert (long.stop.usual_s, long.stop.most_s) == (1.0, 300.0)
+    brief = precise.with_(budget_s=0.5)
+    assert (brief.stop.usual_s, brief.stop.most_s) == (0.5, 0.5)
+    assert usual.with_(budget_s=5.0).stop.usual_s == 5.0
 
 
 def test_sampling_stops_by_samples_or_budget(case: Case) -> None:

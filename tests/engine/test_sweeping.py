@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -194,6 +195,31 @@ def test_records_are_made_once_and_get_intervals_by_other_cases(
     assert all(record["ci_relative"] > 0.3 and record["placements"] == 3 for record in results)
     if output is not None:
         assert mk.load(output) == results
+
+
+def test_time_that_is_left_is_spent_on_the_widest_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(name: str, placements: int) -> Any:
+        made = type("Run", (), {})()
+        vars(made).update(
+            case=SimpleNamespace(placements=2), placements=[0] * placements,
+            class_of=lambda machine: name, imprecise=lambda spread: False,
+        )  # fmt: skip
+        return made
+
+    spreads = {
+        name: Spread(Distances(3.0, 3 * mean))
+        for name, mean in (("wide", 0.05), ("wider", 0.09), ("narrow", 0.001))
+    }
+    monkeypatch.setattr(sweeping, "_spreads", lambda runs, machine: spreads)
+    plan: Any = SimpleNamespace(suffices=lambda run: True)
+    runs = [run("wide", 2), run("wider", 3), run("wider", 2), run("narrow", 2)]
+    assert sweeping._again(runs, {}, plan) == [runs[2]]
+    # No case has more than three times the requested placements, and none without a limited time.
+    assert sweeping._again([run("wider", 6)], {}, plan) == []
+    assert sweeping._again([run("wider", 0), run("narrow", 2)], {}, plan) == []
+    assert sweeping._again(runs, {}, None) == []
+    plan.suffices = lambda run: run is runs[0]
+    assert sweeping._again(runs, {}, plan) == [runs[0]]
 
 
 @pytest.mark.parametrize("suffix", ["", ".db", ".csv"])

@@ -150,7 +150,11 @@ def sweep(  # noqa: PLR0913
         # The cases of the first block have been built, which may take long.
         end = min(end, time.perf_counter() + time_s)
         last = results.is_last
-        interrupted = _in_rounds(block.runs, generator, bar, end, measured, machine, last)
+
+        def again(plan: Plan | None) -> list[CaseRun]:
+            return _again(block.runs, machine, plan if last else None)
+
+        interrupted = _in_rounds(block.runs, generator, bar, end, measured, again)
         results.end_block(block.runs)
         return interrupted
 
@@ -227,9 +231,10 @@ class _Results(Collected):
         if run.complete and not run.interrupted:
             known = run.spread(self._machine)
             done = run.measurement(self._machine, spread=known, extra=self._columns)
-            self._measured += run not in self._complete
+            new = run not in self._complete
             self._complete[run] = done, known
             self._store({run: done})
+            self._measured += new
 
     def end_block(self, runs: Sequence[CaseRun]) -> None:
         """Keep the results of a block, with intervals by the placements of all its cases."""
@@ -391,15 +396,13 @@ def _in_rounds(
     bar: Any,
     end: float,
     measured: Callable[[CaseRun, Sequence[CaseRun]], None],
-    machine: dict[str, Any],
-    last: bool,
+    again: Callable[[Plan | None], list[CaseRun]] = lambda plan: [],
 ) -> bool:
     """Place every case once in each round, as often as requested; return whether interrupted.
 
     If time is limited, the most informative cases come first in the first round, unless the order
     is declared; cases for which it does not suffice are left out (see `planning.Plan`). Further
-    rounds have the cases that are less precise than requested and, for the last cases of a limited
-    time, the case whose interval is the widest.
+    rounds have the cases that `again` returns.
     """
     plan = None
     if math.isfinite(end):
@@ -409,7 +412,7 @@ def _in_rounds(
     def of_round(number: int) -> list[CaseRun]:
         todo = [run for run in runs if number < run.case.placements and not run.out_of_time]
         if not todo:
-            todo = _again(runs, machine, plan if last else None)
+            todo = again(plan)
             if bar.total is not None:
                 bar.total += len(todo)
         if generator is not None and (number or plan is None):
@@ -436,7 +439,11 @@ def _in_rounds(
 
 
 def _again(runs: Sequence[CaseRun], machine: dict[str, Any], plan: Plan | None) -> list[CaseRun]:
-    """Return the cases that are placed more often than requested (see `_in_rounds`)."""
+    """Return the cases that are placed more often than requested.
+
+    They are those that are less precise than requested and, if there is a plan for a limited time,
+    which must not be over, the one whose interval is the widest.
+    """
     spreads = _spreads(runs, machine)
     known = {run: spreads[run.class_of(machine)] for run in runs if run.placements}
     found = [run for run, spread in known.items() if run.imprecise(spread)]
