@@ -30,6 +30,7 @@ from memkern.limits import Quota
 from memkern.spec.case import Case
 
 SPREAD = Spread(Distances(3.0, 0.03), Distances(3.0, 0.03))
+UNLIKE = Spread(Distances(3.0, 0.03), Distances(3.0, 30.0))
 
 
 def test_sampling_stops_by_precision(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +68,7 @@ def test_a_case_is_placed_until_its_precision_or_budget(
 
     monkeypatch.setattr(sampling, "sample", sample)
     # Other hosts let one expect a distance that few placements do not refute.
-    monkeypatch.setattr("memkern.host.packaged", lambda name: SPREAD)
+    monkeypatch.setattr("memkern.host.packaged", lambda name: UNLIKE)
     asked = case.with_(precision=0.02, budget_s=budget_s, placements=3)
     if swept:
         told = pytest.warns(UserWarning, match="1 of 1 measurements are less precise")

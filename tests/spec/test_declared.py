@@ -334,7 +334,7 @@ OTHER: dict[str, Any] = {
     "timer": "events", "block_threads": 64, "block_shared": 1024,
     "blocks": 512, "nodes_per_block": 1024, "flush_every": 8, "contexts": "private",
     "prefetchers": "off", "clock_limit": 2000, "cache_ways": 2, "counters": "auto",
-    "ci": 0.5, "budget_s": 9.0, "max_samples": 5, "invocations": 3, "placements": 2,
+    "ci": 0.5, "precision": 0.05, "budget_s": 9.0, "max_samples": 5, "invocations": 3, "placements": 2,
     "dtype": "float32",
 }  # fmt: skip
 DEFAULTS = {f.name: f.default for f in (*dataclasses.fields(Knobs), *dataclasses.fields(Stop))}

@@ -100,7 +100,7 @@ def test_it_is_valid_until_the_next_boot(cache: Path, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patch:
         patch.setattr(host, "control_groups", lambda: "0::/another")
         assert this_host().health == ""
-    document = json.loads((cache / "cache/memkern/host-1.json").read_text())
+    document = json.loads((cache / "cache/memkern/host-2.json").read_text())
     assert document["doctor"]["created"].endswith("+00:00")
     with monkeypatch.context() as patch:
         patch.setenv(small.VARIABLE, "1")

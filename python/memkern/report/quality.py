@@ -11,7 +11,6 @@ from memkern.models.memory import contradictions
 from memkern.models.roofline import BESIDE
 from memkern.plots.frames import counted, joined
 from memkern.report.tables import Table, table_of
-from memkern.spec.options import PLACEMENTS
 from memkern.statistics import half_width
 
 if TYPE_CHECKING:
@@ -20,6 +19,8 @@ if TYPE_CHECKING:
 _MOST_CONTRADICTIONS = 12
 # Largest share of disturbed records on a quiet machine.
 _QUIET = 0.05
+
+_FEW_PLACEMENTS = 5  # in which a record tells little of the next run
 
 
 def distinct(frame: DataFrame, column: str) -> list[str]:
@@ -109,18 +110,18 @@ def _samples(frame: DataFrame) -> list[str]:
 def _placements(frame: DataFrame) -> list[str]:
     """Return the sentence on records with few placements, and the reasons."""
     placed = _numbers(frame, "placements")
-    few = placed[placed < PLACEMENTS]
+    few = placed[placed < _FEW_PLACEMENTS]
     if few.empty:
         return []
     wanted = _numbers(frame, "placements_requested").reindex(few.index)
-    fewer, lost = int((wanted < PLACEMENTS).sum()), int((wanted >= PLACEMENTS).sum())
+    fewer, lost = int((wanted < _FEW_PLACEMENTS).sum()), int((wanted >= _FEW_PLACEMENTS).sum())
     reasons = {
         f"{fewer} since no more were requested (--quick, --runs or a GPU)": fewer,
         f"{lost} since time was short or placements were disturbed": lost,
     }
     return [
         f"{len(few)} of {counted(len(frame), 'record')} "
-        f"{'has' if len(few) == 1 else 'have'} fewer than {PLACEMENTS} placements"
+        f"{'has' if len(few) == 1 else 'have'} fewer than {_FEW_PLACEMENTS} placements"
         f"{''.join(f', {text}' for text, number in reasons.items() if number)}: "
         f"{'its interval is' if len(few) == 1 else 'their intervals are'} less certain."
     ]
