@@ -52,7 +52,7 @@ def test_sampling_stops_by_precision(case: Case, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("swept", [False, True])
 @pytest.mark.parametrize(
-    "noise, stop, budget_s", [(1e-4, "precision", 60.0), (0.5, "budget", 0.2), (0.5, "budget", 0.4)]
+    "noise, stop, budget_s", [(1e-4, "precision", 5.0), (0.5, "budget", 0.2), (0.5, "budget", 0.4)]
 )
 def test_a_case_is_placed_until_its_precision_or_budget(
     noise: float, stop: str, budget_s: float, swept: bool, case: Case,

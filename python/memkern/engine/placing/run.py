@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any
 
@@ -182,14 +182,19 @@ class CaseRun:
         """Return what is known of the distances between runs of this case."""
         return self.host.spread(self.class_of(machine)) + self.distances
 
-    def imprecise(self, spread: Spread) -> bool:
-        """Return whether it is placed again for its precision, since its time is not over."""
+    def imprecise(self, spread: Callable[[], Spread]) -> bool:
+        """Return whether it is placed again for its precision, since its time is not over.
+
+        `spread` returns what is known of the distances between its runs.
+        """
         stop = self.case.stop
         if stop.precision is None or self.interrupted:
             return False
-        wide = self.taken.disturbed or math.sinh(spread.floor.within()) > stop.precision
+        # Looking takes as long as there are placements: it is done after a tenth more each time.
+        looks = len(self.placements) % max(len(self.placements) // 10, 1) == 0
+        wide = not looks or math.sinh(spread().floor.within()) > stop.precision
         spent_s = sum(placement.wall_s for placement in self.placements)
-        return ranks().first(wide and spent_s < stop.most_s)
+        return ranks().first((wide or self.taken.disturbed) and spent_s < stop.most_s)
 
     def place(self, prepared: Prepared | None = None) -> Placement:
         """Fill, sample and validate, in a new placement or in the placement of `prepared`.
@@ -379,7 +384,7 @@ def measure(
     """
     run = CaseRun(case, repeat)
     machine = environment_of_ranks() if machine is None else machine
-    while not run.complete or run.imprecise(run.spread(machine)):
+    while not run.complete or run.imprecise(lambda: run.spread(machine)):
         if run.placements:
             _memkern.release_memory(LARGE_B)
         run.place()

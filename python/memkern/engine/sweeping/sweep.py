@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import random
@@ -444,19 +445,19 @@ def _again(runs: Sequence[CaseRun], machine: dict[str, Any], plan: Plan | None) 
     They are those that are less precise than requested and, if there is a plan for a limited time,
     which must not be over, the one whose interval is the widest.
     """
-    spreads = _spreads(runs, machine)
-    known = {run: spreads[run.class_of(machine)] for run in runs if run.placements}
-    found = [run for run, spread in known.items() if run.imprecise(spread)]
+    spreads = functools.cache(lambda: _spreads(runs, machine))
+
+    def known(run: CaseRun) -> Spread:
+        return spreads()[run.class_of(machine)]
+
+    placed = [run for run in runs if run.placements]
+    found = [run for run in placed if run.imprecise(functools.partial(known, run))]
     if found or plan is None:
         return found
-    widths = {
-        run: spread.floor.within()
-        for run, spread in known.items()
-        if len(run.placements) < _MOST_TIMES * run.case.placements
-        and spread.floor.within() > _NARROW
-        and plan.suffices(run)
-    }
-    return sorted(widths, key=lambda run: (-widths[run], len(run.placements)))[:1]
+    often = [run for run in placed if len(run.placements) < _MOST_TIMES * run.case.placements]
+    widths = {run: known(run).floor.within() for run in often if plan.suffices(run)}
+    wide = [run for run, width in widths.items() if width > _NARROW]
+    return sorted(wide, key=lambda run: (-widths[run], len(run.placements)))[:1]
 
 
 def _spreads(runs: Sequence[CaseRun], machine: dict[str, Any]) -> dict[str, Spread]:
