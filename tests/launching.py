@@ -4,9 +4,11 @@ import importlib.util
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -67,23 +69,33 @@ def launcher(kind: str, folder: Path) -> tuple[list[str], dict[str, str]]:
     }
 
 
+@contextmanager
 def start(
     kind: str,
     ranks: int,
     words: Sequence[str],
     folder: Path,
     variables: dict[str, str] | None = None,
-) -> subprocess.Popen[str]:
-    """Start ``python WORDS`` as this number of ranks (see `launcher`)."""
+) -> Iterator[subprocess.Popen[str]]:
+    """Start ``python WORDS`` as this number of ranks (see `launcher`).
+
+    At the end, a launcher that still runs is killed with its ranks, which may be stopped.
+    """
     command, known = launcher(kind, folder)
-    return subprocess.Popen(
+    with subprocess.Popen(
         [*command, "-n", str(ranks), sys.executable, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**known, **(variables or {})},
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            for number in [*ranks_of(process), process.pid] if process.poll() is None else []:
+                with suppress(ProcessLookupError):
+                    os.kill(number, signal.SIGKILL)
 
 
 def run(
@@ -95,11 +107,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``python WORDS`` as this number of ranks (see `start`)."""
     with start(kind, ranks, words, folder, variables) as process:
-        try:
-            out, err = process.communicate(timeout=_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
+        out, err = process.communicate(timeout=_LIMIT_S)
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 

@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -332,12 +334,15 @@ def test_the_first_rank_writes_and_resumes(tmp_path: Path) -> None:
     assert mk.load(output).records == first.records
 
 
-def start_sweep(kind: str, comm: str, output: Path, **variables: str) -> subprocess.Popen[str]:
+@contextmanager
+def start_sweep(
+    kind: str, comm: str, output: Path, **variables: str
+) -> Iterator[subprocess.Popen[str]]:
     """Start a sweep of two ranks, and wait for its first record."""
     words = ["-m", "memkern", *sweep_of(output, comm)]
-    process = launching.start(kind, 2, words, output.parent, {**SMALL, **variables})
-    wait_until(lambda: records_in(output.with_name(output.name + ".db")), process)
-    return process
+    with launching.start(kind, 2, words, output.parent, {**SMALL, **variables}) as process:
+        wait_until(lambda: records_in(output.with_name(output.name + ".db")), process)
+        yield process
 
 
 @pytest.mark.parametrize(

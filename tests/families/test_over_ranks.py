@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import select
 import signal
 import time
 from pathlib import Path
@@ -202,6 +203,7 @@ def test_a_rank_that_dies_or_hangs_anywhere_ends_all(
     words = [PROGRAM, device, "endless"]
     with start(LAUNCHERS[device], 2, words, tmp_path, variables) as process:
         assert process.stdout is not None
+        assert select.select([process.stdout], [], [], 60)[0], "the ranks have not begun"
         assert process.stdout.readline() == "begun\n"
         time.sleep(random.random())
         os.kill(ranks_of(process)[1], number)
