@@ -682,6 +682,6 @@ FAULTS = (
           "pytest test_predictions -k another"),
     Fault("intervals of thousands of percent", "if relative >= 0.995:", "if relative >= 1e9:",
           "pytest test_statistics -k factors"),
-    Fault("the middle record for the widest", "{half_width(half.max(), '{:.2f}%')} in the widest",
-          "{half_width(half.median(), '{:.2f}%')} in the widest", "pytest test_report -k scope"),
+    Fault("the middle record for the widest", "{half_width(half.max(), '{}%')} in the widest",
+          "{half_width(half.median(), '{}%')} in the widest", "pytest test_report -k scope"),
 )  # fmt: skip

@@ -3,8 +3,8 @@
 The tables ``published-processors``, ``published-figures`` and ``published-generations`` of
 `memkern.reference` hold values of whole sockets and of single cores, each with its source. They
 are scaled to the cores and sockets that a figure used: a part of a socket is never compared with
-a whole one. Without a published value the range is computed from channels and transfer rate, and
-no verdict follows from it.
+a whole one. A range that spans more than a factor of two gives no verdict. Without a published
+value the range is computed from channels and transfer rate, and gives none either.
 
 A processor is recognised by its name. If several have this name, as on Arm, the number of cores
 of a socket decides if one of them has it; otherwise the range spans all. If the table has no
@@ -49,6 +49,8 @@ _SMALL_PAGES = 1.5
 # Least share of the theoretical peak in computed ranges: in the table, loads from DDR memory, and
 # copies and triads with non-temporal stores, reach more.
 _LEAST_OF_PEAK = 0.5
+# Largest ratio of the ends of a range that decides.
+_MOST_SPAN = 2.0
 # A source that used at least this share of the cores measured whole sockets.
 _ALL_CORES = 0.9
 
@@ -131,6 +133,20 @@ class Expected:
     shared: bool
     sources: tuple[Source, ...]
     sentence: str
+
+    @property
+    def decides(self) -> bool:
+        """Whether a verdict follows: published values span at most a factor of two."""
+        return self.published and self.high <= _MOST_SPAN * self.low
+
+    @property
+    def undecided(self) -> str:
+        """Why no verdict follows from a range that does not decide."""
+        if not self.published:
+            return "no value of this processor is published"
+        if self.shared and self.unit != _UNITS["latency"]:
+            return "others may use the rest of the socket"
+        return "published values leave more than a factor of two open"
 
 
 class _Candidate(NamedTuple):
@@ -256,8 +272,8 @@ def compared(figure: FigureOfMerit, expected: Expected | None) -> tuple[str, str
     Returns
     -------
     word : str
-        ``as expected``; ``below`` or ``above`` the range; ``unknown``, always if the range was
-        computed, unless the value is above the theoretical peak.
+        ``as expected``; ``below`` or ``above`` the range; ``unknown``, always if the range does not
+        decide, unless the value is above the theoretical peak.
     sentence : str
     """
     if expected is None:
@@ -268,15 +284,11 @@ def compared(figure: FigureOfMerit, expected: Expected | None) -> tuple[str, str
             f"{value:.4g} {unit} are above the theoretical peak of {expected.peak:.4g} {unit}: "
             "implausible, check the size of the data and the modules of the memory."
         )
+    if not expected.decides:
+        return "unknown", f"No verdict: {expected.undecided}."
     between = f"{expected.low:.4g} to {expected.high:.4g} {unit}"
     if figure.disturbed:
         return "unknown", f"Expected are {between}; the record is disturbed and decides nothing."
-    if not expected.published:
-        inside = expected.low <= value <= expected.high
-        return "unknown", (
-            f"{'Plausible' if inside else 'Not in the plausible range'}: {value:.4g} {unit}, of "
-            f"{between}; the range is computed, not published, and decides nothing."
-        )
     if expected.low <= value <= expected.high:
         return "as expected", f"{value:.4g} {unit} are in the expected range of {between}."
     word = "below" if value < expected.low else "above"
