@@ -515,12 +515,11 @@ def test_widths_beyond_100_percent_are_factors() -> None:
         (37.7, 0.36, "38"), (105.0, 0.175, "105"), (31.77, 0.02, "31.8"), (217.4, 0.65, "220"),
         (10.52, 2.47, "11"), (1.11, 64.6, "1.1"), (0.4567, 0.3, "0.46"), (1234.5, 0.5, "1200"),
         (3956.0, 0.0, "3956"), (0.5333, math.nan, "0.533"), (999.7, 0.01, "1000"), (0.0, 0.5, "0"),
-        (-217.4, 0.65, "-220"), (math.inf, 0.1, "∞"),
+        (-217.4, 0.65, "-220"), (math.inf, 0.1, "∞"), (math.nan, 0.1, "nan"),
     ],
 )  # fmt: skip
 def test_figures_that_the_interval_makes_meaningless_are_left_out(value, relative, text) -> None:
     assert statistics.meaningful(value, relative) == text
-
 
 
 def test_a_single_placement_has_the_variance_of_runs() -> None:

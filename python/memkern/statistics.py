@@ -255,7 +255,7 @@ def meaningful(value: float, relative: float = 0.0) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
     figures = 3
-    if value and relative > 0:
+    if relative > 0 and abs(value) > 0:
         unit = math.floor(math.log10(abs(value) * min(relative, 1.0) / 5))
         figures = min(figures, math.floor(math.log10(abs(value))) - unit + 1)
     kept = float(f"{value:.{figures}g}")

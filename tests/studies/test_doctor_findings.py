@@ -261,23 +261,25 @@ def test_a_long_latency_is_noted() -> None:
         assert ("less than 200 ns" in found.text) == (judged == NOTE)
 
 
-def test_bandwidth_of_a_core_beside_published_ones() -> None:
+def test_bandwidth_of_a_core_beside_that_of_loads() -> None:
     # Two threads on each core.
     record = {
         "kernel": "stream.triad", "threads": 8, "bandwidth_median_GBps": 22.0, "disturbed": False,
     }  # fmt: skip
+    load = record | {"kernel": "loops.load", "bandwidth_median_GBps": 40.0}
     machine = {"machine": {"cores": 4}}
-    (found,) = bandwidth_of_a_core([record], machine)
-    assert found.state == GOOD and "5.5 GB/s per core on 4 cores" in found.text
-    # Four threads on each core of Knights Landing and of ThunderX2.
-    assert "published processors have 2.7 to 6.1 GB/s" in found.text
-    (found,) = bandwidth_of_a_core([record | {"bandwidth_median_GBps": 4.0}], machine)
-    assert found.state == NOTE and found.advice
+    (found,) = bandwidth_of_a_core([load, record], machine)
+    assert found.state == GOOD
+    assert found.text == (
+        "the triad has 5.5 GB/s per core on 4 cores, 55% of the bandwidth of loads"
+    )
+    (found,) = bandwidth_of_a_core([load | {"disturbed": True}, record], machine)
+    assert found.text.endswith("on 4 cores")
     (found,) = bandwidth_of_a_core([record | {"bandwidth_median_GBps": 400.0}], machine)
     assert found.state == NOTE and "more than a core has from memory" in found.text
     (found,) = bandwidth_of_a_core([record | {"threads": 2}], {"machine": {"cores": None}})
     assert "11.0 GB/s per core on 2 cores" in found.text
-    assert bandwidth_of_a_core([record | {"kernel": "loops.load"}], machine) == []
+    assert bandwidth_of_a_core([load], machine) == []
     (found,) = bandwidth_of_a_core([record | {"disturbed": True}], machine)
     assert found.state == UNKNOWN and found.text.endswith(", but its samples were disturbed")
 

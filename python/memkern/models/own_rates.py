@@ -108,7 +108,7 @@ def _in_flight(records: Iterable[Record], cores: int) -> list[OwnRate]:
         return []
     GBps = fastest["line_B"] / _ns(fastest)
     what = (
-        f"the loads that {cores} core{'s' * (cores > 1)} sustain in flight "
+        f"the loads in flight that {cores} core{'s' * (cores > 1)} can sustain "
         f"({_ns(alone) / _ns(fastest):.2g} lines of {fastest['line_B']:.0f} B in {_ns(alone):.3g} "
         "ns each)"
     )
