@@ -321,14 +321,10 @@ def test_gathers_at_a_stride_have_a_share_of_the_lines() -> None:
     assert (eight.low, eight.high) == pytest.approx((0.85 * 14.4942, 1.1 * 14.4942))
 
 
-def test_ranges_without_a_source_are_computed() -> None:
+def test_without_a_source_only_the_peak_is_known() -> None:
     found = expected("copy", machine("AMD EPYC 9754 128-Core Processor", 128), 128)
     assert found is not None and not found.published
-    assert (found.low, found.high, found.peak) == pytest.approx((230.4, 460.8, 460.8))
-    ordinary = expected(
-        "copy", machine("AMD EPYC 9754 128-Core Processor", 128), 128, stores=ORDINARY
-    )
-    assert ordinary is not None and ordinary.low == pytest.approx(230.4 / 1.5)
+    assert (found.low, found.high, found.peak) == pytest.approx((0, 460.8, 460.8))
     assert found.sources[0].quantity == "theoretical peak" and found.sources[0].title
 
 
@@ -429,8 +425,8 @@ def test_an_unknown_processor_has_the_peak_of_its_modules() -> None:
     environment = {"machine": machine, "memory": {"channels": 4, "peak_GBps": 80.0}}
     found = expected("load", environment, 2)
     assert found is not None and not found.published and found.sources == ()
-    # Two of four cores of a socket with a peak of 40 GB/s, of which half is plausible.
-    assert (found.low, found.high, found.peak) == pytest.approx((10, 40, 40))
+    # Two of four cores of a socket with a peak of 40 GB/s.
+    assert (found.low, found.high, found.peak) == pytest.approx((0, 40, 40))
     assert "the memory modules that the system reports" in found.sentence
     assert expected("load", {"machine": machine, "memory": {"channels": 4}}, 2) is None
     assert compared(figure("load", 20), found)[0] == "unknown"

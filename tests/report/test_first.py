@@ -36,7 +36,7 @@ def test_a_figure_without_a_verdict_is_set_against_the_same_machine():
     copy = shown()[1][0]
     lines = dict(copy.lines)
     assert lines["published"].startswith("no verdict: ") and copy.word == ""
-    assert lines["channels"] == "71 % of 141" and lines["best"] == "91 % of 110"
+    assert lines["channels"] == "141: 71 % reached" and lines["best"] == "110: 91 % reached"
     assert "It is 91 % of the 110 GB/s of the best of copy, load and triad (load)." in copy.about
 
 

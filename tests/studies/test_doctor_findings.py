@@ -22,7 +22,6 @@ from memkern.machine.smbios import Module, Population
 from memkern.studies import doctor as doctoring
 from memkern.studies.doctor import (
     against,
-    bandwidth_of_a_core,
     cache_sizes,
     core_findings,
     other_programs,
@@ -259,29 +258,6 @@ def test_a_long_latency_is_noted() -> None:
         found = doctoring.measured("latency.chase", measurement, "")
         assert found.state == judged and bool(found.advice) == (judged == NOTE)
         assert ("less than 200 ns" in found.text) == (judged == NOTE)
-
-
-def test_bandwidth_of_a_core_beside_that_of_loads() -> None:
-    # Two threads on each core.
-    record = {
-        "kernel": "stream.triad", "threads": 8, "bandwidth_median_GBps": 22.0, "disturbed": False,
-    }  # fmt: skip
-    load = record | {"kernel": "loops.load", "bandwidth_median_GBps": 40.0}
-    machine = {"machine": {"cores": 4}}
-    (found,) = bandwidth_of_a_core([load, record], machine)
-    assert found.state == GOOD
-    assert found.text == (
-        "the triad has 5.5 GB/s per core on 4 cores, 55% of the bandwidth of loads"
-    )
-    (found,) = bandwidth_of_a_core([load | {"disturbed": True}, record], machine)
-    assert found.text.endswith("on 4 cores")
-    (found,) = bandwidth_of_a_core([record | {"bandwidth_median_GBps": 400.0}], machine)
-    assert found.state == NOTE and "more than a core has from memory" in found.text
-    (found,) = bandwidth_of_a_core([record | {"threads": 2}], {"machine": {"cores": None}})
-    assert "11.0 GB/s per core on 2 cores" in found.text
-    assert bandwidth_of_a_core([load], machine) == []
-    (found,) = bandwidth_of_a_core([record | {"disturbed": True}], machine)
-    assert found.state == UNKNOWN and found.text.endswith(", but its samples were disturbed")
 
 
 @pytest.mark.parametrize(

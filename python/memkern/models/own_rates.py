@@ -33,14 +33,9 @@ class OwnRate(NamedTuple):
     GBps: float
     what: str
 
-    def reached(self, GBps: float) -> str:
-        """Return which part of it, or how many times it, another bandwidth in GB/s is."""
-        ratio = GBps / self.GBps
-        return f"{ratio:.2g} times" if ratio >= 1.5 else f"{100 * ratio:.0f} % of"
-
     def beside(self, GBps: float) -> str:
         """Return the phrase that sets another bandwidth in GB/s against it."""
-        return f"{self.reached(GBps)} the {self.GBps:.3g} GB/s of {self.what}"
+        return f"{100 * GBps / self.GBps:.0f} % of the {self.GBps:.3g} GB/s of {self.what}"
 
 
 def own_rates(
@@ -100,24 +95,17 @@ def _in_flight(records: Iterable[Record], cores: int) -> list[OwnRate]:
         for one in records
         if one["kernel"] == CHASE and (one["order"], one["threads"]) == ("random", 1)
     ]
-    alone = max((one for one in chases if one["chains"] == 1), key=_size, default=None)
-    if alone is None:
-        return []
-    fastest = min((one for one in chases if _size(one) == _size(alone)), key=_ns)
-    if fastest is alone:
-        return []
-    GBps = fastest["line_B"] / _ns(fastest)
-    what = (
-        f"the loads in flight that {cores} core{'s' * (cores > 1)} can sustain "
-        f"({_ns(alone) / _ns(fastest):.2g} lines of {fastest['line_B']:.0f} B in {_ns(alone):.3g} "
-        "ns each)"
+    alone = max(
+        (one for one in chases if one["chains"] == 1), key=lambda one: one["size_B"], default={}
     )
-    return [OwnRate("in flight", cores * GBps, what)]
-
-
-def _size(record: Record) -> float:
-    return float(record["size_B"])
-
-
-def _ns(record: Record) -> float:
-    return float(record["ns_per_access"])
+    several = [one for one in chases if one["size_B"] == alone.get("size_B") and one["chains"] > 1]
+    if not several:
+        return []
+    fastest = min(several, key=lambda one: one["ns_per_access"])
+    number = alone["ns_per_access"] / fastest["ns_per_access"]
+    what = (
+        f"the loads in flight that {cores} core{'s' * (cores > 1)} can sustain ({number:.2g} lines "
+        f"of {fastest['line_B']:.0f} B in {alone['ns_per_access']:.3g} ns each)"
+    )
+    GBps = cores * fastest["line_B"] / fastest["ns_per_access"]
+    return [OwnRate("in flight", GBps, what)]

@@ -84,13 +84,13 @@ def _entry(
     figure: FigureOfMerit, environment: Mapping[str, Any], records: Sequence[Mapping[Any, Any]]
 ) -> Entry:
     low, high = figure.interval
-    half, of_median = (figure.record.get(name) for name in ("time_min_ci_relative", "ci_relative"))
+    least, most = figure.typical_range
+    half, of_median = (
+        float(figure.record.get(name) or 0.0) for name in ("time_min_ci_relative", "ci_relative")
+    )
     lines = [
         ("next run", _range(low, high, half) if low == low else "no interval: disturbed"),
-        (
-            "typical",
-            f"{_number(figure.typical, of_median)} ({_range(*figure.typical_range, of_median)})",
-        ),
+        ("typical", f"{meaningful(figure.typical, of_median)} ({_range(least, most)})"),
     ]
     share = figure.share if figure.limit == figure.limit else 0.0
     if share:
@@ -106,11 +106,12 @@ def _entry(
         of_run = records if figure.name in _STREAMS else ()
         peak = known.peak if known is not None else math.nan
         for rate in own_rates(figure.record, of_run, environment, peak):
-            lines.append((rate.name, f"{rate.reached(figure.value)} {three_figures(rate.GBps)}"))
+            reached = percent(figure.value / rate.GBps)
+            lines.append((rate.name, f"{three_figures(rate.GBps)}: {reached} reached"))
             sentence += f" It is {rate.beside(figure.value)}."
     return Entry(
         figure.title + f", {figure.how}" * bool(figure.how),
-        _number(figure.value, half),
+        meaningful(figure.value, half),
         figure.unit,
         lines,
         min(share, 1.0),
@@ -144,13 +145,8 @@ def side_by_side(
     return [(title, [column.get(title, ("", "")) for column in columns]) for title in titles]
 
 
-def _range(low: float, high: float, half: float | None = None) -> str:
-    return " to ".join(dict.fromkeys(_number(end, half) for end in (low, high)))
-
-
-def _number(value: float, half: float | None) -> str:
-    """Return a number in the figures that half the width of its interval leaves, if it is known."""
-    return meaningful(value, half or 0.0)
+def _range(low: float, high: float, half: float = 0.0) -> str:
+    return " to ".join(dict.fromkeys(meaningful(end, half) for end in (low, high)))
 
 
 def machine_facts(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memkern.machine.health import DISTURBED
 from memkern.models.machine_reading import machine_of
 from memkern.models.memory import contradictions
 from memkern.models.roofline import BESIDE
@@ -173,12 +172,6 @@ def cautions(frame: DataFrame, left_out: int, beside: str) -> list[str]:
             f"{'is' if disturbed == 1 else 'are'} disturbed, since workers waited for processors: "
             "such a record has no interval, is drawn with hollow markers and counts only where "
             "there is no undisturbed one. Measure again when nothing else runs."
-        )
-    verdicts = [text for text in distinct(frame, "doctor") if text.startswith(DISTURBED)]
-    if verdicts:
-        found.append(
-            f"Before measuring, memkern doctor found this machine {' and '.join(verdicts)}: run it "
-            "again, and follow its advice."
         )
     if left_out:
         found.append(

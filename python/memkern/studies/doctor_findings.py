@@ -18,7 +18,6 @@ from memkern.host.variances import SHARED
 from memkern.machine import health, smbios
 from memkern.machine.caches import LEAST_MEMORY_S, MEMORY, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
-from memkern.models.answers import most_of_a_core_GBps
 from memkern.models.peak import peak_of_processors
 from memkern.results.hosts import memory_notes
 from memkern.results.verdicts import FASTER, SAME, SLOWER
@@ -29,9 +28,9 @@ _Floats = npt.NDArray[np.float64]
 LOAD, TRIAD, CHASE = "loops.load", "stream.triad", "latency.chase"
 SUBJECTS = {LOAD: "load", TRIAD: "triad", CHASE: "latency"}
 
-_PEAK, _PER_CORE, _NEXT_RUNS = "share of peak", "bandwidth of a core", "next runs"
+_PEAK, _NEXT_RUNS = "share of peak", "next runs"
 # Subjects whose text is printed even if there is no advice.
-MEASURED = {*SUBJECTS.values(), _PEAK, _PER_CORE, _NEXT_RUNS, "exchanges", BASELINE}
+MEASURED = {*SUBJECTS.values(), _PEAK, _NEXT_RUNS, "exchanges", BASELINE}
 
 _AGAIN = "check again when nothing else runs, and without --quick"
 _FREE_MEMORY = (
@@ -322,41 +321,6 @@ def share_of_peak(
         "check whether modules are in all channels (board's manual, dmidecode -t 17), whether all "
         "cores ran, and the memory clock in the firmware's setup",
     )
-
-
-def bandwidth_of_a_core(
-    records: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]
-) -> list[Finding]:
-    """Return the finding on the triad's bandwidth per core, beside that of the loads.
-
-    Parameters
-    ----------
-    records : sequence of mapping
-        The records of triad and load count.
-    machine : mapping
-        The environment.
-
-    Returns
-    -------
-    list of Finding
-        Empty without a triad.
-    """
-    by_kernel = {record["kernel"]: record for record in records}
-    record, load = by_kernel.get(TRIAD), by_kernel.get(LOAD)
-    if record is None:
-        return []
-    cores = min(record["threads"], machine["machine"]["cores"] or record["threads"])
-    GBps = record["bandwidth_median_GBps"] / cores
-    text = f"the triad has {GBps:.1f} GB/s per core on {cores} core{'s' * (cores > 1)}"
-    if load is not None and not load["disturbed"]:
-        share = record["bandwidth_median_GBps"] / load["bandwidth_median_GBps"]
-        text += f", {share:.0%} of the bandwidth of loads"
-    if record["disturbed"]:
-        return [Finding(_PER_CORE, UNKNOWN, f"{text}, but its samples were disturbed", _AGAIN)]
-    if GBps > most_of_a_core_GBps():
-        text += f": this is more than a core has from memory ({most_of_a_core_GBps():.1f} GB/s)"
-        return [Finding(_PER_CORE, NOTE, text, _FIND_CACHES)]
-    return [Finding(_PER_CORE, GOOD, text)]
 
 
 def cache_sizes(machine: Mapping[str, Any]) -> Finding:
