@@ -84,13 +84,14 @@ def _entry(
     figure: FigureOfMerit, environment: Mapping[str, Any], records: Sequence[Mapping[Any, Any]]
 ) -> Entry:
     low, high = figure.interval
-    least, most = figure.typical_range
     half, of_median = (
         float(figure.record.get(name) or 0.0) for name in ("time_min_ci_relative", "ci_relative")
     )
+    typical = meaningful(figure.typical, of_median)
+    spread = _range(*figure.typical_range, of_median)
     lines = [
         ("next run", _range(low, high, half) if low == low else "no interval: disturbed"),
-        ("typical", f"{meaningful(figure.typical, of_median)} ({_range(least, most)})"),
+        ("typical", typical if spread == typical else f"{typical} ({spread})"),
     ]
     share = figure.share if figure.limit == figure.limit else 0.0
     if share:
