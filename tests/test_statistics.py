@@ -489,11 +489,24 @@ def test_the_interval_of_the_next_run_is_symmetric_on_logarithms() -> None:
 
 def test_widths_beyond_100_percent_are_factors() -> None:
     assert statistics.half_width(0.0312) == "±3.1 %" and statistics.half_width(math.nan) == ""
-    assert statistics.half_width(0.994, "{:.1f}") == "99.4"
+    assert statistics.half_width(0.994, "{}") == "99"
     assert statistics.half_width(64.6) == "×÷129" and statistics.half_width(1.0) == "×÷2.4"
     assert statistics.half_width(0.995) == "×÷2.4" and statistics.half_width(math.inf) == "×÷inf"
     # The factor is that of the interval.
     for factor in (3.0, 47.0, 1e6):
         relative = (factor - 1 / factor) / 2
         assert statistics.factor_of(relative) == pytest.approx(factor)
-        assert statistics.half_width(relative, "{:.1f}") in (f"×÷{factor:.1f}", f"×÷{factor:.0f}")
+        assert statistics.half_width(relative, "{}") in (f"×÷{factor:.1f}", f"×÷{factor:.0f}")
+
+
+@pytest.mark.parametrize(
+    ("value", "relative", "text"),
+    [
+        (37.7, 0.36, "38"), (105.0, 0.175, "105"), (31.77, 0.02, "31.8"), (217.4, 0.65, "220"),
+        (10.52, 2.47, "11"), (1.11, 64.6, "1.1"), (0.4567, 0.3, "0.46"), (1234.5, 0.5, "1200"),
+        (3956.0, 0.0, "3956"), (0.5333, math.nan, "0.533"), (999.7, 0.01, "1000"), (0.0, 0.5, "0"),
+        (-217.4, 0.65, "-220"), (math.inf, 0.1, "∞"), (math.nan, 0.1, "nan"),
+    ],
+)  # fmt: skip
+def test_figures_that_the_interval_makes_meaningless_are_left_out(value, relative, text) -> None:
+    assert statistics.meaningful(value, relative) == text

@@ -179,15 +179,15 @@ def factor_of(relative: Any) -> Any:
     return relative + np.hypot(relative, 1)
 
 
-def half_width(relative: float, percent: str = "±{:.2g} %") -> str:
-    """Return the text of half the width of an interval over its value.
+def half_width(relative: float, text: str = "±{} %") -> str:
+    """Return the text of half the width of an interval over its value, in two figures.
 
     Parameters
     ----------
     relative : float
         Such as `RunInterval.relative_half_width`.
-    percent : str
-        Format of a width in percent.
+    text : str
+        Format of the number of percent.
 
     Returns
     -------
@@ -198,7 +198,32 @@ def half_width(relative: float, percent: str = "±{:.2g} %") -> str:
     if relative >= 0.995:  # more than two digits in percent
         factor = factor_of(relative)
         return f"×÷{factor:.{1 if factor < 9.95 else 0}f}"
-    return percent.format(100 * relative) if relative == relative else ""
+    return text.format(f"{100 * relative:.2g}") if relative == relative else ""
+
+
+def meaningful(value: float, relative: float = 0.0) -> str:
+    """Return a number in the figures that the width of its interval leaves.
+
+    Parameters
+    ----------
+    value : float
+    relative : float
+        Half of the width of its interval over the value; NaN if unknown.
+
+    Returns
+    -------
+    str
+        At most three figures, or in full from 1000 on: 0.533, 3950. Figures whose unit is less than
+        a fifth of the half width, to the next power of ten, are left out: 38 for 37.7 ±36 %.
+    """
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    figures = 3
+    if relative > 0 and abs(value) > 0:
+        unit = math.floor(math.log10(abs(value) * min(relative, 1.0) / 5))
+        figures = min(figures, math.floor(math.log10(abs(value))) - unit + 1)
+    kept = float(f"{value:.{figures}g}")
+    return f"{kept:.3g}" if abs(kept) < 1000 else f"{value if figures == 3 else kept:.0f}"
 
 
 def harmonic_mean(x: npt.ArrayLike) -> float:

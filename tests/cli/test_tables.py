@@ -228,10 +228,10 @@ def test_the_summary_is_that_of_undisturbed_records() -> None:
 def test_tables_tell_for_what_an_interval_holds(capsys: Any) -> None:
     words = ("stream", "-k", "copy", "-n", "999", "-t", "1", "--runs", "20", "--variant", "scalar")
     row, scope = run(capsys, *words)[1].splitlines()[1:3]
-    assert re.search(r" \d+\.\d( |$)", row)
+    assert re.search(r" (\d+|\d\.\d+|×÷\d+(\.\d)?)( |$)", row)
     assert scope.startswith("±%") and "95 % of the next runs" in scope
     record = {"ci_relative": 0.0125, "time_min_ci_relative": 0.03, "rotation": False}
-    assert measuring.plus_minus(record) == "3.0"
+    assert measuring.plus_minus(record) == "3"
     assert measuring.plus_minus(record, "median") == "1.2"
     none = dict.fromkeys(record, math.nan) | {"rotation": False}
     assert measuring.plus_minus(none) == "" == measuring.scope_of(result_set([none]))

@@ -522,6 +522,11 @@ def test_own_strides_are_printed_beside_a_published_processor():
     assert sentence.startswith("at stride 8 a gather keeps 12% of its bandwidth at stride 1 here,")
     assert f"{there} on Skylake" in sentence
     assert "here (disturbed)" in spatter_data.beside_published(own_records(disturbed=True))
+    both = [own_records(), own_records(platform="Other, 1 thread")]
+    several = spatter_data.beside_published(pd.concat(both, ignore_index=True)).splitlines()
+    assert len(several) == 2 * len(text.splitlines())
+    assert several[7].startswith("on Other, 1 thread, 4 threads: GB/s")
+    assert several[7].split()[-8:] == here.split()[-8:]
     # Without strides there is nothing to compare.
     patterns = own_records()
     patterns = patterns[~patterns["pattern"].str.startswith("UNIFORM")]

@@ -126,7 +126,8 @@ def test_reports_tell_that_the_machine_was_disturbed(cache: Path) -> None:
     results = mk.stream("copy", elements=64, threads=1, runs=1).measure().results
     target = cache / "report.html"
     write_report(results, target, title="Report", environment={})
-    assert "found this machine disturbed: steal time" in target.read_text()
+    told = 'Fitness by memkern doctor: <b class="bad">disturbed: steal time</b>'
+    assert told in target.read_text()
 
 
 def test_json_is_the_only_output(small_cases: Path, capsys: pytest.CaptureFixture[str]) -> None:

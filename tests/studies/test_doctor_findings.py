@@ -21,7 +21,6 @@ from memkern.machine.smbios import Module, Population
 from memkern.studies import doctor as doctoring
 from memkern.studies.doctor import (
     against,
-    bandwidth_of_a_core,
     cache_sizes,
     core_findings,
     other_programs,
@@ -257,27 +256,6 @@ def test_a_long_latency_is_noted() -> None:
         found = doctoring.measured("latency.chase", measurement, "")
         assert found.state == judged and bool(found.advice) == (judged == NOTE)
         assert ("less than 200 ns" in found.text) == (judged == NOTE)
-
-
-def test_bandwidth_of_a_core_beside_published_ones() -> None:
-    # Two threads on each core.
-    record = {
-        "kernel": "stream.triad", "threads": 8, "bandwidth_median_GBps": 22.0, "disturbed": False,
-    }  # fmt: skip
-    machine = {"machine": {"cores": 4}}
-    (found,) = bandwidth_of_a_core([record], machine)
-    assert found.state == GOOD and "5.5 GB/s per core on 4 cores" in found.text
-    # Four threads on each core of Knights Landing and of ThunderX2.
-    assert "published processors have 2.7 to 6.1 GB/s" in found.text
-    (found,) = bandwidth_of_a_core([record | {"bandwidth_median_GBps": 4.0}], machine)
-    assert found.state == NOTE and found.advice
-    (found,) = bandwidth_of_a_core([record | {"bandwidth_median_GBps": 400.0}], machine)
-    assert found.state == NOTE and "more than a core has from memory" in found.text
-    (found,) = bandwidth_of_a_core([record | {"threads": 2}], {"machine": {"cores": None}})
-    assert "11.0 GB/s per core on 2 cores" in found.text
-    assert bandwidth_of_a_core([record | {"kernel": "loops.load"}], machine) == []
-    (found,) = bandwidth_of_a_core([record | {"disturbed": True}], machine)
-    assert found.state == UNKNOWN and found.text.endswith(", but its samples were disturbed")
 
 
 @pytest.mark.parametrize(

@@ -525,7 +525,7 @@ def plus_minus(record: dict[str, Any], quantity: str = "floor") -> str:
         ``floor`` for a value from the shortest time, ``median`` for a value from the median.
     """
     width = record["ci_relative" if quantity == "median" else "time_min_ci_relative"]
-    return statistics.half_width(width, "{:.1f}")
+    return statistics.half_width(width, "{}")
 
 
 def scope_of(results: ResultSet) -> str:

@@ -3,8 +3,8 @@
 The tables ``published-processors``, ``published-figures`` and ``published-generations`` of
 `memkern.reference` hold values of whole sockets and of single cores, each with its source. They
 are scaled to the cores and sockets that a figure used: a part of a socket is never compared with
-a whole one. Without a published value the range is computed from channels and transfer rate, and
-no verdict follows from it.
+a whole one. A range that spans more than a factor of two gives no verdict. Without a published
+value only the theoretical peak by channels and transfer rate is known, which gives none either.
 
 A processor is recognised by its name. If several have this name, as on Arm, the number of cores
 of a socket decides if one of them has it; otherwise the range spans all. If the table has no
@@ -46,9 +46,8 @@ _MARGINS_OF_OTHERS = (0.75, 1.25)
 LARGEST_OF_CORE = 1.4
 # Most that small pages may add to a latency: no source has values for them.
 _SMALL_PAGES = 1.5
-# Least share of the theoretical peak in computed ranges: in the table, loads from DDR memory, and
-# copies and triads with non-temporal stores, reach more.
-_LEAST_OF_PEAK = 0.5
+# Largest ratio of the ends of a range that decides.
+_MOST_SPAN = 2.0
 # A source that used at least this share of the cores measured whole sockets.
 _ALL_CORES = 0.9
 
@@ -110,7 +109,7 @@ class Expected:
     Attributes
     ----------
     low, high : float
-        Ends of the range.
+        Ends of the range; from 0 to the theoretical peak if none is published.
     unit : str
     published : bool
         Whether it follows from published values; otherwise it is computed from channels and rate.
@@ -131,6 +130,20 @@ class Expected:
     shared: bool
     sources: tuple[Source, ...]
     sentence: str
+
+    @property
+    def decides(self) -> bool:
+        """Whether a verdict follows: published values span at most a factor of two."""
+        return self.published and self.high <= _MOST_SPAN * self.low
+
+    @property
+    def undecided(self) -> str:
+        """Why no verdict follows from a range that does not decide."""
+        if not self.published:
+            return "no value of this processor is published"
+        if self.shared and self.unit != _UNITS["latency"]:
+            return "others may use the rest of the socket"
+        return "published values leave more than a factor of two open"
 
 
 class _Candidate(NamedTuple):
@@ -256,8 +269,8 @@ def compared(figure: FigureOfMerit, expected: Expected | None) -> tuple[str, str
     Returns
     -------
     word : str
-        ``as expected``; ``below`` or ``above`` the range; ``unknown``, always if the range was
-        computed, unless the value is above the theoretical peak.
+        ``as expected``; ``below`` or ``above`` the range; ``unknown``, always if the range does not
+        decide, unless the value is above the theoretical peak.
     sentence : str
     """
     if expected is None:
@@ -268,15 +281,11 @@ def compared(figure: FigureOfMerit, expected: Expected | None) -> tuple[str, str
             f"{value:.4g} {unit} are above the theoretical peak of {expected.peak:.4g} {unit}: "
             "implausible, check the size of the data and the modules of the memory."
         )
+    if not expected.decides:
+        return "unknown", f"No verdict: {expected.undecided}."
     between = f"{expected.low:.4g} to {expected.high:.4g} {unit}"
     if figure.disturbed:
         return "unknown", f"Expected are {between}; the record is disturbed and decides nothing."
-    if not expected.published:
-        inside = expected.low <= value <= expected.high
-        return "unknown", (
-            f"{'Plausible' if inside else 'Not in the plausible range'}: {value:.4g} {unit}, of "
-            f"{between}; the range is computed, not published, and decides nothing."
-        )
     if expected.low <= value <= expected.high:
         return "as expected", f"{value:.4g} {unit} are in the expected range of {between}."
     word = "below" if value < expected.low else "above"
@@ -394,7 +403,7 @@ def _bandwidth(
     if sockets > 1:
         what = f"{used} cores of {sockets} sockets with {each} cores of {candidate.label}"
     if not whole:
-        return _computed(candidate, name, share, peak, shared, stores, what)
+        return _computed(candidate, name, peak, shared, what)
     least, most = min(whole, key=lambda b: b.low), max(whole, key=lambda b: b.high)
     smallest, largest = _margins(candidate, own)
     low, high = share * least.low * smallest, sockets * most.high * largest
@@ -429,28 +438,22 @@ def _bandwidth(
 def _computed(
     candidate: _Candidate,
     name: str,
-    share: float,
     peak: float,
     shared: bool,
-    stores: str,
     what: str,
 ) -> Expected | None:
-    """Return the plausible range by channels and rate; None if these are unknown."""
+    """Return the range up to the peak by channels and rate; None if these are unknown."""
     if not peak > 0:
         return None
     per_socket = candidate.peak * _USED.get(name, 1)
-    low = _LEAST_OF_PEAK * share * per_socket
-    if stores == ORDINARY and candidate.reads_lines:
-        low /= _WITH_READS.get(name, 1)
     rows = [row for row in _processors() if row["processor"] in candidate.models]
     sources = tuple(_specification(row) for row in rows if row["channels"] or row["rate_MTps"])
     source = sources[0].title if sources else "the memory modules that the system reports"
     sentence = (
         f"{what}: computed, not published, from the theoretical peak of a socket of "
-        f"{per_socket:.4g} GB/s (channels x rate; {source}), of which at least "
-        f"{_LEAST_OF_PEAK:.0%} are plausible"
+        f"{per_socket:.4g} GB/s (channels x rate; {source})"
     )
-    return Expected(low, peak, "GB/s", False, peak, shared, sources, sentence)
+    return Expected(0.0, peak, "GB/s", False, peak, shared, sources, sentence)
 
 
 def _latency(candidate: _Candidate, pages: str, machine: Mapping[str, Any]) -> Expected | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memkern.machine.health import DISTURBED
 from memkern.models.machine_reading import machine_of
 from memkern.models.memory import contradictions
 from memkern.models.roofline import BESIDE
 from memkern.plots.frames import counted, joined
 from memkern.report.tables import Table, table_of
+from memkern.results.hosts import host_sentence
 from memkern.statistics import half_width
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def distinct(frame: DataFrame, column: str) -> list[str]:
 
 
 def quality(frame: DataFrame) -> list[str]:
-    """Return sentences on validity, disturbance and intervals."""
+    """Return sentences on validity, the host, disturbance and intervals."""
     sentences = []
     if "valid" in frame:
         wrong = int((~frame["valid"].eq(True)).sum())
@@ -50,6 +50,8 @@ def quality(frame: DataFrame) -> list[str]:
             f"{counted(disturbed, 'record')} {'is' if disturbed == 1 else 'are'} disturbed"
             f"{', drawn with hollow markers and left out of fits' if disturbed else ''}."
         )
+    host = host_sentence(frame.to_dict("records"))
+    sentences += [f"{host[0].upper()}{host[1:]}."] if host else []
     return [*sentences, *_placements(frame), *_samples(frame), *_intervals(frame)]
 
 
@@ -151,16 +153,16 @@ def _intervals(frame: DataFrame) -> list[str]:
         "the interval within the run": _numbers(frame, "within_ci_relative"),
     }
     parts = [
-        f"of {what} is {half_width(half.median(), '{:.2f}%')} of the value in the median record "
-        f"and {half_width(half.max(), '{:.2f}%')} in the widest"
+        f"of {what} is {half_width(half.median(), '{}%')} of the value in the median record "
+        f"and {half_width(half.max(), '{}%')} in the widest"
         for what, half in widths.items()
         if len(half)
     ]
     return [*sentences, f"Half the width {joined(parts)}."] if parts else sentences
 
 
-def banners(frame: DataFrame, against: Sequence[str], left_out: int, beside: str) -> list[str]:
-    """Return the warnings at the top of a report."""
+def cautions(frame: DataFrame, left_out: int, beside: str) -> list[str]:
+    """Return the warnings about how the records of a report were measured."""
     found = []
     if beside:
         found.append(f"When measuring began, {beside} also ran on this machine.")
@@ -172,19 +174,11 @@ def banners(frame: DataFrame, against: Sequence[str], left_out: int, beside: str
             "such a record has no interval, is drawn with hollow markers and counts only where "
             "there is no undisturbed one. Measure again when nothing else runs."
         )
-    verdicts = [text for text in distinct(frame, "doctor") if text.startswith(DISTURBED)]
-    if verdicts:
-        found.append(
-            f"Before measuring, memkern doctor found this machine {' and '.join(verdicts)}: run it "
-            "again, and follow its advice."
-        )
     if left_out:
         found.append(
             f"{counted(left_out, 'case')} {'was' if left_out == 1 else 'were'} not measured: the "
             "time of the report did not suffice for three placements."
         )
-    if against:
-        found.append("Some numbers contradict each other: see the section on validity.")
     return found
 
 

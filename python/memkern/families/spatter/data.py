@@ -7,6 +7,7 @@ published results have no other type.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -246,18 +247,20 @@ def looks_of(platforms: Mapping[str, bool]) -> dict[str, Look]:
 def beside_published(records: Records, platform: str = "Skylake") -> str:
     """Return the bandwidths of own strides beside those of a published platform, as text.
 
-    Each kernel has a table with the shares of the bandwidth at stride 1, and a sentence on the
-    stride at which every value has a cache line of its own. It is empty without own records of
-    several strides on a processor.
+    Each kernel of each own platform has a table with the shares of the bandwidth at stride 1, and a
+    sentence on the stride at which every value has a cache line of its own. It is empty without own
+    records of several strides on a processor.
     """
     points, _ = points_of(records, "cpu")
     lines = []
-    for kernel, word in KERNELS.items():
+    own = [name for name, is_own in platforms_of(points).items() if is_own]
+    for (kernel, word), mine in itertools.product(KERNELS.items(), own):
+        here = "here" if len(own) == 1 else f"on {mine}"
         of_kernel = points[points["kernel"].eq(kernel) & points["stride"].notna()]
         rows = [
             (name, part.set_index("stride").sort_index())
             for name, part in (
-                ("here", of_kernel[of_kernel["own"].astype(bool)]),
+                (here, of_kernel[of_kernel["platform"].eq(mine)]),
                 (platform, of_kernel[of_kernel["platform"].eq(platform)]),
             )
         ]
@@ -279,7 +282,7 @@ def beside_published(records: Records, platform: str = "Skylake") -> str:
         mark = " (disturbed)" * bool(rows[0][1].loc[[1.0, at], "disturbed"].any())
         lines.append(
             f"at stride {at:.0f} a {word} keeps {shares[0].loc[at]:.0%} of its bandwidth at "
-            f"stride 1 here{mark}, and {shares[1].loc[at]:.0%} on {platform} (Lavin et al. 2020)"
+            f"stride 1 {here}{mark}, and {shares[1].loc[at]:.0%} on {platform} (Lavin et al. 2020)"
         )
     return "\n".join(lines)
 

@@ -135,7 +135,7 @@ def _fastest(records: Sequence[Mapping[str, Any]]) -> str:
     if less_s <= width * fastest["time_min_s"]:
         return (
             f"{label}: {names[0]} and {names[1]} do not differ by more than their intervals: "
-            f"{names[0]} is {ratio}, {half_width(width, '±{:.0f}%')}"
+            f"{names[0]} is {ratio}, {half_width(width, '±{}%')}"
         )
     text = f"{label}: {names[0]} is fastest, {ratio} as {names[1]}"
     if crs is fastest:

@@ -16,9 +16,9 @@ from memkern.models.memory import (
     stores,
 )
 from memkern.plots.drawing import in_bytes, spaced
-from memkern.plots.frames import best, joined, ranked, rounded, three_figures
+from memkern.plots.frames import best, joined, ranked, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
-from memkern.plots.sentences import disturbed_mark, interval_mark, shown_in, with_names
+from memkern.plots.sentences import disturbed_mark, marked_value, shown_in, with_names
 from memkern.shared.streaming_records import FAMILIES, MEMORY, as_defined, is_nt, levels, short
 
 if TYPE_CHECKING:
@@ -65,8 +65,7 @@ def _rows(frame: DataFrame, key: str) -> dict[str, dict[Hashable, Any]]:
 
 
 def _bandwidth(row: Mapping[Hashable, Any]) -> str:
-    text = f"{rounded(row[BANDWIDTH])} GB/s{interval_mark(row)}"
-    return text + disturbed_mark(row["disturbed"])
+    return marked_value(row, BANDWIDTH, "GB/s")
 
 
 def _on_memory(values: DataFrame, threshold: FromMemory) -> list[str]:
