@@ -28,7 +28,7 @@ Group = Sequence[Mapping[Any, Any]]
 """Records of cases that are compared with the first one."""
 
 _TURNS = 3  # in a placement
-_PLACEMENTS = 40  # at most
+_LEAST, _MOST = 4, 40  # placements; at least 4 regardless of the time
 _LOOKS = (10, 14, 20, 28)  # placements after which a group may be narrow enough
 _NARROW = 0.015  # half-width of ratios that need no more placements
 
@@ -78,7 +78,7 @@ def add_turns(
         Cases that are compared with the first one of their group. A group that can't be placed
         here, for example because memory does not suffice for all its cases at once, is left out.
     time_s : float
-        Seconds after which no placement begins.
+        Seconds after which no further placement begins.
 
     Returns
     -------
@@ -107,9 +107,9 @@ def add_turns(
     in_rounds(
         lambda turns: turns.place(rng),
         lambda _: [turns for _, turns in every if turns.todo],
-        rounds=small.cut(_PLACEMENTS, 2),
+        rounds=small.cut(_MOST, 2),
         end_s=time.perf_counter() + time_s,
-        least=2,
+        least=_LEAST,
     )
     added: dict[str, dict[str, Any]] = {}
     for number, (group, turns) in enumerate(every):

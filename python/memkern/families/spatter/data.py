@@ -15,7 +15,7 @@ from string import digits
 from typing import TYPE_CHECKING, Any
 
 from memkern.plots.drawing import disturbed_note
-from memkern.plots.frames import Records, best, counted, typed, usable, words
+from memkern.plots.frames import Records, best, counted, percent, typed, usable, words
 from memkern.plots.selection import BANDWIDTH
 from memkern.plots.sentences import disturbed_mark
 from memkern.plots.style import Look, other_look, own_look, plain
@@ -286,7 +286,8 @@ def beside_published(records: Records, platform: str = "Skylake") -> str:
         mark = disturbed_mark(not kept.in_turns and (first["disturbed"] or last["disturbed"]))
         lines.append(
             f"at stride {at:.0f} a {word} keeps {kept.percent()} of its bandwidth at "
-            f"stride 1 here{mark}, and {shares[1].loc[at]:.0%} on {platform} (Lavin et al. 2020)"
+            f"stride 1 here{mark}, and {percent(shares[1].loc[at])} on {platform} (Lavin et al. "
+            "2020)"
         )
     return "\n".join(lines)
 

@@ -108,15 +108,16 @@ def formats_of_matrices(
 
     CRS is the first of them, since it needs no conversion.
     """
-    matrices: dict[tuple[Any, ...], dict[tuple[Any, ...], Mapping[str, Any]]] = {}
-    for record in sorted(records, key=lambda one: (one["disturbed"], one["time_min_s"])):
-        best = matrices.setdefault(tuple(record.get(name) for name in _SAME), {})
-        best.setdefault(_format(record), record)
-    return [
-        sorted(best.values(), key=lambda one: one["kernel"] != CRS)[:_COMPARED]
-        for best in matrices.values()
-        if len(best) > 1
-    ]
+    matrices: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
+    for record in records:
+        matrices.setdefault(tuple(record.get(name) for name in _SAME), []).append(record)
+    groups = []
+    for of_matrix in matrices.values():
+        best: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        for record in sorted(of_matrix, key=lambda one: (one["disturbed"], one["time_min_s"])):
+            best.setdefault(_format(record), record)
+        groups.append(sorted(best.values(), key=lambda one: one["kernel"] != CRS)[:_COMPARED])
+    return [group for group in groups if len(group) > 1]
 
 
 def fastest_sentences(records: Iterable[Mapping[str, Any]]) -> str:
