@@ -270,8 +270,8 @@ def in_turns(record: dict[str, Any], time_s: float) -> dict[str, Any]:
         ),
         (
             [SELL, {**SELL, "C": 4, "time_min_s": 3.2e-3}],
-            "sell-8-32 is fastest, 2.00 ± 0.04 times as fast as sell-4-32; with --format crs it is told "
-            "when its conversion has paid",
+            "sell-8-32 is fastest, 2.00 ± 0.04 times as fast as sell-4-32; with --format crs it is "
+            "told when its conversion has paid",
         ),
         (
             [{**PRODUCT, "disturbed": True}, SELL, {**SELL, "C": 4}],

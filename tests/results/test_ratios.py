@@ -55,8 +55,8 @@ def test_changes_of_the_host_between_placements_and_turns_cancel() -> None:
     speed = rng.lognormal(0, 0.5, (12, 3))
     base = speed * rng.lognormal(0, 0.01, speed.shape)
     other = 0.8 * speed * rng.lognormal(0, 0.01, speed.shape)
-    other[3] *= 5  # a placement, and a turn, in which others interrupted one case
-    base[7, 1] *= 5
+    other[3] *= 5  # a placement in which others interrupted one case, and a turn of each
+    other[range(12), rng.integers(0, 3, 12)] *= 5
     found = in_turns(other, base)
     assert found.effect == pytest.approx(math.log(1 / 0.8), abs=found.half_width)
     assert found.half_width < 0.03

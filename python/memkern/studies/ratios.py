@@ -15,7 +15,7 @@ from typing import Any
 
 from memkern import small
 from memkern.engine.public import in_rounds, ranks, ready, take_samples
-from memkern.errors import DeviceError, InputError
+from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.formats import ResultSet
 from memkern.machine.environment import now
@@ -46,15 +46,20 @@ class _Turns:
         every = range(len(self._cases))
         try:
             prepared = {k: ready(self._cases[k]) for k in rng.sample(every, len(every))}
-        except (InputError, MemoryError, DeviceError):
+        except (InputError, MemoryError):
             self.todo = False  # not possible here, or no longer
             return
-        for k, one in prepared.items():
+        for one in prepared.values():
             one.set_steady_inputs()
-            self.times[k].append([])
+        turns: list[list[float]] = [[] for _ in every]
         for _ in range(_TURNS):
             for k in rng.sample(every, len(every)):
-                self.times[k][-1].append(float(take_samples(prepared[k]).seconds[:, 0].min()))
+                samples = take_samples(prepared[k])
+                if samples.stop == "interrupted":
+                    raise KeyboardInterrupt
+                turns[k].append(float(samples.seconds[:, 0].min()))
+        for times, of_case in zip(self.times, turns, strict=True):
+            times.append(of_case)
         del prepared, one
         # Otherwise the next placement would get the same memory.
         _memkern.release_memory()
@@ -67,6 +72,8 @@ def add_turns(
     results: ResultSet, cases: Iterable[Case], groups: Sequence[Group], time_s: float
 ) -> bool:
     """Measure cases in turns, and add the times to their records (column ``turns_s``).
+
+    Cases on GPUs and over ranks are left out. After Ctrl-C, the times so far are added.
 
     Parameters
     ----------

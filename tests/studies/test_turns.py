@@ -30,7 +30,7 @@ def cases() -> list[mk.Case]:
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
     """Replace samples by the times of patterns, and return the patterns in each turn."""
 
-    def use(refused: str = "") -> list[list[str]]:
+    def use(refused: str = "", most_turns: int = 10**6) -> list[list[str]]:
         seen: list[list[str]] = []
         ready = ratios.ready
 
@@ -46,7 +46,8 @@ def scripted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[list[str]]]:
             seen[-1].append(pattern)
             # The host becomes slower with every turn.
             seconds = np.array([[2.0], [1.0]]) * TIMES_S[pattern] * len(seen)
-            return SimpleNamespace(seconds=seconds)
+            stop = "interrupted" if len(seen) > most_turns else "budget"
+            return SimpleNamespace(seconds=seconds, stop=stop)
 
         monkeypatch.setattr(ratios, "ready", placed)
         monkeypatch.setattr(ratios, "take_samples", samples)
@@ -106,6 +107,17 @@ def test_groups_that_can_not_be_placed_are_left_out(
     assert [len(turns_of(by[name])) for name in (ONE, TWO, FOUR)] == [1, 0, 1]
     assert not add_turns(results, cases, [], 60.0)
     assert not add_turns(results, cases[:0], groups, 60.0)
+
+
+def test_ctrl_c_ends_turns_and_keeps_complete_placements(
+    cases: list[mk.Case], scripted: Callable[..., list[list[str]]]
+) -> None:
+    results = mk.sweep(cases, progress=False)
+    scripted(most_turns=7)
+    assert add_turns(results, cases, [results.records[:2]], 60.0)
+    for record in results.records[:2]:
+        (times,) = turns_of(record).values()
+        assert np.shape(times) == (2, 3)
 
 
 def test_real_samples_give_a_ratio(cases: list[mk.Case]) -> None:
