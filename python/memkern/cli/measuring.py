@@ -12,7 +12,7 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern import progress, statistics
@@ -358,7 +358,7 @@ def measure(  # noqa: C901, PLR0913
     if compared is not None and args.runs is None and not results.interrupted:
         from memkern.studies.ratios import add_turns
 
-        groups = compared(results)
+        groups = groups_to_compare([compared], results)
         each_s = _QUICK_TURNS_S if args.quick else _TURNS_S
         if add_turns(results, cases, groups, each_s * len(groups)) and args.output:
             results.save(args.output)
@@ -379,6 +379,17 @@ def measure(  # noqa: C901, PLR0913
                 line(text)
         tell_limit(results, args)
     return results
+
+
+def groups_to_compare(
+    every: Iterable[Callable[[Any], Sequence[Group]]], records: Any
+) -> list[Group]:
+    """Return the groups that functions find in records, for `memkern.studies.ratios.add_turns`."""
+    groups: list[Group] = []
+    for compared in every:
+        with contextlib.suppress(InputError):  # there is no record to compare
+            groups += compared(records)
+    return groups
 
 
 def _counts(record: dict[str, Any]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from memkern.checks import shown
 from memkern.cli.measuring import (
     announce,
     exit_code,
+    groups_to_compare,
     line,
     tell_host,
     wait_until_quiet,
@@ -38,7 +38,6 @@ from memkern.spec.options import GPUS, PROCESSORS, Knobs
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
     from memkern.spec.case import Case
-    from memkern.studies.ratios import Group
 
 
 # Time limits in seconds for the measurements of a report.
@@ -170,10 +169,7 @@ def _add_ratios(results: ResultSet, cases: list[Case], time_s: float, data: Path
     told = [one.compared for one in family_modules("findings") if hasattr(one, "compared")]
     for every in (told, [contradicting]):
         frame = with_samples(results)
-        groups: list[Group] = []
-        for compared in every:
-            with contextlib.suppress(InputError):  # no finding, as the report says
-                groups += compared(frame)
+        groups = groups_to_compare(every, frame)
         if add_turns(results, cases, groups, _TURNS_SHARE * time_s):
             results.save(data)
 
