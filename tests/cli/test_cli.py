@@ -18,6 +18,7 @@ from memkern.cli.analysis import table_text
 from memkern.cli.options import knobs_of
 from memkern.families.launch import barrier
 from memkern.machine import remote
+from memkern.results.ratios import turns_of
 
 
 def test_spatter_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -425,6 +426,13 @@ def test_report_end_to_end(
     monkeypatch.setattr("memkern.engine.public.expected_s", lambda cases: 600.0)
     # At the begin, and where the doctor looks.
     set_activity(monkeypatch, [BUSY] * 9)
+
+    def pair_of(frame: pd.DataFrame) -> list[dict[Any, Any]]:
+        """Return records of two cases whose ratio no finding has."""
+        kernels = ("spatter.gather", "stream.copy")
+        return [frame[frame["kernel"].eq(kernel)].iloc[0].to_dict() for kernel in kernels]
+
+    monkeypatch.setattr("memkern.models.memory.contradicting", lambda frame: [pair_of(frame)])
     told: list[mk.ResultSet] = []
     monkeypatch.setattr("memkern.cli.report.tell_host", lambda results, quiet: told.append(results))
     monkeypatch.setitem(sys.modules, "memkern._memkern_cuda", None)
@@ -438,6 +446,9 @@ def test_report_end_to_end(
     assert "<td>memkern was built without its CUDA part" in html
     frame = mk.load(tmp_path / "report.parquet").to_frame()
     assert frame["valid"].all()
+    # Cases that contradict each other are measured again, in turns.
+    one, other = (turns_of(record) for record in pair_of(frame))
+    assert len(one.keys() & other.keys()) == 1
     kernels = {"spatter.gather", "stream.copy"}
     names = {"Gather and scatter", "Streaming"}
     if whole:

@@ -1,8 +1,10 @@
 """Sizes that count as "from memory", the value of each kernel there, and contradictions."""
 
+import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from plotting import KIB, MIB, Results, frame
 from streaming_figure_records import OWN, raider, record, stream
@@ -11,6 +13,7 @@ from memkern import report
 from memkern.models.memory import (
     NONTEMPORAL,
     ORDINARY,
+    contradicting,
     contradictions,
     from_memory,
     memory_values,
@@ -175,9 +178,37 @@ def test_repeats_and_ceilings_contradict_too():
     other = rows[0] | {"platform": "Another, 4 threads", "bandwidth_GBps": 100.0}
     assert contradictions(known([*rows, other])) == []
     rows = [row | {"bandwidth_median_GBps": row["bandwidth_GBps"]} for row in sweep("loops.load")]
-    product = record("spmv.crs", 256 * MIB, 20.0, load_GBps=50.0)
+    product = record("spmv.crs", 256 * MIB, 20.0, load_GBps=20.0)
     (one,) = contradictions(known([*rows, product]))
-    assert "load from memory" in one and "50 GB/s as ceiling of a roofline" in one
+    assert "load from memory" in one and "20 GB/s as ceiling of a roofline" in one
+    # A ceiling is the best since the boot, which later records need not reach.
+    assert contradictions(known([*rows, product | {"load_GBps": 50.0}])) == []
+
+
+def test_cases_that_contradict_each_other_are_judged_in_turns():
+    def both(triad_s: float) -> pd.DataFrame:
+        """Return records that are 36 % apart, with times in turns of cases of equal work."""
+        times = {"stream.triad": 1e-3, "loops.triad": triad_s}
+        rows = [*sweep("stream.triad"), record("loops.triad", 256 * MIB, 43.0)]
+        work_B = 1e6  # of an invocation
+        return known(
+            [
+                row
+                | {"case_id": f"{row['kernel']} {row['footprint_B']}"}
+                | {"time_min_s": work_B / row["bandwidth_GBps"] / 1e9}
+                | {"turns_s": json.dumps({"now 0": [[times[row["kernel"]]] * 3] * 10})}
+                for row in rows
+            ]
+        )
+
+    assert contradictions(both(1e-3)) == [] and contradicting(both(1e-3)) == []
+    (one,) = contradictions(both(0.8e-3))
+    assert "36 % apart (1.25 ± 0.01 times as fast in turns), though" in one
+    (pair,) = contradicting(both(0.8e-3))
+    assert [row["kernel"] for row in pair] == ["stream.triad", "loops.triad"]
+    # Repeats are one case, which has no other to be measured beside.
+    rows = [row | {"case_id": str(i)} for i, row in enumerate(stream(sizes=[MIB, 2 * MIB]))]
+    assert contradicting(known([*rows, rows[0] | {"bandwidth_GBps": 100.0}])) == []
 
 
 def test_a_report_shows_contradictions(tmp_path):

@@ -12,14 +12,15 @@ the best record of each size, which is the bandwidth of a record.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from collections.abc import Hashable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from memkern.machine.caches import MULTIPLE
 from memkern.models.records import cache_ends
+from memkern.results.ratios import ratio
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -36,7 +37,6 @@ _REACH = 2.0
 # Largest relative difference of two consistent values of the same quantity.
 _APART = 0.1
 
-_WIDTH = "time_min_ci_relative"
 _BANDWIDTH = "bandwidth_GBps"
 # Kernels with the same operation as a kernel of another family.
 _SAME = {
@@ -56,6 +56,9 @@ _REGULAR = (
     *("loops.init", "loops.update", "loops.daxpy", "loops.nstream", "loops.schoenauer"),
     *("bs.bs2", "bs.bs5", *_ONLY_LOAD, *_SAME),
 )
+
+_Row: TypeAlias = dict[Hashable, Any]
+_Disagreement: TypeAlias = tuple[str, list[_Row]]
 
 NONTEMPORAL, ORDINARY = "non-temporal", "ordinary"
 """Kinds of stores."""
@@ -225,21 +228,32 @@ def contradictions(frame: DataFrame) -> list[str]:
     """Return sentences on values that should be equal, but differ by more than their intervals.
 
     Compared are bandwidths from memory of the same operation, kind of stores, type and pages,
-    measured by different kernels or as the ceiling of a roofline, and the repeats of a case. Values
-    within 10 % of each other never contradict each other.
+    measured by different kernels, those above the ceiling of a roofline, and the repeats of a case.
+    Values within 10 % of each other never contradict each other, nor do cases that were measured
+    in turns and whose ratio does not show the difference.
 
     Parameters
     ----------
     frame : DataFrame
         Valid records; there is no sentence if columns of `from_memory` are missing.
     """
+    return [sentence for sentence, _ in _contradictions(frame)]
+
+
+def contradicting(frame: DataFrame) -> list[list[_Row]]:
+    """Return the pairs of records of two cases that contradict each other."""
+    return [pair for _, pair in _contradictions(frame) if len({one["case_id"] for one in pair}) > 1]
+
+
+def _contradictions(frame: DataFrame) -> list[_Disagreement]:
+    """Return the sentences on contradictions, each with its two records."""
     needed = ("platform", "kernel", "variant", "footprint_B", _BANDWIDTH, "disturbed")
     if not set(needed) <= set(frame):
         return []
     frame = frame[~frame["disturbed"].eq(True) & frame[_BANDWIDTH].gt(0)]
     frame = frame.assign(disturbed=False)
     regular = frame[frame["kernel"].isin(_REGULAR) & frame["footprint_B"].gt(0)]
-    found = []
+    found: list[_Disagreement] = []
     if len(regular):
         thresholds = from_memory(regular)
         here = ["platform", "operation", "stores"]
@@ -247,7 +261,7 @@ def contradictions(frame: DataFrame) -> list[str]:
         each = _by_kernel(regular, thresholds, here)
         for key, rows in each.groupby(here, sort=False, dropna=False):
             platform, operation, kind = (str(part) for part in key[:3])
-            values = dict(zip(rows["kernel"], _with_widths(rows), strict=True))
+            values = dict(zip(rows["kernel"], rows.to_dict("records"), strict=True))
             what = operation.partition(".")[2] + " from memory"
             found += _disagree(
                 what + f" with {kind} stores" * bool(kind) + f" on {platform}", values
@@ -255,7 +269,7 @@ def contradictions(frame: DataFrame) -> list[str]:
         found += _against_ceilings(frame, regular, thresholds)
     if "case_id" in frame:
         for _, rows in frame.groupby(["platform", "case_id"], sort=False):
-            repeats = enumerate(_with_widths(rows), 1)
+            repeats = enumerate(rows.to_dict("records"), 1)
             values = {f"repeat {number}": value for number, value in repeats}
             first = rows.iloc[0]
             what = f"{first['kernel']} in {first['footprint_B']:.4g} B on {first['platform']}"
@@ -269,8 +283,11 @@ _CEILINGS = {"load_GBps": "loops.load", "triad_GBps": "stream.triad"}
 
 def _against_ceilings(
     frame: DataFrame, regular: DataFrame, thresholds: Mapping[str, FromMemory]
-) -> list[str]:
-    """Return sentences on ceilings of rooflines that differ from their kernel's bandwidth."""
+) -> list[_Disagreement]:
+    """Return sentences on ceilings of rooflines that their kernel's bandwidth exceeds.
+
+    A ceiling is the best since the boot, so that a lower bandwidth is no contradiction.
+    """
     if "dtype" not in regular:
         return []
     double = regular[regular["dtype"].eq("float64")]
@@ -280,30 +297,26 @@ def _against_ceilings(
         if column not in frame:
             continue
         ceilings = frame.groupby("platform")[column].median().dropna()
-        rows = each[each["kernel"].eq(operation)]
-        for platform, value in zip(rows["platform"], _with_widths(rows), strict=True):
-            if platform in ceilings:
-                values = {operation: value, "ceiling of a roofline": (ceilings[platform], 0.0)}
-                found += _disagree(
-                    f"{operation.partition('.')[2]} from memory on {platform}", values
-                )
+        for row in each[each["kernel"].eq(operation)].to_dict("records"):
+            platform = row["platform"]
+            if platform in ceilings and row[_BANDWIDTH] > ceilings[platform]:
+                ceiling: _Row = {_BANDWIDTH: ceilings[platform], "case_id": row.get("case_id")}
+                what = f"{operation.partition('.')[2]} from memory on {platform}"
+                found += _disagree(what, {operation: row, "ceiling of a roofline": ceiling})
     return found
 
 
-def _with_widths(rows: DataFrame) -> list[tuple[float, float]]:
-    """Return bandwidths, each with half the width of its interval relative to it; 0 if unknown."""
-    if _WIDTH not in rows:
-        return [(value, 0.0) for value in rows[_BANDWIDTH]]
-    return [*zip(rows[_BANDWIDTH], rows[_WIDTH].astype(float).fillna(0.0), strict=True)]
-
-
-def _disagree(what: str, values: Mapping[str, tuple[float, float]]) -> list[str]:
+def _disagree(what: str, values: Mapping[str, _Row]) -> list[_Disagreement]:
     """Return the sentence on the smallest and the largest value if they contradict each other."""
-    ordered = sorted(values, key=lambda name: values[name])
-    (low, low_width), (high, high_width) = values[ordered[0]], values[ordered[-1]]
-    if high <= (1 + _APART) * low or high / (1 + high_width) <= low * (1 + low_width):
+    ordered = sorted(values, key=lambda name: float(values[name][_BANDWIDTH]))
+    pair = [values[ordered[0]], values[ordered[-1]]]
+    low, high = (one[_BANDWIDTH] for one in pair)
+    apart = ratio(pair[1], pair[0], _BANDWIDTH)
+    if abs(math.log(apart.value)) <= math.log1p(_APART) or not apart.decided:
         return []
-    return [
+    again = f" ({apart.text()} times as fast in turns)" if apart.in_turns else ""
+    sentence = (
         f"{what}: {low:.3g} GB/s as {ordered[0]} and {high:.3g} GB/s as {ordered[-1]} are "
-        f"{100 * (high / low - 1):.0f} % apart, though definition and size are the same."
-    ]
+        f"{100 * (high / low - 1):.0f} % apart{again}, though definition and size are the same."
+    )
+    return [(sentence, pair)]

@@ -16,7 +16,7 @@ from memkern.families.spmv.model import FORMATS, crs_row_cycles, sell_column_cyc
 from memkern.models.machine_file import SCALAR_BITS, MachineFile
 from memkern.plots.frames import Records, best, counted, joined, typed
 from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
-from memkern.statistics import half_width
+from memkern.results.ratios import ratio, turns_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -88,6 +88,7 @@ def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     ), notes + left
 
 
+_COMPARED = 4  # formats of a matrix whose ratios are told
 # Columns that formats of one matrix have in common where they are compared.
 _SAME = ("name", "matrix", "nonzeros", "dtype", "index_dtype", "result", "threads", "ranks", "halo")
 
@@ -100,49 +101,57 @@ def format_words(record: Mapping[str, Any]) -> str:
     return f"{format} mve {record['unroll']}" if record["unroll"] else format
 
 
-def fastest_sentences(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return a sentence on the fastest format of each matrix that was measured in several formats.
+def formats_of_matrices(
+    records: Iterable[Mapping[str, Any]],
+) -> list[list[Mapping[str, Any]]]:
+    """Return for each matrix in several formats the best record of its `_COMPARED` fastest ones.
 
-    It has the ratio of the shortest times to that of CRS, which is the base since it needs no
-    conversion, and the number of products after which the conversion has paid.
+    CRS is the first of them, since it needs no conversion.
     """
     matrices: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for record in records:
         matrices.setdefault(tuple(record.get(name) for name in _SAME), []).append(record)
-    return "\n".join(
-        _fastest(of) for of in matrices.values() if len({_format(record) for record in of}) > 1
-    )
-
-
-def _fastest(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the sentence on the fastest format of a matrix."""
-    one = records[0]
-    label = f"{one['name'] or one['matrix']}, {counted(int(one['threads']), 'thread')}"
-    best: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-    for record in sorted(records, key=lambda record: float(record["time_min_s"])):
-        if record["valid"] and not record["disturbed"]:
+    groups = []
+    for of_matrix in matrices.values():
+        best: dict[tuple[Any, ...], Mapping[str, Any]] = {}
+        for record in sorted(of_matrix, key=lambda one: (one["disturbed"], one["time_min_s"])):
             best.setdefault(_format(record), record)
-    crs = next((record for record in best.values() if record["kernel"] == CRS), None)
-    if len(best) < 2 or (crs is None and any(record["kernel"] == CRS for record in records)):
+        groups.append(sorted(best.values(), key=lambda one: one["kernel"] != CRS)[:_COMPARED])
+    return [group for group in groups if len(group) > 1]
+
+
+def fastest_sentences(records: Iterable[Mapping[str, Any]]) -> str:
+    """Return a sentence on the fastest format of each matrix that was measured in several formats.
+
+    It has the ratio of its performance to that of CRS, and the number of products after which the
+    conversion has paid.
+    """
+    return "\n".join(map(_fastest, formats_of_matrices(records)))
+
+
+def _fastest(formats: Sequence[Mapping[str, Any]]) -> str:
+    """Return the sentence on the fastest format of a matrix."""
+    crs = formats[0]
+    label = f"{crs['name'] or crs['matrix']}, {counted(int(crs['threads']), 'thread')}"
+    told = [one for one in formats if one["valid"] and (turns_of(one) or not one["disturbed"])]
+    if len(told) < 2 or told[0] is not crs:
         return f"{label}: which format is fastest can't be told, since records are disturbed"
-    fastest, second, *_ = best.values()
-    other = second if crs is None or crs is fastest else crs
-    less_s = other["time_min_s"] - fastest["time_min_s"]
+    told.sort(key=lambda one: -ratio(one, crs, VALUE).value)
+    fastest = told[0]
+    other = crs if crs["kernel"] == CRS and crs is not fastest else told[1]
+    faster = ratio(fastest, other, VALUE)
     names = [format_words(record) for record in (fastest, other)]
-    ratio = f"{other['time_min_s'] / fastest['time_min_s']:.3g} times as fast"
-    widths = [record["time_min_ci_relative"] for record in (fastest, other)]
-    width = math.hypot(*(width if width == width else 0.0 for width in widths))
-    if less_s <= width * fastest["time_min_s"]:
+    if not faster.decided:
         return (
             f"{label}: {names[0]} and {names[1]} do not differ by more than their intervals: "
-            f"{names[0]} is {ratio}, {half_width(width, '±{}%')}"
+            f"{names[0]} is {faster.text()} times as fast"
         )
-    text = f"{label}: {names[0]} is fastest, {ratio} as {names[1]}"
-    if crs is fastest:
+    text = f"{label}: {names[0]} is fastest, {faster.text()} times as fast as {names[1]}"
+    if fastest["kernel"] == CRS:
         return f"{text}, and needs no conversion"
-    if crs is None:
+    if crs["kernel"] != CRS:
         return f"{text}; with --format crs it is told when its conversion has paid"
-    products = math.ceil(fastest["convert_s"] / less_s)
+    products = math.ceil(fastest["convert_s"] / (fastest["time_min_s"] * (faster.value - 1)))
     return (
         f"{text}; its conversion ({fastest['convert_s']:.3g} s) has paid after {products} products"
     )

@@ -19,12 +19,30 @@ from memkern.plots.drawing import in_bytes, spaced
 from memkern.plots.frames import best, joined, ranked, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
 from memkern.plots.sentences import disturbed_mark, marked_value, shown_in, with_names
+from memkern.results.ratios import ratio
 from memkern.shared.streaming_records import FAMILIES, MEMORY, as_defined, is_nt, levels, short
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 _SUSTAINED = ("stream.copy", "stream.triad")
+_LOAD = "loops.load"
+
+
+def _of_platforms(records: DataFrame) -> tuple[DataFrame, dict[str, FromMemory]]:
+    """Return the records that are compared, and the sizes that count as in memory."""
+    frame, _ = select(
+        records, list(FAMILIES), ("bytes_B", "variant", "footprint_B", "dtype", "threads")
+    )
+    frame, _ = prevailing(as_defined(frame, "paper", "permutation"))
+    return frame, from_memory(frame)
+
+
+def compared(records: DataFrame) -> list[list[dict[Hashable, Any]]]:
+    """Return the records of copy, triad and loads from memory of each platform."""
+    values = memory_values(*_of_platforms(records))
+    told = values[values["operation"].isin([*_SUSTAINED, _LOAD])]
+    return [rows.to_dict("records") for _, rows in told.groupby("platform", sort=False)]
 
 
 def findings(records: DataFrame) -> list[str]:
@@ -35,11 +53,7 @@ def findings(records: DataFrame) -> list[str]:
     InputError
         As `memkern.families.streaming.figures.sizes`.
     """
-    frame, _ = select(
-        records, list(FAMILIES), ("bytes_B", "variant", "footprint_B", "dtype", "threads")
-    )
-    frame, _ = prevailing(as_defined(frame, "paper", "permutation"))
-    thresholds = from_memory(frame)
+    frame, thresholds = _of_platforms(records)
     frame = frame.assign(nt=is_nt(frame), level=levels(frame, thresholds))
     tests, _ = own_tests(records, ["bs.bs1"])
     empty, _ = select(records, ["bs.bs0"], value="time_min_s")
@@ -80,9 +94,10 @@ def _on_memory(values: DataFrame, threshold: FromMemory) -> list[str]:
             each = [f"{_bandwidth(row)}{_with(kind)}" for kind, row in of_kernel.items()]
             parts.append(f"{short(kernel)} {' and '.join(each)}")
         if len(of_kernel) > 1:
-            ratio = of_kernel[NONTEMPORAL][BANDWIDTH] / of_kernel[ORDINARY][BANDWIDTH]
-            mark = disturbed_mark(any(row["disturbed"] for row in of_kernel.values()))
-            gains.append(f"{ratio:.2f}{mark} in {short(kernel)}")
+            gain = ratio(of_kernel[NONTEMPORAL], of_kernel[ORDINARY], BANDWIDTH)
+            disturbed = any(row["disturbed"] for row in of_kernel.values())
+            mark = disturbed_mark(disturbed and not gain.in_turns)
+            gains.append(f"{gain.text()}{mark} in {short(kernel)}")
     sentences = [f"{_where(threshold, values['least_B'].min())}: {'; '.join(parts)}."]
     if gains:
         sentences.append(
