@@ -41,7 +41,6 @@ from memkern.spec.options import Knobs as Knobs
 from memkern.spec.options import Stop as Stop
 from memkern.spec.registry import case as case
 from memkern.spec.registry import registry as registry
-from memkern.studies.calibrate import calibrate as calibrate
 from memkern.studies.corun import corun as corun
 from memkern.studies.describe import describe as describe
 from memkern.studies.doctor import doctor as doctor
@@ -63,7 +62,6 @@ __all__ = [
     "amo",
     "apply",
     "bs",
-    "calibrate",
     "case",
     "compare",
     "compare_runs",

@@ -3,15 +3,13 @@
 import itertools
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import memkern as mk
-from memkern import _memkern
 from memkern.engine.public import CaseRun, calibrated
-from memkern.host import Host, distances, this_host
+from memkern.host import Host, this_host
 from memkern.host.distances import (
     BESIDE,
     MIXED,
@@ -24,10 +22,8 @@ from memkern.host.distances import (
     observed,
     packaged,
 )
-from memkern.host.environment import machine_environment
 from memkern.host.file import File, _heading
 from memkern.machine.caches import data_caches
-from memkern.studies import calibrate as calibrating
 
 PRIOR = Distances(3.0, 0.06)
 MEMORY = "memory, 1 thread, 10 placements, floor"
@@ -273,42 +269,3 @@ def test_cases_of_a_sweep_share_what_their_placements_tell() -> None:
     # Three spacings of each of the three cases, and no earlier records of this boot.
     assert math.asinh(width) > known.total * (20 ** (1 / (3 + 3 * 3)) - 1)
     assert math.asinh(width) != pytest.approx(known.within())
-
-
-def test_calibrating_repeats_every_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    # Caches of a few KiB, so that footprints from memory are small as well.
-    small = [{**c, "size_B": int(str(c["size_B"])) // 256} for c in CACHES]
-    environment = machine_environment()
-    environment["machine"]["caches"] = small
-    monkeypatch.setattr(calibrating, "machine_environment", lambda: environment)
-    monkeypatch.setattr(calibrating, "_BUDGET_S", 0.01)
-    monkeypatch.setattr(calibrating, "_fitting", lambda cases, seconds: cases)
-    monkeypatch.setattr(distances, "_APART_S", 0.0)
-    shares: list[float] = []
-    found = mk.calibrate(seconds=0.1, progress=shares.append)
-    levels, threads = ("L1", "L2", "L3", "memory"), (1, len(_memkern.topology()["units"]))
-    classes = {", ".join(name.split(", ")[:2]) for name in found}
-    assert classes == {
-        f"{level}, {n} thread{'s' * (n > 1)}" for level, n in itertools.product(levels, threads)
-    }
-    for name, spread in found.items():
-        assert Host(this_host().path).spread(name) == spread
-        assert spread.floor.number > distances.OTHER_HOSTS
-    assert shares == sorted(shares) and shares[-1] == 1.0
-
-
-def test_calibrating_needs_a_file_that_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Host, "save", lambda self: False)
-    monkeypatch.setattr(
-        calibrating, "_cases", lambda caches: [mk.loops("load", elements=64, threads=1)]
-    )
-    with pytest.raises(mk.InputError, match="can't be written"):
-        mk.calibrate(seconds=0.01)
-
-
-def test_calibrating_needs_an_undisturbed_record(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibrating, "_cases", lambda caches: [])
-    monkeypatch.setattr(calibrating, "_fitting", lambda cases, seconds: cases)
-    with pytest.raises(mk.InputError, match="no case had an undisturbed record"):
-        mk.calibrate(seconds=0.01)

@@ -314,13 +314,14 @@ class Host:
         """Store ratios of some events."""
         self._file.put((_COUNTERS, ratios))
 
-    def save(self) -> bool:
-        """Merge what this process has added into the file; return whether it could be written."""
+    def save(self) -> None:
+        """Merge what this process has added into the file; do nothing if it can't be written."""
         live = vars(self)
         sections = (("cores", RATES), ("choices", CHOICES), ("_history", RUNS))
         added = [(section, live[name].added) for name, section in sections if name in live]
         changes = [(section, values) for section, values in added if any(values.values())]
-        return not changes or self._file.put(*changes)
+        if changes:
+            self._file.put(*changes)
 
 
 def this_host() -> Host:
