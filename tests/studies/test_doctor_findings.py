@@ -80,9 +80,9 @@ def test_quiet_cores_are_good(judged: Any) -> None:
     assert "50 ns 100% of the time" in found["exchanges"].text
     within = math.sinh(packaged("memory, 1 thread, 10 placements").floor.within())
     text = found["next runs"].text
-    levels = ", ".join(rf"{name} ±\d+%" for name in ("L1", "L2", "L3", "memory"))
+    levels = ", ".join(rf"{name} ±[\d.]+%" for name in ("L1", "L2", "L3", "memory"))
     assert re.search(f"within {levels} by one thread and L1 ", text)
-    assert f"memory ±{within:.0%} by one thread" in text
+    assert f"memory {statistics.half_width(within, '±{}%')} by one thread" in text
 
 
 def test_without_samples_nothing_is_known(judged: Any) -> None:
