@@ -18,6 +18,7 @@ from memkern.host.distances import packaged
 from memkern.host.rates import CoreRates
 from memkern.machine.health import BAD, GOOD, NOTE, UNKNOWN, Finding
 from memkern.machine.smbios import Module, Population
+from memkern.statistics import half_width
 from memkern.studies import doctor as doctoring
 from memkern.studies.doctor import (
     against,
@@ -82,7 +83,7 @@ def test_quiet_cores_are_good(judged: Any) -> None:
     text = found["next runs"].text
     levels = ", ".join(rf"{name} ±[\d.]+%" for name in ("L1", "L2", "L3", "memory"))
     assert re.search(f"within {levels} by one thread and L1 ", text)
-    assert f"memory {statistics.half_width(within, '±{}%')} by one thread" in text
+    assert f"memory {half_width(within, '±{}%')} by one thread" in text
 
 
 def test_without_samples_nothing_is_known(judged: Any) -> None:
