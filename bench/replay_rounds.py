@@ -28,15 +28,20 @@ from records import Row, add, options, parsed, write
 from memkern.host.distances import OTHER_HOSTS, Distances, Spread, observed
 
 LEVELS = ("L1", "L2", "L3", "mem")
+COLUMNS = ("level", "half", "distance", "lower")
 _LEVEL = 0.95
 _APART = 2.0  # factor between the times of an exchange in two states
 
 
 class Run(NamedTuple):
-    """A run of a case: its value, and what its own placements tell of the distance to the next."""
+    """A run of a case: its value, and what its own placements tell of the distance to the next.
+
+    `lower` is the mean of the lower half of its floors, on logarithms, beside their minimum.
+    """
 
     state: int
     value: float
+    lower: float
     own: Distances
 
 
@@ -60,13 +65,19 @@ def runs_of(frame: pd.DataFrame, placements: int, quantity: str, in_a_row: bool)
             floors, medians = run["time_min_s"].to_numpy(), run["time_median_s"].to_numpy()
             spread = observed(floors, medians, in_a_row)
             value = floors.min() if quantity == "floor" else np.median(medians)
-            series.append(Run(state, math.log(value), getattr(spread, quantity)))
+            lower = np.log(np.sort(floors))[: max(len(floors) // 2, 1)].mean()
+            series.append(Run(state, math.log(value), float(lower), getattr(spread, quantity)))
         series.append(None)
     return found
 
 
-def judged(runs: Runs, prior: dict[str, float], alone: bool) -> Iterator[tuple[str, float, float]]:
-    """Yield level, half-width and distance from the next run, of runs in one state."""
+def judged(
+    runs: Runs, prior: dict[str, float], alone: bool
+) -> Iterator[tuple[str, float, float, float]]:
+    """Yield level, half-width and distances from the next run, of runs in one state.
+
+    The second distance is that of the means of the lower halves.
+    """
     for level, workers in {key[:2] for key in runs}:
         cases = [series for key, series in runs.items() if key[:2] == (level, workers)]
         known = Distances(OTHER_HOSTS, OTHER_HOSTS * prior[level])
@@ -81,7 +92,8 @@ def judged(runs: Runs, prior: dict[str, float], alone: bool) -> Iterator[tuple[s
                     if one is not None and one.state == run.state:
                         own += one.own
                 half = (known + Spread(own, own).of_run().floor).within()
-                yield level, half, abs(following.value - run.value)
+                lower = abs(following.lower - run.lower)
+                yield level, half, abs(following.value - run.value), lower
 
 
 def score(half: np.ndarray | float, distances: np.ndarray) -> float:
@@ -92,9 +104,7 @@ def score(half: np.ndarray | float, distances: np.ndarray) -> float:
 
 def distances(runs: Runs) -> pd.DataFrame:
     """Return half-widths without a prior, and distances, of all runs."""
-    return pd.DataFrame(
-        judged(runs, dict.fromkeys(LEVELS, 0.0), False), columns=["level", "half", "distance"]
-    )
+    return pd.DataFrame(judged(runs, dict.fromkeys(LEVELS, 0.0), False), columns=COLUMNS)
 
 
 def rows_of(
@@ -114,7 +124,7 @@ def rows_of(
             [mean for other, mean in means.items() if other.partition("_")[0] != machine], axis=1
         )
         prior = others.mean(axis=1).to_dict()
-        found = pd.DataFrame(judged(some, prior, alone), columns=["level", "half", "distance"])
+        found = pd.DataFrame(judged(some, prior, alone), columns=COLUMNS)
         for level, of_level in found.groupby("level"):
             apart = of_level["distance"].to_numpy()
             best, constant = min((score(half, apart), half) for half in apart)
@@ -122,6 +132,8 @@ def rows_of(
             row: Row = {"host": host, "level": str(level), "quantity": quantity}
             row |= {"placements": placements, "judged": len(apart)}
             row["90 % of next runs within, %"] = 100 * float(np.quantile(apart, 0.9))
+            if quantity == "floor":
+                row["of their lower half, %"] = 100 * float(of_level["lower"].quantile(0.9))
             row["best constant half-width, %"] = 100 * float(constant)
             row["half-width, %"] = 100 * float(np.median(half))
             row["hold, %"] = 100 * float(np.mean(apart <= half))
