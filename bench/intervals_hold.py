@@ -29,7 +29,7 @@ from records import Row, add, options, parsed, write
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine.placing.run import CaseRun, calibrated
+from memkern.engine.placing.run import LARGE_B, CaseRun, calibrated
 from memkern.host import Host, this_host
 from memkern.host.environment import machine_environment
 
@@ -68,6 +68,8 @@ def first_of(case: mk.Case) -> dict[str, Any]:
         host.keep_caches(known.caches)
     run, machine = CaseRun(case, host=host), machine_environment()
     while not run.complete:
+        if run.placements:
+            _memkern.release_memory(LARGE_B)
         run.place()
     return calibrated(run, machine).record
 

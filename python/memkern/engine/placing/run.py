@@ -50,6 +50,8 @@ from memkern.spec.options import GPUS, PROCESSORS
 # Buffers of at least this size are reused for the next placement: effects of page placement average
 # out over so many pages, and allocating them takes longer than measuring.
 LARGE_B = 2**26
+# All buffers are smaller: the next placement gets other memory, as after LARGE_B.
+ALL_B = 2**62
 # Placements followed each other if they took at least this share of the time since the first.
 _ALONE = 0.5
 
