@@ -71,7 +71,7 @@ def machine_files(frame: DataFrame, machine: str, models: Sequence[str]) -> list
 
 def disagreements(frame: DataFrame) -> list[str]:
     """Return the contradictions between the valid records of a machine."""
-    return contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)
+    return [*contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)]
 
 
 def shortened(against: Sequence[str]) -> list[str]:
