@@ -289,11 +289,12 @@ def compared(figure: FigureOfMerit, expected: Expected | None) -> tuple[str, str
     if expected.low <= value <= expected.high:
         return "as expected", f"{value:.4g} {unit} are in the expected range of {between}."
     word = "below" if value < expected.low else "above"
-    text = f"{value:.4g} {unit} are {word} the expected range of {between}"
     worse = (word == "above") == figure.is_time
-    if worse and expected.shared:
-        text += "; other users of the host can cause this, so that it is no sign of a fault"
-    return word, f"{text}."
+    cause = "; other users of the host can cause this, so that it is no sign of a fault"
+    return word, (
+        f"{value:.4g} {unit} are {word} the expected range of {between}"
+        f"{cause * (worse and expected.shared)}."
+    )
 
 
 def _candidates(machine: Mapping[str, Any]) -> list[_Candidate]:

@@ -20,8 +20,6 @@ from memkern.statistics import meaningful
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Figures of copy, load and triad.
-_STREAMS = ("copy", "load", "triad")
 # Shares of a limit below which a figure is worth a look.
 _LOW_SHARE = 0.6
 
@@ -99,14 +97,13 @@ def _entry(
     known = expected_of(figure, environment)
     word, sentence = compared(figure, known)
     if known is not None and known.published:
-        between = _range(known.low, known.high)
-        lines.append(("published", between if known.decides else f"no verdict: {known.undecided}"))
+        no_verdict = f"no verdict: {known.undecided}"
+        lines.append(("published", _range(known.low, known.high) if known.decides else no_verdict))
     if known is not None and known.decides:
         sentence += f" {known.sentence[0].upper()}{known.sentence[1:]}."
     elif figure.unit == "GB/s":
-        of_run = records if figure.name in _STREAMS else ()
         peak = known.peak if known is not None else math.nan
-        for rate in own_rates(figure.record, of_run, environment, peak):
+        for rate in own_rates(figure.record, records, environment, peak):
             reached = percent(figure.value / rate.GBps)
             lines.append((rate.name, f"{three_figures(rate.GBps)}: {reached} reached"))
             sentence += f" It is {rate.beside(figure.value)}."
@@ -228,8 +225,8 @@ def fitness(frame: DataFrame) -> list[tuple[str, str]]:
     if known:
         bad = any(text.startswith(DISTURBED) for text in known)
         found = [("Fitness by memkern doctor: ", ""), ("; ".join(known), "bad" if bad else "good")]
-    shared = "shared" in distinct(frame, "state")
-    return [*found, (f". The host {'is shared' if shared else 'was quiet'}.", "")]
+    host = "is shared" if "shared" in distinct(frame, "state") else "was quiet"
+    return [*found, (f". The host {host}.", "")]
 
 
 def next_sentence(
