@@ -359,8 +359,8 @@ def measure(  # noqa: C901, PLR0913
         from memkern.studies.ratios import add_turns
 
         groups = asked(answers, results)
-        each_s = _QUICK_TURNS_S if args.quick else _TURNS_S
-        if add_turns(results, cases, groups, each_s * len(groups)) and args.output:
+        turns_s = len(groups) * (_QUICK_TURNS_S if args.quick else _TURNS_S)
+        if add_turns(results, cases, groups, turns_s) and args.output:
             results.save(args.output)
     tell_host(results, args.quiet)
     if args.openmetrics and ranks().number == 0:

@@ -208,9 +208,13 @@ def _known(
     records: Sequence[Record], environments: Mapping[str, Any] | None
 ) -> list[tuple[Record, Compared]]:
     """Return the records from memory that can be compared, with what they are compared with."""
-    known = environments or {}
     return [
-        (record, compared(record, known.get(str(record.get("environment_id")), {}), records))
+        (
+            record,
+            compared(
+                record, (environments or {}).get(str(record.get("environment_id")), {}), records
+            ),
+        )
         for record in records
         if _comparable(record) and _is_from_memory(record)
     ]

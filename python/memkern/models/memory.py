@@ -253,16 +253,15 @@ def contradictions(frame: DataFrame) -> dict[str, list[Record]]:
         each = _by_kernel(regular, thresholds, here)
         for key, rows in each.groupby(here, sort=False, dropna=False):
             platform, operation, kind = (str(part) for part in key[:3])
-            values = dict(zip(rows["kernel"], rows.to_dict("records"), strict=True))
-            what = operation.partition(".")[2] + " from memory"
+            with_stores = f" with {kind} stores" * bool(kind)
             found |= _disagree(
-                what + f" with {kind} stores" * bool(kind) + f" on {platform}", values
+                f"{operation.partition('.')[2]} from memory{with_stores} on {platform}",
+                dict(zip(rows["kernel"], rows.to_dict("records"), strict=True)),
             )
         found |= _against_ceilings(frame, regular, thresholds)
     if "case_id" in frame:
         for _, rows in frame.groupby(["platform", "case_id"], sort=False):
-            repeats = enumerate(rows.to_dict("records"), 1)
-            values = {f"repeat {number}": value for number, value in repeats}
+            values = {f"repeat {n}": row for n, row in enumerate(rows.to_dict("records"), 1)}
             first = rows.iloc[0]
             what = f"{first['kernel']} in {first['footprint_B']:.4g} B on {first['platform']}"
             found |= _disagree(what, values)

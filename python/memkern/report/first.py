@@ -178,34 +178,41 @@ def _cores(machine: Mapping[str, Any], used: int) -> str:
     cores, units, sockets = (machine.get(name) for name in ("cores", "threads", "sockets"))
     if not units:
         return f"{used} used"
-    text = f"{used} of {counted(int(units), 'processing unit')} used"
-    if cores:
-        text += f", {counted(int(cores), 'core')}"
-    return text + (f", {counted(int(sockets), 'socket')}" if sockets else "")
+    parts = [
+        f"{used} of {counted(int(units), 'processing unit')} used",
+        counted(int(cores), "core") if cores else "",
+        counted(int(sockets), "socket") if sockets else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _caches(environment: Mapping[str, Any]) -> str:
-    parts = []
-    for cache in data_caches(environment):
-        told = in_bytes(cache["system_B"]) if cache["system_B"] else "not reported"
-        text = f"L{cache['level']} {told}"
-        if cache["size_B"] != cache["system_B"]:
-            text += f" (measured: {in_bytes(cache['size_B'])})"
-        parts.append(text)
-    return ", ".join(parts)
+    return ", ".join(
+        f"L{cache['level']} "
+        + (in_bytes(cache["system_B"]) if cache["system_B"] else "not reported")
+        + (
+            f" (measured: {in_bytes(cache['size_B'])})"
+            if cache["size_B"] != cache["system_B"]
+            else ""
+        )
+        for cache in data_caches(environment)
+    )
 
 
 def _memory(machine: Mapping[str, Any], memory: Mapping[str, Any]) -> str:
-    parts = [in_bytes(machine["memory_B"])] if machine.get("memory_B") else []
-    if memory.get("channels"):
-        parts.append(counted(int(memory["channels"]), "channel"))
-    else:
-        parts.append("channels unknown (no firmware table that this user may read)")
-    if memory.get("speed_MTs"):
-        parts.append(f"{memory.get('kind') or ''} {memory['speed_MTs']} MT/s".strip())
-    if memory.get("peak_GBps"):
-        parts.append(f"peak {three_figures(memory['peak_GBps'])} GB/s")
-    return ", ".join(parts)
+    total, channels, speed, peak = (
+        machine.get("memory_B"),
+        *(memory.get(name) for name in ("channels", "speed_MTs", "peak_GBps")),
+    )
+    parts = [
+        in_bytes(total) if total else "",
+        counted(int(channels), "channel")
+        if channels
+        else "channels unknown (no firmware table that this user may read)",
+        f"{memory.get('kind') or ''} {speed} MT/s".strip() if speed else "",
+        f"peak {three_figures(peak)} GB/s" if peak else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _virtual(machine: Mapping[str, Any]) -> str:

@@ -84,8 +84,7 @@ def add_turns(
     ]
     if not every or ranks().size > 1:
         return False
-    wanted = {one["case_id"] for group in every for one in group}
-    announce(f"measuring {len(wanted)} of the cases in turns", time_s)
+    announce(f"measuring {len(every)} groups of the cases in turns", time_s)
     rng, begun = random.Random(0), now()
     todo, times = [*range(len(every))], [list[list[list[float]]]() for _ in every]
 
@@ -122,7 +121,8 @@ def add_turns(
         if len(times[k]) > 1
     }
     for record in results.records:
-        name = record["case_id"]
-        found = turns_of(record) | {key: of[name] for key, of in added.items() if name in of}
+        found = turns_of(record) | {
+            name: of[record["case_id"]] for name, of in added.items() if record["case_id"] in of
+        }
         record[TURNS] = json.dumps(found) if found else ""
     return bool(added)

@@ -223,11 +223,15 @@ def points_of(
         own = own[~idle]
         if idle.any():
             notes = [*notes, f"{counted(int(idle.sum()), 'record')} with idle threads left out."]
-    own = own.assign(in_suite=own["suite"].fillna("").ne(""))
+    own = own.assign(
+        in_suite=own["suite"].fillna("").ne(""),
+        threads=own["threads"].astype(float) if "threads" in own else math.nan,
+    )
     own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
-    own = own.assign(threads=own["threads"].astype(float) if "threads" in own else math.nan)
-    columns = ["platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"]
-    columns += ["bandwidth_GBps", "disturbed", "paper", *NEEDED]
+    columns = [
+        *("platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"),
+        *(BANDWIDTH, "disturbed", "paper", *NEEDED),
+    ]
     parts = [part.reindex(columns=columns) for part in (own, published()) if len(part)]
     points = concat(parts, ignore_index=True)
     return (points if kind is None else points[points["kind"] == kind]), notes
@@ -271,22 +275,20 @@ def beside_published(records: Records, platform: str = "Skylake") -> str:
         if strides[:1] != [1.0] or len(strides) < 2:
             continue
         lines.append(f"{word + ' at stride':<34}" + "".join(f"{n:>8.0f}" for n in strides))
-        shares = []
         for name, part in rows:
             GBps = part["bandwidth_GBps"].reindex(strides)
             share = GBps / GBps.loc[1.0]
-            shares.append(share)
             about = f"{name}, {counted(int(part['threads'].max()), 'thread')}"
             lines += [
                 f"{about + ': GB/s':<34}" + "".join(f"{x:>8.2f}" for x in GBps),
                 f"{'share of that at stride 1':>33} " + "".join(f"{x:>8.0%}" for x in share),
             ]
         at = max(stride for stride in strides if stride <= _LINE)
-        first, last = (rows[0][1].loc[stride].to_dict() for stride in (1.0, at))
-        kept = marked_ratio(last, first, BANDWIDTH, Ratio.percent)
+        of_strides = rows[0][1].to_dict("index")
+        kept = marked_ratio(of_strides[at], of_strides[1.0], BANDWIDTH, Ratio.percent)
         lines.append(
             f"at stride {at:.0f} a {word} keeps {kept} of its bandwidth at stride 1 {here}, "
-            f"and {percent(shares[1].loc[at])} on {platform} (Lavin et al. 2020)"
+            f"and {percent(share.loc[at])} on {platform} (Lavin et al. 2020)"
         )
     return "\n".join(lines)
 
