@@ -157,12 +157,12 @@ def health_sentence(
             "of the caches are known: give a larger size"
         )
     known = _known(records, environments)
-    if not known:
+    sure, best = _best(known)
+    if best is None:
         return (
             "whether this is healthy can't be told: no value is known to compare it with; keep it "
             "(-o), and compare a later run with it (memkern compare)"
         )
-    sure, best = _best(known)
     if not sure:
         return f"{best.what}: whether this is healthy can't be told, since samples are disturbed"
     doctor = next((str(r["doctor"]) for r, _ in reversed(known) if r.get("doctor")), "")
@@ -196,12 +196,9 @@ def is_healthy(records: Iterable[Record], environments: Mapping[str, Any] | None
         As for `health_sentence`.
     """
     records = list(records)
-    known = _known(records, environments)
+    sure, best = _best(_known(records, environments))
     valid = all(record.get("valid") is True for record in records)
-    if not known or not valid:
-        return valid
-    sure, best = _best(known)
-    return not sure or best.healthy
+    return valid and (best is None or not sure or best.healthy)
 
 
 def _known(
@@ -220,15 +217,16 @@ def _known(
     ]
 
 
-def _best(known: list[tuple[Record, Compared]]) -> tuple[bool, Compared]:
+def _best(known: list[tuple[Record, Compared]]) -> tuple[bool, Compared | None]:
     """Return whether a record is neither invalid nor disturbed, and the best of these or of all.
 
-    Those of which a range decides are preferred.
+    Those of which a range decides are preferred; None is the best of none.
     """
     sure = [one for record, one in known if record.get("valid") and not record.get("disturbed")]
     best = max(
         sure or [one for _, one in known],
         key=lambda one: (one.decides, -one.value if one.is_time else one.value),
+        default=None,
     )
     return bool(sure), best
 

@@ -201,10 +201,12 @@ def expected(
     candidates = _candidates(machine) or _by_modules(environment) if name in _UNITS else []
     if not candidates:
         return None
-    if name == "latency":
-        ranges = [_latency(candidate, pages, machine) for candidate in candidates]
-    else:
-        ranges = [_bandwidth(candidate, name, threads, stores, machine) for candidate in candidates]
+    ranges = [
+        _latency(candidate, pages, machine)
+        if name == "latency"
+        else _bandwidth(candidate, name, threads, stores, machine)
+        for candidate in candidates
+    ]
     found = [each for each in ranges if each is not None]
     if len(found) < len(ranges):
         return None

@@ -260,7 +260,8 @@ def contradictions(frame: DataFrame) -> dict[str, list[Record]]:
             )
         found |= _against_ceilings(frame, regular, thresholds)
     if "case_id" in frame:
-        for _, rows in frame.groupby(["platform", "case_id"], sort=False):
+        case = ["platform", "case_id"]
+        for _, rows in frame[frame.duplicated(case, keep=False)].groupby(case, sort=False):
             values = {f"repeat {n}": row for n, row in enumerate(rows.to_dict("records"), 1)}
             first = rows.iloc[0]
             what = f"{first['kernel']} in {first['footprint_B']:.4g} B on {first['platform']}"

@@ -43,8 +43,6 @@ def own_rates(
 ) -> list[OwnRate]:
     """Return the bandwidths that one from memory is set against.
 
-    Other patterns than those of streams are set against the peak alone.
-
     Parameters
     ----------
     record : mapping
@@ -63,12 +61,10 @@ def own_rates(
         of the record is the best; and by Little's law the lines in flight over the latency. Only
         valid and undisturbed records from memory count.
     """
-    streaming = record["kernel"].startswith(("stream.", "loops."))
     sure = [
         one
         for one in records
-        if streaming
-        and one.get("valid") is True
+        if one.get("valid") is True
         and one.get("disturbed") is not True
         and (one.get("caches_multiple") or 0) >= FROM_MEMORY
     ]

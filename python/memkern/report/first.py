@@ -20,6 +20,8 @@ from memkern.statistics import meaningful
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+# Figures that are also set against other streams and chases of the run.
+_STREAMS = ("copy", "load", "triad")
 # Shares of a limit below which a figure is worth a look.
 _LOW_SHARE = 0.6
 
@@ -102,8 +104,10 @@ def _entry(
     if known is not None and known.decides:
         sentence += f" {known.sentence[0].upper()}{known.sentence[1:]}."
     elif figure.unit == "GB/s":
-        peak = known.peak if known is not None else math.nan
-        for rate in own_rates(figure.record, records, environment, peak):
+        of_run = records if figure.name in _STREAMS else ()
+        for rate in own_rates(
+            figure.record, of_run, environment, known.peak if known else math.nan
+        ):
             reached = percent(figure.value / rate.GBps)
             lines.append((rate.name, f"{three_figures(rate.GBps)}: {reached} reached"))
             sentence += f" It is {rate.beside(figure.value)}."
@@ -269,9 +273,9 @@ def next_sentence(
             f"{counted(disturbed, 'figure')} disturbed: measure again when nothing else runs "
             "(--wait-quiet 600)."
         )
-    low = [figure for figure in figures if 0 < figure.share < _LOW_SHARE]
-    if low:
-        worst = min(low, key=lambda figure: figure.share)
+    low = (figure for figure in figures if 0 < figure.share < _LOW_SHARE)
+    worst = min(low, key=lambda figure: figure.share, default=None)
+    if worst is not None:
         return (
             f"{worst.title} reaches {percent(worst.share)} of its limit: its figure below shows at "
             "which sizes and options it comes closer."

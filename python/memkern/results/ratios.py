@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -102,11 +102,11 @@ def ratio(record: Record, base: Record, value: str) -> Ratio:
 def asked(functions: Iterable[Callable[[Any], object]], records: Any) -> list[list[Record]]:
     """Return the groups of records whose ratios functions of records ask for, their bases first."""
     groups: dict[str, dict[str, Record]] = {}
-    token = _ASKED.set(groups)
+    context = copy_context()
+    context.run(_ASKED.set, groups)
     for function in functions:
         with suppress(InputError):  # it needs other records
-            function(records)
-    _ASKED.reset(token)
+            context.run(function, records)
     return [[*group.values()] for group in groups.values() if len(group) > 1]
 
 

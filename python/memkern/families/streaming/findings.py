@@ -90,13 +90,11 @@ def _on_memory(values: DataFrame, threshold: FromMemory) -> list[str]:
             for base in [*of_kernel.values()][:1]
         ]
     sentences = [f"{_where(threshold, values['least_B'].min())}: {'; '.join(parts)}."]
-    if gains:
-        sentences.append(
-            f"There, non-temporal stores change the bandwidth by a factor of {joined(gains)}."
-        )
-    if loads:
-        sentences.append(f"The bandwidth of loads is {joined(loads)}.")
-    return sentences
+    factors = {
+        "There, non-temporal stores change the bandwidth by a factor of": gains,
+        "The bandwidth of loads is": loads,
+    }
+    return sentences + [f"{text} {joined(told)}." for text, told in factors.items() if told]
 
 
 def _where(threshold: FromMemory, least_B: float) -> str:
