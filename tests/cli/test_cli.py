@@ -432,7 +432,7 @@ def test_report_end_to_end(
         kernels = ("spatter.gather", "stream.copy")
         return [frame[frame["kernel"].eq(kernel)].iloc[0].to_dict() for kernel in kernels]
 
-    monkeypatch.setattr("memkern.models.memory.contradicting", lambda frame: [pair_of(frame)])
+    monkeypatch.setattr("memkern.models.memory.contradictions", lambda frame: {"": pair_of(frame)})
     told: list[mk.ResultSet] = []
     monkeypatch.setattr("memkern.cli.report.tell_host", lambda results, quiet: told.append(results))
     monkeypatch.setitem(sys.modules, "memkern._memkern_cuda", None)

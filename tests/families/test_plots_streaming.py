@@ -41,6 +41,7 @@ from memkern.plots import figures, sections
 from memkern.plots.drawing import in_bytes, named, spaced
 from memkern.plots.frames import frame_of, joined, three_figures, usable
 from memkern.plots.selection import cache_ends, prevailing, select
+from memkern.results.ratios import asked
 from memkern.shared.streaming_records import as_defined, levels, short
 
 
@@ -266,6 +267,18 @@ def test_section_of_little_or_nothing(rows, there):
     assert (section is not None) == there
     if section is not None:
         assert section.title == "Streaming" and section.remarks
+
+
+def test_loads_from_memory_are_set_beside_copies():
+    """The ratios are those that are measured in turns."""
+    rows = [*stream(), *(record("loops.load", size * MIB, 36.0) for size in (64, 128, 256))]
+    rows = [row | {"case_id": f"{row['kernel']} {row['variant']}"} for row in rows]
+    (text,) = [one for one in findings(frame_of(Results(rows))) if "loads" in one]
+    assert text == "The bandwidth of loads is 0.80 times that of copy and 0.80 times that of triad."
+    told = asked([findings], frame_of(Results(rows)))
+    copy, triad, load = ("stream.copy", "stream.triad", "loops.load")
+    kernels = [[row["kernel"] for row in group] for group in told]
+    assert kernels == [[copy, copy], [copy, load], [triad, triad], [triad, load]]
 
 
 def test_section_marks_disturbed_numbers():

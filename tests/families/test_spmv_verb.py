@@ -303,7 +303,7 @@ def test_formats_are_also_measured_in_turns(
 
 
 def test_each_matrix_in_several_formats_has_a_sentence() -> None:
-    other = [{**record, "matrix": "hpcg:8"} for record in (PRODUCT, SELL)]
+    other = [{**record, "matrix": "hpcg:8", "time_min_s": 1.0} for record in (PRODUCT, SELL)]
     alone = {**PRODUCT, "matrix": "hpcg:16"}
-    lines = told([PRODUCT, *other, SELL, alone]).splitlines()
+    lines = told([*other, PRODUCT, SELL, alone]).splitlines()
     assert [line.partition(",")[0] for line in lines] == ["hpcg:4", "hpcg:8"]

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memkern.results.ratios import Ratio, in_turns, ratio
+from memkern.errors import InputError
+from memkern.results.ratios import Ratio, asked, in_turns, ratio
 
 RATE = "bandwidth_GBps"
 
@@ -81,3 +82,24 @@ def test_a_ratio_as_text(value: float, half_width: float, text: str, percent: st
 def test_an_interval_that_contains_1_decides_nothing() -> None:
     assert Ratio(1.1, 0.05).decided and Ratio(1 / 1.1, 0.05).decided
     assert not Ratio(1.04, 0.05).decided and not Ratio(1 / 1.04, 0.05).decided
+
+
+def test_the_ratios_that_functions_ask_for_are_grouped_by_their_base() -> None:
+    a, b, c, d = (record(name, 10.0, 1e-3) for name in "abcd")
+
+    def first(records: list[dict[str, Any]]) -> None:
+        for other in (*records, b):
+            ratio(other, a, RATE)
+
+    def refused(_: object) -> None:
+        raise InputError("there is no record")
+
+    def last(_: object) -> None:
+        ratio(d, b, RATE)
+        ratio(c, c, RATE)
+
+    assert asked([first, refused, last], [b, c]) == [[a, b, c], [b, d]]
+    assert asked([], []) == []
+    # Ratios are asked for only meanwhile.
+    ratio(b, a, RATE)
+    assert asked([last], []) == [[b, d]]

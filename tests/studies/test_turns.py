@@ -105,7 +105,9 @@ def test_groups_that_can_not_be_placed_are_left_out(
     groups = [[by[ONE], by[TWO]], [by[ONE], by[FOUR]]]
     assert add_turns(results, cases, groups, 60.0)
     assert [len(turns_of(by[name])) for name in (ONE, TWO, FOUR)] == [1, 0, 1]
-    assert not add_turns(results, cases, [], 60.0)
+    # Repeats are one case, which has no other to be measured beside.
+    for none in ([], [[by[ONE]]], [[by[ONE], dict(by[ONE])]]):
+        assert not add_turns(results, cases, none, 60.0)
     assert not add_turns(results, cases[:0], groups, 60.0)
 
 

@@ -12,7 +12,7 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern import progress, statistics
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from memkern.formats import ResultSet
     from memkern.models.machine_file import MachineFile
     from memkern.spec.case import Case
-    from memkern.studies.ratios import Group
 
 # Seconds of measuring in turns for each group of cases that are compared.
 _TURNS_S, _QUICK_TURNS_S = 3.0, 0.5
@@ -289,7 +288,7 @@ def measure(  # noqa: C901, PLR0913
     select: Callable[[Sequence[Case]], Sequence[Case]] | None = None,
     most_s: float = math.inf,
     answers: Sequence[Callable[[ResultSet], str]] = (),
-    compared: Callable[[ResultSet], Sequence[Group]] | None = None,
+    in_turns: bool = False,
 ) -> ResultSet:
     """Measure with the options of the command line, and print a table of the results.
 
@@ -298,8 +297,8 @@ def measure(  # noqa: C901, PLR0913
     are not `shown` in the line precede it (see `varying`). `select` returns the cases to measure.
     If `most_s` is too short for all cases, the least informative ones are left out first. Each of
     `answers` returns what is printed below the table, such as one sentence, from all records.
-    `compared` returns the groups of records whose ratios the answers have: these cases are also
-    measured in turns, unless the number of runs is fixed.
+    `in_turns` tells whether cases whose ratios the answers have are also measured in turns, unless
+    the number of runs is fixed.
     """
     from memkern.engine.public import ranks, sweep
 
@@ -355,12 +354,13 @@ def measure(  # noqa: C901, PLR0913
         on_begin=begun,
         time_s=time_s,
     )
-    if compared is not None and args.runs is None and not results.interrupted:
+    if in_turns and args.runs is None and not results.interrupted:
+        from memkern.results.ratios import asked
         from memkern.studies.ratios import add_turns
 
-        groups = groups_to_compare([compared], results)
-        each_s = _QUICK_TURNS_S if args.quick else _TURNS_S
-        if add_turns(results, cases, groups, each_s * len(groups)) and args.output:
+        groups = asked(answers, results)
+        turns_s = len(groups) * (_QUICK_TURNS_S if args.quick else _TURNS_S)
+        if add_turns(results, cases, groups, turns_s) and args.output:
             results.save(args.output)
     tell_host(results, args.quiet)
     if args.openmetrics and ranks().number == 0:
@@ -379,17 +379,6 @@ def measure(  # noqa: C901, PLR0913
                 line(text)
         tell_limit(results, args)
     return results
-
-
-def groups_to_compare(
-    every: Iterable[Callable[[Any], Sequence[Group]]], records: Any
-) -> list[Group]:
-    """Return the groups that functions find in records, for `memkern.studies.ratios.add_turns`."""
-    groups: list[Group] = []
-    for compared in every:
-        with contextlib.suppress(InputError):  # there is no record to compare
-            groups += compared(records)
-    return groups
 
 
 def _counts(record: dict[str, Any]) -> str:

@@ -11,7 +11,6 @@ from memkern.checks import shown
 from memkern.cli.measuring import (
     announce,
     exit_code,
-    groups_to_compare,
     line,
     tell_host,
     wait_until_quiet,
@@ -44,8 +43,7 @@ if TYPE_CHECKING:
 _QUICK_S, _WHOLE_S = 40.0, 165.0
 # Ratio of the time of its cases to their estimate; most of the time of short cases is overhead.
 _LONGER = 1.5
-# Share of the time for measuring in turns the cases whose ratios are told, and again for those that
-# contradict each other, if there are any.
+# Share of the time for measuring cases in turns: those whose ratios are told, and contradictions.
 _TURNS_SHARE = 0.15
 _DRAWING_S = 30.0  # of the figures: 20 s and 39 s on two shared hosts
 # Options that measure, with their defaults.
@@ -161,17 +159,17 @@ def _of_this_machine(args: argparse.Namespace) -> int:
 
 
 def _add_ratios(results: ResultSet, cases: list[Case], time_s: float, data: Path) -> None:
-    """Measure in turns the cases whose ratios findings have, then those that contradict."""
-    from memkern.models.memory import contradicting
+    """Measure in turns the cases whose ratios findings have, and those that contradict."""
+    from memkern.models.memory import contradictions
     from memkern.plots.frames import with_samples
+    from memkern.results.ratios import asked
     from memkern.studies.ratios import add_turns
 
-    told = [one.compared for one in family_modules("findings") if hasattr(one, "compared")]
-    for every in (told, [contradicting]):
-        frame = with_samples(results)
-        groups = groups_to_compare(every, frame)
-        if add_turns(results, cases, groups, _TURNS_SHARE * time_s):
-            results.save(data)
+    frame = with_samples(results)
+    groups = asked([one.findings for one in family_modules("findings")], frame)
+    groups += contradictions(frame).values()
+    if add_turns(results, cases, groups, _TURNS_SHARE * time_s):
+        results.save(data)
 
 
 def _learned(results: ResultSet) -> str:

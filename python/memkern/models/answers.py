@@ -71,8 +71,6 @@ def most_of_a_core_GBps() -> float:
     return LARGEST_OF_CORE * float(max(of_cores))
 
 
-# Columns of the intervals of the values of streams and of chases.
-_WIDTHS = ("time_min_ci_relative", "ci_relative")
 # Figures of which there are published values, by kernel.
 _FIGURES = {
     "stream.copy": "copy",
@@ -112,12 +110,14 @@ def compared(
 
     kernel = str(record["kernel"])
     is_time = kernel == CHASE
-    value = float(record["ns_per_access" if is_time else "bandwidth_GBps"])
-    unit, half = "ns" if is_time else "GB/s", record.get(_WIDTHS[is_time]) or 0.0
-    name = "latency of memory" if is_time else kernel.partition(".")[2]
-    what = f"{name} {meaningful(value, half)} {unit}"
-    figure = _FIGURES.get(kernel)
-    known = expected_of_record(figure, record, environment) if figure else None
+    name, unit, column, width = (
+        ("latency of memory", "ns", "ns_per_access", "ci_relative")
+        if is_time
+        else (kernel.partition(".")[2], "GB/s", "bandwidth_GBps", "time_min_ci_relative")
+    )
+    value = float(record[column])
+    what = f"{name} {meaningful(value, record.get(width) or 0.0)} {unit}"
+    known = expected_of_record(_FIGURES.get(kernel, ""), record, environment)
     if known is not None and known.decides:
         titles = "; ".join(dict.fromkeys(source.title for source in known.sources))
         against = (
@@ -129,11 +129,10 @@ def compared(
     if is_time:
         return Compared(value, LEAST_MEMORY_S * 1e9, math.inf, what, why, False, is_time)
     peak = known.peak if known else math.nan
-    most = min(
-        cores_of(record, environment) * most_of_a_core_GBps(), peak if peak > 0 else math.inf
-    )
     rates = own_rates(record, records, environment, peak)
     against = "; ".join([why, *(rate.beside(value) for rate in rates)])
+    of_cores = cores_of(record, environment) * most_of_a_core_GBps()
+    most = min(of_cores, peak) if peak > 0 else of_cores
     return Compared(value, 0.0, most, what, against, False)
 
 
@@ -158,31 +157,34 @@ def health_sentence(
             "of the caches are known: give a larger size"
         )
     known = _known(records, environments)
-    if not known:
+    sure, best = _best(known)
+    if best is None:
         return (
             "whether this is healthy can't be told: no value is known to compare it with; keep it "
             "(-o), and compare a later run with it (memkern compare)"
         )
-    sure, best = _best(known)
     if not sure:
         return f"{best.what}: whether this is healthy can't be told, since samples are disturbed"
     doctor = next((str(r["doctor"]) for r, _ in reversed(known) if r.get("doctor")), "")
     verdict = f"; memkern doctor found this machine {doctor}" if doctor else ""
     if best.better:
-        beside = f", against {best.against}" * best.decides
         return (
-            f"{best.what}: better than is known from memory{beside}; caches may hold the data: "
-            "give a larger size, and see memkern latency structure for their sizes"
+            f"{best.what}: better than is known from memory"
+            + f", against {best.against}" * best.decides
+            + "; caches may hold the data: give a larger size, and see memkern latency structure "
+            "for their sizes"
         )
     if not best.decides:
         return f"{best.what}: no verdict, since {best.against}{verdict}"
     if best.healthy:
         return f"{best.what}: healthy, against {best.against}{verdict}"
     if best.shared:
-        cause = "others may use the same host, so that it is no sign of a fault"
-        return f"{best.what}: worse than is usual, against {best.against}; {cause}{verdict}"
-    advice = verdict or "; memkern doctor looks for the reason"
-    return f"{best.what}: not healthy, against {best.against}{advice}"
+        return (
+            f"{best.what}: worse than is usual, against {best.against}; others may use the same "
+            f"host, so that it is no sign of a fault{verdict}"
+        )
+    verdict = verdict or "; memkern doctor looks for the reason"
+    return f"{best.what}: not healthy, against {best.against}{verdict}"
 
 
 def is_healthy(records: Iterable[Record], environments: Mapping[str, Any] | None = None) -> bool:
@@ -194,35 +196,37 @@ def is_healthy(records: Iterable[Record], environments: Mapping[str, Any] | None
         As for `health_sentence`.
     """
     records = list(records)
-    known = _known(records, environments)
+    sure, best = _best(_known(records, environments))
     valid = all(record.get("valid") is True for record in records)
-    if not known or not valid:
-        return valid
-    sure, best = _best(known)
-    return not sure or best.healthy
+    return valid and (best is None or not sure or best.healthy)
 
 
 def _known(
     records: Sequence[Record], environments: Mapping[str, Any] | None
 ) -> list[tuple[Record, Compared]]:
     """Return the records from memory that can be compared, with what they are compared with."""
-    known = environments or {}
     return [
-        (record, compared(record, known.get(str(record.get("environment_id")), {}), records))
+        (
+            record,
+            compared(
+                record, (environments or {}).get(str(record.get("environment_id")), {}), records
+            ),
+        )
         for record in records
         if _comparable(record) and _is_from_memory(record)
     ]
 
 
-def _best(known: list[tuple[Record, Compared]]) -> tuple[bool, Compared]:
+def _best(known: list[tuple[Record, Compared]]) -> tuple[bool, Compared | None]:
     """Return whether a record is neither invalid nor disturbed, and the best of these or of all.
 
-    Those of which a range decides are preferred.
+    Those of which a range decides are preferred; None is the best of none.
     """
     sure = [one for record, one in known if record.get("valid") and not record.get("disturbed")]
     best = max(
         sure or [one for _, one in known],
         key=lambda one: (one.decides, -one.value if one.is_time else one.value),
+        default=None,
     )
     return bool(sure), best
 

@@ -201,16 +201,16 @@ def expected(
     candidates = _candidates(machine) or _by_modules(environment) if name in _UNITS else []
     if not candidates:
         return None
-    if name == "latency":
-        ranges = [_latency(candidate, pages, machine) for candidate in candidates]
-    else:
-        ranges = [_bandwidth(candidate, name, threads, stores, machine) for candidate in candidates]
+    ranges = [
+        _latency(candidate, pages, machine)
+        if name == "latency"
+        else _bandwidth(candidate, name, threads, stores, machine)
+        for candidate in candidates
+    ]
     found = [each for each in ranges if each is not None]
     if len(found) < len(ranges):
         return None
-    sentences = [each.sentence for each in found]
-    if len(found) > 1:
-        sentences.insert(0, "the name of the processor fits several")
+    several = ["the name of the processor fits several"] * (len(found) > 1)
     return Expected(
         min(each.low for each in found),
         max(each.high for each in found),
@@ -219,7 +219,7 @@ def expected(
         max(each.peak for each in found) if all(each.peak > 0 for each in found) else math.nan,
         any(each.shared for each in found),
         tuple(dict.fromkeys(source for each in found for source in each.sources)),
-        "; ".join(sentences),
+        "; ".join([*several, *(each.sentence for each in found)]),
     )
 
 
@@ -289,11 +289,12 @@ def compared(figure: FigureOfMerit, expected: Expected | None) -> tuple[str, str
     if expected.low <= value <= expected.high:
         return "as expected", f"{value:.4g} {unit} are in the expected range of {between}."
     word = "below" if value < expected.low else "above"
-    text = f"{value:.4g} {unit} are {word} the expected range of {between}"
     worse = (word == "above") == figure.is_time
-    if worse and expected.shared:
-        text += "; other users of the host can cause this, so that it is no sign of a fault"
-    return word, f"{text}."
+    cause = "; other users of the host can cause this, so that it is no sign of a fault"
+    return word, (
+        f"{value:.4g} {unit} are {word} the expected range of {between}"
+        f"{cause * (worse and expected.shared)}."
+    )
 
 
 def _candidates(machine: Mapping[str, Any]) -> list[_Candidate]:
@@ -399,30 +400,31 @@ def _bandwidth(
     peak = sockets * candidate.peak * _USED.get(name, 1)
     shared = bool(machine.get("hypervisor")) or share < sockets
     each = f"{'' if candidate.listed else 'up to '}{cores}"
-    what = f"{used} of {each} cores of a socket of {candidate.label}"
-    if sockets > 1:
-        what = f"{used} cores of {sockets} sockets with {each} cores of {candidate.label}"
+    of = (
+        f"of {each} cores of a socket"
+        if sockets == 1
+        else (f"cores of {sockets} sockets with {each} cores")
+    )
+    what = f"{used} {of} of {candidate.label}"
     if not whole:
         return _computed(candidate, name, peak, shared, what)
     least, most = min(whole, key=lambda b: b.low), max(whole, key=lambda b: b.high)
     smallest, largest = _margins(candidate, own)
     low, high = share * least.low * smallest, sockets * most.high * largest
-    end = "all of it" if most.source is least.source else f"{_cited(most.source)} of a socket"
-    end += f" plus {largest - 1:.0%}"
+    all_of = "all of it" if most.source is least.source else f"{_cited(most.source)} of a socket"
+    end = f"{all_of} plus {largest - 1:.0%}"
     if single:
         best = max(single, key=lambda b: b.high)
         if used * best.high * LARGEST_OF_CORE < high:
             most, high = best, used * best.high * LARGEST_OF_CORE
-            end = f"{used} times {_cited(best.source)} of a core plus "
-            end += f"{LARGEST_OF_CORE - 1:.0%}"
+            end = f"{used} times {_cited(best.source)} of a core plus {LARGEST_OF_CORE - 1:.0%}"
+    converted = any(bound.low < bound.high for bound in (least, most))
+    by = f", converted to {stores} stores by a factor of up to {_WITH_READS.get(name, 1):.3g}"
+    others = ", values of other models of the generation, by channels and rate if known"
     sentence = (
         f"{what}: from {'an equal share of ' * (share < 1)}{_cited(least.source)} of a socket less "
-        f"{1 - smallest:.0%} to {end}"
+        f"{1 - smallest:.0%} to {end}{by * converted}{others * (not own and candidate.listed)}"
     )
-    if any(bound.low < bound.high for bound in (least, most)):
-        sentence += f", converted to {stores} stores by a factor of up to {_WITH_READS[name]:.3g}"
-    if not own and candidate.listed:
-        sentence += ", values of other models of the generation, by channels and rate if known"
     return Expected(
         low,
         min(high, peak) if peak > 0 else high,
@@ -461,16 +463,15 @@ def _latency(candidate: _Candidate, pages: str, machine: Mapping[str, Any]) -> E
     if not found:
         return None
     least, most = min(found, key=lambda s: s.value), max(found, key=lambda s: s.value)
-    large = re.search("thp|hugetlb", pages)
+    small = not re.search("thp|hugetlb", pages)
     smallest, largest = _margins(candidate, own)
-    low, high = least.value / largest, most.value / smallest * (1 if large else _SMALL_PAGES)
+    low, high = least.value / largest, most.value / smallest * (_SMALL_PAGES if small else 1)
+    walks = f", and plus {_SMALL_PAGES - 1:.0%} for walks of the small pages measured here"
     sentence = (
         f"idle latency of {candidate.label}: from {_cited(least)} to "
         f"{_cited(most)}, with huge pages or without the time of page walks, less "
-        f"{1 - 1 / largest:.0%} and plus {1 / smallest - 1:.0%}"
+        f"{1 - 1 / largest:.0%} and plus {1 / smallest - 1:.0%}{walks * small}"
     )
-    if not large:
-        sentence += f", and plus {_SMALL_PAGES - 1:.0%} for walks of the small pages measured here"
     shared, sources = bool(machine.get("hypervisor")), tuple(dict.fromkeys([least, most]))
     return Expected(low, high, "ns", True, math.nan, shared, sources, sentence)
 
@@ -537,10 +538,8 @@ def _published() -> tuple[Source, ...]:
     found = []
     for row in reference.rows("published-figures"):
         spec = _row_of(row["processor"])
-        channels = row["channels"] or spec["channels"]
-        fields = {**row, "channels": channels, "cores_per_socket": spec["cores"]}
-        del fields["source"]
-        found.append(Source(**fields))
+        known = {"channels": row["channels"] or spec["channels"], "cores_per_socket": spec["cores"]}
+        found.append(Source(**{k: row[k] for k in row if k != "source"} | known))
     return tuple(found)
 
 

@@ -76,9 +76,8 @@ def own_rates(
     ]
     best = max(streams, key=lambda one: float(one["bandwidth_GBps"]), default=record)
     if best["kernel"] != record["kernel"]:
-        of = str(best["kernel"]).partition(".")[2]
-        what = f"the best of copy, load and triad ({of})"
-        found.append(OwnRate("best", float(best["bandwidth_GBps"]), what))
+        what = f"the best of copy, load and triad ({best['kernel'].partition('.')[2]})"
+        found.append(OwnRate("best", best["bandwidth_GBps"], what))
     return [*found, *_in_flight(sure, cores_of(record, environment))]
 
 
@@ -102,10 +101,9 @@ def _in_flight(records: Iterable[Record], cores: int) -> list[OwnRate]:
     if not several:
         return []
     fastest = min(several, key=lambda one: one["ns_per_access"])
-    number = alone["ns_per_access"] / fastest["ns_per_access"]
+    line_B, ns, alone_ns = fastest["line_B"], fastest["ns_per_access"], alone["ns_per_access"]
     what = (
-        f"the loads in flight that {cores} core{'s' * (cores > 1)} can sustain ({number:.2g} lines "
-        f"of {fastest['line_B']:.0f} B in {alone['ns_per_access']:.3g} ns each)"
+        f"the loads in flight that {cores} core{'s' * (cores > 1)} can sustain "
+        f"({alone_ns / ns:.2g} lines of {line_B:.0f} B in {alone_ns:.3g} ns each)"
     )
-    GBps = cores * fastest["line_B"] / fastest["ns_per_access"]
-    return [OwnRate("in flight", GBps, what)]
+    return [OwnRate("in flight", cores * line_B / ns, what)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import joined, three_figures
 from memkern.plots.selection import cache_ends
+from memkern.results.ratios import Ratio, ratio
 from memkern.statistics import half_width, meaningful
 
 if TYPE_CHECKING:
@@ -54,6 +55,18 @@ def marked_value(
     """Return a value of a record with its unit and interval, marked if it was disturbed."""
     value = meaningful(row[column], row.get(width, math.nan))
     return f"{value} {unit}{interval_mark(row, width)}{disturbed_mark(row['disturbed'])}"
+
+
+def marked_ratio(
+    row: Mapping[Any, Any],
+    base: Mapping[Any, Any],
+    value: str,
+    text: Callable[[Ratio], str] = Ratio.text,
+) -> str:
+    """Return the `ratio` of two records as text, marked if it is of times of a disturbed one."""
+    found = ratio(row, base, value)
+    disturbed = row["disturbed"] or base["disturbed"]
+    return text(found) + disturbed_mark(disturbed and not found.in_turns)
 
 
 def with_names(findings: Mapping[Any, Sequence[str]]) -> list[str]:

@@ -20,7 +20,7 @@ from memkern.statistics import meaningful
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-# Figures of copy, load and triad.
+# Figures that are also set against other streams and chases of the run.
 _STREAMS = ("copy", "load", "triad")
 # Shares of a limit below which a figure is worth a look.
 _LOW_SHARE = 0.6
@@ -99,14 +99,15 @@ def _entry(
     known = expected_of(figure, environment)
     word, sentence = compared(figure, known)
     if known is not None and known.published:
-        between = _range(known.low, known.high)
-        lines.append(("published", between if known.decides else f"no verdict: {known.undecided}"))
+        no_verdict = f"no verdict: {known.undecided}"
+        lines.append(("published", _range(known.low, known.high) if known.decides else no_verdict))
     if known is not None and known.decides:
         sentence += f" {known.sentence[0].upper()}{known.sentence[1:]}."
     elif figure.unit == "GB/s":
         of_run = records if figure.name in _STREAMS else ()
-        peak = known.peak if known is not None else math.nan
-        for rate in own_rates(figure.record, of_run, environment, peak):
+        for rate in own_rates(
+            figure.record, of_run, environment, known.peak if known else math.nan
+        ):
             reached = percent(figure.value / rate.GBps)
             lines.append((rate.name, f"{three_figures(rate.GBps)}: {reached} reached"))
             sentence += f" It is {rate.beside(figure.value)}."
@@ -181,34 +182,41 @@ def _cores(machine: Mapping[str, Any], used: int) -> str:
     cores, units, sockets = (machine.get(name) for name in ("cores", "threads", "sockets"))
     if not units:
         return f"{used} used"
-    text = f"{used} of {counted(int(units), 'processing unit')} used"
-    if cores:
-        text += f", {counted(int(cores), 'core')}"
-    return text + (f", {counted(int(sockets), 'socket')}" if sockets else "")
+    parts = [
+        f"{used} of {counted(int(units), 'processing unit')} used",
+        counted(int(cores), "core") if cores else "",
+        counted(int(sockets), "socket") if sockets else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _caches(environment: Mapping[str, Any]) -> str:
-    parts = []
-    for cache in data_caches(environment):
-        told = in_bytes(cache["system_B"]) if cache["system_B"] else "not reported"
-        text = f"L{cache['level']} {told}"
-        if cache["size_B"] != cache["system_B"]:
-            text += f" (measured: {in_bytes(cache['size_B'])})"
-        parts.append(text)
-    return ", ".join(parts)
+    return ", ".join(
+        f"L{cache['level']} "
+        + (in_bytes(cache["system_B"]) if cache["system_B"] else "not reported")
+        + (
+            f" (measured: {in_bytes(cache['size_B'])})"
+            if cache["size_B"] != cache["system_B"]
+            else ""
+        )
+        for cache in data_caches(environment)
+    )
 
 
 def _memory(machine: Mapping[str, Any], memory: Mapping[str, Any]) -> str:
-    parts = [in_bytes(machine["memory_B"])] if machine.get("memory_B") else []
-    if memory.get("channels"):
-        parts.append(counted(int(memory["channels"]), "channel"))
-    else:
-        parts.append("channels unknown (no firmware table that this user may read)")
-    if memory.get("speed_MTs"):
-        parts.append(f"{memory.get('kind') or ''} {memory['speed_MTs']} MT/s".strip())
-    if memory.get("peak_GBps"):
-        parts.append(f"peak {three_figures(memory['peak_GBps'])} GB/s")
-    return ", ".join(parts)
+    total, channels, speed, peak = (
+        machine.get("memory_B"),
+        *(memory.get(name) for name in ("channels", "speed_MTs", "peak_GBps")),
+    )
+    parts = [
+        in_bytes(total) if total else "",
+        counted(int(channels), "channel")
+        if channels
+        else "channels unknown (no firmware table that this user may read)",
+        f"{memory.get('kind') or ''} {speed} MT/s".strip() if speed else "",
+        f"peak {three_figures(peak)} GB/s" if peak else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _virtual(machine: Mapping[str, Any]) -> str:
@@ -228,8 +236,8 @@ def fitness(frame: DataFrame) -> list[tuple[str, str]]:
     if known:
         bad = any(text.startswith(DISTURBED) for text in known)
         found = [("Fitness by memkern doctor: ", ""), ("; ".join(known), "bad" if bad else "good")]
-    shared = "shared" in distinct(frame, "state")
-    return [*found, (f". The host {'is shared' if shared else 'was quiet'}.", "")]
+    host = "is shared" if "shared" in distinct(frame, "state") else "was quiet"
+    return [*found, (f". The host {host}.", "")]
 
 
 def next_sentence(
@@ -265,9 +273,9 @@ def next_sentence(
             f"{counted(disturbed, 'figure')} disturbed: measure again when nothing else runs "
             "(--wait-quiet 600)."
         )
-    low = [figure for figure in figures if 0 < figure.share < _LOW_SHARE]
-    if low:
-        worst = min(low, key=lambda figure: figure.share)
+    low = (figure for figure in figures if 0 < figure.share < _LOW_SHARE)
+    worst = min(low, key=lambda figure: figure.share, default=None)
+    if worst is not None:
         return (
             f"{worst.title} reaches {percent(worst.share)} of its limit: its figure below shows at "
             "which sizes and options it comes closer."

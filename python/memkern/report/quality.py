@@ -71,7 +71,7 @@ def machine_files(frame: DataFrame, machine: str, models: Sequence[str]) -> list
 
 def disagreements(frame: DataFrame) -> list[str]:
     """Return the contradictions between the valid records of a machine."""
-    return contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)
+    return [*contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)]
 
 
 def shortened(against: Sequence[str]) -> list[str]:
@@ -91,21 +91,19 @@ def _numbers(frame: DataFrame, column: str) -> Series:
 
 def _samples(frame: DataFrame) -> list[str]:
     """Return sentences on disturbed samples, and on the smallest share of a processor or core."""
-    sentences = []
     retaken = _numbers(frame, "samples_disturbed")
-    if len(retaken):
-        sentences.append(
-            f"{counted(int(retaken.sum()), 'sample')} {'was' if retaken.sum() == 1 else 'were'} "
-            f"disturbed and retaken, in addition to {_numbers(frame, 'samples').sum():.0f} that "
-            "count."
-        )
+    number = int(retaken.sum())
+    text = (
+        f"{counted(number, 'sample')} {'was' if number == 1 else 'were'} disturbed and retaken, in "
+        f"addition to {_numbers(frame, 'samples').sum():.0f} that count."
+    )
+    sentences = [text] if len(retaken) else []
     shares = {
         "its processor (cpu_share)": _numbers(frame, "cpu_share"),
         "its core (core_share)": _numbers(frame, "core_share"),
     }
     least = [f"{values.min():.1%} of {of}" for of, values in shares.items() if len(values)]
-    if least:
-        sentences.append(f"In the worst record a worker had {joined(least)}.")
+    sentences += [f"In the worst record a worker had {joined(least)}."] if least else []
     return sentences
 
 
@@ -163,9 +161,7 @@ def _intervals(frame: DataFrame) -> list[str]:
 
 def cautions(frame: DataFrame, left_out: int, beside: str) -> list[str]:
     """Return the warnings about how the records of a report were measured."""
-    found = []
-    if beside:
-        found.append(f"When measuring began, {beside} also ran on this machine.")
+    found = [f"When measuring began, {beside} also ran on this machine."] if beside else []
     disturbed = int(frame["disturbed"].eq(True).sum()) if "disturbed" in frame else 0
     if disturbed > _QUIET * len(frame):
         found.append(

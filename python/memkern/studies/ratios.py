@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from memkern import small
 from memkern.engine.public import in_rounds, ranks, ready, take_samples
 from memkern.errors import InputError
@@ -24,52 +26,33 @@ from memkern.results.ratios import TURNS, in_turns, turns_of
 from memkern.spec.case import Case
 from memkern.studies.comparison_worker import short
 
-Group = Sequence[Mapping[Any, Any]]
-"""Records of cases that are compared with the first one."""
-
 _TURNS = 3  # in a placement
 _LEAST, _MOST = 4, 40  # placements; at least 4 regardless of the time
 _LOOKS = (10, 14, 20, 28)  # placements after which a group may be narrow enough
 _NARROW = 0.015  # half-width of ratios that need no more placements
 
 
-class _Turns:
-    """The times of a group's cases in turns."""
-
-    def __init__(self, cases: Sequence[Case]) -> None:
-        self._cases = [short(case) for case in cases]
-        self.times: list[list[list[float]]] = [[] for _ in cases]
-        self.todo = True
-
-    def place(self, rng: random.Random) -> None:
-        """Place all cases, and sample each in every turn, in random order."""
-        every = range(len(self._cases))
-        try:
-            prepared = {k: ready(self._cases[k]) for k in rng.sample(every, len(every))}
-        except (InputError, MemoryError):
-            self.todo = False  # not possible here, or no longer
-            return
-        for one in prepared.values():
-            one.set_steady_inputs()
-        turns: list[list[float]] = [[] for _ in every]
-        for _ in range(_TURNS):
-            for k in rng.sample(every, len(every)):
-                samples = take_samples(prepared[k])
-                if samples.stop == "interrupted":
-                    raise KeyboardInterrupt
-                turns[k].append(float(samples.seconds[:, 0].min()))
-        for times, of_case in zip(self.times, turns, strict=True):
-            times.append(of_case)
-        del prepared, one
-        # Otherwise the next placement would get the same memory.
-        _memkern.release_memory()
-        if len(self.times[0]) in _LOOKS:
-            widths = [in_turns(times, self.times[0]).half_width for times in self.times[1:]]
-            self.todo = max(widths) > _NARROW
+def _placement(cases: Sequence[Case], rng: random.Random) -> list[list[float]]:
+    """Place all cases, and return their times in turns, each of all cases in random order."""
+    every = range(len(cases))
+    prepared = {k: ready(short(cases[k])) for k in rng.sample(every, len(every))}
+    for one in prepared.values():
+        one.set_steady_inputs()
+    turns: list[list[float]] = [[] for _ in every]
+    for _ in range(_TURNS):
+        for k in rng.sample(every, len(every)):
+            samples = take_samples(prepared[k])
+            if samples.stop == "interrupted":
+                raise KeyboardInterrupt
+            turns[k].append(float(samples.seconds[:, 0].min()))
+    return turns
 
 
 def add_turns(
-    results: ResultSet, cases: Iterable[Case], groups: Sequence[Group], time_s: float
+    results: ResultSet,
+    cases: Iterable[Case],
+    groups: Iterable[Sequence[Mapping[Any, Any]]],
+    time_s: float,
 ) -> bool:
     """Measure cases in turns, and add the times to their records (column ``turns_s``).
 
@@ -81,9 +64,10 @@ def add_turns(
         Records of the cases, which are changed.
     cases : iterable of Case
         All cases of the records.
-    groups : sequence of Group
-        Cases that are compared with the first one of their group. A group that can't be placed
-        here, for example because memory does not suffice for all its cases at once, is left out.
+    groups : iterable of sequence of mapping
+        Records of cases that are compared with the first one of their group. A group is left out if
+        two are of the same case, or if it can't be placed here, for example because memory does not
+        suffice for all its cases at once.
     time_s : float
         Seconds after which no further placement begins.
 
@@ -92,38 +76,53 @@ def add_turns(
     bool
         Whether there are new times.
     """
-    wanted = {record["case_id"] for group in groups for record in group}
-    if not wanted or ranks().size > 1:
-        return False
     known = {case.identity(): case for case in cases if case.knobs.device == "cpu"}
     every = [
-        (
-            group,
-            _Turns(
-                [
-                    known[record["case_id"]].with_(variant=record["variant"], isa=record["isa"])
-                    for record in group
-                ]
-            ),
-        )
+        group
         for group in groups
-        if known.keys() >= {record["case_id"] for record in group}
+        if len(known.keys() & {one["case_id"] for one in group}) == len(group) > 1
     ]
-    announce(f"measuring {len(wanted)} of the cases in turns", time_s)
+    if not every or ranks().size > 1:
+        return False
+    announce(f"measuring {len(every)} groups of the cases in turns", time_s)
     rng, begun = random.Random(0), now()
+    todo, times = [*range(len(every))], [list[list[list[float]]]() for _ in every]
+
+    def place(k: int) -> None:
+        chosen = [
+            known[one["case_id"]].with_(variant=one["variant"], isa=one["isa"]) for one in every[k]
+        ]
+        try:
+            times[k].append(_placement(chosen, rng))
+        except (InputError, MemoryError):
+            todo.remove(k)  # not possible here, or no longer
+        else:
+            base, *others = np.swapaxes(times[k], 0, 1)
+            if len(base) in _LOOKS and all(
+                in_turns(one, base).half_width <= _NARROW for one in others
+            ):
+                todo.remove(k)
+        # Otherwise the next placement would get the same memory.
+        _memkern.release_memory()
+
     in_rounds(
-        lambda turns: turns.place(rng),
-        lambda _: [turns for _, turns in every if turns.todo],
+        place,
+        lambda _: [*todo],
         rounds=small.cut(_MOST, 2),
         end_s=time.perf_counter() + time_s,
         least=_LEAST,
     )
-    added: dict[str, dict[str, Any]] = {}
-    for number, (group, turns) in enumerate(every):
-        for record, times in zip(group, turns.times, strict=True):
-            if len(times) > 1:
-                added.setdefault(record["case_id"], {})[f"{begun} {number}"] = times
+    added = {
+        f"{begun} {k}": {
+            one["case_id"]: turns
+            for one, turns in zip(group, np.swapaxes(times[k], 0, 1).tolist(), strict=True)
+        }
+        for k, group in enumerate(every)
+        if len(times[k]) > 1
+    }
     for record in results.records:
-        found = turns_of(record) | added.get(record["case_id"], {})
+        found = turns_of(record) | {
+            name: of[record["case_id"]] for name, of in added.items() if record["case_id"] in of
+        }
         record[TURNS] = json.dumps(found) if found else ""
     return bool(added)

@@ -10,17 +10,17 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from string import digits
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memkern.plots.drawing import disturbed_note
 from memkern.plots.frames import Records, best, counted, percent, typed, usable, words
 from memkern.plots.selection import BANDWIDTH
-from memkern.plots.sentences import disturbed_mark
+from memkern.plots.sentences import marked_ratio
 from memkern.plots.style import Look, other_look, own_look, plain
-from memkern.results.ratios import NEEDED, ratio
+from memkern.results.ratios import NEEDED, Ratio
 from memkern.spec.columns import of_kind
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ KINDS = {"cpu": "CPUs", "gpu": "GPUs"}
 OWN = "own"
 """The beginning of the case of a pattern that the user named, in place of an application."""
 STRIDE_1 = "stride 1"
-TOLD = ("stride 8", "stride 16")
-"""Strides of which findings have the share of the bandwidth at stride 1."""
 _LINE = 8  # doubles of a cache line
 
 Bandwidths = Mapping[tuple[str, str], float]
@@ -225,11 +223,15 @@ def points_of(
         own = own[~idle]
         if idle.any():
             notes = [*notes, f"{counted(int(idle.sum()), 'record')} with idle threads left out."]
-    own = own.assign(in_suite=own["suite"].fillna("").ne(""))
+    own = own.assign(
+        in_suite=own["suite"].fillna("").ne(""),
+        threads=own["threads"].astype(float) if "threads" in own else math.nan,
+    )
     own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
-    own = own.assign(threads=own["threads"].astype(float) if "threads" in own else math.nan)
-    columns = ["platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"]
-    columns += ["bandwidth_GBps", "disturbed", "paper", *NEEDED]
+    columns = [
+        *("platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"),
+        *(BANDWIDTH, "disturbed", "paper", *NEEDED),
+    ]
     parts = [part.reindex(columns=columns) for part in (own, published()) if len(part)]
     points = concat(parts, ignore_index=True)
     return (points if kind is None else points[points["kind"] == kind]), notes
@@ -273,40 +275,22 @@ def beside_published(records: Records, platform: str = "Skylake") -> str:
         if strides[:1] != [1.0] or len(strides) < 2:
             continue
         lines.append(f"{word + ' at stride':<34}" + "".join(f"{n:>8.0f}" for n in strides))
-        shares = []
         for name, part in rows:
             GBps = part["bandwidth_GBps"].reindex(strides)
             share = GBps / GBps.loc[1.0]
-            shares.append(share)
             about = f"{name}, {counted(int(part['threads'].max()), 'thread')}"
             lines += [
                 f"{about + ': GB/s':<34}" + "".join(f"{x:>8.2f}" for x in GBps),
                 f"{'share of that at stride 1':>33} " + "".join(f"{x:>8.0%}" for x in share),
             ]
         at = max(stride for stride in strides if stride <= _LINE)
-        first, last = (rows[0][1].loc[stride].to_dict() for stride in (1.0, at))
-        kept = ratio(last, first, BANDWIDTH)
-        mark = disturbed_mark(not kept.in_turns and (first["disturbed"] or last["disturbed"]))
+        of_strides = rows[0][1].to_dict("index")
+        kept = marked_ratio(of_strides[at], of_strides[1.0], BANDWIDTH, Ratio.percent)
         lines.append(
-            f"at stride {at:.0f} a {word} keeps {kept.percent()} of its bandwidth at "
-            f"stride 1 {here}{mark}, and {percent(shares[1].loc[at])} on {platform} (Lavin et al. "
-            "2020)"
+            f"at stride {at:.0f} a {word} keeps {kept} of its bandwidth at stride 1 {here}, "
+            f"and {percent(share.loc[at])} on {platform} (Lavin et al. 2020)"
         )
     return "\n".join(lines)
-
-
-def strides_to_compare(records: Records) -> list[list[dict[Hashable, Any]]]:
-    """Return for each own platform and kernel the records of the strides whose ratios are told.
-
-    The first one is that of stride 1.
-    """
-    points, _ = points_of(records)
-    told = points[points["own"].astype(bool) & points["case"].isin([STRIDE_1, *TOLD])]
-    groups = [
-        rows.sort_values("stride").to_dict("records")
-        for _, rows in told.groupby(["platform", "kernel"], sort=False)
-    ]
-    return [group for group in groups if len(group) > 1 and group[0]["case"] == STRIDE_1]
 
 
 def labels_of(points: DataFrame) -> dict[str, str]:

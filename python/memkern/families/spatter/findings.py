@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+import itertools
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memkern.families.spatter.data import (
     KERNELS,
     STRIDE_1,
-    TOLD,
     kernel_of,
     own_records,
     platforms_of,
     points_of,
     relative,
     same_cases,
-    strides_to_compare,
 )
 from memkern.plots.frames import best, counted, joined, lines_B, percent, rounded
 from memkern.plots.selection import BANDWIDTH
-from memkern.plots.sentences import disturbed_mark, shown_in, with_names
-from memkern.results.ratios import ratio
+from memkern.plots.sentences import disturbed_mark, marked_ratio, shown_in, with_names
+from memkern.results.ratios import Ratio
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -68,12 +67,6 @@ def findings(records: DataFrame) -> list[str]:
     return with_names(found)
 
 
-def compared(records: DataFrame) -> list[list[dict[Hashable, Any]]]:
-    """Return the groups of records whose ratios the findings have."""
-    own, _ = own_records(records, ("variant", "pages"))
-    return [*strides_to_compare(records), *_pages(own)]
-
-
 def _on_strides(mine: DataFrame, line_B: float) -> list[str]:
     """Return the sentences on the bandwidth at stride 1 and its share at larger strides."""
     first, drops = [], []
@@ -84,11 +77,9 @@ def _on_strides(mine: DataFrame, line_B: float) -> list[str]:
         base = rows[STRIDE_1]
         first.append(f"{word} {rounded(base[BANDWIDTH])} GB/s{disturbed_mark(base['disturbed'])}")
         kept = [
-            f"{share.percent()} at {case}"
-            f"{disturbed_mark(not share.in_turns and rows[case]['disturbed'])}"
-            for case in TOLD
+            f"{marked_ratio(rows[case], base, BANDWIDTH, Ratio.percent)} at {case}"
+            for case in ("stride 8", "stride 16")
             if case in rows
-            for share in [ratio(rows[case], base, BANDWIDTH)]
         ]
         if kept:
             drops.append(f"{word} keeps {joined(kept)}")
@@ -158,19 +149,14 @@ def _on_variants(own: DataFrame) -> list[str]:
     return [f"Of {counted(len(several), 'case')} measured with several variants, {joined(wins)}."]
 
 
-def _pages(own: DataFrame) -> list[list[dict[Hashable, Any]]]:
-    """Return by kernel the best records at stride 1 with 4 KiB pages and with huge pages."""
-    both = own[own["case"].eq(STRIDE_1) & own["pages"].isin(["4k", "thp"])]
-    rows = best(both, ("platform", "kernel", "pages")).sort_values("pages")
-    groups = [group.to_dict("records") for _, group in rows.groupby(["platform", "kernel"])]
-    return [group for group in groups if len(group) > 1]
-
-
 def _on_pages(own: DataFrame) -> list[str]:
     """Return the sentence on the gain by transparent huge pages."""
+    both = own[own["case"].eq(STRIDE_1) & own["pages"].isin(["4k", "thp"])]
+    rows = best(both, ("platform", "kernel", "pages")).sort_values("pages").to_dict("records")
     gains = [
-        f"{KERNELS[large['kernel']]} {ratio(large, small, BANDWIDTH).text()} times"
-        for small, large in _pages(own)
+        f"{KERNELS[large['kernel']]} {marked_ratio(large, small, BANDWIDTH)} times"
+        for small, large in itertools.combinations(rows, 2)
+        if small["kernel"] == large["kernel"]
     ]
     if not gains:
         return []

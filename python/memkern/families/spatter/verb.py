@@ -80,10 +80,7 @@ def _suite(args: argparse.Namespace) -> int:
     configs = suites.load(args.suite, **{k: v for k, v in sizes.items() if v is not None})
     knobs = knobs_of(args)
     cases = [spatter.from_config(c, **knobs) for c in configs]
-    from memkern.families.spatter.data import strides_to_compare
-
-    answers = [_beside_published]
-    return exit_code(measure(cases, args, answers=answers, compared=strides_to_compare))
+    return exit_code(measure(cases, args, answers=[_beside_published], in_turns=True))
 
 
 def _beside_published(results: ResultSet) -> str:

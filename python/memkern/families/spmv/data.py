@@ -89,7 +89,8 @@ def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
 
 
 _COMPARED = 4  # formats of a matrix whose ratios are told
-# Columns that formats of one matrix have in common where they are compared.
+# Columns of a format, and those that formats of one matrix have in common where they are compared.
+_FORMAT = ("kernel", "C", "sigma")
 _SAME = ("name", "matrix", "nonzeros", "dtype", "index_dtype", "result", "threads", "ranks", "halo")
 
 
@@ -101,42 +102,29 @@ def format_words(record: Mapping[str, Any]) -> str:
     return f"{format} mve {record['unroll']}" if record["unroll"] else format
 
 
-def formats_of_matrices(
-    records: Iterable[Mapping[str, Any]],
-) -> list[list[Mapping[str, Any]]]:
-    """Return for each matrix in several formats the best record of its `_COMPARED` fastest ones.
-
-    CRS is the first of them, since it needs no conversion.
-    """
-    matrices: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for record in records:
-        matrices.setdefault(tuple(record.get(name) for name in _SAME), []).append(record)
-    groups = []
-    for of_matrix in matrices.values():
-        best: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-        for record in sorted(of_matrix, key=lambda one: (one["disturbed"], one["time_min_s"])):
-            best.setdefault(_format(record), record)
-        groups.append(sorted(best.values(), key=lambda one: one["kernel"] != CRS)[:_COMPARED])
-    return [group for group in groups if len(group) > 1]
-
-
 def fastest_sentences(records: Iterable[Mapping[str, Any]]) -> str:
     """Return a sentence on the fastest format of each matrix that was measured in several formats.
 
     It has the ratio of its performance to that of CRS, and the number of products after which the
-    conversion has paid.
+    conversion has paid. Compared are the best records of CRS and of the fastest other formats, in
+    all `_COMPARED`. Matrices are in the order of their shortest times.
     """
-    return "\n".join(map(_fastest, formats_of_matrices(records)))
+    matrices: dict[tuple[Any, ...], dict[tuple[Any, ...], Mapping[str, Any]]] = {}
+    for record in sorted(records, key=lambda one: (one["disturbed"], one["time_min_s"])):
+        of_matrix = matrices.setdefault(tuple(record.get(name) for name in _SAME), {})
+        of_matrix.setdefault(tuple(record.get(name) for name in _FORMAT), record)
+    return "\n".join(_fastest(of.values()) for of in matrices.values() if len(of) > 1)
 
 
-def _fastest(formats: Sequence[Mapping[str, Any]]) -> str:
-    """Return the sentence on the fastest format of a matrix."""
+def _fastest(formats: Iterable[Mapping[str, Any]]) -> str:
+    """Return the sentence on the fastest format of a matrix, given in the order of their times."""
+    formats = sorted(formats, key=lambda one: one["kernel"] != CRS)[:_COMPARED]
     crs = formats[0]
     label = f"{crs['name'] or crs['matrix']}, {counted(int(crs['threads']), 'thread')}"
+    formats.sort(key=lambda one: -ratio(one, crs, VALUE).value)
     told = [one for one in formats if one["valid"] and (turns_of(one) or not one["disturbed"])]
-    if len(told) < 2 or told[0] is not crs:
+    if len(told) < 2 or crs not in told:
         return f"{label}: which format is fastest can't be told, since records are disturbed"
-    told.sort(key=lambda one: -ratio(one, crs, VALUE).value)
     fastest = told[0]
     other = crs if crs["kernel"] == CRS and crs is not fastest else told[1]
     faster = ratio(fastest, other, VALUE)
@@ -155,10 +143,6 @@ def _fastest(formats: Sequence[Mapping[str, Any]]) -> str:
     return (
         f"{text}; its conversion ({fastest['convert_s']:.3g} s) has paid after {products} products"
     )
-
-
-def _format(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    return record["kernel"], record.get("C"), record.get("sigma")
 
 
 def _labels(frame: DataFrame) -> Series:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from memkern.families.spmv.data import (
@@ -19,8 +19,14 @@ from memkern.families.spmv.data import (
 )
 from memkern.plots.frames import best, joined, percent, ranked, three_figures, undisturbed
 from memkern.plots.selection import cache_ends, of_workers, with_workers
-from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, shown_in, speed_up
-from memkern.results.ratios import ratio
+from memkern.plots.sentences import (
+    by_machine,
+    disturbed_mark,
+    marked_ratio,
+    marked_value,
+    shown_in,
+    speed_up,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,17 +54,6 @@ def _on_machine(mine: DataFrame) -> list[str]:
     ]
 
 
-def compared(records: DataFrame) -> list[list[dict[Hashable, Any]]]:
-    """Return the formats of the matrix in memory on each machine, CRS first."""
-    frame, _ = products(records, "")
-    groups = [
-        _by_kind(_of_memory(by_matrix(mine[~tall_and_skinny(mine)])))
-        for _, mine in frame.groupby("machine", sort=False)
-        if not tall_and_skinny(mine).all()
-    ]
-    return [group for group in groups if len(group) > 1]
-
-
 def _performance(row: Mapping[Any, Any]) -> str:
     return marked_value(row, VALUE, "GFLOP/s")
 
@@ -72,31 +67,26 @@ def _of_roofline(row: Mapping[Any, Any]) -> str:
     return f", {_share(row)} of the roofline" if row[ROOFLINE] == row[ROOFLINE] else ""
 
 
-def _by_kind(rows: DataFrame) -> list[dict[Hashable, Any]]:
+def _by_kind(rows: DataFrame) -> list[Mapping[Any, Any]]:
     """Return one row of each format, in the order of a legend."""
     found = {row["kind"]: row for row in rows.to_dict("records")}
     return [found[kind] for kind in in_order(found)]
 
 
-def _of_memory(rows: DataFrame) -> DataFrame:
-    """Return the records of HPCG's or the largest matrix that is larger than the caches."""
-    rows = rows[~rows["held"]]
-    hpcg = rows[rows["label"].str.startswith("hpcg")]
-    rows = hpcg if len(hpcg) else rows
-    return rows[rows["label"].eq(rows["label"].iloc[-1])] if len(rows) else rows
-
-
 def _on_memory(rows: DataFrame) -> list[str]:
-    """Return the sentence on the roofline by format, and on the ratios of formats, in memory."""
-    rows = _of_memory(rows)
+    """Return the sentences on formats from memory, for HPCG's or the largest matrix."""
+    rows = rows[~rows["held"]]
     if rows.empty:
         return []
+    hpcg = rows[rows["label"].str.startswith("hpcg")]
+    rows = hpcg if len(hpcg) else rows
+    rows = rows[rows["label"] == rows["label"].iloc[-1]]
     parts = [f"{row['kind']} {_performance(row)}{_of_roofline(row)}" for row in _by_kind(rows)]
     large = ", which is larger than the caches" * bool(cache_ends(rows))
     name = rows["label"].iloc[0]
     text = f"{with_workers(rows, False)} on {name}{large}: {'; '.join(parts)}."
     first, *others = _by_kind(rows)
-    gains = [f"{row['kind']} {ratio(row, first, VALUE).text()}" for row in others]
+    gains = [f"{row['kind']} {marked_ratio(row, first, VALUE)}" for row in others]
     if gains:
         text += f" Times as fast as {first['kind']}: {joined(gains)}."
     known = rows.dropna(subset=[ROOFLINE, "load_GBps"])

@@ -127,12 +127,9 @@ def _spmv(args: argparse.Namespace) -> int:
         }
         own = taken(f"spmv.{format}", own)
         parts.append(product(functools.partial(build, matrix=text, format=format, **own), axes))
-    from memkern.families.spmv.data import formats_of_matrices
-
-    found = measure(
-        joined(parts), args, _HEADER, _row, _SHOWN, answers=[_fastest], compared=formats_of_matrices
+    return exit_code(
+        measure(joined(parts), args, _HEADER, _row, _SHOWN, answers=[_fastest], in_turns=True)
     )
-    return exit_code(found)
 
 
 def _fastest(results: ResultSet) -> str:

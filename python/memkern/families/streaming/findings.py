@@ -18,8 +18,7 @@ from memkern.models.memory import (
 from memkern.plots.drawing import in_bytes, spaced
 from memkern.plots.frames import best, joined, ranked, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
-from memkern.plots.sentences import disturbed_mark, marked_value, shown_in, with_names
-from memkern.results.ratios import ratio
+from memkern.plots.sentences import disturbed_mark, marked_ratio, marked_value, shown_in, with_names
 from memkern.shared.streaming_records import FAMILIES, MEMORY, as_defined, is_nt, levels, short
 
 if TYPE_CHECKING:
@@ -27,22 +26,6 @@ if TYPE_CHECKING:
 
 _SUSTAINED = ("stream.copy", "stream.triad")
 _LOAD = "loops.load"
-
-
-def _of_platforms(records: DataFrame) -> tuple[DataFrame, dict[str, FromMemory]]:
-    """Return the records that are compared, and the sizes that count as in memory."""
-    frame, _ = select(
-        records, list(FAMILIES), ("bytes_B", "variant", "footprint_B", "dtype", "threads")
-    )
-    frame, _ = prevailing(as_defined(frame, "paper", "permutation"))
-    return frame, from_memory(frame)
-
-
-def compared(records: DataFrame) -> list[list[dict[Hashable, Any]]]:
-    """Return the records of copy, triad and loads from memory of each platform."""
-    values = memory_values(*_of_platforms(records))
-    told = values[values["operation"].isin([*_SUSTAINED, _LOAD])]
-    return [rows.to_dict("records") for _, rows in told.groupby("platform", sort=False)]
 
 
 def findings(records: DataFrame) -> list[str]:
@@ -53,7 +36,11 @@ def findings(records: DataFrame) -> list[str]:
     InputError
         As `memkern.families.streaming.figures.sizes`.
     """
-    frame, thresholds = _of_platforms(records)
+    frame, _ = select(
+        records, list(FAMILIES), ("bytes_B", "variant", "footprint_B", "dtype", "threads")
+    )
+    frame, _ = prevailing(as_defined(frame, "paper", "permutation"))
+    thresholds = from_memory(frame)
     frame = frame.assign(nt=is_nt(frame), level=levels(frame, thresholds))
     tests, _ = own_tests(records, ["bs.bs1"])
     empty, _ = select(records, ["bs.bs0"], value="time_min_s")
@@ -83,27 +70,31 @@ def _bandwidth(row: Mapping[Hashable, Any]) -> str:
 
 
 def _on_memory(values: DataFrame, threshold: FromMemory) -> list[str]:
-    """Return the sentences on copy and triad from memory, and the gain by non-temporal stores."""
+    """Return the sentences on copy, triad and loads from memory, and on non-temporal stores."""
+    of_load = _by_stores(values, _LOAD).values()
     values = values[values["operation"].isin(_SUSTAINED)]
     if values.empty:
         return []
-    parts, gains = [], []
+    parts, gains, loads = [], [], []
     for kernel in _SUSTAINED:
         of_kernel = _by_stores(values, kernel)
         if of_kernel:
             each = [f"{_bandwidth(row)}{_with(kind)}" for kind, row in of_kernel.items()]
             parts.append(f"{short(kernel)} {' and '.join(each)}")
         if len(of_kernel) > 1:
-            gain = ratio(of_kernel[NONTEMPORAL], of_kernel[ORDINARY], BANDWIDTH)
-            disturbed = any(row["disturbed"] for row in of_kernel.values())
-            mark = disturbed_mark(disturbed and not gain.in_turns)
-            gains.append(f"{gain.text()}{mark} in {short(kernel)}")
+            gain = marked_ratio(of_kernel[NONTEMPORAL], of_kernel[ORDINARY], BANDWIDTH)
+            gains.append(f"{gain} in {short(kernel)}")
+        loads += [
+            f"{marked_ratio(row, base, BANDWIDTH)} times that of {short(kernel)}"
+            for row in of_load
+            for base in [*of_kernel.values()][:1]
+        ]
     sentences = [f"{_where(threshold, values['least_B'].min())}: {'; '.join(parts)}."]
-    if gains:
-        sentences.append(
-            f"There, non-temporal stores change the bandwidth by a factor of {joined(gains)}."
-        )
-    return sentences
+    factors = {
+        "There, non-temporal stores change the bandwidth by a factor of": gains,
+        "The bandwidth of loads is": loads,
+    }
+    return sentences + [f"{text} {joined(told)}." for text, told in factors.items() if told]
 
 
 def _where(threshold: FromMemory, least_B: float) -> str:
