@@ -23,14 +23,14 @@ from records import Row, add, options, parsed, write
 from replay_samples import best_of, level_of, modes, values_of
 
 from memkern.formats import ResultSet
-from memkern.host.variances import packaged
+from memkern.host.distances import packaged
 from memkern.results.fleet import INSIDE, fleet
 from memkern.results.verdicts import FASTER, SLOWER
 from memkern.statistics import student_quantile
 
 LEVELS = ("L1", "L2", "L3", "memory")
 FREEDOM = 8.0
-# State of the hosts, and share of the package's variances.
+# State of the hosts, and share of the variances that follow from the package's distances.
 SPREADS = {"quiet": ("", 1.0), "shared": ("shared", 1.0), "a twentieth of quiet": ("", 1 / 20)}
 Draw = Callable[[np.random.Generator, int], list[dict[str, Any]]]
 """Returns the records of a fleet of so many nodes."""
@@ -47,11 +47,18 @@ def record(node: int, case: str, time_s: float, sd: float, exchange_s: float) ->
     }  # fmt: skip
 
 
+def deviation(name: str) -> float:
+    """Return the standard deviation of a class between runs, by the package's distances."""
+    known = packaged(name).floor
+    return math.sqrt(math.pi) / 2 * known.total / known.number
+
+
 def made_up(host: str, share: float, between: float) -> Draw:
     """Return fleets with a share of the package's variances of quiet or shared hosts."""
-    classes = [f"{level}, {threads}" for level in LEVELS for threads in ("1 thread", "2 threads")]
+    threads = ("1 thread", "2 threads")
+    classes = [f"{level}, {several}, 10 placements" for level in LEVELS for several in threads]
     names = [f"{one}, {host}" if host else one for one in classes]
-    variances = [share * packaged(name).floor.variance for name in names]
+    variances = [share * deviation(name) ** 2 for name in names]
 
     def draw(random: np.random.Generator, nodes: int) -> list[dict[str, Any]]:
         found = []
@@ -81,7 +88,7 @@ def recorded(path: Path, repeats: int) -> Draw:
         threads = "GPU" if gpu else "1 thread" if ("one", "floor") in values else "2 threads"
         host = ", mixed states" if workers == "mixed" and threads == "2 threads" else ""
         host = host or ", shared" * (value.word == "shared" and not gpu)
-        sd = math.sqrt(packaged(f"{level_of(str(case))}, {threads}{host}").floor.variance)
+        sd = deviation(f"{level_of(str(case))}, {threads}, 1 placement{host}")
         exchange_s = float(some["exchange_s"].median())
         runs.setdefault(run, []).append((str(case), value.seconds, sd, exchange_s))
     every = [*runs.values()]

@@ -24,6 +24,8 @@ import pandas as pd
 from records import Row, add, options, parsed, write
 
 import memkern as mk
+from memkern import _memkern
+from memkern.engine.public import LARGE_B
 from memkern.host.capacity import beyond_caches_B, data_caches
 from memkern.progress import bar
 
@@ -68,6 +70,7 @@ def one_process(rounds: int, burst: int, seconds: float, target: str) -> None:
     for number in range(rounds):
         for name in random.sample(list(every), len(every)):
             for _ in range(burst):
+                _memkern.release_memory(LARGE_B)
                 record = every[name].measure().record
                 row = {column: record[column] for column in _COLUMNS.split()}
                 rows.append({"round": number, "case": name, "time_s": time.time(), **row})

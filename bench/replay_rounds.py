@@ -6,13 +6,10 @@ Placements are from ``host_rounds.py``. A run is some consecutive placements of 
 is the shortest time (floor) or the median of their medians, of the placements in the state in which
 most of them are, by the time of an exchange.
 
-The rule: the distance between the logarithms of the values of two runs in one state is distributed
-exponentially. What is known of its mean are some observations: for floors, the spacings of the
-three shortest placements of every case of the run's class (level and workers), for medians the
-median deviation of the placements, and a prior of 1.5 observations, the mean distance on other
-hosts (by the name of a file up to ``_``). With ``number`` observations of the sum ``total``, half
-the interval is ``total ((1 - level) ** (-1 / number) - 1)``: the quantile of the predictive
-distribution, by the conjugate prior of an exponential distribution.
+Intervals are those of `memkern.host.distances`, without records of the boot: the mean distance of
+the class (level and workers) on other hosts, by the name of a file up to ``_``, and what the
+placements of all cases of the class tell, or with ``--alone`` those of the case, as a command for
+one case knows them. In a recording whose name ends with ``bursts``, placements follow each other.
 
 A row has a host, a level and a number of placements. Scores are Winkler's of the logarithms (width,
 and 40 times what is missed), over that of the best constant width of the class on the recording,
@@ -28,43 +25,31 @@ import numpy as np
 import pandas as pd
 from records import Row, add, options, parsed, write
 
+from memkern.host.distances import OTHER_HOSTS, Distances, Spread, observed
+
 LEVELS = ("L1", "L2", "L3", "mem")
+COLUMNS = ("level", "half", "distance", "lower")
 _LEVEL = 0.95
-_SPACINGS = 3  # between the shortest placements of a run
-_OF_PRIOR = 1.5  # observations
-# Mean distance of two medians of n normal values, times the root of n, over their median deviation.
-_OF_DEVIATION = 2.1
 _APART = 2.0  # factor between the times of an exchange in two states
 
 
 class Run(NamedTuple):
-    """A run of a case: its value, and the observations of distances from its own placements."""
+    """A run of a case: its value, and what its own placements tell of the distance to the next.
+
+    `lower` is the mean of the lower half of its floors, on logarithms, beside their minimum.
+    """
 
     state: int
     value: float
-    number: float
-    total: float
+    lower: float
+    own: Distances
 
 
 Runs = dict[tuple[str, str, str], list[Run | None]]
 """Runs of each case, by level, workers and case; None where a process ends."""
 
 
-def observed(floors: np.ndarray, medians: np.ndarray, quantity: str) -> tuple[float, float, float]:
-    """Return the logarithm of a run's value, and number and sum of its own distances."""
-    if quantity == "median":
-        middle, n = float(np.median(medians)), len(medians)
-        deviation = float(np.median(np.abs(medians - middle)))
-        number = (n - 1) / 2
-        return middle, number, number * _OF_DEVIATION * deviation / math.sqrt(n)
-    x, n = np.sort(floors), len(floors)
-    taken = min(_SPACINGS, n - 1)
-    # Weighted spacings of exponentially distributed values all have the mean of one value.
-    total = sum((n - j) * (x[j] - x[j - 1]) for j in range(1, taken + 1)) / n
-    return float(x[0]), taken, float(total)
-
-
-def runs_of(frame: pd.DataFrame, placements: int, quantity: str) -> Runs:
+def runs_of(frame: pd.DataFrame, placements: int, quantity: str, in_a_row: bool) -> Runs:
     """Return the runs of a recording that have this number of consecutive placements."""
     quickest = frame["exchange_ns"].quantile(0.1)
     slow = frame["exchange_ns"] > _APART * quickest
@@ -77,27 +62,38 @@ def runs_of(frame: pd.DataFrame, placements: int, quantity: str) -> Runs:
             run = some.iloc[begin : begin + placements]
             state = int(run["state"].mode().iloc[0])
             run = run[run["state"] == state]
-            logarithms = np.log(run[["time_min_s", "time_median_s"]].to_numpy())
-            series.append(Run(state, *observed(*logarithms.T, quantity)))
+            floors, medians = run["time_min_s"].to_numpy(), run["time_median_s"].to_numpy()
+            spread = observed(floors, medians, in_a_row)
+            value = floors.min() if quantity == "floor" else np.median(medians)
+            lower = np.log(np.sort(floors))[: max(len(floors) // 2, 1)].mean()
+            series.append(Run(state, math.log(value), float(lower), getattr(spread, quantity)))
         series.append(None)
     return found
 
 
-def judged(runs: Runs, prior: dict[str, float]) -> Iterator[tuple[str, float, float]]:
-    """Yield level, half-width and distance from the next run, of runs in one state."""
+def judged(
+    runs: Runs, prior: dict[str, float], alone: bool
+) -> Iterator[tuple[str, float, float, float]]:
+    """Yield level, half-width and distances from the next run, of runs in one state.
+
+    The second distance is that of the means of the lower halves.
+    """
     for level, workers in {key[:2] for key in runs}:
         cases = [series for key, series in runs.items() if key[:2] == (level, workers)]
+        known = Distances(OTHER_HOSTS, OTHER_HOSTS * prior[level])
         for at in range(len(cases[0]) - 1):
             now = [series[at] for series in cases]
             for series, run in zip(cases, now, strict=True):
                 following = series[at + 1]
                 if run is None or following is None or following.state != run.state:
                     continue
-                own = [one for one in now if one is not None and one.state == run.state]
-                number = _OF_PRIOR + sum(one.number for one in own)
-                total = _OF_PRIOR * prior[level] + sum(one.total for one in own)
-                half = total * ((1 - _LEVEL) ** (-1 / number) - 1)
-                yield level, half, abs(following.value - run.value)
+                own = Distances()
+                for one in [run] if alone else now:
+                    if one is not None and one.state == run.state:
+                        own += one.own
+                half = (known + Spread(own, own).of_run().floor).within()
+                lower = abs(following.lower - run.lower)
+                yield level, half, abs(following.value - run.value), lower
 
 
 def score(half: np.ndarray | float, distances: np.ndarray) -> float:
@@ -108,16 +104,17 @@ def score(half: np.ndarray | float, distances: np.ndarray) -> float:
 
 def distances(runs: Runs) -> pd.DataFrame:
     """Return half-widths without a prior, and distances, of all runs."""
-    return pd.DataFrame(
-        judged(runs, dict.fromkeys(LEVELS, 0.0)), columns=["level", "half", "distance"]
-    )
+    return pd.DataFrame(judged(runs, dict.fromkeys(LEVELS, 0.0), False), columns=COLUMNS)
 
 
 def rows_of(
-    hosts: dict[str, pd.DataFrame], placements: int, quantity: str, rows: list[Row]
+    hosts: dict[str, pd.DataFrame], placements: int, quantity: str, alone: bool, rows: list[Row]
 ) -> None:
     """Add the rows of runs of some placements."""
-    runs = {host: runs_of(frame, placements, quantity) for host, frame in hosts.items()}
+    runs = {
+        host: runs_of(frame, placements, quantity, host.endswith("bursts"))
+        for host, frame in hosts.items()
+    }
     means = {
         host: distances(some).groupby("level")["distance"].mean() for host, some in runs.items()
     }
@@ -127,7 +124,7 @@ def rows_of(
             [mean for other, mean in means.items() if other.partition("_")[0] != machine], axis=1
         )
         prior = others.mean(axis=1).to_dict()
-        found = pd.DataFrame(judged(some, prior), columns=["level", "half", "distance"])
+        found = pd.DataFrame(judged(some, prior, alone), columns=COLUMNS)
         for level, of_level in found.groupby("level"):
             apart = of_level["distance"].to_numpy()
             best, constant = min((score(half, apart), half) for half in apart)
@@ -135,6 +132,8 @@ def rows_of(
             row: Row = {"host": host, "level": str(level), "quantity": quantity}
             row |= {"placements": placements, "judged": len(apart)}
             row["90 % of next runs within, %"] = 100 * float(np.quantile(apart, 0.9))
+            if quantity == "floor":
+                row["of their lower half, %"] = 100 * float(of_level["lower"].quantile(0.9))
             row["best constant half-width, %"] = 100 * float(constant)
             row["half-width, %"] = 100 * float(np.median(half))
             row["hold, %"] = 100 * float(np.mean(apart <= half))
@@ -146,13 +145,14 @@ def main() -> None:
     """Replay recordings."""
     parser = options(__doc__)
     parser.add_argument("recordings", nargs="+", metavar="FILE", help="of bench/host_rounds.py")
+    parser.add_argument("--alone", action="store_true", help="pool no cases of a class")
     args = parsed(parser)
     hosts = {Path(name).stem: pd.read_parquet(name) for name in args.recordings}
     rows: list[Row] = []
     of_placements: Sequence[int] = (5, 10, 20)
     for quantity in ("floor", "median"):
         for placements in of_placements:
-            rows_of(hosts, placements, quantity, rows)
+            rows_of(hosts, placements, quantity, args.alone, rows)
     write(args, rows)
 
 

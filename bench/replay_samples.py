@@ -1,19 +1,22 @@
 """Test on recorded samples how well the value of a run, and its interval, hold for the next run.
 
     python bench/replay_samples.py bench/hosts/*.parquet
-    python bench/replay_samples.py bench/hosts/*.parquet --spreads python/memkern/host/spreads.csv
+    python bench/replay_samples.py bench/hosts/*.parquet --rounds bench/rounds/*.parquet \
+        --distances python/memkern/host/distances.csv
 
 Samples are from ``host_samples.py``, by default without other processes. The value of a run is its
 shortest time (floor) or its median, of all samples or of the samples in the most frequent state of
 the host (see `memkern.host.rates`). A row has a host and a class of cases; its columns are, for
 both quantities and both ways, the standard deviation of runs, the 90th percentile of the difference
 from the next run, and for runs in one state the share of intervals that contain the next run in
-that state, and their half-width over 1.96 standard deviations. Intervals are computed for the first
-command of a boot, from the variances of the other hosts, and for later commands, from all earlier
-runs as well.
+that state, and their half-width over 1.96 standard deviations. A run has one placement. Intervals
+are computed for the first command of a boot, from the distances between runs on the other hosts,
+and for later commands, from all earlier runs as well.
 
-``--spreads`` writes the variances between runs of each class over all hosts, which memkern uses
-until the variances of a boot are known.
+``--distances`` writes the mean distances between runs of each class over all hosts, which memkern
+uses until those of a boot are known; those of runs of ten placements are from the recordings
+``--rounds`` (of ``host_rounds.py``), where a class on a shared host has at least the distances of a
+quiet one.
 """
 
 import csv
@@ -26,19 +29,18 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import replay_rounds
 from records import Row, add, options, parsed, write
 
 from memkern.engine.recording.samples import CORE_SHARE
+from memkern.host.distances import OTHER_HOSTS, Distances, History
 from memkern.host.rates import LEAST_SAMPLES, Mode, labels_of, modes_of
-from memkern.host.variances import Drift
-from memkern.statistics import Prior, next_run_interval
 
 QUANTITIES = ("floor", "median")
 _BIN = 0.01
+_PLACEMENTS = 10  # of the runs of ``--rounds``
 _ONE, _SEVERAL, _MIXED, _GPU = "one", "several", "mixed", "GPU"
-_LEAST_FREEDOM = 10  # of a variance that is known
-# Degrees of freedom of a pooled variance on another host.
-FREEDOM = 8.0
+_LEAST_STEPS = 10  # of a mean distance that is known
 _APART_S = 30.0  # assumed time between two runs
 
 
@@ -126,29 +128,31 @@ def in_state(series: Series, word: str = "") -> Iterator[Series]:
         yield [v for v in series if v.state == state and word in ("", v.word)]
 
 
-def prior_of(hosts: Sequence[dict[Key, list[Series]]], key: Key, word: str) -> Prior | None:
-    """Return the variance between runs of a class, pooled over hosts; None if runs are too few."""
-    logarithms = [
-        np.log([value.seconds for value in some])
-        for host in hosts
-        for series in host.get(key, [])
-        for some in in_state(series, word)
+def steps_of(several: Sequence[Series], word: str = "") -> list[float]:
+    """Return the distances between successive runs in one state (see `in_state`)."""
+    return [
+        abs(math.log(b.seconds / a.seconds))
+        for series in several
+        for a, b in itertools.pairwise(series)
+        if a.state == b.state and (word in ("", a.word))
     ]
-    freedom = sum(len(x) - 1 for x in logarithms if len(x))
-    if freedom < _LEAST_FREEDOM:
-        return None
-    squares = sum(len(x) * float(np.var(x)) for x in logarithms if len(x))
-    return Prior(squares / freedom, FREEDOM)
+
+
+def prior_of(hosts: Sequence[dict[Key, list[Series]]], key: Key, word: str) -> Distances | None:
+    """Return the mean distance of a class, the mean over hosts; None if runs are too few."""
+    every = [steps_of(host.get(key, []), word) for host in hosts]
+    known = [float(np.mean(steps)) for steps in every if len(steps) >= _LEAST_STEPS]
+    return Distances(OTHER_HOSTS, OTHER_HOSTS * float(np.mean(known))) if known else None
 
 
 def held(
-    several: Sequence[Series], priors: dict[str, Prior | None], learns: bool
+    several: Sequence[Series], priors: dict[str, Distances | None], learns: bool
 ) -> tuple[list[bool], list[float], list[bool]]:
     """Return whether the interval of each run contains the next run in its state, and half-widths.
 
     The last list is whether it contains the value of half of the run's own samples.
     """
-    drift, holds, halves, own_half = Drift(), [], [], []
+    history, holds, halves, own_half = History(), [], [], []
     for number in range(max(map(len, several)) - 1):
         for which, series in enumerate(several):
             if number + 1 >= len(series):
@@ -157,14 +161,14 @@ def held(
             prior = priors[own.word]
             if prior is None:
                 continue
-            known = drift.variance(own.word, prior) if learns else prior
-            interval = next_run_interval([own.seconds], known)
-            halves.append(math.log(interval.high / interval.low) / 2)
-            own_half.append(interval.low <= own.half_s <= interval.high)
-            if own.state == series[number + 1].state:
-                holds.append(interval.low <= series[number + 1].seconds <= interval.high)
+            half = (prior + history.known(own.word) if learns else prior).within()
+            halves.append(half)
+            own_half.append(abs(math.log(own.half_s / own.seconds)) <= half)
+            following = series[number + 1]
+            if own.state == following.state:
+                holds.append(abs(math.log(following.seconds / own.seconds)) <= half)
             identity = f"{which} {own.state} {own.word}"
-            drift.add(identity, own.word, own.seconds, prior, _APART_S * number)
+            history.add(identity, own.word, own.seconds, prior, _APART_S * number)
     return holds, halves, own_half
 
 
@@ -175,12 +179,7 @@ def row_of(hosts: dict[str, dict[Key, list[Series]]], host: str, key: Key) -> Ro
     deviation = math.sqrt(
         sum(len(x) * float(np.var(x)) for x in parts) / max(sum(len(x) - 1 for x in parts), 1)
     )
-    steps = [
-        abs(math.log(b.seconds / a.seconds))
-        for series in several
-        for a, b in itertools.pairwise(series)
-        if a.state == b.state
-    ]
+    steps = steps_of(several)
     pairs = sum(len(series) - 1 for series in several)
     row: Row = {"host": host, "level": key[0], "workers": key[1], "quantity": key[2]}
     row |= {
@@ -208,7 +207,8 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("recordings", nargs="+", metavar="FILE", help="of bench/host_samples.py")
     parser.add_argument("--beside", default="", help="what ran beside, as when it was recorded")
-    parser.add_argument("--spreads", metavar="FILE", help="table of variances to write")
+    parser.add_argument("--rounds", nargs="*", default=[], help="recordings of many placements")
+    parser.add_argument("--distances", metavar="FILE", help="table of distances to write")
     args = parsed(parser)
     hosts = {}
     for name in args.recordings:
@@ -220,14 +220,42 @@ def main() -> None:
         if key in hosts[host]:
             add(rows, row_of(hosts, host, key))
     write(args, rows)
-    if args.spreads is None:
+    if args.distances is None:
         return
-    with open(args.spreads, "w", encoding="utf-8", newline="") as file:
+    found: dict[tuple[str, ...], float] = {}
+    for key, word in itertools.product(keys, ("quiet", "shared")):
+        if (prior := prior_of(list(hosts.values()), key, word)) is not None:
+            found[(*key, word, "1")] = prior.total / prior.number
+    found |= of_ten(args.rounds)
+    with open(args.distances, "w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(("level", "workers", "quantity", "host", "variance", "freedom"))
-        for key, word in itertools.product(keys, ("quiet", "shared")):
-            if (prior := prior_of(list(hosts.values()), key, word)) is not None:
-                table.writerow((*key, word, f"{prior.variance:.3g}", f"{prior.freedom:.3g}"))
+        table.writerow(("level", "workers", "quantity", "host", "placements", "distance"))
+        table.writerows((*key, f"{found[key]:.3g}") for key in sorted(found))
+
+
+def of_ten(recordings: Sequence[str]) -> dict[tuple[str, ...], float]:
+    """Return the mean distances of runs of ten placements, by the columns of the table."""
+    means: dict[tuple[str, ...], list[float]] = {}
+    for name, quantity in itertools.product(recordings, QUANTITIES):
+        frame = pd.read_parquet(name)
+        word = str(frame["state"].mode().iloc[0])
+        runs = replay_rounds.runs_of(frame, _PLACEMENTS, quantity, False)
+        for level, workers in sorted({key[:2] for key in runs}):
+            steps = [
+                abs(after.value - before.value)
+                for key, series in runs.items()
+                if key[:2] == (level, workers)
+                for before, after in itertools.pairwise(series)
+                if before is not None and after is not None and before.state == after.state
+            ]
+            key = ("memory" if level == "mem" else level, {"1": _ONE}.get(workers, _SEVERAL))
+            means.setdefault((*key, quantity, word), []).append(float(np.mean(steps)))
+    quiet = {key: np.mean(some) for key, some in means.items() if key[-1] == "quiet"}
+    found = {(*key, "10"): float(mean) for key, mean in quiet.items()}
+    for key, some in means.items():
+        if key[-1] == "shared":
+            found[(*key, "10")] = float(max(np.mean(some), quiet[(*key[:-1], "quiet")]))
+    return found
 
 
 if __name__ == "__main__":

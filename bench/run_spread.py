@@ -15,7 +15,7 @@ from records import Row, add, options, parsed, write
 
 import memkern as mk
 from memkern import _memkern
-from memkern.engine.public import Prepared, take_samples
+from memkern.engine.public import ALL_B, Prepared, take_samples
 
 WAYS = ("same memory, 4k", "new memory, 4k", "same memory, thp", "new memory, thp")
 
@@ -50,7 +50,7 @@ def main() -> None:
             for way in order.sample(WAYS, len(WAYS)):
                 prepared = kept.get(way)
                 if prepared is None:
-                    _memkern.release_memory()
+                    _memkern.release_memory(ALL_B)
                     prepared = case.with_(pages=way.rsplit(" ", 1)[1]).prepare()
                     prepared.native.fill(outputs=True)
                     if way.startswith("same"):

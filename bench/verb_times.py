@@ -19,7 +19,7 @@ from records import Row, add, options, parsed, write
 SWEEP = '[[case]]\nkernel = "stream.copy"\nelements = [1000, 100000]\n'
 COMMANDS = (
     "latency", "latency --quick", "latency loaded", "latency loaded --quick", "latency structure",
-    "calibrate --seconds 2", "calibrate --seconds 20", "tune -k stream.copy", "machine",
+    "tune -k stream.copy", "machine",
     "tune -k stream.copy --quick", "spmv hpcg:32 --tune --budget 20", "corun", "corun --quick",
     "doctor", "doctor --quick", "compare --run SWEEP --self", "stream -k copy,triad", "raider",
     "report --quick -o REPORT --force",

@@ -232,7 +232,7 @@ def isolated(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    """Make results independent of other processes on the machine, its calibration and meters."""
+    """Make results independent of other processes on the machine, its history and meters."""
     from memkern import host
     from memkern.engine import public
     from memkern.engine.placing import run, watching

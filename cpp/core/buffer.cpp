@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <limits>
 #include <utility>
 
@@ -40,6 +41,9 @@ constexpr std::int64_t kReserve_B = std::int64_t{64} << 20;
 // Buffers of base pages that are at most this long have addresses within one range (see
 // SmallAddresses).
 constexpr std::int64_t kSmall_B = std::int64_t{256} << 10;
+// Most memory that is set aside (see set_aside), in all and at once.
+constexpr std::int64_t kAside_B = std::int64_t{128} << 20;
+constexpr std::int64_t kAsideAtOnce_B = kAside_B / 4;
 // Pages of each worker's part of an array whose nodes are read back.
 constexpr std::int64_t kSampledPages = 64;
 
@@ -135,6 +139,27 @@ void apply_numa(void* data, std::int64_t bytes, const NumaPolicy& policy) {
 std::vector<std::pair<std::string, std::unique_ptr<Buffer>>>& pool() {
   static std::vector<std::pair<std::string, std::unique_ptr<Buffer>>> buffers;
   return buffers;
+}
+
+std::deque<std::unique_ptr<Buffer>>& aside() {
+  static std::deque<std::unique_ptr<Buffer>> buffers;
+  return buffers;
+}
+
+// Takes as much memory as was just freed: the system would give the next buffers the pages that it
+// got back last, so that all placements of a small case would have the same ones.
+void set_aside(std::int64_t bytes) {
+  const std::int64_t wanted = std::clamp(bytes, kSmall_B + 1, kAsideAtOnce_B);
+  try {
+    auto buffer = std::make_unique<Buffer>(wanted, Placement{Pages::Base4k, {}});
+    if (!buffer->populate(0, wanted)) return;
+    aside().push_back(std::move(buffer));
+  } catch (const MemoryError&) {
+    return;
+  }
+  std::int64_t sum = 0;
+  for (const auto& buffer : aside()) sum += buffer->capacity();
+  for (; sum > kAside_B; aside().pop_front()) sum -= aside().front()->capacity();
 }
 
 std::int64_t pooled_B() {
@@ -350,7 +375,8 @@ void Arena::commit() {
     MemoryLimit limit = left();
     const std::int64_t headroom = checked_add(wanted, kReserve_B, "the memory of this case");
     // Idle buffers use at most half as much memory as remains free.
-    if (pooled_B() > 0 && (headroom > limit.available_B || pooled_B() > limit.available_B / 2)) {
+    const bool idle = pooled_B() > 0 || !aside().empty();
+    if (idle && (headroom > limit.available_B || pooled_B() > limit.available_B / 2)) {
       release_pool();
       limit = left();
     }
@@ -498,7 +524,17 @@ Arena::~Arena() {
 }
 
 void Arena::release_pool(std::int64_t below_B) {
-  std::erase_if(pool(), [&](const auto& pooled) { return pooled.second->capacity() < below_B; });
+  std::int64_t freed_B = 0;
+  std::erase_if(pool(), [&](const auto& pooled) {
+    const bool freed = pooled.second->capacity() < below_B;
+    if (freed && !pooled.second->on_device()) freed_B += pooled.second->capacity();
+    return freed;
+  });
+  if (below_B == INT64_MAX) {
+    aside().clear();
+  } else if (freed_B > 0) {
+    set_aside(freed_B);
+  }
 }
 
 }  // namespace memkern

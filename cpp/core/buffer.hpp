@@ -50,6 +50,7 @@ class Buffer {
 
   std::byte* data() const { return data_; }
   std::int64_t capacity() const { return capacity_; }
+  bool on_device() const { return device_ != nullptr; }
 
   // First touch of [begin, end) by the calling thread. False, with errno set, if the kernel refuses
   // (before Linux 5.14 a refusal is a signal).
@@ -108,7 +109,8 @@ class Arena {
   std::string pages_refused() const;
   DeviceMemory* device() const { return placement_.device; }
 
-  // Frees the unused buffers smaller than `below_B`.
+  // Frees the unused buffers smaller than `below_B`, so that later ones get other pages, or all
+  // unused memory.
   static void release_pool(std::int64_t below_B = INT64_MAX);
 
  private:

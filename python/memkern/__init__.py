@@ -50,7 +50,6 @@ _MODULES = {
 }
 _NAMES = {
     "inputs.sizes": ("sizes",),
-    "studies.calibrate": ("calibrate",),
     "studies.corun": ("corun",),
     "studies.describe": ("describe",),
     "studies.doctor": ("doctor",),

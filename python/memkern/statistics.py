@@ -152,56 +152,20 @@ MEDIAN_OVER_MEAN = math.pi / 2
 RUN_LEVEL = 0.95
 
 
-def next_run_interval(
-    values: npt.ArrayLike, runs: Prior, placements: Prior | None = None, level: float = RUN_LEVEL
-) -> RunInterval:
-    """Return the interval for the value of the next run, which has as many placements.
+def next_run_interval(value: float, distance: float, level: float = RUN_LEVEL) -> RunInterval:
+    """Return the interval for the value of the next run.
 
     Parameters
     ----------
-    values : array_like of float, shape (n,)
-        Values of this run's placements; their median is the run's value.
-    runs : Prior
-        Variance between runs in addition to the variance between a run's placements.
-    placements : Prior, optional
-        Variance between placements of other cases of its class.
+    value : float
+        The run's value, positive.
+    distance : float
+        Distance of the logarithms within which the next run is with the probability `level`.
     level : float
-        Its level.
-
-    Returns
-    -------
-    RunInterval
-        By Student's t on logarithms. It uses the variance of the median of placements, moderated by
-        `placements`, plus the variance between runs, both times two (for this run and the next),
-        with Satterthwaite's degrees of freedom. The first term is zero for a single placement
-        without a prior.
-
-    Raises
-    ------
-    InputError
-        If there is no value or one is not positive.
     """
-    value = float(np.median(_positive(values)))
-    x = np.log(_positive(values))
-    n = len(x)
-    variance = float(np.var(x, ddof=1)) if n > 1 else 0.0
-    freedom = float(n - 1)
-    if placements is not None:
-        if math.isinf(placements.freedom):
-            variance, freedom = placements.variance, 1e6
-        else:
-            sums = placements.freedom * placements.variance + (n - 1) * variance
-            freedom = placements.freedom + n - 1
-            variance = sums / freedom
-    # The median of several values varies more than their mean.
-    own = variance / n * (MEDIAN_OVER_MEAN if n > 2 else 1.0)
-    total = own + runs.variance
-    weights = own**2 / max(freedom, 1e-9) + runs.variance**2 / runs.freedom
-    freedom = total**2 / weights if weights > 0 else 1.0
-    quantile = student_quantile((1 + level) / 2, min(max(freedom, 1.0), 1e6))
-    factor = math.exp(quantile * math.sqrt(2 * total))
-    low, high = value / factor, value * factor
-    return RunInterval(low, high, level, (high - low) / 2 / value)
+    return RunInterval(
+        value * math.exp(-distance), value * math.exp(distance), level, math.sinh(distance)
+    )
 
 
 def factor_of(relative: Any) -> Any:
@@ -215,15 +179,15 @@ def factor_of(relative: Any) -> Any:
     return relative + np.hypot(relative, 1)
 
 
-def half_width(relative: float, percent: str = "±{:.2g} %") -> str:
-    """Return the text of half the width of an interval over its value.
+def half_width(relative: float, text: str = "±{} %") -> str:
+    """Return the text of half the width of an interval over its value, in two figures.
 
     Parameters
     ----------
     relative : float
         Such as `RunInterval.relative_half_width`.
-    percent : str
-        Format of a width in percent.
+    text : str
+        Format of the number of percent.
 
     Returns
     -------
@@ -234,7 +198,32 @@ def half_width(relative: float, percent: str = "±{:.2g} %") -> str:
     if relative >= 0.995:  # more than two digits in percent
         factor = factor_of(relative)
         return f"×÷{factor:.{1 if factor < 9.95 else 0}f}"
-    return percent.format(100 * relative) if relative == relative else ""
+    return text.format(f"{100 * relative:.2g}") if relative == relative else ""
+
+
+def meaningful(value: float, relative: float = 0.0) -> str:
+    """Return a number in the figures that the width of its interval leaves.
+
+    Parameters
+    ----------
+    value : float
+    relative : float
+        Half of the width of its interval over the value; NaN if unknown.
+
+    Returns
+    -------
+    str
+        At most three figures, or in full from 1000 on: 0.533, 3950. Figures whose unit is less than
+        a fifth of the half width, to the next power of ten, are left out: 38 for 37.7 ±36 %.
+    """
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    figures = 3
+    if relative > 0 and abs(value) > 0:
+        unit = math.floor(math.log10(abs(value) * min(relative, 1.0) / 5))
+        figures = min(figures, math.floor(math.log10(abs(value))) - unit + 1)
+    kept = float(f"{value:.{figures}g}")
+    return f"{kept:.3g}" if abs(kept) < 1000 else f"{value if figures == 3 else kept:.0f}"
 
 
 def harmonic_mean(x: npt.ArrayLike) -> float:

@@ -18,6 +18,7 @@ from memkern.cli.analysis import table_text
 from memkern.cli.options import knobs_of
 from memkern.families.launch import barrier
 from memkern.machine import remote
+from memkern.results.ratios import turns_of
 
 
 def test_spatter_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
@@ -37,9 +38,29 @@ def test_json_is_the_only_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert record["rate_GAMS"] is None
 
 
-def test_a_budget_or_an_interval_replaces_the_number_of_runs() -> None:
+def test_a_budget_or_a_precision_replaces_the_number_of_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert knobs_of(argparse.Namespace(budget=2.0)) == {"budget_s": 2.0, "runs": None}
-    assert knobs_of(argparse.Namespace(ci=5.0)) == {"ci": 0.05, "runs": None}
+    assert knobs_of(argparse.Namespace(precision=5.0)) == {
+        "precision": 0.05,
+        "runs": None,
+    }
+    words = (
+        "stream",
+        "-k",
+        "copy",
+        "-n",
+        "512",
+        "-t",
+        "1",
+        "--variant",
+        "scalar",
+        "--placements",
+        "2",
+    )
+    for flag in ("--precision", "--ci"):
+        assert measured(capsys, *words, flag, "99")[0]["stop"] == "precision"
     assert knobs_of(argparse.Namespace(budget=2.0, runs=3)) == {"budget_s": 2.0, "runs": 3}
     assert knobs_of(argparse.Namespace()) == {}
 
@@ -405,6 +426,13 @@ def test_report_end_to_end(
     monkeypatch.setattr("memkern.engine.public.expected_s", lambda cases: 600.0)
     # At the begin, and where the doctor looks.
     set_activity(monkeypatch, [BUSY] * 9)
+
+    def pair_of(frame: pd.DataFrame) -> list[dict[Any, Any]]:
+        """Return records of two cases whose ratio no finding has."""
+        kernels = ("spatter.gather", "stream.copy")
+        return [frame[frame["kernel"].eq(kernel)].iloc[0].to_dict() for kernel in kernels]
+
+    monkeypatch.setattr("memkern.models.memory.contradictions", lambda frame: {"": pair_of(frame)})
     told: list[mk.ResultSet] = []
     monkeypatch.setattr("memkern.cli.report.tell_host", lambda results, quiet: told.append(results))
     monkeypatch.setitem(sys.modules, "memkern._memkern_cuda", None)
@@ -418,6 +446,9 @@ def test_report_end_to_end(
     assert "<td>memkern was built without its CUDA part" in html
     frame = mk.load(tmp_path / "report.parquet").to_frame()
     assert frame["valid"].all()
+    # Cases that contradict each other are measured again, in turns.
+    one, other = (turns_of(record) for record in pair_of(frame))
+    assert len(one.keys() & other.keys()) == 1
     kernels = {"spatter.gather", "stream.copy"}
     names = {"Gather and scatter", "Streaming"}
     if whole:

@@ -405,6 +405,19 @@ TEST_F(PoolTest, CanBeEmptied) {
   EXPECT_LT(status_B("VmSize") - before, 32 * kMiB);
 }
 
+TEST_F(PoolTest, GivesLaterBuffersOtherPages) {
+  const std::int64_t before = status_B("VmRSS");
+  for (int k = 0; k < 200; ++k) {
+    address_of(team_of(1), Placement{}, 2 * kMiB);
+    Arena::release_pool(64 * kMiB);
+    // The pages of the last buffers stay in use, but not those of all.
+    EXPECT_GE(status_B("VmRSS") - before, std::min(2 * k, 120) * kMiB);
+    EXPECT_LE(status_B("VmRSS") - before, 136 * kMiB);
+  }
+  Arena::release_pool();
+  EXPECT_LE(status_B("VmRSS") - before, 8 * kMiB);
+}
+
 TEST_F(PoolTest, KeepsAtMostHalfOfWhatItLeavesToOthers) {
   testing::FakeDevice device;
   Placement placement;

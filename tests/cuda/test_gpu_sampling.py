@@ -411,7 +411,8 @@ def test_records_of_a_gpu_have_intervals_and_workers_of_their_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     machine, l2_B = machine_environment(), int(gpu.facts("cuda:0")["l2_B"])
-    for footprint_B, name in ((l2_B // 2, "L2, GPU"), (4 * l2_B, "memory, GPU")):
+    for footprint_B, level in ((l2_B // 2, "L2"), (4 * l2_B, "memory")):
+        name = f"{level}, GPU, 1 placement"
         run = CaseRun(mk.stream("copy", footprint_B=footprint_B, device="cuda", runs=2))
         monkeypatch.setattr(type(ranks()), "crowded", lambda *_: True)
         run.place()

@@ -9,10 +9,10 @@ import memkern as mk
 from memkern.engine.placing.run import CaseRun
 from memkern.engine.recording.record import LAUNCH, Need, measurement_of
 from memkern.host import Host
+from memkern.host.distances import packaged
 from memkern.host.environment import machine_environment
-from memkern.host.variances import packaged
 
-SPREAD = packaged("L1, 1 thread")
+SPREAD = packaged("L1, 1 thread, 10 placements")
 
 
 @pytest.fixture

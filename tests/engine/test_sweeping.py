@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,9 @@ from memkern.engine.recording.record import measurement_of
 from memkern.engine.sampling import series as sampling
 from memkern.engine.sweeping import sweep as sweeping
 from memkern.errors import InputError
-from memkern.host.variances import Spread
+from memkern.host.distances import Distances, Spread
 from memkern.spec.case import Case
 from memkern.spec.sequences import product
-from memkern.statistics import Prior
 
 
 def test_sweep_stores_every_case_and_resumes(tmp_path: Path, case: Case) -> None:
@@ -183,8 +183,8 @@ def test_records_are_made_once_and_get_intervals_by_other_cases(
         return measurement_of(taken, *how, **named)
 
     def uncertain(runs: Sequence[CaseRun], machine: dict[str, Any]) -> dict[str, Any]:
-        wide = Prior(1.0, 100.0)
-        return {run.class_of(machine): Spread(wide, wide, wide) for run in runs}
+        wide = Distances(10.0, 10.0)
+        return {run.class_of(machine): Spread(wide, wide) for run in runs}
 
     monkeypatch.setattr("memkern.engine.placing.run.measurement_of", counted)
     monkeypatch.setattr(sweeping, "_spreads", uncertain)
@@ -195,6 +195,31 @@ def test_records_are_made_once_and_get_intervals_by_other_cases(
     assert all(record["ci_relative"] > 0.3 and record["placements"] == 3 for record in results)
     if output is not None:
         assert mk.load(output) == results
+
+
+def test_time_that_is_left_is_spent_on_the_widest_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(name: str, placements: int) -> Any:
+        made = type("Run", (), {})()
+        vars(made).update(
+            case=SimpleNamespace(placements=2), placements=[0] * placements,
+            class_of=lambda machine: name, imprecise=lambda spread: False,
+        )  # fmt: skip
+        return made
+
+    spreads = {
+        name: Spread(Distances(3.0, 3 * mean))
+        for name, mean in (("wide", 0.05), ("wider", 0.09), ("narrow", 0.001))
+    }
+    monkeypatch.setattr(sweeping, "_spreads", lambda runs, machine: spreads)
+    plan: Any = SimpleNamespace(suffices=lambda run: True)
+    runs = [run("wide", 2), run("wider", 3), run("wider", 2), run("narrow", 2)]
+    assert sweeping._again(runs, {}, plan) == [runs[2]]
+    # No case has more than three times the requested placements, and none without a limited time.
+    assert sweeping._again([run("wider", 6)], {}, plan) == []
+    assert sweeping._again([run("wider", 0), run("narrow", 2)], {}, plan) == []
+    assert sweeping._again(runs, {}, None) == []
+    plan.suffices = lambda run: run is runs[0]
+    assert sweeping._again(runs, {}, plan) == [runs[0]]
 
 
 @pytest.mark.parametrize("suffix", ["", ".db", ".csv"])

@@ -41,6 +41,7 @@ from memkern.plots import figures, sections
 from memkern.plots.drawing import in_bytes, named, spaced
 from memkern.plots.frames import frame_of, joined, three_figures, usable
 from memkern.plots.selection import cache_ends, prevailing, select
+from memkern.results.ratios import asked
 from memkern.shared.streaming_records import as_defined, levels, short
 
 
@@ -219,10 +220,10 @@ def test_findings_follow_from_the_records(whole):
     section = sections["streaming"](frame_of(Results([*rows, empty])))
     text = " ".join(section.findings)
     assert "From memory (90.5 MiB or more, beyond which bandwidth no longer drops" in text
-    both = "45.0 GB/s with non-temporal stores and 30.0 GB/s with ordinary stores"
+    both = "45 GB/s with non-temporal stores and 30 GB/s with ordinary stores"
     assert f": copy {both}; triad {both}." in text
     assert "by a factor of 1.50 in copy and 1.50 in triad" in text
-    assert "triad reaches 400 GB/s in L1, 200 GB/s in L2, 150 GB/s in L3 and 30.0 GB/s in" in text
+    assert "triad reaches 400 GB/s in L1, 200 GB/s in L2, 150 GB/s in L3 and 30 GB/s in" in text
     assert (
         "T0 2 [2, 2] µs for sizes within the caches and Wmax 30 [30, 30] GB/s beyond them" in text
     )
@@ -268,10 +269,22 @@ def test_section_of_little_or_nothing(rows, there):
         assert section.title == "Streaming" and section.remarks
 
 
+def test_loads_from_memory_are_set_beside_copies():
+    """The ratios are those that are measured in turns."""
+    rows = [*stream(), *(record("loops.load", size * MIB, 36.0) for size in (64, 128, 256))]
+    rows = [row | {"case_id": f"{row['kernel']} {row['variant']}"} for row in rows]
+    (text,) = [one for one in findings(frame_of(Results(rows))) if "loads" in one]
+    assert text == "The bandwidth of loads is 0.80 times that of copy and 0.80 times that of triad."
+    told = asked([findings], frame_of(Results(rows)))
+    copy, triad, load = ("stream.copy", "stream.triad", "loops.load")
+    kernels = [[row["kernel"] for row in group] for group in told]
+    assert kernels == [[copy, copy], [copy, load], [triad, triad], [triad, load]]
+
+
 def test_section_marks_disturbed_numbers():
     rows = frame(stream(nt=False)).assign(disturbed=True)
     text = " ".join(findings(frame_of(rows)))
-    assert "At the largest size (256 MiB): copy 30.0 GB/s (disturbed)" in text
+    assert "At the largest size (256 MiB): copy 30 GB/s (disturbed)" in text
 
 
 def test_disturbed_records_are_neither_fitted_nor_the_best():
@@ -285,7 +298,7 @@ def test_disturbed_records_are_neither_fitted_nor_the_best():
     both = Results(pd.concat([disturbed, quiet]).to_dict("records"))
     text = " ".join(findings(frame_of(both)))
     assert "T0 2 [2, 2] µs" in text
-    assert "20.0 GB/s in L3" in text and "disturbed" not in text
+    assert "20 GB/s in L3" in text and "disturbed" not in text
     fig = figures["bs-fit"](Results(disturbed.to_dict("records")))
     assert "1 disturbed record in no fit." in footnotes(fig)
     size = rows[first]["bytes_B"].iloc[0]

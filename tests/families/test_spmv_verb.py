@@ -15,6 +15,7 @@ from memkern.families.spmv import kernels as family
 from memkern.families.spmv.data import fastest_sentences
 from memkern.families.spmv.model import SpmvModel
 from memkern.families.spmv.suites import MATRICES, SUITE
+from memkern.results.ratios import ratio, turns_of
 from memkern.spec import registry
 from memkern.spec.sweepfile import read_sweep
 
@@ -237,41 +238,72 @@ PRODUCT: dict[str, Any] = {
 SELL = {**PRODUCT, "kernel": "spmv.sell", "C": 8, "sigma": 32, "time_min_s": 1.6e-3}
 
 
+def told(records: list[dict[str, Any]]) -> str:
+    """Return the sentences on records, whose work is that of one matrix."""
+    return fastest_sentences(
+        [{**record, "performance_GFLOPs": 1e-6 / record["time_min_s"]} for record in records]
+    )
+
+
+def in_turns(record: dict[str, Any], time_s: float) -> dict[str, Any]:
+    """Return a record with times in turns with others."""
+    turns = json.dumps({"now 0": [[time_s] * 3] * 10})
+    return {**record, "case_id": record["kernel"], "turns_s": turns}
+
+
 @pytest.mark.parametrize(
     "records, text",
     [
         (
             [PRODUCT, {**SELL, "convert_s": 0.0099}, {**SELL, "C": 4, "time_min_s": 1.9e-3}],
-            "sell-8-32 is fastest, 1.25 times as fast as crs; its conversion (0.0099 s) has paid "
-            "after 25 products",
+            "sell-8-32 is fastest, 1.25 ± 0.02 times as fast as crs; its conversion (0.0099 s) has "
+            "paid after 25 products",
         ),
         (
             [{**SELL, "time_min_s": 2.2e-3}, PRODUCT, {**PRODUCT, "time_min_s": 2.1e-3}],
-            "crs is fastest, 1.1 times as fast as sell-8-32, and needs no conversion",
+            "crs is fastest, 1.10 ± 0.02 times as fast as sell-8-32, and needs no conversion",
         ),
         (
             [PRODUCT, {**SELL, "time_min_s": 1.985e-3, "time_min_ci_relative": math.nan}],
-            "sell-8-32 and crs do not differ by more than their intervals: sell-8-32 is 1.01 times "
-            "as fast, ±1%",
+            "sell-8-32 and crs do not differ by more than their intervals: sell-8-32 is 1.01 ± "
+            "0.01 times as fast",
         ),
         (
             [SELL, {**SELL, "C": 4, "time_min_s": 3.2e-3}],
-            "sell-8-32 is fastest, 2 times as fast as sell-4-32; with --format crs it is told when "
-            "its conversion has paid",
+            "sell-8-32 is fastest, 2.00 ± 0.04 times as fast as sell-4-32; with --format crs it is "
+            "told when its conversion has paid",
         ),
         (
             [{**PRODUCT, "disturbed": True}, SELL, {**SELL, "C": 4}],
             "which format is fastest can't be told, since records are disturbed",
         ),
+        (  # turns decide where the records do not
+            [in_turns({**PRODUCT, "disturbed": True}, 1e-3), in_turns(SELL, 1.03e-3)],
+            "crs is fastest, 1.03 ± 0.01 times as fast as sell-8-32, and needs no conversion",
+        ),
     ],
 )  # fmt: skip
 def test_the_fastest_format_is_told(records: list[dict[str, Any]], text: str) -> None:
 
-    assert fastest_sentences(records) == f"hpcg:4, 2 threads: {text}"
+    assert told(records) == f"hpcg:4, 2 threads: {text}"
+
+
+def test_formats_are_also_measured_in_turns(
+    capsys: pytest.CaptureFixture[str], file: str, tmp_path: Path
+) -> None:
+    path = str(tmp_path / "formats.parquet")
+    brief = ("--variant", "scalar", "-t", "1", "--budget", "0.1", "-o", path)
+    out, _ = output_of(capsys, "spmv", file, "-f", "crs,sell", "-C", "4", *brief)
+    crs, sell = sorted(mk.load(path), key=lambda record: record["kernel"])
+    assert turns_of(crs) and turns_of(crs).keys() == turns_of(sell).keys()
+    found = ratio(sell, crs, "performance_GFLOPs")
+    assert found.in_turns
+    faster = found if found.value > 1 else ratio(crs, sell, "performance_GFLOPs")
+    assert f" {faster.text()} times as fast" in out.splitlines()[-1]
 
 
 def test_each_matrix_in_several_formats_has_a_sentence() -> None:
-    other = [{**record, "matrix": "hpcg:8"} for record in (PRODUCT, SELL)]
+    other = [{**record, "matrix": "hpcg:8", "time_min_s": 1.0} for record in (PRODUCT, SELL)]
     alone = {**PRODUCT, "matrix": "hpcg:16"}
-    lines = fastest_sentences([PRODUCT, *other, SELL, alone]).splitlines()
+    lines = told([*other, PRODUCT, SELL, alone]).splitlines()
     assert [line.partition(",")[0] for line in lines] == ["hpcg:4", "hpcg:8"]

@@ -14,14 +14,13 @@ from typing import Any
 import pytest
 
 from memkern.host import CHOICES, Caches, Host, file, this_host
+from memkern.host.distances import RUNS, Repeated
 from memkern.host.file import File, Section
 from memkern.host.rates import RATES
-from memkern.host.variances import CALIBRATION, RUNS, Repeated
 from memkern.limits import control_groups
 
 NUMBER: Section[int] = Section("number", 0, int)
 READERS: dict[str, Callable[[Host], Any]] = {
-    "calibration": lambda host: host.calibration,
     "cores": lambda host: host._file.get(RATES),
     "doctor": lambda host: host.health,
     "counters": lambda host: host.counters,
@@ -45,15 +44,15 @@ DAMAGED_SECTIONS = {
     "digits": {"a": {"1": 10**400}},
     "negative": {
         "created": "", "placements": {}, "runs": {"a": [-1, 1]},
-        "2": {"1": -5}, "a": ["a", 0, 0, -1, 0],
+        "2": {"1": -5}, "a": ["a", -1, 0, 0, 0],
     },
 }  # fmt: skip
 
 # Files that may be from another boot or version give no warning.
 OTHERS = {
     "no facts": "{}", "no boot": '{"version": 1}',
-    "another boot": '{"version": 1, "boot": 3, "calibration": 1}',
-    "another version": json.dumps({**file._heading(), "version": 0, "calibration": 1}),
+    "another boot": '{"version": 1, "boot": 3, "ceilings": 1}',
+    "another version": json.dumps({**file._heading(), "version": 0, "ceilings": 1}),
 }  # fmt: skip
 
 
@@ -166,7 +165,7 @@ import sys
 from memkern.host import Host, file
 from memkern.host.rates import RATES
 from memkern.host import CHOICES
-from memkern.host.variances import RUNS, Repeated
+from memkern.host.distances import RUNS, Repeated
 file._LOCK_S = 60  # on a busy machine
 number, path = int(sys.argv[1]), file.usual_path()
 for k in range(20):
@@ -211,7 +210,7 @@ import os
 from memkern.host import this_host
 record = {"time_min_s": 1.0, "time_median_s": 2.0}
 host = this_host()
-host.add_record("a", "L1, 1 thread", record, 5.0)
+host.add_record("a", "L1, 1 thread, 1 placement", record, 5.0)
 host.cores.add([1.0], "2")
 host.choices.add("a", {"simd/avx2": -7.5})
 if os.fork() == 0:
@@ -223,11 +222,10 @@ os.wait()
     subprocess.run([sys.executable, "-c", add], check=True)
     known = File(path)
     runs = {
-        "a floor": Repeated("L1, 1 thread, floor", 1, 0.0, 0.0, 5.0),
-        "a median": Repeated("L1, 1 thread, median", 1, pytest.approx(0.693, rel=1e-3), 0.0, 5.0),
+        "a floor": Repeated("L1, 1 thread, 1 placement, floor", 0.0, 0.0, 0.0, 5.0),
+        "a median": Repeated("L1, 1 thread, 1 placement, median", 0.0, 0.0, math.log(2), 5.0),
     }
     assert known.get(RUNS) == ({} if small else runs)
     assert known.get(RATES) == ({} if small else {"2": {0: 1}})
     assert known.get(CHOICES) == ({} if small else {"a": [{"simd/avx2": -7.5}]})
     assert path.exists() == (not small)
-    assert known.get(CALIBRATION) is None

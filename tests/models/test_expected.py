@@ -1,5 +1,6 @@
 """Expected values: tables with sources, recognised processors, shares of sockets, verdicts."""
 
+import itertools
 import math
 import re
 from collections import defaultdict
@@ -320,14 +321,10 @@ def test_gathers_at_a_stride_have_a_share_of_the_lines() -> None:
     assert (eight.low, eight.high) == pytest.approx((0.85 * 14.4942, 1.1 * 14.4942))
 
 
-def test_ranges_without_a_source_are_computed() -> None:
+def test_without_a_source_only_the_peak_is_known() -> None:
     found = expected("copy", machine("AMD EPYC 9754 128-Core Processor", 128), 128)
     assert found is not None and not found.published
-    assert (found.low, found.high, found.peak) == pytest.approx((230.4, 460.8, 460.8))
-    ordinary = expected(
-        "copy", machine("AMD EPYC 9754 128-Core Processor", 128), 128, stores=ORDINARY
-    )
-    assert ordinary is not None and ordinary.low == pytest.approx(230.4 / 1.5)
+    assert (found.low, found.high, found.peak) == pytest.approx((0, 460.8, 460.8))
     assert found.sources[0].quantity == "theoretical peak" and found.sources[0].title
 
 
@@ -363,11 +360,12 @@ def test_verdicts_follow_from_published_ranges() -> None:
 
 
 def test_a_low_value_of_a_shared_host_is_no_fault() -> None:
-    environment = machine("AMD EPYC 7742 64-Core Processor", 2, hypervisor="KVM")
-    word, text = compared(figure("load", 1), expected("load", environment, 2))
-    assert word == "below" and "no sign of a fault" in text
-    word, text = compared(figure("load", 150), expected("load", environment, 2))
-    assert word == "above" and "no sign of a fault" not in text
+    environment = machine("AMD EPYC 7742 64-Core Processor", 64, hypervisor="KVM")
+    low, high = (
+        compared(figure("load", value), expected("load", environment, 64)) for value in (1, 190)
+    )
+    assert low[0] == "below" and "no sign of a fault" in low[1]
+    assert high[0] == "above" and "no sign of a fault" not in high[1]
     # A latency is worse above its range.
     slow, fast = (
         compared(figure("latency", value), expected("latency", environment, 1))
@@ -377,12 +375,47 @@ def test_a_low_value_of_a_shared_host_is_no_fault() -> None:
     assert fast[0] == "below" and "no sign of a fault" not in fast[1]
 
 
+@pytest.mark.parametrize("row", PROCESSORS, ids=lambda row: row["processor"])
+@pytest.mark.parametrize("hypervisor", [None, "KVM"])
+def test_no_range_wider_than_a_factor_of_two_decides(row: dict, hypervisor: str | None) -> None:
+    cores = row["cores"] or 32
+    for name, stores, pages, threads in itertools.product(
+        QUANTITIES, (NONTEMPORAL, ORDINARY), ("4k", "thp"), {1, 2, cores // 2, cores}
+    ):
+        environment = machine(row["processor"], cores, hypervisor=hypervisor)
+        found = expected(name, environment, threads, stores=stores, pages=pages)
+        if found is None:
+            continue
+        narrow = found.published and found.high <= 2 * found.low
+        values = (0.9 * found.low, found.low, found.high, 1.1 * found.high)
+        words = [
+            compared(figure(name, value), found)[0] for value in values if not value > found.peak
+        ]
+        decided = ["below", "as expected", "as expected", "above"][: len(words)]
+        assert words == (decided if narrow else ["unknown"] * len(words))
+        text = compared(figure(name, found.low), found)[1]
+        assert ("No verdict" in text) == (not narrow)
+        if not narrow:
+            assert f"{found.high:.4g}" not in text and found.undecided in text
+
+
+def test_why_a_range_does_not_decide_is_told() -> None:
+    some = expected("load", machine("AMD EPYC 7742 64-Core Processor", 2), 2)
+    assert some is not None and some.undecided == "others may use the rest of the socket"
+    small = expected("latency", cpuid("AMD EPYC", "AuthenticAMD", "23/49/0"), 1, pages="4k")
+    assert small is not None and small.undecided == (
+        "published values leave more than a factor of two open"
+    )
+    computed = expected("copy", machine("AMD EPYC 9754 128-Core Processor", 128), 128)
+    assert computed is not None and "no value of this processor is published" in computed.undecided
+
+
 def test_computed_ranges_give_no_verdict() -> None:
     found = expected("copy", machine("AMD EPYC 9754 128-Core Processor", 128), 128)
     assert found is not None and not found.published
     for value in (10, 300, 460):
         word, text = compared(figure("copy", value), found)
-        assert word == "unknown" and "decides nothing" in text
+        assert word == "unknown" and "no value of this processor is published" in text
     word, text = compared(figure("copy", 470), found)
     assert word == "above" and "implausible" in text
 
@@ -392,8 +425,8 @@ def test_an_unknown_processor_has_the_peak_of_its_modules() -> None:
     environment = {"machine": machine, "memory": {"channels": 4, "peak_GBps": 80.0}}
     found = expected("load", environment, 2)
     assert found is not None and not found.published and found.sources == ()
-    # Two of four cores of a socket with a peak of 40 GB/s, of which half is plausible.
-    assert (found.low, found.high, found.peak) == pytest.approx((10, 40, 40))
+    # Two of four cores of a socket with a peak of 40 GB/s.
+    assert (found.low, found.high, found.peak) == pytest.approx((0, 40, 40))
     assert "the memory modules that the system reports" in found.sentence
     assert expected("load", {"machine": machine, "memory": {"channels": 4}}, 2) is None
     assert compared(figure("load", 20), found)[0] == "unknown"

@@ -70,3 +70,12 @@ def test_wrong_records_do_not_count_and_disturbed_ones_only_alone(column):
 
 def test_records_of_other_kernels_have_none():
     assert figures([record("dw.hop", 1.0)]) == {}
+
+
+def test_records_of_older_versions_have_those_that_need_no_multiple_of_caches():
+    older = [
+        {name: value for name, value in row.items() if name != "caches_multiple"}
+        for row in records()
+    ]
+    found = figures(older)
+    assert found["copy"].value == pytest.approx(100) and "latency" not in found

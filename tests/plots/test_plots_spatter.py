@@ -518,10 +518,15 @@ def test_own_strides_are_printed_beside_a_published_processor():
     assert skylake.startswith("Skylake, 24 threads: GB/s")
     values = published("Skylake", GATHER)
     assert [float(x) for x in skylake.split()[-8:]] == pytest.approx(values, abs=0.01)
-    there = f"{values[3] / values[0]:.0%}"
-    assert sentence.startswith("at stride 8 a gather keeps 12% of its bandwidth at stride 1 here,")
+    there = f"{100 * values[3] / values[0]:.0f} %"
+    assert sentence.startswith("at stride 8 a gather keeps 12 % of its bandwidth at stride 1 here,")
     assert f"{there} on Skylake" in sentence
-    assert "here (disturbed)" in spatter_data.beside_published(own_records(disturbed=True))
+    assert "12 % (disturbed) of its" in spatter_data.beside_published(own_records(disturbed=True))
+    both = [own_records(), own_records(platform="Other, 1 thread")]
+    several = spatter_data.beside_published(pd.concat(both, ignore_index=True)).splitlines()
+    assert len(several) == 2 * len(text.splitlines())
+    assert several[7].startswith("on Other, 1 thread, 4 threads: GB/s")
+    assert several[7].split()[-8:] == here.split()[-8:]
     # Without strides there is nothing to compare.
     patterns = own_records()
     patterns = patterns[~patterns["pattern"].str.startswith("UNIFORM")]

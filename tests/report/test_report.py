@@ -3,6 +3,7 @@
 import re
 from html.parser import HTMLParser
 
+import merit_records
 import pandas as pd
 import pytest
 from checking import refused
@@ -145,7 +146,7 @@ def test_findings_follow_from_the_records(whole):
     assert "to 5.80 (Cascade Lake, 20 threads); more threads share a memory" in text
     assert "rank" not in text
     assert "simd won 32" in text
-    assert "1.10 times the bandwidth of 4 KiB pages in the geometric mean of 16 cases" in text
+    assert "a stride-1 gather 1.10 times and scatter 1.10 times as against 4 KiB pages" in text
     assert "the worst is PENNANT-G15" in text and "the best AMG-G0, with 121 %" in text
     assert f"All {len(own_records())} records passed validation." in text
     assert "Lavin" in text and "Pearson" in text
@@ -251,31 +252,46 @@ def test_failed_and_disturbed_records_are_reported(tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_many_disturbed_records_are_reported_at_the_top(tmp_path):
+def test_many_disturbed_records_are_reported_with_the_validity(tmp_path):
     records = own_records()
     few, many = len(records) // 20, len(records) // 20 + 1
     records.loc[records.index[:few], "disturbed"] = True
-    assert "Measure again when" not in page(tmp_path, records, sections=[]).text
+    text = page(tmp_path, records, sections=[]).text
+    assert "Measure again when" not in text and " warning" not in text
     records.loc[records.index[:many], "disturbed"] = True
-    text = page(tmp_path, records).text
+    seen = page(tmp_path, records)
     warning = f"{many} of {len(records)} records are disturbed, since workers waited for processors"
-    assert warning in text and text.index(warning) < text.index("At stride 1")
+    assert warning in seen.text and seen.text.index(warning) > seen.text.index("At stride 1")
+    # One link leads there from the first page.
+    assert seen.text.index("1 warning") < seen.text.index("At stride 1")
+    assert seen.links.count("#validity") == 2
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_shared_host_is_described_below_the_title(tmp_path):
-    assert "host is shared" not in page(tmp_path, own_records(state="quiet"), sections=[]).text
+def test_a_shared_host_is_named_below_the_title_and_described_with_the_validity(tmp_path):
+    text = page(tmp_path, own_records(state="quiet"), sections=[]).text
+    assert "host is shared" not in text and "The host was quiet." in text
     records = own_records(state="shared", shared_with="", states="", core_share=0.76)
     text = page(tmp_path, records).text
+    assert text.index("The host is shared.") < text.index("At stride 1")
     told = "This host is shared: its cores have 76% of their best throughput; the intervals show"
-    assert told in text and text.index(told) < text.index("At stride 1")
+    assert told in text and text.index(told) > text.index("At stride 1")
 
 
-def test_cases_that_were_left_out_are_reported_at_the_top(tmp_path):
+def test_cases_that_were_left_out_are_reported(tmp_path):
     records = own_records()
     for left_out, words in ((0, ""), (1, "1 case was not measured"), (3, "3 cases were not meas")):
         text = page(tmp_path, records, sections=[], left_out=left_out).text
         assert ("not measured: the time of" in text) is bool(left_out) and words in text
+
+
+def test_contradictions_are_with_the_validity_and_ask_for_nothing(tmp_path):
+    rows = merit_records.records()
+    twin = {**rows[0], "kernel": "raider.copy", "bandwidth_GBps": 2 * rows[0]["bandwidth_GBps"]}
+    assert "warning" not in page(tmp_path, merit_records.results(rows), sections=[]).text
+    text = page(tmp_path, merit_records.results([*rows, twin]), sections=[]).text
+    assert "1 warning" in text and "Numbers of this report contradict each other:" in text
+    assert "measure again" not in text and "as raider.copy are 100 % apart" in text
 
 
 def test_validity_reports_retaken_samples_and_the_scope_of_intervals(tmp_path):
@@ -298,13 +314,9 @@ def test_validity_reports_retaken_samples_and_the_scope_of_intervals(tmp_path):
     )
     assert "a worker had 75.0% of its processor (cpu_share) and 87.5% of its core" in text
     assert f"of {len(records) - 1} records for the next run and of 1 record for no runs" in text
-    assert (
-        "interval of the shortest time is 3.00% of the value in the median record and 3.00%" in text
-    )
-    assert "the interval of the median is 4.00% of the value in the median record and 4.00%" in text
-    assert (
-        "the interval within the run is 1.00% of the value in the median record and ×÷129 " in text
-    )
+    assert "interval of the shortest time is 3% of the value in the median record and 3%" in text
+    assert "the interval of the median is 4% of the value in the median record and 4%" in text
+    assert "the interval within the run is 1% of the value in the median record and ×÷129 " in text
 
 
 def test_validity_reports_what_ran_beside_it_and_few_placements(tmp_path):
@@ -347,7 +359,7 @@ def test_missing_figures_are_explained(tmp_path):
     assert len(seen.titles) == 4
     assert "Vectorised against scalar code: no uniform stride was measured" in seen.text
     assert "Page policies: no platform was measured under two page policies" in seen.text
-    assert "times the bandwidth of 4 KiB pages" not in seen.text
+    assert "Transparent huge pages (thp) change" not in seen.text
 
 
 @pytest.mark.usefixtures("undrawn")

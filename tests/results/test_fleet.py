@@ -11,11 +11,16 @@ from checking import refusal, refused_words, run
 from fleet_records import MACHINE, record, records, results
 
 import memkern as mk
-from memkern.host.variances import packaged
+from memkern.host.distances import packaged
 from memkern.results.fleet import LEAST_NODES, cases, of_files, p_value, reach
 
 NAMED = ("slower", "faster")
-CLASSES = ("L1, 1 thread", "L3, 2 threads, shared", "memory, 2 threads")
+CLASSES = (
+    "L1, 1 thread, 10 placements", "L3, 2 threads, 10 placements, shared",
+    "memory, 2 threads, 10 placements",
+)  # fmt: skip
+# Standard deviation of normal values over the mean distance of two of them.
+OF_DISTANCE = math.sqrt(math.pi) / 2
 
 
 def named(frame: Any) -> list[tuple[str, str]]:
@@ -25,15 +30,16 @@ def named(frame: Any) -> list[tuple[str, str]]:
 
 
 def healthy(random: np.random.Generator, nodes: int, between: float) -> mk.ResultSet:
-    """Return a fleet with the variances between runs of the package, drawn for each node."""
+    """Return a fleet with the distances between runs of the package; variances by node."""
     found = []
     for node in range(nodes):
         own = between * random.standard_normal()
         for name in CLASSES:
-            variance = packaged(name).floor.variance
-            spread = math.sqrt(variance * 8 / random.chisquare(8))
+            known = packaged(name).floor
+            sd = OF_DISTANCE * known.total / known.number
+            spread = sd * math.sqrt(8 / random.chisquare(8))
             time_s = math.exp(own + spread * random.standard_normal())
-            found.append(record(f"n{node}", "stream.copy", time_s, math.sqrt(variance), name=name))
+            found.append(record(f"n{node}", "stream.copy", time_s, sd, name=name))
     return results(found)
 
 

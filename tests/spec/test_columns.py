@@ -26,7 +26,7 @@ ELSEWHERE = {
     *("case_order", "case_order_seed", "tune_step", "rcm", "beside", "success_fraction"),
     *("attempts_per_amo", "distance_B", "slowest_rank", "rank_spread", "skewed", "rank_rows"),
     *("scaling", "scaling_size", "bind", "targets", "remote_share", "node_share"),
-    *("memory", "peer", "node"),
+    *("memory", "peer", "node", "turns_s"),
     *("window", "pairs", "origins", "distance", "messages_per_second"),
     *("halo", "halo_neighbours", "halo_sent_B", "halo_rows", "halo_share"),
     "lost_fraction",

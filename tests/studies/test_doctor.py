@@ -100,7 +100,7 @@ def test_it_is_valid_until_the_next_boot(cache: Path, monkeypatch: pytest.Monkey
     with monkeypatch.context() as patch:
         patch.setattr(host, "control_groups", lambda: "0::/another")
         assert this_host().health == ""
-    document = json.loads((cache / "cache/memkern/host-1.json").read_text())
+    document = json.loads((cache / "cache/memkern/host-2.json").read_text())
     assert document["doctor"]["created"].endswith("+00:00")
     with monkeypatch.context() as patch:
         patch.setenv(small.VARIABLE, "1")
@@ -126,7 +126,8 @@ def test_reports_tell_that_the_machine_was_disturbed(cache: Path) -> None:
     results = mk.stream("copy", elements=64, threads=1, runs=1).measure().results
     target = cache / "report.html"
     write_report(results, target, title="Report", environment={})
-    assert "found this machine disturbed: steal time" in target.read_text()
+    told = 'Fitness by memkern doctor: <b class="bad">disturbed: steal time</b>'
+    assert told in target.read_text()
 
 
 def test_json_is_the_only_output(small_cases: Path, capsys: pytest.CaptureFixture[str]) -> None:

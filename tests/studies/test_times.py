@@ -21,7 +21,6 @@ from memkern.engine.sweeping.rounds import place_in_rounds
 from memkern.host import Host
 from memkern.results import verdicts
 from memkern.results.comparison import Compared
-from memkern.studies import calibrate as calibrating
 from memkern.studies import doctor as doctoring
 from memkern.studies import interleaved
 
@@ -182,43 +181,3 @@ def test_an_interrupted_comparison_has_the_pairs_so_far() -> None:
     remarks = interleaved._assign_verdicts(family, cases, tried, errors)
     assert [case.verdict for case in cases] == [verdicts.NOT_ENOUGH] * 2
     assert all("pairs were undisturbed" in remark for remark in remarks)
-
-
-def test_calibrating_fits_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "rates", lambda device="cpu": Rates())
-    caches = [{"level": 1, "size_B": 2**15, "system_B": 2**15, "instances": 2}]
-    cases = calibrating._cases(caches)
-    assert sorted(map(id, calibrating._fitting(cases, 1e6))) == sorted(map(id, cases))
-    whole_s = calibrating._LEAST_RUNS * planning.expected_s(cases)
-    brief = calibrating._fitting(cases, 0.6 * whole_s)
-    assert len(brief) >= len(cases) - 1
-    assert {case.stop.budget_s < cases[0].stop.budget_s for case in brief} == {True}
-    few = calibrating._fitting(cases, 0.1 * whole_s)
-    assert 1 <= len(few) < len(cases)
-    assert len(calibrating._fitting(cases, 1e-9)) == 1
-
-
-def test_few_runs_of_a_class_count_where_there_are_no_more() -> None:
-    def listed(runs: int) -> list[list[float]]:
-        return [[1.0, 1.1, 1.2]] * runs
-
-    found = calibrating._complete(
-        {
-            "L1": {0: listed(5), 1: listed(4), 2: listed(2)},
-            "L2": {0: listed(3)},
-            "L3": {0: listed(1)},
-        }
-    )
-    assert {name: values.shape for name, values in found.items()} == {
-        "L1": (2, 4, 3),
-        "L2": (1, 3, 3),
-    }
-
-
-def test_small_cases_announce_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv(small.VARIABLE, "1")
-    with progress.announcing(True):
-        progress.announce("measuring", 100.0)
-    assert capsys.readouterr().err == ""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 # Options of `memkern sweep` that a comparison chooses, or that hold for both sides.
 _OF_COMPARISON = (
-    "runs", "ci", "budget", "repeats", "output", "json", "resume", "force", "quiet",
+    "runs", "precision", "budget", "repeats", "output", "json", "resume", "force", "quiet",
     "openmetrics",
 )  # fmt: skip
 _OF_RUNS = ("a", "b", "a_python", "b_python", "pairs", "seconds", "seed")

@@ -1,4 +1,4 @@
-"""The verbs info, columns, calibrate, doctor and counters."""
+"""The verbs info, columns, doctor and counters."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.checks import unknown
-from memkern.cli.measuring import check_output, exit_code, show_progress, warn, when_quiet
+from memkern.cli.measuring import check_output, exit_code, show_progress, warn
 from memkern.cli.options import (
     FAILED,
     FORCE,
@@ -20,10 +20,8 @@ from memkern.cli.options import (
     MANAGE,
     METRICS,
     UNDERSTAND,
-    WAIT,
     argument,
     refuse,
-    seconds_options,
     verb,
 )
 from memkern.machine.health import DISTURBED
@@ -175,23 +173,6 @@ def _ranges(units: Sequence[int]) -> str:
     return ",".join(parts)
 
 
-def _calibrate(args: argparse.Namespace) -> int:
-    from memkern.host import this_host
-    from memkern.studies.calibrate import calibrate
-
-    with when_quiet(args) as progress:
-        found = calibrate(seconds=args.seconds, progress=progress)
-    print(f"{'class':<20} {'placements ±%':>14} {'runs ±%':>9}")
-    for name, prior in found.placements.items():
-        spreads = (100 * math.sqrt(known.variance) for known in (prior, found.runs[name]))
-        between_placements, between_runs = spreads
-        print(f"{name:<20} {between_placements:>14.2f} {between_runs:>9.2f}")
-    path = this_host().path
-    stored = f"; stored in {path} for this boot" if path else ""  # small cases are not
-    print(f"standard deviations of median times{stored}")
-    return GOOD
-
-
 # Columns by their headings in printed tables.
 _HEADINGS = {
     "GB/s": "bandwidth_GBps", "GAMS": "rate_GAMS", "GFLOP/s": "performance_GFLOPs",
@@ -258,22 +239,6 @@ COLUMNS_VERB = verb(
         action="store_true",
         help="the JSON Schema of records and of doctor --json; later versions only add columns",
     ),
-)
-
-
-CALIBRATE_VERB = verb(
-    "calibrate",
-    MANAGE,
-    "measure the variation of times between placements and runs, for later intervals",
-    _calibrate,
-    (
-        "memkern calibrate",
-        "memkern calibrate --quick",
-        "memkern calibrate --seconds 300 --wait-quiet 600",
-    ),
-    *seconds_options(120.0),
-    WAIT,
-    argument("-q", "--quiet", action="store_true", help="no progress"),
 )
 
 

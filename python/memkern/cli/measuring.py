@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from memkern.models.machine_file import MachineFile
     from memkern.spec.case import Case
 
+# Seconds of measuring in turns for each group of cases that are compared.
+_TURNS_S, _QUICK_TURNS_S = 3.0, 0.5
 # Ratio of the time of cases to their estimate if time is limited.
 _LONGER = 1.2
 # Options that accept lists on the command line; every combination is measured.
@@ -277,7 +279,7 @@ def announce(
     )
 
 
-def measure(  # noqa: C901
+def measure(  # noqa: C901, PLR0913
     cases: Sequence[Case],
     args: argparse.Namespace,
     header: str = HEADER,
@@ -286,6 +288,7 @@ def measure(  # noqa: C901
     select: Callable[[Sequence[Case]], Sequence[Case]] | None = None,
     most_s: float = math.inf,
     answers: Sequence[Callable[[ResultSet], str]] = (),
+    in_turns: bool = False,
 ) -> ResultSet:
     """Measure with the options of the command line, and print a table of the results.
 
@@ -294,6 +297,8 @@ def measure(  # noqa: C901
     are not `shown` in the line precede it (see `varying`). `select` returns the cases to measure.
     If `most_s` is too short for all cases, the least informative ones are left out first. Each of
     `answers` returns what is printed below the table, such as one sentence, from all records.
+    `in_turns` tells whether cases whose ratios the answers have are also measured in turns, unless
+    the number of runs is fixed.
     """
     from memkern.engine.public import ranks, sweep
 
@@ -349,6 +354,14 @@ def measure(  # noqa: C901
         on_begin=begun,
         time_s=time_s,
     )
+    if in_turns and args.runs is None and not results.interrupted:
+        from memkern.results.ratios import asked
+        from memkern.studies.ratios import add_turns
+
+        groups = asked(answers, results)
+        turns_s = len(groups) * (_QUICK_TURNS_S if args.quick else _TURNS_S)
+        if add_turns(results, cases, groups, turns_s) and args.output:
+            results.save(args.output)
     tell_host(results, args.quiet)
     if args.openmetrics and ranks().number == 0:
         from memkern.models.answers import is_healthy
@@ -525,7 +538,7 @@ def plus_minus(record: dict[str, Any], quantity: str = "floor") -> str:
         ``floor`` for a value from the shortest time, ``median`` for a value from the median.
     """
     width = record["ci_relative" if quantity == "median" else "time_min_ci_relative"]
-    return statistics.half_width(width, "{:.1f}")
+    return statistics.half_width(width, "{}")
 
 
 def scope_of(results: ResultSet) -> str:

@@ -344,8 +344,9 @@ _COMM = argument(
 
 def _flags(name: str, option: Option, short: bool) -> list[str]:
     """Return the spellings of an option."""
-    spelled = f"--{(option.flag or name).replace('_', '-')}"
-    return [option.short, spelled] if short and option.short else [spelled]
+    first = [option.short] if short and option.short else []
+    long = filter(None, (option.flag or name, option.alias))
+    return [*first, *(f"--{one.replace('_', '-')}" for one in long)]
 
 
 def _arguments(name: str, default: Any, option: Option) -> dict[str, Any]:
@@ -368,12 +369,12 @@ def _arguments(name: str, default: Any, option: Option) -> dict[str, Any]:
 def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
     """Return the options of a case that were given, with the first value of each list.
 
-    A budget or a target interval replaces the number of runs that a kernel or file has by default.
+    A budget or a precision replaces the number of runs that a kernel or file has by default.
 
     Raises
     ------
     InputError
-        Both a number of runs and a target interval are given, which are different stop rules.
+        Both a number of runs and a precision are given, which are different stop rules.
     """
     knobs = {name: each(value)[0] for name, value in given(args, "dtype", "index_dtype").items()}
     if getattr(args, "machine", None) is not None:
@@ -383,9 +384,9 @@ def knobs_of(args: argparse.Namespace) -> dict[str, Any]:
         if value is not None:
             value = each(value)[0]
             knobs[name] = value / option.per if option.per != 1 else value
-    if "runs" in knobs and "ci" in knobs:
-        raise InputError("--runs sets the number of samples: leave out --ci or --runs")
-    if {"ci", "budget_s"} & knobs.keys():
+    if "runs" in knobs and "precision" in knobs:
+        raise InputError("--runs sets the number of samples: leave out --precision or --runs")
+    if {"precision", "budget_s"} & knobs.keys():
         knobs.setdefault("runs", None)
     return knobs
 

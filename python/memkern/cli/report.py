@@ -28,6 +28,7 @@ from memkern.cli.options import (
     count,
     verb,
 )
+from memkern.discovery import family_modules
 from memkern.errors import InputError
 from memkern.files import unused
 from memkern.limits import memory_left
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 _QUICK_S, _WHOLE_S = 40.0, 165.0
 # Ratio of the time of its cases to their estimate; most of the time of short cases is overhead.
 _LONGER = 1.5
+# Share of the time for measuring cases in turns: those whose ratios are told, and contradictions.
+_TURNS_SHARE = 0.15
 _DRAWING_S = 30.0  # of the figures: 20 s and 39 s on two shared hosts
 # Options that measure, with their defaults.
 _MEASURING: dict[str, Any] = {
@@ -120,9 +123,11 @@ def _of_this_machine(args: argparse.Namespace) -> int:
         resume=args.resume,
         force=args.force,
         progress=not args.quiet,
-        time_s=time_s,
+        time_s=(1 - _TURNS_SHARE) * time_s,
         learned=_learned,
     )
+    if not results.interrupted:
+        _add_ratios(results, cases, time_s, data)
     if not args.quiet:
         warn(f"measured {len(results)} records in {time.monotonic() - begin:.0f} s")
     tell_host(results, args.quiet)
@@ -151,6 +156,20 @@ def _of_this_machine(args: argparse.Namespace) -> int:
     )
     print(f"report: {target.resolve()}\ndata:   {data.resolve()}")
     return exit_code(results)
+
+
+def _add_ratios(results: ResultSet, cases: list[Case], time_s: float, data: Path) -> None:
+    """Measure in turns the cases whose ratios findings have, and those that contradict."""
+    from memkern.models.memory import contradictions
+    from memkern.plots.frames import with_samples
+    from memkern.results.ratios import asked
+    from memkern.studies.ratios import add_turns
+
+    frame = with_samples(results)
+    groups = asked([one.findings for one in family_modules("findings")], frame)
+    groups += contradictions(frame).values()
+    if add_turns(results, cases, groups, _TURNS_SHARE * time_s):
+        results.save(data)
 
 
 def _learned(results: ResultSet) -> str:

@@ -15,6 +15,7 @@ from memkern.engine.placing.costs import (
 )
 from memkern.engine.placing.preparing import apply, prepare, ready
 from memkern.engine.placing.run import (
+    ALL_B,
     LARGE_B,
     CaseRun,
     calibrated,
@@ -32,6 +33,7 @@ from memkern.engine.sweeping.rounds import Collected, in_rounds, place_in_rounds
 from memkern.engine.sweeping.sweep import sweep, vary
 
 __all__ = [
+    "ALL_B",
     "DELAYS_UNKNOWN",
     "LARGE_B",
     "Activity",

@@ -27,8 +27,8 @@ class _Each(NamedTuple):
 # A type, the keys of a mapping, the entries of a list, or a pattern of the whole text.
 _ENVIRONMENT: dict[str, Any] = {
     "machine": {
-        "model": str,
-        "architecture": str,
+        **dict.fromkeys(("model", "architecture", "vendor", "hypervisor"), str),
+        **dict.fromkeys(("memory_B", "cores", "threads", "sockets"), int),
         "units": re.compile(r"[0-9]+(,[0-9]+)*"),
         "caches": [
             {
@@ -42,7 +42,10 @@ _ENVIRONMENT: dict[str, Any] = {
     "settings": {},
     "build": {"version": str, "commit": str},
     "python": {"memkern": str},
-    "memory": {"channels": int, "counted_by": str, "kind": str, "speed_MTs": int},
+    "memory": {
+        **dict.fromkeys(("channels", "speed_MTs"), int),
+        **dict.fromkeys(("counted_by", "kind"), str),
+    },
     "measured_caches": {"created": str, "sizes_B": _Each(int)},
     "devices": _Each({"name": str, "l2_B": int}),
     "ranks": {"hosts": _Each(str), "environments": _Each({})},

@@ -110,7 +110,7 @@ def _shown(name: str, value: Any) -> str:
     if not isinstance(value, float):
         return f"{value:,}".replace(",", "\u202f") if isinstance(value, int) else str(value)
     if name == "time_min_ci_relative":
-        return half_width(value, "{:.1f}%")
+        return half_width(value, "{}%")
     if name.endswith("_s"):
         exponent = min(max(math.floor(math.log10(value) / 3), -3), 0) if value > 0 else 0
         unit = {0: "s", -1: "ms", -2: "µs", -3: "ns"}[exponent]

@@ -16,17 +16,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memkern import small
+from memkern.host.distances import QUANTITIES, RUNS, History, Spread, packaged
 from memkern.host.file import File, Section, usual_path
 from memkern.host.rates import RATES, CoreRates
-from memkern.host.variances import (
-    CALIBRATION,
-    QUANTITIES,
-    RUNS,
-    Calibration,
-    Drift,
-    Spread,
-    packaged,
-)
 from memkern.limits import control_groups
 from memkern.machine.environment import now
 
@@ -243,35 +235,16 @@ class Host:
         return Choices(self._file.get(CHOICES))
 
     @functools.cached_property
-    def _drift(self) -> Drift:
-        return Drift(self._file.get(RUNS))
-
-    @property
-    def calibration(self) -> Calibration | None:
-        """The calibration of this boot, None where there is none."""
-        return self._file.get(CALIBRATION)
-
-    def calibrate(self, calibration: Calibration) -> bool:
-        """Store a calibration in place of the last one; return whether it could be stored."""
-        return self._file.put((CALIBRATION, calibration))
-
-    def _prior(self, name: str) -> Spread:
-        known, found = self.calibration, packaged(name)
-        if known is None:
-            return found
-        return Spread(found.floor, known.runs.get(name, found.median), known.placements.get(name))
+    def _history(self) -> History:
+        return History(self._file.get(RUNS))
 
     def spread(self, name: str) -> Spread:
-        """Return the variances of a class, from records of this boot and prior variances."""
-        prior = self._prior(name)
-        floor, median = (
-            self._drift.variance(f"{name}, {quantity}", getattr(prior, quantity))
-            for quantity in QUANTITIES
-        )
-        return Spread(floor, median, prior.placements)
+        """Return the distances between runs of a class, from other hosts and from this boot."""
+        known = (self._history.known(f"{name}, {quantity}") for quantity in QUANTITIES)
+        return packaged(name) + Spread(*known)
 
     def add_record(self, identity: str, name: str, record: Mapping[str, Any], now_s: float) -> None:
-        """Add an undisturbed record to the variances between runs.
+        """Add an undisturbed record to the distances between runs.
 
         Parameters
         ----------
@@ -283,11 +256,11 @@ class Host:
         now_s : float
             Seconds since 1970.
         """
-        prior = self._prior(name)
+        prior = packaged(name)
         for quantity, column in QUANTITIES.items():
             of_case, of_class = f"{identity} {quantity}", f"{name}, {quantity}"
-            variance = getattr(prior, quantity)
-            self._drift.add(of_case, of_class, record[column], variance, now_s)
+            distances = getattr(prior, quantity)
+            self._history.add(of_case, of_class, record[column], distances, now_s)
 
     @property
     def caches(self) -> Caches | None:
@@ -344,7 +317,7 @@ class Host:
     def save(self) -> None:
         """Merge what this process has added into the file; do nothing if it can't be written."""
         live = vars(self)
-        sections = (("cores", RATES), ("choices", CHOICES), ("_drift", RUNS))
+        sections = (("cores", RATES), ("choices", CHOICES), ("_history", RUNS))
         added = [(section, live[name].added) for name, section in sections if name in live]
         changes = [(section, values) for section, values in added if any(values.values())]
         if changes:

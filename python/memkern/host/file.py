@@ -25,7 +25,7 @@ from memkern.machine.restoring import boot, locked
 
 T = TypeVar("T")
 
-_VERSION = 1
+_VERSION = 2
 _MOST_B = 2**24
 _LOCK_S = 1.0  # longest time for which another process may hold the lock
 _DAMAGES = (

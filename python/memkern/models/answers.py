@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from memkern import reference
 from memkern.machine.caches import FROM_MEMORY, LEAST_MEMORY_S
+from memkern.models.own_rates import CHASE, cores_of, own_rates
+from memkern.statistics import meaningful
 
-# Processors with many cores have less bandwidth per core than those published in 2020.
-LEAST_OF_PUBLISHED = 0.5
-# Memory of the same socket takes about 100 ns, without huge pages up to about 150 ns.
-MOST_LATENCY_NS = 200.0
 # Share of the roofline from which on nothing but the bound can be improved.
 _NEAR = 0.8
-
-# Threads per core for the published bandwidths of these platforms; others had one.
-_THREADS_OF_A_CORE = {"KNL": 4, "TX2": 4}
 
 # Its parts have records of their own.
 _ROTATION = "stream.rotation"
@@ -27,18 +22,20 @@ Record = Mapping[str, Any]
 
 
 class Compared(NamedTuple):
-    """Values of healthy machines that a record is compared with.
+    """What a record from memory is compared with.
 
     Attributes
     ----------
     value : float
         Value of the record, in the unit of the range.
     low, high : float
-        Range of healthy values.
+        Range of healthy values if it decides, else what no memory is beyond.
     what : str
         The value with its unit.
     against : str
-        The range and its source.
+        The range and its source, or what else is known where no range decides.
+    decides : bool
+        Whether a verdict follows from the range.
     is_time : bool
         Whether smaller values are better.
     shared : bool
@@ -50,30 +47,19 @@ class Compared(NamedTuple):
     high: float
     what: str
     against: str
+    decides: bool
     is_time: bool = False
     shared: bool = False
 
     @property
     def healthy(self) -> bool:
-        """Whether the value is neither worse nor better than those of healthy machines."""
+        """Whether the value is neither worse nor better than what is known."""
         return self.low <= self.value <= self.high
 
     @property
     def better(self) -> bool:
         """Whether the value is better than those from memory."""
         return self.value < self.low if self.is_time else self.value > self.high
-
-
-def published_GBps() -> tuple[float, float]:
-    """Return the range of the STREAM bandwidths of a core of the published processors."""
-    each = [
-        row["table3_stream_MBps"]
-        / (row["table3_threads"] / _THREADS_OF_A_CORE.get(row["abbreviation"], 1))
-        / 1e3
-        for row in reference.rows("lavin2020-platforms")
-        if row["table3_threads"] and row["table3_stream_MBps"]
-    ]
-    return min(each), max(each)
 
 
 def most_of_a_core_GBps() -> float:
@@ -90,7 +76,7 @@ _FIGURES = {
     "stream.copy": "copy",
     "stream.triad": "triad",
     "loops.load": "load",
-    "latency.chase": "latency",
+    CHASE: "latency",
 }
 
 
@@ -99,15 +85,17 @@ def _comparable(record: Record) -> bool:
     kernel = str(record.get("kernel"))
     if record.get("backend") != "openmp" or kernel == _ROTATION:
         return False
-    if kernel == "latency.chase":  # other orders, and several chains, hide a part of the latency
+    if kernel == CHASE:  # other orders, and several chains, hide a part of the latency
         return (record["order"], record["chains"]) == ("random", 1)
     return kernel in _FIGURES or kernel.startswith("stream.")
 
 
-def compared(record: Record, environment: Mapping[str, Any]) -> Compared | None:
-    """Return what a record from memory is compared with; None if no value is known.
+def compared(
+    record: Record, environment: Mapping[str, Any], records: Iterable[Record] = ()
+) -> Compared:
+    """Return what a record from memory is compared with.
 
-    Values of the same processor are preferred to those of all published ones.
+    Without a range that decides, these are other values of the same machine.
 
     Parameters
     ----------
@@ -115,42 +103,37 @@ def compared(record: Record, environment: Mapping[str, Any]) -> Compared | None:
         Of a kernel for which there are published values (see `_comparable`).
     environment : mapping
         Of the record; empty if unknown.
+    records : iterable of mapping
+        All records of the same run.
     """
     from memkern.models.expected import expected_of_record
 
     kernel = str(record["kernel"])
-    threads = int(record["threads"])
-    is_time = kernel == "latency.chase"
-    value = float(record["ns_per_access" if is_time else "bandwidth_GBps"])
-    what = f"{kernel.partition('.')[2]} {value:.1f} GB/s"
-    if is_time:
-        what = f"latency of memory {value:.0f} ns"
-    figure = _FIGURES.get(kernel)
-    known = expected_of_record(figure, record, environment) if figure else None
-    if known is not None and known.published:
+    is_time = kernel == CHASE
+    name, unit, column, width = (
+        ("latency of memory", "ns", "ns_per_access", "ci_relative")
+        if is_time
+        else (kernel.partition(".")[2], "GB/s", "bandwidth_GBps", "time_min_ci_relative")
+    )
+    value = float(record[column])
+    what = f"{name} {meaningful(value, record.get(width) or 0.0)} {unit}"
+    known = expected_of_record(_FIGURES.get(kernel, ""), record, environment)
+    if known is not None and known.decides:
         titles = "; ".join(dict.fromkeys(source.title for source in known.sources))
         against = (
-            f"{known.low:.3g} to {known.high:.3g} {known.unit} of this processor by published "
-            f"values ({titles})"
+            f"{known.low:.3g} to {known.high:.3g} {unit} of this processor by published values "
+            f"({titles})"
         )
-        return Compared(value, known.low, known.high, what, against, is_time, known.shared)
+        return Compared(value, known.low, known.high, what, against, True, is_time, known.shared)
+    why = known.undecided if known else "no value of this processor is published"
     if is_time:
-        least_ns = LEAST_MEMORY_S * 1e9
-        against = f"{least_ns:.0f} to {MOST_LATENCY_NS:.0f} ns from memory of the same socket"
-        return Compared(value, least_ns, MOST_LATENCY_NS, what, against, is_time)
-    if not kernel.startswith("stream."):
-        return None
-    workers = min(threads, int((environment.get("machine") or {}).get("cores") or threads))
-    least, most = published_GBps()
-    peak = known.peak / workers if known and known.peak > 0 else math.inf
-    return Compared(
-        value / workers,
-        LEAST_OF_PUBLISHED * least,
-        min(most_of_a_core_GBps(), peak),
-        f"{what}, {value / workers:.1f} GB/s by each of {workers} core{'s' * (workers > 1)}",
-        f"{least:.1f} to {most:.1f} GB/s by a core of processors published in 2020 (Lavin et al., "
-        "table 3)",
-    )
+        return Compared(value, LEAST_MEMORY_S * 1e9, math.inf, what, why, False, is_time)
+    peak = known.peak if known else math.nan
+    rates = own_rates(record, records, environment, peak)
+    against = "; ".join([why, *(rate.beside(value) for rate in rates)])
+    of_cores = cores_of(record, environment) * most_of_a_core_GBps()
+    most = min(of_cores, peak) if peak > 0 else of_cores
+    return Compared(value, 0.0, most, what, against, False)
 
 
 def health_sentence(
@@ -166,35 +149,42 @@ def health_sentence(
     environments : mapping, optional
         Environments of the records, by their identity.
     """
+    records = list(records)
     possible = [record for record in records if _comparable(record)]
     if possible and not any(map(_is_from_memory, possible)):
         return (
             "whether this is healthy can't be told: no data come from memory alone, and no values "
             "of the caches are known: give a larger size"
         )
-    known = _known(possible, environments)
-    if not known:
+    known = _known(records, environments)
+    sure, best = _best(known)
+    if best is None:
         return (
             "whether this is healthy can't be told: no value is known to compare it with; keep it "
             "(-o), and compare a later run with it (memkern compare)"
         )
-    sure, best = _best(known)
     if not sure:
         return f"{best.what}: whether this is healthy can't be told, since samples are disturbed"
     doctor = next((str(r["doctor"]) for r, _ in reversed(known) if r.get("doctor")), "")
     verdict = f"; memkern doctor found this machine {doctor}" if doctor else ""
-    if best.healthy:
-        return f"{best.what}: healthy, against {best.against}{verdict}"
     if best.better:
         return (
-            f"{best.what}: better than is known from memory, against {best.against}; caches may "
-            "hold the data: give a larger size, and see memkern latency structure for their sizes"
+            f"{best.what}: better than is known from memory"
+            + f", against {best.against}" * best.decides
+            + "; caches may hold the data: give a larger size, and see memkern latency structure "
+            "for their sizes"
         )
+    if not best.decides:
+        return f"{best.what}: no verdict, since {best.against}{verdict}"
+    if best.healthy:
+        return f"{best.what}: healthy, against {best.against}{verdict}"
     if best.shared:
-        cause = "others may use the same host, so that it is no sign of a fault"
-        return f"{best.what}: worse than is usual, against {best.against}; {cause}{verdict}"
-    advice = verdict or "; memkern doctor looks for the reason"
-    return f"{best.what}: not healthy, against {best.against}{advice}"
+        return (
+            f"{best.what}: worse than is usual, against {best.against}; others may use the same "
+            f"host, so that it is no sign of a fault{verdict}"
+        )
+    verdict = verdict or "; memkern doctor looks for the reason"
+    return f"{best.what}: not healthy, against {best.against}{verdict}"
 
 
 def is_healthy(records: Iterable[Record], environments: Mapping[str, Any] | None = None) -> bool:
@@ -206,32 +196,37 @@ def is_healthy(records: Iterable[Record], environments: Mapping[str, Any] | None
         As for `health_sentence`.
     """
     records = list(records)
-    known = _known(records, environments)
+    sure, best = _best(_known(records, environments))
     valid = all(record.get("valid") is True for record in records)
-    if not known or not valid:
-        return valid
-    sure, best = _best(known)
-    return not sure or best.healthy
+    return valid and (best is None or not sure or best.healthy)
 
 
 def _known(
-    records: Iterable[Record], environments: Mapping[str, Any] | None
+    records: Sequence[Record], environments: Mapping[str, Any] | None
 ) -> list[tuple[Record, Compared]]:
     """Return the records from memory that can be compared, with what they are compared with."""
-    pairs = (
-        (record, compared(record, (environments or {}).get(str(record.get("environment_id")), {})))
+    return [
+        (
+            record,
+            compared(
+                record, (environments or {}).get(str(record.get("environment_id")), {}), records
+            ),
+        )
         for record in records
         if _comparable(record) and _is_from_memory(record)
-    )
-    return [(record, one) for record, one in pairs if one is not None]
+    ]
 
 
-def _best(known: list[tuple[Record, Compared]]) -> tuple[bool, Compared]:
-    """Return whether a record is neither invalid nor disturbed, and the best of these or of all."""
+def _best(known: list[tuple[Record, Compared]]) -> tuple[bool, Compared | None]:
+    """Return whether a record is neither invalid nor disturbed, and the best of these or of all.
+
+    Those of which a range decides are preferred; None is the best of none.
+    """
     sure = [one for record, one in known if record.get("valid") and not record.get("disturbed")]
     best = max(
         sure or [one for _, one in known],
-        key=lambda one: -one.value if one.is_time else one.value,
+        key=lambda one: (one.decides, -one.value if one.is_time else one.value),
+        default=None,
     )
     return bool(sure), best
 

@@ -3,8 +3,8 @@
 The tables ``published-processors``, ``published-figures`` and ``published-generations`` of
 `memkern.reference` hold values of whole sockets and of single cores, each with its source. They
 are scaled to the cores and sockets that a figure used: a part of a socket is never compared with
-a whole one. Without a published value the range is computed from channels and transfer rate, and
-no verdict follows from it.
+a whole one. A range that spans more than a factor of two gives no verdict. Without a published
+value only the theoretical peak by channels and transfer rate is known, which gives none either.
 
 A processor is recognised by its name. If several have this name, as on Arm, the number of cores
 of a socket decides if one of them has it; otherwise the range spans all. If the table has no
@@ -46,9 +46,8 @@ _MARGINS_OF_OTHERS = (0.75, 1.25)
 LARGEST_OF_CORE = 1.4
 # Most that small pages may add to a latency: no source has values for them.
 _SMALL_PAGES = 1.5
-# Least share of the theoretical peak in computed ranges: in the table, loads from DDR memory, and
-# copies and triads with non-temporal stores, reach more.
-_LEAST_OF_PEAK = 0.5
+# Largest ratio of the ends of a range that decides.
+_MOST_SPAN = 2.0
 # A source that used at least this share of the cores measured whole sockets.
 _ALL_CORES = 0.9
 
@@ -110,7 +109,7 @@ class Expected:
     Attributes
     ----------
     low, high : float
-        Ends of the range.
+        Ends of the range; from 0 to the theoretical peak if none is published.
     unit : str
     published : bool
         Whether it follows from published values; otherwise it is computed from channels and rate.
@@ -131,6 +130,20 @@ class Expected:
     shared: bool
     sources: tuple[Source, ...]
     sentence: str
+
+    @property
+    def decides(self) -> bool:
+        """Whether a verdict follows: published values span at most a factor of two."""
+        return self.published and self.high <= _MOST_SPAN * self.low
+
+    @property
+    def undecided(self) -> str:
+        """Why no verdict follows from a range that does not decide."""
+        if not self.published:
+            return "no value of this processor is published"
+        if self.shared and self.unit != _UNITS["latency"]:
+            return "others may use the rest of the socket"
+        return "published values leave more than a factor of two open"
 
 
 class _Candidate(NamedTuple):
@@ -188,16 +201,16 @@ def expected(
     candidates = _candidates(machine) or _by_modules(environment) if name in _UNITS else []
     if not candidates:
         return None
-    if name == "latency":
-        ranges = [_latency(candidate, pages, machine) for candidate in candidates]
-    else:
-        ranges = [_bandwidth(candidate, name, threads, stores, machine) for candidate in candidates]
+    ranges = [
+        _latency(candidate, pages, machine)
+        if name == "latency"
+        else _bandwidth(candidate, name, threads, stores, machine)
+        for candidate in candidates
+    ]
     found = [each for each in ranges if each is not None]
     if len(found) < len(ranges):
         return None
-    sentences = [each.sentence for each in found]
-    if len(found) > 1:
-        sentences.insert(0, "the name of the processor fits several")
+    several = ["the name of the processor fits several"] * (len(found) > 1)
     return Expected(
         min(each.low for each in found),
         max(each.high for each in found),
@@ -206,7 +219,7 @@ def expected(
         max(each.peak for each in found) if all(each.peak > 0 for each in found) else math.nan,
         any(each.shared for each in found),
         tuple(dict.fromkeys(source for each in found for source in each.sources)),
-        "; ".join(sentences),
+        "; ".join([*several, *(each.sentence for each in found)]),
     )
 
 
@@ -256,8 +269,8 @@ def compared(figure: FigureOfMerit, expected: Expected | None) -> tuple[str, str
     Returns
     -------
     word : str
-        ``as expected``; ``below`` or ``above`` the range; ``unknown``, always if the range was
-        computed, unless the value is above the theoretical peak.
+        ``as expected``; ``below`` or ``above`` the range; ``unknown``, always if the range does not
+        decide, unless the value is above the theoretical peak.
     sentence : str
     """
     if expected is None:
@@ -268,23 +281,20 @@ def compared(figure: FigureOfMerit, expected: Expected | None) -> tuple[str, str
             f"{value:.4g} {unit} are above the theoretical peak of {expected.peak:.4g} {unit}: "
             "implausible, check the size of the data and the modules of the memory."
         )
+    if not expected.decides:
+        return "unknown", f"No verdict: {expected.undecided}."
     between = f"{expected.low:.4g} to {expected.high:.4g} {unit}"
     if figure.disturbed:
         return "unknown", f"Expected are {between}; the record is disturbed and decides nothing."
-    if not expected.published:
-        inside = expected.low <= value <= expected.high
-        return "unknown", (
-            f"{'Plausible' if inside else 'Not in the plausible range'}: {value:.4g} {unit}, of "
-            f"{between}; the range is computed, not published, and decides nothing."
-        )
     if expected.low <= value <= expected.high:
         return "as expected", f"{value:.4g} {unit} are in the expected range of {between}."
     word = "below" if value < expected.low else "above"
-    text = f"{value:.4g} {unit} are {word} the expected range of {between}"
     worse = (word == "above") == figure.is_time
-    if worse and expected.shared:
-        text += "; other users of the host can cause this, so that it is no sign of a fault"
-    return word, f"{text}."
+    cause = "; other users of the host can cause this, so that it is no sign of a fault"
+    return word, (
+        f"{value:.4g} {unit} are {word} the expected range of {between}"
+        f"{cause * (worse and expected.shared)}."
+    )
 
 
 def _candidates(machine: Mapping[str, Any]) -> list[_Candidate]:
@@ -390,30 +400,31 @@ def _bandwidth(
     peak = sockets * candidate.peak * _USED.get(name, 1)
     shared = bool(machine.get("hypervisor")) or share < sockets
     each = f"{'' if candidate.listed else 'up to '}{cores}"
-    what = f"{used} of {each} cores of a socket of {candidate.label}"
-    if sockets > 1:
-        what = f"{used} cores of {sockets} sockets with {each} cores of {candidate.label}"
+    of = (
+        f"of {each} cores of a socket"
+        if sockets == 1
+        else (f"cores of {sockets} sockets with {each} cores")
+    )
+    what = f"{used} {of} of {candidate.label}"
     if not whole:
-        return _computed(candidate, name, share, peak, shared, stores, what)
+        return _computed(candidate, name, peak, shared, what)
     least, most = min(whole, key=lambda b: b.low), max(whole, key=lambda b: b.high)
     smallest, largest = _margins(candidate, own)
     low, high = share * least.low * smallest, sockets * most.high * largest
-    end = "all of it" if most.source is least.source else f"{_cited(most.source)} of a socket"
-    end += f" plus {largest - 1:.0%}"
+    all_of = "all of it" if most.source is least.source else f"{_cited(most.source)} of a socket"
+    end = f"{all_of} plus {largest - 1:.0%}"
     if single:
         best = max(single, key=lambda b: b.high)
         if used * best.high * LARGEST_OF_CORE < high:
             most, high = best, used * best.high * LARGEST_OF_CORE
-            end = f"{used} times {_cited(best.source)} of a core plus "
-            end += f"{LARGEST_OF_CORE - 1:.0%}"
+            end = f"{used} times {_cited(best.source)} of a core plus {LARGEST_OF_CORE - 1:.0%}"
+    converted = any(bound.low < bound.high for bound in (least, most))
+    by = f", converted to {stores} stores by a factor of up to {_WITH_READS.get(name, 1):.3g}"
+    others = ", values of other models of the generation, by channels and rate if known"
     sentence = (
         f"{what}: from {'an equal share of ' * (share < 1)}{_cited(least.source)} of a socket less "
-        f"{1 - smallest:.0%} to {end}"
+        f"{1 - smallest:.0%} to {end}{by * converted}{others * (not own and candidate.listed)}"
     )
-    if any(bound.low < bound.high for bound in (least, most)):
-        sentence += f", converted to {stores} stores by a factor of up to {_WITH_READS[name]:.3g}"
-    if not own and candidate.listed:
-        sentence += ", values of other models of the generation, by channels and rate if known"
     return Expected(
         low,
         min(high, peak) if peak > 0 else high,
@@ -429,28 +440,22 @@ def _bandwidth(
 def _computed(
     candidate: _Candidate,
     name: str,
-    share: float,
     peak: float,
     shared: bool,
-    stores: str,
     what: str,
 ) -> Expected | None:
-    """Return the plausible range by channels and rate; None if these are unknown."""
+    """Return the range up to the peak by channels and rate; None if these are unknown."""
     if not peak > 0:
         return None
     per_socket = candidate.peak * _USED.get(name, 1)
-    low = _LEAST_OF_PEAK * share * per_socket
-    if stores == ORDINARY and candidate.reads_lines:
-        low /= _WITH_READS.get(name, 1)
     rows = [row for row in _processors() if row["processor"] in candidate.models]
     sources = tuple(_specification(row) for row in rows if row["channels"] or row["rate_MTps"])
     source = sources[0].title if sources else "the memory modules that the system reports"
     sentence = (
         f"{what}: computed, not published, from the theoretical peak of a socket of "
-        f"{per_socket:.4g} GB/s (channels x rate; {source}), of which at least "
-        f"{_LEAST_OF_PEAK:.0%} are plausible"
+        f"{per_socket:.4g} GB/s (channels x rate; {source})"
     )
-    return Expected(low, peak, "GB/s", False, peak, shared, sources, sentence)
+    return Expected(0.0, peak, "GB/s", False, peak, shared, sources, sentence)
 
 
 def _latency(candidate: _Candidate, pages: str, machine: Mapping[str, Any]) -> Expected | None:
@@ -458,16 +463,15 @@ def _latency(candidate: _Candidate, pages: str, machine: Mapping[str, Any]) -> E
     if not found:
         return None
     least, most = min(found, key=lambda s: s.value), max(found, key=lambda s: s.value)
-    large = re.search("thp|hugetlb", pages)
+    small = not re.search("thp|hugetlb", pages)
     smallest, largest = _margins(candidate, own)
-    low, high = least.value / largest, most.value / smallest * (1 if large else _SMALL_PAGES)
+    low, high = least.value / largest, most.value / smallest * (_SMALL_PAGES if small else 1)
+    walks = f", and plus {_SMALL_PAGES - 1:.0%} for walks of the small pages measured here"
     sentence = (
         f"idle latency of {candidate.label}: from {_cited(least)} to "
         f"{_cited(most)}, with huge pages or without the time of page walks, less "
-        f"{1 - 1 / largest:.0%} and plus {1 / smallest - 1:.0%}"
+        f"{1 - 1 / largest:.0%} and plus {1 / smallest - 1:.0%}{walks * small}"
     )
-    if not large:
-        sentence += f", and plus {_SMALL_PAGES - 1:.0%} for walks of the small pages measured here"
     shared, sources = bool(machine.get("hypervisor")), tuple(dict.fromkeys([least, most]))
     return Expected(low, high, "ns", True, math.nan, shared, sources, sentence)
 
@@ -534,10 +538,8 @@ def _published() -> tuple[Source, ...]:
     found = []
     for row in reference.rows("published-figures"):
         spec = _row_of(row["processor"])
-        channels = row["channels"] or spec["channels"]
-        fields = {**row, "channels": channels, "cores_per_socket": spec["cores"]}
-        del fields["source"]
-        found.append(Source(**fields))
+        known = {"channels": row["channels"] or spec["channels"], "cores_per_socket": spec["cores"]}
+        found.append(Source(**{k: row[k] for k in row if k != "source"} | known))
     return tuple(found)
 
 

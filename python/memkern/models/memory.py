@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from memkern.machine.caches import MULTIPLE
 from memkern.models.records import cache_ends
+from memkern.results.ratios import Record, ratio
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -36,7 +37,6 @@ _REACH = 2.0
 # Largest relative difference of two consistent values of the same quantity.
 _APART = 0.1
 
-_WIDTH = "time_min_ci_relative"
 _BANDWIDTH = "bandwidth_GBps"
 # Kernels with the same operation as a kernel of another family.
 _SAME = {
@@ -221,25 +221,31 @@ def _by_kernel(
     return chosen[middle.reindex(sizes.index)].reset_index(drop=True)
 
 
-def contradictions(frame: DataFrame) -> list[str]:
+def contradictions(frame: DataFrame) -> dict[str, list[Record]]:
     """Return sentences on values that should be equal, but differ by more than their intervals.
 
     Compared are bandwidths from memory of the same operation, kind of stores, type and pages,
-    measured by different kernels or as the ceiling of a roofline, and the repeats of a case. Values
-    within 10 % of each other never contradict each other.
+    measured by different kernels, those above the ceiling of a roofline, and the repeats of a case.
+    Values within 10 % of each other never contradict each other, nor do cases that were measured
+    in turns and whose ratio does not show the difference.
 
     Parameters
     ----------
     frame : DataFrame
         Valid records; there is no sentence if columns of `from_memory` are missing.
+
+    Returns
+    -------
+    dict of str to list of dict
+        By sentence, the two records that contradict each other.
     """
     needed = ("platform", "kernel", "variant", "footprint_B", _BANDWIDTH, "disturbed")
     if not set(needed) <= set(frame):
-        return []
+        return {}
     frame = frame[~frame["disturbed"].eq(True) & frame[_BANDWIDTH].gt(0)]
     frame = frame.assign(disturbed=False)
     regular = frame[frame["kernel"].isin(_REGULAR) & frame["footprint_B"].gt(0)]
-    found = []
+    found: dict[str, list[Record]] = {}
     if len(regular):
         thresholds = from_memory(regular)
         here = ["platform", "operation", "stores"]
@@ -247,19 +253,19 @@ def contradictions(frame: DataFrame) -> list[str]:
         each = _by_kernel(regular, thresholds, here)
         for key, rows in each.groupby(here, sort=False, dropna=False):
             platform, operation, kind = (str(part) for part in key[:3])
-            values = dict(zip(rows["kernel"], _with_widths(rows), strict=True))
-            what = operation.partition(".")[2] + " from memory"
-            found += _disagree(
-                what + f" with {kind} stores" * bool(kind) + f" on {platform}", values
+            with_stores = f" with {kind} stores" * bool(kind)
+            found |= _disagree(
+                f"{operation.partition('.')[2]} from memory{with_stores} on {platform}",
+                dict(zip(rows["kernel"], rows.to_dict("records"), strict=True)),
             )
-        found += _against_ceilings(frame, regular, thresholds)
+        found |= _against_ceilings(frame, regular, thresholds)
     if "case_id" in frame:
-        for _, rows in frame.groupby(["platform", "case_id"], sort=False):
-            repeats = enumerate(_with_widths(rows), 1)
-            values = {f"repeat {number}": value for number, value in repeats}
+        case = ["platform", "case_id"]
+        for _, rows in frame[frame.duplicated(case, keep=False)].groupby(case, sort=False):
+            values = {f"repeat {n}": row for n, row in enumerate(rows.to_dict("records"), 1)}
             first = rows.iloc[0]
             what = f"{first['kernel']} in {first['footprint_B']:.4g} B on {first['platform']}"
-            found += _disagree(what, values)
+            found |= _disagree(what, values)
     return found
 
 
@@ -269,41 +275,38 @@ _CEILINGS = {"load_GBps": "loops.load", "triad_GBps": "stream.triad"}
 
 def _against_ceilings(
     frame: DataFrame, regular: DataFrame, thresholds: Mapping[str, FromMemory]
-) -> list[str]:
-    """Return sentences on ceilings of rooflines that differ from their kernel's bandwidth."""
+) -> dict[str, list[Record]]:
+    """Return sentences on ceilings of rooflines that their kernel's bandwidth exceeds.
+
+    A ceiling is the best since the boot, so that a lower bandwidth is no contradiction.
+    """
     if "dtype" not in regular:
-        return []
+        return {}
     double = regular[regular["dtype"].eq("float64")]
     each = _by_kernel(double, thresholds, ["platform", "operation"], _BANDWIDTH)
-    found = []
+    found: dict[str, list[Record]] = {}
     for column, operation in _CEILINGS.items():
-        if column not in frame:
-            continue
-        ceilings = frame.groupby("platform")[column].median().dropna()
-        rows = each[each["kernel"].eq(operation)]
-        for platform, value in zip(rows["platform"], _with_widths(rows), strict=True):
-            if platform in ceilings:
-                values = {operation: value, "ceiling of a roofline": (ceilings[platform], 0.0)}
-                found += _disagree(
-                    f"{operation.partition('.')[2]} from memory on {platform}", values
-                )
+        ceilings = frame.groupby("platform")[column].median().dropna() if column in frame else ()
+        for row in each[each["kernel"].eq(operation)].to_dict("records"):
+            platform = row["platform"]
+            if platform in ceilings and row[_BANDWIDTH] > ceilings[platform]:
+                ceiling = {_BANDWIDTH: ceilings[platform], "case_id": row.get("case_id")}
+                what = f"{operation.partition('.')[2]} from memory on {platform}"
+                found |= _disagree(what, {operation: row, "ceiling of a roofline": ceiling})
     return found
 
 
-def _with_widths(rows: DataFrame) -> list[tuple[float, float]]:
-    """Return bandwidths, each with half the width of its interval relative to it; 0 if unknown."""
-    if _WIDTH not in rows:
-        return [(value, 0.0) for value in rows[_BANDWIDTH]]
-    return [*zip(rows[_BANDWIDTH], rows[_WIDTH].astype(float).fillna(0.0), strict=True)]
-
-
-def _disagree(what: str, values: Mapping[str, tuple[float, float]]) -> list[str]:
+def _disagree(what: str, values: Mapping[str, Record]) -> dict[str, list[Record]]:
     """Return the sentence on the smallest and the largest value if they contradict each other."""
-    ordered = sorted(values, key=lambda name: values[name])
-    (low, low_width), (high, high_width) = values[ordered[0]], values[ordered[-1]]
-    if high <= (1 + _APART) * low or high / (1 + high_width) <= low * (1 + low_width):
-        return []
-    return [
+    ordered = sorted(values, key=lambda name: float(values[name][_BANDWIDTH]))
+    pair = [values[ordered[0]], values[ordered[-1]]]
+    low, high = (one[_BANDWIDTH] for one in pair)
+    apart = ratio(pair[1], pair[0], _BANDWIDTH)
+    if abs(math.log(apart.value)) <= math.log1p(_APART) or not apart.decided:
+        return {}
+    again = f" ({apart.text()} times as fast in turns)" if apart.in_turns else ""
+    sentence = (
         f"{what}: {low:.3g} GB/s as {ordered[0]} and {high:.3g} GB/s as {ordered[-1]} are "
-        f"{100 * (high / low - 1):.0f} % apart, though definition and size are the same."
-    ]
+        f"{100 * (high / low - 1):.0f} % apart{again}, though definition and size are the same."
+    )
+    return {sentence: pair}

@@ -127,6 +127,7 @@ def valid_records(frame: DataFrame, kernels: Sequence[str], value: str) -> DataF
     rows = frame[frame["kernel"].isin(list(kernels)) & frame["valid"].eq(True)]
     rows = rows.assign(
         disturbed=rows["disturbed"].eq(True),
+        caches_multiple=rows.get("caches_multiple", math.nan),  # older records have none
         **{value: to_numeric(rows[value], errors="coerce").astype(float)},
     )
     positive: DataFrame = rows[rows[value].gt(0) & np.isfinite(rows[value])]

@@ -13,6 +13,7 @@ from memkern.formats.resultset import need_columns
 from memkern.models.records import (
     with_current_names,
 )
+from memkern.statistics import meaningful
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -312,9 +313,7 @@ def joined(parts: Sequence[str]) -> str:
 
 def three_figures(value: float) -> str:
     """Return a number in three figures, or in full from 1000 on: 0.533, 3950."""
-    if math.isinf(value):
-        return "∞" if value > 0 else "-∞"
-    return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    return meaningful(value)
 
 
 def line_fits(frame: DataFrame, by: Sequence[str]) -> Fits:

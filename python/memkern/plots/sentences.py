@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import joined, three_figures
 from memkern.plots.selection import cache_ends
-from memkern.statistics import half_width
+from memkern.results.ratios import Ratio, ratio
+from memkern.statistics import half_width, meaningful
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,10 +49,24 @@ def interval_mark(row: Mapping[Any, Any], width: str = "time_min_ci_relative") -
     return f" {half_width(half)}" if isinstance(half, float) and half > 0 else ""
 
 
-def marked_value(row: Mapping[Any, Any], column: str, unit: str) -> str:
+def marked_value(
+    row: Mapping[Any, Any], column: str, unit: str, width: str = "time_min_ci_relative"
+) -> str:
     """Return a value of a record with its unit and interval, marked if it was disturbed."""
-    text = f"{three_figures(row[column])} {unit}{interval_mark(row)}"
-    return text + disturbed_mark(row["disturbed"])
+    value = meaningful(row[column], row.get(width, math.nan))
+    return f"{value} {unit}{interval_mark(row, width)}{disturbed_mark(row['disturbed'])}"
+
+
+def marked_ratio(
+    row: Mapping[Any, Any],
+    base: Mapping[Any, Any],
+    value: str,
+    text: Callable[[Ratio], str] = Ratio.text,
+) -> str:
+    """Return the `ratio` of two records as text, marked if it is of times of a disturbed one."""
+    found = ratio(row, base, value)
+    disturbed = row["disturbed"] or base["disturbed"]
+    return text(found) + disturbed_mark(disturbed and not found.in_turns)
 
 
 def with_names(findings: Mapping[Any, Sequence[str]]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,14 +11,17 @@ from memkern.machine.caches import data_caches
 from memkern.machine.health import DISTURBED
 from memkern.models.expected import compared, expected_of
 from memkern.models.merit import FigureOfMerit
+from memkern.models.own_rates import own_rates
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import counted, joined, percent, three_figures
 from memkern.report.quality import distinct
-from memkern.results.hosts import host_sentence
+from memkern.statistics import meaningful
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+# Figures that are also set against other streams and chases of the run.
+_STREAMS = ("copy", "load", "triad")
 # Shares of a limit below which a figure is worth a look.
 _LOW_SHARE = 0.6
 
@@ -31,7 +35,7 @@ class Entry(NamedTuple):
     value, unit : str
     lines : list of (str, str)
         Names and texts: the interval for the next run, the typical value and its range, the limit,
-        the expected range.
+        the expected range if it decides, else what the value is set against.
     share : float
         Share of the limit, at most 1; 0 if the limit is unknown.
     word : str
@@ -52,7 +56,11 @@ class Entry(NamedTuple):
     about: str
 
 
-def tiles(figures: Sequence[FigureOfMerit], environment: Mapping[str, Any]) -> list[list[Entry]]:
+def tiles(
+    figures: Sequence[FigureOfMerit],
+    environment: Mapping[str, Any],
+    records: Sequence[Mapping[Any, Any]] = (),
+) -> list[list[Entry]]:
     """Return the figures of merit of a machine, with expected values.
 
     Those of one tile are shown together.
@@ -63,39 +71,55 @@ def tiles(figures: Sequence[FigureOfMerit], environment: Mapping[str, Any]) -> l
         In the order of their places.
     environment : mapping
         Environment of the machine.
+    records : sequence of mapping
+        All records of the machine, against which figures without a verdict are set.
     """
     return [
-        [_entry(figure, environment) for figure in group]
+        [_entry(figure, environment, records) for figure in group]
         for _, group in groupby(figures, key=lambda figure: figure.order)
     ]
 
 
-def _entry(figure: FigureOfMerit, environment: Mapping[str, Any]) -> Entry:
+def _entry(
+    figure: FigureOfMerit, environment: Mapping[str, Any], records: Sequence[Mapping[Any, Any]]
+) -> Entry:
     low, high = figure.interval
-    least, most = figure.typical_range
+    half, of_median = (
+        float(figure.record.get(name) or 0.0) for name in ("time_min_ci_relative", "ci_relative")
+    )
+    typical = meaningful(figure.typical, of_median)
+    spread = _range(*figure.typical_range, of_median)
     lines = [
-        ("next run", _range(low, high) if low == low else "no interval: disturbed"),
-        ("typical", f"{three_figures(figure.typical)} ({_range(least, most)})"),
+        ("next run", _range(low, high, half) if low == low else "no interval: disturbed"),
+        ("typical", typical if spread == typical else f"{typical} ({spread})"),
     ]
     share = figure.share if figure.limit == figure.limit else 0.0
     if share:
         lines.append(("limit", f"{three_figures(figure.limit)}: {percent(share)} reached"))
     known = expected_of(figure, environment)
     word, sentence = compared(figure, known)
-    if known is not None and known.peak > 0 and not share:
-        lines.append(("peak", f"{three_figures(known.peak)} of the socket"))
-    if known is not None:
-        kind = "published" if known.published else "computed"
-        lines.append((kind, _range(known.low, known.high)))
+    if known is not None and known.published:
+        no_verdict = f"no verdict: {known.undecided}"
+        lines.append(("published", _range(known.low, known.high) if known.decides else no_verdict))
+    if known is not None and known.decides:
+        sentence += f" {known.sentence[0].upper()}{known.sentence[1:]}."
+    elif figure.unit == "GB/s":
+        of_run = records if figure.name in _STREAMS else ()
+        for rate in own_rates(
+            figure.record, of_run, environment, known.peak if known else math.nan
+        ):
+            reached = percent(figure.value / rate.GBps)
+            lines.append((rate.name, f"{three_figures(rate.GBps)}: {reached} reached"))
+            sentence += f" It is {rate.beside(figure.value)}."
     return Entry(
         figure.title + f", {figure.how}" * bool(figure.how),
-        three_figures(figure.value),
+        meaningful(figure.value, half),
         figure.unit,
         lines,
         min(share, 1.0),
         "" if word == "unknown" else word,
         word in ("as expected", "below" if figure.is_time else "above"),
-        sentence + (f" {known.sentence[0].upper()}{known.sentence[1:]}." if known else ""),
+        sentence,
     )
 
 
@@ -123,8 +147,8 @@ def side_by_side(
     return [(title, [column.get(title, ("", "")) for column in columns]) for title in titles]
 
 
-def _range(low: float, high: float) -> str:
-    return three_figures(low) if low == high else f"{three_figures(low)} to {three_figures(high)}"
+def _range(low: float, high: float, half: float = 0.0) -> str:
+    return " to ".join(dict.fromkeys(meaningful(end, half) for end in (low, high)))
 
 
 def machine_facts(
@@ -158,34 +182,41 @@ def _cores(machine: Mapping[str, Any], used: int) -> str:
     cores, units, sockets = (machine.get(name) for name in ("cores", "threads", "sockets"))
     if not units:
         return f"{used} used"
-    text = f"{used} of {counted(int(units), 'processing unit')} used"
-    if cores:
-        text += f", {counted(int(cores), 'core')}"
-    return text + (f", {counted(int(sockets), 'socket')}" if sockets else "")
+    parts = [
+        f"{used} of {counted(int(units), 'processing unit')} used",
+        counted(int(cores), "core") if cores else "",
+        counted(int(sockets), "socket") if sockets else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _caches(environment: Mapping[str, Any]) -> str:
-    parts = []
-    for cache in data_caches(environment):
-        told = in_bytes(cache["system_B"]) if cache["system_B"] else "not reported"
-        text = f"L{cache['level']} {told}"
-        if cache["size_B"] != cache["system_B"]:
-            text += f" (measured: {in_bytes(cache['size_B'])})"
-        parts.append(text)
-    return ", ".join(parts)
+    return ", ".join(
+        f"L{cache['level']} "
+        + (in_bytes(cache["system_B"]) if cache["system_B"] else "not reported")
+        + (
+            f" (measured: {in_bytes(cache['size_B'])})"
+            if cache["size_B"] != cache["system_B"]
+            else ""
+        )
+        for cache in data_caches(environment)
+    )
 
 
 def _memory(machine: Mapping[str, Any], memory: Mapping[str, Any]) -> str:
-    parts = [in_bytes(machine["memory_B"])] if machine.get("memory_B") else []
-    if memory.get("channels"):
-        parts.append(counted(int(memory["channels"]), "channel"))
-    else:
-        parts.append("channels unknown (no firmware table that this user may read)")
-    if memory.get("speed_MTs"):
-        parts.append(f"{memory.get('kind') or ''} {memory['speed_MTs']} MT/s".strip())
-    if memory.get("peak_GBps"):
-        parts.append(f"peak {three_figures(memory['peak_GBps'])} GB/s")
-    return ", ".join(parts)
+    total, channels, speed, peak = (
+        machine.get("memory_B"),
+        *(memory.get(name) for name in ("channels", "speed_MTs", "peak_GBps")),
+    )
+    parts = [
+        in_bytes(total) if total else "",
+        counted(int(channels), "channel")
+        if channels
+        else "channels unknown (no firmware table that this user may read)",
+        f"{memory.get('kind') or ''} {speed} MT/s".strip() if speed else "",
+        f"peak {three_figures(peak)} GB/s" if peak else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _virtual(machine: Mapping[str, Any]) -> str:
@@ -196,25 +227,23 @@ def _virtual(machine: Mapping[str, Any]) -> str:
 
 
 def fitness(frame: DataFrame) -> list[tuple[str, str]]:
-    """Return the sentences on the machine's fitness and the host, as texts with their class.
+    """Return the line on the machine's fitness and the host, as texts with their class.
 
     The class is ``good``, ``bad``, or empty for plain text.
     """
+    found = [("memkern doctor has not checked this machine since its boot", "")]
     known = [text for text in distinct(frame, "doctor") if text]
     if known:
         bad = any(text.startswith(DISTURBED) for text in known)
         found = [("Fitness by memkern doctor: ", ""), ("; ".join(known), "bad" if bad else "good")]
-    else:
-        found = [("memkern doctor has not checked this machine since its boot", "")]
-    host = host_sentence(frame.to_dict("records"))
-    return [*found, (f". {host[0].upper()}{host[1:]}." if host else ". The host was quiet.", "")]
+    host = "is shared" if "shared" in distinct(frame, "state") else "was quiet"
+    return [*found, (f". The host {host}.", "")]
 
 
 def next_sentence(
     frame: DataFrame,
     figures: Sequence[FigureOfMerit],
     entries: Sequence[Entry],
-    against: Sequence[str],
 ) -> str:
     """Return the sentence on what to look at next.
 
@@ -225,8 +254,6 @@ def next_sentence(
     figures : sequence of FigureOfMerit
     entries : sequence of Entry
         Of the same figures.
-    against : sequence of str
-        Contradictions between the records.
     """
     failed = int((~frame["valid"].eq(True)).sum()) if "valid" in frame else 0
     disturbed = sum(figure.disturbed for figure in figures)
@@ -246,14 +273,9 @@ def next_sentence(
             f"{counted(disturbed, 'figure')} disturbed: measure again when nothing else runs "
             "(--wait-quiet 600)."
         )
-    if against:
-        return (
-            "Some numbers contradict each other by more than their intervals: measure again, and "
-            "see the section on validity."
-        )
-    low = [figure for figure in figures if 0 < figure.share < _LOW_SHARE]
-    if low:
-        worst = min(low, key=lambda figure: figure.share)
+    low = (figure for figure in figures if 0 < figure.share < _LOW_SHARE)
+    worst = min(low, key=lambda figure: figure.share, default=None)
+    if worst is not None:
         return (
             f"{worst.title} reaches {percent(worst.share)} of its limit: its figure below shows at "
             "which sizes and options it comes closer."

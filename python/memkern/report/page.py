@@ -21,7 +21,7 @@ from memkern.plots.frames import Records, joined, with_samples
 from memkern.plots.predictions import MACHINE
 from memkern.report.first import fitness, machine_facts, next_sentence, side_by_side, tiles
 from memkern.report.quality import (
-    banners,
+    cautions,
     disagreements,
     distinct,
     failed,
@@ -125,7 +125,7 @@ def write(  # noqa: PLR0913
         side_by_side=side_by_side([machine["tiles"] for machine in shown_machines]),
         next=sentence,
         sections=shown,
-        banners=banners(frame, against, left_out, beside),
+        cautions=cautions(frame, left_out, beside),
         quality=[*quality(frame), *machine_files(frame, machine, processors(records))],
         contradictions=shortened(against),
         failed=wrong,
@@ -213,11 +213,11 @@ def _first_page(
     for name, records, environment in machines:
         frame = with_samples(records)
         figures = figures_of_merit(frame)
-        mine, against = tiles(figures, environment), disagreements(frame)
-        facts = machine_facts(frame.to_dict("records"), environment)
+        rows, against = frame.to_dict("records"), disagreements(frame)
+        mine, facts = tiles(figures, environment, rows), machine_facts(rows, environment)
         found.append({"name": name, "facts": facts, "tiles": mine, "against": against})
         entries = [entry for tile in mine for entry in tile]
-        sentence = next_sentence(frame, figures, entries, against)
+        sentence = next_sentence(frame, figures, entries)
         sentences.append(f"{name}: {sentence}" if len(machines) > 1 else sentence)
     return found, " ".join(sentences)
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memkern.machine.health import DISTURBED
 from memkern.models.machine_reading import machine_of
 from memkern.models.memory import contradictions
 from memkern.models.roofline import BESIDE
 from memkern.plots.frames import counted, joined
 from memkern.report.tables import Table, table_of
-from memkern.spec.options import PLACEMENTS
+from memkern.results.hosts import host_sentence
 from memkern.statistics import half_width
 
 if TYPE_CHECKING:
@@ -21,6 +20,8 @@ _MOST_CONTRADICTIONS = 12
 # Largest share of disturbed records on a quiet machine.
 _QUIET = 0.05
 
+_FEW_PLACEMENTS = 5  # in which a record tells little of the next run
+
 
 def distinct(frame: DataFrame, column: str) -> list[str]:
     """Return the distinct values of a column as text; none if there is no such column."""
@@ -28,7 +29,7 @@ def distinct(frame: DataFrame, column: str) -> list[str]:
 
 
 def quality(frame: DataFrame) -> list[str]:
-    """Return sentences on validity, disturbance and intervals."""
+    """Return sentences on validity, the host, disturbance and intervals."""
     sentences = []
     if "valid" in frame:
         wrong = int((~frame["valid"].eq(True)).sum())
@@ -49,6 +50,8 @@ def quality(frame: DataFrame) -> list[str]:
             f"{counted(disturbed, 'record')} {'is' if disturbed == 1 else 'are'} disturbed"
             f"{', drawn with hollow markers and left out of fits' if disturbed else ''}."
         )
+    host = host_sentence(frame.to_dict("records"))
+    sentences += [f"{host[0].upper()}{host[1:]}."] if host else []
     return [*sentences, *_placements(frame), *_samples(frame), *_intervals(frame)]
 
 
@@ -68,7 +71,7 @@ def machine_files(frame: DataFrame, machine: str, models: Sequence[str]) -> list
 
 def disagreements(frame: DataFrame) -> list[str]:
     """Return the contradictions between the valid records of a machine."""
-    return contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)
+    return [*contradictions(frame[frame["valid"].eq(True)] if "valid" in frame else frame)]
 
 
 def shortened(against: Sequence[str]) -> list[str]:
@@ -88,39 +91,37 @@ def _numbers(frame: DataFrame, column: str) -> Series:
 
 def _samples(frame: DataFrame) -> list[str]:
     """Return sentences on disturbed samples, and on the smallest share of a processor or core."""
-    sentences = []
     retaken = _numbers(frame, "samples_disturbed")
-    if len(retaken):
-        sentences.append(
-            f"{counted(int(retaken.sum()), 'sample')} {'was' if retaken.sum() == 1 else 'were'} "
-            f"disturbed and retaken, in addition to {_numbers(frame, 'samples').sum():.0f} that "
-            "count."
-        )
+    number = int(retaken.sum())
+    text = (
+        f"{counted(number, 'sample')} {'was' if number == 1 else 'were'} disturbed and retaken, in "
+        f"addition to {_numbers(frame, 'samples').sum():.0f} that count."
+    )
+    sentences = [text] if len(retaken) else []
     shares = {
         "its processor (cpu_share)": _numbers(frame, "cpu_share"),
         "its core (core_share)": _numbers(frame, "core_share"),
     }
     least = [f"{values.min():.1%} of {of}" for of, values in shares.items() if len(values)]
-    if least:
-        sentences.append(f"In the worst record a worker had {joined(least)}.")
+    sentences += [f"In the worst record a worker had {joined(least)}."] if least else []
     return sentences
 
 
 def _placements(frame: DataFrame) -> list[str]:
     """Return the sentence on records with few placements, and the reasons."""
     placed = _numbers(frame, "placements")
-    few = placed[placed < PLACEMENTS]
+    few = placed[placed < _FEW_PLACEMENTS]
     if few.empty:
         return []
     wanted = _numbers(frame, "placements_requested").reindex(few.index)
-    fewer, lost = int((wanted < PLACEMENTS).sum()), int((wanted >= PLACEMENTS).sum())
+    fewer, lost = int((wanted < _FEW_PLACEMENTS).sum()), int((wanted >= _FEW_PLACEMENTS).sum())
     reasons = {
         f"{fewer} since no more were requested (--quick, --runs or a GPU)": fewer,
         f"{lost} since time was short or placements were disturbed": lost,
     }
     return [
         f"{len(few)} of {counted(len(frame), 'record')} "
-        f"{'has' if len(few) == 1 else 'have'} fewer than {PLACEMENTS} placements"
+        f"{'has' if len(few) == 1 else 'have'} fewer than {_FEW_PLACEMENTS} placements"
         f"{''.join(f', {text}' for text, number in reasons.items() if number)}: "
         f"{'its interval is' if len(few) == 1 else 'their intervals are'} less certain."
     ]
@@ -150,19 +151,17 @@ def _intervals(frame: DataFrame) -> list[str]:
         "the interval within the run": _numbers(frame, "within_ci_relative"),
     }
     parts = [
-        f"of {what} is {half_width(half.median(), '{:.2f}%')} of the value in the median record "
-        f"and {half_width(half.max(), '{:.2f}%')} in the widest"
+        f"of {what} is {half_width(half.median(), '{}%')} of the value in the median record "
+        f"and {half_width(half.max(), '{}%')} in the widest"
         for what, half in widths.items()
         if len(half)
     ]
     return [*sentences, f"Half the width {joined(parts)}."] if parts else sentences
 
 
-def banners(frame: DataFrame, against: Sequence[str], left_out: int, beside: str) -> list[str]:
-    """Return the warnings at the top of a report."""
-    found = []
-    if beside:
-        found.append(f"When measuring began, {beside} also ran on this machine.")
+def cautions(frame: DataFrame, left_out: int, beside: str) -> list[str]:
+    """Return the warnings about how the records of a report were measured."""
+    found = [f"When measuring began, {beside} also ran on this machine."] if beside else []
     disturbed = int(frame["disturbed"].eq(True).sum()) if "disturbed" in frame else 0
     if disturbed > _QUIET * len(frame):
         found.append(
@@ -171,19 +170,11 @@ def banners(frame: DataFrame, against: Sequence[str], left_out: int, beside: str
             "such a record has no interval, is drawn with hollow markers and counts only where "
             "there is no undisturbed one. Measure again when nothing else runs."
         )
-    verdicts = [text for text in distinct(frame, "doctor") if text.startswith(DISTURBED)]
-    if verdicts:
-        found.append(
-            f"Before measuring, memkern doctor found this machine {' and '.join(verdicts)}: run it "
-            "again, and follow its advice."
-        )
     if left_out:
         found.append(
             f"{counted(left_out, 'case')} {'was' if left_out == 1 else 'were'} not measured: the "
             "time of the report did not suffice for three placements."
         )
-    if against:
-        found.append("Some numbers contradict each other: see the section on validity.")
     return found
 
 

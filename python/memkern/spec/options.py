@@ -27,8 +27,10 @@ REQUEST, INTEGERS, OF_RANKS = "request", "integers", "ranks"
 LABELS = ("name", "suite", "machine_file")
 """Labels, which do not change a measurement: names, and the machine file of the roofline."""
 
-PLACEMENTS = 5
+PLACEMENTS = 10
 """Placements of a case's memory, by default."""
+# Seconds of a case, and most seconds of one with a precision, by default.
+_USUAL_S, _PRECISE_S = 1.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,9 @@ class Option:
         Whether the command line accepts a list; all combinations are measured.
     metavar : str
         Placeholder of its value in help texts.
-    flag, short : str
-        Long and short option of the command line; by default the option's name, and none. With the
-        flag ``-`` the command line does not have it.
+    flag, short, alias : str
+        Long and short option of the command line, and another long one; by default the option's
+        name, and none. With the flag ``-`` the command line does not have it.
     per : float
         Divisor of a value from the command line, such as 100 for percent.
     unit : str
@@ -85,6 +87,7 @@ class Option:
     metavar: str = ""
     flag: str = ""
     short: str = ""
+    alias: str = ""
     per: float = 1.0
     unit: str = ""
     column: str = ""
@@ -497,15 +500,18 @@ class Stop:
         interval of the median is narrow enough, and the five shortest times agree as well.
     ci : float
         Target half-width of that interval, relative to the median.
+    precision : float, optional
+        Half-width of the interval of the shortest time for the next run, relative to it, until
+        which the case is placed again.
     budget_s, max_samples : float, int
-        Limits at which sampling ends even if the target was not reached; column ``stop`` of the
-        record has the reason.
+        Limits at which sampling ends even if a target was not reached; column ``stop`` of the
+        record has the reason. The default budget is 1 s, or 30 s with a `precision`.
     invocations : int
         Invocations per sample; 0 for as many as the clock's resolution requires.
     placements : int
         Number of placements, each with new allocations and bindings of workers (buffers of 64 MiB
         and more are reused, since effects of page placement average out); samples and budget are
-        divided among the placements. 0 for 5, or for 1 where `runs` is given or the case runs on a
+        divided among the placements. 0 for 10, or for 1 where `runs` is given or the case runs on a
         GPU.
     peak_GBps : float, optional
         Theoretical bandwidth of the memory of the machine, or of the GPU, in GB/s, for the column
@@ -513,23 +519,29 @@ class Stop:
     """
 
     runs: int | None = _option(None, "exactly N samples", least=1, most=10**7, metavar="N")
-    ci: float = _option(
-        0.02, "target interval of the median (2)", below=1.0, metavar="PERCENT", per=100.0
+    ci: float = _option(0.02, "target interval of the median", below=1.0, flag="-")
+    precision: float | None = _option(
+        None,
+        "place cases again until the interval of the shortest time is within PERCENT",
+        below=1.0,
+        metavar="PERCENT",
+        per=100.0,
+        alias="ci",
     )
-    budget_s: float = _option(
-        1.0,
-        "time limit of a case in seconds (1)",
+    budget_s: float | None = _option(
+        None,
+        "time limit of a case in seconds (1; 30 with --precision)",
         below=MOST,
         metavar="SECONDS",
         flag="budget",
         unit="s",
     )
-    max_samples: int = _option(1000, "most samples", least=1, most=10**7, flag="-")
+    max_samples: int = _option(2000, "most samples", least=1, most=10**7, flag="-")
     invocations: int = _option(0, "invocations in a sample", least=0, most=10**9, flag="-")
     placements: int = _option(
         0,
         "allocate memory and place workers anew N times; samples and budget are divided among "
-        "these (5; 1 with --runs)",
+        "these (10; 1 with --runs)",
         least=0,
         least_given=1,
         most=1000,
@@ -551,3 +563,18 @@ class Stop:
         for name, most in _SMALL.items() if small.wanted() else ():
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, min(given, most))
+
+    @property
+    def usual_s(self) -> float:
+        """Seconds that are divided among the usual placements."""
+        usual_s = small.cut(_USUAL_S, _SMALL["budget_s"])
+        if self.budget_s is None:
+            return usual_s
+        return self.budget_s if self.precision is None else min(self.budget_s, usual_s)
+
+    @property
+    def most_s(self) -> float:
+        """Most seconds, including placements for a precision."""
+        if self.precision is None or self.budget_s is not None:
+            return self.budget_s or self.usual_s
+        return small.cut(_PRECISE_S, _SMALL["budget_s"])

@@ -1,1 +1,1 @@
-"""Studies of a machine that use the engine: checks, calibration, comparisons, scaling, ECM."""
+"""Studies of a machine that use the engine: checks, comparisons, scaling, ECM."""

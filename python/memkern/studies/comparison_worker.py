@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from memkern import small
-from memkern.engine.public import measure, prepare, take_samples
+from memkern.engine.public import ALL_B, measure, prepare, take_samples
 from memkern.errors import DeviceError, InputError
 from memkern.extension import _memkern
 from memkern.formats.values import plain_record
@@ -59,7 +59,7 @@ def value_of(case: Case) -> dict[str, float | None]:
     for _ in range(small.cut(_PLACEMENTS, 1)):
         found.append(seconds_of(case))
         # Otherwise the next placement would get the same memory.
-        _memkern.release_memory()
+        _memkern.release_memory(ALL_B)
         if time.perf_counter() - start > _VALUE_S:
             break
     quiet = [seconds for seconds, disturbed in found if not disturbed]
@@ -85,7 +85,7 @@ def serve(
         except (InputError, MemoryError, DeviceError) as error:
             answer(error=str(error) or "out of memory")
         finally:
-            _memkern.release_memory()
+            _memkern.release_memory(ALL_B)
 
 
 def main(words: Sequence[str]) -> int:

@@ -351,7 +351,7 @@ def _on_side(cases: Sequence[Case], units: Sequence[int], turns: int) -> list[Ca
             threads=workers,
             pin=",".join(map(str, units[:workers])),
             placements=1,
-            budget_s=case.stop.budget_s / turns,
+            budget_s=case.stop.usual_s / turns,
         )
     return list(placed.values())
 

@@ -46,7 +46,6 @@ from memkern.studies.doctor_findings import (
     TOO_LARGE,
     TRIAD,
     against,
-    bandwidth_of_a_core,
     cache_sizes,
     core_findings,
     measured,
@@ -214,7 +213,6 @@ def doctor(
         *core_findings(watch, machine),
         *(measured(kernel, done.get(kernel), refused.get(kernel, "")) for kernel in SUBJECTS),
         share_of_peak(list(results), machine, smbios.population(_ROOT)),
-        *bandwidth_of_a_core(list(results), machine),
         cache_sizes(machine),
         *cards,
     ]

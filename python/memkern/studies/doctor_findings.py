@@ -14,29 +14,24 @@ from memkern.engine.public import DELAYS_UNKNOWN, Activity, Measurement
 from memkern.engine.recording.samples import CORE_SHARE, WAITED_SHARE, names_of
 from memkern.formats import ResultSet
 from memkern.host import this_host
-from memkern.host.variances import SHARED
+from memkern.host.distances import SHARED
 from memkern.machine import health, smbios
 from memkern.machine.caches import LEAST_MEMORY_S, MEMORY, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
-from memkern.models.answers import (
-    LEAST_OF_PUBLISHED,
-    MOST_LATENCY_NS,
-    most_of_a_core_GBps,
-    published_GBps,
-)
 from memkern.models.peak import peak_of_processors
 from memkern.results.hosts import memory_notes
 from memkern.results.verdicts import FASTER, SAME, SLOWER
-from memkern.statistics import half_width, next_run_interval
+from memkern.spec.options import PLACEMENTS
+from memkern.statistics import half_width
 
 _Floats = npt.NDArray[np.float64]
 
 LOAD, TRIAD, CHASE = "loops.load", "stream.triad", "latency.chase"
 SUBJECTS = {LOAD: "load", TRIAD: "triad", CHASE: "latency"}
 
-_PEAK, _PER_CORE, _NEXT_RUNS = "share of peak", "bandwidth of a core", "next runs"
+_PEAK, _NEXT_RUNS = "share of peak", "next runs"
 # Subjects whose text is printed even if there is no advice.
-MEASURED = {*SUBJECTS.values(), _PEAK, _PER_CORE, _NEXT_RUNS, "exchanges", BASELINE}
+MEASURED = {*SUBJECTS.values(), _PEAK, _NEXT_RUNS, "exchanges", BASELINE}
 
 _AGAIN = "check again when nothing else runs, and without --quick"
 _FREE_MEMORY = (
@@ -57,6 +52,8 @@ _OTHERS = (0.1, 0.5)  # processors that other programs use on average
 _SHARED = 0.05
 _CLOCK = (0.05, 0.15)  # 5th to 95th percentile of the clock, relative to its median
 _SPREAD = 0.05  # standard deviation of the logarithms of the placements' medians
+# Memory of the same socket takes about 100 ns, without huge pages up to about 150 ns.
+_MOST_LATENCY_NS = 200.0
 # Triads reach 70 to 90 % of the peak of all channels if enough cores run.
 _LEAST_OF_PEAK = 0.5
 
@@ -176,13 +173,13 @@ def next_runs(machine: Mapping[str, Any], shared: bool) -> Finding:
     host = f", {SHARED}" * shared
     told = []
     for words in ("1 thread", "2 threads"):
-        widths = {
-            level: next_run_interval([1.0], this_host().spread(f"{level}, {words}{host}").floor)
+        known = {
+            level: this_host().spread(f"{level}, {words}, {PLACEMENTS} placements{host}").floor
             for level in levels
         }
         parts = [
-            f"{level} {half_width(width.relative_half_width, '±{:.0f}%')}"
-            for level, width in widths.items()
+            f"{level} {half_width(math.sinh(distances.within()), '±{}%')}"
+            for level, distances in known.items()
         ]
         told.append(f"{', '.join(parts)} by {'one thread' if words[0] == '1' else 'several'}")
     text = f"shortest times of the next runs will be within {' and '.join(told)}"
@@ -268,9 +265,9 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
     )
     if record["state"] == "shared":
         advice = "see core share and exchanges: medians vary with them, shortest times vary less"
-    if kernel == CHASE and state == GOOD and record["ns_per_access"] > MOST_LATENCY_NS:
+    if kernel == CHASE and state == GOOD and record["ns_per_access"] > _MOST_LATENCY_NS:
         state = NOTE
-        text += f"; memory of the same socket takes less than {MOST_LATENCY_NS:.0f} ns"
+        text += f"; memory of the same socket takes less than {_MOST_LATENCY_NS:.0f} ns"
         advice = (
             "check whether the memory is on another node (memkern latency numa), and the memory "
             "clock and power saving in the firmware's setup; use huge pages "
@@ -325,49 +322,6 @@ def share_of_peak(
         "check whether modules are in all channels (board's manual, dmidecode -t 17), whether all "
         "cores ran, and the memory clock in the firmware's setup",
     )
-
-
-def bandwidth_of_a_core(
-    records: Sequence[Mapping[str, Any]], machine: Mapping[str, Any]
-) -> list[Finding]:
-    """Return the finding on the triad's bandwidth per core compared with published platforms.
-
-    Parameters
-    ----------
-    records : sequence of mapping
-        The record of the triad counts.
-    machine : mapping
-        The environment.
-
-    Returns
-    -------
-    list of Finding
-        Empty without a triad.
-    """
-    least, most = published_GBps()
-    record = next((record for record in records if record["kernel"] == TRIAD), None)
-    if record is None:
-        return []
-    cores = min(record["threads"], machine["machine"]["cores"] or record["threads"])
-    GBps = record["bandwidth_median_GBps"] / cores
-    text = (
-        f"the triad has {GBps:.1f} GB/s per core on {cores} core{'s' * (cores > 1)}; published "
-        f"processors have {least:.1f} to {most:.1f} GB/s (Lavin et al. 2020, "
-        "table 3)"
-    )
-    if record["disturbed"]:
-        return [Finding(_PER_CORE, UNKNOWN, f"{text}, but its samples were disturbed", _AGAIN)]
-    if GBps > most_of_a_core_GBps():
-        text += f": this is more than a core has from memory ({most_of_a_core_GBps():.1f} GB/s)"
-        return [Finding(_PER_CORE, NOTE, text, _FIND_CACHES)]
-    if GBps >= LEAST_OF_PUBLISHED * least:
-        return [Finding(_PER_CORE, GOOD, text)]
-    advice = (
-        "check whether modules are in all channels, which other programs use the memory, and "
-        "whether the clock is limited; machines with many cores per channel have less, and need "
-        "fewer --threads"
-    )
-    return [Finding(_PER_CORE, NOTE, f"{text}: this is less than half of the lowest", advice)]
 
 
 def cache_sizes(machine: Mapping[str, Any]) -> Finding:

@@ -259,7 +259,7 @@ def _by_threads(
     numbers = None if threads is None else _counts(threads, "threads")
     found: dict[int, list[Case]] = {}
     for case in cases:
-        once = case.with_(placements=1, budget_s=case.stop.budget_s / turns)
+        once = case.with_(placements=1, budget_s=case.stop.usual_s / turns)
         for number in numbers or [case.knobs.threads or 1]:
             found.setdefault(number, []).append(_built(once, number))
     return found

@@ -132,7 +132,7 @@ def search(
     """
     trials = sum(len(choices) + 1 for choices in steps.values())
     announce(f"searching through {trials} values of options", budget_s)
-    last_s = min(build(**chosen).stop.budget_s, budget_s / 4)
+    last_s = min(build(**chosen).stop.usual_s, budget_s / 4)
     budget_s -= last_s
     brief = {"budget_s": _SAMPLED * budget_s / trials / _ROUNDS, "placements": 1}
     machine, order = machine_environment(), random.Random(0)

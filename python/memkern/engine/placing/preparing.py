@@ -191,7 +191,7 @@ def _fastest_by_samples(prepared: Prepared, candidates: list[Candidate]) -> tupl
         sample_s = min(sample_s, prepared.run(1))
     sample_s *= max(prepared.case.stop.invocations, 1)
     stop = prepared.case.stop
-    allowed_s = min(trials_s(stop.budget_s), prepared.left_s)
+    allowed_s = min(trials_s(stop.usual_s), prepared.left_s)
     if stop.runs is not None:
         allowed_s = min(allowed_s, max(stop.runs * sample_s, _LEAST_TRIAL_S))
     trials, samples = _Trials(prepared), _LAST_SAMPLES

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any
 
@@ -36,10 +36,10 @@ from memkern.engine.sampling.prepared import Prepared
 from memkern.engine.sampling.series import halo_share, take_samples
 from memkern.errors import InputError, warn
 from memkern.extension import _memkern
-from memkern.host import Host, this_host, variances
+from memkern.host import Host, this_host
 from memkern.host.capacity import capacity
+from memkern.host.distances import BESIDE, MIXED, SHARED, Spread, class_name
 from memkern.host.environment import machine_environment
-from memkern.host.variances import Spread
 from memkern.machine import environment, gpu
 from memkern.machine.caches import data_caches
 from memkern.machine.kernel_counters import memory_counters
@@ -50,6 +50,10 @@ from memkern.spec.options import GPUS, PROCESSORS
 # Buffers of at least this size are reused for the next placement: effects of page placement average
 # out over so many pages, and allocating them takes longer than measuring.
 LARGE_B = 2**26
+# All buffers are smaller: the next placement gets other memory, as after LARGE_B.
+ALL_B = 2**62
+# Placements followed each other if they took at least this share of the time since the first.
+_ALONE = 0.5
 
 
 def _of_all_ranks(check: Check) -> Check:
@@ -102,6 +106,7 @@ class CaseRun:
         self.started = environment.now()
         self.placements: list[Placement] = []
         self._units = os.sched_getaffinity(0)
+        self._first_s = math.inf  # end of the first placement
         self._taken: Taken | None = None  # of these placements
         # Deadline of the next placement, on the clock of `time.perf_counter`.
         self.deadline = math.inf
@@ -131,7 +136,7 @@ class CaseRun:
     @property
     def complete(self) -> bool:
         """Whether it was placed as often as requested, or as time allowed."""
-        return self.out_of_time or len(self.placements) == self.case.placements
+        return self.out_of_time or len(self.placements) >= self.case.placements
 
     @property
     def taken(self) -> Taken:
@@ -155,22 +160,43 @@ class CaseRun:
         return self._taken
 
     def class_of(self, machine: dict[str, Any]) -> str:
-        """Return the class of cases with similar variances (see `calibration.class_name`)."""
+        """Return the class of this case (see `memkern.host.distances`)."""
         obtained, taken = self.placements[-1].obtained, self.taken
+        placements = self.case.placements
         if self.case.knobs.device_kind == GPUS:
             l2 = {"level": 2, "size_B": gpu.facts(self.case.knobs.device)["l2_B"]}
-            return variances.class_name(obtained["footprint_B"], 0, [l2])
-        host = "" if taken.quiet else variances.SHARED
+            return class_name(obtained["footprint_B"], 0, [l2], placements)
+        host = "" if taken.quiet else SHARED
         if taken.mixed:
-            host = variances.MIXED
+            host = MIXED
         elif taken.others:
-            host = variances.BESIDE
-        caches, threads = data_caches(machine), obtained["threads"]
-        return variances.class_name(obtained["footprint_B"], threads, caches, host)
+            host = BESIDE
+        size_B, threads = obtained["footprint_B"], obtained["threads"]
+        return class_name(size_B, threads, data_caches(machine), placements, host)
+
+    @property
+    def distances(self) -> Spread:
+        """What the placements tell of the distance to the next run."""
+        own_s = sum(placement.wall_s for placement in self.placements[1:])
+        return self.taken.distances(own_s > _ALONE * (time.perf_counter() - self._first_s))
 
     def spread(self, machine: dict[str, Any]) -> Spread:
-        """Return the known variances of this class."""
-        return self.host.spread(self.class_of(machine))
+        """Return what is known of the distances between runs of this case."""
+        return self.host.spread(self.class_of(machine)) + self.distances
+
+    def imprecise(self, spread: Callable[[], Spread]) -> bool:
+        """Return whether it is placed again for its precision, since its time is not over.
+
+        `spread` returns what is known of the distances between its runs.
+        """
+        stop = self.case.stop
+        if stop.precision is None or self.interrupted:
+            return False
+        # Looking takes as long as there are placements: it is done after a tenth more each time.
+        looks = len(self.placements) % max(len(self.placements) // 10, 1) == 0
+        wide = not looks or math.sinh(spread().floor.within()) > stop.precision
+        spent_s = sum(placement.wall_s for placement in self.placements)
+        return ranks().first((wide or self.taken.disturbed) and spent_s < stop.most_s)
 
     def place(self, prepared: Prepared | None = None) -> Placement:
         """Fill, sample and validate, in a new placement or in the placement of `prepared`.
@@ -216,7 +242,7 @@ class CaseRun:
         ensure(prepared)
         start += time.perf_counter() - begin
         # Placements in between run the same code on the same inputs.
-        validated = earlier is None or len(self.placements) == case.placements - 1
+        validated = earlier is None or len(self.placements) >= case.placements - 1
         before, counted = competitors(self.beside), memory_counters()
         check, samples, sampled_s = self._sampled(prepared, validated)
         again_s += sampled_s
@@ -259,6 +285,7 @@ class CaseRun:
             },
         )
         self.placements.append(placement)
+        self._first_s = min(self._first_s, time.perf_counter())
         self._taken = None
         return placement
 
@@ -358,26 +385,27 @@ def measure(
         See `prepare`.
     """
     run = CaseRun(case, repeat)
-    for number in range(case.placements):
-        if number:
+    machine = environment_of_ranks() if machine is None else machine
+    while not run.complete or run.imprecise(lambda: run.spread(machine)):
+        if run.placements:
             _memkern.release_memory(LARGE_B)
         run.place()
         if run.interrupted:
             break
-    return calibrated(run, environment_of_ranks() if machine is None else machine, extra)
+    return calibrated(run, machine, extra)
 
 
 def calibrated(
     run: CaseRun, machine: dict[str, Any], extra: Mapping[str, Any] | None = None
 ) -> Measurement:
-    """Return the record of all placements so far, with the known variances of its class."""
+    """Return the record of all placements so far, with its interval."""
     measurement = run.measurement(machine, spread=run.spread(machine), extra=extra)
     count(run, measurement)
     return measurement
 
 
 def count(run: CaseRun, measurement: Measurement) -> None:
-    """Add an undisturbed record to the variance between runs, for later intervals."""
+    """Add an undisturbed record to the distances between runs, for later intervals."""
     record = measurement.record
     if record["disturbed"] or ranks().number:  # all ranks share one record
         return

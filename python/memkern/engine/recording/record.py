@@ -18,7 +18,7 @@ from memkern import statistics
 from memkern.engine.recording.samples import STARTS_PER_SAMPLE, median, names_of
 from memkern.engine.recording.taken import Energy, Measurement, Taken
 from memkern.host import Host
-from memkern.host.variances import Spread
+from memkern.host.distances import Spread
 from memkern.machine import environment
 from memkern.machine.caches import MEMORY, data_caches, ends, level_of
 from memkern.spec.case import Case
@@ -102,7 +102,7 @@ def measurement_of(
     derive : callable, optional
         Returns additional columns derived from the columns of a record.
     spread : Spread
-        Variances of this case's class.
+        Distances between runs of this case's class.
     extra : mapping, optional
         Further columns of the record.
     """
@@ -170,7 +170,7 @@ def measurement_of(
 
 
 def with_intervals(measurement: Measurement, taken: Taken, spread: Spread) -> Measurement:
-    """Return a measurement with intervals from other variances of its class."""
+    """Return a measurement with intervals from other distances of its class."""
 
     def changed(one: Measurement, column: int) -> Measurement:
         record = {**one.record, **intervals_of(taken, column, spread)}
@@ -207,20 +207,23 @@ def times_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
 
 def intervals_of(taken: Taken, column: int, spread: Spread) -> dict[str, Any]:
     """Return the columns of the intervals for the next run (see `times_of`)."""
-    shortest = min(float(seconds[:, column].min()) for seconds in taken.series)
+    values = {
+        "time_min_ci": (min(seconds[:, column].min() for seconds in taken.series), spread.floor),
+        "time_ci": (statistics.median(taken.medians(column)), spread.median),
+    }
     found = {
-        "time_min_ci": statistics.next_run_interval([shortest], spread.floor),
-        "time_ci": statistics.next_run_interval(
-            taken.medians(column), spread.median, spread.placements
-        ),
+        name: statistics.next_run_interval(float(value), distances.within())
+        for name, (value, distances) in values.items()
     }
     unknown = statistics.RunInterval(math.nan, math.nan, math.nan, math.nan)
     if taken.disturbed:
         found = dict.fromkeys(found, unknown)
+    relative = found["time_min_ci"].relative_half_width
     return {
+        "stop": _stop(taken, relative),
         **{f"{name}_low_s": interval.low for name, interval in found.items()},
         **{f"{name}_high_s": interval.high for name, interval in found.items()},
-        "time_min_ci_relative": found["time_min_ci"].relative_half_width,
+        "time_min_ci_relative": relative,
         "ci_relative": found["time_ci"].relative_half_width,
         "ci_level": found["time_ci"].level,
         "ci_scope": "none" if taken.disturbed else "next run",
@@ -282,7 +285,7 @@ def _obtained_columns(case: Case, taken: Taken) -> dict[str, Any]:
         "block_threads": obtained["block_threads"],
         "variant_choice": placement.choice.how,
         "variant_loss": placement.choice.loss,
-        "budget_s": case.stop.budget_s,
+        "budget_s": case.stop.most_s,
         "comm": ranks.comm,
         "ranks": ranks.size,
         "ranks_per_node": ranks.per_node,
@@ -310,13 +313,11 @@ def _cache_columns(taken: Taken) -> dict[str, Any]:
 def _sample_columns(taken: Taken) -> dict[str, Any]:
     """Return the columns on sampling and disturbances."""
     every, counted = taken.placements, taken.counted
-    stops = [p.samples.stop for p in every]
     checks = [p.check for p in every]
     word = "disturbed" if taken.disturbed else "quiet" if taken.quiet else "shared"
     return {
         "samples": sum(map(len, taken.series)),
         "invocations": every[-1].samples.invocations,
-        "stop": min(stops, key=_STOPS.index),
         "placements": len(counted),
         "placements_requested": taken.case.placements,
         "samples_disturbed": sum(p.samples.rejected for p in every),
@@ -342,6 +343,15 @@ def _sample_columns(taken: Taken) -> dict[str, Any]:
 
 # For several placements, the first of these reasons that occurs is recorded.
 _STOPS = ("interrupted", "budget", "samples", "ci", "runs")
+
+
+def _stop(taken: Taken, relative: float) -> str:
+    """Return why sampling ended; `relative` is half the interval of the shortest time."""
+    stop = min((p.samples.stop for p in taken.placements), key=_STOPS.index)
+    precision = taken.case.stop.precision
+    if precision is None or stop == "interrupted":
+        return stop
+    return "precision" if relative <= precision else "budget"
 
 
 def _rates(

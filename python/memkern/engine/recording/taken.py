@@ -23,6 +23,7 @@ from memkern.engine.recording.samples import (
 )
 from memkern.formats import ResultSet
 from memkern.host import Capacity
+from memkern.host.distances import Spread, observed
 from memkern.host.rates import Mode, main_mode, shares_of
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
@@ -262,6 +263,13 @@ class Taken:
     def medians(self, column: int = 0) -> list[float]:
         """Return the median of each placement that counts (see `Samples.seconds`)."""
         return [statistics.median(seconds[:, column]) for seconds in self.series]
+
+    def distances(self, in_a_row: bool) -> Spread:
+        """Return what the placements tell of the distance to the next run."""
+        if self.disturbed:
+            return Spread()
+        floors = [float(seconds[:, 0].min()) for seconds in self.series]
+        return observed(floors, self.medians(), in_a_row)
 
     @property
     def disturbed(self) -> bool:

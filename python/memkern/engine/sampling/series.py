@@ -155,11 +155,10 @@ class _Series:
         self._invocations = prepared.invocations
         self._runs = None if stop.runs is None else part(stop.runs)
         self._rule = statistics.StopRule(
-            # A single placement may be less precise than all placements together.
-            target=stop.ci * math.sqrt(placements),
+            target=stop.ci,
             min_samples=20 if placements == 1 else 6,
             max_samples=max(part(stop.max_samples), 1),
-            budget_s=stop.budget_s / placements,
+            budget_s=stop.usual_s / placements,
         )
         self._times = 1 + len(prepared.stages)
         self._rows = np.empty((0, self._times + len(CONDITIONS)))

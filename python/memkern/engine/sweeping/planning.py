@@ -110,7 +110,7 @@ def _rates_of(case: Case) -> Rates:
 def _sampled_s(case: Case, by: Rates) -> float:
     """Return the seconds of sampling of a placement if the time suffices."""
     if case.stop.runs is None:
-        return case.stop.budget_s / case.placements
+        return case.stop.usual_s / case.placements
     invocations = case.stop.runs / case.placements * max(case.stop.invocations, 1)
     return invocations * case.bytes_B / by.placed_Bps
 
@@ -128,7 +128,7 @@ def cost(case: Case, by: Rates) -> Cost:
     again_s = by.once_s + _WARM_UP_S + case.bytes_B / by.placed_Bps + _least_sampled_s(case, by)
     first_s = again_s + by.first_s + case.bytes_B / by.validated_Bps
     if case.knobs.variant == "best":
-        first_s += trials_s(case.stop.budget_s)
+        first_s += trials_s(case.stop.usual_s)
     return Cost(first_s, again_s)
 
 

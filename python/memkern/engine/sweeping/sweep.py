@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from memkern import statistics
 from memkern.checks import integer, several
 from memkern.engine.placing.run import CaseRun, count, environment_of_ranks
 from memkern.engine.processes.communication import ranks, refuse_forked, together
@@ -24,13 +22,17 @@ from memkern.engine.sweeping.planning import Plan, by_importance, rates
 from memkern.engine.sweeping.rounds import Collected, in_rounds
 from memkern.errors import InputError, warn
 from memkern.formats import ResultSet
-from memkern.host.variances import Spread
+from memkern.host import this_host
+from memkern.host.distances import Spread
 from memkern.progress import bar as progress_bar
 from memkern.spec.case import Case
 from memkern.spec.sequences import Cases, permuted, product
 
 _BLOCK = 500  # cases of a sweep that are placed in the same rounds
 _FIRST_LOOK_S = 10.0  # after which the results so far are told
+# A limited time that is left is spent on cases with wider intervals, up to so many times the
+# requested placements.
+_NARROW, _MOST_TIMES = 0.02, 3
 _APART = 16  # above the number of records of a case, which may be a rotation of kernels
 
 
@@ -148,7 +150,12 @@ def sweep(  # noqa: PLR0913
         results.begin(block, bar)
         # The cases of the first block have been built, which may take long.
         end = min(end, time.perf_counter() + time_s)
-        interrupted = _in_rounds(block.runs, generator, bar, end, measured)
+        last = results.is_last
+
+        def again(plan: Plan | None) -> list[CaseRun]:
+            return _again(block.runs, machine, plan if last else None)
+
+        interrupted = _in_rounds(block.runs, generator, bar, end, measured, again)
         results.end_block(block.runs)
         return interrupted
 
@@ -185,6 +192,7 @@ class _Results(Collected):
         self._planned = self._placements = self._drawn = 0
         self._duplicates = self._measured = self._left_out = 0
         self._briefer = 0  # reused results of a smaller budget
+        self._imprecise = 0  # results whose budget did not suffice for their precision
 
     @property
     def _total(self) -> int:
@@ -200,7 +208,7 @@ class _Results(Collected):
         kept = self.sink.store.find(*key)
         done = kept is not None and kept["stop"] != "interrupted"
         if kept is not None and done:
-            self._briefer += float(kept.get("budget_s", math.inf)) < run.case.stop.budget_s
+            self._briefer += float(kept.get("budget_s", math.inf)) < run.case.stop.most_s
         return self.sink.store.first_time(*key), done
 
     def begin(self, block: _Block, bar: Any) -> None:
@@ -219,17 +227,18 @@ class _Results(Collected):
     def placed(self, run: CaseRun) -> None:
         """Store a case after its last placement, in case the rest of the block is lost.
 
-        Its interval does not yet use the variances of other cases.
+        Its interval does not yet use the placements of other cases.
         """
         if run.complete and not run.interrupted:
             known = run.spread(self._machine)
             done = run.measurement(self._machine, spread=known, extra=self._columns)
+            new = run not in self._complete
             self._complete[run] = done, known
             self._store({run: done})
-            self._measured += 1
+            self._measured += new
 
     def end_block(self, runs: Sequence[CaseRun]) -> None:
-        """Keep the results of a block, with intervals by the variances of all its cases."""
+        """Keep the results of a block, with intervals by the placements of all its cases."""
         spreads = _spreads(runs, self._machine)
         done, changed = [], {}
         for run in runs:
@@ -246,6 +255,8 @@ class _Results(Collected):
                 self._measured += run.out_of_time and not run.interrupted
             if run.complete and not run.interrupted:
                 count(run, measurement)
+                asked = run.case.stop.precision is not None
+                self._imprecise += asked and measurement.record["stop"] == "budget"
             else:
                 measurement, stored = measurement.cut_off(), False
             done.append(measurement)
@@ -264,6 +275,11 @@ class _Results(Collected):
         return to_result_set(
             [run.measurement(machine, spread=run.spread(machine)) for run in runs if run.placements]
         )
+
+    @property
+    def is_last(self) -> bool:
+        """Whether no case follows those of the blocks so far."""
+        return self._size == self._drawn
 
     def is_over(self, end: float) -> bool:
         """Return whether the time is over; if so, count the cases that are left out."""
@@ -300,6 +316,11 @@ class _Results(Collected):
             warn(
                 f"{several} kept measurement{'s' * (several > 1)} had a smaller budget (column "
                 "budget_s): without --resume, all are measured with this one"
+            )
+        if self._imprecise:
+            warn(
+                f"{self._imprecise} of {self._total} measurements are less precise than requested, "
+                "since their time was over (--budget, column stop)"
             )
         if self._left_out:
             warn(
@@ -376,11 +397,13 @@ def _in_rounds(
     bar: Any,
     end: float,
     measured: Callable[[CaseRun, Sequence[CaseRun]], None],
+    again: Callable[[Plan | None], list[CaseRun]] = lambda plan: [],
 ) -> bool:
     """Place every case once in each round, as often as requested; return whether interrupted.
 
     If time is limited, the most informative cases come first in the first round, unless the order
-    is declared; cases for which it does not suffice are left out (see `planning.Plan`).
+    is declared; cases for which it does not suffice are left out (see `planning.Plan`). Further
+    rounds have the cases that `again` returns.
     """
     plan = None
     if math.isfinite(end):
@@ -389,6 +412,10 @@ def _in_rounds(
 
     def of_round(number: int) -> list[CaseRun]:
         todo = [run for run in runs if number < run.case.placements and not run.out_of_time]
+        if not todo:
+            todo = again(plan)
+            if bar.total is not None:
+                bar.total += len(todo)
         if generator is not None and (number or plan is None):
             generator.shuffle(todo)
         return todo
@@ -412,23 +439,35 @@ def _in_rounds(
     return in_rounds(place, of_round)
 
 
+def _again(runs: Sequence[CaseRun], machine: dict[str, Any], plan: Plan | None) -> list[CaseRun]:
+    """Return the cases that are placed more often than requested.
+
+    They are those that are less precise than requested and, if there is a plan for a limited time,
+    which must not be over, the one whose interval is the widest.
+    """
+    spreads = functools.cache(lambda: _spreads(runs, machine))
+
+    def known(run: CaseRun) -> Spread:
+        return spreads()[run.class_of(machine)]
+
+    placed = [run for run in runs if run.placements]
+    found = [run for run in placed if run.imprecise(functools.partial(known, run))]
+    if found or plan is None:
+        return found
+    often = [run for run in placed if len(run.placements) < _MOST_TIMES * run.case.placements]
+    widths = {run: known(run).floor.within() for run in often if plan.suffices(run)}
+    wide = [run for run, width in widths.items() if width > _NARROW]
+    return sorted(wide, key=lambda run: (-widths[run], len(run.placements)))[:1]
+
+
 def _spreads(runs: Sequence[CaseRun], machine: dict[str, Any]) -> dict[str, Spread]:
-    """Return the variances of each class; between placements from these cases if possible."""
-    classes: dict[str, list[list[float]]] = {}
-    found = {}
+    """Return what is known of the distances between runs of each class, also from these runs."""
+    found: dict[str, Spread] = {}
     for run in runs:
         if run.placements:
-            medians = [] if run.taken.disturbed else run.taken.medians()
             name = run.class_of(machine)
-            classes.setdefault(name, []).append(medians)
-            found[name] = run.spread(machine)
-    for name, all_medians in classes.items():
-        several = [np.log(medians) for medians in all_medians if len(medians) > 1]
-        prior = statistics.moderate(
-            [float(np.var(x, ddof=1)) for x in several], [len(x) - 1 for x in several]
-        )
-        found[name] = replace(found[name], placements=prior or found[name].placements)
-    return found
+            found[name] = found.get(name, Spread()) + run.distances
+    return {name: this_host().spread(name) + own.of_run() for name, own in found.items()}
 
 
 def vary(case: Case, **knobs: Iterable[Any]) -> Cases:

@@ -18,7 +18,7 @@ from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, joined, lines_B, ranked, typed, with_samples
 from memkern.plots.selection import cache_ends, select, split
 from memkern.plots.style import plain
-from memkern.statistics import half_width
+from memkern.statistics import half_width, meaningful
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -281,11 +281,12 @@ def _level_line(
         return f"{head} {'':>8} {'':>5} disturbed"
     inner = [record for record in within if not record["disturbed"]] or sure
     middle = sorted(inner, key=lambda record: float(record[NS]))[(len(inner) - 1) // 2]
-    half = half_width(middle["ci_relative"], "{:.1f}")
+    value = meaningful(middle[NS], middle["ci_relative"])
+    half = half_width(middle["ci_relative"], "{}")
     reach = f"{min(r[NS] for r in sure):.2f} to {max(r[NS] for r in sure):.2f}"
     left_out = len(records) - len(sure)
     mark = f" {left_out} disturbed" * (left_out > 0)
-    return f"{head} {middle[NS]:>8.2f} {half:>5} {reach:>18}{mark}"
+    return f"{head} {value:>8} {half:>5} {reach:>18}{mark}"
 
 
 def saturation(idle_ns: float, most_ns: float, threads: int) -> str:

@@ -19,7 +19,7 @@ from memkern.families.latency.structure_data import structure_rows
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, three_figures
 from memkern.plots.selection import select
-from memkern.plots.sentences import Sentence, interval_mark, shown_in, with_names
+from memkern.plots.sentences import Sentence, marked_value, shown_in, with_names
 
 
 def _differences(records: Records) -> list[dict[str, Any]]:
@@ -56,8 +56,7 @@ def findings(records: Records) -> list[str]:
     found: dict[object, list[Sentence]] = {}
     for machine, rows in single.groupby("machine", sort=False):
         times = [
-            f"{three_figures(row[NS])} ns{interval_mark(row, 'ci_relative')} in "
-            f"{in_bytes(row['size_B'])}"
+            f"{marked_value(row, NS, 'ns', 'ci_relative')} in {in_bytes(row['size_B'])}"
             for row in rows.sort_values("size_B").iloc[[0, -1]].to_dict("records")
         ]
         found[machine] = shown_in(
@@ -75,8 +74,8 @@ def findings(records: Records) -> list[str]:
         most = rows.sort_values(["size_B", "in_flight"]).iloc[-1]
         text = (
             f"{int(most['chains'])} independent chains in {in_bytes(most['size_B'])} have "
-            f"{three_figures(most['in_flight'])} loads in flight: {three_figures(most[NS])} ns"
-            f"{interval_mark(dict(most), 'ci_relative')} from one to the next"
+            f"{three_figures(most['in_flight'])} loads in flight: "
+            f"{marked_value(dict(most), NS, 'ns', 'ci_relative')} from one to the next"
         )
         found.setdefault(machine, []).append(Sentence(text, "latency-chains"))
     for name, text in _gathers_beside_bound(records):

@@ -227,7 +227,7 @@ def _chosen(knobs: Mapping[str, Any]) -> bool:
 
 def _shorten(knobs: dict[str, Any], cases: int, quiet: bool) -> None:
     """Reduce the time of each case if there are many, unless a time was requested."""
-    usual_s = Stop().budget_s
+    usual_s = Stop().usual_s
     budget_s = min(usual_s, max(_ALL_PAIRS_S / cases, _LEAST_PAIR_S))
     if budget_s < usual_s and not _chosen(knobs):
         knobs["budget_s"] = budget_s

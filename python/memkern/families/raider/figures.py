@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from memkern.machine.caches import data_caches
 from memkern.machine.environment import machine_label, platform_label
 from memkern.plots.drawing import (
     counted_axis,
@@ -388,9 +389,7 @@ def _system(environment: Mapping[str, Any], records: DataFrame) -> dict[str, Any
     machine = environment.get("machine") or {}
     sockets, cores = machine.get("sockets") or 1, machine.get("cores")
     size_B = {
-        cache["level"]: cache["size_B"]
-        for cache in machine.get("caches") or ()
-        if cache["type"] != "instruction"
+        cache["level"]: cache["system_B"] for cache in data_caches(environment) if cache["system_B"]
     }
     texts = records.reindex(columns=["comm", "comm_library", "comm_transport"]).apply(words)
 

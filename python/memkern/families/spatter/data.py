@@ -7,6 +7,7 @@ published results have no other type.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,8 +16,11 @@ from string import digits
 from typing import TYPE_CHECKING
 
 from memkern.plots.drawing import disturbed_note
-from memkern.plots.frames import Records, best, counted, typed, usable, words
+from memkern.plots.frames import Records, best, counted, percent, typed, usable, words
+from memkern.plots.selection import BANDWIDTH
+from memkern.plots.sentences import marked_ratio
 from memkern.plots.style import Look, other_look, own_look, plain
+from memkern.results.ratios import NEEDED, Ratio
 from memkern.spec.columns import of_kind
 
 if TYPE_CHECKING:
@@ -219,12 +223,16 @@ def points_of(
         own = own[~idle]
         if idle.any():
             notes = [*notes, f"{counted(int(idle.sum()), 'record')} with idle threads left out."]
-    own = own.assign(in_suite=own["suite"].fillna("").ne(""))
+    own = own.assign(
+        in_suite=own["suite"].fillna("").ne(""),
+        threads=own["threads"].astype(float) if "threads" in own else math.nan,
+    )
     own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
-    own = own.assign(threads=own["threads"].astype(float) if "threads" in own else math.nan)
-    columns = ["platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"]
-    columns += ["bandwidth_GBps", "disturbed", "paper"]
-    parts = [part[columns] for part in (own, published()) if len(part)]
+    columns = [
+        *("platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"),
+        *(BANDWIDTH, "disturbed", "paper", *NEEDED),
+    ]
+    parts = [part.reindex(columns=columns) for part in (own, published()) if len(part)]
     points = concat(parts, ignore_index=True)
     return (points if kind is None else points[points["kind"] == kind]), notes
 
@@ -246,18 +254,20 @@ def looks_of(platforms: Mapping[str, bool]) -> dict[str, Look]:
 def beside_published(records: Records, platform: str = "Skylake") -> str:
     """Return the bandwidths of own strides beside those of a published platform, as text.
 
-    Each kernel has a table with the shares of the bandwidth at stride 1, and a sentence on the
-    stride at which every value has a cache line of its own. It is empty without own records of
-    several strides on a processor.
+    Each kernel of each own platform has a table with the shares of the bandwidth at stride 1, and a
+    sentence on the stride at which every value has a cache line of its own. It is empty without own
+    records of several strides on a processor.
     """
     points, _ = points_of(records, "cpu")
     lines = []
-    for kernel, word in KERNELS.items():
+    own = [name for name, is_own in platforms_of(points).items() if is_own]
+    for (kernel, word), mine in itertools.product(KERNELS.items(), own):
+        here = "here" if len(own) == 1 else f"on {mine}"
         of_kernel = points[points["kernel"].eq(kernel) & points["stride"].notna()]
         rows = [
             (name, part.set_index("stride").sort_index())
             for name, part in (
-                ("here", of_kernel[of_kernel["own"].astype(bool)]),
+                (here, of_kernel[of_kernel["platform"].eq(mine)]),
                 (platform, of_kernel[of_kernel["platform"].eq(platform)]),
             )
         ]
@@ -265,21 +275,20 @@ def beside_published(records: Records, platform: str = "Skylake") -> str:
         if strides[:1] != [1.0] or len(strides) < 2:
             continue
         lines.append(f"{word + ' at stride':<34}" + "".join(f"{n:>8.0f}" for n in strides))
-        shares = []
         for name, part in rows:
             GBps = part["bandwidth_GBps"].reindex(strides)
             share = GBps / GBps.loc[1.0]
-            shares.append(share)
             about = f"{name}, {counted(int(part['threads'].max()), 'thread')}"
             lines += [
                 f"{about + ': GB/s':<34}" + "".join(f"{x:>8.2f}" for x in GBps),
                 f"{'share of that at stride 1':>33} " + "".join(f"{x:>8.0%}" for x in share),
             ]
         at = max(stride for stride in strides if stride <= _LINE)
-        mark = " (disturbed)" * bool(rows[0][1].loc[[1.0, at], "disturbed"].any())
+        of_strides = rows[0][1].to_dict("index")
+        kept = marked_ratio(of_strides[at], of_strides[1.0], BANDWIDTH, Ratio.percent)
         lines.append(
-            f"at stride {at:.0f} a {word} keeps {shares[0].loc[at]:.0%} of its bandwidth at "
-            f"stride 1 here{mark}, and {shares[1].loc[at]:.0%} on {platform} (Lavin et al. 2020)"
+            f"at stride {at:.0f} a {word} keeps {kept} of its bandwidth at stride 1 {here}, "
+            f"and {percent(share.loc[at])} on {platform} (Lavin et al. 2020)"
         )
     return "\n".join(lines)
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memkern.errors import InputError
 from memkern.families.spatter.data import (
     APPLICATIONS,
-    GATHER,
     KERNELS,
     KINDS,
     Bandwidths,
@@ -413,37 +412,19 @@ def _without_mean(platform: str, measured: Bandwidths) -> list[str]:
 
 # ---------------------------------------------------------------------------------------- report
 
-# Bandwidths with a smaller ratio count as equal.
-_NEAR = 1.1
 _PUBLISHED = "Published platforms after Lavin et al. 2020."
 _BEST = "Of several records of a case, the highest bandwidth is drawn."
 
 
-def _strides_caption(records: DataFrame) -> str:
-    """Return how to read the curves over strides on this machine."""
-    points, _ = points_of(records)
-    own = points[points["own"] & points["kernel"].eq(GATHER)]
-    own = own[own["platform"].eq(own["platform"].iloc[0])] if len(own) else own
-    rates = own.drop_duplicates("stride").set_index("stride")["bandwidth_GBps"]
-    text = (
-        "Both axes are logarithmic. With lines of 64 B, the unused part of each line grows up to "
-        "stride 8, so that bandwidth halves with each doubling of the stride; at larger strides it "
-        f"depends on prefetchers and address translation. {_BEST} {_PUBLISHED}"
-    )
-    if not {1.0, 8.0} <= set(rates.index):
-        return text
-    last = max(rates.index)
-    further = rates[8.0] / rates[last]
-    beyond = f"another {further:.1f} times slower" if further > _NEAR else "as fast as at stride 8"
-    return (
-        f"{text} Here the gather at stride 8 is {rates[1.0] / rates[8.0]:.1f} times slower than at "
-        f"stride 1 (8 times for whole lines), and at stride {last:g} {beyond}."
-    )
-
+_STRIDES = (
+    "Both axes are logarithmic. With lines of 64 B, the unused part of each line grows up to "
+    "stride 8, so that bandwidth halves with each doubling of the stride; at larger strides it "
+    f"depends on prefetchers and address translation. {_BEST} {_PUBLISHED}"
+)
 
 _EXHIBITS: tuple[tuple[str, Any, Caption, str | None], ...] = (
     (
-        "Bandwidth against stride", strides_cpu, _strides_caption, "cpu",
+        "Bandwidth against stride", strides_cpu, _STRIDES, "cpu",
     ),
     (
         "Bandwidth against stride on GPUs", strides_gpu,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import TYPE_CHECKING
@@ -9,8 +10,6 @@ from typing import TYPE_CHECKING
 from memkern.families.spatter.data import (
     KERNELS,
     STRIDE_1,
-    Bandwidths,
-    bandwidths,
     kernel_of,
     own_records,
     platforms_of,
@@ -18,8 +17,10 @@ from memkern.families.spatter.data import (
     relative,
     same_cases,
 )
-from memkern.plots.frames import counted, joined, lines_B, percent, rounded
-from memkern.plots.sentences import disturbed_mark, shown_in, with_names
+from memkern.plots.frames import best, counted, joined, lines_B, percent, rounded
+from memkern.plots.selection import BANDWIDTH
+from memkern.plots.sentences import disturbed_mark, marked_ratio, shown_in, with_names
+from memkern.results.ratios import Ratio
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -44,7 +45,7 @@ def findings(records: DataFrame) -> list[str]:
     own, _ = own_records(records, ("variant", "pages"))
     points, _ = points_of(records)
     platforms = [platform for platform, is_own in platforms_of(points).items() if is_own]
-    table, ratios = bandwidths(points), relative(points)
+    ratios = relative(points)
     found = {}
     for platform in platforms:
         kind = points.loc[points["platform"] == platform, "kind"].iloc[0]
@@ -53,7 +54,10 @@ def findings(records: DataFrame) -> list[str]:
         suspect = points[points["disturbed"] & (points["platform"] == platform)]
         disturbed = set(zip(suspect["kernel"], suspect["case"], strict=True))
         found[platform] = [
-            *shown_in(strides, _on_strides(table[platform], disturbed, float(lines_B(mine).max()))),
+            *shown_in(
+                strides,
+                _on_strides(points[points["platform"] == platform], float(lines_B(mine).max())),
+            ),
             *shown_in(strides, _beside_published(points[points["kind"] == kind], platform)),
             *shown_in(_PATTERNS[kind], _on_patterns(ratios.get(platform, {}), disturbed)),
             # Disturbed records are not compared.
@@ -63,20 +67,19 @@ def findings(records: DataFrame) -> list[str]:
     return with_names(found)
 
 
-def _on_strides(mine: Bandwidths, disturbed: Keys, line_B: float) -> list[str]:
+def _on_strides(mine: DataFrame, line_B: float) -> list[str]:
     """Return the sentences on the bandwidth at stride 1 and its share at larger strides."""
     first, drops = [], []
     for kernel, word in KERNELS.items():
-        if (kernel, STRIDE_1) not in mine:
+        rows = {row["case"]: row for row in mine[mine["kernel"] == kernel].to_dict("records")}
+        if STRIDE_1 not in rows:
             continue
-        base = mine[kernel, STRIDE_1]
-        mark = disturbed_mark((kernel, STRIDE_1) in disturbed)
-        first.append(f"{word} {rounded(base)} GB/s{mark}")
+        base = rows[STRIDE_1]
+        first.append(f"{word} {rounded(base[BANDWIDTH])} GB/s{disturbed_mark(base['disturbed'])}")
         kept = [
-            f"{percent(mine[kernel, case] / base)} at {case}"
-            f"{disturbed_mark((kernel, case) in disturbed)}"
+            f"{marked_ratio(rows[case], base, BANDWIDTH, Ratio.percent)} at {case}"
             for case in ("stride 8", "stride 16")
-            if (kernel, case) in mine
+            if case in rows
         ]
         if kept:
             drops.append(f"{word} keeps {joined(kept)}")
@@ -148,17 +151,16 @@ def _on_variants(own: DataFrame) -> list[str]:
 
 def _on_pages(own: DataFrame) -> list[str]:
     """Return the sentence on the gain by transparent huge pages."""
-    from memkern.statistics import geometric_mean
-
-    table, cases = same_cases(own, "pages", ignore=("pages_requested", "variant"))
-    if not {"thp", "4k"} <= set(table.columns):
+    both = own[own["case"].eq(STRIDE_1) & own["pages"].isin(["4k", "thp"])]
+    rows = best(both, ("platform", "kernel", "pages")).sort_values("pages").to_dict("records")
+    gains = [
+        f"{KERNELS[large['kernel']]} {marked_ratio(large, small, BANDWIDTH)} times"
+        for small, large in itertools.combinations(rows, 2)
+        if small["kernel"] == large["kernel"]
+    ]
+    if not gains:
         return []
-    ratio = (table["thp"] / table["4k"]).dropna()
-    if ratio.empty:
-        return []
-    most = cases[ratio.reindex(cases.index).eq(ratio.max())]
     return [
-        f"Transparent huge pages (thp) gave {geometric_mean(ratio):.2f} times the bandwidth of "
-        f"4 KiB pages in the geometric mean of {counted(len(ratio), 'case')}, and at most "
-        f"{ratio.max():.2f} times ({KERNELS[most['kernel'].iloc[0]]}, {most['case'].iloc[0]})."
+        f"Transparent huge pages (thp) change the bandwidth of a stride-1 {joined(gains)} as "
+        "against 4 KiB pages."
     ]

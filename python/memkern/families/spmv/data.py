@@ -16,7 +16,7 @@ from memkern.families.spmv.model import FORMATS, crs_row_cycles, sell_column_cyc
 from memkern.models.machine_file import SCALAR_BITS, MachineFile
 from memkern.plots.frames import Records, best, counted, joined, typed
 from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
-from memkern.statistics import half_width
+from memkern.results.ratios import ratio, turns_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
@@ -88,7 +88,9 @@ def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     ), notes + left
 
 
-# Columns that formats of one matrix have in common where they are compared.
+_COMPARED = 4  # formats of a matrix whose ratios are told
+# Columns of a format, and those that formats of one matrix have in common where they are compared.
+_FORMAT = ("kernel", "C", "sigma")
 _SAME = ("name", "matrix", "nonzeros", "dtype", "index_dtype", "result", "threads", "ranks", "halo")
 
 
@@ -103,53 +105,44 @@ def format_words(record: Mapping[str, Any]) -> str:
 def fastest_sentences(records: Iterable[Mapping[str, Any]]) -> str:
     """Return a sentence on the fastest format of each matrix that was measured in several formats.
 
-    It has the ratio of the shortest times to that of CRS, which is the base since it needs no
-    conversion, and the number of products after which the conversion has paid.
+    It has the ratio of its performance to that of CRS, and the number of products after which the
+    conversion has paid. Compared are the best records of CRS and of the fastest other formats, in
+    all `_COMPARED`. Matrices are in the order of their shortest times.
     """
-    matrices: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for record in records:
-        matrices.setdefault(tuple(record.get(name) for name in _SAME), []).append(record)
-    return "\n".join(
-        _fastest(of) for of in matrices.values() if len({_format(record) for record in of}) > 1
-    )
+    matrices: dict[tuple[Any, ...], dict[tuple[Any, ...], Mapping[str, Any]]] = {}
+    for record in sorted(records, key=lambda one: (one["disturbed"], one["time_min_s"])):
+        of_matrix = matrices.setdefault(tuple(record.get(name) for name in _SAME), {})
+        of_matrix.setdefault(tuple(record.get(name) for name in _FORMAT), record)
+    return "\n".join(_fastest(of.values()) for of in matrices.values() if len(of) > 1)
 
 
-def _fastest(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the sentence on the fastest format of a matrix."""
-    one = records[0]
-    label = f"{one['name'] or one['matrix']}, {counted(int(one['threads']), 'thread')}"
-    best: dict[tuple[Any, ...], Mapping[str, Any]] = {}
-    for record in sorted(records, key=lambda record: float(record["time_min_s"])):
-        if record["valid"] and not record["disturbed"]:
-            best.setdefault(_format(record), record)
-    crs = next((record for record in best.values() if record["kernel"] == CRS), None)
-    if len(best) < 2 or (crs is None and any(record["kernel"] == CRS for record in records)):
+def _fastest(formats: Iterable[Mapping[str, Any]]) -> str:
+    """Return the sentence on the fastest format of a matrix, given in the order of their times."""
+    formats = sorted(formats, key=lambda one: one["kernel"] != CRS)[:_COMPARED]
+    crs = formats[0]
+    label = f"{crs['name'] or crs['matrix']}, {counted(int(crs['threads']), 'thread')}"
+    formats.sort(key=lambda one: -ratio(one, crs, VALUE).value)
+    told = [one for one in formats if one["valid"] and (turns_of(one) or not one["disturbed"])]
+    if len(told) < 2 or crs not in told:
         return f"{label}: which format is fastest can't be told, since records are disturbed"
-    fastest, second, *_ = best.values()
-    other = second if crs is None or crs is fastest else crs
-    less_s = other["time_min_s"] - fastest["time_min_s"]
+    fastest = told[0]
+    other = crs if crs["kernel"] == CRS and crs is not fastest else told[1]
+    faster = ratio(fastest, other, VALUE)
     names = [format_words(record) for record in (fastest, other)]
-    ratio = f"{other['time_min_s'] / fastest['time_min_s']:.3g} times as fast"
-    widths = [record["time_min_ci_relative"] for record in (fastest, other)]
-    width = math.hypot(*(width if width == width else 0.0 for width in widths))
-    if less_s <= width * fastest["time_min_s"]:
+    if not faster.decided:
         return (
             f"{label}: {names[0]} and {names[1]} do not differ by more than their intervals: "
-            f"{names[0]} is {ratio}, {half_width(width, '±{:.0f}%')}"
+            f"{names[0]} is {faster.text()} times as fast"
         )
-    text = f"{label}: {names[0]} is fastest, {ratio} as {names[1]}"
-    if crs is fastest:
+    text = f"{label}: {names[0]} is fastest, {faster.text()} times as fast as {names[1]}"
+    if fastest["kernel"] == CRS:
         return f"{text}, and needs no conversion"
-    if crs is None:
+    if crs["kernel"] != CRS:
         return f"{text}; with --format crs it is told when its conversion has paid"
-    products = math.ceil(fastest["convert_s"] / less_s)
+    products = math.ceil(fastest["convert_s"] / (fastest["time_min_s"] * (faster.value - 1)))
     return (
         f"{text}; its conversion ({fastest['convert_s']:.3g} s) has paid after {products} products"
     )
-
-
-def _format(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    return record["kernel"], record.get("C"), record.get("sigma")
 
 
 def _labels(frame: DataFrame) -> Series:

@@ -19,7 +19,14 @@ from memkern.families.spmv.data import (
 )
 from memkern.plots.frames import best, joined, percent, ranked, three_figures, undisturbed
 from memkern.plots.selection import cache_ends, of_workers, with_workers
-from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, shown_in, speed_up
+from memkern.plots.sentences import (
+    by_machine,
+    disturbed_mark,
+    marked_ratio,
+    marked_value,
+    shown_in,
+    speed_up,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -67,7 +74,7 @@ def _by_kind(rows: DataFrame) -> list[Mapping[Any, Any]]:
 
 
 def _on_memory(rows: DataFrame) -> list[str]:
-    """Return the sentence on the roofline by format, for HPCG's or the largest matrix."""
+    """Return the sentences on formats from memory, for HPCG's or the largest matrix."""
     rows = rows[~rows["held"]]
     if rows.empty:
         return []
@@ -78,6 +85,10 @@ def _on_memory(rows: DataFrame) -> list[str]:
     large = ", which is larger than the caches" * bool(cache_ends(rows))
     name = rows["label"].iloc[0]
     text = f"{with_workers(rows, False)} on {name}{large}: {'; '.join(parts)}."
+    first, *others = _by_kind(rows)
+    gains = [f"{row['kind']} {marked_ratio(row, first, VALUE)}" for row in others]
+    if gains:
+        text += f" Times as fast as {first['kind']}: {joined(gains)}."
     known = rows.dropna(subset=[ROOFLINE, "load_GBps"])
     if known.empty:
         return [text]

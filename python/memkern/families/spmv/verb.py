@@ -127,8 +127,9 @@ def _spmv(args: argparse.Namespace) -> int:
         }
         own = taken(f"spmv.{format}", own)
         parts.append(product(functools.partial(build, matrix=text, format=format, **own), axes))
-    answers = [_fastest]
-    return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN, answers=answers))
+    return exit_code(
+        measure(joined(parts), args, _HEADER, _row, _SHOWN, answers=[_fastest], in_turns=True)
+    )
 
 
 def _fastest(results: ResultSet) -> str:

@@ -16,15 +16,16 @@ from memkern.models.memory import (
     stores,
 )
 from memkern.plots.drawing import in_bytes, spaced
-from memkern.plots.frames import best, joined, ranked, rounded, three_figures
+from memkern.plots.frames import best, joined, ranked, three_figures
 from memkern.plots.selection import BANDWIDTH, SETTING, cache_ends, prevailing, select
-from memkern.plots.sentences import disturbed_mark, interval_mark, shown_in, with_names
+from memkern.plots.sentences import disturbed_mark, marked_ratio, marked_value, shown_in, with_names
 from memkern.shared.streaming_records import FAMILIES, MEMORY, as_defined, is_nt, levels, short
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 _SUSTAINED = ("stream.copy", "stream.triad")
+_LOAD = "loops.load"
 
 
 def findings(records: DataFrame) -> list[str]:
@@ -65,31 +66,35 @@ def _rows(frame: DataFrame, key: str) -> dict[str, dict[Hashable, Any]]:
 
 
 def _bandwidth(row: Mapping[Hashable, Any]) -> str:
-    text = f"{rounded(row[BANDWIDTH])} GB/s{interval_mark(row)}"
-    return text + disturbed_mark(row["disturbed"])
+    return marked_value(row, BANDWIDTH, "GB/s")
 
 
 def _on_memory(values: DataFrame, threshold: FromMemory) -> list[str]:
-    """Return the sentences on copy and triad from memory, and the gain by non-temporal stores."""
+    """Return the sentences on copy, triad and loads from memory, and on non-temporal stores."""
+    of_load = _by_stores(values, _LOAD).values()
     values = values[values["operation"].isin(_SUSTAINED)]
     if values.empty:
         return []
-    parts, gains = [], []
+    parts, gains, loads = [], [], []
     for kernel in _SUSTAINED:
         of_kernel = _by_stores(values, kernel)
         if of_kernel:
             each = [f"{_bandwidth(row)}{_with(kind)}" for kind, row in of_kernel.items()]
             parts.append(f"{short(kernel)} {' and '.join(each)}")
         if len(of_kernel) > 1:
-            ratio = of_kernel[NONTEMPORAL][BANDWIDTH] / of_kernel[ORDINARY][BANDWIDTH]
-            mark = disturbed_mark(any(row["disturbed"] for row in of_kernel.values()))
-            gains.append(f"{ratio:.2f}{mark} in {short(kernel)}")
+            gain = marked_ratio(of_kernel[NONTEMPORAL], of_kernel[ORDINARY], BANDWIDTH)
+            gains.append(f"{gain} in {short(kernel)}")
+        loads += [
+            f"{marked_ratio(row, base, BANDWIDTH)} times that of {short(kernel)}"
+            for row in of_load
+            for base in [*of_kernel.values()][:1]
+        ]
     sentences = [f"{_where(threshold, values['least_B'].min())}: {'; '.join(parts)}."]
-    if gains:
-        sentences.append(
-            f"There, non-temporal stores change the bandwidth by a factor of {joined(gains)}."
-        )
-    return sentences
+    factors = {
+        "There, non-temporal stores change the bandwidth by a factor of": gains,
+        "The bandwidth of loads is": loads,
+    }
+    return sentences + [f"{text} {joined(told)}." for text, told in factors.items() if told]
 
 
 def _where(threshold: FromMemory, least_B: float) -> str:
