@@ -289,14 +289,14 @@ def _columns(labels: Sequence[str], most: int, width_in: float) -> int:
     return 1
 
 
-def bytes_axis(axis: Axis, most: int) -> None:
-    """Put at most `most` ticks at powers of two bytes."""
-    low, high = (math.log2(end) for end in axis.get_view_interval())
+def bytes_axis(ax: Axes, most: int) -> None:
+    """Make the x axis logarithmic, with at most `most` ticks at powers of two bytes."""
+    ax.set_xscale("log", base=2)
+    low, high = (math.log2(end) for end in ax.xaxis.get_view_interval())
     step = max(1, math.ceil((high - low) / most))
     first = math.ceil(low / step)
-    ticks_at(
-        axis, [2.0**power for power in range(first * step, math.floor(high) + 1, step)], in_bytes
-    )
+    ticks = [2.0**power for power in range(first * step, math.floor(high) + 1, step)]
+    ticks_at(ax.xaxis, ticks, in_bytes)
 
 
 def counts_axis(axis: Axis, most: int = 7) -> None:

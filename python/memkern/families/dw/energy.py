@@ -15,6 +15,7 @@ from memkern.families.dw.data import (
     hops,
     in_order,
 )
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
     dot_series,
     dots,
@@ -96,10 +97,7 @@ def by_clock(records: Records = None, lattice: str = "", threads: float = 0) -> 
         raise InputError(f"no lattice has energy: {no_energy(hops(records, _MEASURE_CLOCKS)[0])}")
     frame = of_workers(frame.fillna({"clock_limit": 0.0}), threads)
     frame = longest_scan(frame, "lattice_label", "clock_limit", "sites", value=VALUE)
-    if frame.empty:
-        raise InputError(
-            f"no lattice was measured at two clock limits: `{_MEASURE_CLOCKS}` does so"
-        )
+    need_rows(frame, f"no lattice was measured at two clock limits: `{_MEASURE_CLOCKS}` does so")
     limits = sorted(set(frame["clock_limit"]), key=lambda MHz: -(MHz or math.inf))
     clocks = {MHz: f"{MHz / 1000:.2f} GHz" if MHz else "no limit" for MHz in limits}
     kinds = in_order(frame["kind"])

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.checks import LEAST, MOST
 from memkern.errors import InputError
+from memkern.formats.resultset import need_rows
 from memkern.inputs.sizes import parse_bytes
 from memkern.models.structure import plateaus
 from memkern.plots.drawing import in_bytes
@@ -64,8 +65,7 @@ def chases(
     frame = frame[frame["threads"] == 1]
     if "name" in frame:
         frame = frame[~frame["name"].astype(str).str.fullmatch(NODES.strip("^$"))]
-    if frame.empty:
-        raise InputError(f"no chase was measured with one worker: `{measure}` does so")
+    need_rows(frame, f"no chase was measured with one worker: `{measure}` does so")
     texts = frame["order"].astype(str) + " order"
     if "pages_requested" in frame and frame["pages_requested"].nunique() > 1:
         texts += ", pages " + frame["pages_requested"].astype(str)
@@ -151,10 +151,9 @@ def several_chains(records: Records) -> tuple[DataFrame, list[str]]:
     frame = frame[frame.groupby(case)["chains"].transform("nunique") > 1]
     frame = frame.join(single.set_axis(["single", "unsure"], axis=1), on=case)
     frame = frame[frame["single"].notna()]
-    if frame.empty:
-        raise InputError(
-            f"no size was measured with one and with several chains: `{MEASURE_CHAINS}` does so"
-        )
+    need_rows(
+        frame, f"no size was measured with one and with several chains: `{MEASURE_CHAINS}` does so"
+    )
     return frame, notes
 
 
@@ -327,8 +326,7 @@ def _numbered(frame: DataFrame, column: str, pattern: str, lack: str) -> DataFra
     The groups are whole numbers, and have names. The error if there is no such record is `lack`.
     """
     found = frame[column].astype(str).str.extract(pattern).dropna().astype(int)
-    if found.empty:
-        raise InputError(lack)
+    need_rows(found, lack)
     return frame.loc[found.index].assign(**{str(name): found[name] for name in found})
 
 
@@ -390,11 +388,11 @@ def gathers(records: Records) -> tuple[DataFrame, list[str]]:
     )
     random = frame["pattern"].str.startswith("RANDOM:")
     frame = frame[(frame["threads"] == 1) & (random | (frame["stride_B"] >= line_B))]
-    if frame.empty:
-        raise InputError(
-            "no gather by one worker is random or has a stride of a line and more: "
-            f"`{MEASURE_GATHER}` measures one"
-        )
+    need_rows(
+        frame,
+        "no gather by one worker is random or has a stride of a line and more: "
+        f"`{MEASURE_GATHER}` measures one",
+    )
     frame = ranked(frame, "lines_per_s").sort_values(
         "bytes_model_B", ascending=False, kind="stable"
     )
@@ -417,11 +415,11 @@ def chains_and_gathers(records: Records) -> tuple[DataFrame, DataFrame, list[str
         *_alone(loads, chains, "chains", MEASURE_CHAINS),
     ]
     chains = chains[chains["machine"].isin(loads["machine"])]
-    if chains.empty:
-        raise InputError(
-            f"no machine has chases and gathers: `{MEASURE_CHAINS}` and `{MEASURE_GATHER}` measure "
-            "both"
-        )
+    need_rows(
+        chains,
+        f"no machine has chases and gathers: `{MEASURE_CHAINS}` and `{MEASURE_GATHER}` measure "
+        "both",
+    )
     loads = loads[loads["machine"].isin(chains["machine"])]
     rates = chains.assign(rate=1e3 / chains[NS]), loads.assign(rate=loads["lines_per_s"] / 1e6)
     return *rates, [*notes, *more], lonely
@@ -442,10 +440,9 @@ def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
     frame = typed(frame, ["time_median_s"])
     frame = frame[(frame["chains"] == 1) & ~frame["order"].isin(PAIRS)]
     frame = frame[frame["samples_s"].map(len) > 0]
-    if frame.empty:
-        raise InputError(
-            f"no chase with one chain has samples: `{MEASURE}` writes them beside the records"
-        )
+    need_rows(
+        frame, f"no chase with one chain has samples: `{MEASURE}` writes them beside the records"
+    )
     if not all(LEAST <= t <= MOST for taken in frame["samples_s"] for t in taken):
         raise InputError("samples of a chase must be times, but some are missing, or out of range")
     frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])

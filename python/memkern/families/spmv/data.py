@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.families.spmv.model import FORMATS, crs_row_cycles, sell_column_cycles
+from memkern.formats.resultset import need_rows
 from memkern.models.machine_file import SCALAR_BITS, MachineFile
 from memkern.plots.frames import Records, best, counted, joined, typed
 from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
@@ -213,11 +214,11 @@ def of_formats(frame: DataFrame, formats: Sequence[str], measure: str) -> DataFr
         raise InputError(f"format {wrong[0]!r} is not one of crs, sell, sell-C, ell, csc")
     kind = frame["kind"].str.lower()
     kept = frame[kind.isin(wanted) | frame["format"].isin(wanted)]
-    if kept.empty:
-        raise InputError(
-            f"no record is in the format {' or '.join(wanted)}, only in "
-            f"{joined(in_order(frame['kind']))}: `{measure}` measures others"
-        )
+    need_rows(
+        kept,
+        f"no record is in the format {' or '.join(wanted)}, only in "
+        f"{joined(in_order(frame['kind']))}: `{measure}` measures others",
+    )
     return kept
 
 
@@ -255,11 +256,10 @@ def of_matrices(
         some = narrow.any() and not narrow.all()
         return (frame[~narrow], ["Tall and skinny matrices left out."]) if some else (frame, [])
     kept = frame[frame["label"].str.startswith(tuple(prefixes))]
-    if kept.empty:
-        raise InputError(
-            f"no record is of a matrix {' or '.join(map(repr, prefixes))}: `{measure}` measures "
-            "others"
-        )
+    need_rows(
+        kept,
+        f"no record is of a matrix {' or '.join(map(repr, prefixes))}: `{measure}` measures others",
+    )
     return kept, []
 
 
