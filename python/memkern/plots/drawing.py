@@ -398,19 +398,26 @@ def dot_series(
     by: str,
     names: Iterable[str],
     value: str,
-    text: Callable[[Mapping[Any, Any]], str],
+    text: Callable[[Mapping[Any, Any]], str] | None = None,
     look: Callable[[int], Look] = marked_look,
 ) -> dict[str, DotSeries]:
     """Return a series of `dots` for each name in the column `by`.
 
     The column row has the labels of the rows of a panel; `text` returns the text beside a record's
-    dot, `look` the look of a series by its number.
+    dot, by default its value in three figures, and `look` the look of a series by its number.
     """
     return {
         name: (
             look(number),
             [
-                Dot(row["row"], row[value], text(row), row["disturbed"], row, value)
+                Dot(
+                    row["row"],
+                    row[value],
+                    text(row) if text else three_figures(row[value]),
+                    row["disturbed"],
+                    row,
+                    value,
+                )
                 for row in rows[rows[by] == name].to_dict("records")
             ],
         )

@@ -228,6 +228,8 @@ def overlap_diagram(
         Machine file, whose bandwidths are used with every hypothesis, as in the paper. By default
         they are fitted to the three loops for each hypothesis, also for the two that fit best.
     """
+    from pandas import DataFrame
+
     source = published("A64FX") if records is None else machine_for(machine, records)
     loops, models, notes = _fitted(records) if source is None else _by_file(records, source)
     levels = next(iter(models.values())).names
@@ -248,7 +250,8 @@ def overlap_diagram(
         "text.",
         *(f"{label}: {model.overlap}." for label, model in models.items()),
     ]
-    return finish(fig, len(levels) + 1, notes, _undisturbed(loops))
+    disturbed = DataFrame({"disturbed": [loop.disturbed for loop in loops]})
+    return finish(fig, len(levels) + 1, notes, disturbed)
 
 
 _Overlaps: TypeAlias = tuple[Sequence[LoopTime], dict[str, Ecm], list[str]]
@@ -314,12 +317,6 @@ def _labelled(levels: Sequence[str], others: Mapping[str, Overlap]) -> dict[str,
         found[", ".join((f"({letter})", *same))] = overlap
     rest = {how: other for how, other in others.items() if other not in found.values()}
     return found | rest
-
-
-def _undisturbed(loops: Sequence[LoopTime]) -> DataFrame:
-    from pandas import DataFrame
-
-    return DataFrame({"disturbed": [loop.disturbed for loop in loops]})
 
 
 def _stacks(ax: Axes, loop: LoopTime, models: Mapping[str, Ecm]) -> None:

@@ -151,7 +151,7 @@ def price(
     most = frame.groupby(["machine", "threads"])["row"].nunique().max()
     fig, cells = machine_panels(frame, row_in(most, len(drawn)), "threads", sort=True)
     for ax, rows in cells:
-        series = dot_series(rows, "series", drawn, "price", lambda row: three_figures(row["price"]))
+        series = dot_series(rows, "series", drawn, "price")
         names = list(dict.fromkeys(rows["row"]))
         dots(ax, names, series, (min(1.0, frame["price"].min()), frame["price"].max()))
         ax.axvline(1, color=GREY, linewidth=0.8, zorder=1.5, label="_as fast")

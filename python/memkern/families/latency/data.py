@@ -90,9 +90,13 @@ def beside_atomics(records: Records) -> tuple[DataFrame, list[str]]:
             f"`{MEASURE}` and `memkern latency --device cuda -o gpu.parquet` measure them"
         )
     loads = loads.assign(kind="loads" + (", " + loads["variant"]).where(on_gpu, ""))
-    numbers, texts = ("words", "threads"), ("primitive", "dtype")
-    atomic, more = select(records, ["amo.ptrchase"], (*numbers, *texts), measure="", value=NS)
-    atomic = typed(atomic, (*numbers, NS), texts)
+    atomic, more = select(
+        records,
+        ["amo.ptrchase"],
+        numbers=("words", "threads"),
+        texts=("primitive", "dtype"),
+        value=NS,
+    )
     atomic = atomic[atomic["threads"] == 1]
     bytes_each = atomic["dtype"].str.extract(r"(\d+)", expand=False).astype(float) / 8
     atomic = atomic.assign(
@@ -111,15 +115,15 @@ def banks(records: Records) -> tuple[DataFrame, list[str]]:
     The column ways is the number of lanes of a warp that access the same bank, computed for 32
     banks of 4 bytes; cycles is the time of a load in cycles of the clock measured during kernels.
     """
-    numbers = ("stride", "block_threads", "threads")
     frame, notes = select(
         records,
         ["latency.banks"],
-        [*numbers, "dtype"],
+        numbers=("stride", "block_threads", "threads"),
+        texts=("dtype",),
         measure="memkern latency banks -o banks.parquet",
         value=NS,
     )
-    frame = typed(frame, [*numbers, "gpu_clock_GHz"], ["dtype"])
+    frame = typed(frame, ["gpu_clock_GHz"])
     warps = (frame["block_threads"] / _WARP).map(math.ceil)
     bits = frame["dtype"].str.removeprefix("uint")
     frame = frame.assign(
@@ -375,11 +379,12 @@ def gathers(records: Records) -> tuple[DataFrame, list[str]]:
     frame, notes = select(
         records,
         ["spatter.gather"],
-        ("pattern", "dtype", "threads", "bytes_model_B"),
+        ("dtype", "threads"),
+        numbers=("bytes_model_B",),
+        texts=("pattern",),
         measure=MEASURE_GATHER,
         value="time_median_s",
     )
-    frame = typed(frame, ["bytes_model_B"], ["pattern"])
     line_B = lines_B(frame)
     elements = frame["pattern"].str.extract(r"^UNIFORM:\d+:(\d+)(?:$|:)")[0].astype(float)
     frame = frame.assign(

@@ -344,12 +344,10 @@ def _elements(size: float) -> str:
 )
 def raider_bandwidths(records: Records = None) -> Selection:
     """Bandwidth of every own gather/scatter streaming kernel by definition and index pattern."""
-    columns = (*_COLUMNS, "index_pattern")
-    frame, notes = select(records, ["raider"], columns, measure=_MEASURE)
-    frame = _by_model(frame)
-    frame = frame.assign(**{name: words(frame[name]) for name in ("definition", "index_pattern")})
+    texts = ("definition", "index_pattern")
+    frame, notes = select(records, ["raider"], _COLUMNS, texts=texts, measure=_MEASURE)
     case = ["platform", "kernel", "definition", "index_pattern"]
-    frame, left = prevailing(frame, (*SETTING, "elements"), count=case[1:])
+    frame, left = prevailing(_by_model(frame), (*SETTING, "elements"), count=case[1:])
     return best(frame, case), notes + left
 
 

@@ -15,7 +15,7 @@ from memkern.errors import InputError
 from memkern.families.spmv.model import FORMATS, crs_row_cycles, sell_column_cycles
 from memkern.formats.resultset import need_rows
 from memkern.models.machine_file import SCALAR_BITS, MachineFile
-from memkern.plots.frames import Records, best, counted, joined, typed
+from memkern.plots.frames import Records, best, counted, joined
 from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
 from memkern.results.ratios import ratio, turns_of
 
@@ -59,9 +59,8 @@ def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         There is no such record, or a column is missing.
     """
     frame, notes = select(
-        records, ["spmv"], [*_NUMBERS, *_WORDS, "backend"], measure=measure, value=VALUE
+        records, ["spmv"], ["backend"], numbers=_NUMBERS, texts=_WORDS, measure=measure, value=VALUE
     )
-    frame = typed(frame, (*_NUMBERS, VALUE), _WORDS)
     frame, left = prevailing(
         frame,
         ("backend", "dtype", "index_dtype", "result"),
@@ -90,6 +89,7 @@ def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
 
 
 _COMPARED = 4  # formats of a matrix whose ratios are told
+_FORMAT = ("kernel", "C", "sigma")
 # Columns that formats of one matrix have in common where they are compared.
 _SAME = ("name", "matrix", "nonzeros", "dtype", "index_dtype", "result", "threads", "ranks", "halo")
 
@@ -116,7 +116,7 @@ def formats_of_matrices(
     for of_matrix in matrices.values():
         best: dict[tuple[Any, ...], Mapping[str, Any]] = {}
         for record in sorted(of_matrix, key=lambda one: (one["disturbed"], one["time_min_s"])):
-            best.setdefault(_format(record), record)
+            best.setdefault(tuple(record.get(name) for name in _FORMAT), record)
         groups.append(sorted(best.values(), key=lambda one: one["kernel"] != CRS)[:_COMPARED])
     return [group for group in groups if len(group) > 1]
 
@@ -156,10 +156,6 @@ def _fastest(formats: Sequence[Mapping[str, Any]]) -> str:
     return (
         f"{text}; its conversion ({fastest['convert_s']:.3g} s) has paid after {products} products"
     )
-
-
-def _format(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    return record["kernel"], record.get("C"), record.get("sigma")
 
 
 def _labels(frame: DataFrame) -> Series:
