@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memkern.errors import InputError
 from memkern.plots.drawing import MOST_CELLS, heat_map, named, panels
 from memkern.plots.exhibits import Selection, drawn, table
-from memkern.plots.frames import Records, best, frame_of, three_figures, typed
+from memkern.plots.frames import Records, best, frame_of, three_figures
 from memkern.plots.selection import BANDWIDTH, select, split
 from memkern.plots.style import note
 
@@ -30,8 +30,7 @@ def _blocks(records: Records, kernels: str | Sequence[str] | None) -> tuple[Data
         frame = frame_of(records)
         known = frame.get("kernel", ())
         names = list(dict.fromkeys(str(name) for name in known)) or ["stream"]
-    frame, notes = select(records, names, ("backend", *_COLUMNS), measure=_MEASURE)
-    frame = typed(frame, _COLUMNS, ("backend",))
+    frame, notes = select(records, names, numbers=_COLUMNS, texts=("backend",), measure=_MEASURE)
     frame = frame[frame["backend"] == "cuda"]
     frame = best(frame, ["machine", "kernel", *_COLUMNS])
     each = frame.groupby(["machine", "kernel"])

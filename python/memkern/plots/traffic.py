@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import MOST_LINES, Dot, dots, finish, marked_look, panels, row_in, spaced
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import (
@@ -130,10 +131,9 @@ def counted_traffic(records: Records = None) -> Figure:
     table = traffic_table(records)
     drawn = table[table["ratio"] > 0]
     notes = []
-    if drawn.empty:
-        raise InputError(
-            "no counted level has traffic by the model: measure arrays that exceed the caches"
-        )
+    need_rows(
+        drawn, "no counted level has traffic by the model: measure arrays that exceed the caches"
+    )
     left = int((~(table["ratio"] > 0)).sum())
     if left:
         notes.append(f"{counted(left, 'count')} of levels without traffic by the model left out.")

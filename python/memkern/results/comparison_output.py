@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from memkern.errors import InputError
-from memkern.files import publish, read, writable, writing
+from memkern.files import read, writable, writing
 from memkern.formats.encoding import escape_formula
 from memkern.machine.environment import now
 from memkern.results.comparison import INVALID, NOT_MEASURED, slowdowns
@@ -136,17 +136,6 @@ def junit(frame: DataFrame, failing: Iterable[int]) -> bytes:
     suites.append(suite)
     ElementTree.indent(suites)
     return bytes(ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
-
-
-def write_junit(frame: DataFrame, failing: Iterable[int], path: str | Path) -> None:
-    """Write `junit` to a file.
-
-    Raises
-    ------
-    InputError
-        The file can't be written.
-    """
-    publish({writable(path): junit(frame, failing)})
 
 
 def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
