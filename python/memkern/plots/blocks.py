@@ -73,8 +73,11 @@ def block_map(records: Records = None, *, kernels: str | Sequence[str] | None = 
             texts[key] = f"({text})" if row["disturbed"] else text
         heat_map(ax, values, "GB/s", texts=texts)
         several = frame["machine"].nunique() > 1
-        ax.set_title("\n".join([named(machine, 24)] * several + [str(kernel)]))
-        ax.set(xlabel="Unrolling", ylabel="Threads of a block")
+        ax.set(
+            title="\n".join([named(machine, 24)] * several + [str(kernel)]),
+            xlabel="Unrolling",
+            ylabel="Threads of a block",
+        )
     if frame["disturbed"].any():
         notes = [*notes, "In parentheses: from a disturbed record."]
     note(fig, [*notes, "Unrolling 0 is the kernel's own."] if 0 in set(frame["unroll"]) else notes)

@@ -105,7 +105,8 @@ def markdown(frame: DataFrame) -> str:
     """Return a comparison as a table in Markdown, with summary and remarks below."""
     header, rows = _cells(frame)
     rule = ["---", *["---:"] * (len(header) - 2), "---"]
-    lines = [f"| {' | '.join(_escaped(row))} |" for row in (header, rule, *rows)]
+    escaped = ([cell.replace("|", "\\|") for cell in row] for row in (header, rule, *rows))
+    lines = [f"| {' | '.join(row)} |" for row in escaped]
     sentences = [summary(frame), *frame.attrs["remarks"]]
     return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences)])
 
@@ -222,7 +223,3 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
 
 def _number(value: float, form: str = ".4g") -> str:
     return "" if value != value else f"{value:{form}}"
-
-
-def _escaped(cells: Iterable[str]) -> list[str]:
-    return [cell.replace("|", "\\|") for cell in cells]

@@ -99,9 +99,7 @@ class Fitted(NamedTuple):
         return self.rows["bytes_B"].isin(sizes)
 
 
-def own_tests(
-    records: Records, kernels: Sequence[str], measure: str = ""
-) -> tuple[DataFrame, list[str]]:
+def own_tests(records: Records, kernels: Sequence[str]) -> tuple[DataFrame, list[str]]:
     """Return the records of some tests with one setting, the best for each size and degree.
 
     If a test has several values in another column of `memkern.models.records.APART`, the value with
@@ -113,7 +111,6 @@ def own_tests(
         kernels,
         ("bytes_B", "footprint_B", "time_min_s", "repetition", "threads", "dtype")
         + ("degree",) * (meshes == list(kernels)),
-        measure=measure,
     )
     if "degree" not in frame:
         frame = frame.assign(degree=math.nan)

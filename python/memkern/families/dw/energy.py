@@ -108,6 +108,5 @@ def by_clock(records: Records = None, lattice: str = "", threads: float = 0) -> 
         ends = frame[column].min(), frame[column].max()
         dots(ax, [name for name in clocks.values() if name in set(rows["row"])], series, ends)
         workers = with_workers(rows, frame["machine"].nunique() > 1)
-        ax.set_title(f"{workers}\n{rows['lattice_label'].iloc[0]}")
-        ax.set_xlabel(_QUANTITIES[column])
+        ax.set(title=f"{workers}\n{rows['lattice_label'].iloc[0]}", xlabel=_QUANTITIES[column])
     return finish(fig, 5, [*notes, "Energy includes the idle power."], frame)

@@ -522,8 +522,11 @@ def beside_gather(records: Records = None) -> Figure:
                 most, color=GREY, linestyle=(0, (4, 2)), linewidth=0.9,
                 label="highest rate of chains",
             )  # fmt: skip
-            ax.set(ylabel="Lines (million/s)", yscale="log")
-            ax.set_ylim(0.7 * chains["rate"].min(), 1.5 * max(most, gathered["rate"].max()))
+            ax.set(
+                ylabel="Lines (million/s)",
+                yscale="log",
+                ylim=(0.7 * chains["rate"].min(), 1.5 * max(most, gathered["rate"].max())),
+            )
             counts_axis(ax.yaxis)
         _title(left, name, chains, f"Chains in {in_bytes(mine['size_B'].iloc[0])}")
         _title(right, name, chains, "Gathers")

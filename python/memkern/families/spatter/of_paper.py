@@ -378,8 +378,10 @@ def bandwidth_bandwidth(
     off: list[str] = []
     for ax, (kernel, names) in zip(axes, cells.items(), strict=True):
         word = KERNELS[kernel]
-        ax.set_xlabel(f"Stride-1 {word} bandwidth (GB/s)")
-        ax.set_ylabel(f"Bandwidth of {word} patterns (GB/s)")
+        ax.set(
+            xlabel=f"Stride-1 {word} bandwidth (GB/s)",
+            ylabel=f"Bandwidth of {word} patterns (GB/s)",
+        )
         of_kernel = points[points["kernel"] == kernel]
         lowest = _shares(ax, of_kernel)
         below = of_kernel[of_kernel["bandwidth_GBps"] < lowest]

@@ -75,8 +75,11 @@ def _against(
     curves(ax, rows, column, names, x, VALUE, look_beside_roofline)
     ecm_curves(ax, rows, column, names, x, look_beside_roofline)
     counted_axis(ax, rows[x])
-    ax.set_ylim(0, 1.08 * rows[[VALUE, ROOFLINE, "ecm"]].max().max())
-    ax.set(xlabel=xlabel, ylabel=_LABEL)
+    ax.set(
+        xlabel=xlabel,
+        ylabel=_LABEL,
+        ylim=(0, 1.08 * rows[[VALUE, ROOFLINE, "ecm"]].max().max()),
+    )
 
 
 @drawn(
