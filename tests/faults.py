@@ -566,6 +566,9 @@ FAULTS = (
           "common[0]], of_base[common[0]]", "pytest test_ratios -k latest"),
     Fault("the mean over turns", "np.median(np.log(of_base)", "np.mean(np.log(of_base)",
           "pytest test_ratios -k cancel"),
+    Fault("a pair is measured in turns twice",
+          "if not any(pair.keys() <= group.keys() for group in wanted.values()):", "if True:",
+          "pytest test_ratios -k ask_for"),
     Fault("cases of a turn in one order", "for k in rng.sample(every, len(every)):",
           "for k in every:", "pytest test_turns -k random_order"),
     # Command line

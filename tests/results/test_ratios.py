@@ -97,9 +97,10 @@ def test_the_ratios_that_functions_ask_for_are_grouped_by_their_base() -> None:
     def last(_: object) -> None:
         ratio(d, b, RATE)
         ratio(c, c, RATE)
+        ratio(b, c, RATE)  # both are in the first group, if that was asked for
 
     assert asked([first, refused, last], [b, c]) == [[a, b, c], [b, d]]
     assert asked([], []) == []
     # Ratios are asked for only meanwhile.
     ratio(b, a, RATE)
-    assert asked([last], []) == [[b, d]]
+    assert asked([last], []) == [[b, d], [c, b]]

@@ -34,7 +34,7 @@ from memkern.cli.options import (
 )
 from memkern.cli.parsing import Parser
 from memkern.errors import InputError
-from memkern.files import unused
+from memkern.files import publish, unused
 from memkern.spec.registry import case, registry
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _compare(args: argparse.Namespace) -> int:  # noqa: C901
     gate = args.fail_on or Gate()
     failing = output.slower(frame, gate.percent or 0.0)
     if args.junit:
-        output.write_junit(frame, failing, args.junit)
+        publish({Path(args.junit): output.junit(frame, failing)})
     if args.history:
         output.append_history(frame, args.history, args.label)
     if args.json:

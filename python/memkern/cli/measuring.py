@@ -368,9 +368,7 @@ def measure(  # noqa: C901, PLR0913
         from memkern.results.exchange import write_openmetrics
 
         write_openmetrics(args.openmetrics, results, is_healthy(results, results.environments))
-    if args.json:
-        print(results.to_json_text())
-    elif table:
+    if wants_table(results, args):
         summary = _summary(results) if row is row_of else ""
         notes = dict.fromkeys(str(record.get("counters_note") or "") for record in results)
         below = (scope_of(results) if header else "", summary, _of_ranks(results), *notes)
@@ -443,11 +441,8 @@ def when_quiet(args: argparse.Namespace) -> Iterator[Callable[[float], object]]:
 @contextlib.contextmanager
 def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object]]:
     """Show a progress bar, and yield the function that sets it to a share of 0 to 1."""
-    bar = progress.bar(not args.quiet, total=100, unit="%")
-    try:
+    with contextlib.closing(progress.bar(not args.quiet, total=100, unit="%")) as bar:
         yield lambda share: bar.update(int(100 * share) - bar.n)
-    finally:
-        bar.close()
 
 
 def tell_host(results: ResultSet, quiet: bool) -> None:
@@ -502,6 +497,21 @@ def check_output(args: argparse.Namespace) -> None:
 
     if args.output:
         store.check_output(args.output, args.force)
+
+
+def wants_table(results: ResultSet, args: argparse.Namespace) -> bool:
+    """Print the records as JSON if requested; return whether a table is printed instead."""
+    if args.json:
+        print(results.to_json_text())
+    return not (args.json or args.quiet)
+
+
+def save_and_show(results: ResultSet, args: argparse.Namespace) -> bool:
+    """Save the records of a study if requested, after `tell_host`, and return `wants_table`."""
+    tell_host(results, args.quiet)
+    if args.output:
+        results.save(args.output)
+    return wants_table(results, args)
 
 
 def own_machine(args: argparse.Namespace) -> MachineFile | None:

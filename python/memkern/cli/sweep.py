@@ -22,6 +22,7 @@ from memkern.cli.measuring import (
     measure,
     requested,
     row_of,
+    save_and_show,
     scope_of,
     show_progress,
     tell_host,
@@ -29,6 +30,7 @@ from memkern.cli.measuring import (
     varying,
     varying_cells,
     varying_header,
+    wants_table,
 )
 from memkern.cli.options import (
     COMPARE,
@@ -117,9 +119,7 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
         return GOOD
     results = array.run(len(every) * args.repeats, not args.quiet)
     tell_host(results, args.quiet)
-    if args.json:
-        print(results.to_json_text())
-    elif not args.quiet:
+    if wants_table(results, args):
         widths = varying(some)
         line(varying_header(widths) + HEADER)
         for number, record in enumerate(results):
@@ -203,12 +203,7 @@ def _tune(args: argparse.Namespace) -> int:
         best, search = tune(
             case, knobs=tuned, progress=progress, **({"budget_s": budget_s} if budget_s else {})
         )
-    tell_host(search, args.quiet)
-    if args.output:
-        search.save(args.output)
-    if args.json:
-        print(search.to_json_text())
-    elif not args.quiet:
+    if save_and_show(search, args):
         line(f"{'step':<13} {' '.join(f'{name:>10}' for name in tuned)}  {HEADER}")
         for number, record in enumerate(search):
             values = " ".join(f"{record[columns[name]]:>{max(len(name), 10)}}" for name in tuned)

@@ -14,6 +14,7 @@ from memkern.cli.measuring import (
     tell_host,
     tell_limit,
     wait_until_quiet,
+    wants_table,
     warn,
     warn_if_not_quiet,
 )
@@ -132,9 +133,7 @@ def _corun(args: argparse.Namespace) -> int:
         on_turn=show if table else None,
     )
     tell_host(results, args.quiet)
-    if args.json:
-        print(results.to_json_text())
-    elif table:
+    if wants_table(results, args):
         _print_matrix("all turns", results, entry)
         line(ENTRIES)
         tell_limit(results, args)
@@ -231,9 +230,7 @@ def _scaling(args: argparse.Namespace) -> int:
             f"{len(over)} of {len(results)} records are oversubscribed (more workers than "
             "processing units on a host): they do not show scaling, and are not drawn"
         )
-    if args.json:
-        print(results.to_json_text())
-    elif not args.quiet:
+    if wants_table(results, args):
         _print_table(results)
         tell_limit(results, args)
     return exit_code(results)

@@ -56,7 +56,7 @@ def _file_at(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-class Database:
+class Database(contextlib.AbstractContextManager["Database"]):
     """An open file of results; use `Database.new` or `Database.existing`.
 
     Attributes
@@ -169,10 +169,6 @@ class Database:
             connection.close()
             raise
         return database
-
-    def __enter__(self) -> Database:
-        """Return the database."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close the file, unless it was opened before this process was forked."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, overload
@@ -401,6 +401,18 @@ def need_columns(known: Container[str], *names: str) -> None:
     if missing := [repr(name) for name in names if name not in known]:
         several = "s" * (len(missing) > 1)
         raise InputError(f"the records lack the column{several} {', '.join(missing)}")
+
+
+def need_rows(rows: Sized, lack: str) -> None:
+    """Refuse records or a table without any row, with a sentence on what is lacking.
+
+    Raises
+    ------
+    InputError
+        There is no row.
+    """
+    if len(rows) == 0:
+        raise InputError(lack)
 
 
 def _mask(given: Any, length: int) -> npt.NDArray[np.bool_]:

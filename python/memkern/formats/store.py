@@ -21,7 +21,7 @@ from memkern.formats.values import Record
 from memkern.machine.environment import Environment, differences, identity
 
 
-class Store:
+class Store(contextlib.AbstractContextManager["Store"]):
     """Results in one SQLite file that is complete after every case.
 
     Use `Store.open`. Each `add` is one transaction, synced to the disk before it returns; no
@@ -73,10 +73,6 @@ class Store:
             store.close()
             raise
         return store
-
-    def __enter__(self) -> Store:
-        """Return the store."""
-        return self
 
     def __exit__(self, *_: object) -> None:
         """Close the file."""
@@ -206,7 +202,7 @@ class Store:
 
 
 @dataclass(eq=False, repr=False)
-class Sink:
+class Sink(contextlib.AbstractContextManager["Sink"]):
     """The output of a run: a store while it runs, an export to the requested file at its end.
 
     As a context manager it finishes at the end of the block; after an error the working file stays.
@@ -252,10 +248,6 @@ class Sink:
         results = self.store.result_set()
         self.store.close()
         return results
-
-    def __enter__(self) -> Sink:
-        """Return the sink."""
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """Finish, or keep the working file after an error."""

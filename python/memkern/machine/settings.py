@@ -165,10 +165,7 @@ class _Guardian:
     def stop(self) -> None:
         """End the guardian; no setting is left to restore."""
         if self._process is not None and self._owner == os.getpid():
-            for pipe in (self._process.stdin, self._process.stdout):
-                assert pipe is not None
-                pipe.close()
-            self._process.wait()
+            self._process.communicate()  # closes its input, and waits
         self._process = None
 
 

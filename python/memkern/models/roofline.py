@@ -199,9 +199,7 @@ def peak_GFLOPs(machine: MachineFile, cores: int = 1, value_B: int = 8) -> float
     return max(rates, default=math.nan) * machine.clock_GHz.value * cores
 
 
-def roofline(
-    machine: MachineFile, record: Mapping[str, Any], sizes_B: Mapping[str, float] | None = None
-) -> Roofline:
+def roofline(machine: MachineFile, record: Mapping[str, Any]) -> Roofline:
     """Return the limit of a record by a machine file.
 
     Parameters
@@ -212,8 +210,6 @@ def roofline(
         With the columns of transfers (``L1_load_B`` and so on), ``threads``, ``footprint_B``,
         ``time_median_s``, and for floating-point operations ``performance_GFLOPs`` and
         ``time_min_s``.
-    sizes_B : mapping of str to float, optional
-        Sizes of the caches of all threads; by default the sizes in the machine file.
 
     Raises
     ------
@@ -223,8 +219,7 @@ def roofline(
     ranks = _count(record.get("ranks"))
     nodes = max(ranks // _count(record.get("ranks_per_node")), 1)
     cores = min(int(record["threads"]) * ranks // nodes, machine.cores * machine.domains)
-    if sizes_B is None:
-        sizes_B = {name: nodes * size_B for name, size_B in machine.cache_sizes_B(cores).items()}
+    sizes_B = {name: nodes * size_B for name, size_B in machine.cache_sizes_B(cores).items()}
     tops = {name: one.times(nodes) for name, one in ceilings(machine, cores).items()}
     value_B = 4 if record.get("dtype") in ("float32", "int32") else 8
     return limit(record, tops, sizes_B, nodes * peak_GFLOPs(machine, cores, value_B))

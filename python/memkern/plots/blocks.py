@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from memkern.errors import InputError
 from memkern.plots.drawing import MOST_CELLS, heat_map, named, panels
 from memkern.plots.exhibits import Selection, drawn, table
-from memkern.plots.frames import Records, best, frame_of, three_figures, typed
+from memkern.plots.frames import Records, best, frame_of, three_figures
 from memkern.plots.selection import BANDWIDTH, select, split
 from memkern.plots.style import note
 
@@ -30,8 +30,7 @@ def _blocks(records: Records, kernels: str | Sequence[str] | None) -> tuple[Data
         frame = frame_of(records)
         known = frame.get("kernel", ())
         names = list(dict.fromkeys(str(name) for name in known)) or ["stream"]
-    frame, notes = select(records, names, ("backend", *_COLUMNS), measure=_MEASURE)
-    frame = typed(frame, _COLUMNS, ("backend",))
+    frame, notes = select(records, names, numbers=_COLUMNS, texts=("backend",), measure=_MEASURE)
     frame = frame[frame["backend"] == "cuda"]
     frame = best(frame, ["machine", "kernel", *_COLUMNS])
     each = frame.groupby(["machine", "kernel"])
@@ -74,8 +73,11 @@ def block_map(records: Records = None, *, kernels: str | Sequence[str] | None = 
             texts[key] = f"({text})" if row["disturbed"] else text
         heat_map(ax, values, "GB/s", texts=texts)
         several = frame["machine"].nunique() > 1
-        ax.set_title("\n".join([named(machine, 24)] * several + [str(kernel)]))
-        ax.set(xlabel="Unrolling", ylabel="Threads of a block")
+        ax.set(
+            title="\n".join([named(machine, 24)] * several + [str(kernel)]),
+            xlabel="Unrolling",
+            ylabel="Threads of a block",
+        )
     if frame["disturbed"].any():
         notes = [*notes, "In parentheses: from a disturbed record."]
     note(fig, [*notes, "Unrolling 0 is the kernel's own."] if 0 in set(frame["unroll"]) else notes)

@@ -289,14 +289,14 @@ def _columns(labels: Sequence[str], most: int, width_in: float) -> int:
     return 1
 
 
-def bytes_axis(axis: Axis, most: int) -> None:
-    """Put at most `most` ticks at powers of two bytes."""
-    low, high = (math.log2(end) for end in axis.get_view_interval())
+def bytes_axis(ax: Axes, most: int) -> None:
+    """Make the x axis logarithmic, with at most `most` ticks at powers of two bytes."""
+    ax.set_xscale("log", base=2)
+    low, high = (math.log2(end) for end in ax.xaxis.get_view_interval())
     step = max(1, math.ceil((high - low) / most))
     first = math.ceil(low / step)
-    ticks_at(
-        axis, [2.0**power for power in range(first * step, math.floor(high) + 1, step)], in_bytes
-    )
+    ticks = [2.0**power for power in range(first * step, math.floor(high) + 1, step)]
+    ticks_at(ax.xaxis, ticks, in_bytes)
 
 
 def counts_axis(axis: Axis, most: int = 7) -> None:
@@ -398,19 +398,26 @@ def dot_series(
     by: str,
     names: Iterable[str],
     value: str,
-    text: Callable[[Mapping[Any, Any]], str],
+    text: Callable[[Mapping[Any, Any]], str] | None = None,
     look: Callable[[int], Look] = marked_look,
 ) -> dict[str, DotSeries]:
     """Return a series of `dots` for each name in the column `by`.
 
     The column row has the labels of the rows of a panel; `text` returns the text beside a record's
-    dot, `look` the look of a series by its number.
+    dot, by default its value in three figures, and `look` the look of a series by its number.
     """
     return {
         name: (
             look(number),
             [
-                Dot(row["row"], row[value], text(row), row["disturbed"], row, value)
+                Dot(
+                    row["row"],
+                    row[value],
+                    text(row) if text else three_figures(row[value]),
+                    row["disturbed"],
+                    row,
+                    value,
+                )
                 for row in rows[rows[by] == name].to_dict("records")
             ],
         )

@@ -10,6 +10,7 @@ import numpy as np
 
 from memkern.errors import InputError
 from memkern.formats import ResultSet
+from memkern.formats.resultset import need_rows
 from memkern.models.ecm import Ecm
 from memkern.models.ecm_fit import (
     FITTED,
@@ -61,8 +62,7 @@ def _results(records: Records) -> ResultSet:
     if isinstance(records, ResultSet):
         return records
     rows = rows_of(records)
-    if not rows:
-        raise InputError(f"there is no record of loops in each level: `{_MEASURE}` measures them")
+    need_rows(rows, f"there is no record of loops in each level: `{_MEASURE}` measures them")
     return ResultSet(rows, [np.empty(0)] * len(rows))
 
 
@@ -228,6 +228,8 @@ def overlap_diagram(
         Machine file, whose bandwidths are used with every hypothesis, as in the paper. By default
         they are fitted to the three loops for each hypothesis, also for the two that fit best.
     """
+    from pandas import DataFrame
+
     source = published("A64FX") if records is None else machine_for(machine, records)
     loops, models, notes = _fitted(records) if source is None else _by_file(records, source)
     levels = next(iter(models.values())).names
@@ -235,8 +237,7 @@ def overlap_diagram(
         raise InputError(f"level {level!r} is not one of {', '.join(levels)}")
     wanted = split(kernels)
     loops = [loop for loop in loops if loop.level == level and loop.kernel in wanted]
-    if not loops:
-        raise InputError(f"none of {', '.join(wanted)} was measured with its data in {level}")
+    need_rows(loops, f"none of {', '.join(wanted)} was measured with its data in {level}")
     fig, axes = panels(len(loops), min(len(loops), 3), _ROW_IN * (len(models) + 1) + 0.9)
     for ax, loop in zip(axes, loops, strict=True):
         _stacks(ax, loop, models)
@@ -249,7 +250,8 @@ def overlap_diagram(
         "text.",
         *(f"{label}: {model.overlap}." for label, model in models.items()),
     ]
-    return finish(fig, len(levels) + 1, notes, _undisturbed(loops))
+    disturbed = DataFrame({"disturbed": [loop.disturbed for loop in loops]})
+    return finish(fig, len(levels) + 1, notes, disturbed)
 
 
 _Overlaps: TypeAlias = tuple[Sequence[LoopTime], dict[str, Ecm], list[str]]
@@ -315,12 +317,6 @@ def _labelled(levels: Sequence[str], others: Mapping[str, Overlap]) -> dict[str,
         found[", ".join((f"({letter})", *same))] = overlap
     rest = {how: other for how, other in others.items() if other not in found.values()}
     return found | rest
-
-
-def _undisturbed(loops: Sequence[LoopTime]) -> DataFrame:
-    from pandas import DataFrame
-
-    return DataFrame({"disturbed": [loop.disturbed for loop in loops]})
 
 
 def _stacks(ax: Axes, loop: LoopTime, models: Mapping[str, Ecm]) -> None:
@@ -395,11 +391,11 @@ def roofline_table(records: Records = None, machine: str = "") -> DataFrame:
                 "disturbed": str(record.get("disturbed")) == "True",
             }
         )
-    if not rows:
-        raise InputError(
-            "no record has the bytes of each level (columns such as L1_load_B): measure kernels "
-            "that stream or gather on processors, such as stream.triad"
-        )
+    need_rows(
+        rows,
+        "no record has the bytes of each level (columns such as L1_load_B): measure kernels "
+        "that stream or gather on processors, such as stream.triad",
+    )
     return DataFrame(rows)
 
 
@@ -438,8 +434,7 @@ def roofline_figure(records: Records = None, machine: str = "") -> Figure:
     source = _source(machine, records)
     frame = roofline_table(records, machine)
     points = frame[np.isfinite(frame["performance_GFLOPs"]) & frame["flops_per_B"].gt(0)]
-    if points.empty:
-        raise InputError("no record with bytes of each level has floating-point operations")
+    need_rows(points, "no record with bytes of each level has floating-point operations")
     counts = sorted(set(points["threads"]))
     fig, axes = panels(len(counts), 2, 2.9)
     names = list(dict.fromkeys(points["kernel"]))

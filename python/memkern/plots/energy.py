@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
     curve,
     finish,
@@ -49,8 +50,7 @@ def _metered(records: Records) -> DataFrame:
         raise InputError("energy is drawn from own records: name a file of results that have it")
     why = no_energy(frame)
     frame = frame[frame["valid"].eq(True) & (frame["energy_J"] > 0)]
-    if frame.empty:
-        raise InputError(f"no record has energy: {why}")
+    need_rows(frame, f"no record has energy: {why}")
     disturbed = frame["disturbed"].eq(True) if "disturbed" in frame else False
     return frame.assign(disturbed=disturbed)
 
@@ -90,8 +90,7 @@ def z_plot(records: Records = None) -> Figure:
     """Energy per byte over bandwidth, along threads, with a line for each clock limit."""
     frame = _names(_metered(records))
     frame = frame[frame["energy_per_byte_pJ"] > 0]
-    if frame.empty:
-        raise InputError("no record with energy moves bytes")
+    need_rows(frame, "no record with energy moves bytes")
     frame = frame.assign(machine=frame["platform"].str.replace(r", \d+ threads?$", "", regex=True))
     cells = [rows for _, rows in frame.groupby(["machine", "case"], sort=False)]
     notes = [f"{counted(len(cells) - 6, 'further case')} left out."] if len(cells) > 6 else []
@@ -162,10 +161,7 @@ def clock_table(records: Records = None) -> DataFrame:
                     "disturbed": bool(row["disturbed"] or best[top]["disturbed"]),
                 }
             )
-    if not rows:
-        raise InputError(
-            "no case was measured at two clocks with energy: give --clock-limit a list"
-        )
+    need_rows(rows, "no case was measured at two clocks with energy: give --clock-limit a list")
     return DataFrame(rows)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeAlias
 
-from memkern.errors import InputError
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
     bytes_axis,
     cache_regions,
@@ -171,15 +171,13 @@ class Axis:
 
 def byte_scale(ax: Axes, values: Any) -> None:
     """Make the x axis a logarithmic axis of sizes, with ticks at powers of two bytes."""
-    ax.set_xscale("log", base=2)
-    bytes_axis(ax.xaxis, 5)
+    bytes_axis(ax, 5)
 
 
 def log_scale(ax: Axes, values: Any) -> None:
     """Make the y axis logarithmic, with margins and a range of at least a factor of five."""
     low = values.min() / 1.25
-    ax.set_yscale("log")
-    ax.set_ylim(low, max(values.max() * 1.25, 5 * low))
+    ax.set(yscale="log", ylim=(low, max(values.max() * 1.25, 5 * low)))
     counts_axis(ax.yaxis, 12)
 
 
@@ -236,8 +234,7 @@ def curve_figure(  # noqa: PLR0913
         @wraps(select)
         def draw(*args: P.args, **options: P.kwargs) -> Figure:
             frame, notes = select(*args, **options)
-            if frame.empty:
-                raise InputError(f"{lack}: `{measure}` does so")
+            need_rows(frame, f"{lack}: `{measure}` does so")
             names = list(dict.fromkeys(frame[by]))
             fig, cells = machine_panels(frame, 2.5)
             for ax, rows in cells:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memkern.errors import InputError
 from memkern.formats import ResultSet
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import Drawn, finish, mark, named, panels, row_in
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, frame_of
@@ -46,8 +46,7 @@ def fleet_dots(records: Records = None) -> Figure:
     """Speed of each node over the median of its fleet, with the range and the nodes outside."""
     frame = fleet_table(records)
     notes = [f"{sentence}." for sentence in frame.attrs["notes"]]
-    if cases(frame).empty:
-        raise InputError("no node can be judged: each is disturbed, invalid or in another state")
+    need_rows(cases(frame), "no node can be judged: each is disturbed, invalid or in another state")
     timed = frame[frame["slowdown"].notna() & frame["machine"].isin(cases(frame)["machine"])]
     timed = timed.assign(speed=1 / (1 + timed["slowdown"]), disturbed=timed["p"].isna())
     fleets = cases(timed)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from memkern.checks import unknown
 from memkern.errors import InputError
-from memkern.formats.resultset import need_columns
+from memkern.formats.resultset import need_columns, need_rows
 from memkern.models.records import (
     with_current_names,
 )
@@ -57,8 +57,7 @@ def frame_of(records: Records) -> DataFrame:
         frame.attrs["environments"] = _Facts(getattr(records, "environments", {}))
     else:
         raise InputError(f"records are a {type(records).__name__}, not a DataFrame or a ResultSet")
-    if frame.empty:
-        raise InputError("there is no record to draw: the table of records has no row")
+    need_rows(frame, "there is no record to draw: the table of records has no row")
     return _with_current_names(frame)
 
 

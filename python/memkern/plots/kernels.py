@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
+from memkern.checks import one_of
 from memkern.plots.exhibits import tabulated
 from memkern.plots.frames import Records
 
@@ -33,12 +33,10 @@ def kernel_table(records: Records = None, family: str = "") -> DataFrame:
 
     from memkern.spec.registry import registry
 
+    one_of(family, "family", ["", *(name.partition(".")[0] for name in registry())])
     specs = {
         name: spec for name, spec in registry().items() if family in ("", name.partition(".")[0])
     }
-    if not specs:
-        families = dict.fromkeys(name.partition(".")[0] for name in registry())
-        raise InputError(f"family {family!r} is not one of {', '.join(families)}")
     rows = []
     for name, spec in specs.items():
         shapes = {array.shape for array in spec.arrays} - {"(1,)"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from memkern import reference
 from memkern.checks import unknown
 from memkern.plots.exhibits import Selection, table, tabulated
 from memkern.plots.frames import Records
@@ -32,8 +33,6 @@ _FIGURES = "2, 3, 4, 5, 8, 9, 11, 15, 16, 18, 21, 22, 23, 24, 25"
 )
 def told_table(records: Records = None) -> Selection:
     """Numbers of the A64FX in the text of Alappat et al. 2021, on figures without values."""
-    from memkern import reference
-
     frame = reference.load("alappat2021-text")
     return frame.astype({"cores": "Int64"}), []
 
@@ -49,8 +48,6 @@ def told_points(ax: Axes, exhibit: str, quantity: str) -> list[int]:
     quantity : str
         As in the table.
     """
-    from memkern import reference
-
     rows = [
         row
         for row in reference.rows("alappat2021-text")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from memkern.errors import InputError
-from memkern.formats.resultset import need_columns
+from memkern.formats.resultset import need_columns, need_rows
 from memkern.models.peak import with_peak
 from memkern.plots.exhibits import Selection, table
 from memkern.plots.frames import Records, best, frame_of, typed, usable
@@ -29,11 +29,11 @@ def shares_of_peak(records: Records = None, peak_GBps: float | None = None) -> S
         raise InputError("there is no record: `memkern stream -o stream.parquet` measures some")
     frame = typed(with_peak(frame_of(records), peak_GBps), ["peak_GBps", "peak_share"])
     frame = frame[frame["peak_share"].notna()]
-    if frame.empty:
-        raise InputError(
-            "the theoretical peak of the memory is unknown, or caches hold all data: give it as "
-            "peak_GBps, or measure larger data"
-        )
+    need_rows(
+        frame,
+        "the theoretical peak of the memory is unknown, or caches hold all data: give it as "
+        "peak_GBps, or measure larger data",
+    )
     need_columns(frame, "kernel")
     frame, notes = usable(frame, list(dict.fromkeys(frame["kernel"])), ("variant", "threads"))
     return best(frame, ("platform", "kernel")), notes

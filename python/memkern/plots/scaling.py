@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memkern.errors import InputError
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
     MOST_LINES,
     counted_axis,
@@ -96,11 +96,11 @@ def _drawable(frame: DataFrame) -> tuple[DataFrame, list[str]]:
     frame = frame[~over]
     case = [*_PANEL, "kernel", "size"]
     frame = frame[frame.groupby(case, dropna=False)["ranks"].transform("nunique") > 1]
-    if frame.empty:
-        raise InputError(
-            "no case was measured by two numbers of ranks with a processing unit for each worker: "
-            "`memkern scaling --ranks 1,2` does so where there are two"
-        )
+    need_rows(
+        frame,
+        "no case was measured by two numbers of ranks with a processing unit for each worker: "
+        "`memkern scaling --ranks 1,2` does so where there are two",
+    )
     return frame, notes
 
 

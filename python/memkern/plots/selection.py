@@ -55,6 +55,8 @@ def select(
     kernels: Sequence[str],
     columns: Iterable[str] = (),
     *,
+    numbers: Sequence[str] = (),
+    texts: Sequence[str] = (),
     measure: str = "",
     value: str = BANDWIDTH,
 ) -> tuple[DataFrame, list[str]]:
@@ -68,6 +70,9 @@ def select(
         Names of kernels or families.
     columns : iterable of str
         Required columns besides platform, kernel, valid, disturbed and `value`.
+    numbers, texts : sequence of str
+        Further required columns, which are returned as floats and as texts (see
+        `memkern.plots.frames.typed`).
     measure : str
         Command that measures these records. If it is empty, missing records are no error.
     value : str
@@ -88,9 +93,10 @@ def select(
     """
     import numpy as np
 
+    needed = [value, *numbers, *texts, *columns]
     frame = frame_of(records)
     if records is not None and "kernel" not in frame:
-        validated(frame, [], [value, *columns])  # raises an error that names all missing columns
+        validated(frame, [], needed)  # raises an error that names all missing columns
     present = [] if records is None else [str(name) for name in frame["kernel"].unique()]
     names = [name for name in present if name in kernels or name.partition(".")[0] in kernels]
     if value == BANDWIDTH:
@@ -98,13 +104,13 @@ def select(
     if not names:
         if measure:
             raise InputError(f"there is no record of {', '.join(kernels)}: `{measure}` measures it")
-        nothing, notes = validated(None, [], [value, *columns])
+        nothing, notes = validated(None, [], needed)
         types = {name: float for name in nothing if name in (BANDWIDTH, *_NUMBERS)}
         nothing = nothing.astype({"platform": str, "kernel": str, "disturbed": bool, **types})
-        return nothing.assign(machine=nothing["platform"]), notes
+        return typed(nothing, numbers, texts).assign(machine=nothing["platform"]), notes
     read = usable if value == BANDWIDTH else validated
-    frame, notes = read(frame, names, [value, *columns])
-    frame = typed(frame, [column for column in _NUMBERS if column in frame])
+    frame, notes = read(frame, names, needed)
+    frame = typed(frame, [*numbers, *(name for name in _NUMBERS if name in frame)], texts)
     frame = frame[np.isfinite(frame[value]) & (frame[value] > 0)]
     if frame.empty and measure:
         raise InputError(

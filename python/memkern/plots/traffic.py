@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import MOST_LINES, Dot, dots, finish, marked_look, panels, row_in, spaced
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import (
@@ -72,9 +72,8 @@ def traffic_table(records: Records = None) -> DataFrame:
         for counts in _counts(record)
         if counts["event"] in _NAMES and counts.get("count") is not None
     ]
-    if not rows:
-        why = first_note(frame, "counters_note") or "measure with --counters auto"
-        raise InputError(f"no record has counts of the traffic of a level: {why}")
+    why = first_note(frame, "counters_note") or "measure with --counters auto"
+    need_rows(rows, f"no record has counts of the traffic of a level: {why}")
     return DataFrame(rows).astype({"ratio": float, "checked": float})
 
 
@@ -130,10 +129,9 @@ def counted_traffic(records: Records = None) -> Figure:
     table = traffic_table(records)
     drawn = table[table["ratio"] > 0]
     notes = []
-    if drawn.empty:
-        raise InputError(
-            "no counted level has traffic by the model: measure arrays that exceed the caches"
-        )
+    need_rows(
+        drawn, "no counted level has traffic by the model: measure arrays that exceed the caches"
+    )
     left = int((~(table["ratio"] > 0)).sum())
     if left:
         notes.append(f"{counted(left, 'count')} of levels without traffic by the model left out.")

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from memkern.errors import InputError
 from memkern.files import publish
 from memkern.formats import concat
+from memkern.formats.resultset import need_rows
 from memkern.models.merit import figures_of_merit
 from memkern.models.records import processors
 from memkern.plots import Exhibit, Section
@@ -99,8 +99,7 @@ def write(  # noqa: PLR0913
     """
     target = Path(path)
     frame = with_samples(records)
-    if frame.empty:
-        raise InputError("a report needs records, not None")
+    need_rows(frame, "a report needs records, not None")
     frame = frame.assign()  # a copy with its own attributes
     frame.attrs[MACHINE] = machine
     wanted = [registered[name] for name in (registered if sections is None else sections)]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from memkern.errors import InputError
-from memkern.files import publish, read, writable, writing
+from memkern.files import read, writable, writing
 from memkern.formats.encoding import escape_formula
 from memkern.machine.environment import now
 from memkern.results.comparison import INVALID, NOT_MEASURED, slowdowns
@@ -105,7 +105,8 @@ def markdown(frame: DataFrame) -> str:
     """Return a comparison as a table in Markdown, with summary and remarks below."""
     header, rows = _cells(frame)
     rule = ["---", *["---:"] * (len(header) - 2), "---"]
-    lines = [f"| {' | '.join(_escaped(row))} |" for row in (header, rule, *rows)]
+    escaped = ([cell.replace("|", "\\|") for cell in row] for row in (header, rule, *rows))
+    lines = [f"| {' | '.join(row)} |" for row in escaped]
     sentences = [summary(frame), *frame.attrs["remarks"]]
     return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences)])
 
@@ -136,17 +137,6 @@ def junit(frame: DataFrame, failing: Iterable[int]) -> bytes:
     suites.append(suite)
     ElementTree.indent(suites)
     return bytes(ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)) + b"\n"
-
-
-def write_junit(frame: DataFrame, failing: Iterable[int], path: str | Path) -> None:
-    """Write `junit` to a file.
-
-    Raises
-    ------
-    InputError
-        The file can't be written.
-    """
-    publish({writable(path): junit(frame, failing)})
 
 
 def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
@@ -233,7 +223,3 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
 
 def _number(value: float, form: str = ".4g") -> str:
     return "" if value != value else f"{value:{form}}"
-
-
-def _escaped(cells: Iterable[str]) -> list[str]:
-    return [cell.replace("|", "\\|") for cell in cells]

@@ -11,14 +11,12 @@ import json
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.errors import InputError
 from memkern.files import publish, read, writable
+from memkern.formats import ResultSet
 from memkern.formats.values import is_known
-
-if TYPE_CHECKING:
-    from memkern.formats import ResultSet
 
 Record = Mapping[str, Any]
 

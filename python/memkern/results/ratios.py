@@ -85,7 +85,9 @@ def ratio(record: Record, base: Record, value: str) -> Ratio:
     """
     wanted, both = _ASKED.get(), (record, base)
     if wanted is not None:
-        wanted.setdefault(base["case_id"], {}).update({one["case_id"]: one for one in both[::-1]})
+        pair = {one["case_id"]: one for one in both[::-1]}
+        if not any(pair.keys() <= group.keys() for group in wanted.values()):
+            wanted.setdefault(base["case_id"], {}).update(pair)
     measured, of_base = map(turns_of, both)
     common = sorted(measured.keys() & of_base.keys())
     if common and record["case_id"] != base["case_id"]:

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
-from memkern.formats.resultset import need_columns
+from memkern.formats.resultset import need_columns, need_rows
 from memkern.machine.environment import machine_label
 from memkern.results.comparison import quantity_of, time_s, work_of
 from memkern.results.slowdowns import Pair, Record, compare_turns, label_of
@@ -61,8 +60,7 @@ def efficiencies(results: Iterable[Record], *, level: float = 0.95) -> DataFrame
     from pandas import DataFrame
 
     rows = [row for series in _series(results) for row in _rows(series, level)]
-    if not rows:
-        raise InputError("there is no valid record over ranks: `memkern scaling` measures them")
+    need_rows(rows, "there is no valid record over ranks: `memkern scaling` measures them")
     return DataFrame(rows)
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memkern.errors import InputError
-from memkern.formats.resultset import need_columns
+from memkern.formats.resultset import need_columns, need_rows
 from memkern.results.comparison import is_disturbed, quantity_of, time_s, work_of
 from memkern.statistics import half_width, ratio_interval
 
@@ -125,11 +124,11 @@ def slowdowns(results: Iterable[Record], *, level: float = 0.95) -> DataFrame:
     from pandas import DataFrame
 
     rows = [_row(pairs, level) for pairs in _pairs(results)]
-    if not rows:
-        raise InputError(
-            "there is no case that was measured alone and beside a neighbour in the same turn: "
-            "measure with `memkern corun`"
-        )
+    need_rows(
+        rows,
+        "there is no case that was measured alone and beside a neighbour in the same turn: "
+        "measure with `memkern corun`",
+    )
     return DataFrame(rows)
 
 

@@ -23,6 +23,7 @@ import subprocess
 import sys
 import time
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,7 +100,7 @@ class Task:
         publish({self.folder / f"{self.part}.json": outcome.encode()})
 
 
-class _Executor:
+class _Executor(ABC):
     """Submits tasks by submitit.
 
     Parameters
@@ -153,17 +154,17 @@ class _Executor:
         names = sorted(path.name for path in self._folder.glob(f"*{end}"))
         return [kind(self._folder, name.removesuffix(end)) for name in names]
 
+    @abstractmethod
     def alive(self, jobs: Collection[Any]) -> list[Any]:
         """Return the jobs that have not ended."""
-        raise NotImplementedError
 
+    @abstractmethod
     def interrupt(self, jobs: Collection[Any]) -> None:
         """End jobs after Ctrl-C, or print how to end them."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _made(self) -> Any:
         """Return submitit's executor."""
-        raise NotImplementedError
 
 
 class _Slurm(_Executor):

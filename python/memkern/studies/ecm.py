@@ -59,8 +59,6 @@ def loop_kernels() -> list[str]:
 
 def measure_loops(
     *,
-    kernels: Sequence[str] | None = None,
-    levels: int | None = None,
     seconds: float = 240.0,
     progress: Callable[[float], object] | None = None,
 ) -> MeasuredLoops:
@@ -71,10 +69,6 @@ def measure_loops(
 
     Parameters
     ----------
-    kernels : sequence of str, optional
-        Names such as ``loops.daxpy``; by default all loops that move data.
-    levels : int, optional
-        Number of levels, from L1 on; by default all, with memory.
     seconds : float
         Longest duration.
     progress : callable, optional
@@ -91,10 +85,7 @@ def measure_loops(
     """
     environment = machine_environment()
     cores = [group[0] for group in physical_cores()]
-    every = levels_of(environment, cores)
-    for kernel in kernels or ():
-        one_of(kernel, "kernel", loop_kernels())
-    cases = _loop_cases(kernels or loop_kernels(), every[:levels], cores)
+    cases = _loop_cases(loop_kernels(), levels_of(environment, cores), cores)
     placed = place_in_rounds(cases, rounds=5, seconds=seconds, progress=progress)
     done = [calibrated(run, environment) for run in placed.runs.values()]
     return MeasuredLoops(

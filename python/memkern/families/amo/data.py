@@ -63,11 +63,10 @@ def atomics(
     import numpy as np
 
     frame, notes = select(
-        records, ["amo"], [*_NUMBERS, *_WORDS, "backend"], measure=measure, value=RATE
+        records, ["amo"], ["backend"], numbers=_NUMBERS, texts=_WORDS, measure=measure, value=RATE
     )
-    # Only records of some primitives have these.
-    outcomes = ("success_fraction", "lost_fraction")
-    frame = typed(frame, (*_NUMBERS, *outcomes, "ranks", RATE), _WORDS)
+    # Only records of some primitives, or over ranks, have these.
+    frame = typed(frame, ("success_fraction", "lost_fraction", "ranks", RATE))
     wanted, present = split(primitives), list(dict.fromkeys(frame["primitive"]))
     missing = [name for name in wanted if name not in present]
     if missing == wanted and wanted and measure:
@@ -349,10 +348,10 @@ def limits(records: Records, measure: str = "") -> DataFrame:
     added, _ = select(
         records,
         ["messages.fetch_add"] if len(frame) else [],
-        ("window", "origins", "distance", "backend"),
+        numbers=("window", "origins", "messages_per_second"),
+        texts=("distance", "backend"),
         value="messages_per_second",
     )
-    added = typed(added, ("window", "origins", "messages_per_second"), ("distance", "backend"))
     added = added.assign(seconds=added["origins"] / added["messages_per_second"])
     key = ["machine", "backend", "window", "distance"]
     found = added.groupby(key)["seconds"].min().to_dict()

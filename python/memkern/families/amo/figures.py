@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
 from memkern.families.amo.data import (
     PATTERNS,
     RATE,
@@ -25,6 +24,7 @@ from memkern.families.amo.data import (
     shared_lines,
 )
 from memkern.families.amo.findings import findings
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
     counted_axis,
     counts_axis,
@@ -99,8 +99,7 @@ def rates(
     for ax, rows in cells:
         series = dot_series(rows, "series", drawn, RATE, _with_outcome)
         dots(ax, list(rows["row"].unique()), series, (frame[RATE].min(), frame[RATE].max()))
-        ax.set_title(with_workers(rows, len(cells) > 1))
-        ax.set_xlabel(_RATE_LABEL)
+        ax.set(title=with_workers(rows, len(cells) > 1), xlabel=_RATE_LABEL)
     return finish(fig, 5, [*notes, *left], frame)
 
 
@@ -138,11 +137,11 @@ def price(
     frame, left = one_setting(frame)
     wanted = split(primitives)
     frame = prices(in_rows(frame), wanted)
-    if frame.empty:
-        raise InputError(
-            f"no pattern was measured both as plain and as {' or '.join(wanted)} with as many "
-            f"workers: `{_MEASURE}` does so"
-        )
+    need_rows(
+        frame,
+        f"no pattern was measured both as plain and as {' or '.join(wanted)} with as many "
+        f"workers: `{_MEASURE}` does so",
+    )
     if threads:
         frame = of_workers(frame, threads)
     count = frame.groupby("machine")["threads"].transform
@@ -152,13 +151,15 @@ def price(
     most = frame.groupby(["machine", "threads"])["row"].nunique().max()
     fig, cells = machine_panels(frame, row_in(most, len(drawn)), "threads", sort=True)
     for ax, rows in cells:
-        series = dot_series(rows, "series", drawn, "price", lambda row: three_figures(row["price"]))
+        series = dot_series(rows, "series", drawn, "price")
         names = list(dict.fromkeys(rows["row"]))
         dots(ax, names, series, (min(1.0, frame["price"].min()), frame["price"].max()))
         ax.axvline(1, color=GREY, linewidth=0.8, zorder=1.5, label="_as fast")
         _losses(ax, names, rows)
-        ax.set_title(with_workers(rows, frame["machine"].nunique() > 1))
-        ax.set_xlabel("Plain load-store pairs per atomic operation")
+        ax.set(
+            title=with_workers(rows, frame["machine"].nunique() > 1),
+            xlabel="Plain load-store pairs per atomic operation",
+        )
     if (frame["lost_fraction"] > 0).any():
         left.append("Lost: share of the plain updates.")
     return finish(fig, 5, [*notes, *left], frame)
@@ -209,10 +210,7 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
     smallest = frame.groupby([*here, "threads"])["size_B"].transform("min")
     frame = best(frame[frame["size_B"] == smallest], (*here, "threads"), value=RATE)
     frame = frame[frame.groupby(here)["threads"].transform("nunique") > 1]
-    if frame.empty:
-        raise InputError(
-            f"no pattern was measured with two numbers of workers: `{_MEASURE}` does so"
-        )
+    need_rows(frame, f"no pattern was measured with two numbers of workers: `{_MEASURE}` does so")
     one = frame[frame["threads"] == 1].set_index(here)[RATE].rename("one")
     frame = frame.assign(scaled=frame[RATE] / frame.join(one, on=here)["one"])
     patterns = [name for name in PATTERNS if name in set(frame["pattern"])]

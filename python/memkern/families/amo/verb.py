@@ -6,7 +6,7 @@ import argparse
 import functools
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -48,9 +48,6 @@ from memkern.spec.case import Case
 from memkern.spec.kernel import DTYPES, WORD_DTYPES
 from memkern.spec.options import Knobs
 from memkern.spec.sequences import joined, product
-
-if TYPE_CHECKING:
-    pass
 
 _RULE = "=" * 48
 

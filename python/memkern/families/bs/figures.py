@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from memkern import reference
 from memkern.errors import InputError
 from memkern.formats.resultset import need_columns
 from memkern.models.peak import peak_GBps, with_peak
@@ -98,9 +99,7 @@ class Fitted(NamedTuple):
         return self.rows["bytes_B"].isin(sizes)
 
 
-def own_tests(
-    records: Records, kernels: Sequence[str], measure: str = ""
-) -> tuple[DataFrame, list[str]]:
+def own_tests(records: Records, kernels: Sequence[str]) -> tuple[DataFrame, list[str]]:
     """Return the records of some tests with one setting, the best for each size and degree.
 
     If a test has several values in another column of `memkern.models.records.APART`, the value with
@@ -112,7 +111,6 @@ def own_tests(
         kernels,
         ("bytes_B", "footprint_B", "time_min_s", "repetition", "threads", "dtype")
         + ("degree",) * (meshes == list(kernels)),
-        measure=measure,
     )
     if "degree" not in frame:
         frame = frame.assign(degree=math.nan)
@@ -226,8 +224,6 @@ def _draw_published(axes: Sequence[Axes], kernels: Sequence[str], frame: DataFra
     """
     import numpy as np
 
-    from memkern import reference
-
     known = reference.rows("chalmers2020")
     least, most = map(float, frame["bytes_B"].agg(["min", "max"]) if len(frame) else _SIZES)
     if most < _WIDEN * least:
@@ -239,8 +235,7 @@ def _draw_published(axes: Sequence[Axes], kernels: Sequence[str], frame: DataFra
             look = other_look(number)._replace(marker="", linestyle=(0, (4, 1.5)))
             bandwidth = size / (row["t0_s"] + size / (row["wmax_GBps"] * 1e9)) / 1e9
             ax.plot(size, bandwidth, label=f"{row['platform']}, published fit", **look._asdict())
-        ax.set_xscale("log", base=2)
-        bytes_axis(ax.xaxis, 5)
+        bytes_axis(ax, 5)
         if wide:
             ax.set_yscale("log")
             counts_axis(ax.yaxis, 8)
@@ -397,8 +392,6 @@ def devices_table(records: Records = None) -> DataFrame:
     """Specifications of the four GPUs of the paper, and of the machines of own records."""
     from pandas import DataFrame
 
-    from memkern import reference
-
     published = [{**row, "row": "published"} for row in reference.rows("chalmers2020-devices")]
     columns = [
         *("platform", "row", "tdp_W", "compute_units", "registers_MB", "shared_MB"),
@@ -470,8 +463,6 @@ def t0_wmax_table(records: Records = None, leave_out: str | float = "") -> DataF
         As for `bs_fits`.
     """
     from pandas import DataFrame
-
-    from memkern import reference
 
     tests = [f"bs.bs{number}" for number in range(1, 8)]
     table: dict[str, dict[str, float | str]] = {test: {"test": short(test)} for test in tests}

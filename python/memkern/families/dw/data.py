@@ -125,9 +125,9 @@ def hops(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     """
     import numpy as np
 
-    frame, notes = select(records, ["dw"], [*_NUMBERS, *_WORDS, "backend"], measure=measure,
-                          value=VALUE)  # fmt: skip
-    frame = typed(frame, (*_NUMBERS, VALUE), _WORDS)
+    frame, notes = select(
+        records, ["dw"], ["backend"], numbers=_NUMBERS, texts=_WORDS, measure=measure, value=VALUE
+    )
     frame, left = prevailing(
         frame,
         ("backend", "dtype", "parity"),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
 from memkern.families.dw.data import (
@@ -15,18 +14,18 @@ from memkern.families.dw.data import (
     hops,
     in_order,
 )
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
     dot_series,
     dots,
     finish,
     machine_panels,
-    marked_look,
     panels,
     row_in,
 )
 from memkern.plots.energy import no_energy, whisker_notes, whiskers
 from memkern.plots.exhibits import drawn
-from memkern.plots.frames import Records, three_figures, typed
+from memkern.plots.frames import Records, typed
 from memkern.plots.selection import longest_scan, of_workers, with_workers
 from memkern.plots.style import plain
 
@@ -96,10 +95,7 @@ def by_clock(records: Records = None, lattice: str = "", threads: float = 0) -> 
         raise InputError(f"no lattice has energy: {no_energy(hops(records, _MEASURE_CLOCKS)[0])}")
     frame = of_workers(frame.fillna({"clock_limit": 0.0}), threads)
     frame = longest_scan(frame, "lattice_label", "clock_limit", "sites", value=VALUE)
-    if frame.empty:
-        raise InputError(
-            f"no lattice was measured at two clock limits: `{_MEASURE_CLOCKS}` does so"
-        )
+    need_rows(frame, f"no lattice was measured at two clock limits: `{_MEASURE_CLOCKS}` does so")
     limits = sorted(set(frame["clock_limit"]), key=lambda MHz: -(MHz or math.inf))
     clocks = {MHz: f"{MHz / 1000:.2f} GHz" if MHz else "no limit" for MHz in limits}
     kinds = in_order(frame["kind"])
@@ -108,14 +104,9 @@ def by_clock(records: Records = None, lattice: str = "", threads: float = 0) -> 
     fig, cells = machine_panels(frame, row_in(len(clocks), len(kinds)) + 0.25, "quantity")
     for ax, rows in cells:
         column = rows["quantity"].iloc[0]
-        series = dot_series(rows, "kind", kinds, column, _value_of(column), marked_look)
+        series = dot_series(rows, "kind", kinds, column)
         ends = frame[column].min(), frame[column].max()
         dots(ax, [name for name in clocks.values() if name in set(rows["row"])], series, ends)
         workers = with_workers(rows, frame["machine"].nunique() > 1)
-        ax.set_title(f"{workers}\n{rows['lattice_label'].iloc[0]}")
-        ax.set_xlabel(_QUANTITIES[column])
+        ax.set(title=f"{workers}\n{rows['lattice_label'].iloc[0]}", xlabel=_QUANTITIES[column])
     return finish(fig, 5, [*notes, "Energy includes the idle power."], frame)
-
-
-def _value_of(column: str) -> Callable[[Mapping[Any, Any]], str]:
-    return lambda row: three_figures(row[column])

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
 from memkern.families.dw.data import (
     CONDITIONS,
     OPTIONS,
@@ -37,6 +36,7 @@ from memkern.families.dw.energy import by_clock as by_clock
 from memkern.families.dw.energy import by_energy as by_energy
 from memkern.families.dw.findings import findings
 from memkern.families.dw.of_paper import terms_of_codes as terms_of_codes
+from memkern.formats.resultset import need_rows
 from memkern.models import LayerConditions, simulate
 from memkern.plots.drawing import (
     cache_regions,
@@ -130,10 +130,11 @@ def by_layouts(
     for ax, rows in cells:
         quantity = rows["quantity"].iloc[0]
         _dots(ax, rows, frame[frame["quantity"] == quantity], drawn)
-        # The same height of a row in every panel.
-        ax.set_ylim(most - 0.5, None)
-        ax.set_title(_on_lattice(rows, frame["machine"].nunique() > 1))
-        ax.set_xlabel(QUANTITIES[quantity].label)
+        ax.set(
+            ylim=(most - 0.5, None),  # the same height of a row in every panel
+            title=_on_lattice(rows, frame["machine"].nunique() > 1),
+            xlabel=QUANTITIES[quantity].label,
+        )
     return finish(
         fig, 5, [*notes, *left, *machine_note(source, records), *core_note(source, frame)], frame
     )
@@ -205,11 +206,10 @@ def against_workers(records: Records = None, lattice: str = "", machine: str = "
     source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE_WORKERS)
     frame = over_workers(frame, lattice)
-    if frame.empty:
-        which = f"no lattice {lattice!r}" if lattice else "no lattice"
-        raise InputError(
-            f"{which} was measured with two numbers of workers: `{_MEASURE_WORKERS}` does so"
-        )
+    which = f"no lattice {lattice!r}" if lattice else "no lattice"
+    need_rows(
+        frame, f"{which} was measured with two numbers of workers: `{_MEASURE_WORKERS}` does so"
+    )
     frame = by_quantity(with_ecm(frame, source, VALUE, core_of(source)))
     kinds = in_order(frame["kind"])
     fig, cells = machine_panels(frame, 2.5, "quantity")
@@ -251,9 +251,8 @@ def against_extent(
     source = machine_for(machine, records)
     frame, notes = hops(records, _MEASURE_EXTENT)
     frame = over_extents(frame, others, threads)
-    if frame.empty:
-        which = f"no lattices of {others!r}" if others else "no lattices"
-        raise InputError(f"{which} that differ in Lx alone were measured: `{_MEASURE_EXTENT}` does")
+    which = f"no lattices of {others!r}" if others else "no lattices"
+    need_rows(frame, f"{which} that differ in Lx alone were measured: `{_MEASURE_EXTENT}` does")
     frame = by_quantity(with_ecm(frame, source, VALUE, core_of(source)))
     kinds = in_order(frame["kind"])
     fig, cells = machine_panels(frame, 2.5, "quantity")

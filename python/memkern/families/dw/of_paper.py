@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+from memkern import reference
 from memkern.families.dw.data import CONDITIONS, VALUE, core_of, extents_of
-from memkern.models import LayerConditions, paper_hypotheses, published
+from memkern.models import EcmPrediction, LayerConditions, paper_hypotheses, published
 from memkern.models.layer_conditions import FLOPS
 from memkern.plots.exhibits import Selection, table
 from memkern.plots.frames import Records
-
-if TYPE_CHECKING:
-    from memkern.models import EcmPrediction
 
 _LATTICE, _LS = "24x24x24x24", 8
 # Partitions of x, y, z and t whose sites share a vector of 512 bits.
@@ -80,8 +78,6 @@ def terms_of_codes(records: Records = None) -> Selection:
     and the other terms follow from layer conditions.
     """
     from pandas import DataFrame
-
-    from memkern import reference
 
     rows = []
     for row in reference.rows("alappat2021-domain-wall"):

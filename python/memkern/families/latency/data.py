@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.checks import LEAST, MOST
 from memkern.errors import InputError
+from memkern.formats.resultset import need_rows
 from memkern.inputs.sizes import parse_bytes
 from memkern.models.structure import plateaus
 from memkern.plots.drawing import in_bytes
@@ -64,8 +65,7 @@ def chases(
     frame = frame[frame["threads"] == 1]
     if "name" in frame:
         frame = frame[~frame["name"].astype(str).str.fullmatch(NODES.strip("^$"))]
-    if frame.empty:
-        raise InputError(f"no chase was measured with one worker: `{measure}` does so")
+    need_rows(frame, f"no chase was measured with one worker: `{measure}` does so")
     texts = frame["order"].astype(str) + " order"
     if "pages_requested" in frame and frame["pages_requested"].nunique() > 1:
         texts += ", pages " + frame["pages_requested"].astype(str)
@@ -90,9 +90,13 @@ def beside_atomics(records: Records) -> tuple[DataFrame, list[str]]:
             f"`{MEASURE}` and `memkern latency --device cuda -o gpu.parquet` measure them"
         )
     loads = loads.assign(kind="loads" + (", " + loads["variant"]).where(on_gpu, ""))
-    numbers, texts = ("words", "threads"), ("primitive", "dtype")
-    atomic, more = select(records, ["amo.ptrchase"], (*numbers, *texts), measure="", value=NS)
-    atomic = typed(atomic, (*numbers, NS), texts)
+    atomic, more = select(
+        records,
+        ["amo.ptrchase"],
+        numbers=("words", "threads"),
+        texts=("primitive", "dtype"),
+        value=NS,
+    )
     atomic = atomic[atomic["threads"] == 1]
     bytes_each = atomic["dtype"].str.extract(r"(\d+)", expand=False).astype(float) / 8
     atomic = atomic.assign(
@@ -111,15 +115,15 @@ def banks(records: Records) -> tuple[DataFrame, list[str]]:
     The column ways is the number of lanes of a warp that access the same bank, computed for 32
     banks of 4 bytes; cycles is the time of a load in cycles of the clock measured during kernels.
     """
-    numbers = ("stride", "block_threads", "threads")
     frame, notes = select(
         records,
         ["latency.banks"],
-        [*numbers, "dtype"],
+        numbers=("stride", "block_threads", "threads"),
+        texts=("dtype",),
         measure="memkern latency banks -o banks.parquet",
         value=NS,
     )
-    frame = typed(frame, [*numbers, "gpu_clock_GHz"], ["dtype"])
+    frame = typed(frame, ["gpu_clock_GHz"])
     warps = (frame["block_threads"] / _WARP).map(math.ceil)
     bits = frame["dtype"].str.removeprefix("uint")
     frame = frame.assign(
@@ -151,10 +155,9 @@ def several_chains(records: Records) -> tuple[DataFrame, list[str]]:
     frame = frame[frame.groupby(case)["chains"].transform("nunique") > 1]
     frame = frame.join(single.set_axis(["single", "unsure"], axis=1), on=case)
     frame = frame[frame["single"].notna()]
-    if frame.empty:
-        raise InputError(
-            f"no size was measured with one and with several chains: `{MEASURE_CHAINS}` does so"
-        )
+    need_rows(
+        frame, f"no size was measured with one and with several chains: `{MEASURE_CHAINS}` does so"
+    )
     return frame, notes
 
 
@@ -327,8 +330,7 @@ def _numbered(frame: DataFrame, column: str, pattern: str, lack: str) -> DataFra
     The groups are whole numbers, and have names. The error if there is no such record is `lack`.
     """
     found = frame[column].astype(str).str.extract(pattern).dropna().astype(int)
-    if found.empty:
-        raise InputError(lack)
+    need_rows(found, lack)
     return frame.loc[found.index].assign(**{str(name): found[name] for name in found})
 
 
@@ -377,11 +379,12 @@ def gathers(records: Records) -> tuple[DataFrame, list[str]]:
     frame, notes = select(
         records,
         ["spatter.gather"],
-        ("pattern", "dtype", "threads", "bytes_model_B"),
+        ("dtype", "threads"),
+        numbers=("bytes_model_B",),
+        texts=("pattern",),
         measure=MEASURE_GATHER,
         value="time_median_s",
     )
-    frame = typed(frame, ["bytes_model_B"], ["pattern"])
     line_B = lines_B(frame)
     elements = frame["pattern"].str.extract(r"^UNIFORM:\d+:(\d+)(?:$|:)")[0].astype(float)
     frame = frame.assign(
@@ -390,11 +393,11 @@ def gathers(records: Records) -> tuple[DataFrame, list[str]]:
     )
     random = frame["pattern"].str.startswith("RANDOM:")
     frame = frame[(frame["threads"] == 1) & (random | (frame["stride_B"] >= line_B))]
-    if frame.empty:
-        raise InputError(
-            "no gather by one worker is random or has a stride of a line and more: "
-            f"`{MEASURE_GATHER}` measures one"
-        )
+    need_rows(
+        frame,
+        "no gather by one worker is random or has a stride of a line and more: "
+        f"`{MEASURE_GATHER}` measures one",
+    )
     frame = ranked(frame, "lines_per_s").sort_values(
         "bytes_model_B", ascending=False, kind="stable"
     )
@@ -417,11 +420,11 @@ def chains_and_gathers(records: Records) -> tuple[DataFrame, DataFrame, list[str
         *_alone(loads, chains, "chains", MEASURE_CHAINS),
     ]
     chains = chains[chains["machine"].isin(loads["machine"])]
-    if chains.empty:
-        raise InputError(
-            f"no machine has chases and gathers: `{MEASURE_CHAINS}` and `{MEASURE_GATHER}` measure "
-            "both"
-        )
+    need_rows(
+        chains,
+        f"no machine has chases and gathers: `{MEASURE_CHAINS}` and `{MEASURE_GATHER}` measure "
+        "both",
+    )
     loads = loads[loads["machine"].isin(chains["machine"])]
     rates = chains.assign(rate=1e3 / chains[NS]), loads.assign(rate=loads["lines_per_s"] / 1e6)
     return *rates, [*notes, *more], lonely
@@ -442,10 +445,9 @@ def sampled(records: Records, sizes: str) -> tuple[DataFrame, list[str]]:
     frame = typed(frame, ["time_median_s"])
     frame = frame[(frame["chains"] == 1) & ~frame["order"].isin(PAIRS)]
     frame = frame[frame["samples_s"].map(len) > 0]
-    if frame.empty:
-        raise InputError(
-            f"no chase with one chain has samples: `{MEASURE}` writes them beside the records"
-        )
+    need_rows(
+        frame, f"no chase with one chain has samples: `{MEASURE}` writes them beside the records"
+    )
     if not all(LEAST <= t <= MOST for taken in frame["samples_s"] for t in taken):
         raise InputError("samples of a chase must be times, but some are missing, or out of range")
     frame = ranked(frame, NS, lowest=True).drop_duplicates(["machine", "kind", "size_B"])

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
 from memkern.families.latency.data import (
     CHASE,
     MEASURE,
@@ -37,7 +36,7 @@ from memkern.families.latency.structure_data import (
     tlbs,
     translation,
 )
-from memkern.formats.resultset import environments_of
+from memkern.formats.resultset import environments_of, need_rows
 from memkern.models.records import by_topology, units_by_topology
 from memkern.plots.drawing import (
     bytes_axis,
@@ -116,11 +115,9 @@ def processors_and_gpus(records: Records = None) -> Figure:
             color=marked_look(machines.index(machine)).color
         )
         curve(ax, rows, "size_B", NS, look, f"{kind}, {named(machine, 24)}")
-    ax.set_xscale("log", base=2)
-    ax.set_yscale("log")
-    bytes_axis(ax.xaxis, 8)
+    ax.set(xlabel="Size of the buffer", ylabel="Time of an operation (ns)", yscale="log")
+    bytes_axis(ax, 8)
     counts_axis(ax.yaxis, 12)
-    ax.set(xlabel="Size of the buffer", ylabel="Time of an operation (ns)")
     return finish(fig, 2, notes, frame)
 
 
@@ -191,11 +188,14 @@ def beside_traffic(records: Records = None) -> Figure:
         if idle == idle:
             ax.axhline(idle, color=GREY, linewidth=0.9, linestyle=(0, (4, 2)), label="no traffic")
         ax.plot([], [], "*", color=GREY, markersize=9, label="most traffic")
-        ax.set_xlim(left=0)
         # Intervals of more than a factor of 3 leave the panel.
         highest = (frame[NS] * factor_of(frame["ci_relative"].fillna(0.0)).clip(upper=3)).max()
-        ax.set_ylim(0, 1.05 * max(highest, idle if idle == idle else 0.0))
-        ax.set(xlabel="Bandwidth of the traffic (GB/s)", ylabel="Time of a load (ns)")
+        ax.set(
+            xlabel="Bandwidth of the traffic (GB/s)",
+            ylabel="Time of a load (ns)",
+            xlim=(0, None),
+            ylim=(0, 1.05 * max(highest, idle if idle == idle else 0.0)),
+        )
         _title(ax, rows["machine"].iloc[0], frame)
         if text := saturation(idle, rows[NS].max(), int(rows["threads"].max())):
             ax.text(0.03, 0.05, text, transform=ax.transAxes, color=GREY, fontsize="small")
@@ -336,10 +336,7 @@ def structure(records: Records = None) -> DataFrame:
     from pandas import DataFrame
 
     rows = structure_rows(records)
-    if not rows:
-        raise InputError(
-            f"no latency is the same over three sizes: `{MEASURE_STRUCTURE}` measures them"
-        )
+    need_rows(rows, f"no latency is the same over three sizes: `{MEASURE_STRUCTURE}` measures them")
     return DataFrame(rows)
 
 
@@ -368,10 +365,10 @@ def structure_curves(records: Records = None) -> Figure:
         for costs, draw, title in kinds
         if len(costs(rows)) > 1
     ]
-    if not cells:
-        raise InputError(
-            f"no chase shows what translation costs, nor lines: `{MEASURE_STRUCTURE}` measures both"
-        )
+    need_rows(
+        cells,
+        f"no chase shows what translation costs, nor lines: `{MEASURE_STRUCTURE}` measures both",
+    )
     fig, axes = panels(len(cells), 2, 2.5)
     for ax, (draw, title, rows) in zip(axes, cells, strict=True):
         draw(ax, rows)
@@ -391,8 +388,7 @@ def _draw_translation(ax: Axes, rows: DataFrame) -> None:
     costs = translation(rows)
     page_B = costs["size_B"].iloc[0] / costs["pages"].iloc[0]
     ax.plot(costs["size_B"], costs["cost_ns"], **marked_look(0)._asdict())
-    ax.set_xscale("log", base=2)
-    bytes_axis(ax.xaxis, 6)
+    bytes_axis(ax, 6)
     _cost_axis(ax)
     ends = [
         (f"TLB {number}: {level.end_B / page_B:.0f} pages", level.end_B)
@@ -526,8 +522,11 @@ def beside_gather(records: Records = None) -> Figure:
                 most, color=GREY, linestyle=(0, (4, 2)), linewidth=0.9,
                 label="highest rate of chains",
             )  # fmt: skip
-            ax.set(ylabel="Lines (million/s)", yscale="log")
-            ax.set_ylim(0.7 * chains["rate"].min(), 1.5 * max(most, gathered["rate"].max()))
+            ax.set(
+                ylabel="Lines (million/s)",
+                yscale="log",
+                ylim=(0.7 * chains["rate"].min(), 1.5 * max(most, gathered["rate"].max())),
+            )
             counts_axis(ax.yaxis)
         _title(left, name, chains, f"Chains in {in_bytes(mine['size_B'].iloc[0])}")
         _title(right, name, chains, "Gathers")
@@ -548,8 +547,7 @@ def _draw_strides(ax: Axes, rows: DataFrame) -> None:
     """Draw the lines per second of gathers against their stride, and of random ones as a line."""
     strided = rows[rows["stride_B"].notna()]
     curve(ax, strided, "stride_B", "rate", marked_look(1), "strided gather")
-    ax.set_xscale("log", base=2)
-    bytes_axis(ax.xaxis, 6)
+    bytes_axis(ax, 6)
     for rate in rows.loc[rows["stride_B"].isna(), "rate"]:
         ax.axhline(rate, color=marked_look(2).color, linewidth=1.2, label="random gather")
     ax.set_xlabel("Stride")

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import integer, shown
+from memkern.checks import integer, one_of
 from memkern.errors import InputError
 from memkern.inputs.sizes import parse_bytes, sizes
 from memkern.limits import check_memory
@@ -99,8 +99,7 @@ def line_order(
     A random order of all lines, closed to a ring, is a uniformly random cycle, as drawn by
     Sattolo's algorithm (Information Processing Letters 22, 1986).
     """
-    if order not in ORDERS:
-        raise InputError(f"order {shown(order)} is not one of {', '.join(ORDERS)}")
+    one_of(order, "order", ORDERS)
     if distance_B is not None and order not in PAIRS:
         raise InputError(f"distance_B is for order {' and '.join(PAIRS)}, not for {order}")
     lines = size_B // line_B
@@ -391,8 +390,7 @@ def ping_pong_case(
         "line_B": caches.line_B() if line_B is None else integer(line_B, "line_B", 8, 2**20),
         "turns": small.cut(integer(turns, "turns", 1, 2**40), 2**6),
     }
-    if take_by not in TAKE_BY:
-        raise InputError(f"take_by {shown(take_by)} is not one of {', '.join(TAKE_BY)}")
+    one_of(take_by, "take_by", TAKE_BY)
     if take_by == "swap" and lines == 2:
         raise InputError("take_by swap needs one line that both write: set lines to 1")
     if options.get("threads", 2) not in (0, 2):

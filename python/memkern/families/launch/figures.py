@@ -71,8 +71,7 @@ def barrier_cost(records: Records = None) -> Figure:
                     _with_spread(ax, mine.sort_values("threads"), number, label)
                     number += 1
         cores = told_points(ax, "figure 3", "cost of a barrier") if unit == _CYCLES else []
-        ax.set(xlabel="Threads", ylabel=unit)
-        ax.set_yscale("log")
+        ax.set(xlabel="Threads", ylabel=unit, yscale="log")
         counts_axis(ax.yaxis, 12)
         threads_axis(ax, max([rows["threads"].max(), *cores]))
     return finish(fig, 3, [*notes, "Bars: spread over the runs."], frame)

@@ -9,7 +9,7 @@ from memkern.cli.measuring import (
     check_output,
     exit_code,
     marks,
-    tell_host,
+    save_and_show,
     wait_until_quiet,
     warn_if_not_quiet,
 )
@@ -23,12 +23,7 @@ def _barrier(args: argparse.Namespace) -> int:
     warn_if_not_quiet(wait_until_quiet(args), args)
     threads = None if args.threads is None else each(args.threads)
     results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
-    tell_host(results, args.quiet)
-    if args.output:
-        results.save(args.output)
-    if args.json:
-        print(results.to_json_text())
-    elif not args.quiet:
+    if save_and_show(results, args):
         print(
             f"{'barrier':<12} {'threads':>7} {'ns':>9} {'least':>9} {'greatest':>9} {'cycles':>9}"
         )

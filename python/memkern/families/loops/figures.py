@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
+from memkern.formats.resultset import need_rows
 from memkern.models.memory import from_memory, memory_values
 from memkern.plots.drawing import (
     NT_DASHES,
@@ -114,7 +115,7 @@ def _own_cycles(
     "them",
     lack="no kernel with cycles at two sizes",
 )
-def cycles(  # noqa: C901
+def cycles(
     records: Records = None, kernels: str | Sequence[str] = "loops", machine: str = ""
 ) -> Figure:
     """Core cycles for one vector of every stream against the memory used, by unrolling.
@@ -134,8 +135,7 @@ def cycles(  # noqa: C901
     frame, notes = _own_cycles(records, split(kernels), _MEASURE)
     here = ["platform", "kernel", "held", "page", "build"]
     frame = frame[frame.groupby(here)["footprint_B"].transform("nunique") > 1]
-    if frame.empty:
-        raise InputError(f"no loop has its cycles at two sizes: `{_MEASURE}` measures them")
+    need_rows(frame, f"no loop has its cycles at two sizes: `{_MEASURE}` measures them")
     platforms = list(dict.fromkeys(frame["platform"]))
     # Panels of the same loop on several platforms are next to each other.
     cells = list(frame.groupby(here[1:] + here[:1], sort=False))
@@ -169,11 +169,10 @@ def cycles(  # noqa: C901
         title += f", {page} pages" * several_pages + (f"\n{build}" if build else "")
         pad = 19 if kernel == STENCIL and not held else 11
         ax.set_title(f"{named(platform, 16)}\n{title}" if len(platforms) > 1 else title, pad=pad)
-        ax.set_xscale("log", base=2)
         ax.set_yscale("log", base=2)
         low, high = ax.dataLim.y0 / 1.35, ax.dataLim.y1 * 1.2
         ax.set_ylim(low, max(high, 4 * low))
-        bytes_axis(ax.xaxis, 4)
+        bytes_axis(ax, 4)
         log2_axis(ax.yaxis)
         cache_regions(ax, cache_ends(rows))
         if ordinary["unroll"].nunique() > 1:
@@ -290,8 +289,7 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
         value="performance_GFLOPs",
     )
     frame, left = prevailing(frame[frame["dtype"] == "float64"])
-    if frame.empty:
-        raise InputError(f"no record of {MATVEC} is in float64: `{_MEASURE_MATVEC}` measures it")
+    need_rows(frame, f"no record of {MATVEC} is in float64: `{_MEASURE_MATVEC}` measures it")
     frame = frame.assign(hint=frame["variant"].eq("nta"), y_B=8 * frame["rows"])
     frame = best(frame, ("platform", "rows", "hint"))
     platforms = list(dict.fromkeys(frame["platform"]))
@@ -461,8 +459,7 @@ def cycles_by_level(records: Records = None) -> DataFrame:
         shown = fewest[fewest["level"].isin(list(_LEVELS))]
         measured = set(zip(shown["kernel"], shown["statement"], strict=True))
         loops = [loop for loop in loops if loop in measured]
-    if not loops:
-        raise InputError(f"no loop has its data in L1, L2 or memory: `{_MEASURE}` measures them")
+    need_rows(loops, f"no loop has its data in L1, L2 or memory: `{_MEASURE}` measures them")
     known = {(row["kernel"], row["statement"]): row for row in published}
     table = []
     for kernel, statement in dict.fromkeys(loops):

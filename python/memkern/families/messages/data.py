@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from memkern.errors import InputError
-from memkern.plots.frames import Fits, Records, best, line_fits, typed, words
+from memkern.plots.frames import Fits, Records, best, line_fits, words
 from memkern.plots.selection import prevailing, select
 
 if TYPE_CHECKING:
@@ -59,8 +59,9 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     InputError
         There is no such record, or a column is missing.
     """
-    frame, notes = select(records, ["messages"], [*_NUMBERS, *_WORDS], measure=measure, value=RATE)
-    frame = typed(frame, (*_NUMBERS, RATE), _WORDS)
+    frame, notes = select(
+        records, ["messages"], numbers=(*_NUMBERS, RATE), texts=_WORDS, measure=measure, value=RATE
+    )
     # Ranks of several nodes also have shared memory.
     transport = words(frame["comm_transport" if "comm_transport" in frame else "distance"])
     by_tcp = transport.str.contains("^(?!.*shared memory).*TCP$") & (

@@ -66,7 +66,7 @@ def against_size(records: Records = None) -> Figure:
             ax.set(yscale="log", xlabel="Size of a message", ylabel=label)
             if len(shown):
                 ax.set_ylim(shown[column].min() / 1.5, shown[column].max() * 1.5)
-                bytes_axis(ax.xaxis, 5)
+                bytes_axis(ax, 5)
                 counts_axis(ax.yaxis, 9)
             if len(machines) > 1:
                 ax.set_title(plain(name, 30))

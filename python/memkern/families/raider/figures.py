@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from memkern import reference
 from memkern.machine.caches import data_caches
 from memkern.machine.environment import machine_label, platform_label
 from memkern.plots.drawing import (
@@ -67,8 +68,6 @@ _MOST_VALUES = 4
 @cache
 def published() -> DataFrame:
     """Return the published bandwidths in the same form as `_own`."""
-    from memkern import reference
-
     return reference.load("raider2022").assign(own=False, disturbed=False)
 
 
@@ -166,8 +165,7 @@ def by_kernel(
     fig, axes = panels(len(kernels), 3, 2.2)
     for ax, (title, names) in zip(axes, kernels.items(), strict=True):
         _bars(ax, points, names, platforms[["platform", "own"]])
-        ax.set_title(title)
-        ax.set_ylabel("Bandwidth (GB/s)")
+        ax.set(title=title, ylabel="Bandwidth (GB/s)")
     # The central kernels have a separate scale, since their data stay in one cache line.
     compared = [ax for ax in axes if ax.get_title() != "Central"]
     top = max(ax.get_ylim()[1] for ax in compared)
@@ -269,8 +267,7 @@ def by_size(
 def _axes_of_triads(axes: Sequence[Axes], xlabel: str, values: Sequence[float]) -> None:
     """Name the panels of the triads, and set the same bandwidth axis with room for all values."""
     for ax, title in zip(axes, ("Triad", "Gather triad", "Scatter triad"), strict=True):
-        ax.set_title(title)
-        ax.set_xlabel(xlabel)
+        ax.set(title=title, xlabel=xlabel)
         ax.set_yscale("log", base=2)
         ax.set_ylim(min(values) / 1.25, max(values) * 1.25)
         log2_axis(ax.yaxis)
@@ -347,12 +344,10 @@ def _elements(size: float) -> str:
 )
 def raider_bandwidths(records: Records = None) -> Selection:
     """Bandwidth of every own gather/scatter streaming kernel by definition and index pattern."""
-    columns = (*_COLUMNS, "index_pattern")
-    frame, notes = select(records, ["raider"], columns, measure=_MEASURE)
-    frame = _by_model(frame)
-    frame = frame.assign(**{name: words(frame[name]) for name in ("definition", "index_pattern")})
+    texts = ("definition", "index_pattern")
+    frame, notes = select(records, ["raider"], _COLUMNS, texts=texts, measure=_MEASURE)
     case = ["platform", "kernel", "definition", "index_pattern"]
-    frame, left = prevailing(frame, (*SETTING, "elements"), count=case[1:])
+    frame, left = prevailing(_by_model(frame), (*SETTING, "elements"), count=case[1:])
     return best(frame, case), notes + left
 
 
@@ -371,8 +366,6 @@ def raider_bandwidths(records: Records = None) -> Selection:
 def systems(records: Records = None) -> DataFrame:
     """Nodes of the two published clusters, and the machines of own records."""
     from pandas import DataFrame
-
-    from memkern import reference
 
     rows = [row | {"row": "published"} for row in reference.rows("raider2022-systems")]
     about = [name for name in rows[0] if name not in ("platform", "row", "source")]

@@ -15,6 +15,7 @@ from functools import cache
 from string import digits
 from typing import TYPE_CHECKING
 
+from memkern import reference
 from memkern.plots.drawing import disturbed_note
 from memkern.plots.frames import Records, best, counted, percent, typed, usable, words
 from memkern.plots.selection import BANDWIDTH
@@ -81,8 +82,6 @@ def _with_case(frame: DataFrame) -> DataFrame:
 @cache
 def published() -> DataFrame:
     """Return the published results in the shape of `points_of`."""
-    from memkern import reference
-
     frame = _with_case(reference.load("lavin2020")).assign(own=False, disturbed=False, paper=True)
     return frame.astype({"threads": float})
 
@@ -370,8 +369,6 @@ def _sentences(
 
 def application_patterns() -> list[str]:
     """Return the names of the 34 published patterns by application, kernel and number."""
-    from memkern import reference
-
     names = [row["pattern"] for row in reference.rows("lavin2020-patterns")]
     return sorted(names, key=lambda name: (name.rstrip(digits), len(name), name))
 

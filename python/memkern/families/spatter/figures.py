@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from memkern import reference
 from memkern.errors import InputError
 from memkern.families.spatter.data import (
     APPLICATIONS,
@@ -31,6 +32,7 @@ from memkern.families.spatter.data import (
 from memkern.families.spatter.findings import findings
 from memkern.families.spatter.of_paper import bandwidth_bandwidth, bandwidth_by_delta
 from memkern.families.spatter.radars import radars_cpu, radars_gpu
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import curve, disturbed_note, finish, panels
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, best, counted, frame_of, joined
@@ -166,12 +168,12 @@ def without_prefetchers(records: Records = None) -> Figure:
     random order are compared with ascending order, which shows the gain by prefetching.
     """
     pairs, notes = prefetcher_pairs(records)
-    if pairs.empty:
-        raise InputError(
-            "no pattern was measured with and without prefetchers: give memkern spatter the "
-            "option --prefetchers default,off or, where they can't be switched, the patterns "
-            "BASES:8:STRIDE:1024 and BASES:8:STRIDE:1024:1"
-        )
+    need_rows(
+        pairs,
+        "no pattern was measured with and without prefetchers: give memkern spatter the "
+        "option --prefetchers default,off or, where they can't be switched, the patterns "
+        "BASES:8:STRIDE:1024 and BASES:8:STRIDE:1024:1",
+    )
     pairs = pairs.assign(without_GBps=pairs["ratio"] * pairs["bandwidth_GBps"])
     cells = list(pairs.groupby(["platform", "kernel", "way"], sort=False))
     fig, axes = panels(2 * len(cells), 2, 1.8, sharex=True)
@@ -324,7 +326,6 @@ def application_means(records: Records = None, stream_GBps: float = float("nan")
     """
     from pandas import DataFrame
 
-    from memkern import reference
     from memkern.statistics import harmonic_mean, pearson
 
     if stream_GBps <= 0 or stream_GBps == float("inf"):
@@ -501,8 +502,6 @@ def report_section(records: DataFrame) -> Section | None:
     InputError
         As `strides_cpu`.
     """
-    from memkern import reference
-
     frame = frame_of(records)
     if "kernel" not in frame or not frame["kernel"].isin(list(KERNELS)).any():
         return None

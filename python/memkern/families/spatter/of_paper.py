@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from memkern import reference
 from memkern.checks import LEAST, MOST, unknown
 from memkern.errors import InputError
 from memkern.families.spatter.data import (
@@ -78,8 +79,6 @@ SELECTED = (
 )
 def traced_kernels(records: Records = None) -> Selection:
     """Gathers and scatters of kernels of four applications, as published."""
-    from memkern import reference
-
     return reference.load("lavin2020-kernels"), []
 
 
@@ -93,8 +92,6 @@ def traced_kernels(records: Records = None) -> Selection:
 )
 def traced_applications(records: Records = None) -> Selection:
     """Versions and problems of the applications from which the patterns were extracted."""
-    from memkern import reference
-
     return reference.load("lavin2020-applications"), []
 
 
@@ -117,8 +114,6 @@ def platforms_table(records: Records = None, stream_GBps: float = float("nan")) 
         STREAM bandwidth of the own machine in GB/s.
     """
     from pandas import DataFrame
-
-    from memkern import reference
 
     if stream_GBps == stream_GBps and not LEAST <= stream_GBps <= MOST:
         raise InputError(f"stream_GBps is {stream_GBps!r}, which is not a positive number")
@@ -166,8 +161,6 @@ def platforms_table(records: Records = None, stream_GBps: float = float("nan")) 
 def patterns_table(records: Records = None) -> DataFrame:
     """Patterns of applications with their class, and those of own records."""
     from pandas import DataFrame
-
-    from memkern import reference
 
     rows = [
         _described(row["pattern"], row["kernel"], custom(row["indices"]), row["delta"])
@@ -248,8 +241,6 @@ def bandwidth_by_delta(records: Records = None) -> Figure:
     The delta is that with which the pattern ran, in values of 8 B; of the 16 instances that GPUs
     merged into one, that from one to the next. Gathers are filled, and scatters are crossed out.
     """
-    from memkern import reference
-
     points, notes = points_of(records)
     left_out, told = incomplete(points)
     deltas = {row["pattern"]: row["delta"] for row in reference.rows("lavin2020-patterns")}
@@ -387,8 +378,10 @@ def bandwidth_bandwidth(
     off: list[str] = []
     for ax, (kernel, names) in zip(axes, cells.items(), strict=True):
         word = KERNELS[kernel]
-        ax.set_xlabel(f"Stride-1 {word} bandwidth (GB/s)")
-        ax.set_ylabel(f"Bandwidth of {word} patterns (GB/s)")
+        ax.set(
+            xlabel=f"Stride-1 {word} bandwidth (GB/s)",
+            ylabel=f"Bandwidth of {word} patterns (GB/s)",
+        )
         of_kernel = points[points["kernel"] == kernel]
         lowest = _shares(ax, of_kernel)
         below = of_kernel[of_kernel["bandwidth_GBps"] < lowest]

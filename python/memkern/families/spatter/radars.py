@@ -13,6 +13,7 @@ from string import ascii_uppercase
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
+from memkern import reference
 from memkern.families.spatter.data import (
     APPLICATIONS,
     GATHER,
@@ -341,8 +342,6 @@ def _spokes_of_platforms(points: DataFrame) -> DataFrame:
     """
     import numpy as np
 
-    from memkern import reference
-
     short = {row["platform"]: row["abbreviation"] for row in reference.rows("lavin2020-platforms")}
     letters = iter(ascii_uppercase)
     spokes = points.drop_duplicates("platform").astype({"own": bool}).set_index("platform")
@@ -380,8 +379,6 @@ def _draw_platforms(ax: Any, rows: DataFrame, disturbed: Collection[str]) -> Non
 
 
 def _radars_of_patterns(records: Records, kernel: str) -> Figure:
-    from memkern import reference
-
     points, notes = points_of(records)
     left_out, told = incomplete(points)
     notes += left_out

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.families.spmv.model import FORMATS, crs_row_cycles, sell_column_cycles
+from memkern.formats.resultset import need_rows
 from memkern.models.machine_file import SCALAR_BITS, MachineFile
-from memkern.plots.frames import Records, best, counted, joined, typed
+from memkern.plots.frames import Records, best, counted, joined
 from memkern.plots.selection import cache_ends, longest_scan, of_workers, prevailing, select
 from memkern.results.ratios import ratio, turns_of
 
@@ -58,9 +59,8 @@ def products(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
         There is no such record, or a column is missing.
     """
     frame, notes = select(
-        records, ["spmv"], [*_NUMBERS, *_WORDS, "backend"], measure=measure, value=VALUE
+        records, ["spmv"], ["backend"], numbers=_NUMBERS, texts=_WORDS, measure=measure, value=VALUE
     )
-    frame = typed(frame, (*_NUMBERS, VALUE), _WORDS)
     frame, left = prevailing(
         frame,
         ("backend", "dtype", "index_dtype", "result"),
@@ -197,11 +197,11 @@ def of_formats(frame: DataFrame, formats: Sequence[str], measure: str) -> DataFr
         raise InputError(f"format {wrong[0]!r} is not one of crs, sell, sell-C, ell, csc")
     kind = frame["kind"].str.lower()
     kept = frame[kind.isin(wanted) | frame["format"].isin(wanted)]
-    if kept.empty:
-        raise InputError(
-            f"no record is in the format {' or '.join(wanted)}, only in "
-            f"{joined(in_order(frame['kind']))}: `{measure}` measures others"
-        )
+    need_rows(
+        kept,
+        f"no record is in the format {' or '.join(wanted)}, only in "
+        f"{joined(in_order(frame['kind']))}: `{measure}` measures others",
+    )
     return kept
 
 
@@ -239,11 +239,10 @@ def of_matrices(
         some = narrow.any() and not narrow.all()
         return (frame[~narrow], ["Tall and skinny matrices left out."]) if some else (frame, [])
     kept = frame[frame["label"].str.startswith(tuple(prefixes))]
-    if kept.empty:
-        raise InputError(
-            f"no record is of a matrix {' or '.join(map(repr, prefixes))}: `{measure}` measures "
-            "others"
-        )
+    need_rows(
+        kept,
+        f"no record is of a matrix {' or '.join(map(repr, prefixes))}: `{measure}` measures others",
+    )
     return kept, []
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
 from memkern.families.spmv.data import (
     ROOFLINE,
     VALUE,
@@ -28,6 +27,7 @@ from memkern.families.spmv.data import (
     saturation,
 )
 from memkern.families.spmv.findings import findings
+from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
     MOST_LINES,
     ROOFLINE_LABEL,
@@ -75,8 +75,11 @@ def _against(
     curves(ax, rows, column, names, x, VALUE, look_beside_roofline)
     ecm_curves(ax, rows, column, names, x, look_beside_roofline)
     counted_axis(ax, rows[x])
-    ax.set_ylim(0, 1.08 * rows[[VALUE, ROOFLINE, "ecm"]].max().max())
-    ax.set(xlabel=xlabel, ylabel=_LABEL)
+    ax.set(
+        xlabel=xlabel,
+        ylabel=_LABEL,
+        ylim=(0, 1.08 * rows[[VALUE, ROOFLINE, "ecm"]].max().max()),
+    )
 
 
 @drawn(
@@ -113,11 +116,11 @@ def against_row_length(
     frame = of_formats(frame, split(formats), _MEASURE_LENGTHS)
     drawn = frame["unroll"].map("{:g}".format).isin(split(accumulators))
     frame = row_lengths(frame[(frame["format"] != "crs") | drawn], threads)
-    if frame.empty:
-        raise InputError(
-            "no tall and skinny matrices (tsm) were measured with rows of two lengths: "
-            f"`{_MEASURE_LENGTHS}` does so"
-        )
+    need_rows(
+        frame,
+        "no tall and skinny matrices (tsm) were measured with rows of two lengths: "
+        f"`{_MEASURE_LENGTHS}` does so",
+    )
     frame = with_ecm(frame, source, VALUE, core_of(source))
     lines = frame.sort_values("unroll").groupby("kind")["line"]
     names = [name for kind in in_order(frame["kind"]) for name in lines.get_group(kind).unique()]
@@ -151,11 +154,10 @@ def against_workers(records: Records = None, matrix: str = "", machine: str = ""
     source = machine_for(machine, records)
     frame, notes = products(records, _MEASURE_SATURATION)
     frame = saturation(frame, matrix)
-    if frame.empty:
-        which = f"no matrix {matrix!r}" if matrix else "no matrix"
-        raise InputError(
-            f"{which} was measured with two numbers of workers: `{_MEASURE_SATURATION}` does so"
-        )
+    which = f"no matrix {matrix!r}" if matrix else "no matrix"
+    need_rows(
+        frame, f"{which} was measured with two numbers of workers: `{_MEASURE_SATURATION}` does so"
+    )
     frame = with_ecm(frame, source, VALUE, core_of(source))
     kinds = in_order(frame["kind"])
     fig, cells = machine_panels(frame, 2.5)
@@ -215,10 +217,11 @@ def by_matrices(
         rows = rows.assign(row=rows["label"].map(names))
         series = dot_series(rows, "kind", kinds, VALUE, _with_block, look_beside_roofline)
         dots(ax, list(names.values()), series, ends, [(ROOFLINE_LABEL, ROOFLINE, "D")])
-        # The same height of a row in every panel.
-        ax.set_ylim(most - 0.5, None)
-        ax.set_title(_beside_caches(rows, frame["machine"].nunique() > 1))
-        ax.set_xlabel(_LABEL)
+        ax.set(
+            ylim=(most - 0.5, None),  # the same height of a row in every panel
+            title=_beside_caches(rows, frame["machine"].nunique() > 1),
+            xlabel=_LABEL,
+        )
     return finish(fig, 5, [*notes, *left], frame)
 
 
@@ -269,10 +272,10 @@ def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -
     frame, notes = products(records, _MEASURE_FILL_IN)
     prefixes = tuple(split(matrices))
     frame = fill_in(frame[frame["label"].str.startswith(prefixes)] if prefixes else frame)
-    if frame.empty:
-        raise InputError(
-            f"no matrix was measured in SELL with two values of sigma: `{_MEASURE_FILL_IN}` does so"
-        )
+    need_rows(
+        frame,
+        f"no matrix was measured in SELL with two values of sigma: `{_MEASURE_FILL_IN}` does so",
+    )
     gain = frame.groupby("label")["beta"].agg(lambda beta: beta.max() - beta.min())
     labels = gain.sort_values(ascending=False, kind="stable").index.tolist()
     if len(labels) > MOST_LINES:
@@ -285,12 +288,14 @@ def against_sigma(records: Records = None, matrices: str | Sequence[str] = "") -
     fig, axes = panels(len(chunks), 2, 2.2)
     for ax, (chunk, rows) in zip(axes, chunks, strict=True):
         curves(ax, rows, "line", names.values(), "sigma", "beta")
-        ax.set_xscale("log")
-        ax.set_xlim(frame["sigma"].min() / 1.5, frame["sigma"].max() * 1.5)
+        ax.set(xscale="log", xlim=(frame["sigma"].min() / 1.5, frame["sigma"].max() * 1.5))
         counts_axis(ax.xaxis, 7)
-        ax.set_ylim(0, 1.04)
-        ax.set(xlabel="σ (rows sorted together)", ylabel="Nonzeros / stored entries (β)")
-        ax.set_title(f"C = {chunk:g}")
+        ax.set(
+            title=f"C = {chunk:g}",
+            ylim=(0, 1.04),
+            xlabel="σ (rows sorted together)",
+            ylabel="Nonzeros / stored entries (β)",
+        )
     return finish(fig, 4, notes, frame)
 
 

@@ -14,9 +14,9 @@ from memkern.cli.measuring import (
     marks,
     measure,
     plus_minus,
+    save_and_show,
     scope_of,
     show_progress,
-    tell_host,
     tell_limit,
 )
 from memkern.cli.options import (
@@ -75,11 +75,7 @@ def _tune(args: argparse.Namespace) -> int:
                     line(text_below)
             tell_limit(search, args)
     assert records is not None
-    tell_host(records, args.quiet)
-    if args.output:
-        records.save(args.output)
-    if args.json:
-        print(records.to_json_text())
+    save_and_show(records, args)
     return exit_code(records)
 
 

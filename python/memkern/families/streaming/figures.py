@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.errors import InputError
 from memkern.families.bs.figures import bs_fits, bs_mesh, t0_wmax_table
 from memkern.families.launch.figures import barrier_cost
 from memkern.families.loops.figures import (
@@ -21,6 +20,7 @@ from memkern.families.loops.figures import (
 )
 from memkern.families.raider.figures import by_kernel, by_size, raider_bandwidths
 from memkern.families.streaming.findings import findings
+from memkern.formats.resultset import need_rows
 from memkern.models.peak import with_peak
 from memkern.plots.drawing import (
     MOST_LINES,
@@ -86,8 +86,7 @@ def _over_sizes(records: Records, kernels: str | Sequence[str] = "") -> tuple[Da
     frame, rotated = prevailing(frame, ("rotation",), per=("platform", "kernel"))
     notes += left + rotated
     frame = frame[frame.groupby(["platform", "kernel"])["footprint_B"].transform("nunique") > 1]
-    if frame.empty:
-        raise InputError(f"no kernel was measured at two sizes: `{_MEASURE_SIZES}` does so")
+    need_rows(frame, f"no kernel was measured at two sizes: `{_MEASURE_SIZES}` does so")
     frame = frame.assign(nt=is_nt(frame), family=frame["kernel"].str.partition(".")[0])
     frame = best(frame, ("platform", "kernel", "footprint_B", "nt"))
     return frame, notes
@@ -148,7 +147,7 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
         ax.set_ylim(frame[BANDWIDTH].min() / 1.25, frame[BANDWIDTH].max() * 1.25)
         ax.set_yscale("log", base=2)
         log2_axis(ax.yaxis)
-        bytes_axis(ax.xaxis, 10 if len(axes) == 1 else 6)
+        bytes_axis(ax, 10 if len(axes) == 1 else 6)
         cache_regions(ax, cache_ends(rows))
         ax.set(xlabel="Memory used by all threads", ylabel="Bandwidth (GB/s)")
     labels = {line.get_label() for ax in axes for line in ax.lines}
@@ -179,7 +178,6 @@ def _by_footprint(ax: Axes, rows: DataFrame, kernels: Sequence[str]) -> None:
                 markeredgewidth=0.8,
                 label="_best is nt",
             )
-    ax.set_xscale("log", base=2)
 
 
 # ---------------------------------------------------------------------------- bandwidth by threads
@@ -223,11 +221,10 @@ def saturation(
     here = ["machine", "kernel"]
     frame, _ = prevailing(frame, ("backend", "dtype", "bytes_B"), per=here, count=("threads",))
     frame = frame[frame.groupby(here)["threads"].transform("nunique") > 1]
-    if frame.empty:
-        raise InputError(
-            "no kernel was measured with two thread counts at one size: "
-            f"`{_MEASURE_THREADS}` does so"
-        )
+    need_rows(
+        frame,
+        f"no kernel was measured with two thread counts at one size: `{_MEASURE_THREADS}` does so",
+    )
     single = best(frame[frame["single"]], (*here, "threads"))
     frame = best(frame, (*here, "threads", "nt"))
     names = list(dict.fromkeys(frame["kernel"]))

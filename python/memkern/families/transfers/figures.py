@@ -19,7 +19,6 @@ from memkern.plots.frames import (
     joined,
     line_fits,
     three_figures,
-    typed,
 )
 from memkern.plots.registry import family_section
 from memkern.plots.selection import BANDWIDTH, select
@@ -71,9 +70,13 @@ def transfers(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     InputError
         There is no such record, or a column is missing.
     """
-    numbers, texts = ("size_B", "bytes_B", "time_min_s"), ("memory", "variant")
-    frame, notes = select(records, ["transfers"], [*numbers, *texts], measure=measure)
-    frame = typed(frame, numbers, texts)
+    frame, notes = select(
+        records,
+        ["transfers"],
+        numbers=("size_B", "bytes_B", "time_min_s"),
+        texts=("memory", "variant"),
+        measure=measure,
+    )
     pairs = zip(frame["memory"], frame["variant"], strict=True)
     frame = frame.assign(
         way=frame["kernel"].str.removeprefix("transfers."),
