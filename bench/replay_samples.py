@@ -239,7 +239,7 @@ def of_ten(recordings: Sequence[str]) -> dict[tuple[str, ...], float]:
     for name, quantity in itertools.product(recordings, QUANTITIES):
         frame = pd.read_parquet(name)
         word = str(frame["state"].mode().iloc[0])
-        runs = replay_rounds.runs_of(frame, _PLACEMENTS, quantity, False)
+        runs = replay_rounds.runs_of(frame, _PLACEMENTS, quantity)
         for level, workers in sorted({key[:2] for key in runs}):
             steps = [
                 abs(after.value - before.value)

@@ -40,9 +40,6 @@ scores hardly depend on it, or on the limits below."""
 _MOST_OF_BOOT, _MOST_OF_RUN = 16.0, 16.0
 # Spacings between the shortest placements of a run that count.
 _SPACINGS = 3
-# Placements that follow each other share a state of the host, and are closer to each other than to
-# the next run; in the recordings, floors by a factor of two to three.
-_IN_A_ROW = 2.0
 # Mean distance of two medians of n normal values, times the root of n, over their median deviation.
 _OF_DEVIATION = 2.1
 # Records of a case in shorter succession have nearly the same state and are not counted.
@@ -99,15 +96,13 @@ class Spread:
         return Spread(self.floor.at_most(_MOST_OF_RUN), self.median.at_most(_MOST_OF_RUN))
 
 
-def observed(floors: Sequence[float], medians: Sequence[float], in_a_row: bool) -> Spread:
+def observed(floors: Sequence[float], medians: Sequence[float]) -> Spread:
     """Return what the placements of a run tell of the distance to the next run.
 
     Parameters
     ----------
     floors, medians : sequence of float
         Shortest time and median of each placement, in any unit.
-    in_a_row : bool
-        Whether the placements followed each other without other cases in between.
 
     Returns
     -------
@@ -122,7 +117,7 @@ def observed(floors: Sequence[float], medians: Sequence[float], in_a_row: bool) 
     deviation = float(np.median(np.abs(y - np.median(y))))
     number = (n - 1) / 2
     return Spread(
-        Distances(taken, float(spacings) * (_IN_A_ROW if in_a_row else 1.0)),
+        Distances(taken, float(spacings)),
         Distances(number, number * _OF_DEVIATION * deviation / math.sqrt(n)),
     )
 

@@ -466,7 +466,7 @@ def _spreads(runs: Sequence[CaseRun], machine: dict[str, Any]) -> dict[str, Spre
     for run in runs:
         if run.placements:
             name = run.class_of(machine)
-            found[name] = found.get(name, Spread()) + run.distances
+            found[name] = found.get(name, Spread()) + run.taken.distances
     return {name: this_host().spread(name) + own.of_run() for name, own in found.items()}
 
 
