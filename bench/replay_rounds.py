@@ -6,7 +6,7 @@ Placements are from ``host_rounds.py``. A run is some consecutive placements of 
 is the shortest time (floor) or the median of their medians, of the placements in the state in which
 most of them are, by the time of an exchange.
 
-Intervals are those of `memkern.host.distances`, without records of the boot: the mean distance of
+Intervals are those of `memkern.host.distances` for the next placements of the same process: the mean distance of
 the class (level and workers) on other hosts, by the name of a file up to ``_``, and what the
 placements of all cases of the class tell, or with ``--alone`` those of the case, as a command for
 one case knows them.
@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from records import Row, add, options, parsed, write
 
-from memkern.host.distances import OTHER_HOSTS, Distances, Spread, observed
+from memkern.host.distances import MOST_OF_RUN, OTHER_HOSTS, Distances, observed
 
 LEVELS = ("L1", "L2", "L3", "mem")
 COLUMNS = ("level", "half", "distance", "lower")
@@ -91,7 +91,7 @@ def judged(
                 for one in [run] if alone else now:
                     if one is not None and one.state == run.state:
                         own += one.own
-                half = (known + Spread(own, own).of_run().floor).within()
+                half = (known + own.at_most(MOST_OF_RUN)).within()
                 lower = abs(following.lower - run.lower)
                 yield level, half, abs(following.value - run.value), lower
 

@@ -14,9 +14,9 @@ are computed for the first command of a boot, from the distances between runs on
 and for later commands, from all earlier runs as well.
 
 ``--distances`` writes the mean distances between runs of each class over all hosts, which memkern
-uses until those of a boot are known; those of runs of ten placements are from the recordings
-``--rounds`` (of ``host_rounds.py``), where a class on a shared host has at least the distances of a
-quiet one.
+uses until those of a boot are known; those of ten placements are from the recordings ``--rounds``
+(of ``host_rounds.py``), times the factor for the next command, where a class on a shared host has
+at least the distances of a quiet one.
 """
 
 import csv
@@ -33,7 +33,7 @@ import replay_rounds
 from records import Row, add, options, parsed, write
 
 from memkern.engine.recording.samples import CORE_SHARE
-from memkern.host.distances import OTHER_HOSTS, Distances, History
+from memkern.host.distances import NEXT_COMMAND, OTHER_HOSTS, Distances, History
 from memkern.host.rates import LEAST_SAMPLES, Mode, labels_of, modes_of
 
 QUANTITIES = ("floor", "median")
@@ -242,7 +242,7 @@ def of_ten(recordings: Sequence[str]) -> dict[tuple[str, ...], float]:
         runs = replay_rounds.runs_of(frame, _PLACEMENTS, quantity)
         for level, workers in sorted({key[:2] for key in runs}):
             steps = [
-                abs(after.value - before.value)
+                NEXT_COMMAND * abs(after.value - before.value)
                 for key, series in runs.items()
                 if key[:2] == (level, workers)
                 for before, after in itertools.pairwise(series)

@@ -36,8 +36,12 @@ QUANTITIES = {"floor": "time_min_s", "median": "time_median_s"}
 OTHER_HOSTS = 3.0
 """Observations as which the mean distance on other hosts counts; in the replay of recordings,
 scores hardly depend on it, or on the limits below."""
-# Observations as which this boot and the run itself count at most.
-_MOST_OF_BOOT, _MOST_OF_RUN = 16.0, 16.0
+NEXT_COMMAND = 2.0
+"""Distance of the next command over that of the next placements in the same process: a command
+chooses variants anew, and the host drifts meanwhile (``bench/intervals_hold.py --first``)."""
+MOST_OF_RUN = 16.0
+"""Observations as which the placements of a run count at most."""
+_MOST_OF_BOOT = 16.0
 # Spacings between the shortest placements of a run that count.
 _SPACINGS = 3
 # Mean distance of two medians of n normal values, times the root of n, over their median deviation.
@@ -75,6 +79,10 @@ class Distances:
         share = min(1.0, number / max(self.number, number))
         return Distances(share * self.number, share * self.total)
 
+    def times(self, factor: float) -> Distances:
+        """Return as many observations of other distances."""
+        return Distances(self.number, factor * self.total)
+
     def within(self, level: float = RUN_LEVEL) -> float:
         """Return the distance within which the next run is, with the probability `level`."""
         return self.total * (math.pow(1 - level, -1 / self.number) - 1)
@@ -91,13 +99,15 @@ class Spread:
         """Return the observations of both."""
         return Spread(self.floor + other.floor, self.median + other.median)
 
-    def of_run(self) -> Spread:
-        """Return these observations of runs themselves, as many as count."""
-        return Spread(self.floor.at_most(_MOST_OF_RUN), self.median.at_most(_MOST_OF_RUN))
+    def to_next_command(self) -> Spread:
+        """Return what these observations of placements, as many as count, tell of it."""
+        return Spread(
+            *(one.at_most(MOST_OF_RUN).times(NEXT_COMMAND) for one in vars(self).values())
+        )
 
 
 def observed(floors: Sequence[float], medians: Sequence[float]) -> Spread:
-    """Return what the placements of a run tell of the distance to the next run.
+    """Return what the placements of a run tell of the distance to the next placements.
 
     Parameters
     ----------

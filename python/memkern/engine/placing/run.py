@@ -173,7 +173,7 @@ class CaseRun:
 
     def spread(self, machine: dict[str, Any]) -> Spread:
         """Return what is known of the distances between runs of this case."""
-        return self.host.spread(self.class_of(machine)) + self.taken.distances
+        return self.host.spread(self.class_of(machine)) + self.taken.distances.to_next_command()
 
     def imprecise(self, spread: Callable[[], Spread]) -> bool:
         """Return whether it is placed again for its precision, since its time is not over.

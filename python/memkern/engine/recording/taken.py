@@ -266,7 +266,7 @@ class Taken:
 
     @property
     def distances(self) -> Spread:
-        """Return what the placements tell of the distance to the next run."""
+        """What the placements tell of the distance to the next ones."""
         if self.disturbed:
             return Spread()
         floors = [float(seconds[:, 0].min()) for seconds in self.series]
