@@ -6,10 +6,10 @@ Placements are from ``host_rounds.py``. A run is some consecutive placements of 
 is the shortest time (floor) or the median of their medians, of the placements in the state in which
 most of them are, by the time of an exchange.
 
-Intervals are those of `memkern.host.distances` for the next placements of the same process: the mean distance of
-the class (level and workers) on other hosts, by the name of a file up to ``_``, and what the
-placements of all cases of the class tell, or with ``--alone`` those of the case, as a command for
-one case knows them.
+Intervals are those of `memkern.host.distances` for the next placements of the same process: the
+mean distance of the class (level and workers) on other hosts, by the name of a file up to ``_``,
+and what the placements of all cases of the class tell, or with ``--alone`` those of the case, as a
+command for one case knows them.
 
 A row has a host, a level and a number of placements. Scores are Winkler's of the logarithms (width,
 and 40 times what is missed), over that of the best constant width of the class on the recording,

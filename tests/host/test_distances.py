@@ -61,8 +61,8 @@ def test_every_class_has_distances_of_other_hosts(level: str, threads: str) -> N
     once, three, ten, hundred = map(packaged, names)
     for quantity in ("floor", "median"):
         means = [getattr(one, quantity).total / 3 for one in (once, three, ten)]
-        # More placements repeat better.
-        assert 0.3 > means[0] >= means[1] >= means[2] > 0.005
+        # Three placements are between one and ten.
+        assert 0.3 > max(means) and min(means) > 0.005 and sorted(means)[1] == means[1]
         for name in names:
             shared = getattr(packaged(f"{name}, {SHARED}"), quantity)
             assert 0.4 > shared.total / 3 > 0.005
@@ -118,11 +118,13 @@ def test_deviations_of_medians_are_the_distance_of_their_medians() -> None:
     assert found.total / found.number == pytest.approx(np.mean(apart), rel=0.15)
 
 
-def test_the_three_shortest_placements_count() -> None:
+def test_the_shortest_placements_count() -> None:
     times = [1.0, 1.1, 1.3, 1.2, 5.0]
     found = observed(times, times).floor
     spacings = np.diff(np.log(sorted(times)))[:3] @ [4, 3, 2] / 5
     assert found == Distances(3, pytest.approx(spacings))
+    many = np.exp(np.arange(40) / 100)
+    assert observed([*many], [*many]).floor.number == 10
     once = observed([1.0], [1.0])
     assert once.floor == once.median == Distances()
 

@@ -42,8 +42,9 @@ chooses variants anew, and the host drifts meanwhile (``bench/intervals_hold.py 
 MOST_OF_RUN = 16.0
 """Observations as which the placements of a run count at most."""
 _MOST_OF_BOOT = 16.0
-# Spacings between the shortest placements of a run that count.
-_SPACINGS = 3
+# Spacings between the shortest placements of a run that count: so many, and of many placements
+# this share.
+_SPACINGS, _SPACINGS_SHARE = 3, 0.25
 # Mean distance of two medians of n normal values, times the root of n, over their median deviation.
 _OF_DEVIATION = 2.1
 # Records of a case in shorter succession have nearly the same state and are not counted.
@@ -101,9 +102,8 @@ class Spread:
 
     def to_next_command(self) -> Spread:
         """Return what these observations of placements, as many as count, tell of it."""
-        return Spread(
-            *(one.at_most(MOST_OF_RUN).times(NEXT_COMMAND) for one in vars(self).values())
-        )
+        both = (self.floor, self.median)
+        return Spread(*(one.at_most(MOST_OF_RUN).times(NEXT_COMMAND) for one in both))
 
 
 def observed(floors: Sequence[float], medians: Sequence[float]) -> Spread:
@@ -117,12 +117,12 @@ def observed(floors: Sequence[float], medians: Sequence[float]) -> Spread:
     Returns
     -------
     Spread
-        Of the shortest times, the spacings of the three shortest placements, weighted as for
-        exponentially distributed values, which have the mean distance of two minima; of the
-        medians, their median deviation, for half as many observations as it has degrees of freedom.
+        Of the shortest times, the spacings of the four shortest placements, or of the shortest
+        quarter, weighted as for exponentially distributed values, which have the mean distance of
+        two minima; of the medians, their median deviation, for half as many observations as it has degrees of freedom.
     """
     n, x, y = len(floors), np.sort(np.log(floors)), np.log(medians)
-    taken = min(_SPACINGS, n - 1)
+    taken = min(max(_SPACINGS, int(_SPACINGS_SHARE * n)), n - 1)
     spacings = np.diff(x)[:taken] @ np.arange(n - 1, n - 1 - taken, -1) / n
     deviation = float(np.median(np.abs(y - np.median(y))))
     number = (n - 1) / 2
