@@ -119,7 +119,8 @@ def observed(floors: Sequence[float], medians: Sequence[float]) -> Spread:
     Spread
         Of the shortest times, the spacings of the four shortest placements, or of the shortest
         quarter, weighted as for exponentially distributed values, which have the mean distance of
-        two minima; of the medians, their median deviation, for half as many observations as it has degrees of freedom.
+        two minima; of the medians, their median deviation, for half as many observations as it has
+        degrees of freedom.
     """
     n, x, y = len(floors), np.sort(np.log(floors)), np.log(medians)
     taken = min(max(_SPACINGS, int(_SPACINGS_SHARE * n)), n - 1)
