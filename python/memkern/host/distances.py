@@ -39,7 +39,7 @@ scores hardly depend on it, or on the limits below."""
 NEXT_COMMAND = 2.0
 """Distance of the next command over that of the next placements in the same process: a command
 chooses variants anew, and the host drifts meanwhile (``bench/intervals_hold.py --first``)."""
-MOST_OF_RUN = 16.0
+MOST_OF_RUN = 8.0
 """Observations as which the placements of a run count at most."""
 _MOST_OF_BOOT = 16.0
 # Spacings between the shortest placements of a run that count: so many, and of many placements
