@@ -15,8 +15,8 @@ and for later commands, from all earlier runs as well.
 
 ``--distances`` writes the mean distances between runs of each class over all hosts, which memkern
 uses until those of a boot are known; those of ten placements are from the recordings ``--rounds``
-(of ``host_rounds.py``), times the factor for the next command, where a class on a shared host has
-at least the distances of a quiet one.
+(of ``host_rounds.py``), on quiet hosts times the factor for the next command; a class on a shared
+host has at least the distances of a quiet one.
 """
 
 import csv
@@ -242,7 +242,7 @@ def of_ten(recordings: Sequence[str]) -> dict[tuple[str, ...], float]:
         runs = replay_rounds.runs_of(frame, _PLACEMENTS, quantity)
         for level, workers in sorted({key[:2] for key in runs}):
             steps = [
-                NEXT_COMMAND * abs(after.value - before.value)
+                abs(after.value - before.value)
                 for key, series in runs.items()
                 if key[:2] == (level, workers)
                 for before, after in itertools.pairwise(series)
@@ -250,7 +250,7 @@ def of_ten(recordings: Sequence[str]) -> dict[tuple[str, ...], float]:
             ]
             key = ("memory" if level == "mem" else level, {"1": _ONE}.get(workers, _SEVERAL))
             means.setdefault((*key, quantity, word), []).append(float(np.mean(steps)))
-    quiet = {key: np.mean(some) for key, some in means.items() if key[-1] == "quiet"}
+    quiet = {key: NEXT_COMMAND * np.mean(some) for key, some in means.items() if key[-1] == "quiet"}
     found = {(*key, "10"): float(mean) for key, mean in quiet.items()}
     for key, some in means.items():
         if key[-1] == "shared":
