@@ -188,7 +188,9 @@ def main() -> None:
     parser.add_argument("--commands", action="store_true", help="three commands in turns")
     parser.add_argument("--precision", type=float, help="percent")
     args = parsed(parser)
-    how: dict[str, Any] = {"precision": args.precision / 100} if args.precision else {}
+    how: dict[str, Any] = {}
+    if args.precision:
+        how = {"precision": args.precision / 100, "budget_s": None}
     every: dict[str, Any] = {name: case.with_(**how) for name, case in cases().items()}
     measure: Any = first_of if args.first else lambda case: case.measure().record
     rows, begin, folder = [], time.perf_counter(), Path(tempfile.mkdtemp())

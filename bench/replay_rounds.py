@@ -6,10 +6,10 @@ Placements are from ``host_rounds.py``. A run is some consecutive placements of 
 is the shortest time (floor) or the median of their medians, of the placements in the state in which
 most of them are, by the time of an exchange.
 
-Intervals are those of `memkern.host.distances`, without records of the boot: the mean distance of
-the class (level and workers) on other hosts, by the name of a file up to ``_``, and what the
-placements of all cases of the class tell, or with ``--alone`` those of the case, as a command for
-one case knows them. In a recording whose name ends with ``bursts``, placements follow each other.
+Intervals are those of `memkern.host.distances` for the next placements of the same process: the
+mean distance of the class (level and workers) on other hosts, by the name of a file up to ``_``,
+and what the placements of all cases of the class tell, or with ``--alone`` those of the case, as a
+command for one case knows them.
 
 A row has a host, a level and a number of placements. Scores are Winkler's of the logarithms (width,
 and 40 times what is missed), over that of the best constant width of the class on the recording,
@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from records import Row, add, options, parsed, write
 
-from memkern.host.distances import OTHER_HOSTS, Distances, Spread, observed
+from memkern.host.distances import MOST_OF_RUN, OTHER_HOSTS, Distances, observed
 
 LEVELS = ("L1", "L2", "L3", "mem")
 COLUMNS = ("level", "half", "distance", "lower")
@@ -49,7 +49,7 @@ Runs = dict[tuple[str, str, str], list[Run | None]]
 """Runs of each case, by level, workers and case; None where a process ends."""
 
 
-def runs_of(frame: pd.DataFrame, placements: int, quantity: str, in_a_row: bool) -> Runs:
+def runs_of(frame: pd.DataFrame, placements: int, quantity: str) -> Runs:
     """Return the runs of a recording that have this number of consecutive placements."""
     quickest = frame["exchange_ns"].quantile(0.1)
     slow = frame["exchange_ns"] > _APART * quickest
@@ -63,7 +63,7 @@ def runs_of(frame: pd.DataFrame, placements: int, quantity: str, in_a_row: bool)
             state = int(run["state"].mode().iloc[0])
             run = run[run["state"] == state]
             floors, medians = run["time_min_s"].to_numpy(), run["time_median_s"].to_numpy()
-            spread = observed(floors, medians, in_a_row)
+            spread = observed(floors, medians)
             value = floors.min() if quantity == "floor" else np.median(medians)
             lower = np.log(np.sort(floors))[: max(len(floors) // 2, 1)].mean()
             series.append(Run(state, math.log(value), float(lower), getattr(spread, quantity)))
@@ -91,7 +91,7 @@ def judged(
                 for one in [run] if alone else now:
                     if one is not None and one.state == run.state:
                         own += one.own
-                half = (known + Spread(own, own).of_run().floor).within()
+                half = (known + own.at_most(MOST_OF_RUN)).within()
                 lower = abs(following.lower - run.lower)
                 yield level, half, abs(following.value - run.value), lower
 
@@ -111,10 +111,7 @@ def rows_of(
     hosts: dict[str, pd.DataFrame], placements: int, quantity: str, alone: bool, rows: list[Row]
 ) -> None:
     """Add the rows of runs of some placements."""
-    runs = {
-        host: runs_of(frame, placements, quantity, host.endswith("bursts"))
-        for host, frame in hosts.items()
-    }
+    runs = {host: runs_of(frame, placements, quantity) for host, frame in hosts.items()}
     means = {
         host: distances(some).groupby("level")["distance"].mean() for host, some in runs.items()
     }

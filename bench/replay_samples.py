@@ -14,9 +14,9 @@ are computed for the first command of a boot, from the distances between runs on
 and for later commands, from all earlier runs as well.
 
 ``--distances`` writes the mean distances between runs of each class over all hosts, which memkern
-uses until those of a boot are known; those of runs of ten placements are from the recordings
-``--rounds`` (of ``host_rounds.py``), where a class on a shared host has at least the distances of a
-quiet one.
+uses until those of a boot are known; those of ten placements are from the recordings ``--rounds``
+(of ``host_rounds.py``), on quiet hosts times the factor for the next command; a class on a shared
+host has at least the distances of a quiet one.
 """
 
 import csv
@@ -33,7 +33,7 @@ import replay_rounds
 from records import Row, add, options, parsed, write
 
 from memkern.engine.recording.samples import CORE_SHARE
-from memkern.host.distances import OTHER_HOSTS, Distances, History
+from memkern.host.distances import NEXT_COMMAND, OTHER_HOSTS, Distances, History
 from memkern.host.rates import LEAST_SAMPLES, Mode, labels_of, modes_of
 
 QUANTITIES = ("floor", "median")
@@ -239,7 +239,7 @@ def of_ten(recordings: Sequence[str]) -> dict[tuple[str, ...], float]:
     for name, quantity in itertools.product(recordings, QUANTITIES):
         frame = pd.read_parquet(name)
         word = str(frame["state"].mode().iloc[0])
-        runs = replay_rounds.runs_of(frame, _PLACEMENTS, quantity, False)
+        runs = replay_rounds.runs_of(frame, _PLACEMENTS, quantity)
         for level, workers in sorted({key[:2] for key in runs}):
             steps = [
                 abs(after.value - before.value)
@@ -250,7 +250,7 @@ def of_ten(recordings: Sequence[str]) -> dict[tuple[str, ...], float]:
             ]
             key = ("memory" if level == "mem" else level, {"1": _ONE}.get(workers, _SEVERAL))
             means.setdefault((*key, quantity, word), []).append(float(np.mean(steps)))
-    quiet = {key: np.mean(some) for key, some in means.items() if key[-1] == "quiet"}
+    quiet = {key: NEXT_COMMAND * np.mean(some) for key, some in means.items() if key[-1] == "quiet"}
     found = {(*key, "10"): float(mean) for key, mean in quiet.items()}
     for key, some in means.items():
         if key[-1] == "shared":

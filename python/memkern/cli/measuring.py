@@ -279,7 +279,7 @@ def announce(
     )
 
 
-def measure(  # noqa: C901, PLR0913
+def measure(  # noqa: C901
     cases: Sequence[Case],
     args: argparse.Namespace,
     header: str = HEADER,
@@ -288,17 +288,15 @@ def measure(  # noqa: C901, PLR0913
     select: Callable[[Sequence[Case]], Sequence[Case]] | None = None,
     most_s: float = math.inf,
     answers: Sequence[Callable[[ResultSet], str]] = (),
-    in_turns: bool = False,
 ) -> ResultSet:
     """Measure with the options of the command line, and print a table of the results.
 
     `row` makes a line of the table from the number and the record of a case; without it there is
-    none. Varying columns that
-    are not `shown` in the line precede it (see `varying`). `select` returns the cases to measure.
-    If `most_s` is too short for all cases, the least informative ones are left out first. Each of
-    `answers` returns what is printed below the table, such as one sentence, from all records.
-    `in_turns` tells whether cases whose ratios the answers have are also measured in turns, unless
-    the number of runs is fixed.
+    none. Varying columns that are not `shown` in the line precede it (see `varying`). `select`
+    returns the cases to measure. If `most_s` is too short for all cases, the least informative ones
+    are left out first. Each of `answers` returns what is printed below the table, such as one
+    sentence, from all records; cases whose ratios they have are also measured in turns, unless the
+    number of runs is fixed.
     """
     from memkern.engine.public import ranks, sweep
 
@@ -354,7 +352,7 @@ def measure(  # noqa: C901, PLR0913
         on_begin=begun,
         time_s=time_s,
     )
-    if in_turns and args.runs is None and not results.interrupted:
+    if answers and args.runs is None and not results.interrupted:
         from memkern.results.ratios import asked
         from memkern.studies.ratios import add_turns
 

@@ -36,13 +36,15 @@ QUANTITIES = {"floor": "time_min_s", "median": "time_median_s"}
 OTHER_HOSTS = 3.0
 """Observations as which the mean distance on other hosts counts; in the replay of recordings,
 scores hardly depend on it, or on the limits below."""
-# Observations as which this boot and the run itself count at most.
-_MOST_OF_BOOT, _MOST_OF_RUN = 16.0, 16.0
-# Spacings between the shortest placements of a run that count.
-_SPACINGS = 3
-# Placements that follow each other share a state of the host, and are closer to each other than to
-# the next run; in the recordings, floors by a factor of two to three.
-_IN_A_ROW = 2.0
+NEXT_COMMAND = 2.0
+"""Distance of the next command over that of the next placements in the same process: a command
+chooses variants anew, and the host drifts meanwhile (``bench/intervals_hold.py --first``)."""
+MOST_OF_RUN = 8.0
+"""Observations as which the placements of a run count at most."""
+_MOST_OF_BOOT = 16.0
+# Spacings between the shortest placements of a run that count: so many, and of many placements
+# this share.
+_SPACINGS, _SPACINGS_SHARE = 3, 0.25
 # Mean distance of two medians of n normal values, times the root of n, over their median deviation.
 _OF_DEVIATION = 2.1
 # Records of a case in shorter succession have nearly the same state and are not counted.
@@ -78,6 +80,10 @@ class Distances:
         share = min(1.0, number / max(self.number, number))
         return Distances(share * self.number, share * self.total)
 
+    def times(self, factor: float) -> Distances:
+        """Return as many observations of other distances."""
+        return Distances(self.number, factor * self.total)
+
     def within(self, level: float = RUN_LEVEL) -> float:
         """Return the distance within which the next run is, with the probability `level`."""
         return self.total * (math.pow(1 - level, -1 / self.number) - 1)
@@ -94,35 +100,35 @@ class Spread:
         """Return the observations of both."""
         return Spread(self.floor + other.floor, self.median + other.median)
 
-    def of_run(self) -> Spread:
-        """Return these observations of runs themselves, as many as count."""
-        return Spread(self.floor.at_most(_MOST_OF_RUN), self.median.at_most(_MOST_OF_RUN))
+    def to_next_command(self) -> Spread:
+        """Return what these observations of placements, as many as count, tell of it."""
+        both = (self.floor, self.median)
+        return Spread(*(one.at_most(MOST_OF_RUN).times(NEXT_COMMAND) for one in both))
 
 
-def observed(floors: Sequence[float], medians: Sequence[float], in_a_row: bool) -> Spread:
-    """Return what the placements of a run tell of the distance to the next run.
+def observed(floors: Sequence[float], medians: Sequence[float]) -> Spread:
+    """Return what the placements of a run tell of the distance to the next placements.
 
     Parameters
     ----------
     floors, medians : sequence of float
         Shortest time and median of each placement, in any unit.
-    in_a_row : bool
-        Whether the placements followed each other without other cases in between.
 
     Returns
     -------
     Spread
-        Of the shortest times, the spacings of the three shortest placements, weighted as for
-        exponentially distributed values, which have the mean distance of two minima; of the
-        medians, their median deviation, for half as many observations as it has degrees of freedom.
+        Of the shortest times, the spacings of the four shortest placements, or of the shortest
+        quarter, weighted as for exponentially distributed values, which have the mean distance of
+        two minima; of the medians, their median deviation, for half as many observations as it has
+        degrees of freedom.
     """
     n, x, y = len(floors), np.sort(np.log(floors)), np.log(medians)
-    taken = min(_SPACINGS, n - 1)
+    taken = min(max(_SPACINGS, int(_SPACINGS_SHARE * n)), n - 1)
     spacings = np.diff(x)[:taken] @ np.arange(n - 1, n - 1 - taken, -1) / n
     deviation = float(np.median(np.abs(y - np.median(y))))
     number = (n - 1) / 2
     return Spread(
-        Distances(taken, float(spacings) * (_IN_A_ROW if in_a_row else 1.0)),
+        Distances(taken, float(spacings)),
         Distances(number, number * _OF_DEVIATION * deviation / math.sqrt(n)),
     )
 

@@ -52,8 +52,6 @@ from memkern.spec.options import GPUS, PROCESSORS
 LARGE_B = 2**26
 # All buffers are smaller: the next placement gets other memory, as after LARGE_B.
 ALL_B = 2**62
-# Placements followed each other if they took at least this share of the time since the first.
-_ALONE = 0.5
 
 
 def _of_all_ranks(check: Check) -> Check:
@@ -106,7 +104,6 @@ class CaseRun:
         self.started = environment.now()
         self.placements: list[Placement] = []
         self._units = os.sched_getaffinity(0)
-        self._first_s = math.inf  # end of the first placement
         self._taken: Taken | None = None  # of these placements
         # Deadline of the next placement, on the clock of `time.perf_counter`.
         self.deadline = math.inf
@@ -174,15 +171,9 @@ class CaseRun:
         size_B, threads = obtained["footprint_B"], obtained["threads"]
         return class_name(size_B, threads, data_caches(machine), placements, host)
 
-    @property
-    def distances(self) -> Spread:
-        """What the placements tell of the distance to the next run."""
-        own_s = sum(placement.wall_s for placement in self.placements[1:])
-        return self.taken.distances(own_s > _ALONE * (time.perf_counter() - self._first_s))
-
     def spread(self, machine: dict[str, Any]) -> Spread:
         """Return what is known of the distances between runs of this case."""
-        return self.host.spread(self.class_of(machine)) + self.distances
+        return self.host.spread(self.class_of(machine)) + self.taken.distances.to_next_command()
 
     def imprecise(self, spread: Callable[[], Spread]) -> bool:
         """Return whether it is placed again for its precision, since its time is not over.
@@ -285,7 +276,6 @@ class CaseRun:
             },
         )
         self.placements.append(placement)
-        self._first_s = min(self._first_s, time.perf_counter())
         self._taken = None
         return placement
 

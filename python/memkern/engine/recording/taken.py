@@ -264,12 +264,13 @@ class Taken:
         """Return the median of each placement that counts (see `Samples.seconds`)."""
         return [statistics.median(seconds[:, column]) for seconds in self.series]
 
-    def distances(self, in_a_row: bool) -> Spread:
-        """Return what the placements tell of the distance to the next run."""
+    @property
+    def distances(self) -> Spread:
+        """What the placements tell of the distance to the next ones."""
         if self.disturbed:
             return Spread()
         floors = [float(seconds[:, 0].min()) for seconds in self.series]
-        return observed(floors, self.medians(), in_a_row)
+        return observed(floors, self.medians())
 
     @property
     def disturbed(self) -> bool:

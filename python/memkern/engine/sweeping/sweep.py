@@ -466,8 +466,8 @@ def _spreads(runs: Sequence[CaseRun], machine: dict[str, Any]) -> dict[str, Spre
     for run in runs:
         if run.placements:
             name = run.class_of(machine)
-            found[name] = found.get(name, Spread()) + run.distances
-    return {name: this_host().spread(name) + own.of_run() for name, own in found.items()}
+            found[name] = found.get(name, Spread()) + run.taken.distances
+    return {name: this_host().spread(name) + own.to_next_command() for name, own in found.items()}
 
 
 def vary(case: Case, **knobs: Iterable[Any]) -> Cases:

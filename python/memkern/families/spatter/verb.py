@@ -80,7 +80,7 @@ def _suite(args: argparse.Namespace) -> int:
     configs = suites.load(args.suite, **{k: v for k, v in sizes.items() if v is not None})
     knobs = knobs_of(args)
     cases = [spatter.from_config(c, **knobs) for c in configs]
-    return exit_code(measure(cases, args, answers=[_beside_published], in_turns=True))
+    return exit_code(measure(cases, args, answers=[_beside_published]))
 
 
 def _beside_published(results: ResultSet) -> str:

@@ -123,9 +123,7 @@ def _spmv(args: argparse.Namespace) -> int:
         }
         own = taken(f"spmv.{format}", own)
         parts.append(product(functools.partial(build, matrix=text, format=format, **own), axes))
-    return exit_code(
-        measure(joined(parts), args, _HEADER, _row, _SHOWN, answers=[_fastest], in_turns=True)
-    )
+    return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN, answers=[_fastest]))
 
 
 def _fastest(results: ResultSet) -> str:
