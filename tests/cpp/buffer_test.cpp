@@ -410,12 +410,13 @@ TEST_F(PoolTest, GivesLaterBuffersOtherPages) {
   for (int k = 0; k < 200; ++k) {
     address_of(team_of(1), Placement{}, 2 * kMiB);
     Arena::release_pool(64 * kMiB);
-    // The pages of the last buffers stay in use, but not those of all.
+    // The pages of the last buffers stay in use, but not those of all 400 MiB; a sanitizer needs
+    // memory as well.
     EXPECT_GE(status_B("VmRSS") - before, std::min(2 * k, 120) * kMiB);
-    EXPECT_LE(status_B("VmRSS") - before, 136 * kMiB);
+    EXPECT_LE(status_B("VmRSS") - before, 256 * kMiB);
   }
   Arena::release_pool();
-  EXPECT_LE(status_B("VmRSS") - before, 8 * kMiB);
+  EXPECT_LE(status_B("VmRSS") - before, 64 * kMiB);
 }
 
 TEST_F(PoolTest, KeepsAtMostHalfOfWhatItLeavesToOthers) {

@@ -160,9 +160,15 @@ def test_unknown_run_queue_delays_give_one_warning(monkeypatch: pytest.MonkeyPat
 @pytest.fixture
 def all_units_reserved() -> Iterator[None]:
     """Let another memkern process reserve every free processing unit."""
-    code = "import memkern as mk\n"
-    code += "prepared = mk.stream('copy', elements=64, variant='scalar').prepare()\n"
-    code += "print(flush=True)\ninput()"
+    # Until then, tests beside it may hold some of them.
+    code = """
+import memkern as mk
+case = mk.stream("copy", elements=64, variant="scalar")
+while (prepared := case.prepare()).native.obtained()["shared_units"]:
+    del prepared
+print(flush=True)
+input()
+"""
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
