@@ -5,7 +5,7 @@ if its distance from the median of the other nodes is improbable in two ways:
 
 - for their spread, the median absolute deviation (MAD). The distribution of distance over MAD is
   simulated for values whose variances differ as those of different hosts do: Student's t with eight
-  degrees of freedom, as for the variances between runs that the package contains;
+  degrees of freedom, as for the variances between runs on several recorded hosts;
 - for the spread between runs on one host, which the node's interval for the next run contains.
   Without this a state of some hosts would be named, since it lies many MADs away.
 
@@ -58,7 +58,7 @@ INSIDE, TOO_FEW, NO_INTERVAL = "in the range", "too few nodes", "no interval"
 # Nodes of one processor that are needed. With fewer, a node would have to be more than twenty times
 # their spread away.
 LEAST_NODES = 9
-# Of the variances between runs that the package contains.
+# Of the variances between runs on several recorded hosts.
 _FREEDOM = 8.0
 _OF_NORMAL = 1.4826  # standard deviation over MAD
 _SIMULATED = 640_000  # values of each simulation

@@ -84,7 +84,7 @@ def add_turns(
     ]
     if not every or ranks().size > 1:
         return False
-    announce(f"measuring {len(every)} groups of the cases in turns", time_s)
+    announce("measuring cases that are compared in turns", time_s)
     rng, begun = random.Random(0), now()
     todo, times = [*range(len(every))], [list[list[list[float]]]() for _ in every]
 
