@@ -206,6 +206,20 @@ def test_an_error_of_one_rank_is_raised_by_all(kind: type[Exception]) -> None:
     assert str(errors[0]) == str(errors[2]) == f"rank 1 on {host}: no such page"
 
 
+def test_a_value_that_can_not_be_sent_is_an_error_of_all() -> None:
+    class Unsent:
+        def __reduce__(self) -> Any:
+            raise InputError("it can't be sent")
+
+    def work(ranks: Ranks) -> Any:
+        with ranks.together():
+            return ranks.every(Unsent() if ranks.number else 1)
+
+    other, own = as_ranks(2, work)
+    for error in (other, own):
+        assert isinstance(error, InputError) and "it can't be sent" in str(error)
+
+
 def test_the_same_error_of_all_ranks_is_each_rank_s_own() -> None:
     def work(ranks: Ranks) -> None:
         with ranks.together():

@@ -191,8 +191,10 @@ class Ranks:
         """Return the values of all ranks, by rank; see `gate` for the errors."""
         if self._transport is None:
             return [value]
+        # What may fail comes before the gate, since the others exchange values after it.
+        content = pickle.dumps(value)
         self.gate()
-        return [pickle.loads(one) for one in self._transport.every(pickle.dumps(value))]
+        return [pickle.loads(one) for one in self._transport.every(content)]
 
     def of_host(self, value: T) -> list[T]:
         """Return the values of the ranks on this host; see `gate` for the errors."""
@@ -214,8 +216,9 @@ class Ranks:
         own = np.asarray(values, dtype=np.float64)
         if self._transport is None:
             return own
+        comparable = np.where(np.isnan(own), np.inf, own).ravel()
         self.gate()
-        found = self._transport.largest(np.where(np.isnan(own), np.inf, own).ravel())
+        found = self._transport.largest(comparable)
         return np.where(np.isinf(found), np.nan, found).reshape(own.shape)
 
     def slowest(self, seconds: float) -> float:
@@ -314,8 +317,9 @@ class Ranks:
         self._failed = True
         kind = next((k for k in _KINDS if isinstance(error, k)), RuntimeError)
         own = str(error) if kind is not RuntimeError else f"{type(error).__name__}: {error}"
+        told = pickle.dumps((kind, own, interrupted_by(error)))
         self._meet(_FAILED)
-        self._transport.every(pickle.dumps((kind, own, interrupted_by(error))))
+        self._transport.every(told)
 
     def _raise(self, told: Sequence[bytes]) -> NoReturn:
         """Raise the error of the first rank that reported one."""
