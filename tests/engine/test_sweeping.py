@@ -197,6 +197,28 @@ def test_records_are_made_once_and_get_intervals_by_other_cases(
         assert mk.load(output) == results
 
 
+def test_records_of_many_placements_are_made_twice(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def counted(taken: Any, *how: Any, **named: Any) -> mk.Measurement:
+        made.append(len(taken.placements))
+        return measurement_of(taken, *how, **named)
+
+    monkeypatch.setattr("memkern.engine.placing.run.measurement_of", counted)
+    known = Spread(Distances(3.0, 0.003), Distances(3.0, 0.003))
+    monkeypatch.setattr("memkern.host.packaged", lambda name: known)
+    monkeypatch.setattr(CaseRun, "imprecise", lambda run, spread: len(run.placements) < 7)
+    brief = case.with_(runs=None, max_samples=30, placements=3, precision=0.999)
+    for output in (None, tmp_path / "x.db"):
+        made.clear()
+        (record,) = mk.sweep([brief], output=output, progress=False).records
+        # After the requested placements, in case the rest is lost, and after all.
+        assert made == [3, 7] and record["placements"] == 7
+    assert mk.load(tmp_path / "x.db")[0]["placements"] == 7
+
+
 def test_time_that_is_left_is_spent_on_the_widest_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     def run(name: str, placements: int) -> Any:
         made = type("Run", (), {})()

@@ -184,8 +184,8 @@ class _Results(Collected):
         self._machine, self._columns = machine, columns
         self._size, self._on_result = size, on_result
         super().__init__(lambda: f"{self._measured} of {self._total} measurements")
-        # Complete measurements of this block, by run.
-        self._complete: dict[CaseRun, tuple[Measurement, Spread]] = {}
+        # Complete measurements of this block and the number of their placements, by run.
+        self._complete: dict[CaseRun, tuple[Measurement, Spread, int]] = {}
         # Positions of this block's records in the file, by run.
         self._positions: dict[CaseRun, int] = {}
         self._seen: set[tuple[str, int]] = set()
@@ -225,17 +225,16 @@ class _Results(Collected):
             bar.total = self._placements + more
 
     def placed(self, run: CaseRun) -> None:
-        """Store a case after its last placement, in case the rest of the block is lost.
+        """Store a case after its last requested placement, in case the rest of the block is lost.
 
         Its interval does not yet use the placements of other cases.
         """
-        if run.complete and not run.interrupted:
+        if run.complete and not run.interrupted and run not in self._complete:
             known = run.spread(self._machine)
             done = run.measurement(self._machine, spread=known, extra=self._columns)
-            new = run not in self._complete
-            self._complete[run] = done, known
+            self._complete[run] = done, known, len(run.placements)
             self._store({run: done})
-            self._measured += new
+            self._measured += 1
 
     def end_block(self, runs: Sequence[CaseRun]) -> None:
         """Keep the results of a block, with intervals by the placements of all its cases."""
@@ -246,13 +245,13 @@ class _Results(Collected):
                 self._left_out += run.out_of_time
                 continue
             known = spreads[run.class_of(self._machine)]
-            measurement, before = self._complete.pop(run, (None, None))
-            stored = known == before
-            if measurement is not None and not stored:
-                measurement = with_intervals(measurement, run.taken, known)
-            if measurement is None:
+            measurement, before, placed = self._complete.pop(run, (None, None, 0))
+            self._measured += measurement is None and run.out_of_time and not run.interrupted
+            stored = known == before and placed == len(run.placements)
+            if measurement is None or placed < len(run.placements):
                 measurement = run.measurement(self._machine, spread=known, extra=self._columns)
-                self._measured += run.out_of_time and not run.interrupted
+            elif not stored:
+                measurement = with_intervals(measurement, run.taken, known)
             if run.complete and not run.interrupted:
                 count(run, measurement)
                 asked = run.case.stop.precision is not None
