@@ -146,7 +146,11 @@ def class_name(
     if it was quiet, else `SHARED`, `MIXED` or `BESIDE`. Cases of a GPU have no threads: ``L2, GPU,
     1 placement``.
     """
-    level = level_of(footprint_B, ends(caches, max(threads, 1)))
+    return class_at(level_of(footprint_B, ends(caches, max(threads, 1))), threads, placements, host)
+
+
+def class_at(level: str, threads: int, placements: int, host: str = "") -> str:
+    """Return the class of a level (see `class_name`)."""
     workers = f"{threads} thread{'' if threads == 1 else 's'}" if threads else "GPU"
     placed = f"{placements} placement{'' if placements == 1 else 's'}"
     return ", ".join(filter(None, (level, workers, placed, host)))

@@ -14,7 +14,7 @@ from memkern.engine.public import DELAYS_UNKNOWN, Activity, Measurement
 from memkern.engine.recording.samples import CORE_SHARE, WAITED_SHARE, names_of
 from memkern.formats import ResultSet
 from memkern.host import this_host
-from memkern.host.distances import SHARED
+from memkern.host.distances import SHARED, class_at
 from memkern.machine import health, smbios
 from memkern.machine.caches import LEAST_MEMORY_S, MEMORY, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
@@ -170,18 +170,18 @@ def next_runs(machine: Mapping[str, Any], shared: bool) -> Finding:
         Whether the cores of the host are shared.
     """
     levels = [*dict.fromkeys(f"L{cache['level']}" for cache in data_caches(machine)), MEMORY]
-    host = f", {SHARED}" * shared
+    host = SHARED * shared
     told = []
-    for words in ("1 thread", "2 threads"):
+    for threads, workers in ((1, "one thread"), (2, "several")):
         known = {
-            level: this_host().spread(f"{level}, {words}, {PLACEMENTS} placements{host}").floor
+            level: this_host().spread(class_at(level, threads, PLACEMENTS, host)).floor
             for level in levels
         }
         parts = [
             f"{level} {half_width(math.sinh(distances.within()), '±{}%')}"
             for level, distances in known.items()
         ]
-        told.append(f"{', '.join(parts)} by {'one thread' if words[0] == '1' else 'several'}")
+        told.append(f"{', '.join(parts)} by {workers}")
     text = f"shortest times of the next runs will be within {' and '.join(told)}"
     state = NOTE if shared else GOOD
     advice = "trust ratios within a command (tune, compare --self) further than single values"
