@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from memkern import small
-from memkern.engine.public import in_rounds, ranks, ready, take_samples
+from memkern.engine.public import ALL_B, in_rounds, ranks, ready, take_samples
 from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.formats import ResultSet
@@ -103,7 +103,7 @@ def add_turns(
             ):
                 todo.remove(k)
         # Otherwise the next placement would get the same memory.
-        _memkern.release_memory()
+        _memkern.release_memory(ALL_B)
 
     in_rounds(
         place,
