@@ -354,12 +354,13 @@ def measure(  # noqa: C901
     )
     if answers and args.runs is None and not results.interrupted:
         from memkern.results.ratios import asked
-        from memkern.studies.ratios import add_turns
 
-        groups = asked(answers, results)
-        turns_s = len(groups) * (_QUICK_TURNS_S if args.quick else _TURNS_S)
-        if add_turns(results, cases, groups, turns_s) and args.output:
-            results.save(args.output)
+        if groups := asked(answers, results):
+            from memkern.studies.ratios import add_turns
+
+            turns_s = len(groups) * (_QUICK_TURNS_S if args.quick else _TURNS_S)
+            if add_turns(results, cases, groups, turns_s) and args.output:
+                results.save(args.output)
     tell_host(results, args.quiet)
     if args.openmetrics and ranks().number == 0:
         from memkern.models.answers import is_healthy
