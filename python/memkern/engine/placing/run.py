@@ -185,8 +185,10 @@ class CaseRun:
             return False
         # Looking takes as long as there are placements: it is done after a tenth more each time.
         looks = len(self.placements) % max(len(self.placements) // 10, 1) == 0
-        wide = not looks or math.sinh(spread().floor.within()) > stop.precision
         spent_s = sum(placement.wall_s for placement in self.placements)
+        # Placements in less time than usual tell too little of how the host changes.
+        wide = not looks or spent_s < stop.usual_s
+        wide = wide or math.sinh(spread().floor.within()) > stop.precision
         return ranks().first((wide or self.taken.disturbed) and spent_s < stop.most_s)
 
     def place(self, prepared: Prepared | None = None) -> Placement:
