@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -216,11 +217,45 @@ void expect_moved(const Request& r, const Problem& problem, const std::vector<do
   std::vector<double> wanted = before;
   for (std::int64_t n = 0; n < count; ++n) {
     const std::vector<std::size_t> to = positions(r, "scatter", n);
-    const std::vector<std::size_t> read =
-        r.kernel == "gs" ? positions(r, "gather", n) : std::vector<std::size_t>{0, 1, 2};
+    std::vector<std::size_t> read(to.size());
+    std::iota(read.begin(), read.end(), 0);
+    if (r.kernel == "gs") read = positions(r, "gather", n);
     for (std::size_t j = 0; j < to.size(); ++j) wanted[to[j]] = from[read[j]];
   }
   EXPECT_EQ(found, wanted);
+}
+
+// Lists of 100 indices, which two instances divide among workers.
+void make_long(Request& r) {
+  std::vector<std::int64_t> some(100);
+  for (std::int64_t i = 0; i < std::ssize(some); ++i) some[at(i)] = 37 * i % 100;
+  r.indices["pattern_gather"] = r.indices["pattern_scatter"] = some;
+  for (std::int64_t& i : some) i *= 2;
+  r.indices["pattern"] = some;
+  r.indices["delta_gather"] = r.indices["delta_scatter"] = {200};
+  r.integers["count"] = 2;
+}
+
+TEST(Prepare, DividesLongPatternsByTheirIndices) {
+  Request r;
+  make_long(r);
+  const auto problem = r.prepare(team_of(4));
+  EXPECT_EQ(problem->count(), 7);
+  EXPECT_EQ(problem->array("dense").rows, 1);
+  r.indices["pattern_gather"][41] = -1;
+  EXPECT_TRUE(is_refused([&] { r.prepare(team_of(4)); }, "pattern_gather[41] is -1"));
+  r.kernel = "multigather";
+  r.indices["pattern_gather"][41] = 100;
+  EXPECT_TRUE(is_refused([&] { r.prepare(team_of(4)); }, "pattern_gather[41] is 100"));
+  r.kernel = "scatter";
+  r.index_dtype = "int32";
+  r.indices["pattern_scatter"][3] = std::int64_t{1} << 31;
+  EXPECT_TRUE(is_refused([&] { r.prepare(team_of(4)); }, "use int64"));
+  testing::FakeDevice device;
+  Placement placement;
+  placement.device = &device;
+  r.index_dtype = "int64";
+  EXPECT_EQ(r.prepare(team_of(4), placement)->count(), 2);
 }
 
 // Different instances scatter to different elements: pattern 0..2 in some order, delta 3.
@@ -234,7 +269,7 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
   int runs = 0;
   for (const char* kernel : {"gather", "scatter", "gs", "multigather", "multiscatter"}) {
     for (const char* dtype : {"float32", "float64"}) {
-      for (const std::int64_t prefetch : {0, 2}) {
+      for (const std::int64_t prefetch : {0, 2, 20, 100}) {
         Request r;
         r.kernel = kernel;
         r.dtype = dtype;
@@ -242,6 +277,7 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
         r.integers["prefetch"] = prefetch;
         // The outer pattern 0, 2, 5 spans six elements.
         if (r.kernel == "multiscatter") r.indices["delta_scatter"] = {6};
+        if (prefetch > 2) make_long(r);
         const auto problem = r.prepare(team_of(4));
         for (const RegisteredEntry& e : registered_entries()) {
           if (e.kernel != "spatter." + r.kernel || e.isa != "baseline" ||
@@ -264,7 +300,7 @@ TEST(Workers, GatherAndScatterWithoutRaces) {
       }
     }
   }
-  EXPECT_GE(runs, 5 * 2 * 2 * 2 * 6);
+  EXPECT_GE(runs, 5 * 2 * 4 * 2 * 6);
 }
 
 TEST(Workers, MatchASingleWorker) {

@@ -102,6 +102,32 @@ def test_idle_threads_are_named_and_counted() -> None:
     assert any("1 record with idle threads left out." in note for note in notes)
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_long_pattern_is_divided_by_its_indices(count: int) -> None:
+    rng = np.random.default_rng(2)
+    indices = rng.permutation(2**17)
+    case = mk.gather(indices, count=count, delta=0, threads=2, wrap=count, runs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        record = case.measure().record
+    assert (record["working_threads"], record["valid"]) == (2, True)
+    assert record["bytes_B"] == 8 * count * len(indices)
+    # The lists and the dense buffer are read from memory as well.
+    assert record["bytes_model_B"] == (8 + 8 + 2 * 8 * count) * len(indices)
+    # Each thread moves its part alone.
+    native = case.prepare().native
+    dense = native.arrays()["dense"]
+    assert (dense["rows"], dense["columns"]) == (1, count * len(indices))
+    native.fill(outputs=True)
+    fresh, values = native.copy_out("dense"), native.copy_out("sparse")
+    blocks = case.iterations
+    native.run_range(0, blocks // 2)
+    got = native.copy_out("dense").reshape(count, -1)
+    half = len(indices) // 2
+    assert (got[:, :half] == values[indices[:half]]).all()
+    assert (got[:, half:] == fresh.reshape(count, -1)[:, half:]).all()
+
+
 def test_patterns_with_equal_steps_have_a_stride() -> None:
     how = {"count": 16, "delta": 32, "runs": 1, "threads": 1, "variant": "scalar"}
     array = np.arange(0, 32, 4)

@@ -192,6 +192,15 @@ def test_loads_are_tried_where_the_memory_is_unknown(
     assert 2 * REPORTED_B < looked_at[0][-1] < 8 * REPORTED_B
 
 
+@pytest.mark.parametrize(("reported", "sized"), [(32, 32), (64, 64), (65, 8), (4, 8)])
+def test_default_sizes_count_small_caches_whole(reported: int, sized: int) -> None:
+    """Neighbours that leave 8 MiB when the capacity is measured may return the rest."""
+    cache = {"level": 3, "type": "unified", "line_B": 64, "ways": 16, "instances": 1}
+    system = [{**cache, "size_B": reported * MIB, "shared_by": 2}]
+    known = capacity._found(Host(), system, {"L3": 8 * MIB})
+    assert known == (sized * MIB, 8 * MIB, reported * MIB)
+
+
 def test_caches_that_the_files_do_not_list_are_those_of_hwloc(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from checking import PROPERTY, refusal, unless_refused
 from hypothesis import given, settings
@@ -417,6 +418,20 @@ def test_npy_files_are_read(tmp_path, dtype, version):
     assert is_index_array(array, 50)
     assert np.array_equal(array, values)
     assert np.array_equal(build(str(path), 50)[1], values)
+
+
+def test_columns_of_parquet_files_are_read(tmp_path):
+    values = permutation(50, 1)
+    frame = pd.DataFrame({"i": values.astype(np.int32), "x": values / 2})
+    frame.to_parquet(tmp_path / "idx.parquet")
+    assert np.array_equal(indices.read(f"{tmp_path}/idx.parquet:i"), values)
+    for name, says in {
+        "idx.parquet:x": "idx.parquet must hold whole numbers, not float64 values",
+        "idx.parquet:y": "idx.parquet has no column 'y'",
+        "idx.parquet:": "idx.parquet has no column ''",
+        "missing.parquet:i": "missing.parquet",
+    }.items():
+        assert says in refusal(indices.read, f"{tmp_path}/{name}")
 
 
 @pytest.mark.parametrize("name", ["idx.txt", "idx.csv", "idx"])

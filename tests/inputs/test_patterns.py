@@ -423,3 +423,19 @@ def test_bases_in_ascending_and_in_random_order():
         ("BASES:1000000:1000000:1000000", ""),
     ):
         assert culprit in refusal(parse, text)
+
+
+def test_patterns_are_read_from_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("own.npy", np.array([3, 0, 9], dtype=np.int32))
+    for text in ("own.npy", "./own.npy", str(tmp_path / "own.npy")):
+        pattern = parse(text)
+        assert (pattern.indices.tolist(), str(pattern)) == ([3, 0, 9], "file own.npy")
+        assert pattern.delta is None
+    np.save("negative.npy", np.array([0, -1]))
+    assert "missing.npy" in refusal(parse, "missing.npy")
+    assert "indices must not be negative" in refusal(parse, "negative.npy")
+
+
+def test_many_indices_are_applied_once():
+    assert [patterns.usual_count(custom(np.arange(n))) for n in (1, 1024, 1025)] == [1024, 1024, 1]

@@ -17,7 +17,8 @@ struct SpatterArgs {
   const void* scatter_index = nullptr;  // `length` indices of stores; inner ones of multiscatter
   const void* outer_index = nullptr;    // multigather and multiscatter access outer[inner[j]]
   std::int64_t length = 0;
-  std::int64_t wrap = 1;  // rows of the dense buffer, used in turn
+  std::int64_t count = 0;  // instances
+  std::int64_t wrap = 1;   // rows of the dense buffer, used in turn
   // base(n) = origin + the sum of the first n deltas, which repeat after `cycle` instances.
   struct Walk {
     std::int64_t origin = 0;
@@ -29,20 +30,27 @@ struct SpatterArgs {
   Walk gather_walk;
   Walk scatter_walk;
   // Software prefetch: base `distance` instances ahead, with one index for each line that is
-  // touched.
+  // touched; `distance` elements ahead if the pattern is divided.
   std::int64_t distance = 0;
   const std::int64_t* line_index = nullptr;
   std::int64_t lines = 0;
 
+  // A pattern with more blocks of indices than instances is divided among workers by its indices:
+  // each moves its range of every instance, and the dense buffer is shared.
+  static constexpr std::int64_t kBlock = 16;
+  std::int64_t blocks() const { return (length + kBlock - 1) / kBlock; }
+  bool divided() const { return blocks() > count; }
+
   // Largest lists of indices that fit in the shared memory of a block on every GPU.
   static constexpr std::int64_t kMaxLists_B = std::int64_t{48} * 1024;
 
-  // Whether a thread of a GPU moves elements of several instances at a time: with one delta, one
-  // row of the dense buffer, and lists of indices, of `index_B` bytes each, that fit a block.
+  // Whether a thread of a GPU moves elements of several instances at a time: if there are many of
+  // them, with one delta, one row of the dense buffer, and lists of indices, of `index_B` bytes
+  // each, that fit a block.
   // Otherwise it moves one element, without unrolling.
   bool unrolls(std::int64_t index_B) const {
     const int lists = (gather_index != nullptr ? 1 : 0) + (scatter_index != nullptr ? 1 : 0);
-    return wrap == 1 && gather_walk.cycle == 1 && scatter_walk.cycle == 1 &&
+    return !divided() && wrap == 1 && gather_walk.cycle == 1 && scatter_walk.cycle == 1 &&
            length <= kMaxLists_B / (lists * index_B);
   }
 };

@@ -74,18 +74,14 @@ class SpatterProblem : public Problem {
  public:
   SpatterProblem(const std::string& kernel, DType dtype, DType index_dtype, const Inputs& inputs,
                  const Team& team, const Placement& placement)
-      : Problem(declaration_of(kernel), team, placement),
-        dtype_(dtype),
-        index_dtype_(index_dtype),
-        count_(inputs.integer("count", 1)) {
+      : Problem(declaration_of(kernel), team, placement), dtype_(dtype), index_dtype_(index_dtype) {
     const bool multi = kernel == "spatter.multigather" || kernel == "spatter.multiscatter";
     const bool both = kernel == "spatter.gs";
     const bool gathers = both || kernel == "spatter.gather" || kernel == "spatter.multigather";
     const bool scatters = both || kernel == "spatter.scatter" || kernel == "spatter.multiscatter";
 
+    args_.count = inputs.integer("count", 1);
     args_.wrap = both ? 1 : inputs.integer("wrap", 1);
-    args_.distance = inputs.integer("prefetch", 0);
-    if (args_.distance > count_) args_.distance = count_;
 
     std::vector<std::int64_t> gather;
     std::vector<std::int64_t> scatter;
@@ -99,7 +95,9 @@ class SpatterProblem : public Problem {
                        ": gs needs as many of both");
     }
     args_.length = static_cast<std::int64_t>(gathers ? gather.size() : scatter.size());
-    checked_mul(args_.length, count_, "the number of elements moved");
+    checked_mul(args_.length, args_.count, "the number of elements moved");
+    divided_ = args_.divided() && placement.device == nullptr;
+    args_.distance = std::min(inputs.integer("prefetch", 0), divided_ ? args_.length : args_.count);
 
     constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
     const auto reach = [&](const char* name, const std::vector<std::int64_t>& inner) {
@@ -108,46 +106,54 @@ class SpatterProblem : public Problem {
     std::int64_t gather_size = 0;
     std::int64_t scatter_size = 0;
     if (gathers) {
-      const Walk walk("delta_gather", inputs.copy("delta_gather"), count_);
+      const Walk walk("delta_gather", inputs.copy("delta_gather"), args_.count);
       args_.gather_walk = owned(walk);
       highest_ = reach("pattern_gather", gather);
       gather_size = walk.extent(highest_);
     }
     if (scatters) {
-      const Walk walk("delta_scatter", inputs.copy("delta_scatter"), count_);
+      const Walk walk("delta_scatter", inputs.copy("delta_scatter"), args_.count);
       args_.scatter_walk = owned(walk);
       const std::int64_t top = reach("pattern_scatter", scatter);
       highest_ = std::max(highest_, top);
       scatter_size = walk.extent(top);
     }
     const std::int64_t inner_bound = multi ? static_cast<std::int64_t>(outer.size()) : kAny;
-    if (multi) args_.outer_index = own_indices("pattern", outer, index_dtype, kAny);
-    if (gathers) {
-      args_.gather_index = own_indices("pattern_gather", gather, index_dtype, inner_bound);
-    }
-    if (scatters) {
-      args_.scatter_index = own_indices("pattern_scatter", scatter, index_dtype, inner_bound);
-    }
+    const auto list = [&](const char* name, const std::vector<std::int64_t>& values,
+                          std::int64_t bound) -> const void* {
+      if (!divided_) return own_indices(name, values, index_dtype, bound);
+      add_indices(name, {values.data(), std::ssize(values)}, index_dtype, 0,
+                  std::min(bound, largest(name, values) + 1));
+      return nullptr;
+    };
+    if (multi) args_.outer_index = list("pattern", outer, kAny);
+    if (gathers) args_.gather_index = list("pattern_gather", gather, inner_bound);
+    if (scatters) args_.scatter_index = list("pattern_scatter", scatter, inner_bound);
 
     if (gathers) add_array(both ? "sparse_gather" : "sparse", dtype, gather_size, false);
     if (scatters) add_array(both ? "sparse_scatter" : "sparse", dtype, scatter_size, false);
     if (!both) {
       const std::int64_t columns = checked_mul(args_.length, args_.wrap, "length times wrap");
-      add_array("dense", dtype, columns, true);
+      add_array("dense", dtype, columns, !divided_);
     }
     commit();
-    if (args_.distance > 0) collect_lines(multi ? outer : gathers ? gather : scatter);
+    if (divided_) {
+      if (multi) args_.outer_index = indices("pattern");
+      if (gathers) args_.gather_index = indices("pattern_gather");
+      if (scatters) args_.scatter_index = indices("pattern_scatter");
+    }
+    if (args_.distance > 0 && !divided_) collect_lines(multi ? outer : gathers ? gather : scatter);
 
     if (gathers) args_.source = arrays().front().data;
     if (scatters) args_.target = arrays()[both ? 1 : 0].data;
     if (!both) {
       args_.dense = arrays().back().data;
-      args_.dense_stride = arrays().back().row_stride;
+      args_.dense_stride = divided_ ? 0 : arrays().back().row_stride;
     }
   }
 
   const void* args() const override { return &args_; }
-  std::int64_t count() const override { return count_; }
+  std::int64_t count() const override { return divided_ ? args_.blocks() : args_.count; }
   std::string index_dtype() const override { return dtype_name(index_dtype_); }
 
   bool runs(const RegisteredEntry& entry) const override {
@@ -186,7 +192,7 @@ class SpatterProblem : public Problem {
   SpatterArgs args_;
   DType dtype_;
   DType index_dtype_;
-  std::int64_t count_;
+  bool divided_ = false;
   std::int64_t highest_ = 0;
 };
 

@@ -7,6 +7,9 @@
 #include "hwy/highway.h"
 
 #include "families/spatter/args.hpp"
+
+#include <algorithm>
+
 #include "simd/load_index-inl.hpp"
 #include "simd/nontemporal.hpp"
 #include "simd/targets.hpp"
@@ -131,12 +134,76 @@ MEMKERN_INLINE void instances(const SpatterArgs& args, Range range, int worker) 
   }
 }
 
+// Lists of indices, and the values that they access, from element `by` of the pattern on.
+template <class T, class I, Op kOp>
+MEMKERN_INLINE void skip(SpatterArgs& a, Places<T>& at, std::int64_t by) {
+  if constexpr (gathers(kOp)) {
+    a.gather_index = static_cast<const I*>(a.gather_index) + by;
+  } else {
+    at.from += by;
+  }
+  if constexpr (scatters(kOp)) {
+    a.scatter_index = static_cast<const I*>(a.scatter_index) + by;
+  } else {
+    at.to += by;
+  }
+  a.length -= by;
+}
+
+// Calls `move` for each instance of a divided pattern with the lists of some blocks of indices and
+// the values that they access, of which there are so many.
+template <class T, class I, Op kOp, class F>
+MEMKERN_INLINE void in_blocks(const SpatterArgs& args, Range range, const F& move) {
+  const std::int64_t begin = range.begin * SpatterArgs::kBlock;
+  const std::int64_t end = std::min(range.end * SpatterArgs::kBlock, args.length);
+  SpatterBase<false> gather_base(gathers(kOp) ? args.gather_walk : args.scatter_walk, 0);
+  SpatterBase<false> scatter_base(scatters(kOp) ? args.scatter_walk : args.gather_walk, 0);
+  for (std::int64_t n = 0; n < args.count; ++n) {
+    SpatterArgs a = args;
+    T* dense = static_cast<T*>(args.dense) + n % args.wrap * args.length;
+    Places<T> at{};
+    at.from = gathers(kOp) ? static_cast<const T*>(args.source) + gather_base.value() : dense;
+    at.to = scatters(kOp) ? static_cast<T*>(args.target) + scatter_base.value() : dense;
+    skip<T, I, kOp>(a, at, begin);
+    move(a, at, end - begin);
+    do_not_optimize(at.to);
+    gather_base.next();
+    scatter_base.next();
+  }
+}
+
+// As `instance`, and prefetches the values that are accessed `distance` elements later.
+template <class T, class I, Op kOp>
+MEMKERN_INLINE void with_prefetch(SpatterArgs a, Places<T> at, std::int64_t length) {
+  const I* outer = static_cast<const I*>(a.outer_index);
+  while (length > 0) {
+    const std::int64_t size = std::min(SpatterArgs::kBlock, length);
+    const I* list = static_cast<const I*>(gathers(kOp) ? a.gather_index : a.scatter_index);
+    for (std::int64_t i = a.distance; i < std::min(a.distance + size, a.length); ++i) {
+      const auto index = static_cast<std::int64_t>(list[i]);
+      const T* next = (gathers(kOp) ? at.from : at.to) + (outer == nullptr ? index : outer[index]);
+      __builtin_prefetch(next, gathers(kOp) ? 0 : 1);
+    }
+    instance<T, I, kOp, 0>(a, at, size);
+    skip<T, I, kOp>(a, at, size);
+    length -= size;
+  }
+}
+
 template <class T, class I, Op kOp>
 void body(const void* p, Range range, int worker) {
   // A local copy, which no pointer can alias, stays in registers.
   const SpatterArgs a = *static_cast<const SpatterArgs*>(p);
   const bool simple = a.wrap == 1 && a.gather_walk.cycle == 1 && a.scatter_walk.cycle == 1;
-  if (a.distance > 0) {
+  if (a.divided() && a.distance > 0) {
+    in_blocks<T, I, kOp>(a, range, [](const SpatterArgs& b, Places<T> at, std::int64_t length) {
+      with_prefetch<T, I, kOp>(b, at, length);
+    });
+  } else if (a.divided()) {
+    in_blocks<T, I, kOp>(a, range, [](const SpatterArgs& b, Places<T> at, std::int64_t length) {
+      instance<T, I, kOp, 0>(b, at, length);
+    });
+  } else if (a.distance > 0) {
     instances<T, I, kOp, 0, false, true>(a, range, worker);
   } else if (!simple) {
     instances<T, I, kOp, 0, false, false>(a, range, worker);
@@ -151,33 +218,46 @@ void body(const void* p, Range range, int worker) {
 
 #if HWY_ARCH_X86_64 && MEMKERN_NONTEMPORAL
 
+template <class T, class I, Op kOp>
+MEMKERN_INLINE void store_instance(const SpatterArgs& a, Places<T> at, std::int64_t length) {
+  const I* gather = static_cast<const I*>(a.gather_index);
+  const I* scatter = static_cast<const I*>(a.scatter_index);
+  const I* outer = static_cast<const I*>(a.outer_index);
+  for (std::int64_t j = 0; j < length; ++j) {
+    if constexpr (kOp == Op::GatherScatter) {
+      store_nontemporal(at.to + scatter[j], at.from[gather[j]]);
+    } else if constexpr (kOp == Op::MultiScatter) {
+      store_nontemporal(at.to + outer[scatter[j]], at.from[j]);
+    } else {
+      store_nontemporal(at.to + scatter[j], at.from[j]);
+    }
+  }
+}
+
 // Variant with non-temporal stores.
 template <class T, class I, Op kOp>
 void nontemporal(const void* p, Range range, int worker) {
   const SpatterArgs a = *static_cast<const SpatterArgs*>(p);
+  if (a.divided()) {
+    in_blocks<T, I, kOp>(a, range, [](const SpatterArgs& b, Places<T> at, std::int64_t length) {
+      store_instance<T, I, kOp>(b, at, length);
+    });
+    store_fence();
+    return;
+  }
   const T* dense = static_cast<const T*>(a.dense) + worker * a.dense_stride;
-  const I* gather = static_cast<const I*>(a.gather_index);
-  const I* scatter = static_cast<const I*>(a.scatter_index);
-  const I* outer = static_cast<const I*>(a.outer_index);
   SpatterBase<false> gather_base(kOp == Op::GatherScatter ? a.gather_walk : a.scatter_walk,
                                  range.begin);
   SpatterBase<false> scatter_base(a.scatter_walk, range.begin);
   const std::int64_t dense_end = a.length * a.wrap;
   std::int64_t row = range.begin % a.wrap * a.length;
   for (std::int64_t n = range.begin; n < range.end; ++n) {
-    const T* from = kOp == Op::GatherScatter ? static_cast<const T*>(a.source) + gather_base.value()
-                                             : dense + row;
-    T* to = static_cast<T*>(a.target) + scatter_base.value();
-    for (std::int64_t j = 0; j < a.length; ++j) {
-      if constexpr (kOp == Op::GatherScatter) {
-        store_nontemporal(to + scatter[j], from[gather[j]]);
-      } else if constexpr (kOp == Op::MultiScatter) {
-        store_nontemporal(to + outer[scatter[j]], from[j]);
-      } else {
-        store_nontemporal(to + scatter[j], from[j]);
-      }
-    }
-    do_not_optimize(to);
+    Places<T> at{};
+    at.from = kOp == Op::GatherScatter ? static_cast<const T*>(a.source) + gather_base.value()
+                                       : dense + row;
+    at.to = static_cast<T*>(a.target) + scatter_base.value();
+    store_instance<T, I, kOp>(a, at, a.length);
+    do_not_optimize(at.to);
     gather_base.next();
     scatter_base.next();
     row += a.length;

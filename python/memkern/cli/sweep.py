@@ -183,7 +183,7 @@ def _merge(args: argparse.Namespace) -> int:
 
 
 def _tune(args: argparse.Namespace) -> int:
-    from memkern.studies.tune import tune, usual_knobs
+    from memkern.studies.tune import gain_of, tune, usual_knobs
 
     check_output(args)
     refuse(args, "in a search, which stops by --budget", runs=None, repeats=1, resume=False)
@@ -213,6 +213,7 @@ def _tune(args: argparse.Namespace) -> int:
         names = dict.fromkeys(("variant", *([] if on_device else ["isa"]), *tuned))
         chosen = (f"--{name.replace('_', '-')} {getattr(best.knobs, name)}" for name in names)
         line(f"best: {' '.join(chosen)}")
+        line(gain_of(search))
         line(health_of(search))
         tell_limit(search, args)
     return exit_code(search)

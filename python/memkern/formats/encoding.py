@@ -5,7 +5,6 @@ Every format stores the columns' kinds with the values, so that loading restores
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import re
@@ -33,12 +32,11 @@ from memkern.formats.values import (
     restored,
     restored_record,
 )
-from memkern.limits import check_memory
+from memkern.inputs.parquet import need_pyarrow, read_parquet
 from memkern.machine.environment import Environment
 from memkern.spec.columns import COLUMNS
 
 # Memory for one value: of a record in a dict, of a sample in an array.
-_RECORD_VALUE_B = 100
 _SAMPLE_VALUE_B = 16
 _SAMPLE_KINDS = {
     "record": "integer",
@@ -185,37 +183,6 @@ def _decode_parquet(path: Path) -> Contents:
         return Contents(records, series, environments)
 
 
-def read_parquet(
-    path: Path, what: str, value_B: int = _RECORD_VALUE_B, columns: list[str] | None = None
-) -> Any:
-    """Return the table of a Parquet file, if there is memory for its values.
-
-    Parameters
-    ----------
-    path : Path
-    what : str
-        Expected content of the file, for errors.
-    value_B : int
-        Bytes of memory per value.
-    columns : list of str, optional
-        Columns to read; by default all.
-
-    Raises
-    ------
-    InputError
-        The file is missing, has another format or needs too much memory.
-    """
-    _, pq = need_pyarrow()
-    content = read(path)
-    with parsing(path, what):
-        file = pq.ParquetFile(io.BytesIO(content))
-    # The size of the file is no bound: repeated values are compressed.
-    values = file.metadata.num_rows * len(columns or file.schema.names)
-    check_memory(value_B * values, str(path))
-    with parsing(path, what):
-        return file.read(columns=columns)
-
-
 def _csv_files(path: Path) -> tuple[Path, Path, Path]:
     return path, path.with_suffix(".samples.csv"), path.with_suffix(".environment.json")
 
@@ -336,16 +303,6 @@ def _csv_rows(content: bytes) -> list[dict[str, str | None]]:
     if fields:
         raise ValueError("the last line is cut off")
     return rows
-
-
-def need_pyarrow() -> tuple[Any, Any]:
-    """Return the modules pyarrow and pyarrow.parquet; raise InputError if they are missing."""
-    try:
-        return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise InputError(
-            "Parquet files need pyarrow: install it, or use .csv, .json or .db"
-        ) from None
 
 
 ENCODERS = {".parquet": encode_parquet, ".csv": encode_csv, ".json": encode_json}

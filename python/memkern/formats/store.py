@@ -15,9 +15,10 @@ import numpy.typing as npt
 from memkern.errors import InputError
 from memkern.files import sqlite_errors, unused, writable, writing
 from memkern.formats.database import Database
-from memkern.formats.encoding import files_of, known_suffix, need_pyarrow
+from memkern.formats.encoding import files_of, known_suffix
 from memkern.formats.resultset import MANY, ResultSet, load, working_file
 from memkern.formats.values import Record
+from memkern.inputs.parquet import need_pyarrow
 from memkern.machine.environment import Environment, differences, identity
 
 

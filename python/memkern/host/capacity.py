@@ -2,7 +2,8 @@
 
 A virtual machine may get only a part of the caches that it reports, and this part may change. Sizes
 of data in memory follow the largest known part when the first of them is chosen, so that cases stay
-the same until the next boot.
+the same until the next boot, or the reported size where that is cheap: neighbours may return the
+rest at any time.
 
 The lines of the loads are random and independent, so that the hit rate of a cache is the share of
 the lines that it holds, for any replacement policy. For the time t(S) of a load from a buffer of
@@ -44,6 +45,8 @@ _FIRST_B = 2**13
 _LEFT_SHARE, _DEFAULT_SHARE = 4, 2
 # Capacity beyond which loads are tried where the remaining memory is unknown.
 _UNKNOWN_B = 2**26
+# Reported caches up to this size count whole in default sizes, even if a smaller part was found.
+_RETURNED_B = 2**26
 # Seconds after which the capacity is measured again.
 _AGAIN_S = 60.0
 
@@ -235,7 +238,8 @@ def _found(
     system_B, before = _system_B(system), _known(host, system)
     found_B = caches.last_level_B(caches.in_environment(system, sizes_B)) or system_B
     if before is None:
-        before = Capacity(_power_of_two(found_B), found_B, system_B)
+        sized_B = max(found_B, system_B if system_B <= _RETURNED_B else 0)
+        before = Capacity(_power_of_two(sized_B), found_B, system_B)
     elif not sizes_B:
         found_B = 0
     known = before._replace(largest_B=max(before.largest_B, found_B))

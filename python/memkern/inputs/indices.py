@@ -31,6 +31,7 @@ from memkern.checks import (
     shown,
 )
 from memkern.errors import InputError
+from memkern.inputs.parquet import read_parquet
 from memkern.limits import check_memory
 
 MAX_LENGTH = 2**40
@@ -353,7 +354,8 @@ def read(path: str | os.PathLike[str]) -> npt.NDArray[np.int64]:
     Parameters
     ----------
     path : str or path-like
-        A ``.npy`` file of integers, or else a text with one whole number a line.
+        A ``.npy`` file of integers, a column of a Parquet file (``FILE.parquet:COLUMN``), or else
+        a text with one whole number a line.
 
     Returns
     -------
@@ -366,12 +368,23 @@ def read(path: str | os.PathLike[str]) -> npt.NDArray[np.int64]:
         If the file is missing, can't be read or holds anything else.
     """
     source = Path(path)
+    name, _, column = str(path).rpartition(":")
+    if name.lower().endswith(".parquet"):
+        return whole_numbers(_read_column(Path(name), column), f"column {column} of {name}")
     if source.suffix.lower() == ".npy":
         return whole_numbers(_read_npy(source), source.name)
     try:
         return np.fromiter(_read_lines(source, files.read(source)), dtype=np.int64)
     except OverflowError:
         raise InputError(f"{source} must hold whole numbers that fit 64 bits") from None
+
+
+def _read_column(path: Path, column: str) -> npt.NDArray[np.generic]:
+    table = read_parquet(path, "a table", 16, [column])
+    if not table.num_columns:
+        raise InputError(f"{path} has no column {shown(column)}")
+    values: npt.NDArray[np.generic] = table.column(0).to_numpy()
+    return values
 
 
 def _read_npy(path: Path) -> npt.NDArray[np.generic]:

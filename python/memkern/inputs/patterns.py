@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 
 from memkern.checks import INT64_MAX, integer, read_integer, several, shown
 from memkern.errors import InputError
+from memkern.inputs.indices import read
 from memkern.inputs.pattern import (
     MAX_LENGTH,
     Pattern,
@@ -39,6 +41,8 @@ __all__ = [
     "uniform",
 ]
 __dir__ = __all__.copy  # public names only
+
+_COUNT = 1024  # Spatter's
 
 PatternLike: TypeAlias = "Pattern | str | npt.ArrayLike"
 """Types that `as_pattern` accepts."""
@@ -321,9 +325,10 @@ def parse(text: str) -> Pattern:
     text : str
         ``UNIFORM:length:stride[:delta|NR]``, ``MS1:length:breaks:gaps``,
         ``LAPLACIAN:dimension:order:size``, ``RANDOM:length:high:seed``,
-        ``BASES:length:stride:count[:seed]`` or indices such as ``0,4,8``.  The case of letters does
-        not matter; breaks and gaps are separated by commas.  All but ``RANDOM`` and ``BASES`` are
-        Spatter's.
+        ``BASES:length:stride:count[:seed]``, indices such as ``0,4,8``, or a file of indices (see
+        `memkern.indices.read`), which has a ``.`` or ``/`` in it.  The case of letters does not
+        matter; breaks and gaps are separated by commas.  All but ``RANDOM``, ``BASES`` and files
+        are Spatter's.
 
     Returns
     -------
@@ -339,23 +344,32 @@ def parse(text: str) -> Pattern:
         raise InputError(f"a pattern's text must be a string, not {shown(text)}")
     if not text.strip(" "):
         raise InputError(f"pattern {shown(text)} must not be empty")
-    if not text.isascii():
-        raise InputError(f"pattern {shown(text)} must be written in ASCII")
     kind, *parts = text.split(":")
+    name = kind.strip(" ").upper()
     try:
+        if name not in _GENERATORS and re.search("[A-Za-z]", text) and re.search("[./]", text):
+            return custom(read(text), f"file {Path(text).name}")
+        if not text.isascii():
+            raise InputError("it must be written in ASCII")
         if not parts and not re.search("[A-Za-z]", kind):
             return custom(_read_argument(kind, "index"))
-        name = kind.strip(" ").upper()
         if name not in _GENERATORS:
             known = ", ".join(form for _, _, _, form in _GENERATORS.values())
             old = f"{name} is a generator of Spatter 0 alone, and " * (name in _OF_VERSION_0)
-            raise InputError(f"{old}a pattern is one of {known} or indices such as 0,4,8")
+            raise InputError(
+                f"{old}a pattern is one of {known}, indices such as 0,4,8, or a file of indices"
+            )
         make, arguments, counts, form = _GENERATORS[name]
         if len(parts) not in counts:
             raise InputError(f"its form must be {form}")
         return make(*map(_read_argument, parts, arguments))
     except InputError as error:
         raise InputError(f"pattern {shown(text)}: {error}") from None
+
+
+def usual_count(pattern: Pattern) -> int:
+    """Return the instances of a pattern if none are given: one if it has many indices."""
+    return _COUNT if len(pattern) <= _COUNT else 1
 
 
 def as_pattern(obj: PatternLike) -> Pattern:

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, TypedDict
 from memkern import files
 from memkern.checks import INT64_MAX, integer, plain, read_integer, shown, unknown
 from memkern.errors import InputError
-from memkern.inputs.patterns import Pattern, as_pattern, parse
+from memkern.inputs.patterns import Pattern, as_pattern, parse, usual_count
 from memkern.limits import check_memory
 
 MAX_FILE_B = 2**30
@@ -424,7 +424,7 @@ def configs_from_options(
     seed : int, optional
         Seed of the data.
     wrap, count, runs, local_work_size : int, optional
-        1, 1024, 10 and 1024 if not given.
+        1, 1024 (or 1 of a pattern of more indices than that), 10 and 1024 if not given.
     name : str
         Label.
 
@@ -451,6 +451,9 @@ def configs_from_options(
         on_gpu,
         warnings.append,
     )
+    if given.get("count") is None:
+        kinds = (config["pattern_gather"], config["pattern_scatter"], config["pattern"])
+        config["count"] = usual_count(next(filter(None, kinds)))
     return SpatterFile([config], warnings)
 
 
@@ -558,7 +561,12 @@ _OPTIONS = (
     ),
     _Option(("-j", "--pattern-size"), "truncate the patterns", _at_least(1), "N"),
     _Option(("-k", "--kernel"), f"{', '.join(_USED)} (default gather)", _checked(_kernel), "NAME"),
-    _Option(("-l", "--count"), "gathers or scatters (default 1024)", _at_least(1), "N"),
+    _Option(
+        ("-l", "--count"),
+        "gathers or scatters (default 1024, or 1 of more than 1024 indices)",
+        _at_least(1),
+        "N",
+    ),
     _Option(
         ("-m", "--shared-memory"),
         "on cuda: further shared memory of each block",
@@ -577,7 +585,8 @@ _OPTIONS = (
         ("-p", "--pattern"),
         "UNIFORM:length:stride[:delta|NR], MS1:length:breaks:gaps, "
         "LAPLACIAN:dimension:order:size, RANDOM:length:high:seed, "
-        "BASES:length:stride:count[:seed] or indices such as 0,4,8",
+        "BASES:length:stride:count[:seed], indices such as 0,4,8, or a file of them: .npy, "
+        "FILE.parquet:COLUMN, or text with one a line",
         _read_pattern,
         "PATTERN",
     ),

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from memkern import files
 from memkern.errors import InputError
 from memkern.formats import ResultSet, load
-from memkern.formats.encoding import need_pyarrow, read_parquet
 from memkern.formats.resultset import environments_of
+from memkern.inputs.parquet import need_pyarrow, read_parquet
 from memkern.machine import caches
 from memkern.spec.columns import CURRENT_NAMES
 

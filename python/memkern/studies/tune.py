@@ -15,10 +15,13 @@ import numpy.typing as npt
 from memkern import checks
 from memkern.engine.public import Measurement, in_rounds, measure, prepare, to_result_set
 from memkern.errors import InputError
+from memkern.extension import _memkern
 from memkern.formats import ResultSet
 from memkern.host.environment import machine_environment
 from memkern.progress import announce
+from memkern.results.ratios import TURNS, ratio
 from memkern.spec.case import Case, does_nothing
+from memkern.studies.ratios import add_turns
 
 Choice = Mapping[str, Any]
 _Round = dict[int, npt.NDArray[np.float64]]
@@ -26,6 +29,9 @@ _Round = dict[int, npt.NDArray[np.float64]]
 
 _ROUNDS = 3
 _SAMPLED = 0.75  # share of the time of a trial
+_OF_SEVERAL = ("chunk", "balance")  # options without effect on one thread
+_FINALISTS = 3  # cases of the last steps that are compared with the first one
+_RATE = "invocations_per_s"
 _EQUAL = 0.01  # shortest times whose logarithms differ by less are equal
 TUNED_ON_DEVICE: dict[str, tuple[Any, ...]] = {
     "unroll": (0, 1, 2, 4, 8),
@@ -65,8 +71,9 @@ def tune(
     best : Case
         The case with the best knobs found.
     search : ResultSet
-        Every trial, in order; column ``tune_step`` names the varied option. The last record is of
-        the best case, measured again.
+        Every trial, in order; column ``tune_step`` names the varied option. At the end are records
+        of the first case (``base``), unless it is the best one, and of the best case (``best``),
+        measured again and compared in turns.
 
     Raises
     ------
@@ -88,6 +95,15 @@ def usual_knobs(case: Case) -> dict[str, tuple[Any, ...]]:
     return {knob: values for knob, values in tuned.items() if knob not in case.idle_knobs}
 
 
+def gain_of(search: ResultSet) -> str:
+    """Return a sentence on how many times as fast the best case of a search is as its first one."""
+    base, best = search.records[-2:][0], search.records[-1]
+    if base["tune_step"] != "base":
+        return "no other values are faster than the first ones by more than the interval of a ratio"
+    base, best = ({**one, _RATE: 1 / one["time_min_s"]} for one in (base, best))
+    return f"the best is {ratio(best, base, _RATE).text()} times as fast as the first case"
+
+
 def check_budget(budget_s: float) -> None:
     """Raise InputError if the seconds of a search are not a positive number."""
     checks.number(budget_s, "budget_s", checks.LEAST)
@@ -105,7 +121,9 @@ def search(
     """Vary one option after another, with the best values so far for the others.
 
     The values of an option are tried in rounds, each in random order, and compared by their
-    shortest times in the same rounds; medians decide between equal ones.
+    shortest times in the same rounds; medians decide between equal ones. At the end the first case
+    and those of the last steps are measured in turns: the best is the earliest that is not slower
+    than the fastest.
 
     Parameters
     ----------
@@ -117,8 +135,8 @@ def search(
     steps : mapping
         The values of options that a step tries, by the name of the step.
     budget_s : float
-        Seconds for the search including the last measurement, which has its own budget if that is
-        less than a quarter of these seconds.
+        Seconds for the search including the last measurements, which have their own budget if that
+        is less than a sixth of these seconds.
     extra : callable, optional
         Options to further columns of the record.
     progress : callable, optional
@@ -132,60 +150,15 @@ def search(
     """
     trials = sum(len(choices) + 1 for choices in steps.values())
     announce(f"searching through {trials} values of options", budget_s)
-    last_s = min(build(**chosen).stop.usual_s, budget_s / 4)
-    budget_s -= last_s
-    brief = {"budget_s": _SAMPLED * budget_s / trials / _ROUNDS, "placements": 1}
-    machine, order = machine_environment(), random.Random(0)
-    done: list[Measurement] = []
-    end, over = time.perf_counter() + budget_s, 0
-
-    def measured(choice: Choice, step: str, repeat: int = 0, **knobs: Any) -> Measurement:
-        columns = {"tune_step": step, **(extra(choice) if extra is not None else {})}
-        case = build(**choice).with_(**knobs)
-        done.append(measure(case, repeat=repeat, extra=columns, machine=machine))
-        if done[-1].record["stop"] == "interrupted":
-            raise KeyboardInterrupt
-        return done[-1]
+    found = _Search(build, chosen, trials, budget_s, extra or (lambda _: {}))
+    over = 0
 
     def step(name_and_choices: tuple[str, Sequence[Choice]]) -> None:
-        """Vary one option, and keep its fastest value."""
-        nonlocal chosen, over
-        if time.perf_counter() > end:
+        nonlocal over
+        if time.perf_counter() > found.end_s:
             return
-        name, choices = name_and_choices
-        available: dict[str, Choice] = {}
-        for choice in (*([{}] if done else []), *choices):
-            with contextlib.suppress(InputError, MemoryError):
-                one = {**chosen, **choice}
-                available.setdefault(build(**one).identity(), one)
-        tried = list(available.values())
-        rounds: list[_Round] = []
-
-        def try_one(position: int) -> None:
-            with contextlib.suppress(InputError, MemoryError):
-                one = measured(tried[position], name, len(rounds) - 1, **brief)
-                times = [one.record[column] for column in ("time_min_s", "time_median_s")]
-                rounds[-1][position] = np.log(times if one.valid else [math.inf, math.inf])
-
-        def begin(number: int) -> Sequence[int]:
-            """Return the places of the choices that were available in the first round."""
-            rounds.append({})
-            todo = range(len(tried)) if number == 0 else sorted(rounds[0])
-            return order.sample(todo, len(todo))
-
-        share_s = budget_s * (len(choices) + 1) / trials
-        in_rounds(
-            try_one,
-            begin,
-            rounds=_ROUNDS,
-            end_s=min(end, time.perf_counter() + share_s),
-            least=1,
-            kept=lambda: False,
-        )
-        complete = [one for one in rounds if one.keys() == rounds[0].keys()]
-        if rounds and rounds[0]:
-            chosen = tried[sorted(rounds[0])[_fastest(complete)]]
-        over += len(choices) + 1
+        found.step(*name_and_choices)
+        over += len(name_and_choices[1]) + 1
         if progress is not None:
             progress(over / trials)
 
@@ -193,10 +166,116 @@ def search(
         step,
         list(steps.items()),
         rounds=1,
-        after=lambda _: measured(chosen, "best", budget_s=last_s),
-        kept=lambda: done,
+        after=lambda _: found.finish(),
+        kept=lambda: found.done,
     )
-    return build(**chosen), to_result_set(done, interrupted)
+    results = to_result_set(found.done, interrupted)
+    for record in results.records:
+        record[TURNS] = found.turns.get(record["case_id"], "")
+    return build(**found.chosen), results
+
+
+class _Search:
+    """A search: the best values so far, and all measurements (see `search`)."""
+
+    def __init__(
+        self,
+        build: Callable[..., Case],
+        chosen: Choice,
+        trials: int,
+        budget_s: float,
+        extra: Callable[[Choice], Mapping[str, Any]],
+    ) -> None:
+        self._build, self.chosen, self._extra = build, chosen, extra
+        self._last_s = min(build(**chosen).stop.usual_s, budget_s / 6)
+        self._trial_s = (budget_s - 3 * self._last_s) / trials
+        self.end_s = time.perf_counter() + budget_s - 3 * self._last_s
+        self._machine, self._order = machine_environment(), random.Random(0)
+        self.done: list[Measurement] = []
+        self._path: list[Choice] = []  # the first values, and those that steps kept
+        self.turns: dict[str, str] = {}
+
+    def _measured(self, choice: Choice, step: str, repeat: int = 0, **knobs: Any) -> Measurement:
+        columns = {"tune_step": step, **self._extra(choice)}
+        case = self._build(**choice).with_(**knobs)
+        self.done.append(measure(case, repeat=repeat, extra=columns, machine=self._machine))
+        if self.done[-1].record["stop"] == "interrupted":
+            raise KeyboardInterrupt
+        return self.done[-1]
+
+    def _available(self, choices: Sequence[Choice]) -> list[Choice]:
+        """Return the values of a step, and the best so far, of different cases."""
+        found: dict[str, Choice] = {}
+        for choice in (*([{}] if self.done else []), *choices):
+            with contextlib.suppress(InputError, MemoryError):
+                one = {**self.chosen, **choice}
+                found.setdefault(self._build(**one).identity(), one)
+        return list(found.values())
+
+    def step(self, name: str, choices: Sequence[Choice]) -> None:
+        """Vary one option, and keep its fastest value."""
+        case = self._build(**self.chosen)
+        threads = case.knobs.threads or len(_memkern.topology()["units"])
+        if name in _OF_SEVERAL and case.working_threads(threads) == 1:
+            return
+        tried = self._available(choices)
+        rounds: list[_Round] = []
+        brief = {"budget_s": _SAMPLED * self._trial_s / _ROUNDS, "placements": 1}
+
+        def try_one(position: int) -> None:
+            with contextlib.suppress(InputError, MemoryError):
+                one = self._measured(tried[position], name, len(rounds) - 1, **brief)
+                times = [one.record[column] for column in ("time_min_s", "time_median_s")]
+                rounds[-1][position] = np.log(times if one.valid else [math.inf, math.inf])
+
+        def begin(number: int) -> Sequence[int]:
+            """Return the places of the choices that were available in the first round."""
+            rounds.append({})
+            todo = range(len(tried)) if number == 0 else sorted(rounds[0])
+            return self._order.sample(todo, len(todo))
+
+        in_rounds(
+            try_one,
+            begin,
+            rounds=_ROUNDS,
+            end_s=min(self.end_s, time.perf_counter() + self._trial_s * (len(choices) + 1)),
+            least=1,
+            kept=lambda: False,
+        )
+        complete = [one for one in rounds if one.keys() == rounds[0].keys()]
+        if not (rounds and rounds[0]):
+            return
+        if not self._path and self.chosen in [tried[k] for k in rounds[0]]:
+            self._path.append(self.chosen)
+        self.chosen = tried[sorted(rounds[0])[_fastest(complete)]]
+        if self.chosen not in self._path:
+            self._path.append(self.chosen)
+
+    def finish(self) -> None:
+        """Compare what the steps kept in turns, and measure the first and the best case again."""
+        if len(self._path) > 1:
+            results, some = to_result_set(self.done), [self._path[0], *self._path[1:][-_FINALISTS:]]
+            cases = [self._build(**one) for one in some]
+            self.chosen = some[_first_of_fastest(cases, results, self._last_s)]
+            self.turns = {record["case_id"]: record.get(TURNS, "") for record in results}
+            if self.chosen != some[0]:
+                self._measured(some[0], "base", budget_s=self._last_s)
+        self._measured(self.chosen, "best", budget_s=self._last_s)
+
+
+def _first_of_fastest(cases: Sequence[Case], results: ResultSet, time_s: float) -> int:
+    """Return the place of the first case that is not slower than the fastest, by turns.
+
+    Of cases that can't be measured in turns it is the last one.
+    """
+    names = [case.identity() for case in cases]
+    group = {one["case_id"]: one for one in results.records if one["case_id"] in names}
+    if not add_turns(results, cases, [[group[name] for name in names]], time_s):
+        return len(cases) - 1
+    rates = [{**group[name], _RATE: 1 / group[name]["time_min_s"]} for name in names]
+    fastest = max(rates, key=lambda one: ratio(one, rates[0], _RATE).value)
+    gains = (ratio(one, fastest, _RATE) for one in rates)
+    return next(k for k, one in enumerate(gains) if one.value >= 1 or not one.decided)
 
 
 def _fastest(rounds: Sequence[_Round]) -> int:

@@ -22,6 +22,17 @@ def spatter_samples(kernel: str) -> list[Case]:
         {"pattern": "UNIFORM:8:2:NR", "count": 50, "chunk": 3, "schedule": "dynamic"},
         {"pattern": "UNIFORM:8:2:NR", "count": 50, "repetition": "barrier"},
         {"pattern": "UNIFORM:8:2:NR", "count": 50, "repetition": "free", "wrap": 2},
+        # Divided by their indices.
+        {"pattern": [(37 * i + 5) % 90 for i in range(100)], "delta": 3, "count": 1},
+        {
+            "pattern": [(37 * i + 5) % 41 for i in range(100)],
+            "delta": [5, -2],
+            "count": 3,
+            "wrap": 2,
+        },
+        {"pattern": [(37 * i + 5) % 90 for i in range(150)], "count": 2, "prefetch": 7},
+        {"pattern": [(37 * i) % 90 for i in range(90)], "delta": 0, "count": 4, "chunk": 2},
+        {"pattern": "UNIFORM:100:2:NR", "count": 2, "chunk": 1, "schedule": "dynamic"},
     ]
     cases = []
     for shape in shapes:

@@ -4,7 +4,8 @@ Instance ``n`` of ``count`` moves ``L = len(pattern)`` values between a sparse a
 ``base(n)`` and a dense buffer that is private to each worker. With one delta
 ``base(n) = delta * n``; a list of deltas is applied cyclically. If bases are negative, all are
 shifted by the same offset. The dense buffer holds ``L * wrap`` values; instance ``n`` uses row
-``n mod wrap``.
+``n mod wrap``. Processors divide a pattern with more blocks of 16 indices than instances by its
+indices, and share one buffer.
 
 ======================  ==========================================
 gather                  ``dense[:] = sparse[base + i[:]]``
@@ -41,11 +42,12 @@ from memkern.families.spatter.sides import (
     dense_length,
     from_memory,
     gather_side,
+    iterations,
     scatter_side,
     traffic_of,
     transfers,
 )
-from memkern.inputs.patterns import Pattern, as_pattern
+from memkern.inputs.patterns import Pattern, as_pattern, usual_count
 from memkern.machine.declarations import declared
 from memkern.machine.remote import description
 from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model
@@ -100,7 +102,7 @@ def _spec(kernel: str, summary: str) -> None:
             source=SOURCE,
             arrays=declared(f"spatter.{kernel}").arrays,
             traffic=traffic_of,
-            iterations=lambda case: case.integers["count"],
+            iterations=iterations,
             checks=Checks(check=check, reference=reference),
             model=Model(bytes_B=lambda case: sum(from_memory(case)), transfers=transfers),
             build=case,
@@ -119,7 +121,7 @@ def case(  # noqa: PLR0913
     delta: int | Sequence[int] | None = None,
     delta_gather: int | Sequence[int] | None = None,
     delta_scatter: int | Sequence[int] | None = None,
-    count: int = 1024,
+    count: int | None = None,
     wrap: int = 1,
     dtype: str = "float64",
     index_dtype: str = "int64",
@@ -141,8 +143,8 @@ def case(  # noqa: PLR0913
         Distance between consecutive bases in elements; a list is applied cyclically. By default the
         delta implied by the pattern (``UNIFORM:8:4:NR``), else 8. gs takes the two others, each
         with `delta` as its default.
-    count : int
-        Instances.
+    count : int, optional
+        Instances; by default 1024, or 1 of a pattern of more indices than that.
     wrap : int
         Rows of the dense buffer; gs has none. On ``mpi`` and ``shmem`` the number of a rank's
         instances plus one.
@@ -186,6 +188,8 @@ def case(  # noqa: PLR0913
         if value is None:
             raise InputError(f"kernel {kernel} needs {key}")
         patterns[key] = as_pattern(value)
+    if count is None:
+        count = usual_count(patterns[needs[-1]])
     count = integer(count, "count", 1, _FAR)
     wrap = integer(wrap, "wrap", 1, _FAR)
 

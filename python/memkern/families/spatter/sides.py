@@ -20,6 +20,7 @@ from memkern.spec.options import GPUS
 
 # Up to this number of moved elements, all are checked.
 WHOLE = 2**18
+_DIVIDED = 16  # indices of a block
 
 
 class SparseSide:
@@ -67,6 +68,22 @@ def dense_length(case: Case) -> int:
     """Return the number of values that an instance moves."""
     key = "pattern_gather" if "pattern_gather" in case.indices else "pattern_scatter"
     return len(case.indices[key])
+
+
+def blocks_of(case: Case) -> int:
+    """Return the blocks of indices by which processors divide a pattern; 0 if it is not divided.
+
+    Patterns with more blocks than instances are, so that no thread is idle: each worker has its
+    range of the indices for all instances, and all share a dense buffer.
+    """
+    blocks = -(-dense_length(case) // _DIVIDED)
+    on_processors = case.knobs.device == "cpu"
+    return blocks if on_processors and blocks > case.integers["count"] else 0
+
+
+def iterations(case: Case) -> int:
+    """Return the number of instances, or of the blocks by which a pattern is divided."""
+    return blocks_of(case) or case.integers["count"]
 
 
 def access_blocks(side: SparseSide, n: IndexArray) -> Iterator[tuple[IndexArray, int, IndexArray]]:
@@ -139,30 +156,40 @@ def _filled_B(case: Case) -> float:
 
 
 def traffic_of(case: Case) -> Traffic:
-    """Return the traffic of an instance."""
+    """Return the traffic of an iteration: of an instance, or a block of a divided pattern."""
     size = case.value_B
-    length = dense_length(case)
+    length = dense_length(case) * case.integers["count"] / case.iterations
     gather, scatter = "pattern_gather" in case.indices, "pattern_scatter" in case.indices
     lists = len([key for key in case.indices if key.startswith("pattern")])
     return Traffic(
         read=float(length * size if gather else 0),
         write=float(length * size if scatter else 0),
         index=float(length * lists * np.dtype(case.index_dtype).itemsize),
-        write_allocate=_filled_B(case) / case.integers["count"],
+        write_allocate=_filled_B(case) / case.iterations,
     )
 
 
 def from_memory(case: Case) -> Transfer:
-    """Count the lines of an invocation once, and lines that are read before stores once more."""
+    """Count the lines of an invocation once, and lines that are read before stores once more.
+
+    The lists of indices and the dense buffer of a divided pattern are as large as what they access.
+    """
     lines = lines_of(case)
-    return Transfer(case.line_B * lines.loaded + _filled_B(case), case.line_B * lines.stored)
+    read, written = case.line_B * lines.loaded + _filled_B(case), case.line_B * lines.stored
+    if not blocks_of(case):
+        return Transfer(read, written)
+    read += case.bytes_index_B / case.integers["count"]
+    dense_B = case.value_B * dense_length(case) * min(case.integers["wrap"], case.integers["count"])
+    if not lines.stored:
+        return Transfer(read + dense_B, written + dense_B)
+    return Transfer(read + dense_B * (not lines.loaded), written)
 
 
 def transfers(
     case: Case, levels: Sequence[str], caches: Sequence[Mapping[str, Any]]
 ) -> dict[str, Transfer]:
     """Count indices and values between registers and L1, and whole lines once beyond L1."""
-    moved_B = float(dense_length(case) * case.value_B)
+    moved_B = dense_length(case) * case.integers["count"] / case.iterations * case.value_B
     inner = Transfer(moved_B + case.traffic.index, moved_B)
     outer = Transfer(*(each_B / case.iterations for each_B in from_memory(case)))
     return crossed(levels, inner, outer, bypass=not case.allocates)

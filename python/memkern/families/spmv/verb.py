@@ -48,6 +48,8 @@ _FORMATS = ["crs", "sell"]  # measured unless others are requested
 
 def _tune(args: argparse.Namespace) -> int:
     from memkern.families.spmv import product as spmv
+    from memkern.families.spmv.data import fastest_sentences
+    from memkern.studies.tune import gain_of
 
     check_output(args)
     searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch")
@@ -70,7 +72,8 @@ def _tune(args: argparse.Namespace) -> int:
             line(f"{'step':<9} {_HEADER}")
             for number, record in enumerate(search):
                 line(f"{record['tune_step']:<9} {_row(number, record)}")
-            for text_below in (scope_of(search), _fastest(search)):
+            gain = fastest_sentences(search.records[-2:]) or gain_of(search)
+            for text_below in (scope_of(search), gain):
                 if text_below:
                     line(text_below)
             tell_limit(search, args)
