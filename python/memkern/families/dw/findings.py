@@ -23,7 +23,14 @@ from memkern.families.dw.data import (
 )
 from memkern.plots.frames import best, joined, percent, ranked, three_figures
 from memkern.plots.selection import with_workers
-from memkern.plots.sentences import by_machine, disturbed_mark, marked_value, shown_in, speed_up
+from memkern.plots.sentences import (
+    by_machine,
+    disturbed_mark,
+    marked_ratio,
+    marked_value,
+    shown_in,
+    speed_up,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -59,12 +66,12 @@ def _where(rows: DataFrame) -> str:
 
 
 def _on_lattice(rows: DataFrame) -> str:
-    """Return the sentence on the fastest layout on a lattice, its roofline, and other layouts."""
+    """Return the sentence on the first layout on a lattice, its roofline, and other layouts."""
     order = ranked(best(rows, ("kind",), value=VALUE), VALUE)
     first, *rest = order.to_dict("records")
     text = (
-        f"{with_workers(rows, False)} on {_where(rows)}: the fastest is "
-        f"{first['form']} ({first['option']}) with {marked_value(first, VALUE, 'GFLOP/s')}"
+        f"{with_workers(rows, False)} on {_where(rows)}: {first['form']} ({first['option']}) has "
+        f"{marked_value(first, VALUE, 'GFLOP/s')}"
     )
     if first[ROOFLINE] < math.inf:
         text += (
@@ -72,6 +79,9 @@ def _on_lattice(rows: DataFrame) -> str:
             f"{three_figures(first[ROOFLINE])} GFLOP/s"
         )
     others = [f"{row['kind']} {marked_value(row, VALUE, 'GFLOP/s')}" for row in rest]
+    if rest:
+        gain = marked_ratio(first, rest[0], VALUE)
+        text += f" and is {gain} times as fast as {rest[0]['kind']}"
     return f"{text}; {joined(others)}." if others else f"{text}."
 
 
@@ -91,15 +101,19 @@ def _on_gain(groups: Sequence[DataFrame], column: str, low: str, high: str) -> l
     other = "stores" if column == "prefetch" else "prefetch"
     for rows in groups:
         halves = rows["option"].str.partition(", ")
-        rows = rows.assign(stores=halves[0], prefetch=halves[2])
+        rows = rows.assign(stores=halves[0], prefetch=halves[2], number=rows.index)
         without, with_it = (rows[rows[column] == value] for value in (low, high))
         pairs = without.merge(with_it, on=["form", other], suffixes=("", "_with"))
         if pairs.empty:
             continue
-        gains = pairs[f"{VALUE}_with"] / pairs[VALUE]
-        times = dict.fromkeys(f"{end:.2f}" for end in (gains.min(), gains.max()))
-        mark = disturbed_mark((pairs["disturbed"] | pairs["disturbed_with"]).any())
-        parts.append(f"{' to '.join(times)} times as fast on {_where(rows)}{mark}")
+        gains = sorted(zip(pairs[f"{VALUE}_with"] / pairs[VALUE], pairs.index, strict=True))
+        times = dict.fromkeys(
+            marked_ratio(
+                with_it.loc[pairs["number_with"][k]], without.loc[pairs["number"][k]], VALUE
+            )
+            for _, k in (gains[0], gains[-1])
+        )
+        parts.append(f"{' to '.join(times)} times as fast on {_where(rows)}")
     if not parts:
         return []
     return [f"With {high} the kernel is {joined(parts)}, depending on layout and {other}."]

@@ -17,7 +17,7 @@ from memkern.families.spatter.data import (
     relative,
     same_cases,
 )
-from memkern.plots.frames import best, counted, joined, lines_B, percent, rounded
+from memkern.plots.frames import best, counted, joined, lines_B, percent, rounded, typed
 from memkern.plots.selection import BANDWIDTH
 from memkern.plots.sentences import disturbed_mark, marked_ratio, shown_in, with_names
 from memkern.results.ratios import Ratio
@@ -30,8 +30,6 @@ Keys = AbstractSet[tuple[str, str]]
 # Figures of strides and of patterns by kind of platform.
 _STRIDES = {"cpu": "spatter-fig3", "gpu": "spatter-fig5"}
 _PATTERNS = {"cpu": "spatter-radars-cpu", "gpu": "spatter-radars-gpu"}
-# Bandwidths with a ratio up to this count as equal.
-_NEAR = 1.02
 
 
 def findings(records: DataFrame) -> list[str]:
@@ -125,27 +123,28 @@ def _on_patterns(ratio: Mapping[str, float], disturbed: Keys) -> list[str]:
     }
     ends = [name for name in ratio if name not in suspect] or list(ratio)
     low, high = min(ends, key=ratio.__getitem__), max(ends, key=ratio.__getitem__)
-    faster = sum(value > 1 for value in ratio.values())
     return [
         f"Of {len(ratio)} application patterns the worst is {low}, with {percent(ratio[low])} of "
         f"the stride-1 bandwidth of its kernel{disturbed_mark(low in suspect)}, and the best "
-        f"{high}, with {percent(ratio[high])}{disturbed_mark(high in suspect)}; {faster} run "
-        "faster than stride 1."
+        f"{high}, with {percent(ratio[high])}{disturbed_mark(high in suspect)}."
     ]
 
 
 def _on_variants(own: DataFrame) -> list[str]:
     """Return the sentence on the number of cases in which each variant was the fastest."""
-    table, _ = same_cases(own, "variant")
-    rows = [row[row == row] for row in table.to_numpy()]
-    several = [i for i, row in enumerate(rows) if len(row) > 1]
-    if not several:
+    width = 1 + typed(own, ["time_min_ci_relative"])["time_min_ci_relative"].fillna(0)
+    ends = (own[BANDWIDTH] / width, own[BANDWIDTH] * width)
+    low, high = (same_cases(own.assign(**{BANDWIDTH: end}), "variant")[0] for end in ends)
+    several = low[low.notna().sum(axis=1) > 1]
+    if several.empty:
         return []
-    clear = [i for i in several if max(rows[i]) > _NEAR * sorted(rows[i])[-2]]
-    won = table.iloc[clear].idxmax(axis=1).value_counts()
+    fastest = several.idxmax(axis=1)
+    others = high.loc[several.index].apply(lambda ends: ends.mask(fastest == ends.name))
+    clear = several.max(axis=1) > others.max(axis=1)
+    won = fastest[clear].value_counts()
     wins = [f"{variant} won {number}" for variant, number in won.items()]
-    if len(clear) < len(several):
-        wins.append(f"{len(several) - len(clear)} ended with the first two within 2 %")
+    if not clear.all():
+        wins.append(f"in {int((~clear).sum())} the first two do not differ by more than intervals")
     return [f"Of {counted(len(several), 'case')} measured with several variants, {joined(wins)}."]
 
 

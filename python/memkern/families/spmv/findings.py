@@ -143,11 +143,11 @@ def _on_lengths(mine: DataFrame) -> list[str]:
     for length in (rows["nonzeros_per_row"].min(), rows["nonzeros_per_row"].max()):
         here = rows[rows["nonzeros_per_row"] == length]
         found = best(here[here["format"].isin(["crs", "sell"])], ("format",), value=VALUE)
-        names = [
-            f"{row['line'].replace(',', ' with')} {_performance(row)}" for row in _by_kind(found)
-        ]
-        parts.append(f"of {length:g} nonzeros {joined(names)}")
-    return [f"With rows of equal length the fastest are: {'; '.join(parts)}."]
+        order = _by_kind(found)
+        names = [f"{row['line'].replace(',', ' with')} {_performance(row)}" for row in order]
+        gain = [f" ({marked_ratio(row, order[0], VALUE)} times as fast)" for row in order[1:]]
+        parts.append(f"of {length:g} nonzeros {joined(names)}{''.join(gain)}")
+    return [f"With rows of equal length: {'; '.join(parts)}."]
 
 
 def _on_fill_in(mine: DataFrame) -> list[str]:
@@ -166,9 +166,9 @@ def _on_fill_in(mine: DataFrame) -> list[str]:
     block = "all rows" if top["sigma"] >= top["rows"] else f"blocks of {top['sigma']:g} rows"
     return [
         f"Sorting of rows raises beta of {most['label']} in {top['kind']} from "
-        f"{three_figures(most['first'])} to {three_figures(most['max'])}; the fastest is by "
-        f"{block}, with {_performance(top)} instead of {_performance(first)} with sigma "
-        f"{first['sigma']:g}."
+        f"{three_figures(most['first'])} to {three_figures(most['max'])}; by {block} it has "
+        f"{_performance(top)} instead of {_performance(first)} with sigma {first['sigma']:g}, "
+        f"{marked_ratio(top, first, VALUE)} times."
     ]
 
 
