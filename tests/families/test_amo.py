@@ -1,5 +1,6 @@
 """Atomic memory operations: refused options, the check of results, records and the verb."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -316,12 +317,20 @@ def test_the_cost_of_false_sharing_is_told() -> None:
         "threads": 4, "ranks": 1, "dtype": "uint64", "variant_requested": "best", "repeat": 0,
         "sharing": "private", "valid": True,
     }  # fmt: skip
-    beside = {**sure, "padding_B": 0, "rate_GAMS": 0.1}
-    apart = {**sure, "padding_B": 64, "rate_GAMS": 0.4}
+    beside = {**sure, "case_id": "a", "padding_B": 0, "rate_GAMS": 0.1, "time_min_s": 1.0}
+    apart = {**sure, "case_id": "b", "padding_B": 64, "rate_GAMS": 0.4, "time_min_s": 0.25}
     text = verb._false_sharing([beside, apart])
-    assert "40 ns for an operation on adjacent words, 10 ns on words 64 B apart, 4 times" in text
+    assert "an operation on adjacent words takes 4.00 times as long as one on words 64 B" in text
+    assert text.endswith("apart (40 and 10 ns)")
     unsure = verb._false_sharing([beside, {**apart, "disturbed": True}])
     assert unsure.endswith("can't be told: a record is disturbed")
+    # Beside others, turns tell the ratio.
+    turns = [
+        {**one, "disturbed": True, "turns_s": json.dumps({"now": [[times, times]] * 4})}
+        for one, times in ((beside, 3.0), (apart, 1.0))
+    ]
+    assert "3.00 ± 0.03 times as long as one on words 64 B apart" in verb._false_sharing(turns)
+    assert "ns)" not in verb._false_sharing(turns)
     for others in ([beside], [{**beside, "threads": 1}, {**apart, "threads": 1}]):
         assert verb._false_sharing(others) == ""
     assert verb._false_sharing([{**beside, "sharing": "shared"}, apart]) == ""

@@ -228,8 +228,8 @@ def test_findings_follow_from_the_records(whole):
         "T0 2 [2, 2] µs for sizes within the caches and Wmax 30 [30, 30] GB/s beyond them" in text
     )
     assert "An empty launch, BS0, takes 1.5 µs." in text
-    assert "gather triad is 8.0 times slower (3.75 GB/s)" in text
-    assert "10.0 times slower" in text and "10 000 000" in text.replace("\N{NO-BREAK SPACE}", " ")
+    assert "gather triad is 8.00 times slower (3.75 GB/s)" in text
+    assert "10.00 times slower" in text and "10 000 000" in text.replace("\N{NO-BREAK SPACE}", " ")
     titles = [exhibit.title for exhibit in section.exhibits]
     assert "Bandwidth from L1 to memory" in titles and "Cycles of loops" not in titles
     assert "Cycles of loops in each memory level" not in titles

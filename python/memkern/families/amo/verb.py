@@ -250,17 +250,22 @@ def _false_sharing(results: Iterable[dict[str, Any]]) -> str:
 
 def _cost_of_sharing(beside: dict[str, Any], apart: dict[str, Any]) -> str:
     """Return the sentence on words of workers in one line, and the same words in several."""
+    from memkern.results.ratios import ratio
+
     pattern = beside["kernel"].partition(".")[2]
     what = (
         f"false sharing ({pattern} {beside['primitive']}, {beside['order']}) of "
         f"{beside['threads']} threads"
     )
-    if unsure := dict.fromkeys([*marks(beside), *marks(apart)]):
+    longer = ratio(apart, beside, "rate_GAMS")
+    unsure = dict.fromkeys([*marks(beside), *marks(apart)])
+    if unsure and not longer.in_turns:
         return f"what {what} costs can't be told: a record is {', '.join(unsure)}"
     ns = [1 / record["rate_GAMS"] * record["threads"] for record in (beside, apart)]
+    values = "" if unsure else f" ({ns[0]:.3g} and {ns[1]:.3g} ns)"
     return (
-        f"{what}: {ns[0]:.3g} ns for an operation on adjacent words, {ns[1]:.3g} ns on words "
-        f"{apart['padding_B']} B apart, {ns[0] / ns[1]:.3g} times as long"
+        f"{what}: an operation on adjacent words takes {longer.text()} times as long as one on "
+        f"words {apart['padding_B']} B apart{values}"
     )
 
 

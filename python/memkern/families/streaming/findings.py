@@ -176,19 +176,12 @@ def _on_indices(mine: DataFrame, values: DataFrame) -> list[str]:
     if regular["level"] == MEMORY:
         # The same value of the triad from memory as in the other sentences.
         triad = _by_stores(values, "stream.triad")[regular["stores"]]
-        regular = {
-            **regular,
-            **{
-                name: triad[name]
-                for name in (BANDWIDTH, "time_min_ci_relative", "disturbed")
-                if name in triad
-            },
-        }
+        regular = {**triad, "elements": regular["elements"], "stores": regular["stores"]}
         position = "from memory"
     else:
         position = f"{in_bytes(regular['footprint_B'])}, which the caches hold partly or entirely"
     parts = [
-        f"{short(name)} is {regular[BANDWIDTH] / rows[name][BANDWIDTH]:.1f} times slower "
+        f"{short(name)} is {marked_ratio(regular, rows[name], BANDWIDTH)} times slower "
         f"({_bandwidth(rows[name])})"
         for name in irregular
     ]
