@@ -52,6 +52,11 @@ std::vector<Shape> shapes() {
   all.push_back({16, 1, 9, {5}, {6}, 1});
   all.push_back({16, 2, 9, {1, 5, -2}, {4, -4}, 4});
   all.push_back({3, 1, 4, {-7}, {9}, 4});
+  // Divided by their indices.
+  for (const std::int64_t distance : {0, 5, 40}) {
+    all.push_back({67, 1, 1, {8}, {8}, distance});
+    all.push_back({100, 2, 3, {1, 5, -2}, {2, -3}, distance});
+  }
   return all;
 }
 
@@ -133,6 +138,7 @@ void check(const RegisteredEntry& entry, const Shape& shape) {
 
   SpatterArgs args;
   args.length = shape.length;
+  args.count = shape.count;
   args.wrap = wrap;
   args.distance = shape.distance;
   args.line_index = lines.data();
@@ -157,13 +163,22 @@ void check(const RegisteredEntry& entry, const Shape& shape) {
   if (!gathers) args.gather_walk = {0, 1, &zero, &zero, 0};
   if (!scatters) args.scatter_walk = {0, 1, &zero, &zero, 0};
 
-  const std::int64_t middle = shape.count / 3;
-  const Range parts[kWorkers] = {{0, middle}, {middle, shape.count}};
+  const std::int64_t iterations = args.divided() ? args.blocks() : shape.count;
+  const std::int64_t middle = iterations / 3;
+  const Range parts[kWorkers] = {{0, middle}, {middle, iterations}};
+  if (args.divided()) args.dense_stride = 0;
   for (int worker = 0; worker < kWorkers; ++worker) {
-    for (std::int64_t n = parts[worker].begin; n < parts[worker].end; ++n) {
+    Range instances = parts[worker];
+    Range elements = {0, shape.length};
+    if (args.divided()) {
+      instances = {0, shape.count};
+      elements.begin = parts[worker].begin * SpatterArgs::kBlock;
+      elements.end = std::min(parts[worker].end * SpatterArgs::kBlock, shape.length);
+    }
+    for (std::int64_t n = instances.begin; n < instances.end; ++n) {
       const auto at = static_cast<std::size_t>(n);
-      T* line = dense.data() + worker * stride + n % wrap * shape.length;
-      for (std::int64_t j = 0; j < shape.length; ++j) {
+      T* line = dense.data() + worker * args.dense_stride + n % wrap * shape.length;
+      for (std::int64_t j = elements.begin; j < elements.end; ++j) {
         const auto i = static_cast<std::size_t>(j);
         const std::int64_t read = multi ? outer[static_cast<std::size_t>(gather[i])] : gather[i];
         const std::int64_t write = multi ? outer[static_cast<std::size_t>(scatter[i])] : scatter[i];
