@@ -84,7 +84,7 @@ def requested(
 
 
 HEADER = (
-    f"{'case':<4} {'kernel':<13} {'pattern':<22} {'variant':<15} {'thr':>3} {'pages':<9} "
+    f"{'case':<4} {'kernel':<13} {'pattern':<22} {'variant':<15} {'thr':>3} {'pages':<10} "
     f"{'bytes':>13} {'time_min_s':>11} {'GB/s':>8} {'±%':>5}"
 )
 
@@ -148,7 +148,7 @@ def row_of(number: int, record: dict[str, Any]) -> str:
     return (
         f"{number:<4} {record['kernel'].partition('.')[2]:<13} {_label(record):<22} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
-        f"{record['pages']:<9} {record['bytes_B']:>13} {record['time_min_s']:>11.4g} "
+        f"{record['pages']:<10} {record['bytes_B']:>13} {record['time_min_s']:>11.4g} "
         f"{record['bandwidth_GBps']:>8.2f} {plus_minus(record):>5} {' '.join(words)}"
     ).rstrip()
 
