@@ -77,6 +77,13 @@ def test_machine_prints_and_compares_files(host, capsys) -> None:
     out, _ = output_of(capsys, "machine", "A64FX", str(path))
     (line,) = [line for line in out.splitlines() if line.startswith("vector (bit)")]
     assert "512" in line
+    out, _ = output_of(capsys, "machine", "A64FX", "Xeon Gold 6148")
+    header, *lines = out.splitlines()[:-1]
+    end = header.index("A64FX") + len("A64FX")
+    assert any(line.startswith("gather with index load, complex stride") for line in lines)
+    # The values of each side end below its name.
+    own = [line for line in lines if ", 512 bit: " in line]
+    assert all(line[end - 1] != " " and line[end:] == "" for line in own if "fma," not in line)
     code, out, _ = run(capsys, "machine", str(path), str(path))
     assert not [line for line in out.splitlines() if line.endswith(" *")]
 
