@@ -17,6 +17,7 @@ from memkern.cli.options import GROUPS
 from memkern.cli.questions import QUESTIONS
 from memkern.formats import ResultSet
 from memkern.machine.health import BAD, BASELINE, GOOD, UNKNOWN, Finding
+from memkern.results.ratios import asked
 from memkern.spec.options import PROCESSORS, Knobs, declared
 from memkern.spec.registry import of_family
 from memkern.spec.sweepfile import read_sweep
@@ -109,7 +110,9 @@ def test_sizes_of_a_kernel_are_fitted(capsys: pytest.CaptureFixture[str]) -> Non
     assert "T0" in header and "Wmax" in header
     assert fit.split()[0] == "bs.bs1" and "10" in fit.split()
     assert analysis.fit_text(ResultSet([records[0], other], [np.empty(0)] * 2, {})) == ""
-    assert analysis.fit_text(ResultSet(records[:2], [np.empty(0)] * 2, {})) == ""
+    few = ResultSet(records[:2], [np.empty(0)] * 2, {})
+    assert asked([analysis.fit_text], few) == [] and capsys.readouterr().err == ""
+    assert analysis.fit_text(few) == ""
     assert "at least 3 points" in capsys.readouterr().err
 
 
