@@ -269,7 +269,9 @@ def measuring_options(
 
 
 # Options of all measuring verbs that the usual help describes.
-_USUAL = {"output", "json", "dtype", "threads", "pages", "variant", "budget", "machine", "quick"}
+_USUAL = {
+    "output", "json", "dtype", "threads", "pages", "variant", "device", "budget", "machine", "quick"
+}  # fmt: skip
 
 
 def _results(short: bool) -> Options:
