@@ -8,6 +8,7 @@ import pytest
 from checking import output_of, refused_words, run
 
 from memkern.cli import ecm
+from memkern.cli.machine_file import _lines
 from memkern.errors import InputError
 from memkern.formats import load
 from memkern.models import paper_hypotheses
@@ -106,6 +107,15 @@ def test_the_reach_of_a_tlb_is_printed_in_pages(tmp_path, capsys) -> None:
     ]
     assert lines[-1].startswith("all bytes of memory have the bandwidth of loads where they domi")
     assert lines[-1].endswith("else that of a triad: 96.82 B/cycle; of a domain 96.82")
+
+
+def test_wide_intervals_keep_the_bandwidths_in_line() -> None:
+    wide = Quantity(1234.0, 1023.0, 23456.0)
+    machine = published("A64FX")
+    rows = [dataclasses.replace(row, B_per_cycle=wide, GBps=wide) for row in machine.bandwidths]
+    lines = [*_lines(dataclasses.replace(machine, bandwidths=tuple(rows)))]
+    header = next(k for k, line in enumerate(lines) if line.endswith("GB/s"))
+    assert {len(line) for line in lines[header : header + 1 + len(rows)]} == {len(lines[header])}
 
 
 def test_machine_writes_a_published_machine(tmp_path, capsys) -> None:

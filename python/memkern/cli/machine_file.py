@@ -104,14 +104,14 @@ def _lines(machine: MachineFile) -> Iterator[str]:
     if machine.bandwidths:
         yield ""
         yield (
-            f"{'level':<7} {'operation':<9} {'stores':<12} {'cores':>5} {'B/cycle':>22} "
-            f"{'GB/s':>22}"
+            f"{'level':<7} {'operation':<9} {'stores':<12} {'cores':>5} {'B/cycle':>29} "
+            f"{'GB/s':>29}"
         )
     for row in machine.bandwidths:
         mark = " disturbed" if row.disturbed else ""
         yield (
             f"{row.level:<7} {row.operation:<9} {row.stores:<12} {row.cores:>5} "
-            f"{row.B_per_cycle!s:>22} {row.GBps!s:>22}{mark}"
+            f"{row.B_per_cycle!s:>29} {row.GBps!s:>29}{mark}"
         )
     if machine.tlbs or machine.costs:
         yield ""

@@ -256,7 +256,7 @@ def _cost_of_sharing(beside: dict[str, Any], apart: dict[str, Any]) -> str:
         f"{beside['threads']} threads"
     )
     if unsure := dict.fromkeys([*marks(beside), *marks(apart)]):
-        return f"the cost of {what} can't be told: a record is {', '.join(unsure)}"
+        return f"what {what} costs can't be told: a record is {', '.join(unsure)}"
     ns = [1 / record["rate_GAMS"] * record["threads"] for record in (beside, apart)]
     return (
         f"{what}: {ns[0]:.3g} ns for an operation on adjacent words, {ns[1]:.3g} ns on words "
