@@ -457,9 +457,10 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
         warn(told)
     if disturbed := sum(record.get("disturbed") is True for record in results):
         warn(
-            f"{disturbed} of {len(results)} records are disturbed: their workers waited for "
-            "processors in most samples; they have no interval and are left out of verdicts: use "
-            "fewer threads (--threads) or other processors (--pin), or end other programs"
+            f"{disturbed} of {len(results)} records {'is' if disturbed == 1 else 'are'} disturbed: "
+            "workers waited for processors in most samples, so that there is no interval and no "
+            "verdict: use fewer threads (--threads) or other processors (--pin), or end other "
+            "programs"
         )
     notes = Counter(note for record in results for note in memory_notes(record).items())
     for (name, what), number in notes.items():
