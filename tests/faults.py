@@ -629,6 +629,11 @@ FAULTS = (
     Fault("a sweep file overrides --repeats",
           "    if args.repeats is None:\n        args.repeats = repeats",
           "    args.repeats = repeats", "pytest test_cli -k overrides_a_sweep_file"),
+    Fault("the usual help describes all options", "if a.dest in self.further}",
+          "if False}", "pytest test_prompt -k usual_help"),
+    Fault("a kernel without its family is a file",
+          'name.endswith(".toml") or Path(name).exists()', '"." not in name or ".toml" in name',
+          "pytest test_prompt -k compared_without"),
     # What changes while cases are measured, and memory that processes share
     Fault("units read once", "  if (sessions() == 0) Topology::read_units();\n", "", "team_test"),
     Fault("workers trusted to be bound", "    if (tries > 0) applied_key().clear();\n", "",

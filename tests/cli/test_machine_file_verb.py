@@ -8,6 +8,7 @@ import pytest
 from checking import output_of, refused_words, run
 
 from memkern.cli import ecm
+from memkern.cli.machine_file import _lines
 from memkern.errors import InputError
 from memkern.formats import load
 from memkern.models import paper_hypotheses
@@ -77,6 +78,13 @@ def test_machine_prints_and_compares_files(host, capsys) -> None:
     out, _ = output_of(capsys, "machine", "A64FX", str(path))
     (line,) = [line for line in out.splitlines() if line.startswith("vector (bit)")]
     assert "512" in line
+    out, _ = output_of(capsys, "machine", "A64FX", "Xeon Gold 6148")
+    header, *lines = out.splitlines()[:-1]
+    end = header.index("A64FX") + len("A64FX")
+    assert any(line.startswith("gather with index load, complex stride") for line in lines)
+    # The values of each side end below its name.
+    own = [line for line in lines if ", 512 bit: " in line]
+    assert all(line[end - 1] != " " and line[end:] == "" for line in own if "fma," not in line)
     code, out, _ = run(capsys, "machine", str(path), str(path))
     assert not [line for line in out.splitlines() if line.endswith(" *")]
 
@@ -99,6 +107,15 @@ def test_the_reach_of_a_tlb_is_printed_in_pages(tmp_path, capsys) -> None:
     ]
     assert lines[-1].startswith("all bytes of memory have the bandwidth of loads where they domi")
     assert lines[-1].endswith("else that of a triad: 96.82 B/cycle; of a domain 96.82")
+
+
+def test_wide_intervals_keep_the_bandwidths_in_line() -> None:
+    wide = Quantity(1234.0, 1023.0, 23456.0)
+    machine = published("A64FX")
+    rows = [dataclasses.replace(row, B_per_cycle=wide, GBps=wide) for row in machine.bandwidths]
+    lines = [*_lines(dataclasses.replace(machine, bandwidths=tuple(rows)))]
+    header = next(k for k, line in enumerate(lines) if line.endswith("GB/s"))
+    assert {len(line) for line in lines[header : header + 1 + len(rows)]} == {len(lines[header])}
 
 
 def test_machine_writes_a_published_machine(tmp_path, capsys) -> None:

@@ -1,7 +1,9 @@
 """What the command line answers: its verbs, its short options and its help."""
 
 import argparse
+import ast
 import itertools
+import re
 import shlex
 from pathlib import Path
 
@@ -15,7 +17,9 @@ from memkern.cli.options import GROUPS
 from memkern.cli.questions import QUESTIONS
 from memkern.formats import ResultSet
 from memkern.machine.health import BAD, BASELINE, GOOD, UNKNOWN, Finding
+from memkern.results.ratios import asked
 from memkern.spec.options import PROCESSORS, Knobs, declared
+from memkern.spec.registry import of_family
 from memkern.spec.sweepfile import read_sweep
 from memkern.studies.doctor import Health
 
@@ -64,6 +68,7 @@ def test_without_a_verb_the_questions_are_printed(capsys: pytest.CaptureFixture[
     assert len(QUESTIONS) == 10
     assert all(f"  {question}" in lines and f"      {command}" in lines
                for question, command in QUESTIONS)  # fmt: skip
+    assert "`memkern` alone prints the questions" in output_of(capsys, "--help")[0]
 
 
 @pytest.mark.parametrize("command", [command for _, command in QUESTIONS])
@@ -79,10 +84,16 @@ def test_a_kernel_is_compared_without_a_file(capsys: pytest.CaptureFixture[str])
     assert case.integers["elements"] == 1000 and case.dtype == "float32"
     with compare._sweep_file("x.toml", []) as path:
         assert path == Path("x.toml")
+    with compare._sweep_file("gather", ["pattern=UNIFORM:8:1", "count=9"]) as path:
+        (case,) = read_sweep(path, {})[0]
+    assert case.spec.name == "spatter.gather"
     for words, problem in {
-        ("stream.copy", "elements=x"): "elements must be an integer, not 'x'",
+        ("stream.copy", "elements=x"): "--run stream.copy: elements must be an integer, not 'x'",
         ("stream.copy", "a.db"): "leave 'a.db' out",
+        ("stream.cpy",): "did you mean stream.copy",
         ("x.toml", "elements=9"): "leave 'elements=9' out",
+        ("gather",): "needs pattern, which must follow the kernel, such as --run gather pattern=",
+        ("gather", "-p", "UNIFORM:8:1"): "must follow the kernel, such as --run gather pattern=",
     }.items():
         assert problem in refused_words(capsys, "compare", "--run", *words)
 
@@ -99,7 +110,9 @@ def test_sizes_of_a_kernel_are_fitted(capsys: pytest.CaptureFixture[str]) -> Non
     assert "T0" in header and "Wmax" in header
     assert fit.split()[0] == "bs.bs1" and "10" in fit.split()
     assert analysis.fit_text(ResultSet([records[0], other], [np.empty(0)] * 2, {})) == ""
-    assert analysis.fit_text(ResultSet(records[:2], [np.empty(0)] * 2, {})) == ""
+    few = ResultSet(records[:2], [np.empty(0)] * 2, {})
+    assert asked([analysis.fit_text], few) == [] and capsys.readouterr().err == ""
+    assert analysis.fit_text(few) == ""
     assert "at least 3 points" in capsys.readouterr().err
 
 
@@ -144,29 +157,84 @@ def test_help_ends_with_three_examples_that_are_taken(
         assert cli._parse(words).verb == name
 
 
-def test_options_for_gpus_and_ranks_are_in_the_whole_help(
-    capsys: pytest.CaptureFixture[str],
+def described(help: str) -> set[str]:
+    """Return the long options that have lines of their own in a help."""
+    lines = re.findall(r"^  (-.*?)(?:  |$)", help, re.MULTILINE)
+    return {word for line in lines for word in re.findall(r"(?<![\w-])--[\w-]+", line)}
+
+
+def test_the_usual_help_names_the_options_that_the_whole_help_describes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    elsewhere = {
+    monkeypatch.setenv("COLUMNS", "100")
+    further = {
         f"--{(option.flag or name).replace('_', '-')}"
         for name, _, option in declared(Knobs)
         if PROCESSORS not in option.where
-    }
+    } | {"--comm", "--resume", "--pin", "--seed", "--placements", "--wait-quiet"}
     own = {
-        "bs": {"--halo"}, "spmv": {"--halo"}, "amo": {"--targets", "--remote"},
-        "gather": {"--shared-memory", "--local-work-size"},
+        "stream": set[str](), "bs": {"--halo"}, "spmv": {"--halo"},
+        "amo": {"--targets", "--remote"}, "gather": {"--local-work-size", "--aggregate"},
     }  # fmt: skip
-    for verb, more in {"stream": set[str](), **own}.items():
-        hidden = elsewhere | more | {"--comm"}
-        _, usual, _ = run(capsys, verb, "--help")
-        _, whole, _ = run(capsys, verb, "--help-all")
-        assert [option for option in hidden if f" {option}" in usual] == []
-        assert [option for option in hidden if f" {option}" not in whole] == []
-        assert "--threads" in usual and "--threads" in whole
-        told = [line for line in usual.splitlines() if line.startswith("  --help-all")]
-        assert told == ["  --help-all            this help with the options for GPUs and ranks"]
-    # The options are there, whether shown or not.
+    for verb, more in own.items():
+        usual, _ = output_of(capsys, verb, "--help")
+        whole, _ = output_of(capsys, verb, "--help-all")
+        every = set(parsers()[verb]._option_string_actions)
+        assert described(whole) == {option for option in every if option.startswith("--")}
+        assert not (further | more) & described(usual)
+        assert {"--threads", "--output", "--pages", "--quick", "--help-all"} <= described(usual)
+        hidden = described(whole) - described(usual) - {"--precision"}  # which --ci names
+        assert all(f"{option}," in usual or f"{option}\n" in usual for option in hidden)
+    assert len(output_of(capsys, "stream", "--help")[0].splitlines()) < 50
+    # The options are there, whether described or not.
     assert cli._parse(["stream", "--timer", "events"]).timer == "events"
+
+
+@pytest.mark.parametrize("family", ["stream", "raider", "loops"])
+def test_the_help_names_the_kernels(family: str) -> None:
+    words = parsers()[family].format_help().split()
+    names = {word.strip(",") for word in words[words.index("NAME,...") :]}
+    assert {name.partition(".")[2] for name in of_family(family) if "@" not in name} <= names
+
+
+def test_every_option_has_a_text() -> None:
+    every = {(verb, a.dest): a.help for verb, parser in parsers().items() for a in parser._actions}
+    assert [option for option, help in every.items() if not re.search("[a-z]", help or "")] == []
+
+
+# Commands in the text of the package: between backquotes, or the whole of a string.
+def commands_in_texts() -> dict[str, list[str]]:
+    """Return the words of each command by its text; a value that is inserted is a word ``0``."""
+    found = {}
+    for path in sorted(Path(str(cli.__file__)).parents[1].rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            texts = [getattr(part, "value", "0") for part in parts]
+            text = "".join(text if isinstance(text, str) else "0" for text in texts)
+            for command in re.findall(r"(?:`|^)(memkern [a-z][^`\n]*?)(?:`|$)", text):
+                words = command.split()[1:]
+                if words[0] in cli._verbs():
+                    found[command] = list(itertools.takewhile(lambda word: word != ">", words))
+    return found
+
+
+def test_commands_in_texts_exist() -> None:
+    known = {verb: set(parser._option_string_actions) for verb, parser in parsers().items()}
+    commands = commands_in_texts()
+    assert len(commands) > 99
+    for command, (verb, *words) in commands.items():
+        options = {word.partition("=")[0] for word in words if re.match("--?[a-zA-Z]", word)}
+        assert options <= known[verb], command
+
+
+def test_errors_refer_to_a_help_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    of_side = ["compare", "--run", "stream.triad", "--a=--pges 4k"]
+    for words in (of_side, ["stream", "--pges"], ["dance"]):
+        code, _, err = run(capsys, *words)
+        (command,) = re.findall(r"\(see memkern (.*)\)$", err.strip())
+        assert code == 2 and output_of(capsys, *command.split())[0].startswith("usage: memkern")
+    help = output_of(capsys, "compare", "--help")[0]
+    assert "`memkern sweep --help-all`" in " ".join(help.split())
 
 
 def test_the_help_tells_that_own_code_is_not_compared(capsys: pytest.CaptureFixture[str]) -> None:

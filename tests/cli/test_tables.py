@@ -13,6 +13,9 @@ from checking import BUSY, IDLE, measured, one_sentence, output_of, refused_word
 import memkern as mk
 from memkern.cli import measuring
 from memkern.engine.sampling import series
+from memkern.families.dw import verb as dw
+from memkern.families.latency import verb as latency
+from memkern.families.spmv import verb as spmv
 from memkern.formats import ResultSet
 
 BRIEF = ("stream", "-k", "copy", "-n", "512", "-t", "1", "--variant", "scalar", "--runs", "2")
@@ -58,7 +61,7 @@ def test_disturbed_records_are_reported(
     assert record["disturbed"] is True
     assert record["ci_relative"] is None and record["ci_scope"] == "none"
     assert record["state"] == "disturbed"
-    assert "1 of 1 records are disturbed: their workers waited" in err and "--threads" in err
+    assert "1 of 1 records is disturbed: workers waited" in err and "--threads" in err
 
 
 def test_placements_and_order_are_options(capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,3 +285,44 @@ def test_atomics_over_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["amo.gather"] == found["amo.stride1"]
     assert len(found["amo.ptrchase"]) == 1
     assert "--words has no effect with --sizes" in refused_words(capsys, *words, "--words", "64")
+
+
+# The longest values of each table, some of which are names of formats and of kernels.
+LONGEST: dict[str, Any] = {
+    "variant": "scalar", "isa": "baseline", "threads": 128, "time_min_s": 0.001234,
+    "time_min_ci_relative": 64.6, "ci_relative": 64.6, "valid": True, "stop": "budget",
+    "invocations": 1, "bandwidth_GBps": 1234.5, "pages": "hugetlb-2m", "bytes_B": 2**40,
+    "performance_GFLOPs": 123.456, "roofline_min_fraction": 0.5, "name": "n" * 40,
+    "ns_per_access": 1234.56, "cycles_per_access": 2345.6,
+}  # fmt: skip
+TABLES: dict[str, tuple[str, Any, dict[str, Any]]] = {
+    "stream": (measuring.HEADER, measuring.row_of, {"kernel": "raider.central_triad"}),
+    "latency": (
+        *latency._TABLES["chase"][:2],
+        {"size_B": 2**30, "lines": 2**24, "order": "pairs-across", "chains": 32},
+    ),
+    "spmv": (
+        spmv._HEADER,
+        spmv._row,
+        {"kernel": "spmv.sell", "C": 128, "sigma": 2**20, "balance": "rows", "beta": 0.5,
+         "convert_s": 0.0123},
+    ),
+    "dw": (
+        dw._HEADER,
+        dw._row,
+        {"lattice": "128x128x128x128", "Ls": 16, "layout": "lexicographic", "cut": "tzyx",
+         "vector_bits": 512, "parity": "full"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", TABLES)
+def test_long_names_keep_the_columns_in_line(verb: str) -> None:
+    header, row, own = TABLES[verb]
+    line = f" {row(1234, LONGEST | own)} "
+    assert line.strip()
+    for title in re.finditer(r"\S+", header):
+        begin, end = title.start() + 1, title.end() + 1
+        left = line[begin - 1] == " " != line[begin]
+        right = line[end - 1] != " " == line[end]
+        assert left or right or not line[begin:end].strip(), (title[0], line)

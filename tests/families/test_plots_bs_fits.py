@@ -98,7 +98,7 @@ def test_too_few_sizes_beyond_the_caches_are_not_fitted():
     (one,), _ = fitted(own_tests(Results(rows), ["bs.bs1"])[0])
     assert one.in_caches and one.wmax_GBps[0] == pytest.approx(150)
     assert max(one.fits[0].points["bytes_B"]) == 8 * MIB
-    assert "Wmax of BS1 is of the caches" in footnotes(figures["bs-fit"](Results(rows)))
+    assert "Wmax of BS1 is a bandwidth of the caches" in footnotes(figures["bs-fit"](Results(rows)))
 
 
 def test_bs_fit_draws_points_lines_and_parameters(whole):

@@ -131,7 +131,7 @@ def test_nodes_have_a_map_of_latency_and_one_of_bandwidth():
     latencies, bandwidths = (ax.images[0].get_array() for ax in fig.axes[:2])
     assert latencies.tolist() == [[100, 200, 200], [200, 100, 200]]
     assert bandwidths.tolist() == [[50, 25, 25], [25, 50, 25]]
-    assert "nothing is remote" in footnotes(figures["latency-numa"](Results(nodes(1, 1))))
+    assert "no memory is remote" in footnotes(figures["latency-numa"](Results(nodes(1, 1))))
     with refused("no record is of NUMA nodes"):
         figures["latency-numa"](Results([{**row, "name": "x"} for row in nodes()]))
     # Remote memory adds no point to the curve over sizes.

@@ -143,7 +143,7 @@ def test_findings_follow_from_the_records(whole):
     # The records have 1/8 of the bandwidth at stride 8, and a tenth from stride 10 on.
     assert "gather keeps 12 % at stride 8 and 10 % at stride 16" in text
     assert "Each of its 4 threads has 20.6 GB/s in the stride-1 gather, a thread of 6 publ" in text
-    assert "to 5.80 (Cascade Lake, 20 threads); more threads share a memory" in text
+    assert "to 5.80 (Cascade Lake, 20 threads); all threads of a platform share" in text
     assert "rank" not in text
     assert "simd won 32" in text
     assert "a stride-1 gather 1.10 times and scatter 1.10 times as against 4 KiB pages" in text

@@ -66,6 +66,11 @@ __all__ = [
 ]
 
 
+_DESCRIPTION = """Measure how fast this machine moves data.
+
+`memkern` alone prints the questions that it answers, each with its command."""
+
+
 def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """Return the parser of the command line.
 
@@ -74,7 +79,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     words : sequence of str, optional
         Words to parse: options are added only to verbs among these words, by default to all verbs.
     """
-    parser = Parser(prog="memkern", description="Measure how fast this machine moves data.")
+    parser = Parser(prog="memkern", description=_DESCRIPTION)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     verbs = parser.add_subparsers(
         dest="verb", metavar="VERB", help="one of those below", parser_class=Parser
@@ -176,6 +181,8 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
         near = meant(extra[0].partition("=")[0], options)
         if "--kernel" in options and f"{args.verb}.{extra[0]}" in registry():
             near = f": did you mean --kernel {extra[0]}?"
+        if getattr(args, "run_file", None):
+            near = near or f": an option of a kernel must {compare.AFTER_KERNEL}"
         own.error(f"unrecognized arguments: {' '.join(extra)}{near}")
     if args.verb is None and not args.version:
         print(questions.screen())

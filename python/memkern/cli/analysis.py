@@ -286,10 +286,12 @@ def table_text(frame: DataFrame) -> str:
 
 def _exhibit_options(what: str) -> tuple[Options, ...]:
     return (
-        argument("name", nargs="?", metavar="NAME"),
-        argument("files", nargs="*", metavar="FILE"),
+        argument("name", nargs="?", metavar="NAME", help=f"name of the {what} (see --list)"),
+        argument("files", nargs="*", metavar="FILE", help="own records; none: published data only"),
         argument("--list", action="store_true", help="list the names"),
-        argument("-o", "--output", metavar="PATH"),
+        argument(
+            "-o", "--output", metavar="PATH", help=f"file of the {what}, or folder with --paper"
+        ),
         argument(
             "--option",
             action="append",
@@ -321,7 +323,7 @@ FIT_VERB = verb(
         "memkern fit bs.parquet --by kernel,threads",
         "memkern fit times.csv --leave-out caches",
     ),
-    argument("file", metavar="FILE"),
+    argument("file", metavar="FILE", help="records, or a table as .csv"),
     argument(
         "--by",
         metavar="COLUMN",
@@ -341,7 +343,13 @@ FIT_VERB = verb(
         help="one fit without the sizes up to a number of bytes, within the caches, or before the "
         "changepoint, or of all sizes (none); default: two fits, within the caches and beyond",
     ),
-    argument("--level", type=positive, default=_LEVEL, metavar="PERCENT"),
+    argument(
+        "--level",
+        type=positive,
+        default=_LEVEL,
+        metavar="PERCENT",
+        help=f"confidence level of the intervals ({_LEVEL:g})",
+    ),
     JSON,
 )
 

@@ -35,7 +35,7 @@ from memkern.cli.options import (
 from memkern.cli.parsing import Parser
 from memkern.errors import InputError
 from memkern.files import publish, unused
-from memkern.spec.registry import case, registry
+from memkern.spec.registry import case, spec_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -125,17 +125,27 @@ def _measure(args: argparse.Namespace) -> DataFrame:
         )
 
 
+AFTER_KERNEL = "follow the kernel, such as --run gather pattern=UNIFORM:8:1:NR count=1000000"
+"""Where an option of the kernel to measure is given."""
+
+
 @contextlib.contextmanager
 def _sweep_file(name: str, words: list[str]) -> Iterator[Path]:
     """Yield the sweep file of this name, or one with the case of a kernel and its options."""
-    is_kernel = name in registry()
-    if wrong := [word for word in words if not is_kernel or "=" not in word]:
-        raise InputError(f"--run measures both sides: leave {shown(wrong[0])} out")
-    if not is_kernel:
+    is_file = name.endswith(".toml") or Path(name).exists()
+    if wrong := [word for word in words if is_file or "=" not in word]:
+        of = "options are in the file" if is_file else "options of a kernel are NAME=VALUE"
+        raise InputError(f"--run measures both sides, and {of}: leave {shown(wrong[0])} out")
+    if is_file:
         yield Path(name)
         return
+    spec_of(name)
     values = {"kernel": name, **named_values(words)}
-    case(**values)  # its errors name no file
+    try:
+        case(**values)  # its errors name no file
+    except InputError as error:
+        more = "" if words else f", which must {AFTER_KERNEL}"
+        raise InputError(f"--run {name}: {error}{more}") from None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "sweep.toml"
         lines = (f"{option} = {json.dumps(value)}\n" for option, value in values.items())
@@ -219,7 +229,8 @@ COMPARE_VERB = verb(
         "files",
         nargs="*",
         metavar="FILE",
-        help="A and B, files with records; after a kernel of --run its options as NAME=VALUE",
+        help="A and B, files with records; after a kernel of --run its options as NAME=VALUE, such "
+        "as pattern=UNIFORM:8:1:NR and count=1000000 after --run gather",
     ),
     argument_group(
         "measuring both sides in turns",
@@ -233,8 +244,8 @@ COMPARE_VERB = verb(
             argument(
                 f"--{side}",
                 metavar="OPTIONS",
-                help=f'options of side {side.upper()}, such as "--variant simd --pages thp"; '
-                f"a single option as --{side}=--flush",
+                help=f"options of side {side.upper()}, of those of `memkern sweep --help-all`, such"
+                f' as "--variant simd --pages thp"; a single option as --{side}=--flush',
             )
             for side in "ab"
         ),

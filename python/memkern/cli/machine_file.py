@@ -104,14 +104,14 @@ def _lines(machine: MachineFile) -> Iterator[str]:
     if machine.bandwidths:
         yield ""
         yield (
-            f"{'level':<7} {'operation':<9} {'stores':<12} {'cores':>5} {'B/cycle':>22} "
-            f"{'GB/s':>22}"
+            f"{'level':<7} {'operation':<9} {'stores':<12} {'cores':>5} {'B/cycle':>29} "
+            f"{'GB/s':>29}"
         )
     for row in machine.bandwidths:
         mark = " disturbed" if row.disturbed else ""
         yield (
             f"{row.level:<7} {row.operation:<9} {row.stores:<12} {row.cores:>5} "
-            f"{row.B_per_cycle!s:>22} {row.GBps!s:>22}{mark}"
+            f"{row.B_per_cycle!s:>29} {row.GBps!s:>29}{mark}"
         )
     if machine.tlbs or machine.costs:
         yield ""
@@ -153,13 +153,14 @@ def _reach(tlb: Tlb) -> str:
 
 def _compare(first: MachineFile, second: MachineFile) -> int:
     from memkern.models.machine_file import differences
+    from memkern.results.comparison_output import aligned
 
-    print(f"{'':<46} {first.name[:22]:>22} {second.name[:22]:>22} {'ratio':>7}")
+    rows = [["", first.name, second.name, "ratio", ""]]
     for row in differences(first, second):
         ratio = f"{row.ratio:.3f}" if row.ratio == row.ratio else ""
-        mark = " *" if row.differs else ""
         values = (str(one) if one.known else "" for one in (row.first, row.second))
-        print(f"{row.what:<46} " + " ".join(f"{v:>22}" for v in values) + f" {ratio:>7}{mark}")
+        rows.append([row.what, *values, ratio, "*" * row.differs])
+    print("\n".join(aligned(rows, left=[0, 4])))
     print("* intervals do not overlap, or values without intervals differ by more than 1 %")
     if not first.is_of(second.model):
         print(f"the files are of different processors: {first.model} and {second.model}")

@@ -84,7 +84,7 @@ def requested(
 
 
 HEADER = (
-    f"{'case':<4} {'kernel':<13} {'pattern':<22} {'variant':<15} {'thr':>3} {'pages':<9} "
+    f"{'case':<4} {'kernel':<13} {'pattern':<22} {'variant':<15} {'thr':>3} {'pages':<10} "
     f"{'bytes':>13} {'time_min_s':>11} {'GB/s':>8} {'±%':>5}"
 )
 
@@ -148,7 +148,7 @@ def row_of(number: int, record: dict[str, Any]) -> str:
     return (
         f"{number:<4} {record['kernel'].partition('.')[2]:<13} {_label(record):<22} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
-        f"{record['pages']:<9} {record['bytes_B']:>13} {record['time_min_s']:>11.4g} "
+        f"{record['pages']:<10} {record['bytes_B']:>13} {record['time_min_s']:>11.4g} "
         f"{record['bandwidth_GBps']:>8.2f} {plus_minus(record):>5} {' '.join(words)}"
     ).rstrip()
 
@@ -457,9 +457,10 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
         warn(told)
     if disturbed := sum(record.get("disturbed") is True for record in results):
         warn(
-            f"{disturbed} of {len(results)} records are disturbed: their workers waited for "
-            "processors in most samples; they have no interval and are left out of verdicts: use "
-            "fewer threads (--threads) or other processors (--pin), or end other programs"
+            f"{disturbed} of {len(results)} records {'is' if disturbed == 1 else 'are'} disturbed: "
+            "workers waited for processors in most samples, so that there is no interval and no "
+            "verdict: use fewer threads (--threads) or other processors (--pin), or end other "
+            "programs"
         )
     notes = Counter(note for record in results for note in memory_notes(record).items())
     for (name, what), number in notes.items():

@@ -11,7 +11,7 @@ from memkern.checks import LEAST, MOST, in_digits, read_integer, read_number, sh
 from memkern.errors import InputError
 from memkern.spec.case import Case, does_nothing
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
-from memkern.spec.options import PROCESSORS, Knobs, Option, Stop, declared
+from memkern.spec.options import Knobs, Option, Stop, declared
 from memkern.spec.registry import spec_of
 
 T = TypeVar("T")
@@ -249,29 +249,29 @@ def measuring_options(
 
     `short` is False if a peer's short options take precedence, `runs` if ``--runs`` is the peer's
     own option, `comm` if the verb has another option of this name; the first of `dtypes` is the
-    default of cases; options of the verb in `elsewhere` are for GPUs or ranks only. Options of a
-    case have no default here: if not given they are None, and the case's own default applies.
+    default of cases; `elsewhere` has options of the verb that few users need, such as those for
+    GPUs or ranks only. The usual help only names these and all that are not `_USUAL`;
+    ``--help-all`` describes them. Options of a case have no default here: if not given they are
+    None, and the case's own default applies.
     """
 
     def add(parser: Any) -> None:
-        own = {name for name, _, option in declared(Knobs) if PROCESSORS not in option.where}
-        parser.elsewhere |= {"comm", *own, *elsewhere}
-        if parser.add_help:
-            _HELP_ALL(parser)
         _results(short)(parser)
         _how_to_measure(short, runs, comm, dtypes)(parser)
+        shared = (a for group in parser._action_groups[-2:] for a in group._group_actions)
+        parser.further |= {a.dest for a in shared} - _USUAL | {*elsewhere}
+        if parser.add_help:
+            names = [a.option_strings[-1] for a in parser._actions if a.dest in parser.further]
+            help = f"describe all options, also {', '.join(names)}"
+            parser._action_groups[-1].add_argument("--help-all", action="help_all", help=help)
 
     return add
 
 
-_HELP_ALL = argument(
-    "--help-all",
-    action="help_all",
-    nargs=0,
-    dest=argparse.SUPPRESS,
-    default=argparse.SUPPRESS,
-    help="this help with the options for GPUs and ranks",
-)
+# Options of all measuring verbs that the usual help describes.
+_USUAL = {
+    "output", "json", "dtype", "threads", "pages", "variant", "device", "budget", "machine", "quick"
+}  # fmt: skip
 
 
 def _results(short: bool) -> Options:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from typing import Any, NoReturn, cast
 
 from memkern.checks import unknown
@@ -12,14 +13,13 @@ from memkern.cli.options import WRONG_INPUT
 from memkern.spec.registry import registry
 
 
-class _HelpAll(argparse.Action):
+class _HelpAll(argparse._HelpAction):
     """The option that prints the help with all options."""
 
-    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> NoReturn:
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
         """Print the help and exit."""
-        cast(Parser, parser).elsewhere.clear()
-        parser.print_help()
-        parser.exit()
+        cast(Parser, parser).further.clear()
+        super().__call__(parser, *rest)
 
 
 class _Store(argparse.Action):
@@ -41,20 +41,27 @@ class _Store(argparse.Action):
         setattr(namespace, self.dest, values)
 
 
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """Formatter with line breaks in the epilog, and none within options and commands."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
+
+
 class Parser(argparse.ArgumentParser):
     """Argument parser with line breaks in its epilog, and errors of one sentence.
 
     Attributes
     ----------
-    elsewhere : set of str
-        Options that are for GPUs or ranks only, which the help leaves out.
+    further : set of str
+        Options that only the whole help describes.
     given : list of argparse.Action
         Options that the command line has, as far as it is parsed.
     """
 
     def __init__(self, **how: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **how)
-        self.elsewhere: set[str] = set()
+        super().__init__(formatter_class=_Formatter, **how)
+        self.further: set[str] = set()
         self.given: list[argparse.Action] = []
         self.register("action", None, _Store)
         self.register("action", "help_all", _HelpAll)
@@ -66,7 +73,7 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the help."""
-        hidden = {a: a.help for a in self._actions if a.dest in self.elsewhere}
+        hidden = {a: a.help for a in self._actions if a.dest in self.further}
         for action in hidden:
             action.help = argparse.SUPPRESS
         text = super().format_help()
@@ -89,7 +96,8 @@ class Parser(argparse.ArgumentParser):
             message = str(unknown(found["value"], what, choices))
             if what == "verb" and (owners := _owners(found["value"], choices)):
                 message = f"kernel {found['value']} is measured by {', '.join(owners)}"
-        self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {self.prog} --help)\n")
+        command = self.prog.partition(" --")[0]
+        self.exit(WRONG_INPUT, f"{self.prog}: {message} (see {command} --help)\n")
 
 
 def _owners(kernel: str, verbs: list[str]) -> list[str]:

@@ -246,9 +246,19 @@ REPORT_VERB = verb(
         "measuring",
     ),
     argument("--quick", action="store_true", help="fewer cases, three placements"),
-    argument("-o", "--output", default="memkern-report.html", metavar="PATH.html"),
-    argument("-t", "--threads", type=count(1), metavar="N"),
-    argument("--pin", metavar="HOW"),
+    argument(
+        *("-o", "--output"),
+        default="memkern-report.html",
+        metavar="PATH.html",
+        help="the report (memkern-report.html)",
+    ),
+    argument(
+        *("-t", "--threads"),
+        type=count(1),
+        metavar="N",
+        help="workers (every processing unit)",
+    ),
+    argument("--pin", metavar="HOW", help="auto, none, compact, spread or a list (auto)"),
     argument("--device", default="cpu", metavar="NAME", help="cpu, or a GPU such as cuda:0 (cpu)"),
     argument(
         "--machine",
@@ -258,7 +268,7 @@ REPORT_VERB = verb(
     WAIT,
     argument("--resume", action="store_true", help="resume an interrupted report"),
     FORCE,
-    argument("-q", "--quiet", action="store_true"),
+    argument("-q", "--quiet", action="store_true", help="no progress or warnings"),
 )
 
 
@@ -279,7 +289,7 @@ GALLERY_VERB = verb(
         metavar="FILE",
         help="results to add as a bundle, without the names of hosts, users and programs",
     ),
-    argument("-q", "--quiet", action="store_true"),
+    argument("-q", "--quiet", action="store_true", help="no progress or warnings"),
 )
 
 

@@ -229,7 +229,7 @@ SWEEP_VERB = verb(
         "memkern sweep sweep.toml --resume -o sweep.db",
         "memkern sweep sweep.toml --part 1/4 -o sweep-1-of-4.db",
     ),
-    argument("file", metavar="FILE.toml"),
+    argument("file", metavar="FILE.toml", help="tables [[case]], each with a kernel or a suite"),
     measuring_options(),
     # An option that is given overrides the file, even if it equals the default.
     defaults(repeats=None),
@@ -264,8 +264,8 @@ MERGE_VERB = verb(
         "memkern merge part-1.db part-2.db -o all.parquet",
         "memkern merge --force -o all.csv part-1.db part-2.db",
     ),
-    argument("files", nargs="+", metavar="FILE"),
-    argument("-o", "--output", required=True, metavar="PATH"),
+    argument("files", nargs="+", metavar="FILE", help="results: .db, .parquet, .csv or .json"),
+    argument("-o", "--output", required=True, metavar="PATH", help="file of all records"),
     FORCE,
 )
 
@@ -283,9 +283,16 @@ TUNE_VERB = verb(
     argument(
         "-k", "--kernel", default="gather", metavar="NAME", help="such as stream.triad (gather)"
     ),
-    argument("-p", "--pattern", metavar="PATTERN"),
-    argument("-d", "--delta", type=checked(read_integer), metavar="N"),
-    argument("-l", "--count", type=count(1), metavar="N", help="instances (1024)"),
+    argument(
+        "-p", "--pattern", metavar="PATTERN", help="of gather or scatter, in Spatter's notation"
+    ),
+    argument(
+        *("-d", "--delta"),
+        type=checked(read_integer),
+        metavar="N",
+        help="elements from one instance of the pattern to the next (8)",
+    ),
+    argument("-l", "--count", type=count(1), metavar="N", help="instances of the pattern (1024)"),
     argument(
         "--set",
         action="append",

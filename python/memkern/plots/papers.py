@@ -1,4 +1,4 @@
-"""Tables of the papers: what shows their exhibits, and numbers that only their text tells."""
+"""Tables of the papers: what shows their exhibits, and numbers that only their text states."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 3": Remark(
             "",
-            "Of the A64FX's hardware barrier the two numbers in the text. The text tells almost "
+            "Of the A64FX's hardware barrier the two numbers in the text. The text states almost "
             "2200 cycles for more than 12 cores, not for a number of cores: drawn at all 48.",
         ),
         "figure 4": Remark(
@@ -132,7 +132,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
         ),
         "figure 16": Remark(
             "in part",
-            "Processors only: no sparse product runs on GPUs. The text tells 1.6 to 2 times the "
+            "Processors only: no sparse product runs on GPUs. The text states 1.6 to 2 times the "
             "performance of Cascade Lake AP, the paper's summary 2 times.",
         ),
         "figure 17": _DRAWING,
@@ -159,7 +159,7 @@ REMARKS: dict[str, dict[str, Remark]] = {
             "in part",
             "The matrices of the given records: the published sizes are in a file that the paper's "
             "text lacks. Those of the suite (`memkern spmv alappat2021-matrices`) have the "
-            "structures that the text tells; files are measured as `memkern spmv FILE.mtx`.",
+            "structures that the text states; files are measured as `memkern spmv FILE.mtx`.",
         ),
         "table 5": Remark(
             "",

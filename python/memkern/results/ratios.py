@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from contextlib import redirect_stderr, suppress
 from contextvars import ContextVar, copy_context
+from io import StringIO
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,7 +108,8 @@ def asked(functions: Iterable[Callable[[Any], object]], records: Any) -> list[li
     context = copy_context()
     context.run(_ASKED.set, groups)
     for function in functions:
-        with suppress(InputError):  # it needs other records
+        # It may need other records, and warns when its text is printed.
+        with suppress(InputError), redirect_stderr(StringIO()):
             context.run(function, records)
     return [[*group.values()] for group in groups.values() if len(group) > 1]
 

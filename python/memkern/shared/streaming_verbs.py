@@ -35,10 +35,16 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-def streaming_options(dtypes: tuple[str, ...] = DTYPES) -> tuple[Options, ...]:
-    """Return the options of the verb of a family whose kernels have a length, with these types."""
+def streaming_options(
+    family: str, dtypes: tuple[str, ...] = DTYPES, default: str = "all"
+) -> tuple[Options, ...]:
+    """Return the options of the verb of a family whose kernels have a length, with these types.
+
+    `default` describes what is measured unless kernels are named.
+    """
+    names = (word.partition(".")[2] for word in registry.of_family(family) if "@" not in word)
     return (
-        argument("-k", "--kernel", metavar="NAME,...", help="(all of them)"),
+        argument("-k", "--kernel", metavar="NAME,...", help=f"{', '.join(names)} ({default})"),
         argument(
             "-n",
             "--elements",

@@ -314,7 +314,9 @@ def _fit_notes(fits: Sequence[Fitted]) -> list[str]:
         notes.append("T₀ is fitted to sizes up to half the last cache, Wmax to sizes beyond it.")
     held = dict.fromkeys(short(one.kernel) for one in fits if one.in_caches)
     if held:
-        notes.append(f"Wmax of {joined(list(held))} is of the caches: few sizes are beyond them.")
+        notes.append(
+            f"Wmax of {joined(list(held))} is a bandwidth of the caches: few sizes exceed them."
+        )
     far = dict.fromkeys(short(one.kernel) for one in fits if any(fit.far for fit in one.fits))
     if far:
         notes.append(f"Half the points of {joined(list(far))} are more than 10 % off their line.")

@@ -51,7 +51,7 @@ def _dw(args: argparse.Namespace) -> int:
 
 
 _HEADER = (
-    f"{'lattice':<13} {'Ls':>3} {'layout':<13} {'cut':<11} {'bits':>4} {'parity':<6} "
+    f"{'lattice':<15} {'Ls':>3} {'layout':<13} {'cut':<11} {'bits':>4} {'parity':<6} "
     f"{'variant':<15} {'thr':>3} {'time_min_s':>11} {'GFLOP/s':>8} {'B/update':>8} "
     f"{'roofline':>8} {'±%':>5}"
 )
@@ -72,7 +72,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
     if fraction == fraction:
         share = f"{100 * fraction:.0f}%"
     return (
-        f"{record['lattice']:<13} {record['Ls']:>3} {record['layout']:<13} {record['cut']:<11} "
+        f"{record['lattice']:<15} {record['Ls']:>3} {record['layout']:<13} {record['cut']:<11} "
         f"{record['vector_bits']:>4} {record['parity']:<6} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
         f"{record['time_min_s']:>11.4g} {record['performance_GFLOPs']:>8.2f} "

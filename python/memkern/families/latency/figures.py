@@ -256,7 +256,7 @@ def between_nodes(records: Records = None) -> Figure:
         _title(ax, machine, frame, title)
         ax.set(xlabel="Node of the memory", ylabel="Node of the units")
     single = frame["units"].nunique() == frame["memory"].nunique() == 1
-    notes = [*notes, *["One node: nothing is remote."] * single]
+    notes = [*notes, *["There is one NUMA node: no memory is remote."] * single]
     return finish(fig, 2, notes, frame, "Hatched")
 
 
@@ -342,9 +342,9 @@ def structure(records: Records = None) -> DataFrame:
 
 @drawn(
     "latency-structure",
-    "Two panels for each machine, 6.9 in wide: what lines in pages of their own cost more than as "
-    "many side by side, with the reach of each TLB, and by how much the second access of a pair "
-    "takes longer than one 8 bytes away, with the size of a line.",
+    "Two panels for each machine, 6.9 in wide: the additional time of a load of lines in separate "
+    "pages over one of as many adjacent lines, with the reach of each TLB, and the additional time "
+    "of the second access of a pair over one 8 bytes away, with the size of a line.",
     records="``memkern latency structure``",
 )
 def structure_curves(records: Records = None) -> Figure:
@@ -367,7 +367,8 @@ def structure_curves(records: Records = None) -> Figure:
     ]
     need_rows(
         cells,
-        f"no chase shows what translation costs, nor lines: `{MEASURE_STRUCTURE}` measures both",
+        "no chase shows the cost of address translation or the size of a line: "
+        f"`{MEASURE_STRUCTURE}` measures both",
     )
     fig, axes = panels(len(cells), 2, 2.5)
     for ax, (draw, title, rows) in zip(axes, cells, strict=True):
@@ -503,8 +504,8 @@ def beside_gather(records: Records = None) -> Figure:
     both = list(dict.fromkeys(chains["machine"]))
     notes += [
         *lonely,
-        "Once further chains load no more lines, their rate is an upper limit of random gathers; "
-        "prefetchers predict strides, which may exceed it.",
+        "The rate of chains, once further chains no longer raise it, is an upper limit of random "
+        "gathers; prefetchers predict strides, which may exceed it.",
     ]
     fig, axes = panels(2 * len(both), 2, 2.5)
     tell_lacking(fig, lonely)
@@ -512,9 +513,12 @@ def beside_gather(records: Records = None) -> Figure:
         mine, gathered = (rows[rows["machine"] == name] for rows in (chains, loads))
         most = mine["rate"].max()
         where = f" on {named(name)}" if len(both) > 1 else ""
-        # The bound is not reached if doubling the chains increases the rate by more than 15 %.
+        # There may be a higher rate if doubling the chains increases it by more than 15 %.
         if most > 1.15 * mine.loc[mine["chains"] <= mine["chains"].max() / 2, "rate"].max():
-            notes.append(f"{mine['chains'].max():.0f} chains do not reach this bound{where}.")
+            notes.append(
+                f"The rate{where} still increases up to {mine['chains'].max():.0f} chains: their "
+                "highest rate is not yet an upper limit."
+            )
         _draw_chains(left, mine)
         _draw_strides(right, gathered)
         for ax in (left, right):

@@ -48,7 +48,7 @@ _ALL_PAIRS_S, _LEAST_PAIR_S = 600.0, 0.05
 _PER_OCTAVE = 4
 
 _HEADER = (
-    f"{'case':<4} {'size':>11} {'lines':>9} {'order':<12} {'chains':>6} {'thr':>3} {'pages':<9} "
+    f"{'case':<4} {'size':>11} {'lines':>9} {'order':<12} {'chains':>6} {'thr':>3} {'pages':<10} "
     f"{'ns':>9} {'cycles':>8} {'±%':>5}"
 )
 _LOADED_HEADER = (
@@ -73,7 +73,7 @@ def _common(record: dict[str, Any]) -> str:
 def _row(number: int, record: dict[str, Any]) -> str:
     return (
         f"{number:<4} {record['size_B']:>11} {record['lines']:>9} {record['order']:<12} "
-        f"{record['chains']:>6} {record['threads']:>3} {record['pages']:<9} {_common(record)}"
+        f"{record['chains']:>6} {record['threads']:>3} {record['pages']:<10} {_common(record)}"
     )
 
 

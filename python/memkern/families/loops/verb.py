@@ -44,7 +44,7 @@ LOOPS_VERB = verb(
         "memkern loops -k stencil --layer-condition L1,L2",
         "memkern loops -k load,copy --sizes 16KiB:64MiB:20 -o loops.parquet",
     ),
-    *streaming_options(),
+    *streaming_options("loops"),
     argument(
         "--layer-condition",
         metavar="WHERE,...",

@@ -24,7 +24,7 @@ RAIDER_VERB = verb(
         "memkern raider --pattern zipf:1.2",
         "memkern raider -k gather_copy --pattern stride:8 -n 1000000",
     ),
-    *streaming_options((*DTYPES, *INTEGER_DTYPES)),
+    *streaming_options("raider", (*DTYPES, *INTEGER_DTYPES)),
     argument(
         "--pattern",
         metavar="PATTERN",

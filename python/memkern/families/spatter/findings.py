@@ -108,8 +108,8 @@ def _beside_published(points: DataFrame, platform: str) -> list[str]:
         sentences.append(
             f"Each of its {counted(int(rows['threads'][platform]), 'thread')} has "
             f"{rounded(each[platform])} GB/s in the stride-1 {word}, a thread of "
-            f"{counted(len(rest), 'published platform')} {' to '.join(ends)}; more threads share "
-            "a memory."
+            f"{counted(len(rest), 'published platform')} {' to '.join(ends)}; all threads of a "
+            "platform share the bandwidth of its memory."
         )
     return sentences
 

@@ -94,9 +94,10 @@ def _options_of(kernel: str = "") -> tuple[Options, Options]:
     """Return Spatter's options, by default with those that choose the kernel, and ours."""
     readers = {"op": _op, "omp_threads": numbers(1, "threads")}
     of_gpus = ("shared_memory", "local_work_size")
+    without_effect = ("aggregate", "atomic_thread_fence", "atomic_writes", "dense_buffers")
     return (
         lambda parser: spatter_input.add_options(parser, readers, kernel),
-        measuring_options(short=False, runs=False, elsewhere=of_gpus),
+        measuring_options(short=False, runs=False, elsewhere=(*of_gpus, *without_effect)),
     )
 
 
@@ -160,6 +161,6 @@ SUITE_VERB = verb(
         choices=("footprint", "paper"),
         help="published counts, or counts for a sparse array of --footprint bytes (footprint)",
     ),
-    argument("--footprint", type=positive, metavar="BYTES", help="(2e9)"),
+    argument("--footprint", type=positive, metavar="BYTES", help="size of the sparse array (2e9)"),
     measuring_options(),
 )

@@ -69,9 +69,9 @@ def _tune(args: argparse.Namespace) -> int:
             _, search = spmv.tune(text, progress=progress, **knobs)
         records = search if records is None else records + search
         if not (args.json or args.quiet):
-            line(f"{'step':<9} {_HEADER}")
+            line(f"{'step':<12} {_HEADER}")
             for number, record in enumerate(search):
-                line(f"{record['tune_step']:<9} {_row(number, record)}")
+                line(f"{record['tune_step']:<12} {_row(number, record)}")
             gain = fastest_sentences(search.records[-2:]) or gain_of(search)
             for text_below in (scope_of(search), gain):
                 if text_below:
@@ -137,7 +137,7 @@ def _fastest(results: ResultSet) -> str:
 
 
 _HEADER = (
-    f"{'matrix':<24} {'format':<13} {'variant':<15} {'thr':>3} {'balance':<7} {'time_min_s':>11} "
+    f"{'matrix':<24} {'format':<16} {'variant':<15} {'thr':>3} {'balance':<7} {'time_min_s':>11} "
     f"{'GFLOP/s':>8} {'GB/s':>7} {'roofline':>8} {'beta':>6} {'convert_s':>9} {'±%':>5}"
 )
 
@@ -153,7 +153,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
     fraction = record["roofline_min_fraction"]
     share = f"{100 * fraction:.0f}%" if fraction == fraction else ""
     return (
-        f"{label if len(label) <= 24 else label[:23] + '…':<24} {format:<13} "
+        f"{label if len(label) <= 24 else label[:23] + '…':<24} {format:<16} "
         f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
         f"{record['balance']:<7} {record['time_min_s']:>11.4g} "
         f"{record['performance_GFLOPs']:>8.3f} {record['bandwidth_GBps']:>7.2f} "

@@ -45,5 +45,9 @@ STREAM_VERB = verb(
         "memkern stream -k copy,triad -t 1,2",
         "memkern stream -k triad --sizes 16KiB:1GiB:40 -o stream.parquet",
     ),
-    *streaming_options((*DTYPES, *INTEGER_DTYPES)),
+    *streaming_options(
+        "stream",
+        (*DTYPES, *INTEGER_DTYPES),
+        "rotation: all in turn, as STREAM; with --sizes each of the others",
+    ),
 )

@@ -327,8 +327,8 @@ _EXHIBITS: tuple[tuple[str, Any, Caption, str], ...] = (
     ),
     (
         "Bandwidth against threads", saturation,
-        "Where the line leaves ideal scaling, threads share something: a cache, the memory "
-        f"controllers, a core. {_BEST}", "",
+        "Where a line is below ideal scaling, threads share a cache, a core or the "
+        f"memory controllers. {_BEST}", "",
     ),
     (
         "BS1 to BS5: time as T0 + B / Wmax", bs_fits,

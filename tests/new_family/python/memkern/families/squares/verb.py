@@ -18,5 +18,5 @@ SQUARES_VERB = verb(
     "squares of elements",
     _squares,
     ("memkern squares", "memkern squares -n 1000", "memkern squares -t 1,2"),
-    *streaming_options(),
+    *streaming_options("squares"),
 )
