@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from memkern.machine.environment import machine_label
-from memkern.plots.frames import three_figures
+from memkern.plots.frames import three_figures, typed
 from memkern.plots.style import (
     BELOW,
     COLUMN_IN,
     DOUBLE_IN,
     GREY,
+    INTERVAL,
     NOTE_SIZE,
     GivenAxes,
     Look,
@@ -20,7 +21,6 @@ from memkern.plots.style import (
     log2_axis,
     new_figure,
     note,
-    note_lines,
     other_look,
     own_look,
     plain,
@@ -28,10 +28,10 @@ from memkern.plots.style import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
     from pandas import DataFrame
 
 NT_DASHES: Any = (0, (3, 1.2))
@@ -56,15 +56,15 @@ class Drawn(NamedTuple):
     y: str
 
 
-def mark(line: Line2D, drawn: Drawn) -> None:
+def mark(artist: Artist, drawn: Drawn) -> None:
     """Attach its records to a line; matplotlib has no attribute for them."""
-    line.memkern = drawn  # type: ignore[attr-defined]
+    artist.memkern = drawn  # type: ignore[attr-defined]
 
 
-def marked_lines(fig: Figure) -> list[tuple[Line2D, Drawn]]:
-    """Return the lines of a figure that have records."""
-    lines = [line for ax in fig.axes for line in ax.lines]
-    return [(line, line.memkern) for line in lines if hasattr(line, "memkern")]
+def marked(fig: Figure) -> list[tuple[Artist, Drawn]]:
+    """Return the lines of a figure that have records, and the intervals of series."""
+    artists = [artist for ax in fig.axes for artist in ax.get_children()]
+    return [(artist, artist.memkern) for artist in artists if hasattr(artist, "memkern")]
 
 
 def marked_look(number: int) -> Look:
@@ -97,9 +97,12 @@ def curve(
 ) -> None:
     """Draw column y over column x, sorted by `along`, or by x if it is empty.
 
-    Disturbed records have hollow markers.
+    Disturbed records have hollow markers, and others their `intervals`.
     """
     rows = rows.sort_values(along or x)
+    # Along another column, a band would cross itself.
+    bars = look._replace(linestyle="none") if along else look
+    intervals(ax, with_ends(rows, y), x, y, bars, INTERVAL, label)
     disturbed = rows[rows["disturbed"]]
     hollow = look._replace(linestyle="none", zorder=look.zorder + 0.05)._asdict()
     (line,) = ax.plot(rows[x], rows[y], label=label, **look._asdict())
@@ -110,21 +113,66 @@ def curve(
         mark(artist, Drawn(label, records, x, y))
 
 
-def intervals(ax: Axes, rows: DataFrame, x: str, y: str, ends: tuple[str, str], look: Look) -> None:
-    """Draw bars between the columns `ends`, around the column y over x."""
-    low, high = ends
-    below, above = rows[y] - rows[low], rows[high] - rows[y]
-    ax.errorbar(
-        rows[x],
-        rows[y],
-        yerr=[below.clip(lower=0), above.clip(lower=0)],
-        fmt="none",
-        ecolor=look.color,
-        elinewidth=0.8,
-        capsize=2,
-        zorder=look.zorder,
-        label="_interval",
-    )
+# Columns of values by the time of an invocation: the names of this time and of its interval, and
+# whether the value is a rate.
+_BY_TIME = {
+    "bandwidth_GBps": ("time_min", "time_min_ci", True),
+    "rate_GAMS": ("time_min", "time_min_ci", True),
+    "performance_GFLOPs": ("time_min", "time_min_ci", True),
+    "messages_per_second": ("time_min", "time_min_ci", True),
+    "latency_us": ("time_min", "time_min_ci", False),
+    "cycles_per_vector": ("time_min", "time_min_ci", False),
+    "bandwidth_median_GBps": ("time_median", "time_ci", True),
+    "ns_per_access": ("time_median", "time_ci", False),
+}
+LOW, HIGH = "interval_low", "interval_high"
+"""Columns of the ends of the interval of the value that is drawn."""
+_MOST_BARS = 12  # of a line; more points have a band
+
+
+def with_ends(rows: DataFrame, value: str) -> DataFrame:
+    """Add the ends of the 95 % intervals of a column for the next run, NaN where unknown.
+
+    Published and disturbed records have none, nor have values that are by more than one time.
+    """
+    time, interval, rate = _BY_TIME.get(value, ("", "", False))
+    names = [f"{interval}_low_s", f"{interval}_high_s", f"{time}_s"]
+    low, high, middle = (typed(rows, names)[name] for name in names)
+    if rate:
+        low, high, middle = 1 / high, 1 / low, 1 / middle
+    return rows.assign(**{LOW: rows[value] * low / middle, HIGH: rows[value] * high / middle})
+
+
+def intervals(
+    ax: Axes,
+    rows: DataFrame,
+    x: str,
+    y: str,
+    look: Look,
+    label: str = "_spread",
+    series: str = "",
+) -> None:
+    """Draw the intervals of a series between the columns `LOW` and `HIGH`.
+
+    A line of many points has a band; few points, and those without a line, have bars. Markers cover
+    a bar that is shorter than they are.
+    """
+    rows = rows[rows[LOW] < rows[HIGH]]
+    if rows.empty:
+        return
+    how: dict[str, Any] = {"label": label, "color": look.color, "zorder": look.zorder - 0.05}
+    if len(rows) > _MOST_BARS and look.linestyle != "none":
+        drawn = ax.fill_between(rows[x], rows[LOW], rows[HIGH], alpha=0.15, linewidth=0, **how)
+    else:
+        drawn = ax.vlines(rows[x], rows[LOW], rows[HIGH], alpha=0.5, linewidth=0.9, **how)
+    mark(drawn, Drawn(series, rows.iloc[:0], x, y))
+
+
+def extent(rows: DataFrame, value: str, *limits: str) -> tuple[float, float]:
+    """Return the least and the largest of the positive values in columns, with `value`'s ends."""
+    numbers = with_ends(rows, value)[[value, LOW, HIGH, *limits]]
+    numbers = numbers[(numbers > 0) & (numbers < math.inf)]
+    return numbers.min().min(), numbers.max().max()
 
 
 def curves(
@@ -184,10 +232,8 @@ def finish(
         if _is_empty(ax):
             ax.set_visible(False)
     legend_rows = legend_above(fig, columns)
-    sentences = [*notes, *disturbed_note(rows, look)]
-    note(fig, sentences)
+    lines = note(fig, [*notes, *disturbed_note(rows, look)])
     if not isinstance(fig, GivenAxes):
-        lines = len(note_lines(fig.get_figwidth(), sentences))
         more = _ROW_IN * max(0, legend_rows - _ROOM) + _LINE_IN * max(0, lines - _ROOM)
         fig.set_figheight(fig.get_figheight() + more)
     return fig
@@ -380,7 +426,10 @@ def cache_regions(
 
 
 class Dot(NamedTuple):
-    """A value in a row of a panel, the text beside it, and its record with the value's column."""
+    """A value in a row of a panel, the text beside it, and its record with the value's column.
+
+    The record may have the ends of the value's interval.
+    """
 
     row: str
     value: float
@@ -406,6 +455,7 @@ def dot_series(
     The column row has the labels of the rows of a panel; `text` returns the text beside a record's
     dot, by default its value in three figures, and `look` the look of a series by its number.
     """
+    rows = with_ends(rows, value)
     return {
         name: (
             look(number),
@@ -451,13 +501,18 @@ def dots(
             rings, heights = zip(*disturbed, strict=True)
             _markers(ax, label, rings, heights, hollow | _RINGS)
         every += zip(values, positions, strict=True)
+        bars = [(y, *_ends(dot)) for dot, y in zip(values, positions, strict=True)]
+        how = {"label": INTERVAL, "color": look.color, "zorder": look.zorder - 0.05}
+        if any(low < high for _, low, high in bars):
+            ax.hlines(*zip(*bars, strict=True), alpha=0.5, linewidth=0.9, **how)
     for dot, y in every:
         limits = [limit for _, column, _ in marks for limit in _limit(dot, column)]
+        low, high = _ends(dot)
         # Not between the marks and the dot.
-        right = dot.value >= max(limits) if limits else dot.value <= middle
+        right = dot.value >= max(limits) if limits else low * high <= middle**2
         ax.annotate(
             dot.text,
-            (dot.value, y),
+            (high if right else low, y),
             xytext=(5 if right else -5, 0),
             textcoords="offset points",
             ha="left" if right else "right",
@@ -485,6 +540,12 @@ def dots(
 def _limit(dot: Dot, column: str) -> list[float]:
     """Return a finite value of the record of a dot, none if it has none."""
     return [limit for limit in (dot.record.get(column, 0.0),) if 0 < limit < math.inf]
+
+
+def _ends(dot: Dot) -> tuple[float, float]:
+    """Return the ends of the interval of a dot, the value itself if it has none."""
+    low, high = (dot.record.get(end, math.nan) for end in (LOW, HIGH))
+    return (low, high) if low < high else (dot.value, dot.value)
 
 
 _RINGS = {"label": "_disturbed", "markerfacecolor": "white"}

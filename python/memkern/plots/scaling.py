@@ -8,6 +8,8 @@ import numpy as np
 
 from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
+    HIGH,
+    LOW,
     MOST_LINES,
     counted_axis,
     curve,
@@ -134,7 +136,8 @@ def _panel(ax: Axes, rows: DataFrame, value: str, cases: list[str]) -> None:
         mine = rows[rows["case"] == case]
         if len(mine):
             look = marked_look(number)
-            intervals(ax, mine, "ranks", value, ends, look)
+            bars = mine.assign(**dict(zip((LOW, HIGH), (mine[end] for end in ends), strict=True)))
+            intervals(ax, bars, "ranks", value, look)
             _cut(ax, mine, value, ends, (low, high), look)
             curve(ax, mine, "ranks", value, look, case)
     for few in sorted(set(rows.groupby("case")["ranks"].transform("min"))):

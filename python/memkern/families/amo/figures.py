@@ -31,6 +31,7 @@ from memkern.plots.drawing import (
     curve,
     dot_series,
     dots,
+    extent,
     finish,
     machine_panels,
     marked_look,
@@ -96,9 +97,10 @@ def rates(
     drawn = list(dict.fromkeys(ordered["series"]))
     most = frame.groupby("machine")["row"].nunique().max()
     fig, cells = machine_panels(frame, row_in(most, len(drawn)))
+    ends = extent(frame, RATE)
     for ax, rows in cells:
         series = dot_series(rows, "series", drawn, RATE, _with_outcome)
-        dots(ax, list(rows["row"].unique()), series, (frame[RATE].min(), frame[RATE].max()))
+        dots(ax, list(rows["row"].unique()), series, ends)
         ax.set(title=with_workers(rows, len(cells) > 1), xlabel=_RATE_LABEL)
     return finish(fig, 5, [*notes, *left], frame)
 

@@ -44,6 +44,7 @@ from memkern.plots.drawing import (
     curves,
     dot_series,
     dots,
+    extent,
     finish,
     in_bytes,
     legend_above,
@@ -143,11 +144,9 @@ def by_layouts(
 def _dots(ax: Axes, rows: DataFrame, alike: DataFrame, options: Sequence[str]) -> None:
     """Draw a quantity of each form by option, on an axis with all records of this quantity."""
     what = QUANTITIES[rows["quantity"].iloc[0]]
-    numbers = alike[[what.column, what.limit, "ecm"]]
-    numbers = numbers[(numbers > 0) & (numbers < math.inf)]
     text = _with_distance(what.column)
     series = dot_series(rows, "option", options, what.column, text, look_beside_roofline)
-    ends = numbers.min().min(), numbers.max().max()
+    ends = extent(alike, what.column, what.limit, "ecm")
     limit = what.limit_label, what.limit, "D" if what.limit == ROOFLINE else "*"
     dots(ax, in_order(rows["row"]), series, ends, (limit, (ECM, "ecm", "*")))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memkern.plots.drawing import (
+    HIGH,
+    LOW,
     counts_axis,
     curve,
     finish,
@@ -79,8 +81,8 @@ def barrier_cost(records: Records = None) -> Figure:
 
 def _with_spread(ax: Axes, rows: DataFrame, number: int, label: str) -> None:
     """Draw the median cost of one kind of barrier with its range over the runs."""
-    columns = {"barrier_s": "drawn", "barrier_low_s": "low", "barrier_high_s": "high"}
+    columns = {"barrier_s": "drawn", "barrier_low_s": LOW, "barrier_high_s": HIGH}
     rows = rows.assign(**{new: rows[old] * rows["scale"] for old, new in columns.items()})
     look = marked_look(number)
-    intervals(ax, rows, "threads", "drawn", ("low", "high"), look)
+    intervals(ax, rows, "threads", "drawn", look)
     curve(ax, rows, "threads", "drawn", look, label)

@@ -229,7 +229,7 @@ def points_of(
     own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
     columns = [
         *("platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"),
-        *(BANDWIDTH, "disturbed", "paper", *NEEDED),
+        *(BANDWIDTH, "disturbed", "paper", *NEEDED, "time_min_ci_low_s", "time_min_ci_high_s"),
     ]
     parts = [part.reindex(columns=columns) for part in (own, published()) if len(part)]
     points = concat(parts, ignore_index=True)

@@ -36,6 +36,7 @@ from memkern.plots.drawing import (
     curves,
     dot_series,
     dots,
+    extent,
     finish,
     in_bytes,
     limit_curves,
@@ -211,7 +212,7 @@ def by_matrices(
     kinds = in_order(frame["kind"])
     most = frame.groupby(["machine", "held"])["label"].nunique().max()
     fig, cells = machine_panels(frame, row_in(most, len(kinds)), "held")
-    ends = frame[[VALUE, ROOFLINE]].min().min(), frame[[VALUE, ROOFLINE]].max().max()
+    ends = extent(frame, VALUE, ROOFLINE)
     for ax, rows in cells:
         names = _shortened(rows["label"].unique())
         rows = rows.assign(row=rows["label"].map(names))
