@@ -102,7 +102,7 @@ def curve(
     rows = rows.sort_values(along or x)
     # Along another column, a band would cross itself.
     bars = look._replace(linestyle="none") if along else look
-    intervals(ax, with_ends(rows, y), x, y, bars, INTERVAL, label)
+    intervals(ax, with_ends(rows, y), x, y, bars, series=label)
     disturbed = rows[rows["disturbed"]]
     hollow = look._replace(linestyle="none", zorder=look.zorder + 0.05)._asdict()
     (line,) = ax.plot(rows[x], rows[y], label=label, **look._asdict())
@@ -149,8 +149,8 @@ def intervals(
     x: str,
     y: str,
     look: Look,
-    label: str = "_spread",
-    series: str = "",
+    label: str = INTERVAL,
+    series: str = INTERVAL,
 ) -> None:
     """Draw the intervals of a series between the columns `LOW` and `HIGH`.
 
@@ -223,7 +223,7 @@ def disturbed_note(rows: DataFrame, look: str = "Hollow") -> list[str]:
 def finish(
     fig: Figure, columns: int, notes: Iterable[str], rows: DataFrame, look: str = "Hollow"
 ) -> Figure:
-    """Hide empty panels, write the legend and the small print, and return the figure.
+    """Leave out empty panels, write the legend and the small print, and return the figure.
 
     The legend has at most some columns; `look` is the word for the markers of disturbed records.
     With a long legend or small print the figure is higher, so that panels keep their height.
@@ -234,9 +234,24 @@ def finish(
     legend_rows = legend_above(fig, columns)
     lines = note(fig, [*notes, *disturbed_note(rows, look)])
     if not isinstance(fig, GivenAxes):
+        _close_up(fig)
         more = _ROW_IN * max(0, legend_rows - _ROOM) + _LINE_IN * max(0, lines - _ROOM)
         fig.set_figheight(fig.get_figheight() + more)
     return fig
+
+
+def _close_up(fig: Figure) -> None:
+    """Remove the hidden panels of a figure, and move the others into their places."""
+    every = [ax for ax in fig.axes if ax.get_subplotspec() is not None]
+    shown = [ax for ax in every if ax.get_visible()]
+    if len(shown) in (0, len(every)):
+        return
+    rows = every[0].get_subplotspec().get_gridspec().nrows
+    for ax in every:
+        if ax not in shown:
+            ax.remove()
+    left = _fill_rows(fig, shown, math.ceil(len(every) / rows))
+    fig.set_figheight(fig.get_figheight() * left / rows)
 
 
 def _is_empty(ax: Axes) -> bool:
@@ -248,10 +263,10 @@ def _is_empty(ax: Axes) -> bool:
 
 
 def panels(number: int, columns: int, row_in: float, **shared: Any) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a grid of panels, filled row by row, or the caller's axes.
+    """Return a figure with rows of panels, or the caller's axes.
 
     A single panel has the width of a text column if `columns` is more than one, else of the page.
-    Panels share axes as by ``Figure.subplots``.
+    Rows with fewer panels than others have wider ones. Panels share axes as by ``Figure.subplots``.
 
     Raises
     ------
@@ -264,10 +279,35 @@ def panels(number: int, columns: int, row_in: float, **shared: Any) -> tuple[Fig
     columns = min(columns, number)
     rows = math.ceil(number / columns)
     fig = new_figure(COLUMN_IN if alone else DOUBLE_IN, row_in * rows + 0.5)
-    axes = [ax for row in fig.subplots(rows, columns, squeeze=False, **shared) for ax in row]
+    axes = [*fig.subplots(rows, columns, squeeze=False, **shared).flat]
     for ax in axes[number:]:
-        ax.set_axis_off()
+        ax.remove()
+    _fill_rows(fig, axes[:number], columns)
     return fig, axes[:number]
+
+
+def _fill_rows(fig: Figure, axes: Sequence[Axes], columns: int) -> int:
+    """Place panels in as few and as equal rows as possible, and return the number of rows."""
+    import numpy as np
+
+    rows = np.array_split(np.arange(len(axes)), math.ceil(len(axes) / columns))
+    grid = fig.add_gridspec(len(rows), math.lcm(*map(len, rows)))
+    for number, row in enumerate(rows):
+        width = grid.ncols // len(row)
+        for position, panel in enumerate(row):
+            place = grid[number, position * width : (position + 1) * width]
+            axes[panel].set_subplotspec(place)
+    return len(rows)
+
+
+def label_outside(axes: Sequence[Axes], xlabel: str, ylabel: str) -> None:
+    """Label x below the last row of panels, and y at the left of each row."""
+    for ax in axes:
+        place = ax.get_subplotspec()
+        if place is None or place.is_last_row():
+            ax.set_xlabel(xlabel)
+        if place is None or place.is_first_col():
+            ax.set_ylabel(ylabel)
 
 
 def machine_panels(
@@ -487,6 +527,8 @@ def dots(
     Each of `marks` is a label, a column and a marker: a record's finite values, such as its
     roofline, are drawn at the height of its dot, where any has a label in the legend.
     """
+    from pandas import DataFrame
+
     wider = 1.4 * min(ends[1] / ends[0], 100.0) ** (0.3 if marks else 0.0)
     ax.set(xscale="log", xlim=(ends[0] / wider, ends[1] * wider))
     middle = math.sqrt(ends[0] * ends[1])
@@ -502,9 +544,10 @@ def dots(
             _markers(ax, label, rings, heights, hollow | _RINGS)
         every += zip(values, positions, strict=True)
         bars = [(y, *_ends(dot)) for dot, y in zip(values, positions, strict=True)]
-        how = {"label": INTERVAL, "color": look.color, "zorder": look.zorder - 0.05}
         if any(low < high for _, low, high in bars):
-            ax.hlines(*zip(*bars, strict=True), alpha=0.5, linewidth=0.9, **how)
+            how = {"label": INTERVAL, "color": look.color, "zorder": look.zorder - 0.05}
+            lines = ax.hlines(*zip(*bars, strict=True), alpha=0.5, linewidth=0.9, **how)
+            mark(lines, Drawn(label, DataFrame(), "", ""))
     for dot, y in every:
         limits = [limit for _, column, _ in marks for limit in _limit(dot, column)]
         low, high = _ends(dot)

@@ -137,7 +137,7 @@ def _panel(ax: Axes, rows: DataFrame, value: str, cases: list[str]) -> None:
         if len(mine):
             look = marked_look(number)
             bars = mine.assign(**dict(zip((LOW, HIGH), (mine[end] for end in ends), strict=True)))
-            intervals(ax, bars, "ranks", value, look)
+            intervals(ax, bars, "ranks", value, look, "_spread", case)
             _cut(ax, mine, value, ends, (low, high), look)
             curve(ax, mine, "ranks", value, look, case)
     for few in sorted(set(rows.groupby("case")["ranks"].transform("min"))):

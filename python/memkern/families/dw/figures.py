@@ -132,7 +132,6 @@ def by_layouts(
         quantity = rows["quantity"].iloc[0]
         _dots(ax, rows, frame[frame["quantity"] == quantity], drawn)
         ax.set(
-            ylim=(most - 0.5, None),  # the same height of a row in every panel
             title=_on_lattice(rows, frame["machine"].nunique() > 1),
             xlabel=QUANTITIES[quantity].label,
         )

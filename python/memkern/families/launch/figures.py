@@ -84,5 +84,5 @@ def _with_spread(ax: Axes, rows: DataFrame, number: int, label: str) -> None:
     columns = {"barrier_s": "drawn", "barrier_low_s": LOW, "barrier_high_s": HIGH}
     rows = rows.assign(**{new: rows[old] * rows["scale"] for old, new in columns.items()})
     look = marked_look(number)
-    intervals(ax, rows, "threads", "drawn", look)
+    intervals(ax, rows, "threads", "drawn", look, "_spread", label)
     curve(ax, rows, "threads", "drawn", look, label)

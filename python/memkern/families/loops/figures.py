@@ -20,6 +20,7 @@ from memkern.plots.drawing import (
     cache_regions,
     curve,
     finish,
+    label_outside,
     named,
     panels,
     shade,
@@ -179,10 +180,7 @@ def cycles(
             _name_unrolling(ax, lowest, cache_ends(rows))
         if kernel == STENCIL and not held:
             _mark_rows(ax, rows)
-    for ax in axes[::columns]:
-        ax.set_ylabel("Cycles per vector")
-    for ax in axes[-columns:]:
-        ax.set_xlabel("Memory used")
+    label_outside(axes, "Memory used", "Cycles per vector")
     notes += ["The model is for a vector of the records."] * len(others_note(source, records))
     return finish(fig, 5, [*notes, *machine_note(source, records)], frame)
 

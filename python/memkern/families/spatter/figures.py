@@ -176,7 +176,7 @@ def without_prefetchers(records: Records = None) -> Figure:
     )
     pairs = pairs.assign(without_GBps=pairs["ratio"] * pairs["bandwidth_GBps"])
     cells = list(pairs.groupby(["platform", "kernel", "way"], sort=False))
-    fig, axes = panels(2 * len(cells), 2, 1.8, sharex=True)
+    fig, axes = panels(2 * len(cells), 2, 1.8)
     for left, right, ((platform, kernel, way), rows) in zip(
         axes[::2], axes[1::2], cells, strict=True
     ):
@@ -186,8 +186,6 @@ def without_prefetchers(records: Records = None) -> Figure:
         right.set(title=f"{word.capitalize()}, each over its own stride 1")
         if not rows["stride"].eq(1).any():
             notes = [*notes, f"{plain(platform)}: no {word} of stride 1 in both ways."]
-    for ax in axes[:-2]:
-        ax.set_xlabel("")  # the panels share it
     notes = [*notes, "The paper's bandwidths without prefetchers were not published as numbers."]
     return finish(fig, 4, notes, pairs)
 

@@ -219,7 +219,6 @@ def by_matrices(
         series = dot_series(rows, "kind", kinds, VALUE, _with_block, look_beside_roofline)
         dots(ax, list(names.values()), series, ends, [(ROOFLINE_LABEL, ROOFLINE, "D")])
         ax.set(
-            ylim=(most - 0.5, None),  # the same height of a row in every panel
             title=_beside_caches(rows, frame["machine"].nunique() > 1),
             xlabel=_LABEL,
         )

@@ -30,6 +30,7 @@ from memkern.plots.drawing import (
     curve,
     disturbed_note,
     finish,
+    label_outside,
     legend_below,
     marked_look,
     named,
@@ -258,10 +259,7 @@ def saturation(
         ax.set_title(short(kernel) if family == "BS" else f"{family} {short(kernel)}")
         ax.set_ylim(0, 1.15 * top)
         threads_axis(ax, frame["threads"].max())
-    for ax in axes[::4]:
-        ax.set_ylabel("Bandwidth (GB/s)")
-    for ax in axes[-4:]:
-        ax.set_xlabel("Threads")
+    label_outside(axes, "Threads", "Bandwidth (GB/s)")
     return finish(fig, 2 if source is None else 4, [*notes, *machine_note(source, records)], frame)
 
 
