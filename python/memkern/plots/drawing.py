@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from memkern.machine.environment import machine_label
-from memkern.plots.frames import three_figures, typed
+from memkern.plots.frames import three_figures
+from memkern.plots.marks import HIGH, LOW, Drawn, intervals, mark, with_ends
 from memkern.plots.style import (
     BELOW,
     COLUMN_IN,
@@ -28,7 +29,6 @@ from memkern.plots.style import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -45,26 +45,6 @@ _LABEL_IN = 0.38  # height of the ticks and the label of x
 _ROW_IN, _LINE_IN = 0.14, 0.1  # height of a row of a legend and of a line of small print
 _ROOM = 2  # rows and lines for which the height of a figure has room
 MOST_CELLS = 8  # in a row or column of a heat map with numbers
-
-
-class Drawn(NamedTuple):
-    """The records of the markers of a line, for a figure's tooltips and data."""
-
-    label: str
-    records: DataFrame
-    x: str
-    y: str
-
-
-def mark(artist: Artist, drawn: Drawn) -> None:
-    """Attach its records to a line; matplotlib has no attribute for them."""
-    artist.memkern = drawn  # type: ignore[attr-defined]
-
-
-def marked(fig: Figure) -> list[tuple[Artist, Drawn]]:
-    """Return the lines of a figure that have records, and the intervals of series."""
-    artists = [artist for ax in fig.axes for artist in ax.get_children()]
-    return [(artist, artist.memkern) for artist in artists if hasattr(artist, "memkern")]
 
 
 def marked_look(number: int) -> Look:
@@ -111,68 +91,6 @@ def curve(
     )
     for artist, records in ((line, rows), (rings, disturbed)):
         mark(artist, Drawn(label, records, x, y))
-
-
-# Columns of values by the time of an invocation: the names of this time and of its interval, and
-# whether the value is a rate.
-_BY_TIME = {
-    "bandwidth_GBps": ("time_min", "time_min_ci", True),
-    "rate_GAMS": ("time_min", "time_min_ci", True),
-    "performance_GFLOPs": ("time_min", "time_min_ci", True),
-    "messages_per_second": ("time_min", "time_min_ci", True),
-    "latency_us": ("time_min", "time_min_ci", False),
-    "cycles_per_vector": ("time_min", "time_min_ci", False),
-    "bandwidth_median_GBps": ("time_median", "time_ci", True),
-    "ns_per_access": ("time_median", "time_ci", False),
-}
-LOW, HIGH = "interval_low", "interval_high"
-"""Columns of the ends of the interval of the value that is drawn."""
-_MOST_BARS = 12  # of a line; more points have a band
-
-
-def with_ends(rows: DataFrame, value: str) -> DataFrame:
-    """Add the ends of the 95 % intervals of a column for the next run, NaN where unknown.
-
-    Published and disturbed records have none, nor have values that are by more than one time.
-    """
-    time, interval, rate = _BY_TIME.get(value, ("", "", False))
-    names = [f"{interval}_low_s", f"{interval}_high_s", f"{time}_s"]
-    low, high, middle = (typed(rows, names)[name] for name in names)
-    if rate:
-        low, high, middle = 1 / high, 1 / low, 1 / middle
-    return rows.assign(**{LOW: rows[value] * low / middle, HIGH: rows[value] * high / middle})
-
-
-def intervals(
-    ax: Axes,
-    rows: DataFrame,
-    x: str,
-    y: str,
-    look: Look,
-    label: str = INTERVAL,
-    series: str = INTERVAL,
-) -> None:
-    """Draw the intervals of a series between the columns `LOW` and `HIGH`.
-
-    A line of many points has a band; few points, and those without a line, have bars. Markers cover
-    a bar that is shorter than they are.
-    """
-    rows = rows[rows[LOW] < rows[HIGH]]
-    if rows.empty:
-        return
-    how: dict[str, Any] = {"label": label, "color": look.color, "zorder": look.zorder - 0.05}
-    if len(rows) > _MOST_BARS and look.linestyle != "none":
-        drawn = ax.fill_between(rows[x], rows[LOW], rows[HIGH], alpha=0.15, linewidth=0, **how)
-    else:
-        drawn = ax.vlines(rows[x], rows[LOW], rows[HIGH], alpha=0.5, linewidth=0.9, **how)
-    mark(drawn, Drawn(series, rows.iloc[:0], x, y))
-
-
-def extent(rows: DataFrame, value: str, *limits: str) -> tuple[float, float]:
-    """Return the least and the largest of the positive values in columns, with `value`'s ends."""
-    numbers = with_ends(rows, value)[[value, LOW, HIGH, *limits]]
-    numbers = numbers[(numbers > 0) & (numbers < math.inf)]
-    return numbers.min().min(), numbers.max().max()
 
 
 def curves(
@@ -223,43 +141,17 @@ def disturbed_note(rows: DataFrame, look: str = "Hollow") -> list[str]:
 def finish(
     fig: Figure, columns: int, notes: Iterable[str], rows: DataFrame, look: str = "Hollow"
 ) -> Figure:
-    """Leave out empty panels, write the legend and the small print, and return the figure.
+    """Write the legend and the small print, and return the figure.
 
     The legend has at most some columns; `look` is the word for the markers of disturbed records.
     With a long legend or small print the figure is higher, so that panels keep their height.
     """
-    for ax in fig.axes:
-        if _is_empty(ax):
-            ax.set_visible(False)
     legend_rows = legend_above(fig, columns)
     lines = note(fig, [*notes, *disturbed_note(rows, look)])
     if not isinstance(fig, GivenAxes):
-        _close_up(fig)
         more = _ROW_IN * max(0, legend_rows - _ROOM) + _LINE_IN * max(0, lines - _ROOM)
         fig.set_figheight(fig.get_figheight() + more)
     return fig
-
-
-def _close_up(fig: Figure) -> None:
-    """Remove the hidden panels of a figure, and move the others into their places."""
-    every = [ax for ax in fig.axes if ax.get_subplotspec() is not None]
-    shown = [ax for ax in every if ax.get_visible()]
-    if len(shown) in (0, len(every)):
-        return
-    rows = every[0].get_subplotspec().get_gridspec().nrows
-    for ax in every:
-        if ax not in shown:
-            ax.remove()
-    left = _fill_rows(fig, shown, math.ceil(len(every) / rows))
-    fig.set_figheight(fig.get_figheight() * left / rows)
-
-
-def _is_empty(ax: Axes) -> bool:
-    """Return whether a panel shows no data."""
-    import numpy as np
-
-    others = (*ax.collections, *ax.patches, *ax.images, *ax.texts)
-    return not others and not any(np.size(line.get_xdata()) for line in ax.lines)
 
 
 def panels(number: int, columns: int, row_in: float, **shared: Any) -> tuple[Figure, list[Axes]]:

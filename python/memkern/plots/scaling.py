@@ -8,18 +8,16 @@ import numpy as np
 
 from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
-    HIGH,
-    LOW,
     MOST_LINES,
     counted_axis,
     curve,
     finish,
-    intervals,
     marked_look,
     panels,
 )
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, first_of, rows_of
+from memkern.plots.marks import HIGH, LOW, intervals
 from memkern.plots.style import GREY, Look, log2_axis, plain
 from memkern.results.scaling import efficiencies
 

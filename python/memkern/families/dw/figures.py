@@ -44,7 +44,6 @@ from memkern.plots.drawing import (
     curves,
     dot_series,
     dots,
-    extent,
     finish,
     in_bytes,
     legend_above,
@@ -57,6 +56,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, frame_of, three_figures, typed
+from memkern.plots.marks import extent
 from memkern.plots.predictions import (
     ECM,
     core_note,

@@ -14,18 +14,14 @@ from memkern import reference
 from memkern.machine.caches import data_caches
 from memkern.machine.environment import machine_label, platform_label
 from memkern.plots.drawing import (
-    HIGH,
-    LOW,
     counted_axis,
     counts_axis,
     curve,
     curves,
     finish,
-    intervals,
     named,
     panels,
     spaced,
-    with_ends,
 )
 from memkern.plots.exhibits import Selection, drawn, table, tabulated
 from memkern.plots.frames import (
@@ -38,6 +34,7 @@ from memkern.plots.frames import (
     typed,
     words,
 )
+from memkern.plots.marks import HIGH, LOW, intervals, with_ends
 from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select
 from memkern.plots.style import log2_axis, other_look, own_look, plain
 from memkern.shared.streaming_records import as_defined

@@ -29,17 +29,10 @@ from memkern.families.spatter.data import (
 )
 from memkern.formats.resultset import need_columns
 from memkern.inputs.patterns import Pattern, custom, parse
-from memkern.plots.drawing import (
-    finish,
-    intervals,
-    legend_below,
-    panels,
-    spaced,
-    ticks_at,
-    with_ends,
-)
+from memkern.plots.drawing import finish, legend_below, panels, spaced, ticks_at
 from memkern.plots.exhibits import Selection, drawn, table, tabulated
 from memkern.plots.frames import Records, frame_of, joined
+from memkern.plots.marks import intervals, with_ends
 from memkern.plots.selection import split
 from memkern.plots.style import (
     DOUBLE_IN,

@@ -36,7 +36,6 @@ from memkern.plots.drawing import (
     curves,
     dot_series,
     dots,
-    extent,
     finish,
     in_bytes,
     limit_curves,
@@ -47,6 +46,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.exhibits import Selection, drawn, table
 from memkern.plots.frames import Records, best, three_figures
+from memkern.plots.marks import extent
 from memkern.plots.predictions import core_note, ecm_curves, machine_for, machine_note, with_ecm
 from memkern.plots.registry import family_section
 from memkern.plots.selection import by_build, cache_ends, of_workers, split, with_workers
