@@ -19,8 +19,7 @@ from memkern.plots.drawing import (
     marked_look,
     panels,
 )
-from memkern.plots.frames import best, frame_of, usable
-from memkern.plots.marks import extent
+from memkern.plots.frames import best, extent, frame_of, usable
 from memkern.plots.style import new_figure, other_look, own_look, plain, two_lines
 
 

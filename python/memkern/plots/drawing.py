@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from memkern.machine.environment import machine_label
-from memkern.plots.frames import three_figures
-from memkern.plots.marks import HIGH, LOW, Drawn, intervals, mark, with_ends
+from memkern.plots.frames import HIGH, LOW, three_figures, with_ends
 from memkern.plots.style import (
     BELOW,
     COLUMN_IN,
@@ -29,6 +28,7 @@ from memkern.plots.style import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
@@ -45,6 +45,27 @@ _LABEL_IN = 0.38  # height of the ticks and the label of x
 _ROW_IN, _LINE_IN = 0.14, 0.1  # height of a row of a legend and of a line of small print
 _ROOM = 2  # rows and lines for which the height of a figure has room
 MOST_CELLS = 8  # in a row or column of a heat map with numbers
+_MOST_BARS = 12  # of a line; more points have a band
+
+
+class Drawn(NamedTuple):
+    """The records of the markers of a line, for a figure's tooltips and data."""
+
+    label: str
+    records: DataFrame
+    x: str
+    y: str
+
+
+def mark(artist: Artist, drawn: Drawn) -> None:
+    """Attach its records to a line; matplotlib has no attribute for them."""
+    artist.memkern = drawn  # type: ignore[attr-defined]
+
+
+def marked(fig: Figure) -> list[tuple[Artist, Drawn]]:
+    """Return the lines of a figure that have records, and the intervals of series."""
+    artists = [artist for ax in fig.axes for artist in ax.get_children()]
+    return [(artist, artist.memkern) for artist in artists if hasattr(artist, "memkern")]
 
 
 def marked_look(number: int) -> Look:
@@ -91,6 +112,31 @@ def curve(
     )
     for artist, records in ((line, rows), (rings, disturbed)):
         mark(artist, Drawn(label, records, x, y))
+
+
+def intervals(
+    ax: Axes,
+    rows: DataFrame,
+    x: str,
+    y: str,
+    look: Look,
+    label: str = INTERVAL,
+    series: str = INTERVAL,
+    flat: bool = False,
+) -> None:
+    """Draw the intervals of a series between the columns `LOW` and `HIGH`, `flat` ones along x.
+
+    A line of many points has a band; few points, and those without a line, have bars. Markers cover
+    a bar that is shorter than they are.
+    """
+    rows = rows[rows[LOW] < rows[HIGH]]
+    band = len(rows) > _MOST_BARS and look.linestyle != "none"
+    draw: Any = ax.fill_between if band else ax.hlines if flat else ax.vlines
+    if len(rows):
+        shown = {"alpha": 0.15, "linewidth": 0} if band else {"alpha": 0.5, "linewidth": 0.9}
+        how = {"color": look.color, "zorder": look.zorder - 0.05, "label": label} | shown
+        drawn = draw(rows[x], rows[LOW], rows[HIGH], **how)
+        mark(drawn, Drawn(series, rows.iloc[:0], x, y))
 
 
 def curves(
@@ -158,7 +204,8 @@ def panels(number: int, columns: int, row_in: float, **shared: Any) -> tuple[Fig
     """Return a figure with rows of panels, or the caller's axes.
 
     A single panel has the width of a text column if `columns` is more than one, else of the page.
-    Rows with fewer panels than others have wider ones. Panels share axes as by ``Figure.subplots``.
+    Rows with fewer panels than others have wider ones. They share axes as by
+    ``Figure.subplot_mosaic``.
 
     Raises
     ------
@@ -167,29 +214,14 @@ def panels(number: int, columns: int, row_in: float, **shared: Any) -> tuple[Fig
     """
     if (mine := given(number)) is not None:
         return mine, mine.axes
-    alone = number == 1 and columns > 1
-    columns = min(columns, number)
-    rows = math.ceil(number / columns)
-    fig = new_figure(COLUMN_IN if alone else DOUBLE_IN, row_in * rows + 0.5)
-    axes = [*fig.subplots(rows, columns, squeeze=False, **shared).flat]
-    for ax in axes[number:]:
-        ax.remove()
-    _fill_rows(fig, axes[:number], columns)
-    return fig, axes[:number]
-
-
-def _fill_rows(fig: Figure, axes: Sequence[Axes], columns: int) -> int:
-    """Place panels in as few and as equal rows as possible, and return the number of rows."""
     import numpy as np
 
-    rows = np.array_split(np.arange(len(axes)), math.ceil(len(axes) / columns))
-    grid = fig.add_gridspec(len(rows), math.lcm(*map(len, rows)))
-    for number, row in enumerate(rows):
-        width = grid.ncols // len(row)
-        for position, panel in enumerate(row):
-            place = grid[number, position * width : (position + 1) * width]
-            axes[panel].set_subplotspec(place)
-    return len(rows)
+    alone = number == 1 and columns > 1
+    rows = np.array_split(np.arange(number), math.ceil(number / columns))
+    cells = math.lcm(*map(len, rows))
+    fig = new_figure(COLUMN_IN if alone else DOUBLE_IN, row_in * len(rows) + 0.5)
+    mosaic: Any = [np.repeat(row, cells // len(row)).tolist() for row in rows]
+    return fig, [*fig.subplot_mosaic(mosaic, **shared).values()]
 
 
 def label_outside(axes: Sequence[Axes], xlabel: str, ylabel: str) -> None:
@@ -419,8 +451,6 @@ def dots(
     Each of `marks` is a label, a column and a marker: a record's finite values, such as its
     roofline, are drawn at the height of its dot, where any has a label in the legend.
     """
-    from pandas import DataFrame
-
     wider = 1.4 * min(ends[1] / ends[0], 100.0) ** (0.3 if marks else 0.0)
     ax.set(xscale="log", xlim=(ends[0] / wider, ends[1] * wider))
     middle = math.sqrt(ends[0] * ends[1])
@@ -429,20 +459,17 @@ def dots(
         positions = [rows.index(dot.row) + (number + 0.5) / len(series) - 0.5 for dot in values]
         look = look._replace(linestyle="none", markersize=4.0)
         disturbed = [(dot, y) for dot, y in zip(values, positions, strict=True) if dot.disturbed]
-        hollow = look._replace(zorder=look.zorder + 0.05)._asdict()
-        _markers(ax, label, values, positions, look._asdict())
+        hollow = look._replace(zorder=look.zorder + 0.05)
+        _markers(ax, label, values, positions, look)
         if disturbed:
             rings, heights = zip(*disturbed, strict=True)
-            _markers(ax, label, rings, heights, hollow | _RINGS)
+            _markers(ax, label, rings, heights, hollow, **_RINGS)
         every += zip(values, positions, strict=True)
-        bars = [(y, *_ends(dot)) for dot, y in zip(values, positions, strict=True)]
-        if any(low < high for _, low, high in bars):
-            how = {"label": INTERVAL, "color": look.color, "zorder": look.zorder - 0.05}
-            lines = ax.hlines(*zip(*bars, strict=True), alpha=0.5, linewidth=0.9, **how)
-            mark(lines, Drawn(label, DataFrame(), "", ""))
     for dot, y in every:
         limits = [limit for _, column, _ in marks for limit in _limit(dot, column)]
-        low, high = _ends(dot)
+        # An end that is unknown, NaN, is neither lower nor higher.
+        low = min(dot.value, dot.record.get(LOW, math.nan))
+        high = max(dot.value, dot.record.get(HIGH, math.nan))
         # Not between the marks and the dot.
         right = dot.value >= max(limits) if limits else low * high <= middle**2
         ax.annotate(
@@ -477,25 +504,26 @@ def _limit(dot: Dot, column: str) -> list[float]:
     return [limit for limit in (dot.record.get(column, 0.0),) if 0 < limit < math.inf]
 
 
-def _ends(dot: Dot) -> tuple[float, float]:
-    """Return the ends of the interval of a dot, the value itself if it has none."""
-    low, high = (dot.record.get(end, math.nan) for end in (LOW, HIGH))
-    return (low, high) if low < high else (dot.value, dot.value)
-
-
 _RINGS = {"label": "_disturbed", "markerfacecolor": "white"}
 
 
 def _markers(
-    ax: Axes, label: str, values: Sequence[Dot], positions: Sequence[float], how: dict[str, Any]
+    ax: Axes,
+    label: str,
+    values: Sequence[Dot],
+    positions: Sequence[float],
+    look: Look,
+    **more: Any,
 ) -> None:
-    """Draw a marker for each dot."""
-    (line,) = ax.plot([dot.value for dot in values], positions, **{"label": label} | how)
+    """Draw a marker for each dot, and the intervals of their values."""
+    how = {"label": label} | look._asdict() | more
+    (line,) = ax.plot([dot.value for dot in values], positions, **how)
     if values and values[0].column:
         from pandas import DataFrame
 
-        rows = DataFrame([dot.record for dot in values])
+        rows = DataFrame([dot.record for dot in values]).assign(position=list(positions))
         mark(line, Drawn(label, rows, "row", values[0].column))
+        intervals(ax, rows, "position", values[0].column, look, series=label, flat=True)
 
 
 def row_in(rows: int, series: int) -> float:

@@ -8,10 +8,9 @@ import numpy as np
 
 from memkern.formats import ResultSet
 from memkern.formats.resultset import need_rows
-from memkern.plots.drawing import finish, named, panels, row_in
+from memkern.plots.drawing import Drawn, finish, mark, named, panels, row_in
 from memkern.plots.exhibits import drawn, tabulated
 from memkern.plots.frames import Records, counted, frame_of
-from memkern.plots.marks import Drawn, mark
 from memkern.plots.style import GREY, NOTE_SIZE, own_look, plain
 from memkern.results.fleet import INSIDE, cases, fleet
 from memkern.results.verdicts import FASTER, SLOWER

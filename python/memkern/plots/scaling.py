@@ -12,12 +12,12 @@ from memkern.plots.drawing import (
     counted_axis,
     curve,
     finish,
+    intervals,
     marked_look,
     panels,
 )
 from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, counted, first_of, rows_of
-from memkern.plots.marks import HIGH, LOW, intervals
+from memkern.plots.frames import HIGH, LOW, Records, counted, first_of, rows_of
 from memkern.plots.style import GREY, Look, log2_axis, plain
 from memkern.results.scaling import efficiencies
 

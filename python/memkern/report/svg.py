@@ -16,8 +16,8 @@ from markupsafe import Markup
 
 from memkern.formats.encoding import csv_table
 from memkern.formats.values import is_known
+from memkern.plots.drawing import Drawn, marked
 from memkern.plots.frames import three_figures
-from memkern.plots.marks import Drawn, marked
 from memkern.plots.sentences import interval_mark
 from memkern.plots.style import encoded
 from memkern.spec.columns import COLUMNS

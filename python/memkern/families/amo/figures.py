@@ -46,8 +46,7 @@ from memkern.plots.exhibits import (
     log_scale,
     table,
 )
-from memkern.plots.frames import Records, best, percent, three_figures
-from memkern.plots.marks import extent
+from memkern.plots.frames import Records, best, extent, percent, three_figures
 from memkern.plots.registry import family_section
 from memkern.plots.selection import of_workers, prevailing, split, with_workers
 from memkern.plots.style import GREY, NOTE_SIZE, plain

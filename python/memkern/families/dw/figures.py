@@ -55,8 +55,7 @@ from memkern.plots.drawing import (
     row_in,
 )
 from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, frame_of, three_figures, typed
-from memkern.plots.marks import extent
+from memkern.plots.frames import Records, extent, frame_of, three_figures, typed
 from memkern.plots.predictions import (
     ECM,
     core_note,

@@ -8,13 +8,13 @@ from memkern.plots.drawing import (
     counts_axis,
     curve,
     finish,
+    intervals,
     marked_look,
     panels,
     threads_axis,
 )
 from memkern.plots.exhibits import drawn
-from memkern.plots.frames import Records, ranked
-from memkern.plots.marks import HIGH, LOW, intervals
+from memkern.plots.frames import HIGH, LOW, Records, ranked
 from memkern.plots.papers import told_points
 from memkern.plots.selection import select
 from memkern.plots.style import plain

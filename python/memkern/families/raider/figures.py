@@ -19,12 +19,15 @@ from memkern.plots.drawing import (
     curve,
     curves,
     finish,
+    intervals,
     named,
     panels,
     spaced,
 )
 from memkern.plots.exhibits import Selection, drawn, table, tabulated
 from memkern.plots.frames import (
+    HIGH,
+    LOW,
     Records,
     best,
     counted,
@@ -32,9 +35,9 @@ from memkern.plots.frames import (
     joined,
     rounded,
     typed,
+    with_ends,
     words,
 )
-from memkern.plots.marks import HIGH, LOW, intervals, with_ends
 from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select
 from memkern.plots.style import log2_axis, other_look, own_look, plain
 from memkern.shared.streaming_records import as_defined

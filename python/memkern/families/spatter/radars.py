@@ -230,19 +230,17 @@ def _small_print(
 def _pages(points: DataFrame, wanted: Sequence[str]) -> list[list[str]]:
     """Return the patterns of each page of radars: all, or those of the wanted names.
 
-    The first page has those of applications; each has an equal share of those that the user named.
+    The first page has those of applications, and each at most `_MOST_NAMED` that the user named.
     """
-    import numpy as np
-
     own = [case for case in dict.fromkeys(points["case"]) if _group(case) == OWN]
     names = {case: case.partition(" ")[2] or case for case in (*application_patterns(), *own)}
     for name in wanted:
         if name not in names.values():
             raise unknown(name, "pattern", names.values())
     shown = [case for case, name in names.items() if not wanted or name in wanted]
-    named = [case for case in shown if _group(case) == OWN]
-    parts = np.array_split(np.array(named, dtype=object), -(-len(named) // _MOST_NAMED) or 1)
-    return [[*shown[: len(shown) - len(named)], *parts[0]], *map(list, parts[1:])]
+    end = sum(_group(case) != OWN for case in shown) + _MOST_NAMED
+    others = range(end, len(shown), _MOST_NAMED)
+    return [shown[:end], *(shown[first : first + _MOST_NAMED] for first in others)]
 
 
 def _radars_of_platforms(records: Records, kind: str, patterns: str | Sequence[str]) -> Figure:

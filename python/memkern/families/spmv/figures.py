@@ -45,8 +45,7 @@ from memkern.plots.drawing import (
     row_in,
 )
 from memkern.plots.exhibits import Selection, drawn, table
-from memkern.plots.frames import Records, best, three_figures
-from memkern.plots.marks import extent
+from memkern.plots.frames import Records, best, extent, three_figures
 from memkern.plots.predictions import core_note, ecm_curves, machine_for, machine_note, with_ecm
 from memkern.plots.registry import family_section
 from memkern.plots.selection import by_build, cache_ends, of_workers, split, with_workers
