@@ -463,7 +463,7 @@ def dots(
         _markers(ax, label, values, positions, look)
         if disturbed:
             rings, heights = zip(*disturbed, strict=True)
-            _markers(ax, label, rings, heights, hollow, **_RINGS)
+            _markers(ax, label, rings, heights, hollow, _RINGS)
         every += zip(values, positions, strict=True)
     for dot, y in every:
         limits = [limit for _, column, _ in marks for limit in _limit(dot, column)]
@@ -513,10 +513,10 @@ def _markers(
     values: Sequence[Dot],
     positions: Sequence[float],
     look: Look,
-    **more: Any,
+    rings: Mapping[str, Any] = {},
 ) -> None:
     """Draw a marker for each dot, and the intervals of their values."""
-    how = {"label": label} | look._asdict() | more
+    how = {"label": label, **look._asdict(), **rings}
     (line,) = ax.plot([dot.value for dot in values], positions, **how)
     if values and values[0].column:
         from pandas import DataFrame

@@ -175,7 +175,7 @@ def _against(ax: Axes, rows: DataFrame, x: str, xlabel: str, kinds: Sequence[str
     ecm_curves(ax, rows, "kind", kinds, x, marked_look)
     finite = limit_curves(ax, rows, "kind", kinds, x, what.limit, what.limit_label, marked_look)
     counted_axis(ax, rows[x])
-    top = rows[[what.column, "ecm"]].max().max()
+    top = extent(rows, what.column, "ecm")[1]
     ax.set_ylim(0, 1.08 * max(top, min(finite[what.limit].max(), 2 * top) if len(finite) else 0))
     ax.set(xlabel=xlabel, ylabel=what.label)
 

@@ -34,7 +34,7 @@ from memkern.plots.exhibits import (
     log_scale,
     tabulated,
 )
-from memkern.plots.frames import Records, best, first_note, ranked, undisturbed, words
+from memkern.plots.frames import Records, best, extent, first_note, ranked, undisturbed, words
 from memkern.plots.predictions import (
     ECM,
     ecm_look,
@@ -300,7 +300,7 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
             look = look._replace(linestyle=NT_DASHES) if hint else look
             if len(mine):
                 curve(ax, mine, "y_B", "performance_GFLOPs", look, label)
-        top = rows["performance_GFLOPs"].max()
+        _, top = extent(rows, "performance_GFLOPs")
         limit = memory_GBps
         if math.isnan(limit):
             limit = _memory_bandwidth(records, platform)

@@ -16,7 +16,7 @@ from memkern.families.messages.data import (
 )
 from memkern.plots.drawing import bytes_axis, counts_axis, curves, finish, in_bytes, panels
 from memkern.plots.exhibits import Selection, drawn, table, tabulated
-from memkern.plots.frames import FIT_COLUMNS, Records, best, fit_rows, joined
+from memkern.plots.frames import FIT_COLUMNS, Records, best, extent, fit_rows, joined
 from memkern.plots.registry import family_section
 from memkern.plots.selection import BANDWIDTH
 from memkern.plots.sentences import by_machine, marked_value, shown_in
@@ -68,7 +68,8 @@ def against_size(records: Records = None) -> Figure:
         curves(ax, shown, "series", series, "size_B", column)
         ax.set_xscale("log", base=2)
         ax.set(yscale="log", xlabel="Size of a message", ylabel=label)
-        ax.set_ylim(shown[column].min() / 1.5, shown[column].max() * 1.5)
+        low, high = extent(shown, column)
+        ax.set_ylim(low / 1.5, high * 1.5)
         bytes_axis(ax, 5)
         counts_axis(ax.yaxis, 9)
         if several:

@@ -78,7 +78,7 @@ def _against(
     ax.set(
         xlabel=xlabel,
         ylabel=_LABEL,
-        ylim=(0, 1.08 * rows[[VALUE, ROOFLINE, "ecm"]].max().max()),
+        ylim=(0, 1.08 * extent(rows, VALUE, ROOFLINE, "ecm")[1]),
     )
 
 
