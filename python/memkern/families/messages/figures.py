@@ -37,8 +37,8 @@ _WHERE = {
 
 @drawn(
     "messages",
-    "Three panels for each machine, with a curve for each operation, distance and library, 6.9 in "
-    "wide.",
+    "Up to three panels for each machine, with a curve for each operation, distance and library, "
+    "6.9 in wide.",
     records="`messages` kernels",
 )
 def against_size(records: Records = None) -> Figure:
