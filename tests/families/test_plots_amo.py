@@ -182,7 +182,7 @@ def test_rates_against_workers_beside_ideal_scaling(whole):
 def test_without_one_worker_there_is_no_scaling():
     fig = figures["amo-workers"](frame(patterns(counts=(2, 4))))
     assert list(line(fig.axes[0], "SG").get_xdata()) == [2, 4]
-    assert [ax.get_visible() for ax in fig.axes] == [True, False]
+    assert len(fig.axes) == 1
     assert_legible(fig)
 
 

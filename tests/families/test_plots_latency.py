@@ -282,7 +282,9 @@ def test_loaded_latency_names_saturation():
 def test_loaded_latencies_have_their_intervals():
     # Half of the width is 2 % and 60 times the value.
     for half, factor in ((0.02, 1.0202), (60.0, 120.0083)):
-        rows = [row | {"ci_relative": half} for row in loaded() if row["loads"] == 8]
+        about = {"ci_relative": half, "time_median_s": 1.0}
+        about |= {"time_ci_low_s": 1 / factor, "time_ci_high_s": factor}
+        rows = [row | about for row in loaded() if row["loads"] == 8]
         ax = figures["latency-loaded"](Results(rows)).axes[0]
         ends = sorted(segment[:, 1].tolist() for segment in ax.collections[0].get_segments())
         latencies = sorted(row["ns_per_access"] for row in rows)

@@ -1,16 +1,25 @@
 """What all figures and tables share: names, records, files, styles."""
 
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 import pytest
 from checking import refused
-from plotting import assert_legible, line
+from plotting import assert_legible, footnotes, line
 from spatter_records import GATHER, OWN, own_records, record
 
 from memkern.errors import InputError
 from memkern.plots import figures, save, sections, tables
-from memkern.plots.drawing import counts_axis, marked_look
-from memkern.plots.frames import best, frame_of, usable
+from memkern.plots.drawing import (
+    counts_axis,
+    curve,
+    dot_series,
+    dots,
+    label_outside,
+    marked_look,
+    panels,
+)
+from memkern.plots.frames import best, extent, frame_of, usable
 from memkern.plots.style import new_figure, other_look, own_look, plain, two_lines
 
 
@@ -152,3 +161,79 @@ def test_an_axis_of_counts_has_ticks_however_short_it_is(ends, ticks):
     ax.set_xlim(*ends)
     counts_axis(ax.xaxis)
     assert list(ax.get_xticks()) == ticks
+
+
+# Columns of an interval from 4/5 to 5/4 of the time.
+WITHIN = {"time_min_s": 1.0, "time_min_ci_low_s": 0.8, "time_min_ci_high_s": 1.25}
+ABOUT = "Bars and bands: 95 % intervals for the next run."
+
+
+def spans(ax):
+    """Return x, low and high of the bars of a panel."""
+    bars = [one for one in ax.collections if one.get_label() == "_interval"]
+    return [(x, low, high) for one in bars for (x, low), (_, high) in one.get_segments()]
+
+
+def test_bars_are_the_intervals_of_own_rates():
+    rows = own_records(**WITHIN)
+    eighth = rows["pattern"].eq("UNIFORM:8:8")
+    rows.loc[eighth, ["time_min_ci_low_s", "time_min_ci_high_s"]] = float("nan")
+    fig = figures["spatter-fig3"](rows)
+    ax = fig.axes[0]
+    own = dict(zip(*line(ax, plain(OWN)).get_data(), strict=True))
+    wanted = [(x, y / 1.25, y / 0.8) for x, y in own.items() if x != 8]
+    np.testing.assert_allclose(sorted(spans(ax)), sorted(wanted))
+    assert ABOUT in footnotes(fig)
+    assert_legible(fig)
+    # Without them there is neither a bar nor a remark, nor have ratios any.
+    assert ABOUT not in footnotes(figures["spatter-fig3"](own_records()))
+    assert not any(map(spans, figures["spatter-fig6"](rows).axes))
+
+
+def test_a_line_of_many_points_has_a_band():
+    sizes = pd.DataFrame({"size": range(1, 14), "ns_per_access": 8.0, "disturbed": False})
+    sizes = sizes.assign(time_median_s=1.0, time_ci_low_s=0.5, time_ci_high_s=1.5)
+    _, (ax,) = panels(1, 1, 2.0)
+    curve(ax, sizes, "size", "ns_per_access", own_look(0), "own")
+    (band,) = ax.collections
+    box = band.get_paths()[0].get_extents()
+    assert (box.x0, box.x1, box.y0, box.y1) == (1, 13, 4, 12)
+    _, (ax,) = panels(1, 1, 2.0)
+    curve(ax, sizes[:12], "size", "ns_per_access", own_look(0), "own")
+    assert [(low, high) for _, low, high in spans(ax)] == [(4, 12)] * 12
+
+
+def test_numbers_are_beside_the_bars_of_dots():
+    rows = pd.DataFrame({"row": ["a", "b"], "kind": "k", "disturbed": False, **WITHIN})
+    rows = rows.assign(rate_GAMS=[1.0, 100.0])
+    ends = extent(rows, "rate_GAMS")
+    assert ends == pytest.approx((0.8, 125.0))
+    _, (ax,) = panels(1, 1, 2.0)
+    dots(ax, ["a", "b"], dot_series(rows, "kind", ["k"], "rate_GAMS"), ends)
+    (bars,) = [one for one in ax.collections if one.get_label() == "_interval"]
+    assert [segment.tolist() for segment in bars.get_segments()] == [
+        pytest.approx(np.array([[0.8, 0], [1.25, 0]])),
+        pytest.approx(np.array([[80, 1], [125, 1]])),
+    ]
+    assert [text.xy[0] for text in ax.texts] == pytest.approx([1.25, 80])
+
+
+@pytest.mark.parametrize(
+    ("number", "columns", "rows"),
+    [(3, 2, [2, 1]), (5, 4, [3, 2]), (9, 4, [3, 3, 3]), (4, 2, [2, 2]), (1, 4, [1])],
+)
+def test_panels_fill_their_rows(number, columns, rows):
+    fig, axes = panels(number, columns, 2.0)
+    label_outside(axes, "x", "y")
+    assert len(fig.axes) == len(axes) == number
+    fig.canvas.draw()
+    for ax in axes:
+        ax.plot([1, 2])
+    boxes = [ax.get_subplotspec().get_position(fig) for ax in axes]
+    heights = list(dict.fromkeys(round(box.y0, 6) for box in boxes))
+    assert [sum(round(box.y0, 6) == height for box in boxes) for height in heights] == rows
+    for height in heights:
+        row = [box for box in boxes if round(box.y0, 6) == height]
+        assert (row[0].x0, row[-1].x1) == pytest.approx((boxes[0].x0, boxes[rows[0] - 1].x1))
+    assert [ax.get_xlabel() for ax in axes] == [""] * (number - rows[-1]) + ["x"] * rows[-1]
+    assert sum(ax.get_ylabel() == "y" for ax in axes) == len(rows)

@@ -95,10 +95,12 @@ def test_curves_are_speed_up_and_efficiency_beside_ideal_scaling(mode):
 
 def test_bars_are_the_intervals():
     records = frame(rows(KERNELS[:1], (1, 2)))
-    (container,) = figures["scaling"](records).axes[0].containers
-    ((x, low), (_, high)) = container[2][0].get_segments()[1]
+    fig = figures["scaling"](records)
+    (bars,) = fig.axes[0].collections
+    ((x, low), (_, high)) = bars.get_segments()[0]
     row = tables["scaling"](records).iloc[1]
     assert (x, low, high) == pytest.approx((2, row["low"], row["high"]))
+    assert "over the turns" in footnotes(fig) and "next run" not in footnotes(fig)
 
 
 def test_long_intervals_do_not_stretch_the_axes():

@@ -5,6 +5,7 @@ from merit_records import ENVIRONMENT, records, results
 
 from memkern.models.merit import figures_of_merit
 from memkern.plots.frames import with_samples
+from memkern.report import write
 from memkern.report.first import fitness, machine_facts, next_sentence, side_by_side, tiles
 
 
@@ -107,6 +108,26 @@ def test_values_worse_than_published_come_before_low_shares():
 def test_the_verdict_is_of_the_doctor(doctor, text, word):
     frame = with_samples(results([{**row, "doctor": doctor} for row in records()]))
     assert (text, word) in fitness(frame) and fitness(frame)[-1] == (". The host was quiet.", "")
+
+
+@pytest.mark.parametrize(
+    ("doctor", "slower", "tile", "verdict"),
+    [
+        ("disturbed: load", 1, "as expected: its shortest time was hardly disturbed<", ""),
+        ("fit", 2, "below<", "fit</b> (of the host, not of the values that are below)"),
+        ("fit", 1, "as expected<", "fit</b>. The host was quiet."),
+        ("disturbed: load", 2, "below<", "load</b>. The host was quiet."),
+    ],
+)
+def test_green_beside_orange_says_why(doctor, slower, tile, verdict, tmp_path):
+    rows = [{**row, "doctor": doctor} for row in records()]
+    rows[3] |= {"time_min_s": slower * rows[3]["time_min_s"], "bandwidth_GBps": 110.0 / slower}
+    kept = [rows[3]]  # one value that is published: loads from memory
+    path = write(results(kept), tmp_path / "r.html", title="", environment=ENVIRONMENT)
+    text = path.read_text()
+    assert f">{tile}" in text and verdict in text
+    assert ("hardly disturbed" in text) == ("hardly disturbed" in tile)
+    assert ("of the host, not" in text) == ("of the host, not" in verdict)
 
 
 def test_machines_are_side_by_side_by_figure():

@@ -76,6 +76,17 @@ def test_boxes_hide_the_series_of_their_label():
     ]  # fmt: skip
 
 
+def test_intervals_are_hidden_with_their_series():
+    about = {"time_ci_low_s": 0.9e-3, "time_ci_high_s": 1.2e-3, "time_median_s": 1e-3}
+    both = results([*chases(**about), *chases(**about | {"order": "sequential"})])
+    found = inline(figures["latency-sizes"](both), "f6", "")
+    assert found.series == ["random order", "sequential order"]
+    for number in range(2):
+        # The line, the hollow markers and the bars.
+        assert found.svg.count(f'class="f6-series-{number}"') == 3
+    assert len(found.data.splitlines()) == 1 + 2 * (3 + 1)
+
+
 def test_data_are_the_drawn_records_without_formulas():
     rows = [{**row, "platform": "=HYPERLINK(1), 2 threads"} for row in chases()]
     found = inline(figures["latency-sizes"](results(rows)), "f4", "")

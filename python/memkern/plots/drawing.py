@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from memkern.machine.environment import machine_label
-from memkern.plots.frames import three_figures
+from memkern.plots.frames import HIGH, LOW, three_figures, with_ends
 from memkern.plots.style import (
     BELOW,
     COLUMN_IN,
     DOUBLE_IN,
     GREY,
+    INTERVAL,
     NOTE_SIZE,
     GivenAxes,
     Look,
@@ -20,7 +21,6 @@ from memkern.plots.style import (
     log2_axis,
     new_figure,
     note,
-    note_lines,
     other_look,
     own_look,
     plain,
@@ -28,10 +28,10 @@ from memkern.plots.style import (
 )
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-    from matplotlib.lines import Line2D
     from pandas import DataFrame
 
 NT_DASHES: Any = (0, (3, 1.2))
@@ -45,6 +45,7 @@ _LABEL_IN = 0.38  # height of the ticks and the label of x
 _ROW_IN, _LINE_IN = 0.14, 0.1  # height of a row of a legend and of a line of small print
 _ROOM = 2  # rows and lines for which the height of a figure has room
 MOST_CELLS = 8  # in a row or column of a heat map with numbers
+_MOST_BARS = 12  # of a line; more points have a band
 
 
 class Drawn(NamedTuple):
@@ -56,15 +57,15 @@ class Drawn(NamedTuple):
     y: str
 
 
-def mark(line: Line2D, drawn: Drawn) -> None:
+def mark(artist: Artist, drawn: Drawn) -> None:
     """Attach its records to a line; matplotlib has no attribute for them."""
-    line.memkern = drawn  # type: ignore[attr-defined]
+    artist.memkern = drawn  # type: ignore[attr-defined]
 
 
-def marked_lines(fig: Figure) -> list[tuple[Line2D, Drawn]]:
-    """Return the lines of a figure that have records."""
-    lines = [line for ax in fig.axes for line in ax.lines]
-    return [(line, line.memkern) for line in lines if hasattr(line, "memkern")]
+def marked(fig: Figure) -> list[tuple[Artist, Drawn]]:
+    """Return the lines of a figure that have records, and the intervals of series."""
+    artists = [artist for ax in fig.axes for artist in ax.get_children()]
+    return [(artist, artist.memkern) for artist in artists if hasattr(artist, "memkern")]
 
 
 def marked_look(number: int) -> Look:
@@ -97,9 +98,12 @@ def curve(
 ) -> None:
     """Draw column y over column x, sorted by `along`, or by x if it is empty.
 
-    Disturbed records have hollow markers.
+    Disturbed records have hollow markers, and others their `intervals`.
     """
     rows = rows.sort_values(along or x)
+    # Along another column, a band would cross itself.
+    bars = look._replace(linestyle="none") if along else look
+    intervals(ax, with_ends(rows, y), x, y, bars, series=label)
     disturbed = rows[rows["disturbed"]]
     hollow = look._replace(linestyle="none", zorder=look.zorder + 0.05)._asdict()
     (line,) = ax.plot(rows[x], rows[y], label=label, **look._asdict())
@@ -110,21 +114,29 @@ def curve(
         mark(artist, Drawn(label, records, x, y))
 
 
-def intervals(ax: Axes, rows: DataFrame, x: str, y: str, ends: tuple[str, str], look: Look) -> None:
-    """Draw bars between the columns `ends`, around the column y over x."""
-    low, high = ends
-    below, above = rows[y] - rows[low], rows[high] - rows[y]
-    ax.errorbar(
-        rows[x],
-        rows[y],
-        yerr=[below.clip(lower=0), above.clip(lower=0)],
-        fmt="none",
-        ecolor=look.color,
-        elinewidth=0.8,
-        capsize=2,
-        zorder=look.zorder,
-        label="_interval",
-    )
+def intervals(
+    ax: Axes,
+    rows: DataFrame,
+    x: str,
+    y: str,
+    look: Look,
+    label: str = INTERVAL,
+    series: str = INTERVAL,
+    flat: bool = False,
+) -> None:
+    """Draw the intervals of a series between the columns `LOW` and `HIGH`, `flat` ones along x.
+
+    A line of many points has a band; few points, and those without a line, have bars. Markers cover
+    a bar that is shorter than they are.
+    """
+    rows = rows[rows[LOW] < rows[HIGH]]
+    band = len(rows) > _MOST_BARS and look.linestyle != "none"
+    draw: Any = ax.fill_between if band else ax.hlines if flat else ax.vlines
+    if len(rows):
+        shown = {"alpha": 0.15, "linewidth": 0} if band else {"alpha": 0.5, "linewidth": 0.9}
+        how = {"color": look.color, "zorder": look.zorder - 0.05, "label": label} | shown
+        drawn = draw(rows[x], rows[LOW], rows[HIGH], **how)
+        mark(drawn, Drawn(series, rows.iloc[:0], x, y))
 
 
 def curves(
@@ -175,37 +187,25 @@ def disturbed_note(rows: DataFrame, look: str = "Hollow") -> list[str]:
 def finish(
     fig: Figure, columns: int, notes: Iterable[str], rows: DataFrame, look: str = "Hollow"
 ) -> Figure:
-    """Hide empty panels, write the legend and the small print, and return the figure.
+    """Write the legend and the small print, and return the figure.
 
     The legend has at most some columns; `look` is the word for the markers of disturbed records.
     With a long legend or small print the figure is higher, so that panels keep their height.
     """
-    for ax in fig.axes:
-        if _is_empty(ax):
-            ax.set_visible(False)
     legend_rows = legend_above(fig, columns)
-    sentences = [*notes, *disturbed_note(rows, look)]
-    note(fig, sentences)
+    lines = note(fig, [*notes, *disturbed_note(rows, look)])
     if not isinstance(fig, GivenAxes):
-        lines = len(note_lines(fig.get_figwidth(), sentences))
         more = _ROW_IN * max(0, legend_rows - _ROOM) + _LINE_IN * max(0, lines - _ROOM)
         fig.set_figheight(fig.get_figheight() + more)
     return fig
 
 
-def _is_empty(ax: Axes) -> bool:
-    """Return whether a panel shows no data."""
-    import numpy as np
-
-    others = (*ax.collections, *ax.patches, *ax.images, *ax.texts)
-    return not others and not any(np.size(line.get_xdata()) for line in ax.lines)
-
-
 def panels(number: int, columns: int, row_in: float, **shared: Any) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a grid of panels, filled row by row, or the caller's axes.
+    """Return a figure with rows of panels, or the caller's axes.
 
     A single panel has the width of a text column if `columns` is more than one, else of the page.
-    Panels share axes as by ``Figure.subplots``.
+    Rows with fewer panels than others have wider ones. They share axes as by
+    ``Figure.subplot_mosaic``.
 
     Raises
     ------
@@ -214,14 +214,24 @@ def panels(number: int, columns: int, row_in: float, **shared: Any) -> tuple[Fig
     """
     if (mine := given(number)) is not None:
         return mine, mine.axes
+    import numpy as np
+
     alone = number == 1 and columns > 1
-    columns = min(columns, number)
-    rows = math.ceil(number / columns)
-    fig = new_figure(COLUMN_IN if alone else DOUBLE_IN, row_in * rows + 0.5)
-    axes = [ax for row in fig.subplots(rows, columns, squeeze=False, **shared) for ax in row]
-    for ax in axes[number:]:
-        ax.set_axis_off()
-    return fig, axes[:number]
+    rows = np.array_split(np.arange(number), math.ceil(number / columns))
+    cells = math.lcm(*map(len, rows))
+    fig = new_figure(COLUMN_IN if alone else DOUBLE_IN, row_in * len(rows) + 0.5)
+    mosaic: Any = [np.repeat(row, cells // len(row)).tolist() for row in rows]
+    return fig, [*fig.subplot_mosaic(mosaic, **shared).values()]
+
+
+def label_outside(axes: Sequence[Axes], xlabel: str, ylabel: str) -> None:
+    """Label x below the last row of panels, and y at the left of each row."""
+    for ax in axes:
+        place = ax.get_subplotspec()
+        if place is None or place.is_last_row():
+            ax.set_xlabel(xlabel)
+        if place is None or place.is_first_col():
+            ax.set_ylabel(ylabel)
 
 
 def machine_panels(
@@ -380,7 +390,10 @@ def cache_regions(
 
 
 class Dot(NamedTuple):
-    """A value in a row of a panel, the text beside it, and its record with the value's column."""
+    """A value in a row of a panel, the text beside it, and its record with the value's column.
+
+    The record may have the ends of the value's interval.
+    """
 
     row: str
     value: float
@@ -406,6 +419,7 @@ def dot_series(
     The column row has the labels of the rows of a panel; `text` returns the text beside a record's
     dot, by default its value in three figures, and `look` the look of a series by its number.
     """
+    rows = with_ends(rows, value)
     return {
         name: (
             look(number),
@@ -445,19 +459,22 @@ def dots(
         positions = [rows.index(dot.row) + (number + 0.5) / len(series) - 0.5 for dot in values]
         look = look._replace(linestyle="none", markersize=4.0)
         disturbed = [(dot, y) for dot, y in zip(values, positions, strict=True) if dot.disturbed]
-        hollow = look._replace(zorder=look.zorder + 0.05)._asdict()
-        _markers(ax, label, values, positions, look._asdict())
+        hollow = look._replace(zorder=look.zorder + 0.05)
+        _markers(ax, label, values, positions, look)
         if disturbed:
             rings, heights = zip(*disturbed, strict=True)
-            _markers(ax, label, rings, heights, hollow | _RINGS)
+            _markers(ax, label, rings, heights, hollow, _RINGS)
         every += zip(values, positions, strict=True)
     for dot, y in every:
         limits = [limit for _, column, _ in marks for limit in _limit(dot, column)]
+        # An end that is unknown, NaN, is neither lower nor higher.
+        low = min(dot.value, dot.record.get(LOW, math.nan))
+        high = max(dot.value, dot.record.get(HIGH, math.nan))
         # Not between the marks and the dot.
-        right = dot.value >= max(limits) if limits else dot.value <= middle
+        right = dot.value >= max(limits) if limits else low * high <= middle**2
         ax.annotate(
             dot.text,
-            (dot.value, y),
+            (high if right else low, y),
             xytext=(5 if right else -5, 0),
             textcoords="offset points",
             ha="left" if right else "right",
@@ -491,15 +508,22 @@ _RINGS = {"label": "_disturbed", "markerfacecolor": "white"}
 
 
 def _markers(
-    ax: Axes, label: str, values: Sequence[Dot], positions: Sequence[float], how: dict[str, Any]
+    ax: Axes,
+    label: str,
+    values: Sequence[Dot],
+    positions: Sequence[float],
+    look: Look,
+    rings: Mapping[str, Any] = {},
 ) -> None:
-    """Draw a marker for each dot."""
-    (line,) = ax.plot([dot.value for dot in values], positions, **{"label": label} | how)
+    """Draw a marker for each dot, and the intervals of their values."""
+    how = {"label": label, **look._asdict(), **rings}
+    (line,) = ax.plot([dot.value for dot in values], positions, **how)
     if values and values[0].column:
         from pandas import DataFrame
 
-        rows = DataFrame([dot.record for dot in values])
+        rows = DataFrame([dot.record for dot in values]).assign(position=list(positions))
         mark(line, Drawn(label, rows, "row", values[0].column))
+        intervals(ax, rows, "position", values[0].column, look, series=label, flat=True)
 
 
 def row_in(rows: int, series: int) -> float:

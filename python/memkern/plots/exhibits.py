@@ -24,6 +24,7 @@ from memkern.plots.drawing import (
     machine_panels,
     named,
 )
+from memkern.plots.frames import HIGH, LOW, with_ends
 from memkern.plots.registry import Origin, origin, register, tables
 from memkern.plots.selection import cache_ends, device_cache_ends
 from memkern.plots.style import FIGURE_OPTIONS, figure
@@ -242,7 +243,7 @@ def curve_figure(  # noqa: PLR0913
                 if marks is not None:
                     marks(ax, rows)
                 x.scale(ax, frame[x.column])
-                y.scale(ax, frame[y.column])
+                y.scale(ax, with_ends(frame, y.column)[[y.column, LOW, HIGH]].stack())
                 if caches:
                     cache_regions(ax, cache_ends(rows) or device_cache_ends(rows))
                 ax.set(xlabel=x.label, ylabel=y.label)

@@ -201,6 +201,42 @@ def usable(
     return numbers, notes
 
 
+# Columns of values by the time of an invocation: the names of this time and of its interval, and
+# whether the value is a rate.
+_BY_TIME = {
+    "bandwidth_GBps": ("time_min", "time_min_ci", True),
+    "rate_GAMS": ("time_min", "time_min_ci", True),
+    "performance_GFLOPs": ("time_min", "time_min_ci", True),
+    "messages_per_second": ("time_min", "time_min_ci", True),
+    "latency_us": ("time_min", "time_min_ci", False),
+    "cycles_per_vector": ("time_min", "time_min_ci", False),
+    "bandwidth_median_GBps": ("time_median", "time_ci", True),
+    "ns_per_access": ("time_median", "time_ci", False),
+}
+LOW, HIGH = "interval_low", "interval_high"
+"""Columns of the ends of the interval of the value that is drawn."""
+
+
+def with_ends(rows: DataFrame, value: str) -> DataFrame:
+    """Add the ends of the 95 % intervals of a column for the next run, NaN where unknown.
+
+    Published and disturbed records have none, nor have values that are by more than one time.
+    """
+    time, interval, rate = _BY_TIME.get(value, ("", "", False))
+    names = [f"{interval}_low_s", f"{interval}_high_s", f"{time}_s"]
+    low, high, middle = (typed(rows, names)[name] for name in names)
+    if rate:
+        low, high, middle = 1 / high, 1 / low, 1 / middle
+    return rows.assign(**{LOW: rows[value] * low / middle, HIGH: rows[value] * high / middle})
+
+
+def extent(rows: DataFrame, value: str, *limits: str) -> tuple[float, float]:
+    """Return the least and the largest of the positive values in columns, with `value`'s ends."""
+    numbers = with_ends(rows, value)[[value, LOW, HIGH, *limits]]
+    numbers = numbers[(numbers > 0) & (numbers < math.inf)]
+    return numbers.min().min(), numbers.max().max()
+
+
 def best(
     frame: DataFrame,
     by: Sequence[str],

@@ -17,7 +17,7 @@ from memkern.plots.drawing import (
     panels,
 )
 from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, counted, first_of, rows_of
+from memkern.plots.frames import HIGH, LOW, Records, counted, first_of, rows_of
 from memkern.plots.style import GREY, Look, log2_axis, plain
 from memkern.results.scaling import efficiencies
 
@@ -134,7 +134,8 @@ def _panel(ax: Axes, rows: DataFrame, value: str, cases: list[str]) -> None:
         mine = rows[rows["case"] == case]
         if len(mine):
             look = marked_look(number)
-            intervals(ax, mine, "ranks", value, ends, look)
+            bars = mine.assign(**dict(zip((LOW, HIGH), (mine[end] for end in ends), strict=True)))
+            intervals(ax, bars, "ranks", value, look, "_spread", case)
             _cut(ax, mine, value, ends, (low, high), look)
             curve(ax, mine, "ranks", value, look, case)
     for few in sorted(set(rows.groupby("case")["ranks"].transform("min"))):

@@ -353,9 +353,18 @@ def note_lines(width_in: float, sentences: Iterable[str]) -> list[str]:
     return wrap(" ".join(sentences), int(width_in * 72 / (0.58 * NOTE_SIZE)))
 
 
-def note(fig: Figure, sentences: Iterable[str]) -> None:
-    """Write small print below the figure, wrapped to its width."""
-    if lines := note_lines(fig.get_figwidth(), sentences):
+INTERVAL = "_interval"
+"""Label of bars and bands that are 95 % intervals for the next run."""
+
+
+def note(fig: Figure, sentences: Iterable[str]) -> int:
+    """Write small print below the figure, wrapped to its width, and return its lines.
+
+    Intervals are explained if the figure has any.
+    """
+    shown = any(one.get_label() == INTERVAL for ax in fig.axes for one in ax.collections)
+    about = ["Bars and bands: 95 % intervals for the next run."] * shown
+    if lines := note_lines(fig.get_figwidth(), [*sentences, *about]):
         fig.supxlabel(
             "\n".join(lines),
             x=0.01,
@@ -365,6 +374,7 @@ def note(fig: Figure, sentences: Iterable[str]) -> None:
             color=GREY,
             gid="note",
         )
+    return len(lines)
 
 
 _LACKING: WeakKeyDictionary[Figure, list[str]] = WeakKeyDictionary()

@@ -226,16 +226,19 @@ def _virtual(machine: Mapping[str, Any]) -> str:
     return "yes" if hypervisor == "unknown" else f"yes ({hypervisor})"
 
 
-def fitness(frame: DataFrame) -> list[tuple[str, str]]:
+def fitness(frame: DataFrame, worse: bool = False) -> list[tuple[str, str]]:
     """Return the line on the machine's fitness and the host, as texts with their class.
 
-    The class is ``good``, ``bad``, or empty for plain text.
+    The class is ``good``, ``bad``, or empty for plain text. If values are `worse` than published,
+    a good fitness says that it does not judge them.
     """
     found = [("memkern doctor has not checked this machine since its boot", "")]
     known = [text for text in distinct(frame, "doctor") if text]
     if known:
         bad = any(text.startswith(DISTURBED) for text in known)
         found = [("Fitness by memkern doctor: ", ""), ("; ".join(known), "bad" if bad else "good")]
+        if worse and not bad:
+            found.append((" (of the host, not of the values that are below)", ""))
     host = "is shared" if "shared" in distinct(frame, "state") else "was quiet"
     return [*found, (f". The host {host}.", "")]
 

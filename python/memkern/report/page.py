@@ -116,9 +116,12 @@ def write(  # noqa: PLR0913
     tables = [exhibit["table"] for part in shown for exhibit in part["exhibits"]]
     shown_machines, sentence = _first_page(machines or [("", frame, environment)])
     against = [sentence for machine in shown_machines for sentence in machine["against"]]
+    entries = [one for machine in shown_machines for tile in machine["tiles"] for one in tile]
+    verdict = fitness(frame, worse=any(one.word and not one.good for one in entries))
     html = template("report.html.j2").render(
         title=title,
-        verdict=fitness(frame),
+        verdict=verdict,
+        host_is_bad=any(kind == "bad" for _, kind in verdict),
         started=min(distinct(frame, "started"), default=""),
         machines=shown_machines,
         side_by_side=side_by_side([machine["tiles"] for machine in shown_machines]),

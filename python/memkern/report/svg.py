@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from memkern.formats.encoding import csv_table
 from memkern.formats.values import is_known
-from memkern.plots.drawing import Drawn, marked_lines
+from memkern.plots.drawing import Drawn, marked
 from memkern.plots.frames import three_figures
 from memkern.plots.sentences import interval_mark
 from memkern.plots.style import encoded
@@ -68,9 +68,9 @@ def inline(fig: Figure, name: str, title: str) -> Inline:
     title : str
         Text for people who cannot see the figure.
     """
-    lines = marked_lines(fig)
-    for number, (line, _) in enumerate(lines):
-        line.set_gid(f"marked-{number}")
+    lines = marked(fig)
+    for number, (artist, _) in enumerate(lines):
+        artist.set_gid(f"marked-{number}")
     root = ElementTree.fromstring(encoded(fig, ".svg", "figure"))
     labels = dict.fromkeys(drawn.label for _, drawn in lines)
     series = [label for label in labels if not label.startswith("_")]

@@ -46,7 +46,7 @@ from memkern.plots.exhibits import (
     log_scale,
     table,
 )
-from memkern.plots.frames import Records, best, percent, three_figures
+from memkern.plots.frames import Records, best, extent, percent, three_figures
 from memkern.plots.registry import family_section
 from memkern.plots.selection import of_workers, prevailing, split, with_workers
 from memkern.plots.style import GREY, NOTE_SIZE, plain
@@ -96,9 +96,10 @@ def rates(
     drawn = list(dict.fromkeys(ordered["series"]))
     most = frame.groupby("machine")["row"].nunique().max()
     fig, cells = machine_panels(frame, row_in(most, len(drawn)))
+    ends = extent(frame, RATE)
     for ax, rows in cells:
         series = dot_series(rows, "series", drawn, RATE, _with_outcome)
-        dots(ax, list(rows["row"].unique()), series, (frame[RATE].min(), frame[RATE].max()))
+        dots(ax, list(rows["row"].unique()), series, ends)
         ax.set(title=with_workers(rows, len(cells) > 1), xlabel=_RATE_LABEL)
     return finish(fig, 5, [*notes, *left], frame)
 
@@ -214,22 +215,26 @@ def against_workers(records: Records = None, primitive: str = "add") -> Figure:
     one = frame[frame["threads"] == 1].set_index(here)[RATE].rename("one")
     frame = frame.assign(scaled=frame[RATE] / frame.join(one, on=here)["one"])
     patterns = [name for name in PATTERNS if name in set(frame["pattern"])]
-    machines = list(frame.groupby("machine", sort=False))
-    fig, axes = panels(2 * len(machines), 2, 2.7)
-    for (name, rows), rate, scaling in zip(machines, axes[::2], axes[1::2], strict=True):
+    several = frame["machine"].nunique() > 1
+    cells = [
+        (rows.dropna(subset=column), column, label)
+        for _, rows in frame.groupby("machine", sort=False)
+        for column, label in ((RATE, _RATE_LABEL), ("scaled", "Rate over that of one worker"))
+        if rows[column].notna().any()
+    ]
+    fig, axes = panels(len(cells), 2, 2.7)
+    for ax, (rows, column, label) in zip(axes, cells, strict=True):
         for number, pattern in enumerate(patterns):
             mine, look = rows[rows["pattern"] == pattern], marked_look(number)
-            curve(rate, mine, "threads", RATE, look, pattern.upper())
-            curve(scaling, mine.dropna(subset="scaled"), "threads", "scaled", look, pattern.upper())
-        if rows["scaled"].notna().any():
+            curve(ax, mine, "threads", column, look, pattern.upper())
+        if column == "scaled":
             ends = [1, rows["threads"].max()]
-            scaling.plot(ends, ends, color=GREY, linewidth=0.7, label="ideal")
-        for ax, label in ((rate, _RATE_LABEL), (scaling, "Rate over that of one worker")):
-            ax.set_yscale("log")
-            counted_axis(ax, rows["threads"])
-            ax.set(xlabel="Workers", ylabel=label)
-            counts_axis(ax.yaxis, 10)
-            ax.set_title(plain(name, 40) if len(machines) > 1 else "")
+            ax.plot(ends, ends, color=GREY, linewidth=0.7, label="ideal")
+        ax.set_yscale("log")
+        counted_axis(ax, rows["threads"])
+        ax.set(xlabel="Workers", ylabel=label)
+        counts_axis(ax.yaxis, 10)
+        ax.set_title(plain(rows["machine"].iloc[0], 40) if several else "")
     return finish(fig, 9, [*notes, *left], frame)
 
 

@@ -55,7 +55,7 @@ from memkern.plots.drawing import (
     row_in,
 )
 from memkern.plots.exhibits import drawn, tabulated
-from memkern.plots.frames import Records, frame_of, three_figures, typed
+from memkern.plots.frames import Records, extent, frame_of, three_figures, typed
 from memkern.plots.predictions import (
     ECM,
     core_note,
@@ -131,7 +131,6 @@ def by_layouts(
         quantity = rows["quantity"].iloc[0]
         _dots(ax, rows, frame[frame["quantity"] == quantity], drawn)
         ax.set(
-            ylim=(most - 0.5, None),  # the same height of a row in every panel
             title=_on_lattice(rows, frame["machine"].nunique() > 1),
             xlabel=QUANTITIES[quantity].label,
         )
@@ -143,11 +142,9 @@ def by_layouts(
 def _dots(ax: Axes, rows: DataFrame, alike: DataFrame, options: Sequence[str]) -> None:
     """Draw a quantity of each form by option, on an axis with all records of this quantity."""
     what = QUANTITIES[rows["quantity"].iloc[0]]
-    numbers = alike[[what.column, what.limit, "ecm"]]
-    numbers = numbers[(numbers > 0) & (numbers < math.inf)]
     text = _with_distance(what.column)
     series = dot_series(rows, "option", options, what.column, text, look_beside_roofline)
-    ends = numbers.min().min(), numbers.max().max()
+    ends = extent(alike, what.column, what.limit, "ecm")
     limit = what.limit_label, what.limit, "D" if what.limit == ROOFLINE else "*"
     dots(ax, in_order(rows["row"]), series, ends, (limit, (ECM, "ecm", "*")))
 
@@ -178,7 +175,7 @@ def _against(ax: Axes, rows: DataFrame, x: str, xlabel: str, kinds: Sequence[str
     ecm_curves(ax, rows, "kind", kinds, x, marked_look)
     finite = limit_curves(ax, rows, "kind", kinds, x, what.limit, what.limit_label, marked_look)
     counted_axis(ax, rows[x])
-    top = rows[[what.column, "ecm"]].max().max()
+    top = extent(rows, what.column, "ecm")[1]
     ax.set_ylim(0, 1.08 * max(top, min(finite[what.limit].max(), 2 * top) if len(finite) else 0))
     ax.set(xlabel=xlabel, ylabel=what.label)
 

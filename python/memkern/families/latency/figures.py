@@ -155,8 +155,7 @@ def in_parallel(records: Records = None) -> Selection:
 @drawn(
     "latency-loaded",
     "A panel for each machine with a curve for each share of loads, 6.9 in wide, 3.35 in with one "
-    "panel. A star marks the highest bandwidth of each curve, and vertical lines are the 95 % "
-    "intervals.",
+    "panel. A star marks the highest bandwidth of each curve.",
     records="`latency.loaded`; those of `latency.chase` with a buffer of the same size give the "
     "latency without traffic",
 )
@@ -177,8 +176,6 @@ def beside_traffic(records: Records = None) -> Figure:
             look = marked_look(kinds.index(kind))
             # Past saturation, shorter pauses may make less traffic.
             curve(ax, mine, "traffic_GBps", NS, look, str(kind), along="pause")
-            ends = (mine[NS] * factor_of(mine["ci_relative"]) ** sign for sign in (-1, 1))
-            ax.vlines(mine["traffic_GBps"], *ends, color=look.color, linewidth=0.7, alpha=0.5)
             top = mine.nlargest(1, "traffic_GBps").iloc[0]
             ax.plot(
                 top["traffic_GBps"], top[NS], "*", color=look.color, markersize=9, zorder=7,

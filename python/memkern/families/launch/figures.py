@@ -14,7 +14,7 @@ from memkern.plots.drawing import (
     threads_axis,
 )
 from memkern.plots.exhibits import drawn
-from memkern.plots.frames import Records, ranked
+from memkern.plots.frames import HIGH, LOW, Records, ranked
 from memkern.plots.papers import told_points
 from memkern.plots.selection import select
 from memkern.plots.style import plain
@@ -79,8 +79,8 @@ def barrier_cost(records: Records = None) -> Figure:
 
 def _with_spread(ax: Axes, rows: DataFrame, number: int, label: str) -> None:
     """Draw the median cost of one kind of barrier with its range over the runs."""
-    columns = {"barrier_s": "drawn", "barrier_low_s": "low", "barrier_high_s": "high"}
+    columns = {"barrier_s": "drawn", "barrier_low_s": LOW, "barrier_high_s": HIGH}
     rows = rows.assign(**{new: rows[old] * rows["scale"] for old, new in columns.items()})
     look = marked_look(number)
-    intervals(ax, rows, "threads", "drawn", ("low", "high"), look)
+    intervals(ax, rows, "threads", "drawn", look, "_spread", label)
     curve(ax, rows, "threads", "drawn", look, label)

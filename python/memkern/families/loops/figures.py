@@ -20,6 +20,7 @@ from memkern.plots.drawing import (
     cache_regions,
     curve,
     finish,
+    label_outside,
     named,
     panels,
     shade,
@@ -33,7 +34,7 @@ from memkern.plots.exhibits import (
     log_scale,
     tabulated,
 )
-from memkern.plots.frames import Records, best, first_note, ranked, undisturbed, words
+from memkern.plots.frames import Records, best, extent, first_note, ranked, undisturbed, words
 from memkern.plots.predictions import (
     ECM,
     ecm_look,
@@ -179,10 +180,7 @@ def cycles(
             _name_unrolling(ax, lowest, cache_ends(rows))
         if kernel == STENCIL and not held:
             _mark_rows(ax, rows)
-    for ax in axes[::columns]:
-        ax.set_ylabel("Cycles per vector")
-    for ax in axes[-columns:]:
-        ax.set_xlabel("Memory used")
+    label_outside(axes, "Memory used", "Cycles per vector")
     notes += ["The model is for a vector of the records."] * len(others_note(source, records))
     return finish(fig, 5, [*notes, *machine_note(source, records)], frame)
 
@@ -302,7 +300,7 @@ def matrix_vector(records: Records = None, memory_GBps: float = math.nan) -> Fig
             look = look._replace(linestyle=NT_DASHES) if hint else look
             if len(mine):
                 curve(ax, mine, "y_B", "performance_GFLOPs", look, label)
-        top = rows["performance_GFLOPs"].max()
+        _, top = extent(rows, "performance_GFLOPs")
         limit = memory_GBps
         if math.isnan(limit):
             limit = _memory_bandwidth(records, platform)

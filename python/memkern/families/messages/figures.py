@@ -16,7 +16,7 @@ from memkern.families.messages.data import (
 )
 from memkern.plots.drawing import bytes_axis, counts_axis, curves, finish, in_bytes, panels
 from memkern.plots.exhibits import Selection, drawn, table, tabulated
-from memkern.plots.frames import FIT_COLUMNS, Records, best, fit_rows, joined
+from memkern.plots.frames import FIT_COLUMNS, Records, best, extent, fit_rows, joined
 from memkern.plots.registry import family_section
 from memkern.plots.selection import BANDWIDTH
 from memkern.plots.sentences import by_machine, marked_value, shown_in
@@ -37,8 +37,8 @@ _WHERE = {
 
 @drawn(
     "messages",
-    "Three panels for each machine, with a curve for each operation, distance and library, 6.9 in "
-    "wide.",
+    "Up to three panels for each machine, with a curve for each operation, distance and library, "
+    "6.9 in wide.",
     records="`messages` kernels",
 )
 def against_size(records: Records = None) -> Figure:
@@ -48,28 +48,32 @@ def against_size(records: Records = None) -> Figure:
     bandwidth are totals of all origins with the window that gives the highest values.
     """
     frame, notes = messages(records, MEASURE)
-    machines = list(frame.groupby("machine", sort=False))
-    fig, axes = panels(3 * len(machines), 3, 2.3)
+    several = frame["machine"].nunique() > 1
     series = list(dict.fromkeys(frame["series"]))
     views = (
         (LATENCY, "Latency (µs)"),
         (RATE, "Messages per second"),
         (BANDWIDTH, "Bandwidth (GB/s)"),
     )
-    for number, (name, rows) in enumerate(machines):
-        for ax, (column, label) in zip(axes[3 * number : 3 * number + 3], views, strict=True):
-            shown = rows.dropna(subset=column)
-            if column != LATENCY:
-                shown = best(shown, ("series", "size_B"), value=column)
-            curves(ax, shown, "series", series, "size_B", column)
-            ax.set_xscale("log", base=2)
-            ax.set(yscale="log", xlabel="Size of a message", ylabel=label)
-            if len(shown):
-                ax.set_ylim(shown[column].min() / 1.5, shown[column].max() * 1.5)
-                bytes_axis(ax, 5)
-                counts_axis(ax.yaxis, 9)
-            if len(machines) > 1:
-                ax.set_title(plain(name, 30))
+    cells = [
+        (rows.dropna(subset=column), column, label)
+        for _, rows in frame.groupby("machine", sort=False)
+        for column, label in views
+        if rows[column].notna().any()
+    ]
+    fig, axes = panels(len(cells), 3, 2.3)
+    for ax, (shown, column, label) in zip(axes, cells, strict=True):
+        if column != LATENCY:
+            shown = best(shown, ("series", "size_B"), value=column)
+        curves(ax, shown, "series", series, "size_B", column)
+        ax.set_xscale("log", base=2)
+        ax.set(yscale="log", xlabel="Size of a message", ylabel=label)
+        low, high = extent(shown, column)
+        ax.set_ylim(low / 1.5, high * 1.5)
+        bytes_axis(ax, 5)
+        counts_axis(ax.yaxis, 9)
+        if several:
+            ax.set_title(plain(shown["machine"].iloc[0], 30))
     windows = sorted({int(window) for window in frame["window"]})
     return finish(fig, 4, [*notes, f"Windows: {', '.join(map(str, windows))}."], frame)
 

@@ -19,12 +19,15 @@ from memkern.plots.drawing import (
     curve,
     curves,
     finish,
+    intervals,
     named,
     panels,
     spaced,
 )
 from memkern.plots.exhibits import Selection, drawn, table, tabulated
 from memkern.plots.frames import (
+    HIGH,
+    LOW,
     Records,
     best,
     counted,
@@ -32,6 +35,7 @@ from memkern.plots.frames import (
     joined,
     rounded,
     typed,
+    with_ends,
     words,
 )
 from memkern.plots.selection import BANDWIDTH, SETTING, prevailing, select
@@ -156,8 +160,9 @@ def by_kernel(
     own, _ = prevailing(own, (*SETTING, "elements"), count=("kernel",))
     own, averaged = _means(own, ("platform", "kernel"))
     clusters = published()[published()["figure"].isin([3, 4])]
-    columns = ["platform", "own", "kernel", "elements", BANDWIDTH, "disturbed"]
-    points = concat([part[columns] for part in (own, clusters) if len(part)], ignore_index=True)
+    parts = [with_ends(part, BANDWIDTH) for part in (own, clusters) if len(part)]
+    columns = ["platform", "own", "kernel", "elements", BANDWIDTH, "disturbed", LOW, HIGH]
+    points = concat([part[columns] for part in parts], ignore_index=True)
     platforms = points.drop_duplicates("platform")[["platform", "own", "elements"]]
     kernels = {
         title: names for title, names in KERNELS.items() if points["kernel"].isin(names).any()
@@ -202,13 +207,16 @@ def _bars(ax: Axes, points: DataFrame, kernels: list[str], platforms: DataFrame)
             alpha=alpha,
             label=named(platform),
         )
+        bars = own_look(0)._replace(linestyle="none")
+        intervals(ax, rows.assign(x=x), "x", BANDWIDTH, bars)
         if len(platforms) > _MOST_VALUES:
             continue
-        for left, value in zip(x, rows[BANDWIDTH], strict=True):
+        tops = rows[HIGH].fillna(rows[BANDWIDTH])
+        for left, value, top in zip(x, rows[BANDWIDTH], tops, strict=True):
             if not math.isnan(value):
                 ax.annotate(
                     rounded(value),
-                    (left, value),
+                    (left, top),
                     xytext=(0, 2),
                     textcoords="offset points",
                     ha="center",
@@ -219,7 +227,7 @@ def _bars(ax: Axes, points: DataFrame, kernels: list[str], platforms: DataFrame)
     ax.set_xticks(range(len(kernels)), OPERATIONS)
     ax.tick_params(axis="x", length=0)
     ax.grid(False, axis="x")
-    ax.set_ylim(0, 1.2 * points[BANDWIDTH].max())
+    ax.set_ylim(0, 1.2 * points[[BANDWIDTH, HIGH]].max().max())
 
 
 @drawn(

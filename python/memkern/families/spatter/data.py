@@ -229,7 +229,7 @@ def points_of(
     own = best(own, ("platform", "kernel", "case"), prefer=("paper", "in_suite"))
     columns = [
         *("platform", "kind", "own", "kernel", "case", "stride", "apart", "threads"),
-        *(BANDWIDTH, "disturbed", "paper", *NEEDED),
+        *(BANDWIDTH, "disturbed", "paper", *NEEDED, "time_min_ci_low_s", "time_min_ci_high_s"),
     ]
     parts = [part.reindex(columns=columns) for part in (own, published()) if len(part)]
     points = concat(parts, ignore_index=True)
@@ -390,12 +390,12 @@ def bandwidths(points: DataFrame) -> dict[str, dict[tuple[str, str], float]]:
     }
 
 
-def relative(points: DataFrame, named: Sequence[str] = ()) -> dict[str, dict[str, float]]:
+def relative(points: DataFrame, patterns: Sequence[str] = ()) -> dict[str, dict[str, float]]:
     """Return by platform the patterns' bandwidth over the same kernel's bandwidth at stride 1.
 
-    They are the patterns of applications, and those in `named`; platforms have at least one.
+    By default, the patterns are those of applications; platforms have at least one.
     """
-    keys = [(kernel_of(pattern), pattern) for pattern in (*application_patterns(), *named)]
+    keys = [(kernel_of(pattern), pattern) for pattern in patterns or application_patterns()]
     ratios = {
         platform: {
             pattern: measured[kernel, pattern] / measured[kernel, STRIDE_1]

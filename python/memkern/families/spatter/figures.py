@@ -175,40 +175,35 @@ def without_prefetchers(records: Records = None) -> Figure:
         "BASES:8:STRIDE:1024 and BASES:8:STRIDE:1024:1",
     )
     pairs = pairs.assign(without_GBps=pairs["ratio"] * pairs["bandwidth_GBps"])
-    cells = list(pairs.groupby(["platform", "kernel", "way"], sort=False))
-    fig, axes = panels(2 * len(cells), 2, 1.8, sharex=True)
-    for left, right, ((platform, kernel, way), rows) in zip(
-        axes[::2], axes[1::2], cells, strict=True
-    ):
-        _with_and_without((left, right), rows, _WAYS[str(way)])
-        word = KERNELS[str(kernel)]
-        left.set(title=f"{word.capitalize()}: {plain(platform, 32)}")
-        right.set(title=f"{word.capitalize()}, each over its own stride 1")
-        if not rows["stride"].eq(1).any():
+    cells = []
+    for (platform, kernel, way), rows in pairs.groupby(["platform", "kernel", "way"], sort=False):
+        word, names = KERNELS[str(kernel)], _WAYS[str(way)]
+        cells.append((rows, names, f"{word.capitalize()}: {plain(platform, 32)}", False))
+        if rows["stride"].eq(1).any():
+            title = f"{word.capitalize()}, each over its own stride 1"
+            cells.append((rows, names, title, True))
+        else:
             notes = [*notes, f"{plain(platform)}: no {word} of stride 1 in both ways."]
-    for ax in axes[:-2]:
-        ax.set_xlabel("")  # the panels share it
+    fig, axes = panels(len(cells), 2, 1.8)
+    for ax, (rows, names, title, shares) in zip(axes, cells, strict=True):
+        _with_and_without(ax, rows, names, shares)
+        ax.set_title(title)
     notes = [*notes, "The paper's bandwidths without prefetchers were not published as numbers."]
     return finish(fig, 4, notes, pairs)
 
 
-def _with_and_without(axes: Sequence[Axes], rows: DataFrame, names: Sequence[str]) -> None:
-    """Draw the bandwidths with and without prefetching, and their shares of those at stride 1."""
-    from matplotlib.ticker import FuncFormatter
-
-    left, right = axes
-    first = rows[rows["stride"].eq(1)]
+def _with_and_without(ax: Axes, rows: DataFrame, names: Sequence[str], shares: bool) -> None:
+    """Draw the bandwidths with and without prefetching, or their shares of those at stride 1."""
     columns = ("bandwidth_GBps", "without_GBps")
     for number, (column, name) in enumerate(zip(columns, names, strict=True)):
-        curve(left, rows, "stride", column, own_look(number), name)
-        if len(first):
-            shares = rows.assign(share=rows[column] / first[column].iloc[0])
-            curve(right, shares, "stride", "share", own_look(number), name)
-    for ax in axes:
-        _log2_scales(ax)
-    right.yaxis.set_major_formatter(FuncFormatter(lambda share, _: fraction(share)))
-    left.set_ylabel("Bandwidth (GB/s)")
-    right.set_ylabel("Share of stride 1")
+        base = rows.loc[rows["stride"].eq(1), column]
+        if shares:
+            rows = rows.assign(share=rows[column] / base.iloc[0])
+        curve(ax, rows, "stride", "share" if shares else column, own_look(number), name)
+    _log2_scales(ax)
+    ax.set_ylabel("Share of stride 1" if shares else "Bandwidth (GB/s)")
+    if shares:
+        ax.yaxis.set_major_formatter(lambda share, _: fraction(share))
 
 
 @drawn(

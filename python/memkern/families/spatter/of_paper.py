@@ -29,9 +29,9 @@ from memkern.families.spatter.data import (
 )
 from memkern.formats.resultset import need_columns
 from memkern.inputs.patterns import Pattern, custom, parse
-from memkern.plots.drawing import finish, legend_below, panels, spaced, ticks_at
+from memkern.plots.drawing import finish, intervals, legend_below, panels, spaced, ticks_at
 from memkern.plots.exhibits import Selection, drawn, table, tabulated
-from memkern.plots.frames import Records, frame_of, joined
+from memkern.plots.frames import Records, frame_of, joined, with_ends
 from memkern.plots.selection import split
 from memkern.plots.style import (
     DOUBLE_IN,
@@ -455,6 +455,9 @@ def _markers(ax: Axes, points: DataFrame, patterns: Sequence[str]) -> None:
             how = {"facecolors": face, "edgecolors": edge, "zorder": 9, "label": "_own"}
             x, y = mine["base_bandwidth_GBps"], mine["bandwidth_GBps"]
             ax.scatter(x, y, s=40, marker=look.marker, linewidths=1.1, **how)
+        ends = with_ends(own, "bandwidth_GBps")
+        bars = look._replace(linestyle="none", zorder=8)
+        intervals(ax, ends, "base_bandwidth_GBps", "bandwidth_GBps", bars)
     legend_below(ax, DOUBLE_IN / 2)
 
 

@@ -14,6 +14,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from memkern import reference
+from memkern.checks import unknown
 from memkern.families.spatter.data import (
     APPLICATIONS,
     GATHER,
@@ -33,7 +34,8 @@ from memkern.families.spatter.data import (
     remarks,
 )
 from memkern.plots.exhibits import drawn
-from memkern.plots.frames import Records, counted, rounded
+from memkern.plots.frames import Records, rounded
+from memkern.plots.selection import split
 from memkern.plots.style import (
     DOUBLE_IN,
     GREY,
@@ -119,7 +121,7 @@ _BY_APPLICATION = {
     OWN: own_look(1).color,
 }
 _MOST_NAMED = 12
-"""Most patterns that the user named in a figure."""
+"""Most patterns that the user named in a radar."""
 _KEY = ("from the centre: bandwidth over", "stride 1 of its kernel (log. scale)")
 _MARKERS = {GATHER: "o", SCATTER: "^"}
 
@@ -225,47 +227,65 @@ def _small_print(
     return lines
 
 
-def _radars_of_platforms(records: Records, kind: str) -> Figure:
-    points, notes = points_of(records, kind, named=True)
-    applications = points[points["stride"].isna()]
-    named = [case for case in dict.fromkeys(applications["case"]) if _group(case) == OWN]
-    if len(named) > _MOST_NAMED:
-        notes.append(f"{counted(len(named) - _MOST_NAMED, 'named pattern')} left out.")
-        named = named[:_MOST_NAMED]
-    notes += remarks(records, applications, f"patterns on {KINDS[kind]}")
-    values, ratios = bandwidths(points), relative(points, named)
-    patterns = [*application_patterns(), *named]
-    left_out, told = incomplete(points, patterns)
-    notes += left_out
-    labels = labels_of(points)
-    small = {
-        platform: _small_print(values[platform], ratio, named) for platform, ratio in ratios.items()
-    } | {"": [*_KEY, "● gather, ▲ scatter"]}
+def _pages(points: DataFrame, wanted: Sequence[str]) -> list[list[str]]:
+    """Return the patterns of each page of radars: all, or those of the wanted names.
 
-    columns = 4 if len(small) > 6 else 3
-    rows = -(-len(small) // columns)
+    The first page has those of applications, and each at most `_MOST_NAMED` that the user named.
+    """
+    own = [case for case in dict.fromkeys(points["case"]) if _group(case) == OWN]
+    names = {case: case.partition(" ")[2] or case for case in (*application_patterns(), *own)}
+    for name in wanted:
+        if name not in names.values():
+            raise unknown(name, "pattern", names.values())
+    shown = [case for case, name in names.items() if not wanted or name in wanted]
+    end = sum(_group(case) != OWN for case in shown) + _MOST_NAMED
+    others = range(end, len(shown), _MOST_NAMED)
+    return [shown[:end], *(shown[first : first + _MOST_NAMED] for first in others)]
+
+
+def _radars_of_platforms(records: Records, kind: str, patterns: str | Sequence[str]) -> Figure:
+    points, notes = points_of(records, kind, named=True)
+    pages = _pages(points, split(patterns))
+    every = [pattern for page in pages for pattern in page]
+    applications = points[points["case"].isin(every)]
+    notes += remarks(records, applications, f"patterns on {KINDS[kind]}")
+    values, labels, own = bandwidths(points), labels_of(points), platforms_of(points)
+    left_out, told = incomplete(points, every)
+    notes += left_out
+    small: list[tuple[str, list[str], dict[str, float], list[str]]] = []
+    named = [pattern for pattern in every if _group(pattern) == OWN]
+    for page in pages:
+        small += [
+            (platform, page, ratio, _small_print(values[platform], ratio, named))
+            for platform, ratio in relative(points, page).items()
+        ]
+        small.append(("", page, {}, [*_KEY, "● gather, ▲ scatter"]))
+
+    columns = min(4 if len(small) > 6 else 3, len(small))
+    rows = [small[first : first + columns] for first in range(0, len(small), columns)]
     across = DOUBLE_IN / columns
     diameter = min(across - 0.42, 1.6)
     names = 0.06 + 0.12 * diameter  # room for the names around a radar
     title = names + 0.12 * max(
-        2 + two_lines(labels.get(platform, "")).count("\n") for platform in small
+        2 + two_lines(labels.get(platform, "")).count("\n") for platform, *_ in small
     )
-    below = names + 0.105 * max(map(len, small.values()))
-    height = rows * (title + diameter + below) + 0.1 * (len(note_lines(DOUBLE_IN, notes)) + 0.5)
+    below = [names + 0.105 * max(len(lines) for *_, lines in row) for row in rows]
+    small_print = 0.1 * (len(note_lines(DOUBLE_IN, notes)) + 0.5)
+    height = len(rows) * (title + diameter) + sum(below) + small_print
     fig = new_figure(DOUBLE_IN, height, layout=None)
     tell_lacking(fig, told)
-    spokes, own = _spokes_of_patterns(patterns), platforms_of(points)
-    for number, (platform, lines) in enumerate(small.items()):
+    for number, (platform, page, ratio, lines) in enumerate(small):
+        spokes = _spokes_of_patterns(page)
         row, column = divmod(number, columns)
         x = (column + 0.5) * across
-        y = height - (row + 1) * (title + diameter + below) + below
+        y = height - (row + 1) * (title + diameter) - sum(below[:row])
         ax = _radar(fig, x, y, diameter, platform or "key")
         _name_arcs(ax, spokes, RINGS[1:] if platform else RINGS)
         if platform:
             disturbed = applications[
                 (applications["platform"] == platform) & applications["disturbed"]
             ]
-            _draw_patterns(ax, spokes, ratios[platform], own[platform], set(disturbed["case"]))
+            _draw_patterns(ax, spokes, ratio, own[platform], set(disturbed["case"]))
         else:
             _draw_key(ax, spokes, named)
         fig.text(
@@ -294,34 +314,47 @@ def _radars_of_platforms(records: Records, kind: str) -> Figure:
     "A grid of radars, 6.9 in wide, the own machine first.",
     records="stride 1, of application patterns, and of other patterns with a name; the highest "
     "bandwidths are drawn",
+    lack="a name is no pattern of table 5 and of no record",
     optional=True,
 )
-def radars_cpu(records: Records = None) -> Figure:
+def radars_cpu(records: Records = None, patterns: str | Sequence[str] = "") -> Figure:
     """Application patterns relative to stride 1 on CPUs, one radar per platform.
 
     Each of the 34 spokes is a pattern of table 5 of the paper; its distance from the centre is the
     bandwidth of the pattern over the stride-1 bandwidth of the same kernel on the same platform,
     on a logarithmic scale from 1/256 to 8, with a black ring at 1. Values outside the scale are
     drawn at its end and printed below the radar. Own patterns that have a name (the option
-    ``name``, or ``name`` in a file of Spatter) have further spokes, at most 12, with numbers in
-    the key, and with their names and values below the radar.
+    ``name``, or ``name`` in a file of Spatter) have further spokes with numbers in the key, and
+    with their names and values below the radar. With more than 12 of them, a platform has several
+    radars.
+
+    Parameters
+    ----------
+    patterns : str or sequence of str
+        Names of patterns of table 5 and own names, with commas between; by default all.
     """
-    return _radars_of_platforms(records, "cpu")
+    return _radars_of_platforms(records, "cpu", patterns)
 
 
 @drawn(
     "spatter-radars-gpu",
     "A grid of radars, 6.9 in wide, the own machine first.",
     records="Own records",
+    lack="a name is no pattern of table 5 and of no record",
     optional=True,
 )
-def radars_gpu(records: Records = None) -> Figure:
+def radars_gpu(records: Records = None, patterns: str | Sequence[str] = "") -> Figure:
     """Application patterns relative to stride 1 on GPUs, one radar per platform.
 
     As `radars_cpu`, for the own records of the backend cuda and the four published GPUs, where 16
     consecutive instances of a pattern were merged into one of 256 indices.
+
+    Parameters
+    ----------
+    patterns
+        As for `radars_cpu`.
     """
-    return _radars_of_platforms(records, "gpu")
+    return _radars_of_platforms(records, "gpu", patterns)
 
 
 # ------------------------------------------------------------------------------- one per pattern

@@ -45,7 +45,7 @@ from memkern.plots.drawing import (
     row_in,
 )
 from memkern.plots.exhibits import Selection, drawn, table
-from memkern.plots.frames import Records, best, three_figures
+from memkern.plots.frames import Records, best, extent, three_figures
 from memkern.plots.predictions import core_note, ecm_curves, machine_for, machine_note, with_ecm
 from memkern.plots.registry import family_section
 from memkern.plots.selection import by_build, cache_ends, of_workers, split, with_workers
@@ -78,7 +78,7 @@ def _against(
     ax.set(
         xlabel=xlabel,
         ylabel=_LABEL,
-        ylim=(0, 1.08 * rows[[VALUE, ROOFLINE, "ecm"]].max().max()),
+        ylim=(0, 1.08 * extent(rows, VALUE, ROOFLINE, "ecm")[1]),
     )
 
 
@@ -211,14 +211,13 @@ def by_matrices(
     kinds = in_order(frame["kind"])
     most = frame.groupby(["machine", "held"])["label"].nunique().max()
     fig, cells = machine_panels(frame, row_in(most, len(kinds)), "held")
-    ends = frame[[VALUE, ROOFLINE]].min().min(), frame[[VALUE, ROOFLINE]].max().max()
+    ends = extent(frame, VALUE, ROOFLINE)
     for ax, rows in cells:
         names = _shortened(rows["label"].unique())
         rows = rows.assign(row=rows["label"].map(names))
         series = dot_series(rows, "kind", kinds, VALUE, _with_block, look_beside_roofline)
         dots(ax, list(names.values()), series, ends, [(ROOFLINE_LABEL, ROOFLINE, "D")])
         ax.set(
-            ylim=(most - 0.5, None),  # the same height of a row in every panel
             title=_beside_caches(rows, frame["machine"].nunique() > 1),
             xlabel=_LABEL,
         )

@@ -30,6 +30,7 @@ from memkern.plots.drawing import (
     curve,
     disturbed_note,
     finish,
+    label_outside,
     legend_below,
     marked_look,
     named,
@@ -38,7 +39,7 @@ from memkern.plots.drawing import (
 )
 from memkern.plots.ecm import overlap_diagram
 from memkern.plots.exhibits import drawn
-from memkern.plots.frames import Records, best, families, frame_of, typed
+from memkern.plots.frames import Records, best, extent, families, frame_of, typed
 from memkern.plots.predictions import (
     ECM,
     ECM_DASHES,
@@ -140,11 +141,12 @@ def sizes(records: Records = None, kernels: str | Sequence[str] = "") -> Figure:
             title = f"{named(platform, 24)}\n{title}" if several else title
             shown.append((title, rows, names[part * size : (part + 1) * size]))
     fig, axes = panels(len(shown), 1 if len(shown) == 1 else 2, 3.0)
+    low, high = extent(frame, BANDWIDTH)
     for ax, (title, rows, names) in zip(axes, shown, strict=True):
         _by_footprint(ax, rows, names)
         legend_below(ax, fig.get_figwidth() / min(len(axes), 2))
         ax.set_title(title, pad=11)
-        ax.set_ylim(frame[BANDWIDTH].min() / 1.25, frame[BANDWIDTH].max() * 1.25)
+        ax.set_ylim(low / 1.25, high * 1.25)
         ax.set_yscale("log", base=2)
         log2_axis(ax.yaxis)
         bytes_axis(ax, 10 if len(axes) == 1 else 6)
@@ -232,7 +234,7 @@ def saturation(
     fig, axes = panels(len(names), 4, 1.45)
     for ax, kernel in zip(axes, names, strict=True):
         of_kernel = frame[frame["kernel"] == kernel]
-        top = of_kernel[BANDWIDTH].max()
+        _, top = extent(of_kernel, BANDWIDTH)
         # Many points, since the line of ideal scaling is curved if one axis is logarithmic.
         threads = np.geomspace(1, of_kernel["threads"].max(), 60)
         for number, name in enumerate(machines):
@@ -258,10 +260,7 @@ def saturation(
         ax.set_title(short(kernel) if family == "BS" else f"{family} {short(kernel)}")
         ax.set_ylim(0, 1.15 * top)
         threads_axis(ax, frame["threads"].max())
-    for ax in axes[::4]:
-        ax.set_ylabel("Bandwidth (GB/s)")
-    for ax in axes[-4:]:
-        ax.set_xlabel("Threads")
+    label_outside(axes, "Threads", "Bandwidth (GB/s)")
     return finish(fig, 2 if source is None else 4, [*notes, *machine_note(source, records)], frame)
 
 

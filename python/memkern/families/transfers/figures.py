@@ -15,6 +15,7 @@ from memkern.plots.frames import (
     Fits,
     Records,
     best,
+    extent,
     fit_rows,
     joined,
     line_fits,
@@ -111,7 +112,7 @@ def against_size(records: Records = None) -> Figure:
     cells = list(frame.groupby(["machine", "way"], sort=False))
     fig, axes = panels(len(cells), 2, 2.3)
     series = list(dict.fromkeys(frame["series"]))
-    low, high = frame[BANDWIDTH].min() / 1.5, frame[BANDWIDTH].max() * 1.5
+    low, high = extent(frame, BANDWIDTH)
     several = frame["machine"].nunique() > 1
     for ax, ((machine, way), rows) in zip(axes, cells, strict=True):
         for number, name in enumerate(series):
@@ -130,7 +131,7 @@ def against_size(records: Records = None) -> Figure:
                     label="_fit",
                 )
         byte_scale(ax, rows)
-        ax.set(yscale="log", ylim=(low, high))
+        ax.set(yscale="log", ylim=(low / 1.5, high * 1.5))
         counts_axis(ax.yaxis, 9)
         title = "\n".join([plain(machine, 30)] * several + [WAYS[str(way)]])
         ax.set(title=title, xlabel="Size of a transfer", ylabel="Bandwidth (GB/s)")
