@@ -202,11 +202,11 @@ def without_memory(*plan: Any, build: Any = doctoring._build) -> Any:
     [
         (1e-4, {}, 3, (BAD, " slower (+", "")),
         (1e4, {}, 0, (GOOD, " faster (-", "")),
-        (1e4, {"_measure": lambda *_: False}, 3, (UNKNOWN, "", "without --quick")),
-        (1.0, {"_build": without_memory}, 3, (UNKNOWN, "too little memory is free", "free")),
+        (1e4, {"_measure": lambda *_: False}, 4, (UNKNOWN, "", "without --quick")),
+        (1.0, {"_build": without_memory}, 4, (UNKNOWN, "too little memory is free", "free")),
         # An unknown finding does not pass.
         (
-            *(1.0, {"against": lambda *_: Finding(BASELINE, UNKNOWN, "", "again")}, 3),
+            *(1.0, {"against": lambda *_: Finding(BASELINE, UNKNOWN, "", "again")}, 4),
             (UNKNOWN, "", ""),
         ),
     ],

@@ -7,9 +7,9 @@ import contextlib
 import json
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memkern.checks import shown
 from memkern.cli.measuring import line, warn
@@ -21,6 +21,7 @@ from memkern.cli.options import (
     INTERRUPTED,
     INVALID,
     JSON,
+    UNDECIDED,
     argument,
     argument_group,
     count,
@@ -55,10 +56,10 @@ def _compare(args: argparse.Namespace) -> int:  # noqa: C901
     if args.junit:
         unused(args.junit, args.force)
     frame = _measure(args) if args.run_file else _load(args)
-    gate = args.fail_on or Gate()
-    failing = output.slower(frame, gate.percent or 0.0)
+    if args.fail_on is not None:
+        frame = output.gated(frame, args.fail_on)
     if args.junit:
-        publish({Path(args.junit): output.junit(frame, failing)})
+        publish({Path(args.junit): output.junit(frame)})
     if args.history:
         output.append_history(frame, args.history, args.label)
     if args.json:
@@ -80,16 +81,19 @@ def _compare(args: argparse.Namespace) -> int:  # noqa: C901
         return INVALID
     if args.fail_on is None:
         return GOOD
-    judged, cases = output.judged(frame), len(frame)
-    found = []
-    if gate.percent is not None and failing:
-        by = f" by more than {gate.percent:g} %" if gate.percent else ""
-        found.append(f"{len(failing)} {'is' if len(failing) == 1 else 'are'} slower{by}")
-    # A gate fails if no case has a verdict.
-    if judged == 0 or (gate.undecided and judged < cases):
-        found.append(f"{cases - judged} {'has' if cases - judged == 1 else 'have'} no verdict")
-    warn(f"{judged} of {cases} cases were judged" + "".join(f": {one}" for one in found))
-    return FAILED if found else GOOD
+    return _gate_code([*frame["gate"]], args.fail_on, "cases")
+
+
+def _gate_code(gates: Sequence[str], slowdown: float, what: str) -> int:
+    """Print how many cases or nodes have passed a gate, and return the exit code."""
+    from memkern.results import verdicts
+
+    by = f" by more than {100 * slowdown:g} %" * (slowdown > 0)
+    slow, passed, undecided = map(
+        gates.count, (verdicts.SLOWER, verdicts.PASSED, verdicts.UNDECIDED)
+    )
+    warn(f"slower{by}: {slow} of {len(gates)} {what}; not slower: {passed}; undecided: {undecided}")
+    return FAILED if slow else UNDECIDED if undecided else GOOD
 
 
 def _load(args: argparse.Namespace) -> DataFrame:
@@ -122,6 +126,7 @@ def _measure(args: argparse.Namespace) -> DataFrame:
             progress=not args.quiet,
             **given(args, "pairs", "seed"),
             **({"time_s": args.seconds} if args.seconds else {}),
+            slowdown=args.fail_on,
         )
 
 
@@ -182,27 +187,12 @@ def _print_rate(frame: DataFrame, args: argparse.Namespace) -> None:
         print(text)
 
 
-class Gate(NamedTuple):
-    """Reasons for failure: cases slower by more than `percent`, and cases without a verdict."""
-
-    percent: float | None = None
-    undecided: bool = False
-
-
-def fail_on(text: str) -> Gate:
-    """Convert the reasons for failure, such as ``slower:5,undecided``."""
-    gate = Gate()
-    for word in text.split(","):
-        verdict, colon, percent = word.partition(":")
-        if verdict == "slower":
-            gate = gate._replace(percent=positive(percent) if colon else 0.0)
-        elif word == "undecided":
-            gate = gate._replace(undecided=True)
-        else:
-            raise argparse.ArgumentTypeError(
-                f"must be slower, slower:PERCENT or undecided, not {shown(word)}"
-            )
-    return gate
+def fail_on(text: str) -> float:
+    """Convert the reason for failure, such as ``slower:5``, to the relative slowdown; 0 for any."""
+    verdict, colon, percent = text.partition(":")
+    if verdict != "slower":
+        raise argparse.ArgumentTypeError(f"must be slower or slower:PERCENT, not {shown(text)}")
+    return positive(percent) / 100 if colon else 0.0
 
 
 COMPARE_VERB = verb(
@@ -279,9 +269,9 @@ COMPARE_VERB = verb(
         argument(
             "--fail-on",
             type=fail_on,
-            metavar="slower[:PERCENT][,undecided]",
-            help="exit code 3 if a case is slower (by more than PERCENT, if given) or undecided; "
-            "always if no case has a verdict",
+            metavar="slower[:PERCENT]",
+            help="exit code 3 if a case is shown to be slower (by more than PERCENT, if given), 4 "
+            "if that is undecided; with --seconds, pairs are measured until it is decided",
         ),
         argument("-q", "--quiet", action="store_true", help="no progress"),
     ),
@@ -291,8 +281,7 @@ COMPARE_VERB = verb(
 def _fleet(args: argparse.Namespace) -> int:
     from memkern.formats.store import check_output
     from memkern.results.comparison import INVALID as WRONG
-    from memkern.results.fleet import fleet, of_files
-    from memkern.results.verdicts import SLOWER
+    from memkern.results.fleet import fleet, gated, of_files
 
     target = check_output(args.output, args.force) if args.output else None
     results = of_files(args.files)
@@ -307,13 +296,9 @@ def _fleet(args: argparse.Namespace) -> int:
         warn(remark)
     if (frame["verdict"] == WRONG).any():
         return INVALID
-    gate: Gate | None = args.fail_on
-    if gate is None:
+    if args.fail_on is None:
         return GOOD
-    undecided = int(frame["p"].isna().sum())
-    slow = frame[(frame["verdict"] == SLOWER) & (frame["slowdown"] > (gate.percent or 0) / 100)]
-    fails = gate.percent is not None and len(slow) > 0
-    return FAILED if fails or undecided == len(frame) or (gate.undecided and undecided) else GOOD
+    return _gate_code(gated(frame, args.fail_on), args.fail_on, "values of nodes")
 
 
 def text(frame: DataFrame) -> str:
@@ -370,9 +355,9 @@ FLEET_VERB = verb(
     argument(
         "--fail-on",
         type=fail_on,
-        metavar="slower[:PERCENT][,undecided]",
-        help="exit code 3 if a node is slower (by more than PERCENT, if given) or undecided; "
-        "always if no node has a verdict",
+        metavar="slower[:PERCENT]",
+        help="exit code 3 if a node is slower (by more than PERCENT, if given), 4 if that is "
+        "undecided for a node",
     ),
     FORCE,
 )

@@ -19,6 +19,7 @@ from memkern.cli.options import (
     JSON,
     MANAGE,
     METRICS,
+    UNDECIDED,
     UNDERSTAND,
     argument,
     refuse,
@@ -272,8 +273,9 @@ def _doctor(args: argparse.Namespace) -> int:
             print(_answer(found, args.baseline))
     if found.results.interrupted or not found.results.valid:
         return exit_code(found.results)
-    # A gate without any verdict does not pass.
-    return FAILED if args.baseline and (found.worse or not found.judged) else GOOD
+    if args.baseline and not found.judged:
+        return UNDECIDED
+    return FAILED if found.worse else GOOD
 
 
 def _answer(found: Health, baseline: str) -> str:
@@ -300,7 +302,7 @@ DOCTOR_VERB = verb(
         "--baseline",
         metavar="FILE",
         help="compare with the records that an earlier check of this machine wrote with -o; exit "
-        "code 3 if a case is slower, or if none could be judged",
+        "code 3 if a case is slower, 4 if none could be judged",
     ),
     argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json"),
     METRICS,

@@ -44,7 +44,7 @@ from memkern.results.comparison import (
     work_of,
 )
 from memkern.results.merging import sources
-from memkern.results.verdicts import ALPHA, FASTER, LEAST_EFFECT, SLOWER, holm
+from memkern.results.verdicts import ALPHA, FASTER, LEAST_EFFECT, PASSED, SLOWER, gate, holm
 from memkern.statistics import MEDIAN_OVER_MEAN, RUN_LEVEL, student_quantile
 
 if TYPE_CHECKING:
@@ -193,6 +193,25 @@ def cases(frame: DataFrame) -> DataFrame:
     columns = ("median", "low", "high", "least_slowdown", "spread", "others")
     of_case = judged.groupby(["machine", "case", "label", "quantity"], sort=False)
     return of_case[[*columns]].median().reset_index()
+
+
+def gated(frame: DataFrame, slowdown: float = 0.0) -> list[str]:
+    """Return what each value of `fleet` says about a slowdown, as `memkern.results.verdicts.gate`.
+
+    A node in the range has passed. The interval of another one is as wide as the range.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As `fleet` returns it.
+    slowdown : float
+        Relative increase of the time over the median of the other nodes; 0 for any.
+    """
+    effects, widths = (np.log1p(frame[column]) for column in ("slowdown", "least_slowdown"))
+    return [
+        PASSED if verdict == INSIDE else gate(verdict, effect, width, slowdown)
+        for verdict, effect, width in zip(frame["verdict"], effects, widths, strict=True)
+    ]
 
 
 def p_value(distance: float, others: npt.ArrayLike, sd: float) -> float:
