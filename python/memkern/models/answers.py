@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from memkern import reference
 from memkern.machine.caches import FROM_MEMORY, LEAST_MEMORY_S
 from memkern.models.own_rates import CHASE, cores_of, own_rates
+from memkern.results.advice import advised, units_of
 from memkern.statistics import meaningful
 
 # Share of the roofline from which on nothing but the bound can be improved.
@@ -235,30 +236,33 @@ def _is_from_memory(record: Record) -> bool:
     return float(record.get("caches_multiple") or 0) >= FROM_MEMORY
 
 
-# What to try for each bound, near the roofline and far from it.
-_ADVICE = {
+_IN_CORE = ["`memkern incore`, which tells what the body needs"]
+# What to try for each bound, near the roofline and far from it: names of `ADVICE`, and what no
+# record has.
+_TRY = {
     "memory": (
-        "only less data help: a smaller --dtype, --variant nt, or sizes that a cache holds",
-        "try more --threads, --pages thp and --prefetch, or let `memkern tune` search them",
+        (("smaller type", "non-temporal stores"), ["sizes that a cache holds"]),
+        (("more threads", "huge pages", "prefetch", "search"), []),
     ),
-    "core": (
-        "only fewer operations help, or wider vectors (--isa)",
-        "try --variant simd and --unroll 4; `memkern incore` tells what the body needs",
-    ),
+    "core": ((("wider vectors",), ["fewer operations"]), (("vectors", "unrolling"), _IN_CORE)),
     "cache": (
-        "only less data help, or sizes that a nearer cache holds",
-        "try --unroll 4 and --repetition free; `memkern incore` tells what the body needs",
+        (("smaller type",), ["sizes that a nearer cache holds"]),
+        (("unrolling", "no barrier"), _IN_CORE),
     ),
 }
 
 
-def limit_sentence(records: Iterable[Record]) -> str:
+def limit_sentence(records: Iterable[Record], environments: Mapping[str, Any] | None = None) -> str:
     """Return the sentence on what bounds the records, their share of it, and what to try.
+
+    What to try is what the record with the smallest share does not have.
 
     Parameters
     ----------
     records : iterable of mapping
         With the columns of the roofline of a machine file.
+    environments : mapping, optional
+        As for `health_sentence`.
     """
     sure = [record for record in records if record.get("valid") and not record.get("disturbed")]
     bounded = [record for record in sure if record.get("bound")]
@@ -270,17 +274,20 @@ def limit_sentence(records: Iterable[Record]) -> str:
     of = f" ({number} of {len(bounded)} records)" if len(counts) > 1 else ""
     own = [record for record in bounded if record["bound"] == bound]
     source = own[0]["machine_file"]
-    shares = [float(record["roofline_min_fraction"]) for record in own]
-    shares = sorted(share for share in shares if share == share)
+    known = {float(record["roofline_min_fraction"]): record for record in own}
+    shares = sorted(share for share in known if share == share)
     if not shares:
         return (
             f"bound by {bound}{of}, which was faster than in {source}: measure that file again "
             "(memkern machine)"
         )
     share = f"{shares[0]:.0%}" + (f" to {shares[-1]:.0%}" if len(shares) > 1 else "")
-    near, far = _ADVICE[bound if bound in _ADVICE else "cache"]
-    advice = near if shares[0] >= _NEAR else far
-    return f"bound by {bound}{of}: {share} of the roofline by {source}; {advice}"
+    worst, near = known[shares[0]], shares[0] >= _NEAR
+    names, always = _TRY[bound if bound in _TRY else "cache"][not near]
+    start = "; only this helps: " if near else "; try "
+    environment = (environments or {}).get(str(worst.get("environment_id")), {})
+    advice = advised(start, names, [worst], always, units_of(environment))
+    return f"bound by {bound}{of}: {share} of the roofline by {source}{advice}"
 
 
 def peer_sentence(peer: str, records: Iterable[Record], statistic: str) -> str:
