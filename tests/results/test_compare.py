@@ -60,7 +60,7 @@ def test_a_case_is_compared_by_its_repeats(tmp_path: Path) -> None:
     assert row["high"] == pytest.approx(math.exp(interval.high))
     assert mk.compare(b, a)["verdict"].item() == "faster"
     for slowdown, found in ((0.0, "slower"), (0.4, "slower"), (0.6, "passed")):
-        assert comparison_output.gated(mk.compare(a, b), slowdown)["gate"].item() == found
+        assert mk.compare(a, b, slowdown=slowdown)["gate"].item() == found
 
 
 def test_placements_of_one_record_count_like_repeats() -> None:

@@ -50,14 +50,12 @@ _OF_COMPARISON = (
 _OF_RUNS = ("a", "b", "a_python", "b_python", "pairs", "seconds", "seed")
 
 
-def _compare(args: argparse.Namespace) -> int:  # noqa: C901
+def _compare(args: argparse.Namespace) -> int:
     from memkern.results import comparison_output as output
 
     if args.junit:
         unused(args.junit, args.force)
     frame = _measure(args) if args.run_file else _load(args)
-    if args.fail_on is not None:
-        frame = output.gated(frame, args.fail_on)
     if args.junit:
         publish({Path(args.junit): output.junit(frame)})
     if args.history:
@@ -68,11 +66,11 @@ def _compare(args: argparse.Namespace) -> int:  # noqa: C901
         for sentence in output.heading(frame) + frame.attrs["remarks"]:
             warn(sentence)
     elif args.markdown:
-        print(output.markdown(frame))
+        print(output.markdown(frame, gates=args.fail_on is not None))
     else:
         for sentence in output.heading(frame):
             print(sentence)
-        print(output.text(frame))
+        print(output.text(frame, gates=args.fail_on is not None))
     if args.self:
         _print_rate(frame, args)
     if frame.attrs.get("interrupted"):
@@ -106,7 +104,7 @@ def _load(args: argparse.Namespace) -> DataFrame:
         raise InputError(f"--{name} is for measuring: add --run SWEEP.toml")
     if len(args.files) != 2:
         raise InputError("compare takes two files of records, A and B, or --run SWEEP.toml")
-    return compare(*map(load, args.files))
+    return compare(*map(load, args.files), slowdown=args.fail_on or 0.0)
 
 
 def _measure(args: argparse.Namespace) -> DataFrame:
@@ -281,11 +279,12 @@ COMPARE_VERB = verb(
 def _fleet(args: argparse.Namespace) -> int:
     from memkern.formats.store import check_output
     from memkern.results.comparison import INVALID as WRONG
-    from memkern.results.fleet import fleet, gated, of_files
+    from memkern.results.fleet import fleet, of_files
 
     target = check_output(args.output, args.force) if args.output else None
     results = of_files(args.files)
-    frame = fleet(results, of_files([args.baseline]) if args.baseline else None)
+    baseline = of_files([args.baseline]) if args.baseline else None
+    frame = fleet(results, baseline, slowdown=args.fail_on or 0.0)
     if target:
         results.save(target)
     if args.json:
@@ -298,7 +297,7 @@ def _fleet(args: argparse.Namespace) -> int:
         return INVALID
     if args.fail_on is None:
         return GOOD
-    return _gate_code(gated(frame, args.fail_on), args.fail_on, "values of nodes")
+    return _gate_code([*frame["gate"]], args.fail_on, "values of nodes")
 
 
 def text(frame: DataFrame) -> str:

@@ -273,9 +273,8 @@ def _doctor(args: argparse.Namespace) -> int:
             print(_answer(found, args.baseline))
     if found.results.interrupted or not found.results.valid:
         return exit_code(found.results)
-    if args.baseline and not found.judged:
-        return UNDECIDED
-    return FAILED if found.worse else GOOD
+    undecided = args.baseline and not found.judged
+    return UNDECIDED if undecided else FAILED if found.worse else GOOD
 
 
 def _answer(found: Health, baseline: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from memkern import reference
 from memkern.machine.caches import FROM_MEMORY, LEAST_MEMORY_S
 from memkern.models.own_rates import CHASE, cores_of, own_rates
-from memkern.results.advice import advised, units_of
+from memkern.results.advice import advised
 from memkern.statistics import meaningful
 
 # Share of the roofline from which on nothing but the bound can be improved.
@@ -285,8 +285,8 @@ def limit_sentence(records: Iterable[Record], environments: Mapping[str, Any] | 
     worst, near = known[shares[0]], shares[0] >= _NEAR
     names, always = _TRY[bound if bound in _TRY else "cache"][not near]
     start = "; only this helps: " if near else "; try "
-    environment = (environments or {}).get(str(worst.get("environment_id")), {})
-    advice = advised(start, names, [worst], always, units_of(environment))
+    environment = (environments or {}).get(str(worst.get("environment_id")))
+    advice = advised(start, names, [worst], always, environment)
     return f"bound by {bound}{of}: {share} of the roofline by {source}{advice}"
 
 

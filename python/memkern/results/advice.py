@@ -2,81 +2,68 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from memkern.machine.environment import cpu_list
 from memkern.spec.registry import registry
 
-Record = Mapping[Any, Any]
-
-# Most placements that are advised.
-_PLACEMENTS = 20
-# The default of --variant and of --isa tries all.
-_BEST = "best"
-
-ADVICE: dict[str, tuple[str, str, Callable[[Record, float], bool]]] = {
+ADVICE: dict[str, tuple[str, str, Callable[[Mapping[Any, Any]], bool]]] = {
     "more threads": (
         "threads",
         "more --threads",
-        lambda r, units: (r.get("threads") or 0) >= units,
+        lambda r: r.get("threads", 0) >= (r.get("units") or float("inf")),
     ),
-    "fewer threads": ("threads", "fewer --threads", lambda r, _: r.get("threads") == 1),
+    "fewer threads": ("threads", "fewer --threads", lambda r: r.get("threads") == 1),
     "other processors": (
         "pin",
         "other processors (--pin)",
-        lambda r, _: r.get("pin_requested") not in (None, "auto", "none"),
+        lambda r: r.get("pin_requested") not in (None, "auto", "none"),
     ),
     "huge pages": (
         "pages",
         "--pages thp",
-        lambda r, _: bool(re.search("thp|hugetlb", str(r.get("pages")))),
+        lambda r: str(r.get("pages")).startswith(("thp", "hugetlb")),
     ),
-    "node": ("numa", "--numa node:N", lambda r, _: str(r.get("numa_requested")).startswith("node")),
-    "placements": (
-        "placements",
-        f"--placements {_PLACEMENTS}",
-        lambda r, _: (r.get("placements") or 0) >= _PLACEMENTS,
-    ),
-    "prefetch": ("prefetch", "--prefetch", lambda r, _: (r.get("prefetch") or 0) > 0),
-    "smaller type": (
-        "dtype",
-        "a smaller --dtype",
-        lambda r, _: not str(r.get("dtype")).endswith("64"),
-    ),
+    "node": ("numa", "--numa node:N", lambda r: str(r.get("numa_requested")).startswith("node")),
+    "placements": ("placements", "--placements 20", lambda r: r.get("placements", 0) >= 20),
+    "prefetch": ("prefetch", "--prefetch", lambda r: r.get("prefetch", 0) > 0),
+    "smaller type": ("dtype", "a smaller --dtype", lambda r: r.get("dtype") in (None, "float32")),
+    # The variant and instruction set best have tried all.
     "non-temporal stores": (
         "variant",
         "--variant nt",
-        lambda r, _: r.get("variant_requested") == _BEST or str(r.get("variant")).startswith("nt"),
+        lambda r: r.get("variant_requested") == "best" or str(r.get("variant")).startswith("nt"),
     ),
     "vectors": (
         "variant",
         "--variant simd",
-        lambda r, _: (
-            r.get("variant_requested") == _BEST or r.get("variant") not in ("scalar", "auto")
+        lambda r: (
+            r.get("variant_requested") == "best" or r.get("variant") not in ("scalar", "auto")
         ),
     ),
-    "wider vectors": ("isa", "wider vectors (--isa)", lambda r, _: r.get("isa_requested") == _BEST),
-    "unrolling": ("unroll", "--unroll 4", lambda r, _: (r.get("unroll") or 0) > 1),
-    "no barrier": ("repetition", "--repetition free", lambda r, _: r.get("repetition") == "free"),
+    "wider vectors": (
+        "isa",
+        "wider vectors (--isa)",
+        lambda r: r.get("isa_requested") == "best",
+    ),
+    "unrolling": ("unroll", "--unroll 4", lambda r: r.get("unroll", 0) > 1),
+    "no barrier": ("repetition", "--repetition free", lambda r: r.get("repetition") == "free"),
     "search": (
         "",
         "`memkern tune`, which searches options",
-        lambda r, _: r.get("tune_step") is not None,
+        lambda r: bool(r.get("tune_step")),
     ),
 }
-"""By name, the knob that the advice is about, what to try, and whether a record already has it, on
-a machine with a number of processing units."""
+"""By name, the knob that the advice is about, what to try, and whether a record already has it."""
 
 
 def advised(
     start: str,
     names: Iterable[str],
-    records: Sequence[Record],
-    always: Iterable[str] = (),
-    units: float = math.inf,
+    records: Iterable[Mapping[Any, Any]],
+    always: Sequence[str] = (),
+    environment: Mapping[str, Any] | None = None,
 ) -> str:
     """Return the advice to try some options; empty if nothing is left to try.
 
@@ -85,31 +72,21 @@ def advised(
     start : str
         Beginning of the phrase.
     names : iterable of str
-        Of `ADVICE`. What every record has, or what has no effect on any of their kernels, is left
-        out.
-    records : sequence of mapping
-    always : iterable of str
+        Of `ADVICE`. What all records have, or what has no effect on their kernels, is left out.
+    records : iterable of mapping
+    always : sequence of str
         What else may be tried with any record, without options.
-    units : float
-        Processing units of their machine.
+    environment : mapping, optional
+        Of the records' machine.
     """
-    rows = [ADVICE[name] for name in names]
+    run, machine = ((environment or {}).get(name) or {} for name in ("run", "machine"))
+    units = len(cpu_list(run.get("cpus_allowed"))) or machine.get("threads")
+    specs = [(record, registry().get(str(record.get("kernel")))) for record in records]
+    idle = [(record, spec.limits.all_idle_knobs if spec else ()) for record, spec in specs]
     texts = [
         text
-        for knob, text, has in rows
-        if any(knob not in _idle(record) and not has(record, units) for record in records)
+        for knob, text, has in (ADVICE[name] for name in names)
+        if any(knob not in knobs and not has({**record, "units": units}) for record, knobs in idle)
     ]
-    texts += always
-    return f"{start}{' or '.join(filter(None, [', '.join(texts[:-1]), *texts[-1:]]))}" * bool(texts)
-
-
-def units_of(environment: Mapping[str, Any]) -> float:
-    """Return the number of processing units that a process may use; infinity if it is unknown."""
-    run, machine = (environment.get(name) or {} for name in ("run", "machine"))
-    return len(cpu_list(run.get("cpus_allowed"))) or machine.get("threads") or math.inf
-
-
-def _idle(record: Record) -> Sequence[str]:
-    """Return the knobs without effect on the kernel of a record."""
-    spec = registry().get(str(record.get("kernel")))
-    return spec.limits.all_idle_knobs if spec else ()
+    *first, last = [*texts, *always] or [""]
+    return f"{start}{', '.join(first)}{' or ' * bool(first)}{last}" * bool(last)

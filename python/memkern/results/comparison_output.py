@@ -12,13 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
-import numpy as np
-
 from memkern.errors import InputError
 from memkern.files import read, writable, writing
 from memkern.formats.encoding import escape_formula
 from memkern.machine.environment import now
-from memkern.results.comparison import INVALID, NOT_MEASURED, slowdowns
+from memkern.results.comparison import INVALID, NOT_MEASURED
 from memkern.results.verdicts import (
     FASTER,
     NOT_ENOUGH,
@@ -26,7 +24,6 @@ from memkern.results.verdicts import (
     SAME,
     SLOWER,
     UNDECIDED,
-    gate,
 )
 
 if TYPE_CHECKING:
@@ -38,38 +35,10 @@ HISTORY = (
     *("time", "label", "a_version", "b_version", "case", "quantity"),
     *("a", "b", "ratio", "low", "high", "verdict"),
 )
-_MOST_NEEDED = 10**6
 # Outcomes of tests in JUnit XML.
 _ERRORS = (INVALID, NOT_MEASURED)
 _OUTCOMES = {PASSED: "", SLOWER: "failure", UNDECIDED: "skipped"}
 _UNITS = {"GAMS": "GAMS", "ns": "ns", "GBps": "GB/s", "GFLOPs": "GFLOP/s"}
-
-
-def gated(frame: DataFrame, slowdown: float = 0.0) -> DataFrame:
-    """Return a comparison with what each case says about a slowdown.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        As `memkern.compare` returns it.
-    slowdown : float
-        Relative increase of the time for a unit of work from a to b; 0 for any.
-
-    Returns
-    -------
-    DataFrame
-        With the column ``gate`` (see `memkern.results.verdicts.gate`); ``needed`` are the pairs or
-        placements with which it would decide, 0 if it does or if they are unknown.
-    """
-    effects = np.log1p(slowdowns(frame))
-    half_widths = np.log(frame["high"] / frame["low"]) / 2
-    rows = zip(frame["verdict"], effects, half_widths, strict=True)
-    frame = frame.assign(gate=[gate(*row, slowdown) for row in rows])
-    if slowdown:
-        share = half_widths / np.abs(effects - math.log1p(slowdown))
-        needed = np.ceil(frame[_counted(frame)] * share**2).where(frame["gate"] == UNDECIDED)
-        frame["needed"] = needed.fillna(0).clip(upper=_MOST_NEEDED).astype(int)
-    return frame
 
 
 def false_verdicts(frame: DataFrame) -> tuple[int, int]:
@@ -100,9 +69,12 @@ def heading(frame: DataFrame) -> list[str]:
     return lines + ([f"memkern: A {versions[0]}, B {versions[1]}"] if all(versions) else [])
 
 
-def text(frame: DataFrame) -> str:
-    """Return a comparison as a text table, with summary and remarks below."""
-    header, rows = _cells(frame)
+def text(frame: DataFrame, *, gates: bool = False) -> str:
+    """Return a comparison as a text table, with summary and remarks below.
+
+    `gates` is whether it has the column gate.
+    """
+    header, rows = _cells(frame, gates)
     lines = aligned([header, *rows], left=[0, *range(header.index("verdict"), len(header))])
     return "\n".join([*lines, summary(frame), *frame.attrs["remarks"]])
 
@@ -119,9 +91,9 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
     ]
 
 
-def markdown(frame: DataFrame) -> str:
-    """Return a comparison as a table in Markdown, with summary and remarks below."""
-    header, rows = _cells(frame)
+def markdown(frame: DataFrame, *, gates: bool = False) -> str:
+    """Return a comparison as a table in Markdown, as `text`."""
+    header, rows = _cells(frame, gates)
     rule = ["---", *["---:"] * (len(header) - 2), "---"]
     escaped = ([cell.replace("|", "\\|") for cell in row] for row in (header, rule, *rows))
     lines = [f"| {' | '.join(row)} |" for row in escaped]
@@ -132,14 +104,13 @@ def markdown(frame: DataFrame) -> str:
 def junit(frame: DataFrame) -> bytes:
     """Return a comparison as JUnit XML with one test for each case.
 
-    Invalid and unmeasured cases are errors; of the others, those that are slower (see `gated`) are
-    failures, and undecided ones are skipped.
+    Invalid and unmeasured cases are errors; of the others, those that are slower by their gate
+    are failures, and undecided ones are skipped.
     """
-    gates = (frame if "gate" in frame else gated(frame))["gate"]
     suite = ElementTree.Element("testsuite", name="memkern compare", tests=str(len(frame)))
     counts = Counter[str]()
     header, cells = _cells(frame)
-    rows = zip(frame["case"], frame["verdict"], gates, strict=True)
+    rows = zip(frame["case"], frame["verdict"], frame["gate"], strict=True)
     for row, (case, verdict, found) in enumerate(rows):
         kernel = case.split()[0]
         test = ElementTree.SubElement(suite, "testcase", classname=kernel, name=case)
@@ -200,9 +171,10 @@ def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
         os.fsync(file.fileno())
 
 
-def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
+def _cells(frame: DataFrame, gates: bool = False) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of the text table."""
-    counted, told = _counted(frame), ["verdict", *(["gate"] if "gate" in frame else [])]
+    counted = frame.columns[list(frame.columns).index("least_effect") + 1]
+    told = ["verdict", "gate"] if gates else ["verdict"]
     # Rates other than the compared quantity.
     others = [
         (suffix, unit)
@@ -238,11 +210,6 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
             ]
         )
     return header, rows
-
-
-def _counted(frame: DataFrame) -> str:
-    """Return the name of the column of counts: pairs or placements."""
-    return str(frame.columns[list(frame.columns).index("least_effect") + 1])
 
 
 def _number(value: float, form: str = ".4g") -> str:

@@ -109,11 +109,15 @@ class Estimate:
         inside = abs(self.effect) + self.half_width <= math.log1p(SAME_WITHIN)
         return SAME if inside else NOT_ENOUGH
 
-    def needed(self, cases: int) -> int:
+    def needed(self, cases: int, slowdown: float = 0.0) -> int:
         """Return the number of pairs or values for a verdict, with the same effect and spread.
 
-        `cases` is the number of cases that are compared.
+        `cases` is the number of cases that are compared; with a `slowdown`, the number is that with
+        which `gate` decides.
         """
+        if slowdown:
+            away = max(abs(self.effect - math.log1p(slowdown)), _RESOLUTION)
+            return math.ceil(self.count * (self.half_width / away) ** 2)
         apart, same = abs(self.effect), math.log1p(SAME_WITHIN) - abs(self.effect)
         factors = []
         if same > 0:
@@ -254,12 +258,10 @@ def gate(verdict: str, effect: float, half_width: float, slowdown: float) -> str
         `PASSED` if the interval excludes the slowdown, `SLOWER` if it lies wholly beyond it and the
         verdict is slower, else `UNDECIDED`.
     """
-    if not slowdown:
-        return {SLOWER: SLOWER, FASTER: PASSED, SAME: PASSED}.get(verdict, UNDECIDED)
     limit = math.log1p(slowdown)
-    if effect + half_width < limit:
-        return PASSED
-    return SLOWER if verdict == SLOWER and effect - half_width > limit else UNDECIDED
+    shown = verdict == SLOWER and (not slowdown or effect - half_width > limit)
+    passed = effect + half_width < limit if slowdown else verdict in (FASTER, SAME)
+    return SLOWER if shown else PASSED if passed else UNDECIDED
 
 
 class Family:
@@ -302,10 +304,11 @@ class Family:
         self.slowdown = slowdown
         more = (pairs * 3**k // 2**k for k in range(1, further + 1))
         self.looks = (pairs // 2, 2 * pairs // 3, pairs, *more)
-        self.shares, self.levels = [*SHARES], [LEVEL] * len(SHARES)
+        # Share of alpha and level of the interval at each of them.
+        self.tests = [(share, LEVEL) for share in SHARES]
         if further:
-            self.shares = [*(share / 2 for share in SHARES), *[0.5 / further] * further]
-            self.levels = [1 - 2 * (1 - LEVEL) * share for share in self.shares]
+            shares = [*(share / 2 for share in SHARES), *[0.5 / further] * further]
+            self.tests = [(share, 1 - 2 * (1 - LEVEL) * share) for share in shares]
         self.values: list[tuple[list[float], list[float]]] = [([], []) for _ in range(cases)]
         self.observed: list[list[tuple[float, float]]] = [[] for _ in range(cases)]
         self.verdicts = [NOT_ENOUGH] * cases
@@ -337,10 +340,10 @@ class Family:
             side.append(value)
         if self.count(case) not in self.looks:
             return
-        look = self.looks.index(self.count(case))
-        estimate = replace(yuen(*self.values[case]), level=self.levels[look])
+        share, level = self.tests[self.looks.index(self.count(case))]
+        estimate = replace(yuen(*self.values[case]), level=level)
         self.estimates[case] = estimate
-        self.p[case] = min(self.p[case], estimate.p / self.shares[look])
+        self.p[case] = min(self.p[case], estimate.p / share)
         now = decide(self.estimates, self.p)
         self.verdicts = [
             new if old == NOT_ENOUGH else old for old, new in zip(self.verdicts, now, strict=True)

@@ -41,7 +41,7 @@ from memkern.results.comparison import (
     version_of,
     work_of,
 )
-from memkern.results.verdicts import FURTHER, NOT_ENOUGH, PAIRS, Family, holm
+from memkern.results.verdicts import FURTHER, NOT_ENOUGH, PAIRS, UNDECIDED, Family, holm
 from memkern.studies.workers import WorkerProcess
 
 if TYPE_CHECKING:
@@ -127,7 +127,6 @@ def compare_runs(  # noqa: C901, PLR0913
         The file, a knob or an interpreter is wrong, or the sides have different cases.
     """
     until_time = pairs is None and slowdown is not None and time_s < math.inf
-    slowdown = number(slowdown or 0.0, "slowdown", 0.0)
     pairs = PAIRS if pairs is None else integer(pairs, "pairs", PAIRS)
     if not time_s > 0:
         raise InputError(f"time_s must be a positive number of seconds, not {time_s}")
@@ -158,7 +157,8 @@ def compare_runs(  # noqa: C901, PLR0913
         cases, remarks = _describe_cases(sides, about[0]["cases"], progress)
     if all(case.verdict == NOT_MEASURED for case in cases):
         raise InputError(remarks[0])
-    family = Family(len(cases), small.cut(pairs, 6), slowdown, FURTHER * until_time)
+    least = number(slowdown or 0.0, "slowdown", 0.0)
+    family = Family(len(cases), small.cut(pairs, 6), least, FURTHER * until_time)
     for k, case in enumerate(cases):
         if case.verdict != NOT_ENOUGH:
             family.drop(k)
@@ -257,9 +257,9 @@ def measure_pairs(
                     pair(case, two)
                 progress(sum(tried))
         if first:
-            now_s = time.perf_counter()
-            seconds = min((family.looks[-1] - 1) * (now_s - begin_s), end_s - now_s)
-            announce(f"measuring at most {family.looks[-1]} pairs of {len(todo)} cases", seconds)
+            most = family.looks[-1]
+            seconds = min((most - 1) * (time.perf_counter() - begin_s), end_s - begin_s)
+            announce(f"measuring at most {most} pairs of {len(todo)} cases", seconds)
 
     def next_round(_: int) -> Sequence[Sequence[int]]:
         """Return a round of the cases that need more pairs, in random order."""
@@ -296,8 +296,9 @@ def _assign_verdicts(
         else:
             case.estimate, case.times = estimate, (estimate.a, estimate.b)
             case.verdict, case.p = family.verdicts[k], float(corrected[k])
-            if case.verdict == NOT_ENOUGH:
-                case.needed = estimate.needed(members)
+            case.gate = family.gates[k]
+            if case.gate == UNDECIDED:
+                case.needed = estimate.needed(members, family.slowdown)
     return remarks
 
 
