@@ -273,16 +273,16 @@ def _doctor(args: argparse.Namespace) -> int:
             print(_answer(found, args.baseline))
     if found.results.interrupted or not found.results.valid:
         return exit_code(found.results)
-    undecided = args.baseline and not found.judged
-    return UNDECIDED if undecided else FAILED if found.worse else GOOD
+    if found.worse:
+        return FAILED
+    return UNDECIDED if args.baseline and not found.judged else GOOD
 
 
 def _answer(found: Health, baseline: str) -> str:
     """Return the sentence on whether the machine is slower than in the baseline."""
-    if found.worse:
-        return f"this machine is slower than in {baseline}: see the finding on the baseline"
     if found.judged:
-        return f"this machine is not slower than in {baseline}"
+        why = ": see the finding on the baseline" * found.worse
+        return f"this machine is {'' if found.worse else 'not '}slower than in {baseline}{why}"
     return f"whether this machine is slower than in {baseline} can't be told: no case was judged"
 
 

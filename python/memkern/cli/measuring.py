@@ -457,11 +457,15 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
     if told := host_sentence(results):
         warn(told)
     if disturbed := [record for record in results if record.get("disturbed") is True]:
-        names = ("fewer threads", "other processors")
         warn(
             f"{len(disturbed)} of {len(results)} records are disturbed: their workers waited for "
             "processors in most samples; they have no interval and are left out of verdicts"
-            + advised(": try ", names, disturbed, ["an end of other programs"])
+            + advised(
+                ": try ",
+                ("fewer threads", "other processors"),
+                disturbed,
+                ["an end of other programs"],
+            )
         )
     notes = Counter(note for record in results for note in memory_notes(record).items())
     for (name, what), number in notes.items():

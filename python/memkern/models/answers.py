@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from memkern import reference
-from memkern.machine.caches import FROM_MEMORY, LEAST_MEMORY_S
+from memkern.machine.caches import FROM_MEMORY, LEAST_MEMORY_S, PUBLISHED_LATENCIES
+from memkern.machine.health import DISTURBED
 from memkern.models.own_rates import CHASE, cores_of, own_rates
 from memkern.results.advice import advised
 from memkern.statistics import meaningful
@@ -35,6 +36,8 @@ class Compared(NamedTuple):
         The value with its unit.
     against : str
         The range and its source, or what else is known where no range decides.
+    most : str
+        What no memory is beyond, and its source.
     decides : bool
         Whether a verdict follows from the range.
     is_time : bool
@@ -48,6 +51,7 @@ class Compared(NamedTuple):
     high: float
     what: str
     against: str
+    most: str
     decides: bool
     is_time: bool = False
     shared: bool = False
@@ -125,16 +129,30 @@ def compared(
             f"{known.low:.3g} to {known.high:.3g} {unit} of this processor by published values "
             f"({titles})"
         )
-        return Compared(value, known.low, known.high, what, against, True, is_time, known.shared)
+        return Compared(
+            value, known.low, known.high, what, against, against, True, is_time, known.shared
+        )
     why = known.undecided if known else "no value of this processor is published"
     if is_time:
-        return Compared(value, LEAST_MEMORY_S * 1e9, math.inf, what, why, False, is_time)
+        return Compared(
+            value,
+            LEAST_MEMORY_S * 1e9,
+            math.inf,
+            what,
+            why,
+            f"{LEAST_MEMORY_S * 1e9:.0f} ns: {PUBLISHED_LATENCIES}",
+            False,
+            is_time,
+        )
     peak = known.peak if known else math.nan
     rates = own_rates(record, records, environment, peak)
     against = "; ".join([why, *(rate.beside(value) for rate in rates)])
     of_cores = cores_of(record, environment) * most_of_a_core_GBps()
-    most = min(of_cores, peak) if peak > 0 else of_cores
-    return Compared(value, 0.0, most, what, against, False)
+    most, source = min(
+        (of_cores, "the largest published bandwidth of a core"),
+        (peak if peak > 0 else math.inf, "channels x rate"),
+    )
+    return Compared(value, 0.0, most, what, against, f"{most:.3g} GB/s by {source}", False)
 
 
 def health_sentence(
@@ -168,17 +186,18 @@ def health_sentence(
         return f"{best.what}: whether this is healthy can't be told, since samples are disturbed"
     doctor = next((str(r["doctor"]) for r, _ in reversed(known) if r.get("doctor")), "")
     verdict = f"; memkern doctor found this machine {doctor}" if doctor else ""
+    disturbed = doctor.startswith(DISTURBED) or any(r.get("disturbed") for r, _ in known)
+    word = "as is usual" if disturbed else "healthy"
     if best.better:
         return (
-            f"{best.what}: better than is known from memory"
-            + f", against {best.against}" * best.decides
-            + "; caches may hold the data: give a larger size, and see memkern latency structure "
+            f"{best.what}: better than is known from memory, against {best.most}; caches may "
+            "hold the data: give a larger size, and see memkern latency structure "
             "for their sizes"
         )
     if not best.decides:
         return f"{best.what}: no verdict, since {best.against}{verdict}"
     if best.healthy:
-        return f"{best.what}: healthy, against {best.against}{verdict}"
+        return f"{best.what}: {word}, against {best.against}{verdict}"
     if best.shared:
         return (
             f"{best.what}: worse than is usual, against {best.against}; others may use the same "
@@ -236,18 +255,21 @@ def _is_from_memory(record: Record) -> bool:
     return float(record.get("caches_multiple") or 0) >= FROM_MEMORY
 
 
-_IN_CORE = ["`memkern incore`, which tells what the body needs"]
+_ONLY, _IN_CORE = "; only this helps: ", ["`memkern incore`, which tells what the body needs"]
 # What to try for each bound, near the roofline and far from it: names of `ADVICE`, and what no
 # record has.
 _TRY = {
     "memory": (
-        (("smaller type", "non-temporal stores"), ["sizes that a cache holds"]),
-        (("more threads", "huge pages", "prefetch", "search"), []),
+        (_ONLY, ("smaller type", "non-temporal stores"), ["sizes that a cache holds"]),
+        ("; try ", ("more threads", "huge pages", "prefetch", "search"), []),
     ),
-    "core": ((("wider vectors",), ["fewer operations"]), (("vectors", "unrolling"), _IN_CORE)),
+    "core": (
+        (_ONLY, ("wider vectors",), ["fewer operations"]),
+        ("; try ", ("vectors", "unrolling"), _IN_CORE),
+    ),
     "cache": (
-        (("smaller type",), ["sizes that a nearer cache holds"]),
-        (("unrolling", "no barrier"), _IN_CORE),
+        (_ONLY, ("smaller type",), ["sizes that a nearer cache holds"]),
+        ("; try ", ("unrolling", "no barrier"), _IN_CORE),
     ),
 }
 
@@ -282,11 +304,15 @@ def limit_sentence(records: Iterable[Record], environments: Mapping[str, Any] | 
             "(memkern machine)"
         )
     share = f"{shares[0]:.0%}" + (f" to {shares[-1]:.0%}" if len(shares) > 1 else "")
-    worst, near = known[shares[0]], shares[0] >= _NEAR
-    names, always = _TRY[bound if bound in _TRY else "cache"][not near]
-    start = "; only this helps: " if near else "; try "
-    environment = (environments or {}).get(str(worst.get("environment_id")))
-    advice = advised(start, names, [worst], always, environment)
+    worst, far = known[shares[0]], shares[0] < _NEAR
+    start, names, always = _TRY[bound if bound in _TRY else "cache"][far]
+    advice = advised(
+        start,
+        names,
+        [worst],
+        always,
+        (environments or {}).get(str(worst.get("environment_id"))),
+    )
     return f"bound by {bound}{of}: {share} of the roofline by {source}{advice}"
 
 

@@ -81,8 +81,11 @@ def advised(
     """
     run, machine = ((environment or {}).get(name) or {} for name in ("run", "machine"))
     units = len(cpu_list(run.get("cpus_allowed"))) or machine.get("threads")
-    specs = [(record, registry().get(str(record.get("kernel")))) for record in records]
-    idle = [(record, spec.limits.all_idle_knobs if spec else ()) for record, spec in specs]
+    idle = [
+        (record, spec.limits.all_idle_knobs if spec else ())
+        for record in records
+        for spec in [registry().get(str(record.get("kernel")))]
+    ]
     texts = [
         text
         for knob, text, has in (ADVICE[name] for name in names)

@@ -394,8 +394,10 @@ def _rows(tested: Sequence[_Tested], slowdown: float) -> list[dict[str, Any]]:
             row |= {"least_slowdown": math.expm1(far), "spread": math.expm1(_spread(x))}
             outside = corrected <= ALPHA and abs(own.time - middle) > math.log1p(LEAST_EFFECT)
             verdict = (SLOWER if own.time > middle else FASTER) if outside else INSIDE
-            by = gate(verdict, own.time - middle, far, slowdown)
-            row |= {"verdict": verdict, "gate": by if outside else PASSED}
+            row |= {
+                "verdict": verdict,
+                "gate": gate(verdict, own.time - middle, far, slowdown) if outside else PASSED,
+            }
         rows.append(row)
     return rows
 

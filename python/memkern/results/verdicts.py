@@ -304,11 +304,9 @@ class Family:
         self.slowdown = slowdown
         more = (pairs * 3**k // 2**k for k in range(1, further + 1))
         self.looks = (pairs // 2, 2 * pairs // 3, pairs, *more)
+        own = [*(share / 2 for share in SHARES), *[0.5 / further] * further] if further else SHARES
         # Share of alpha and level of the interval at each of them.
-        self.tests = [(share, LEVEL) for share in SHARES]
-        if further:
-            shares = [*(share / 2 for share in SHARES), *[0.5 / further] * further]
-            self.tests = [(share, 1 - 2 * (1 - LEVEL) * share) for share in shares]
+        self.tests = [(share, 1 - 2 * (1 - LEVEL) * share if further else LEVEL) for share in own]
         self.values: list[tuple[list[float], list[float]]] = [([], []) for _ in range(cases)]
         self.observed: list[list[tuple[float, float]]] = [[] for _ in range(cases)]
         self.verdicts = [NOT_ENOUGH] * cases

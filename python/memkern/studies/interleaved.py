@@ -157,8 +157,12 @@ def compare_runs(  # noqa: C901, PLR0913
         cases, remarks = _describe_cases(sides, about[0]["cases"], progress)
     if all(case.verdict == NOT_MEASURED for case in cases):
         raise InputError(remarks[0])
-    least = number(slowdown or 0.0, "slowdown", 0.0)
-    family = Family(len(cases), small.cut(pairs, 6), least, FURTHER * until_time)
+    family = Family(
+        len(cases),
+        small.cut(pairs, 6),
+        number(slowdown or 0.0, "slowdown", 0.0),
+        FURTHER * until_time,
+    )
     for k, case in enumerate(cases):
         if case.verdict != NOT_ENOUGH:
             family.drop(k)
@@ -257,9 +261,8 @@ def measure_pairs(
                     pair(case, two)
                 progress(sum(tried))
         if first:
-            most = family.looks[-1]
-            seconds = min((most - 1) * (time.perf_counter() - begin_s), end_s - begin_s)
-            announce(f"measuring at most {most} pairs of {len(todo)} cases", seconds)
+            seconds = min((family.looks[-1] - 1) * (time.perf_counter() - begin_s), end_s - begin_s)
+            announce(f"measuring at most {family.looks[-1]} pairs of {len(todo)} cases", seconds)
 
     def next_round(_: int) -> Sequence[Sequence[int]]:
         """Return a round of the cases that need more pairs, in random order."""
