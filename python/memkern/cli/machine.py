@@ -273,9 +273,8 @@ def _doctor(args: argparse.Namespace) -> int:
             print(_answer(found, args.baseline))
     if found.results.interrupted or not found.results.valid:
         return exit_code(found.results)
-    if found.worse:
-        return FAILED
-    return UNDECIDED if args.baseline and not found.judged else GOOD
+    undecided = args.baseline and not found.judged
+    return FAILED if found.worse else UNDECIDED if undecided else GOOD
 
 
 def _answer(found: Health, baseline: str) -> str:
