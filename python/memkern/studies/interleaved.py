@@ -166,7 +166,7 @@ def compare_runs(  # noqa: C901, PLR0913
     for k, case in enumerate(cases):
         if case.verdict != NOT_ENOUGH:
             family.drop(k)
-    with closing(progress_bar(progress, unit="pairs")) as bar:
+    with closing(progress_bar(progress, unit="pairs", time_s=time_s)) as bar:
 
         def show(measured: int) -> None:
             left = sum(family.looks[-1] - family.count(k) for k in family.undecided())
