@@ -8,8 +8,9 @@
 # machine, or of memkern fleet -o from nine instances like it), not slower than in this file.
 #
 # If it is not, nothing is compared and the exit code is 75: the job does not decide, and can be started
-# again elsewhere. Otherwise a case that is slower by more than 5 % ends with 3. Other exit codes: 0 no case
-# is slower, 1 a result is invalid, 2 wrong input, such as a baseline of another processor.
+# again elsewhere. Otherwise a case that is slower by more than 5 % ends with 3, and cases about which 20
+# minutes do not decide with 4. Other exit codes: 0 no case is slower, 1 a result is invalid, 2 wrong input, such
+# as a baseline of another processor.
 #
 # FOLDER (by default the current one) gets instance.txt, the check; compare.md, a table, or why there is none;
 # compare.xml, in JUnit's format; and lines of history.csv.
@@ -33,5 +34,5 @@ if [ "$code" != 0 ] || grep -q '^disturbed' "$folder/instance.txt"; then
 fi
 label=${GITHUB_SHA:-$(git rev-parse --short HEAD 2>/dev/null || echo unknown)}
 exec "$head" -m memkern compare --run "$(dirname "$0")/short.toml" \
-  --a-python "$base" --b-python "$head" --fail-on slower:5 --label "$label" \
+  --a-python "$base" --b-python "$head" --fail-on slower:5 --seconds 1200 --label "$label" \
   --junit "$folder/compare.xml" --history "$folder/history.csv" --markdown >"$folder/compare.md"

@@ -61,7 +61,8 @@ def test_disturbed_records_are_reported(
     assert record["disturbed"] is True
     assert record["ci_relative"] is None and record["ci_scope"] == "none"
     assert record["state"] == "disturbed"
-    assert "1 of 1 records is disturbed: workers waited" in err and "--threads" in err
+    assert "1 of 1 records is disturbed: workers waited" in err and "--pin" in err
+    assert "--threads" not in err  # it has one
 
 
 def test_placements_and_order_are_options(capsys: pytest.CaptureFixture[str]) -> None:

@@ -130,6 +130,19 @@ def test_green_beside_orange_says_why(doctor, slower, tile, verdict, tmp_path):
     assert ("of the host, not" in text) == ("of the host, not" in verdict)
 
 
+def test_nothing_is_good_on_a_disturbed_machine():
+    rows = [{**row, "doctor": "disturbed: swap (1 hour before)"} for row in records()]
+    sentence = next_step(rows)
+    assert sentence.startswith("memkern doctor found this machine disturbed: swap (1 hour before):")
+    frame = with_samples(results([{**row, "state": "disturbed"} for row in rows]))
+    assert fitness(frame)[-1] == (". The host was disturbed.", "")
+
+
+def test_the_source_of_a_limit_is_told():
+    by_limit = [one for one in shown()[1] if "limit" in dict(one.lines)]
+    assert by_limit and all("by loads and a triad" in one.about for one in by_limit)
+
+
 def test_machines_are_side_by_side_by_figure():
     every, _ = shown()
     few, _ = shown(records()[:1])

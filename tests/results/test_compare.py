@@ -4,6 +4,7 @@ import csv
 import json
 import math
 import random
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -58,8 +59,8 @@ def test_a_case_is_compared_by_its_repeats(tmp_path: Path) -> None:
     assert row["low"] == pytest.approx(math.exp(interval.low))
     assert row["high"] == pytest.approx(math.exp(interval.high))
     assert mk.compare(b, a)["verdict"].item() == "faster"
-    assert comparison_output.slower(mk.compare(a, b), 40) == [0]
-    assert comparison_output.slower(mk.compare(a, b), 60) == []
+    for slowdown, found in ((0.0, "slower"), (0.4, "slower"), (0.6, "passed")):
+        assert mk.compare(a, b, slowdown=slowdown)["gate"].item() == found
 
 
 def test_placements_of_one_record_count_like_repeats() -> None:
@@ -272,15 +273,18 @@ def test_files_on_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path:
     assert "geometric mean of 2" in out
     code, out, err = run(capsys, "compare", a, b, "--fail-on", "slower")
     assert code == 3
-    assert "1 of 2 cases were judged: 1 is slower" in err
-    code, _, err = run(capsys, "compare", a, b, "--fail-on", "slower:50,undecided")
-    assert code == 3 and "1 of 2 cases were judged: 1 has no verdict" in err
+    assert "slower: 1 of 2 cases; not slower: 0; undecided: 1" in err
     disturbed = saved(tmp_path / "c.json", repeats(rng, (64, 128), disturbed=True))
     code, _, err = run(capsys, "compare", a, disturbed, "--fail-on", "slower")
-    assert code == 3 and "0 of 2 cases were judged: 2 have no verdict" in err
+    assert code == 4 and "slower: 0 of 2 cases; not slower: 0; undecided: 2" in err
     assert run(capsys, "compare", a, disturbed)[0] == 0
     assert run(capsys, "compare", a, b, "--fail-on", "slower:50")[0] == 0
-    assert run(capsys, "compare", a, a, "--fail-on", "slower")[0] == 0
+    code, out, _ = run(capsys, "compare", a, a, "--fail-on", "slower:5")
+    # The interval excludes 5 % though it is wider than that of the verdict same.
+    assert code == 0 and "not enough data" in out and out.count("passed") == 2
+    code, out, _ = run(capsys, "compare", a, b, "--fail-on", "slower:22")
+    # Around 1.2 times the time: nothing is shown, and the number of placements is told.
+    assert code == 4 and re.search(r"undecided: a verdict needs about \d+ placements", out)
     _, out, err = run(capsys, "compare", a, b, "--json")
     assert json.loads(out)[0]["verdict"] == "slower"
     assert "compared: pages_requested" in err and "drift between them" in err

@@ -9,7 +9,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +89,11 @@ class FakeWorker:
     disturbed = False
     memory = True
     valid = False
+    slower = 2.0
+    sd = 0.002
 
     def __init__(self, side: str, python: str, sweep: Any, changes: Mapping[str, Any]) -> None:
-        self.factor = 2.0 if changes.get("variant") == "scalar" else 1.0
+        self.factor = self.slower if changes.get("variant") == "scalar" else 1.0
         self.about = {"cases": 3 - len(changes.get("pages", "")), "build": {}, "package": python}
         FakeWorker.started += 1
         self.rng = np.random.default_rng(FakeWorker.started)
@@ -101,7 +103,7 @@ class FakeWorker:
             return {"error": "8 GB needed"}
         if verb == "measure":
             return {"record": record(64 << case, valid=self.valid or case != 2)}
-        noise = math.exp(0.002 * self.rng.standard_normal())
+        noise = math.exp(self.sd * self.rng.standard_normal())
         return {"seconds": None if self.disturbed else 1e-3 * self.factor * noise}
 
     def close(self) -> None:
@@ -129,7 +131,38 @@ def test_two_options_are_compared(
     monkeypatch.setattr(fake, "valid", True)
     code, _, err = run(capsys, "compare", *options, "--fail-on", "slower:10")
     assert code == 3
-    assert "3 of 3 cases were judged: 3 are slower by more than 10 %" in err
+    assert "slower by more than 10 %: 3 of 3 cases; not slower: 0; undecided: 0" in err
+
+
+@pytest.mark.parametrize(
+    "slower, sd, more, code, gate",
+    [
+        # The intervals exclude 5 %, though they are too wide for the verdict same.
+        (1.0, 0.02, (), 0, "passed"),
+        (1.12, 0.02, (), 3, "slower"),
+        # Slower by about 5 %: whether by more is not shown.
+        (1.05, 0.02, (), 4, "undecided"),
+        (1.0, 0.08, (), 4, "undecided"),
+        (1.0, 0.08, ("--seconds", "600", "--pairs", "30"), 4, "undecided"),
+        (1.0, 0.08, ("--seconds", "600"), 0, "passed"),
+        (1.12, 0.08, ("--seconds", "600"), 3, "slower"),
+    ],
+)
+def test_a_gate_passes_fails_or_is_undecided(
+    slower: float, sd: float, more: Sequence[str], code: int, gate: str,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, fake: type[FakeWorker],
+) -> None:  # fmt: skip
+    for name, value in {"valid": True, "slower": slower, "sd": sd}.items():
+        monkeypatch.setattr(fake, name, value)
+    options = ["--run", "x.toml", "--b", "--variant scalar", "--fail-on", "slower:5", *more]
+    found, out, _ = run(capsys, "compare", *options, "--json")
+    rows = json.loads(out)
+    assert found == code and gate in [row["gate"] for row in rows]
+    assert all(
+        row["pairs"] == 30 and row["needed"] > 30 for row in rows if row["gate"] == "undecided"
+    )
+    # An undecided case is measured until the time is over, here until it is decided.
+    assert any(row["pairs"] > 30 for row in rows) == (sd > 0.05 and code != 4)
 
 
 def test_a_comparison_with_itself_prints_the_rate_of_false_verdicts(
@@ -190,7 +223,7 @@ def test_sides_with_different_cases_are_refused(fake: type[FakeWorker]) -> None:
         (["--seed", "1", "a.db", "b.db"], "--seed"),
         (["a.db"], "two files"),
         ([], "two files"),
-        (["a.db", "b.db", "--fail-on", "slower,faster"], "faster"),
+        (["a.db", "b.db", "--fail-on", "faster"], "faster"),
         (["a.db", "b.db", "--fail-on", "slower:-1"], "-1"),
     ],
 )
@@ -276,7 +309,7 @@ def test_the_ci_example_compares_two_builds(
     assert given[:3] == ["-m", "memkern", "compare"]
     args = cli.build_parser().parse_args(given[2:])
     assert (args.a_python, args.b_python) == (str(python), str(python))
-    assert (args.fail_on, args.label, args.markdown) == ((5.0, False), "abc", True)
+    assert (args.fail_on, args.label, args.markdown) == (0.05, "abc", True)
     cases, _ = read_sweep(args.run_file, {})
     assert len(cases) == 14
 
@@ -304,25 +337,30 @@ def test_the_ci_example_decides_only_on_a_normal_instance(
         assert told.startswith("Not compared: this instance is not normal") and checked in told
 
 
-@pytest.mark.parametrize("doctor, code", [("disturbed", 0), ("fit", 3)])
+@pytest.mark.parametrize(
+    "doctor, compare, code, warning",
+    [("disturbed", 3, 0, "::warning::Not compared"), ("fit", 4, 0, "::warning::Undecided"),
+     ("fit", 3, 3, "")],
+)  # fmt: skip
 def test_the_ci_job_passes_with_a_warning_if_nothing_was_decided(
-    doctor: str, code: int, tmp_path: Path, interpreter: Callable[..., Path]
-) -> None:
+    doctor: str, compare: int, code: int, warning: str, tmp_path: Path,
+    interpreter: Callable[..., Path],
+) -> None:  # fmt: skip
     for side in ("base", "head"):
-        interpreter(f"venv-{side}/bin/python", doctor=doctor, compare=3)
+        interpreter(f"venv-{side}/bin/python", doctor=doctor, compare=compare)
     (tmp_path / "head").symlink_to(CI.parents[1])
     text = (CI / "workflow.yml").read_text()
     (step,) = re.findall(r"run: \|\n((?: {10}.*\n)*.*compare\.sh.*\n(?: {10}.*\n)*)", text)
     done = subprocess.run(["bash", "-e", "-c", step], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == code
-    assert ("::warning::Not compared" in done.stdout) == (code == 0)
+    assert warning in done.stdout and ("::warning" in done.stdout) == bool(warning)
 
 
 @pytest.mark.usefixtures("undisturbed_workers")
 def test_whole_comparison_of_two_interpreters(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(interleaved, "Family", lambda cases, _: verdicts.Family(cases, 6))
+    monkeypatch.setattr(interleaved, "Family", lambda cases, *_: verdicts.Family(cases, 6))
     sweep, python = tmp_path / "sweep.toml", tmp_path / "python"
     sweep.write_text('[[case]]\nkernel = "stream.copy"\nelements = [64, 8192]\nthreads = 1\n')
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')

@@ -180,11 +180,16 @@ def test_files_of_nodes_make_a_baseline_for_other_nodes(
 ) -> None:
     target = str(tmp_path / "fleet.parquet")
     code, out, err = run(capsys, "fleet", *files, "-o", target, "--fail-on", "slower:20")
-    assert (code, err) == (3, "")
+    assert code == 3
+    assert "slower by more than 20 %: 3 of 36 values of nodes; not slower: 33; undecided: 0" in err
     lines = out.splitlines()
     assert lines[0] == "A Processor"
     assert sum("n03 " in line and "(slower)" in line for line in lines) == 3
-    assert run(capsys, "fleet", target, "--fail-on", "slower:80")[0] == 0
+    # Whether n03, with a time 1.6 times the median, takes 1.8 times as long is not known so well.
+    assert [run(capsys, "fleet", target, "--fail-on", f"slower:{by}")[0] for by in (80, 150)] == [
+        4,
+        0,
+    ]
     # A shell pattern matches the files of samples as well.
     every = [str(path) for path in tmp_path.glob("n*")]
     assert len(every) > len(files) and run(capsys, "fleet", *every)[:2] == (0, out)
@@ -209,10 +214,10 @@ def test_files_of_nodes_make_a_baseline_for_other_nodes(
 def test_gates_on_what_is_not_judged(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    gate = ("--fail-on", "slower:80,undecided")
+    gate = ("--fail-on", "slower:150")
     assert run(capsys, "fleet", *files, *gate)[0] == 0
     for name, change, codes in (
-        ("disturbed", {"disturbed": True}, (0, 3)), ("wrong", {"valid": False}, (1, 1)),
+        ("disturbed", {"disturbed": True}, (0, 4)), ("wrong", {"valid": False}, (1, 1)),
     ):  # fmt: skip
         more = tmp_path / f"{name}.parquet"
         results([one | change | {"node": name} for one in records(1)]).save(more)

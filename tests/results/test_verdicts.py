@@ -92,6 +92,20 @@ def test_a_verdict_is_final_and_a_dropped_case_does_not_count() -> None:
     np.testing.assert_array_equal(np.isnan(verdicts.holm(family.p)), [False, False, True])
 
 
+def test_further_tests_let_few_cases_with_just_that_slowdown_pass() -> None:
+    rng, found = np.random.default_rng(12), []
+    for _ in range(200):
+        family = verdicts.Family(1, slowdown=0.05, further=5)
+        assert family.looks[2:5] == (30, 45, 67) and len(family.tests) == len(family.looks)
+        assert sum(share for share, _ in family.tests) == pytest.approx(1.0)
+        while family.undecided():
+            a, b = 0.02 * rng.standard_normal(2)
+            family.add(0, a, b + math.log1p(0.05))
+        found += family.gates
+    # With 99 % intervals at each test about five would pass.
+    assert found.count(verdicts.PASSED) <= 2
+
+
 @pytest.mark.parametrize("families", [20, pytest.param(400, marks=pytest.mark.release)])
 @pytest.mark.parametrize("noise", NOISES.values(), ids=lambda noise: noise.__name__)
 def test_false_verdicts_are_below_one_percent_of_cases(noise: Any, families: int) -> None:

@@ -2,7 +2,8 @@
 
 Tables go to standard output, progress and warnings to standard error. Exit codes:
 0 good, 1 a result failed its validation, 2 wrong input or a device that does not work, 3 a gate
-(``--fail-on``, ``doctor --baseline``) failed, 130 interrupted, 143 terminated.
+(``--fail-on``, ``doctor --baseline``) failed, 4 it could not decide, 130 interrupted, 143
+terminated.
 """
 
 from __future__ import annotations

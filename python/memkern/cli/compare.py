@@ -7,9 +7,9 @@ import contextlib
 import json
 import shlex
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from memkern.checks import shown
 from memkern.cli.measuring import line, warn
@@ -21,6 +21,7 @@ from memkern.cli.options import (
     INTERRUPTED,
     INVALID,
     JSON,
+    UNDECIDED,
     argument,
     argument_group,
     count,
@@ -49,16 +50,14 @@ _OF_COMPARISON = (
 _OF_RUNS = ("a", "b", "a_python", "b_python", "pairs", "seconds", "seed")
 
 
-def _compare(args: argparse.Namespace) -> int:  # noqa: C901
+def _compare(args: argparse.Namespace) -> int:
     from memkern.results import comparison_output as output
 
     if args.junit:
         unused(args.junit, args.force)
     frame = _measure(args) if args.run_file else _load(args)
-    gate = args.fail_on or Gate()
-    failing = output.slower(frame, gate.percent or 0.0)
     if args.junit:
-        publish({Path(args.junit): output.junit(frame, failing)})
+        publish({Path(args.junit): output.junit(frame)})
     if args.history:
         output.append_history(frame, args.history, args.label)
     if args.json:
@@ -67,11 +66,11 @@ def _compare(args: argparse.Namespace) -> int:  # noqa: C901
         for sentence in output.heading(frame) + frame.attrs["remarks"]:
             warn(sentence)
     elif args.markdown:
-        print(output.markdown(frame))
+        print(output.markdown(frame, gates=args.fail_on is not None))
     else:
         for sentence in output.heading(frame):
             print(sentence)
-        print(output.text(frame))
+        print(output.text(frame, gates=args.fail_on is not None))
     if args.self:
         _print_rate(frame, args)
     if frame.attrs.get("interrupted"):
@@ -80,16 +79,19 @@ def _compare(args: argparse.Namespace) -> int:  # noqa: C901
         return INVALID
     if args.fail_on is None:
         return GOOD
-    judged, cases = output.judged(frame), len(frame)
-    found = []
-    if gate.percent is not None and failing:
-        by = f" by more than {gate.percent:g} %" if gate.percent else ""
-        found.append(f"{len(failing)} {'is' if len(failing) == 1 else 'are'} slower{by}")
-    # A gate fails if no case has a verdict.
-    if judged == 0 or (gate.undecided and judged < cases):
-        found.append(f"{cases - judged} {'has' if cases - judged == 1 else 'have'} no verdict")
-    warn(f"{judged} of {cases} cases were judged" + "".join(f": {one}" for one in found))
-    return FAILED if found else GOOD
+    return _gate_code([*frame["gate"]], args.fail_on, "cases")
+
+
+def _gate_code(gates: Sequence[str], slowdown: float, what: str) -> int:
+    """Print how many cases or nodes have passed a gate, and return the exit code."""
+    from memkern.results import verdicts
+
+    by = f" by more than {100 * slowdown:g} %" * (slowdown > 0)
+    slow, passed, undecided = map(
+        gates.count, (verdicts.SLOWER, verdicts.PASSED, verdicts.UNDECIDED)
+    )
+    warn(f"slower{by}: {slow} of {len(gates)} {what}; not slower: {passed}; undecided: {undecided}")
+    return FAILED if slow else UNDECIDED if undecided else GOOD
 
 
 def _load(args: argparse.Namespace) -> DataFrame:
@@ -102,7 +104,7 @@ def _load(args: argparse.Namespace) -> DataFrame:
         raise InputError(f"--{name} is for measuring: add --run SWEEP.toml")
     if len(args.files) != 2:
         raise InputError("compare takes two files of records, A and B, or --run SWEEP.toml")
-    return compare(*map(load, args.files))
+    return compare(*map(load, args.files), slowdown=args.fail_on or 0.0)
 
 
 def _measure(args: argparse.Namespace) -> DataFrame:
@@ -122,6 +124,7 @@ def _measure(args: argparse.Namespace) -> DataFrame:
             progress=not args.quiet,
             **given(args, "pairs", "seed"),
             **({"time_s": args.seconds} if args.seconds else {}),
+            slowdown=args.fail_on,
         )
 
 
@@ -186,33 +189,16 @@ def _print_rate(frame: DataFrame, args: argparse.Namespace) -> None:
             f"false verdicts: {false} of {judged} cases, {100 * false / judged:.2g} %; with 95 % "
             f"confidence the rate here is below {100 * high:.2g} %"
         )
-    if args.json:
-        warn(text)
-    else:
-        print(text)
+    tell = warn if args.json else print
+    tell(text)
 
 
-class Gate(NamedTuple):
-    """Reasons for failure: cases slower by more than `percent`, and cases without a verdict."""
-
-    percent: float | None = None
-    undecided: bool = False
-
-
-def fail_on(text: str) -> Gate:
-    """Convert the reasons for failure, such as ``slower:5,undecided``."""
-    gate = Gate()
-    for word in text.split(","):
-        verdict, colon, percent = word.partition(":")
-        if verdict == "slower":
-            gate = gate._replace(percent=positive(percent) if colon else 0.0)
-        elif word == "undecided":
-            gate = gate._replace(undecided=True)
-        else:
-            raise argparse.ArgumentTypeError(
-                f"must be slower, slower:PERCENT or undecided, not {shown(word)}"
-            )
-    return gate
+def fail_on(text: str) -> float:
+    """Convert the reason for failure, such as ``slower:5``, to the relative slowdown; 0 for any."""
+    verdict, colon, percent = text.partition(":")
+    if verdict != "slower":
+        raise argparse.ArgumentTypeError(f"must be slower or slower:PERCENT, not {shown(text)}")
+    return positive(percent) / 100 if colon else 0.0
 
 
 COMPARE_VERB = verb(
@@ -290,9 +276,9 @@ COMPARE_VERB = verb(
         argument(
             "--fail-on",
             type=fail_on,
-            metavar="slower[:PERCENT][,undecided]",
-            help="exit code 3 if a case is slower (by more than PERCENT, if given) or undecided; "
-            "always if no case has a verdict",
+            metavar="slower[:PERCENT]",
+            help="exit code 3 if a case is shown to be slower (by more than PERCENT, if given), 4 "
+            "if that is undecided; with --seconds, pairs are measured until it is decided",
         ),
         argument("-q", "--quiet", action="store_true", help="no progress"),
     ),
@@ -303,11 +289,11 @@ def _fleet(args: argparse.Namespace) -> int:
     from memkern.formats.store import check_output
     from memkern.results.comparison import INVALID as WRONG
     from memkern.results.fleet import fleet, of_files
-    from memkern.results.verdicts import SLOWER
 
     target = check_output(args.output, args.force) if args.output else None
     results = of_files(args.files)
-    frame = fleet(results, of_files([args.baseline]) if args.baseline else None)
+    baseline = of_files([args.baseline]) if args.baseline else None
+    frame = fleet(results, baseline, slowdown=args.fail_on or 0.0)
     if target:
         results.save(target)
     if args.json:
@@ -318,13 +304,9 @@ def _fleet(args: argparse.Namespace) -> int:
         warn(remark)
     if (frame["verdict"] == WRONG).any():
         return INVALID
-    gate: Gate | None = args.fail_on
-    if gate is None:
+    if args.fail_on is None:
         return GOOD
-    undecided = int(frame["p"].isna().sum())
-    slow = frame[(frame["verdict"] == SLOWER) & (frame["slowdown"] > (gate.percent or 0) / 100)]
-    fails = gate.percent is not None and len(slow) > 0
-    return FAILED if fails or undecided == len(frame) or (gate.undecided and undecided) else GOOD
+    return _gate_code([*frame["gate"]], args.fail_on, "values of nodes")
 
 
 def text(frame: DataFrame) -> str:
@@ -381,9 +363,9 @@ FLEET_VERB = verb(
     argument(
         "--fail-on",
         type=fail_on,
-        metavar="slower[:PERCENT][,undecided]",
-        help="exit code 3 if a node is slower (by more than PERCENT, if given) or undecided; "
-        "always if no node has a verdict",
+        metavar="slower[:PERCENT]",
+        help="exit code 3 if a node is slower (by more than PERCENT, if given), 4 if that is "
+        "undecided for a node",
     ),
     FORCE,
 )

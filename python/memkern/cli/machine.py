@@ -19,6 +19,7 @@ from memkern.cli.options import (
     JSON,
     MANAGE,
     METRICS,
+    UNDECIDED,
     UNDERSTAND,
     argument,
     refuse,
@@ -272,16 +273,15 @@ def _doctor(args: argparse.Namespace) -> int:
             print(_answer(found, args.baseline))
     if found.results.interrupted or not found.results.valid:
         return exit_code(found.results)
-    # A gate without any verdict does not pass.
-    return FAILED if args.baseline and (found.worse or not found.judged) else GOOD
+    undecided = args.baseline and not found.judged
+    return FAILED if found.worse else UNDECIDED if undecided else GOOD
 
 
 def _answer(found: Health, baseline: str) -> str:
     """Return the sentence on whether the machine is slower than in the baseline."""
-    if found.worse:
-        return f"this machine is slower than in {baseline}: see the finding on the baseline"
     if found.judged:
-        return f"this machine is not slower than in {baseline}"
+        why = ": see the finding on the baseline" * found.worse
+        return f"this machine is {'' if found.worse else 'not '}slower than in {baseline}{why}"
     return f"whether this machine is slower than in {baseline} can't be told: no case was judged"
 
 
@@ -300,7 +300,7 @@ DOCTOR_VERB = verb(
         "--baseline",
         metavar="FILE",
         help="compare with the records that an earlier check of this machine wrote with -o; exit "
-        "code 3 if a case is slower, or if none could be judged",
+        "code 3 if a case is slower, 4 if none could be judged",
     ),
     argument("-o", "--output", metavar="PATH", help=".db, .parquet, .csv or .json"),
     METRICS,

@@ -446,6 +446,7 @@ def show_progress(args: argparse.Namespace) -> Iterator[Callable[[float], object
 
 def tell_host(results: ResultSet, quiet: bool) -> None:
     """Warn of a shared or unhealthy host, disturbed records and grown caches, unless `quiet`."""
+    from memkern.results.advice import advised
     from memkern.results.hosts import host_sentence, memory_notes
 
     if quiet:
@@ -455,12 +456,17 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
         warn(f"memkern doctor found this machine {ailing[-1]} (run it again for advice)")
     if told := host_sentence(results):
         warn(told)
-    if disturbed := sum(record.get("disturbed") is True for record in results):
+    if disturbed := [record for record in results if record.get("disturbed") is True]:
         warn(
-            f"{disturbed} of {len(results)} records {'is' if disturbed == 1 else 'are'} disturbed: "
-            "workers waited for processors in most samples, so that there is no interval and no "
-            "verdict: use fewer threads (--threads) or other processors (--pin), or end other "
-            "programs"
+            f"{len(disturbed)} of {len(results)} records {'is' if len(disturbed) == 1 else 'are'} "
+            "disturbed: workers waited for processors in most samples, so that there is no interval "
+            "and no verdict"
+            + advised(
+                ": try ",
+                ("fewer threads", "other processors"),
+                disturbed,
+                ["an end of other programs"],
+            )
         )
     notes = Counter(note for record in results for note in memory_notes(record).items())
     for (name, what), number in notes.items():
@@ -535,7 +541,7 @@ def tell_limit(results: ResultSet, args: argparse.Namespace) -> None:
     if args.machine:
         from memkern.models.answers import limit_sentence
 
-        line(limit_sentence(results))
+        line(limit_sentence(results, results.environments))
 
 
 def plus_minus(record: dict[str, Any], quantity: str = "floor") -> str:

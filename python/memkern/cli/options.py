@@ -16,7 +16,7 @@ from memkern.spec.registry import spec_of
 
 T = TypeVar("T")
 
-GOOD, INVALID, WRONG_INPUT, FAILED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
+GOOD, INVALID, WRONG_INPUT, FAILED, UNDECIDED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
 
 
 MEASURE, UNDERSTAND, COMPARE, MANAGE = GROUPS = ("measure", "understand", "compare", "manage")

@@ -273,7 +273,7 @@ class Host:
 
     @property
     def health(self) -> str:
-        """The verdict of `memkern.doctor`, after an hour with its age; empty if unknown.
+        """The verdict of `memkern.doctor` with its age; empty if unknown.
 
         In another control group, with other limits, it is unknown.
         """
@@ -282,8 +282,8 @@ class Host:
             return ""
         age = datetime.fromisoformat(now()) - datetime.fromisoformat(known.created)
         hours = int(age.total_seconds() // 3600)
-        before = f" ({hours} hour{'s' * (hours > 1)} before)" if hours > 0 else ""
-        return f"{known.summary}{before}"
+        before = f"{hours} hour{'s' * (hours > 1)}" if hours > 0 else "less than an hour"
+        return f"{known.summary} ({before} before)"
 
     def keep_health(self, summary: str) -> None:
         """Store the verdict of `memkern.doctor` (see `memkern.machine.health.summary`)."""

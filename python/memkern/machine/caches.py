@@ -17,7 +17,9 @@ MULTIPLE = 4
 FROM_MEMORY = 2.0
 """The least multiple with which a single record counts as one from memory."""
 LEAST_MEMORY_S = 40e-9
-"""No memory has a shorter latency: the published values of processors begin at 67 ns."""
+"""No memory has a shorter latency."""
+PUBLISHED_LATENCIES = "published latencies are 67.5 to 187 ns (table published-figures)"
+"""The source of the limits of a latency."""
 
 # A measured end beyond this multiple of an L1 or L2 is that of a cache that is not reported.
 _BEYOND = 2

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from memkern import reference
-from memkern.machine.caches import FROM_MEMORY, LEAST_MEMORY_S
+from memkern.machine.caches import FROM_MEMORY, LEAST_MEMORY_S, PUBLISHED_LATENCIES
+from memkern.machine.health import DISTURBED
 from memkern.models.own_rates import CHASE, cores_of, own_rates
+from memkern.results.advice import advised
 from memkern.statistics import meaningful
 
 # Share of the roofline from which on nothing but the bound can be improved.
@@ -34,6 +36,8 @@ class Compared(NamedTuple):
         The value with its unit.
     against : str
         The range and its source, or what else is known where no range decides.
+    most : str
+        What no memory is beyond, and its source.
     decides : bool
         Whether a verdict follows from the range.
     is_time : bool
@@ -47,6 +51,7 @@ class Compared(NamedTuple):
     high: float
     what: str
     against: str
+    most: str
     decides: bool
     is_time: bool = False
     shared: bool = False
@@ -124,16 +129,30 @@ def compared(
             f"{known.low:.3g} to {known.high:.3g} {unit} of this processor by published values "
             f"({titles})"
         )
-        return Compared(value, known.low, known.high, what, against, True, is_time, known.shared)
+        return Compared(
+            value, known.low, known.high, what, against, against, True, is_time, known.shared
+        )
     why = known.undecided if known else "no value of this processor is published"
     if is_time:
-        return Compared(value, LEAST_MEMORY_S * 1e9, math.inf, what, why, False, is_time)
+        return Compared(
+            value,
+            LEAST_MEMORY_S * 1e9,
+            math.inf,
+            what,
+            why,
+            f"{LEAST_MEMORY_S * 1e9:.0f} ns: {PUBLISHED_LATENCIES}",
+            False,
+            is_time,
+        )
     peak = known.peak if known else math.nan
     rates = own_rates(record, records, environment, peak)
     against = "; ".join([why, *(rate.beside(value) for rate in rates)])
     of_cores = cores_of(record, environment) * most_of_a_core_GBps()
-    most = min(of_cores, peak) if peak > 0 else of_cores
-    return Compared(value, 0.0, most, what, against, False)
+    most, source = min(
+        (of_cores, "the largest published bandwidth of a core"),
+        (peak if peak > 0 else math.inf, "channels x rate"),
+    )
+    return Compared(value, 0.0, most, what, against, f"{most:.3g} GB/s by {source}", False)
 
 
 def health_sentence(
@@ -167,17 +186,18 @@ def health_sentence(
         return f"{best.what}: whether this is healthy can't be told, since samples are disturbed"
     doctor = next((str(r["doctor"]) for r, _ in reversed(known) if r.get("doctor")), "")
     verdict = f"; memkern doctor found this machine {doctor}" if doctor else ""
+    disturbed = doctor.startswith(DISTURBED) or any(r.get("disturbed") for r, _ in known)
+    word = "as is usual" if disturbed else "healthy"
     if best.better:
         return (
-            f"{best.what}: better than is known from memory"
-            + f", against {best.against}" * best.decides
-            + "; caches may hold the data: give a larger size, and see memkern latency structure "
+            f"{best.what}: better than is known from memory, against {best.most}; caches may "
+            "hold the data: give a larger size, and see memkern latency structure "
             "for their sizes"
         )
     if not best.decides:
         return f"{best.what}: no verdict, since {best.against}{verdict}"
     if best.healthy:
-        return f"{best.what}: healthy, against {best.against}{verdict}"
+        return f"{best.what}: {word}, against {best.against}{verdict}"
     if best.shared:
         return (
             f"{best.what}: worse than is usual, against {best.against}; others may use the same "
@@ -235,30 +255,36 @@ def _is_from_memory(record: Record) -> bool:
     return float(record.get("caches_multiple") or 0) >= FROM_MEMORY
 
 
-# What to try for each bound, near the roofline and far from it.
-_ADVICE = {
+_ONLY, _IN_CORE = "; only this helps: ", ["`memkern incore`, which tells what the body needs"]
+# What to try for each bound, near the roofline and far from it: names of `ADVICE`, and what no
+# record has.
+_TRY = {
     "memory": (
-        "only less data help: a smaller --dtype, --variant nt, or sizes that a cache holds",
-        "try more --threads, --pages thp and --prefetch, or let `memkern tune` search them",
+        (_ONLY, ("smaller type", "non-temporal stores"), ["sizes that a cache holds"]),
+        ("; try ", ("more threads", "huge pages", "prefetch", "search"), []),
     ),
     "core": (
-        "only fewer operations help, or wider vectors (--isa)",
-        "try --variant simd and --unroll 4; `memkern incore` tells what the body needs",
+        (_ONLY, ("wider vectors",), ["fewer operations"]),
+        ("; try ", ("vectors", "unrolling"), _IN_CORE),
     ),
     "cache": (
-        "only less data help, or sizes that a nearer cache holds",
-        "try --unroll 4 and --repetition free; `memkern incore` tells what the body needs",
+        (_ONLY, ("smaller type",), ["sizes that a nearer cache holds"]),
+        ("; try ", ("unrolling", "no barrier"), _IN_CORE),
     ),
 }
 
 
-def limit_sentence(records: Iterable[Record]) -> str:
+def limit_sentence(records: Iterable[Record], environments: Mapping[str, Any] | None = None) -> str:
     """Return the sentence on what bounds the records, their share of it, and what to try.
+
+    What to try is what the record with the smallest share does not have.
 
     Parameters
     ----------
     records : iterable of mapping
         With the columns of the roofline of a machine file.
+    environments : mapping, optional
+        As for `health_sentence`.
     """
     sure = [record for record in records if record.get("valid") and not record.get("disturbed")]
     bounded = [record for record in sure if record.get("bound")]
@@ -270,17 +296,24 @@ def limit_sentence(records: Iterable[Record]) -> str:
     of = f" ({number} of {len(bounded)} records)" if len(counts) > 1 else ""
     own = [record for record in bounded if record["bound"] == bound]
     source = own[0]["machine_file"]
-    shares = [float(record["roofline_min_fraction"]) for record in own]
-    shares = sorted(share for share in shares if share == share)
+    known = {float(record["roofline_min_fraction"]): record for record in own}
+    shares = sorted(share for share in known if share == share)
     if not shares:
         return (
             f"bound by {bound}{of}, which was faster than in {source}: measure that file again "
             "(memkern machine)"
         )
     share = f"{shares[0]:.0%}" + (f" to {shares[-1]:.0%}" if len(shares) > 1 else "")
-    near, far = _ADVICE[bound if bound in _ADVICE else "cache"]
-    advice = near if shares[0] >= _NEAR else far
-    return f"bound by {bound}{of}: {share} of the roofline by {source}; {advice}"
+    worst, far = known[shares[0]], shares[0] < _NEAR
+    start, names, always = _TRY[bound if bound in _TRY else "cache"][far]
+    advice = advised(
+        start,
+        names,
+        [worst],
+        always,
+        (environments or {}).get(str(worst.get("environment_id"))),
+    )
+    return f"bound by {bound}{of}: {share} of the roofline by {source}{advice}"
 
 
 def peer_sentence(peer: str, records: Iterable[Record], statistic: str) -> str:

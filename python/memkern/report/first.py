@@ -94,10 +94,11 @@ def _entry(
         ("typical", typical if spread == typical else f"{typical} ({spread})"),
     ]
     share = figure.share if figure.limit == figure.limit else 0.0
-    if share:
-        lines.append(("limit", f"{three_figures(figure.limit)}: {percent(share)} reached"))
     known = expected_of(figure, environment)
     word, sentence = compared(figure, known)
+    if share:
+        lines.append(("limit", f"{three_figures(figure.limit)}: {percent(share)} reached"))
+        sentence += " The limit is by loads and a triad from memory, measured in the same run."
     if known is not None and known.published:
         no_verdict = f"no verdict: {known.undecided}"
         lines.append(("published", _range(known.low, known.high) if known.decides else no_verdict))
@@ -239,7 +240,14 @@ def fitness(frame: DataFrame, worse: bool = False) -> list[tuple[str, str]]:
         found = [("Fitness by memkern doctor: ", ""), ("; ".join(known), "bad" if bad else "good")]
         if worse and not bad:
             found.append((" (of the host, not of the values that are below)", ""))
-    host = "is shared" if "shared" in distinct(frame, "state") else "was quiet"
+    states = distinct(frame, "state")
+    host = (
+        "is shared"
+        if "shared" in states
+        else "was disturbed"
+        if DISTURBED in states
+        else "was quiet"
+    )
     return [*found, (f". The host {host}.", "")]
 
 
@@ -275,6 +283,11 @@ def next_sentence(
         return (
             f"{counted(disturbed, 'figure')} disturbed: measure again when nothing else runs "
             "(--wait-quiet 600)."
+        )
+    if unfit := [text for text in distinct(frame, "doctor") if text.startswith(DISTURBED)]:
+        return (
+            f"memkern doctor found this machine {unfit[0]}: run it again, remove what it lists, "
+            "and measure again."
         )
     low = (figure for figure in figures if 0 < figure.share < _LOW_SHARE)
     worst = min(low, key=lambda figure: figure.share, default=None)

@@ -14,7 +14,16 @@ from memkern.errors import InputError
 from memkern.formats import ResultSet, load
 from memkern.machine.environment import differences
 from memkern.results.hosts import APART
-from memkern.results.verdicts import NOT_ENOUGH, Estimate, decide, holm, moderated, welch
+from memkern.results.verdicts import (
+    NOT_ENOUGH,
+    UNDECIDED,
+    Estimate,
+    decide,
+    gate,
+    holm,
+    moderated,
+    welch,
+)
 from memkern.spec.columns import of_kind
 
 if TYPE_CHECKING:
@@ -78,9 +87,10 @@ class Compared:
         Estimate of their difference, if its error is known.
     p : float
         P-value, corrected for the number of cases; NaN where there was no test.
-    verdict : str
+    verdict, gate : str
+        See `compare`.
     needed : int
-        Pairs or placements needed for a verdict; 0 if there is one, or if it is unknown.
+        Pairs or placements needed for the gate; 0 if it is decided, or if they are unknown.
     """
 
     name: str
@@ -90,6 +100,7 @@ class Compared:
     estimate: Estimate | None = None
     p: float = math.nan
     verdict: str = NOT_ENOUGH
+    gate: str = UNDECIDED
     needed: int = 0
 
     @property
@@ -108,7 +119,9 @@ def quantity_of(*works: Mapping[str, float]) -> Quantity:
     return next(q for q in _QUANTITIES if all(q.suffix in work for work in works))
 
 
-def compare(a: ResultSet | str | Path, b: ResultSet | str | Path) -> DataFrame:
+def compare(
+    a: ResultSet | str | Path, b: ResultSet | str | Path, *, slowdown: float = 0.0
+) -> DataFrame:
     """Compare two sets of records that were measured one after the other, case by case.
 
     Parameters
@@ -117,6 +130,9 @@ def compare(a: ResultSet | str | Path, b: ResultSet | str | Path) -> DataFrame:
         Records, or their file. Each case must have been placed in memory several times on each
         side (columns ``placements`` and ``placement_sd``, or several repeats), since one placement
         does not show the variance between runs.
+    slowdown : float
+        Relative increase of the time, such as 0.05, about which the column ``gate`` decides; 0 for
+        any, about which the verdict decides.
 
     Returns
     -------
@@ -136,8 +152,10 @@ def compare(a: ResultSet | str | Path, b: ResultSet | str | Path) -> DataFrame:
           for the next run), ``same`` (the interval lies within 2 %), ``not enough data``, or why
           there is none: ``other state`` (the exchange time of the workers shows that the state of
           the host has changed), ``disturbed`` (`a`, `b` and `ratio` are as observed), ``invalid``,
-          ``no time``; ``needed``, the placements needed for a verdict (0: there is one, or it is
-          unknown);
+          ``no time``; ``gate``: ``passed`` if the interval excludes `slowdown`, ``slower`` if it
+          lies wholly beyond it and the verdict is slower, else ``undecided``; ``needed``, the
+          placements needed for a verdict, or with a `slowdown` for its gate (0: they suffice, or it
+          is unknown);
         - every rate in the records: ``a_GBps``, ``b_GBps``, ``a_GFLOPs``, ``a_GAMS``,
           ``a_ns``, and ``a_time_s``.
 
@@ -179,7 +197,7 @@ def compare(a: ResultSet | str | Path, b: ResultSet | str | Path) -> DataFrame:
         )
         _estimate(case, left[key], right[key])
         cases.append(case)
-    judge(cases)
+    judge(cases, slowdown)
     remarks = [_DRIFT]
     for side, alone in (("A", len(left) - len(common)), ("B", len(right) - len(common))):
         if alone:
@@ -195,16 +213,17 @@ def compare(a: ResultSet | str | Path, b: ResultSet | str | Path) -> DataFrame:
     return table(cases, "placements", compared, remarks, versions)
 
 
-def judge(cases: Sequence[Compared]) -> None:
-    """Set the verdict of each case with an estimate, with p-values corrected for all of them."""
+def judge(cases: Sequence[Compared], slowdown: float = 0.0) -> None:
+    """Set the verdict and gate of each case with an estimate, with p-values corrected for all."""
     tested = [case for case in cases if case.estimate is not None]
     estimates = moderated([case.estimate for case in tested if case.estimate is not None])
     p = [estimate.p for estimate in estimates]
     found = zip(tested, estimates, holm(p), decide(estimates, p), strict=True)
     for case, estimate, corrected, verdict in found:
         case.estimate, case.p, case.verdict = estimate, float(corrected), verdict
-        if verdict == NOT_ENOUGH:
-            case.needed = estimate.needed(len(tested))
+        case.gate = gate(verdict, estimate.effect, estimate.half_width, slowdown)
+        if case.gate == UNDECIDED:
+            case.needed = estimate.needed(len(tested), slowdown)
 
 
 def slowdowns(frame: DataFrame) -> list[float]:
@@ -240,6 +259,7 @@ def table(
             "least_effect": math.nan,
             counted: 0,
             "verdict": case.verdict,
+            "gate": case.gate,
             "needed": case.needed,
         }
         if case.times is not None:

@@ -7,7 +7,7 @@ import io
 import math
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -16,8 +16,15 @@ from memkern.errors import InputError
 from memkern.files import read, writable, writing
 from memkern.formats.encoding import escape_formula
 from memkern.machine.environment import now
-from memkern.results.comparison import INVALID, NOT_MEASURED, slowdowns
-from memkern.results.verdicts import FASTER, NOT_ENOUGH, SAME, SLOWER
+from memkern.results.comparison import INVALID, NOT_MEASURED
+from memkern.results.verdicts import (
+    FASTER,
+    NOT_ENOUGH,
+    PASSED,
+    SAME,
+    SLOWER,
+    UNDECIDED,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -28,30 +35,10 @@ HISTORY = (
     *("time", "label", "a_version", "b_version", "case", "quantity"),
     *("a", "b", "ratio", "low", "high", "verdict"),
 )
-# Outcomes of tests in JUnit XML, by verdict; other verdicts are skipped.
-_OUTCOMES = {FASTER: "", SLOWER: "", SAME: "", INVALID: "error", NOT_MEASURED: "error"}
+# Outcomes of tests in JUnit XML.
+_ERRORS = (INVALID, NOT_MEASURED)
+_OUTCOMES = {PASSED: "", SLOWER: "failure", UNDECIDED: "skipped"}
 _UNITS = {"GAMS": "GAMS", "ns": "ns", "GBps": "GB/s", "GFLOPs": "GFLOP/s"}
-
-
-def slower(frame: DataFrame, percent: float = 0.0) -> list[int]:
-    """Return the rows of a comparison whose verdict is slower, by more than `percent`.
-
-    Parameters
-    ----------
-    frame : DataFrame
-        As `memkern.compare` returns it.
-    percent : float
-        Least increase of the time for a unit of work from a to b.
-    """
-    found = zip(frame["verdict"], slowdowns(frame), strict=True)
-    return [
-        row for row, (verdict, by) in enumerate(found) if verdict == SLOWER and by > percent / 100
-    ]
-
-
-def judged(frame: DataFrame) -> int:
-    """Return the number of cases with a verdict: faster, slower or same."""
-    return int(frame["verdict"].isin((FASTER, SLOWER, SAME)).sum())
 
 
 def false_verdicts(frame: DataFrame) -> tuple[int, int]:
@@ -82,10 +69,13 @@ def heading(frame: DataFrame) -> list[str]:
     return lines + ([f"memkern: A {versions[0]}, B {versions[1]}"] if all(versions) else [])
 
 
-def text(frame: DataFrame) -> str:
-    """Return a comparison as a text table, with summary and remarks below."""
-    header, rows = _cells(frame)
-    lines = aligned([header, *rows], left=[0, len(header) - 1])
+def text(frame: DataFrame, *, gates: bool = False) -> str:
+    """Return a comparison as a text table, with summary and remarks below.
+
+    `gates` is whether it has the column gate.
+    """
+    header, rows = _cells(frame, gates)
+    lines = aligned([header, *rows], left=[0, *range(header.index("verdict"), len(header))])
     return "\n".join([*lines, summary(frame), *frame.attrs["remarks"]])
 
 
@@ -101,9 +91,9 @@ def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
     ]
 
 
-def markdown(frame: DataFrame) -> str:
-    """Return a comparison as a table in Markdown, with summary and remarks below."""
-    header, rows = _cells(frame)
+def markdown(frame: DataFrame, *, gates: bool = False) -> str:
+    """Return a comparison as a table in Markdown, as `text`."""
+    header, rows = _cells(frame, gates)
     rule = ["---", *["---:"] * (len(header) - 2), "---"]
     escaped = ([cell.replace("|", "\\|") for cell in row] for row in (header, rule, *rows))
     lines = [f"| {' | '.join(row)} |" for row in escaped]
@@ -111,21 +101,21 @@ def markdown(frame: DataFrame) -> str:
     return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences)])
 
 
-def junit(frame: DataFrame, failing: Iterable[int]) -> bytes:
+def junit(frame: DataFrame) -> bytes:
     """Return a comparison as JUnit XML with one test for each case.
 
-    The rows in `failing` are failures, invalid and unmeasured cases are errors, and other cases
-    without a verdict are skipped.
+    Invalid and unmeasured cases are errors; of the others, those that are slower by their gate
+    are failures, and undecided ones are skipped.
     """
-    failing = set(failing)
     suite = ElementTree.Element("testsuite", name="memkern compare", tests=str(len(frame)))
     counts = Counter[str]()
     header, cells = _cells(frame)
-    for row, (case, verdict) in enumerate(zip(frame["case"], frame["verdict"], strict=True)):
+    rows = zip(frame["case"], frame["verdict"], frame["gate"], strict=True)
+    for row, (case, verdict, found) in enumerate(rows):
         kernel = case.split()[0]
         test = ElementTree.SubElement(suite, "testcase", classname=kernel, name=case)
         details = ", ".join(f"{name} {cell}" for name, cell in zip(header, cells[row], strict=True))
-        outcome = "failure" if row in failing else _OUTCOMES.get(verdict, "skipped")
+        outcome = "error" if verdict in _ERRORS else _OUTCOMES[found]
         counts[outcome] += 1
         if outcome:
             ElementTree.SubElement(test, outcome, message=verdict).text = details
@@ -181,9 +171,10 @@ def append_history(frame: DataFrame, path: str | Path, label: str = "") -> None:
         os.fsync(file.fileno())
 
 
-def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
+def _cells(frame: DataFrame, gates: bool = False) -> tuple[list[str], list[list[str]]]:
     """Return the header and the rows of the text table."""
     counted = frame.columns[list(frame.columns).index("least_effect") + 1]
+    told = ["verdict", "gate"] if gates else ["verdict"]
     # Rates other than the compared quantity.
     others = [
         (suffix, unit)
@@ -195,7 +186,7 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
     header = [
         *("case", "quantity", "A", "B"),
         *(f"{side} {unit}" for _, unit in others for side in "AB"),
-        *("B/A", "99 % interval", counted, "verdict"),
+        *("B/A", "99 % interval", counted, *told),
     ]
     rows = []
     for _, row in frame.iterrows():
@@ -204,18 +195,18 @@ def _cells(frame: DataFrame) -> tuple[list[str], list[list[str]]]:
             for suffix, unit in others
             for side in "ab"
         ]
-        verdict = str(row["verdict"])
+        found = [str(row[name]) for name in told]
         if needed := row["needed"]:
-            verdict += f": a verdict needs about {needed} {counted}"
-        elif verdict not in (FASTER, SLOWER, SAME) and row["ratio"] == row["ratio"]:
-            verdict += ": not judged"
+            found[-1] += f": a verdict needs about {needed} {counted}"
+        elif found[-1] not in (FASTER, SLOWER, SAME, PASSED) and row["ratio"] == row["ratio"]:
+            found[-1] += ": not judged"
         rows.append(
             [
                 *(row["label"], row["quantity"], _number(row["a"]), _number(row["b"])),
                 *rates,
                 _number(row["ratio"], ".3f"),
                 f"[{row['low']:.3f}, {row['high']:.3f}]" if row["low"] == row["low"] else "",
-                *(str(row[counted]), verdict),
+                *(str(row[counted]), *found),
             ]
         )
     return header, rows

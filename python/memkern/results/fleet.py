@@ -44,7 +44,16 @@ from memkern.results.comparison import (
     work_of,
 )
 from memkern.results.merging import sources
-from memkern.results.verdicts import ALPHA, FASTER, LEAST_EFFECT, SLOWER, holm
+from memkern.results.verdicts import (
+    ALPHA,
+    FASTER,
+    LEAST_EFFECT,
+    PASSED,
+    SLOWER,
+    UNDECIDED,
+    gate,
+    holm,
+)
 from memkern.statistics import MEDIAN_OVER_MEAN, RUN_LEVEL, student_quantile
 
 if TYPE_CHECKING:
@@ -110,7 +119,9 @@ class _Own(NamedTuple):
     verdict: str = ""
 
 
-def fleet(results: ResultSet, baseline: ResultSet | None = None) -> DataFrame:
+def fleet(
+    results: ResultSet, baseline: ResultSet | None = None, *, slowdown: float = 0.0
+) -> DataFrame:
     """Compare the nodes of a fleet with each other, or with the nodes of a baseline.
 
     Parameters
@@ -120,6 +131,8 @@ def fleet(results: ResultSet, baseline: ResultSet | None = None) -> DataFrame:
         different processors, or different numbers of their cores, are not compared.
     baseline : ResultSet, optional
         Records of other nodes, with which these are compared instead of with each other.
+    slowdown : float
+        Relative increase of the time about which the column ``gate`` decides; 0 for any.
 
     Returns
     -------
@@ -136,7 +149,10 @@ def fleet(results: ResultSet, baseline: ResultSet | None = None) -> DataFrame:
         - ``verdict``: ``slower`` or ``faster`` (p of at most 0.01 and an effect above 1 %), ``in
           the range``, or why there is none: ``too few nodes``, ``other state`` (the exchange time
           of the workers shows another state of the host than that of most nodes), ``disturbed``,
-          ``invalid``, ``no time``, ``no interval``.
+          ``invalid``, ``no time``, ``no interval``;
+        - ``gate``: ``passed`` for a node in the range or faster, or if its value with an interval
+          as wide as the range excludes `slowdown`; ``slower`` if that lies wholly beyond it; else
+          ``undecided``.
 
         ``attrs["remarks"]`` lists sentences on what was not judged.
 
@@ -174,7 +190,7 @@ def fleet(results: ResultSet, baseline: ResultSet | None = None) -> DataFrame:
         for node, value in own.items():
             others = [o.time for name, o in known.items() if name != node and not o.verdict]
             tested.append(_Tested({**case, "node": node}, value, np.array(others), quantity))
-    rows = _rows(tested)
+    rows = _rows(tested, slowdown)
     remarks = _too_few(rows)
     if remarks and all(math.isnan(row["p"]) for row in rows):
         raise InputError(remarks[0])
@@ -353,7 +369,7 @@ class _Tested(NamedTuple):
         return p_value(self.own.time - float(np.median(self.times)), self.times, self.own.sd)
 
 
-def _rows(tested: Sequence[_Tested]) -> list[dict[str, Any]]:
+def _rows(tested: Sequence[_Tested], slowdown: float) -> list[dict[str, Any]]:
     """Return the rows of the table."""
     p = np.array([math.nan if one.verdict else one.p for one in tested])
     level = ALPHA / max(int((~np.isnan(p)).sum()), 1)
@@ -367,6 +383,7 @@ def _rows(tested: Sequence[_Tested]) -> list[dict[str, Any]]:
             "others": len(x),
             "p": float(corrected),
             "verdict": one.verdict,
+            "gate": UNDECIDED,
         }
         if len(x):
             middle = float(np.median(x))
@@ -376,7 +393,11 @@ def _rows(tested: Sequence[_Tested]) -> list[dict[str, Any]]:
             row["low"], row["high"] = sorted((of(middle - far), of(middle + far)))
             row |= {"least_slowdown": math.expm1(far), "spread": math.expm1(_spread(x))}
             outside = corrected <= ALPHA and abs(own.time - middle) > math.log1p(LEAST_EFFECT)
-            row["verdict"] = (SLOWER if own.time > middle else FASTER) if outside else INSIDE
+            verdict = (SLOWER if own.time > middle else FASTER) if outside else INSIDE
+            row |= {
+                "verdict": verdict,
+                "gate": gate(verdict, own.time - middle, far, slowdown) if outside else PASSED,
+            }
         rows.append(row)
     return rows
 

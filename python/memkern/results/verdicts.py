@@ -43,6 +43,9 @@ TRIM = 0.2
 PAIRS = 30
 # Share of alpha of each of the three tests of a case: late tests detect most, early ones save time.
 SHARES = (0.2, 0.3, 0.5)
+FURTHER = 11
+"""Tests after the third, each at half as many pairs again, that a gate may need in its time."""
+PASSED, UNDECIDED = "passed", "undecided"
 # Least number of cases for estimating a common prior of variances, and its largest degrees of
 # freedom.
 _LEAST_CASES = 8
@@ -65,6 +68,8 @@ class Estimate:
         Half width of the interval in a comparison of a side with itself; the larger of both sides.
     count : int
         Pairs, or values on the side that has fewer.
+    level : float
+        Of the interval.
     """
 
     a: float
@@ -73,6 +78,7 @@ class Estimate:
     freedom: float
     self_half_width: float
     count: int
+    level: float = LEVEL
 
     @property
     def effect(self) -> float:
@@ -89,7 +95,7 @@ class Estimate:
     @property
     def half_width(self) -> float:
         """Half width of the interval of the effect."""
-        return _quantile(LEVEL, self.freedom) * self.error
+        return _quantile(self.level, self.freedom) * self.error
 
     @property
     def least_effect(self) -> float:
@@ -103,11 +109,15 @@ class Estimate:
         inside = abs(self.effect) + self.half_width <= math.log1p(SAME_WITHIN)
         return SAME if inside else NOT_ENOUGH
 
-    def needed(self, cases: int) -> int:
+    def needed(self, cases: int, slowdown: float = 0.0) -> int:
         """Return the number of pairs or values for a verdict, with the same effect and spread.
 
-        `cases` is the number of cases that are compared.
+        `cases` is the number of cases that are compared; with a `slowdown`, the number is that with
+        which `gate` decides.
         """
+        if slowdown:
+            away = max(abs(self.effect - math.log1p(slowdown)), _RESOLUTION)
+            return math.ceil(self.count * (self.half_width / away) ** 2)
         apart, same = abs(self.effect), math.log1p(SAME_WITHIN) - abs(self.effect)
         factors = []
         if same > 0:
@@ -230,19 +240,51 @@ def decide(estimates: Sequence[Estimate | None], p: npt.ArrayLike) -> list[str]:
     ]
 
 
+def gate(verdict: str, effect: float, half_width: float, slowdown: float) -> str:
+    """Return what the interval of a case says about a slowdown.
+
+    Parameters
+    ----------
+    verdict : str
+    effect, half_width : float
+        Middle and half width of the interval of the logarithm of b's time over a's; NaN if there is
+        none.
+    slowdown : float
+        Relative increase of the time, such as 0.05; 0 for any, about which the verdict decides.
+
+    Returns
+    -------
+    str
+        `PASSED` if the interval excludes the slowdown, `SLOWER` if it lies wholly beyond it and the
+        verdict is slower, else `UNDECIDED`.
+    """
+    limit = math.log1p(slowdown)
+    shown = verdict == SLOWER and (not slowdown or effect - half_width > limit)
+    passed = effect + half_width < limit if slowdown else verdict in (FASTER, SAME)
+    return SLOWER if shown else PASSED if passed else UNDECIDED
+
+
 class Family:
-    """Cases that get pairs one by one, and are tested at three numbers of pairs.
+    """Cases that get pairs one by one, and are tested at three numbers of pairs or more.
 
     Parameters
     ----------
     cases : int
     pairs : int
-        Most pairs of a case; the tests (looks) are at half, two thirds and all of them.
+        Pairs of a case at the third test; the tests (looks) are at half, two thirds and all of
+        them.
+    slowdown : float
+        About which `gate` decides; 0 if the verdict does.
+    further : int
+        Number of further tests, which share half of alpha. With them intervals are wider: at most
+        1 % of the cases with just this slowdown pass it, whenever they are tested.
 
     Attributes
     ----------
     verdicts : list of str
         A verdict is final.
+    gates : list of str
+        Of `gate`, by each case's verdict and estimate.
     estimates : list of Estimate or None
         At each case's last look.
     p : ndarray of float64, shape (cases,)
@@ -255,12 +297,20 @@ class Family:
         Whether pairs are missing because measuring was interrupted.
     """
 
-    def __init__(self, cases: int, pairs: int = PAIRS) -> None:
+    def __init__(
+        self, cases: int, pairs: int = PAIRS, slowdown: float = 0.0, further: int = 0
+    ) -> None:
         self.interrupted = False
-        self.looks = (pairs // 2, 2 * pairs // 3, pairs)
+        self.slowdown = slowdown
+        more = (pairs * 3**k // 2**k for k in range(1, further + 1))
+        self.looks = (pairs // 2, 2 * pairs // 3, pairs, *more)
+        own = [*(share / 2 for share in SHARES), *[0.5 / further] * further] if further else SHARES
+        # Share of alpha and level of the interval at each of them.
+        self.tests = [(share, 1 - 2 * (1 - LEVEL) * share if further else LEVEL) for share in own]
         self.values: list[tuple[list[float], list[float]]] = [([], []) for _ in range(cases)]
         self.observed: list[list[tuple[float, float]]] = [[] for _ in range(cases)]
         self.verdicts = [NOT_ENOUGH] * cases
+        self.gates = [UNDECIDED] * cases
         self.estimates: list[Estimate | None] = [None] * cases
         self.p = np.ones(cases)
 
@@ -269,11 +319,11 @@ class Family:
         return len(self.values[case][0])
 
     def undecided(self) -> list[int]:
-        """Return the cases without a verdict for which pairs are missing."""
+        """Return the cases about which `gate` does not decide, and for which pairs are missing."""
         return [
             case
-            for case, verdict in enumerate(self.verdicts)
-            if verdict == NOT_ENOUGH
+            for case, found in enumerate(self.gates)
+            if found == UNDECIDED
             and self.count(case) < self.looks[-1]
             and not math.isnan(self.p[case])
         ]
@@ -288,13 +338,17 @@ class Family:
             side.append(value)
         if self.count(case) not in self.looks:
             return
-        estimate = yuen(*self.values[case])
-        share = SHARES[self.looks.index(self.count(case))]
+        share, level = self.tests[self.looks.index(self.count(case))]
+        estimate = replace(yuen(*self.values[case]), level=level)
         self.estimates[case] = estimate
         self.p[case] = min(self.p[case], estimate.p / share)
         now = decide(self.estimates, self.p)
         self.verdicts = [
             new if old == NOT_ENOUGH else old for old, new in zip(self.verdicts, now, strict=True)
+        ]
+        self.gates = [
+            gate(verdict, known.effect, known.half_width, self.slowdown) if known else UNDECIDED
+            for verdict, known in zip(self.verdicts, self.estimates, strict=True)
         ]
 
 

@@ -16,9 +16,10 @@ from memkern.formats import ResultSet
 from memkern.host import this_host
 from memkern.host.distances import SHARED, class_at
 from memkern.machine import health, smbios
-from memkern.machine.caches import LEAST_MEMORY_S, MEMORY, data_caches
+from memkern.machine.caches import LEAST_MEMORY_S, MEMORY, PUBLISHED_LATENCIES, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
 from memkern.models.peak import peak_of_processors
+from memkern.results.advice import advised
 from memkern.results.hosts import memory_notes
 from memkern.results.verdicts import FASTER, SAME, SLOWER
 from memkern.spec.options import PLACEMENTS
@@ -259,23 +260,24 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
         return Finding(subject, UNKNOWN, text, _AGAIN)
     state = graded(sd, _SPREAD, math.inf)
     text += f", {sd:.1%} standard deviation over {record['placements']} placements in memory"
-    advice = (
-        "look for programs that come and go, and measure with more placements (--placements "
-        "20) or fixed pages (--pages thp)"
+    advice = "look for programs that come and go" + advised(
+        ", and measure with ", ("placements", "huge pages"), [record]
     )
     if record["state"] == "shared":
         advice = "see core share and exchanges: medians vary with them, shortest times vary less"
     if kernel == CHASE and state == GOOD and record["ns_per_access"] > _MOST_LATENCY_NS:
         state = NOTE
-        text += f"; memory of the same socket takes less than {_MOST_LATENCY_NS:.0f} ns"
+        text += (
+            f"; memory of the same socket takes less than {_MOST_LATENCY_NS:.0f} ns: "
+            f"{PUBLISHED_LATENCIES}"
+        )
         advice = (
             "check whether the memory is on another node (memkern latency numa), and the memory "
-            "clock and power saving in the firmware's setup; use huge pages "
-            "(--pages thp)"
-        )
+            "clock and power saving in the firmware's setup"
+        ) + advised("; use ", ["huge pages"], [record])
     if kernel == CHASE and record["ns_per_access"] < LEAST_MEMORY_S * 1e9:
         state, advice = NOTE, _FIND_CACHES
-        text += f"; no memory takes less than {LEAST_MEMORY_S * 1e9:.0f} ns"
+        text += f"; no memory takes less than {LEAST_MEMORY_S * 1e9:.0f} ns: {PUBLISHED_LATENCIES}"
     for note in memory_notes(record).values():
         state = NOTE if state == GOOD else state
         text, advice = f"{text}; {note.partition(': ')[0]}", note.partition(": ")[2]
@@ -307,7 +309,10 @@ def share_of_peak(
         text = "the theoretical peak of the memory is unknown"
         return Finding(subject, UNKNOWN, text, health.ASK_HOST)
     share = max(rates) / peak
-    text = f"{max(rates):.1f} GB/s are {share:.0%} of the theoretical peak of {peak:.1f} GB/s"
+    text = (
+        f"{max(rates):.1f} GB/s are {share:.0%} of the theoretical peak of {peak:.1f} GB/s by the "
+        "channels and rate of the modules"
+    )
     if shown[0]["disturbed"]:
         return Finding(subject, UNKNOWN, f"{text}, but their samples were disturbed", _AGAIN)
     if share > 1:

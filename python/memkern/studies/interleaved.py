@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memkern import small
-from memkern.checks import integer, plain
+from memkern.checks import integer, number, plain
 from memkern.engine.public import in_rounds
 from memkern.errors import InputError
 from memkern.progress import announce
@@ -41,7 +41,7 @@ from memkern.results.comparison import (
     version_of,
     work_of,
 )
-from memkern.results.verdicts import NOT_ENOUGH, PAIRS, Family, holm
+from memkern.results.verdicts import FURTHER, NOT_ENOUGH, PAIRS, UNDECIDED, Family, holm
 from memkern.studies.workers import WorkerProcess
 
 if TYPE_CHECKING:
@@ -81,10 +81,11 @@ def compare_runs(  # noqa: C901, PLR0913
     *,
     a_python: str | None = None,
     b_python: str | None = None,
-    pairs: int = PAIRS,
+    pairs: int | None = None,
     seed: int = 0,
     progress: bool | None = None,
     time_s: float = math.inf,
+    slowdown: float | None = None,
 ) -> DataFrame:
     """Measure the cases of a sweep file on two sides, in turns, and compare them.
 
@@ -96,15 +97,20 @@ def compare_runs(  # noqa: C901, PLR0913
         Knobs of each side, which replace the file's, such as ``{"variant": "simd"}``.
     a_python, b_python : str, optional
         Interpreters, if the sides are different builds of memkern; by default this one.
-    pairs : int
-        Most pairs of a case, at least 30. A case is tested after half, two thirds and all of them;
-        measuring stops once it has a verdict.
+    pairs : int, optional
+        Most pairs of a case, at least 30; by default 30, and with `slowdown` and `time_s` as many
+        as the time suffices for. A case is tested after half, two thirds and all of them, then at
+        half as many again; measuring stops once it has a verdict.
     seed : int
         Of the random order.
     progress : bool, optional
         Whether to show progress on standard error; by default where that is a terminal.
     time_s : float
         Seconds after which no pair begins.
+    slowdown : float, optional
+        Relative increase of the time, such as 0.05: measuring of a case stops once its interval
+        excludes it or lies wholly beyond it, instead of once it has a verdict; 0 for any slowdown,
+        about which the verdict decides.
 
     Returns
     -------
@@ -120,7 +126,8 @@ def compare_runs(  # noqa: C901, PLR0913
     InputError
         The file, a knob or an interpreter is wrong, or the sides have different cases.
     """
-    pairs = integer(pairs, "pairs", PAIRS)
+    until_time = pairs is None and slowdown is not None and time_s < math.inf
+    pairs = PAIRS if pairs is None else integer(pairs, "pairs", PAIRS)
     if not time_s > 0:
         raise InputError(f"time_s must be a positive number of seconds, not {time_s}")
     end_s = time.perf_counter() + time_s
@@ -150,11 +157,16 @@ def compare_runs(  # noqa: C901, PLR0913
         cases, remarks = _describe_cases(sides, about[0]["cases"], progress)
     if all(case.verdict == NOT_MEASURED for case in cases):
         raise InputError(remarks[0])
-    family = Family(len(cases), small.cut(pairs, 6))
+    family = Family(
+        len(cases),
+        small.cut(pairs, 6),
+        number(slowdown or 0.0, "slowdown", 0.0),
+        FURTHER * until_time,
+    )
     for k, case in enumerate(cases):
         if case.verdict != NOT_ENOUGH:
             family.drop(k)
-    with closing(progress_bar(progress, unit="pairs")) as bar:
+    with closing(progress_bar(progress, unit="pairs", time_s=time_s)) as bar:
 
         def show(measured: int) -> None:
             left = sum(family.looks[-1] - family.count(k) for k in family.undecided())
@@ -190,6 +202,8 @@ def measure_pairs(
     end_s: float = math.inf,
 ) -> tuple[list[int], dict[int, str]]:
     """Measure pairs in rounds until every case is decided or has all its pairs.
+
+    The `Family` tells which are decided.
 
     Parameters
     ----------
@@ -247,7 +261,7 @@ def measure_pairs(
                     pair(case, two)
                 progress(sum(tried))
         if first:
-            seconds = (family.looks[-1] - 1) * (time.perf_counter() - begin_s)
+            seconds = min((family.looks[-1] - 1) * (time.perf_counter() - begin_s), end_s - begin_s)
             announce(f"measuring at most {family.looks[-1]} pairs of {len(todo)} cases", seconds)
 
     def next_round(_: int) -> Sequence[Sequence[int]]:
@@ -285,8 +299,9 @@ def _assign_verdicts(
         else:
             case.estimate, case.times = estimate, (estimate.a, estimate.b)
             case.verdict, case.p = family.verdicts[k], float(corrected[k])
-            if case.verdict == NOT_ENOUGH:
-                case.needed = estimate.needed(members)
+            case.gate = family.gates[k]
+            if case.gate == UNDECIDED:
+                case.needed = estimate.needed(members, family.slowdown)
     return remarks
 
 
