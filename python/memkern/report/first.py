@@ -87,6 +87,7 @@ def _entry(
     half, of_median = (
         float(figure.record.get(name) or 0.0) for name in ("time_min_ci_relative", "ci_relative")
     )
+    half = of_median if figure.by_median else half
     typical = meaningful(figure.typical, of_median)
     spread = _range(*figure.typical_range, of_median)
     lines = [
@@ -192,10 +193,10 @@ def _cores(machine: Mapping[str, Any], used: int) -> str:
 
 def _caches(environment: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"L{cache['level']} "
-        + (in_bytes(cache["system_B"]) if cache["system_B"] else "not reported")
+        f"L{cache['level']} {in_bytes(cache['size_B'])}"
         + (
-            f" (measured: {in_bytes(cache['size_B'])})"
+            " by latency (the system reports "
+            f"{in_bytes(cache['system_B']) if cache['system_B'] else 'none'})"
             if cache["size_B"] != cache["system_B"]
             else ""
         )
