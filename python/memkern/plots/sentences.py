@@ -74,15 +74,20 @@ def by_machine(frame: DataFrame, found: Callable[[DataFrame], Sequence[str]]) ->
 def speed_up(rows: DataFrame, value: str, kinds: Sequence[str], column: str) -> list[str]:
     """Return the sentence on the speed-up of each kind with the most threads over the fewest.
 
-    The rows are those of `memkern.plots.selection.longest_scan` over threads at one `column`.
+    The rows are those of `memkern.plots.selection.longest_scan` over threads at one `column`. A
+    speed-up above the number of threads has a remark.
     """
-    few, many = rows["threads"].min(), rows["threads"].max()
+    few, many = float(rows["threads"].min()), float(rows["threads"].max())
+
+    def text(gain: Ratio) -> str:
+        why = "caches of more cores hold more" if gain.in_turns else "not measured in turns"
+        return gain.text() + f" (more than the threads: {why})" * (gain.value > many / few)
+
     parts = []
     for kind in kinds:
-        mine = rows[rows["kind"] == kind].set_index("threads")
-        if few in mine.index and many in mine.index:
-            gain = mine[value][many] / mine[value][few]
-            parts.append(f"{gain:.2f} in {kind}{disturbed_mark(mine['disturbed'].any())}")
+        mine = {row["threads"]: row for row in rows[rows["kind"] == kind].to_dict("records")}
+        if few in mine and many in mine:
+            parts.append(f"{marked_ratio(mine[many], mine[few], value, text)} in {kind}")
     if not parts:
         return []
     return [
