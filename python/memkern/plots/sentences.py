@@ -80,8 +80,11 @@ def speed_up(rows: DataFrame, value: str, kinds: Sequence[str], column: str) -> 
     few, many = float(rows["threads"].min()), float(rows["threads"].max())
 
     def text(gain: Ratio) -> str:
-        why = "caches of more cores hold more" if gain.in_turns else "not measured in turns"
-        return gain.text() + f" (more than the threads: {why})" * (gain.value > many / few)
+        return gain.text() + (gain.value > many / few) * (
+            " (more than the threads: caches of more cores hold more)"
+            if gain.in_turns
+            else " (more than the threads, but not measured in turns)"
+        )
 
     parts = []
     for kind in kinds:

@@ -85,9 +85,9 @@ def _entry(
 ) -> Entry:
     low, high = figure.interval
     half, of_median = (
-        float(figure.record.get(name) or 0.0) for name in ("time_min_ci_relative", "ci_relative")
+        float(figure.record.get(name) or 0.0)
+        for name in (f"{'' if figure.by_median else 'time_min_'}ci_relative", "ci_relative")
     )
-    half = of_median if figure.by_median else half
     typical = meaningful(figure.typical, of_median)
     spread = _range(*figure.typical_range, of_median)
     lines = [

@@ -71,7 +71,10 @@ def summary(frame: DataFrame) -> str:
     decided, speed = frame.attrs["speeds"], frame.attrs["speed"]
     if decided < 2:
         return cases
-    return f"{cases}; geometric mean of the {decided} with a verdict: B has {speed:.3f} times the speed of A"
+    return (
+        f"{cases}; geometric mean of the {decided} with a verdict: B has {speed:.3f} times the "
+        "speed of A"
+    )
 
 
 def heading(frame: DataFrame) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,9 +20,12 @@ from memkern.machine.caches import LEAST_MEMORY_S, MEMORY, data_caches
 from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, graded
 from memkern.models.peak import peak_of_processors
 from memkern.results.hosts import memory_notes
+from memkern.results.ratios import ratio
 from memkern.results.verdicts import FASTER, SAME, SLOWER
+from memkern.spec.case import Case
 from memkern.spec.options import PLACEMENTS
 from memkern.statistics import half_width
+from memkern.studies.ratios import add_turns
 
 _Floats = npt.NDArray[np.float64]
 
@@ -54,6 +57,7 @@ _CLOCK = (0.05, 0.15)  # 5th to 95th percentile of the clock, relative to its me
 _SPREAD = 0.05  # standard deviation of the logarithms of the placements' medians
 # Memory of the same socket takes about 100 ns, without huge pages up to about 150 ns.
 _MOST_LATENCY_NS = 200.0
+_TYPICAL, _TURNS_S = "bandwidth_median_GBps", 2.0
 # Triads reach 70 to 90 % of the peak of all channels if enough cores run.
 _LEAST_OF_PEAK = 0.5
 
@@ -280,6 +284,27 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
         state = NOTE if state == GOOD else state
         text, advice = f"{text}; {note.partition(': ')[0]}", note.partition(": ")[2]
     return Finding(subject, state, text, "" if state == GOOD else advice)
+
+
+def loads_beside_triad(results: ResultSet, cases: Iterable[Case]) -> list[Finding]:
+    """Return the finding on loads with less than half of a triad's bandwidth; empty if more.
+
+    In a common state of the host loads have more: then both are measured again, in turns.
+
+    Parameters
+    ----------
+    results : ResultSet
+        Records of load and triad, which get their times in turns.
+    cases : iterable of Case
+        Those of the records.
+    """
+    pair = [r for kernel in (TRIAD, LOAD) for r in results if r["kernel"] == kernel]
+    if len(pair) < 2 or 2 * pair[1][_TYPICAL] >= pair[0][_TYPICAL]:
+        return []
+    add_turns(results, cases, [pair], _TURNS_S)
+    found = ratio(pair[1], pair[0], "bandwidth_GBps")
+    text = f"{'in turns, ' * found.in_turns}loads have {found.text()} times a triad's bandwidth"
+    return [Finding("load and triad", NOTE, text, "trust this ratio: the host has changed between")]
 
 
 def share_of_peak(

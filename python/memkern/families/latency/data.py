@@ -255,8 +255,8 @@ def level_in(chase: Mapping[Any, Any], ends: Sequence[tuple[str, float]]) -> str
     """
     level = held_in(chase["size_B"], ends)
     # Caches may have been larger at another time since the boot.
-    held = (chase.get("caches_multiple") or math.inf) < FROM_MEMORY
-    return "" if held and level == MEMORY else level
+    held = level == MEMORY and (chase.get("caches_multiple") or math.inf) < FROM_MEMORY
+    return "" if held else level
 
 
 _Level = tuple[str, list[dict[str, Any]], list[dict[str, Any]]]

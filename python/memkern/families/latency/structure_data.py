@@ -194,8 +194,11 @@ def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
     table = []
     for number, (plateau, following) in enumerate(itertools.pairwise(found)):
         fits_B, exceeds_B = plateau.end_B, following.begin_B
-        like = [cache for cache in known if _includes(cache[1], fits_B, exceeds_B)]
-        name, system_B = [*like, *known[number : number + 1], ("", math.nan)][0]
+        name, system_B = [
+            *(cache for cache in known if _includes(cache[1], fits_B, exceeds_B)),
+            *known[number : number + 1],
+            ("", math.nan),
+        ][0]
         table.append(
             _row(
                 f"cache {number + 1}",
