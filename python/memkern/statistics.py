@@ -224,8 +224,7 @@ def with_interval(value: float, relative: float, unit: str = "") -> str:
     text = f"{meaningful(value, relative)} {unit}".rstrip()
     if not relative >= ASYMMETRIC:
         return f"{text} {half_width(relative)}" if relative > 0 else text
-    factor = factor_of(relative)
-    low, high = (meaningful(end, relative) for end in (value / factor, value * factor))
+    low, high = (meaningful(value * factor_of(relative) ** by, relative) for by in (-1, 1))
     return f"{text} ({low} to {high})"
 
 

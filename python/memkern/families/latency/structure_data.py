@@ -186,19 +186,12 @@ def _includes(size_B: float, fits_B: float, exceeds_B: float) -> bool:
 
 
 def _cache_rows(rows: DataFrame) -> list[dict[str, Any]]:
-    """Return the levels determined from latency over sizes, with the caches of the system.
-
-    A level is compared with the cache of its size, otherwise with that of its number.
-    """
+    """Return the levels determined from latency over sizes, with the caches of the system."""
     found, known = _levels(rows), cache_ends(rows, system=True)
     table = []
     for number, (plateau, following) in enumerate(itertools.pairwise(found)):
         fits_B, exceeds_B = plateau.end_B, following.begin_B
-        name, system_B = [
-            *(cache for cache in known if _includes(cache[1], fits_B, exceeds_B)),
-            *known[number : number + 1],
-            ("", math.nan),
-        ][0]
+        name, system_B = known[number] if number < len(known) else ("", math.nan)
         table.append(
             _row(
                 f"cache {number + 1}",
