@@ -319,7 +319,7 @@ def results_of(seconds: float, sd: float = 0.001, **changes: Any) -> mk.ResultSe
 
 
 def test_slow_loads_are_measured_again_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    def in_turns(found: mk.ResultSet, cases: Any, groups: Any, seconds: float) -> None:
+    def in_turns(found: mk.ResultSet, cases: Any, groups: Any, time_s: float) -> None:
         assert [[record["kernel"] for record in group] for group in groups] == [
             ["stream.triad", "loops.load"]
         ]

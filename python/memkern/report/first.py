@@ -11,7 +11,7 @@ from memkern.machine.caches import data_caches
 from memkern.machine.health import DISTURBED
 from memkern.models.expected import compared, expected_of
 from memkern.models.merit import FigureOfMerit
-from memkern.models.own_rates import own_rates
+from memkern.models.own_rates import CHASE, own_rates
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import counted, joined, percent, three_figures
 from memkern.report.quality import distinct
@@ -74,8 +74,13 @@ def tiles(
     records : sequence of mapping
         All records of the machine, against which figures without a verdict are set.
     """
+    # Of bandwidths from memory those of the tiles, so that each has one value.
+    known = [
+        *(figure.record for figure in figures),
+        *(record for record in records if record["kernel"] == CHASE),
+    ]
     return [
-        [_entry(figure, environment, records) for figure in group]
+        [_entry(figure, environment, known) for figure in group]
         for _, group in groupby(figures, key=lambda figure: figure.order)
     ]
 

@@ -57,7 +57,6 @@ _CLOCK = (0.05, 0.15)  # 5th to 95th percentile of the clock, relative to its me
 _SPREAD = 0.05  # standard deviation of the logarithms of the placements' medians
 # Memory of the same socket takes about 100 ns, without huge pages up to about 150 ns.
 _MOST_LATENCY_NS = 200.0
-_TYPICAL, _TURNS_S = "bandwidth_median_GBps", 2.0
 # Triads reach 70 to 90 % of the peak of all channels if enough cores run.
 _LEAST_OF_PEAK = 0.5
 
@@ -299,9 +298,9 @@ def loads_beside_triad(results: ResultSet, cases: Iterable[Case]) -> list[Findin
         Those of the records.
     """
     pair = [r for kernel in (TRIAD, LOAD) for r in results if r["kernel"] == kernel]
-    if len(pair) < 2 or 2 * pair[1][_TYPICAL] >= pair[0][_TYPICAL]:
+    if len(pair) < 2 or 2 * pair[1]["bandwidth_median_GBps"] >= pair[0]["bandwidth_median_GBps"]:
         return []
-    add_turns(results, cases, [pair], _TURNS_S)
+    add_turns(results, cases, [pair], time_s=2.0)
     found = ratio(pair[1], pair[0], "bandwidth_GBps")
     text = f"{'in turns, ' * found.in_turns}loads have {found.text()} times a triad's bandwidth"
     return [Finding("load and triad", NOTE, text, "trust this ratio: the host has changed between")]

@@ -13,7 +13,6 @@ from memkern.models.memory import (
     FromMemory,
     from_memory,
     memory_values,
-    middle,
     stores,
 )
 from memkern.plots.drawing import in_bytes, spaced
@@ -121,7 +120,7 @@ def _with(stores: str) -> str:
 
 
 def _on_levels(mine: DataFrame, values: DataFrame) -> list[str]:
-    """Return the sentence on the bandwidth in each cache, and the value from memory.
+    """Return the sentence on the highest bandwidth in each cache, and the value from memory.
 
     The kernel is triad, or the one that was measured in most levels.
     """
@@ -131,11 +130,8 @@ def _on_levels(mine: DataFrame, values: DataFrame) -> list[str]:
         return []
     number = mine.groupby("kernel")["level"].nunique().to_dict()
     kernel = max(number, key=lambda name: (number[name], name == "stream.triad"))
-    sizes = best(mine[mine["kernel"] == kernel], ["level", "footprint_B"])
-    rows = {
-        str(level): middle(own.to_dict("records"), BANDWIDTH)
-        for level, own in sizes[sizes["level"] != MEMORY].groupby("level")
-    }
+    rows = _rows(mine[mine["kernel"] == kernel], "level")
+    rows.pop(MEMORY, None)
     in_memory = _by_stores(values, str(kernel)).get(ORDINARY)
     if in_memory is not None:
         rows[MEMORY] = in_memory
