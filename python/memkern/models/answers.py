@@ -227,9 +227,8 @@ def _best(known: list[tuple[Record, Compared]]) -> tuple[bool, Compared | None]:
     sure = [one for record, one in known if record.get("valid") and not record.get("disturbed")]
     every = sure or [one for _, one in known]
     times = sorted(one.value for one in every if one.is_time)
-    most = times[(len(times) - 1) // 2] if times else math.nan
     best = max(
-        (one for one in every if not (one.is_time and one.value < most)),
+        (one for one in every if not (one.is_time and one.value < times[(len(times) - 1) // 2]),
         key=lambda one: (one.decides, -one.value if one.is_time else one.value),
         default=None,
     )

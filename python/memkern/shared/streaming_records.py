@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from memkern.machine.caches import MEMORY, held_in
+from memkern.machine.caches import MEMORY as MEMORY
+from memkern.machine.caches import held_in
 from memkern.models.memory import FromMemory, in_memory
 from memkern.plots.frames import words
 from memkern.plots.selection import cache_ends
@@ -63,7 +64,9 @@ def levels(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Series:
     for _, rows in frame[held].groupby("platform", sort=False):
         size = rows["footprint_B"]
         ends = cache_ends(rows)
-        where[rows.index] = [held_in(size_B, ends).replace(MEMORY, "") for size_B in size]
+        where[rows.index] = Series(
+            [held_in(size_B, ends).replace(MEMORY, "") for size_B in size], rows.index, dtype=object
+        )
         if not ends:
             where[rows.index[size == size.groupby(rows["kernel"]).transform("min")]] = "L1"
     return where

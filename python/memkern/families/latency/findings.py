@@ -73,7 +73,7 @@ def _by_level(rows: DataFrame) -> list[str]:
     levels = [level_in(row, ends) for row in rows.to_dict("records")]
     rows = rows.assign(place=levels if any(levels) else [*map(in_bytes, rows["size_B"])])
     parts = [
-        f"{marked_value(middle(own.to_dict('records'), NS), NS, 'ns', 'ci_relative')} in {place}"
+        f"{marked_value(middle(own.to_dict('records'), NS), NS, 'ns', 'ci_relative')} in {place!s}"
         for place, own in rows.groupby("place", sort=False)
         if place
     ]
