@@ -228,7 +228,7 @@ def _best(known: list[tuple[Record, Compared]]) -> tuple[bool, Compared | None]:
     every = sure or [one for _, one in known]
     times = sorted(one.value for one in every if one.is_time)
     best = max(
-        (one for one in every if not (one.is_time and one.value < times[(len(times) - 1) // 2]),
+        (one for one in every if not (one.is_time and one.value < times[(len(times) - 1) // 2])),
         key=lambda one: (one.decides, -one.value if one.is_time else one.value),
         default=None,
     )
