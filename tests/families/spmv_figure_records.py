@@ -165,7 +165,7 @@ FAMILY = Family(
     ],
     images=4,
     shown="alpha_implied",
-    marked=("CRS 4 GFLOP/s (disturbed)", "4.00 in CRS (disturbed)"),
+    marked=("CRS 4 GFLOP/s (disturbed)", "4.00 (disturbed) in CRS"),
     few=[
         (matrices(counts=(1,)), 2, 3, 3),
         (matrices(counts=(1, 2), kinds=("csc",)), 2, 3, 3),
