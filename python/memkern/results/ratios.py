@@ -120,7 +120,7 @@ def in_turns(times: npt.ArrayLike, of_base: npt.ArrayLike) -> Estimate:
     Parameters
     ----------
     times, of_base : array_like of float, shape (placements, turns)
-        Seconds; there are at least two placements.
+        Seconds; there are at least three placements.
 
     Returns
     -------
