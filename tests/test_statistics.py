@@ -487,16 +487,19 @@ def test_the_interval_of_the_next_run_is_symmetric_on_logarithms() -> None:
     assert statistics.factor_of(interval.relative_half_width) == pytest.approx(math.exp(0.1))
 
 
-def test_widths_beyond_100_percent_are_factors() -> None:
+def test_widths_beyond_20_percent_are_factors_or_ends() -> None:
     assert statistics.half_width(0.0312) == "±3.1 %" and statistics.half_width(math.nan) == ""
-    assert statistics.half_width(0.994, "{}") == "99"
+    assert statistics.half_width(0.194, "{}") == "19"
     assert statistics.half_width(64.6) == "×÷129" and statistics.half_width(1.0) == "×÷2.4"
-    assert statistics.half_width(0.995) == "×÷2.4" and statistics.half_width(math.inf) == "×÷inf"
+    assert statistics.half_width(0.2) == "×÷1.2" and statistics.half_width(math.inf) == "×÷inf"
     # The factor is that of the interval.
     for factor in (3.0, 47.0, 1e6):
         relative = (factor - 1 / factor) / 2
         assert statistics.factor_of(relative) == pytest.approx(factor)
         assert statistics.half_width(relative, "{}") in (f"×÷{factor:.1f}", f"×÷{factor:.0f}")
+    assert statistics.with_interval(37.7, 0.12, "GB/s") == "37.7 GB/s ±12 %"
+    assert statistics.with_interval(37.7, 1.47, "GB/s") == "38 GB/s (12 to 120)"
+    assert [statistics.with_interval(2.0, w) for w in (0.0, math.nan)] == ["2", "2"]
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,11 @@ def factor_of(relative: Any) -> Any:
     return relative + np.hypot(relative, 1)
 
 
+# Half of the width of an interval over its value from which on ± says too little: one end of an
+# interval that is symmetric on logarithms is then a fifth farther from the value than the other.
+ASYMMETRIC = 0.195
+
+
 def half_width(relative: float, text: str = "±{} %") -> str:
     """Return the text of half the width of an interval over its value, in two figures.
 
@@ -192,13 +197,35 @@ def half_width(relative: float, text: str = "±{} %") -> str:
     Returns
     -------
     str
-        Such as ``±12 %``, and from 100 % on ``×÷2.4``: the factor by which the ends of an interval
+        Such as ``±12 %``, and from 20 % on ``×÷2.4``: the factor by which the ends of an interval
         that is symmetric on logarithms differ from the value. Empty for NaN.
     """
-    if relative >= 0.995:  # more than two digits in percent
+    if relative >= ASYMMETRIC:
         factor = factor_of(relative)
         return f"×÷{factor:.{1 if factor < 9.95 else 0}f}"
     return text.format(f"{100 * relative:.2g}") if relative == relative else ""
+
+
+def with_interval(value: float, relative: float, unit: str = "") -> str:
+    """Return a number with its unit and its interval.
+
+    Parameters
+    ----------
+    value : float
+    relative : float
+        Half of the width of its interval over the value; NaN or 0 if unknown.
+    unit : str
+
+    Returns
+    -------
+    str
+        Such as ``38.1 GB/s ±12 %``, and from 20 % on the ends: ``38 GB/s (30 to 48)``.
+    """
+    text = f"{meaningful(value, relative)} {unit}".rstrip()
+    if not relative >= ASYMMETRIC:
+        return f"{text} {half_width(relative)}" if relative > 0 else text
+    low, high = (meaningful(value * factor_of(relative) ** by, relative) for by in (-1, 1))
+    return f"{text} ({low} to {high})"
 
 
 def meaningful(value: float, relative: float = 0.0) -> str:

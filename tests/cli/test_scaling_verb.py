@@ -27,7 +27,7 @@ def test_a_table_is_printed_and_drawn(capsys: pytest.CaptureFixture[str], tmp_pa
     lines = out.splitlines()
     assert lines[0].split() == ["kernel", "threads", "ranks", "rate", "speed-up", "efficiency", "%"]
     assert len(lines) == 14
-    told = "±: half of the 95 % interval over the turns, ×÷ and a factor if that exceeds the value"
+    told = "±: half of the 95 % interval over the turns, or its ends if one is farther away"
     assert lines[-1] == told
     assert [line.endswith("oversubscribed") for line in lines[1:4]] == [False, False, True]
     assert lines[1].startswith("stream.triad elements=1000 ") and " GB/s " in lines[1]

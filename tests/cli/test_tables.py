@@ -200,7 +200,10 @@ def result_set(records: list[dict[str, Any]]) -> ResultSet:
 
 
 def test_the_summary_is_that_of_undisturbed_records() -> None:
-    rates = {"bandwidth_GBps": 8.0, "bytes_B": 8, "rotation": False, "valid": True}
+    rates = {
+        "bandwidth_GBps": 8.0, "bytes_B": 8, "rotation": False, "valid": True, "footprint_B": 2**28,
+        "environment_id": "e",
+    }  # fmt: skip
     records: list[dict[str, Any]] = [
         {**rates, "disturbed": False},
         {**rates, "bandwidth_GBps": 2.0, "disturbed": False},
@@ -211,6 +214,14 @@ def test_the_summary_is_that_of_undisturbed_records() -> None:
     assert text.startswith("GB/s of 2 cases (2 disturbed or invalid left out): min 2.00,")
     assert "max 8.00" in text
     assert measuring._summary(result_set(records[1:])) == ""
+    # Nothing is averaged over levels of memory.
+    near = [{**record, "footprint_B": 2**14, "bandwidth_GBps": 300.0} for record in records]
+    cache = {"level": 1, "type": "data", "size_B": 2**15, "instances": 1}
+    results = result_set([*records, *near])
+    results.environments["e"] = {"machine": {"caches": [cache]}}
+    memory, first = measuring._summary(results).splitlines()
+    assert memory.startswith("GB/s of 2 cases in memory (2 disturbed") and "max 8.00" in memory
+    assert first.startswith("GB/s of 2 cases in L1 (2 disturbed") and "min 300.00" in first
 
 
 def test_tables_tell_for_what_an_interval_holds(capsys: Any) -> None:

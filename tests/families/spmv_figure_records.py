@@ -1,5 +1,7 @@
 """Records of figures of sparse products."""
 
+import math
+
 from plotting import LONG, Family, Results, common_columns, frame, own_and_faulty
 
 from memkern.families.spmv.findings import findings
@@ -47,6 +49,7 @@ def record(kind, label, shape, threads=4, speed=None, machine="Own Machine 3000"
         "performance_median_GFLOPs": 0.9 * speed,
         "roofline_GFLOPs": roofline,
         "roofline_fraction": 0.9 * speed / roofline,
+        "roofline_min_fraction": speed / roofline if speed <= roofline else math.nan,
         "load_GBps": 6 * roofline,
         "triad_GBps": 9 * roofline,
         "alpha": rows / nonzeros,
@@ -162,7 +165,7 @@ FAMILY = Family(
     ],
     images=4,
     shown="alpha_implied",
-    marked=("CRS 4 GFLOP/s (disturbed)", "4.00 in CRS (disturbed)"),
+    marked=("CRS 4 GFLOP/s (disturbed)", "4.00 (disturbed) in CRS"),
     few=[
         (matrices(counts=(1,)), 2, 3, 3),
         (matrices(counts=(1, 2), kinds=("csc",)), 2, 3, 3),

@@ -17,7 +17,7 @@ from memkern.engine.placing.run import CaseRun, calibrated
 from memkern.engine.sampling import series as sampling
 from memkern.families.latency import kernels as latency
 from memkern.families.latency import verb
-from memkern.families.latency.data import level_lines, loaded_sentence
+from memkern.families.latency.data import level_in, level_lines, loaded_sentence
 from memkern.families.latency.verb import _matrix
 from memkern.formats import ResultSet
 from memkern.host.environment import machine_environment
@@ -425,6 +425,16 @@ def test_chases_are_summarised_by_level() -> None:
     assert found[2] == "level 3 1 MiB to 16 MiB 5 90.2 1.2 90.20 to 90.24"
     _, first, *_, second = levels({"chains": 1}, {"chains": 4, "disturbed": True})
     assert first == "chains 1" and second == "memory 1 MiB to 16 MiB 5 disturbed"
+
+
+def test_memory_is_beyond_the_caches_that_were_larger_at_another_time() -> None:
+    ends = [("L1", 2**15), ("L3", 2**23)]
+    sizes = (2**14, 2**15, 2**18, 2**23, 2**24)
+    found = [level_in({"size_B": size_B}, ends) for size_B in sizes]
+    assert found == ["L1", "", "L3", "", "memory"]
+    for multiple, level in ((4.0, "memory"), (math.nan, "memory"), (0.8, "")):
+        assert level_in({"size_B": 2**24, "caches_multiple": multiple}, ends) == level
+    assert level_in({"size_B": 2**14}, []) == ""
 
 
 def test_numa_of_this_machine(

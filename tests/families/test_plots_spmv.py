@@ -1,11 +1,13 @@
 """Figures, table and section of sparse products, against the records that they show."""
 
+import json
 import math
 import os
 
 import numpy as np
 import pytest
 from checking import once_a_kind
+from pandas import DataFrame
 from plotting import (
     Results,
     assert_legible,
@@ -25,6 +27,7 @@ from memkern.families.spmv.findings import findings
 from memkern.families.spmv.kernels import report_cases, spmv
 from memkern.plots import figures, sections, tables
 from memkern.plots.frames import frame_of
+from memkern.plots.sentences import speed_up
 
 
 def test_records_of_another_setting_are_left_out():
@@ -220,7 +223,8 @@ def test_table_has_a_row_for_each_matrix_and_form(whole):
     assert case.index.is_unique and len(table) == 3 * 3 + (1 + 2 * 4) + 5 * 3
     one = case.loc[("hpcg:68", "SELL-8-1")]
     assert one["performance_GFLOPs"] == 6.0 and one["roofline_GFLOPs"] == 4.0
-    assert one["roofline_min_fraction"] == pytest.approx(1.5) and one["bandwidth_GBps"] == 36
+    assert math.isnan(one["roofline_min_fraction"]) and one["bandwidth_GBps"] == 36
+    assert case.loc[("hpcg:68", "CRS")]["roofline_min_fraction"] == 1.0
     assert one["conversion"] == pytest.approx(20)
     assert one["alpha_implied"] == pytest.approx(3 * one["alpha"])
     assert case.loc[("rmat:18:16:0", "SELL-16-all")]["beta"] == pytest.approx(0.96 * 0.5**0.1)
@@ -240,6 +244,25 @@ def test_no_alpha_is_implied_where_memory_was_not_the_limit(whole):
 
 
 # ------------------------------------------------------------------------------------ the section
+
+
+def test_a_speed_up_above_the_threads_has_a_remark():
+    rows = DataFrame(
+        [
+            {"kind": "CRS", "label": "m", "threads": n, "rate": rate, "disturbed": False,
+             "case_id": f"{n}", "time_min_s": 1 / rate, "turns_s": json.dumps(turns)}
+            for n, rate, turns in (
+                (1, 1.0, {"now": [[2.0] * 3] * 4}), (2, 2.97, {"now": [[1.0] * 3] * 4}),
+            )
+        ]
+    )  # fmt: skip
+    (text,) = speed_up(rows.assign(turns_s=""), "rate", ["CRS"], "label")
+    assert "2.97 (more than the threads, but not measured in turns) in CRS" in text
+    (text,) = speed_up(rows, "rate", ["CRS"], "label")
+    assert text == "Speed-up with 2 threads on m: 2.00 ± 0.02 in CRS."
+    above = rows.assign(turns_s=[json.dumps({"now": [[s] * 3] * 4}) for s in (3.0, 1.0)])
+    (text,) = speed_up(above, "rate", ["CRS"], "label")
+    assert "3.00 ± 0.03 (more than the threads: caches of more cores hold more)" in text
 
 
 def test_findings_follow_from_the_records(whole):

@@ -40,6 +40,10 @@ def test_the_structure_stands_beside_what_the_system_says():
     ]  # fmt: skip
     (_, said) = findings(Results(rows))
     assert said == "By latency, cache 3 has 4 MiB to 4.76 MiB, the system reports L3: 16 MiB"
+    # A report begins with sizes that were measured in this boot, by more latencies than its own.
+    known = Results(rows)
+    known.environments["e1"]["measured_caches"] = {"sizes_B": {"L3": 3 * MIB}}
+    assert not any("L3: 16 MiB" in text for text in findings(known))
 
 
 def test_sizes_of_caches_are_confirmed_or_that_of_the_last_one_is_measured():

@@ -50,7 +50,7 @@ def test_loads_in_flight_sustain_lines_over_the_latency() -> None:
     records += [chase(32, 1.0, order="pairs"), chase(32, 0.1, size_B=2**14)]
     (rate,) = own_rates(COPY, records, ENVIRONMENT, math.nan)
     assert (rate.name, rate.GBps) == ("in flight", pytest.approx(25.6))
-    assert "2 cores can sustain (20 lines of 64 B in 100 ns each)" in rate.what
+    assert "2 cores can sustain (20 lines of 64 B)" in rate.what
     assert rate.beside(51.2).startswith("200 % of the 25.6 GB/s of the loads in flight")
     # Streams with prefetchers have more.
     assert own_rates(COPY | {"bandwidth_GBps": 26.0}, records, ENVIRONMENT, math.nan) == []

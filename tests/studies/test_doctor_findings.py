@@ -1,5 +1,6 @@
 """Findings of memkern doctor: judgements of samples, records, caches and a baseline."""
 
+import json
 import math
 import re
 from collections.abc import Callable
@@ -20,10 +21,12 @@ from memkern.machine.health import BAD, GOOD, NOTE, UNKNOWN, Finding
 from memkern.machine.smbios import Module, Population
 from memkern.statistics import half_width
 from memkern.studies import doctor as doctoring
+from memkern.studies import doctor_findings
 from memkern.studies.doctor import (
     against,
     cache_sizes,
     core_findings,
+    loads_beside_triad,
     other_programs,
     share_of_peak,
     steal_time,
@@ -81,7 +84,7 @@ def test_quiet_cores_are_good(judged: Any) -> None:
     assert "50 ns 100% of the time" in found["exchanges"].text
     within = math.sinh(packaged("memory, 1 thread, 10 placements").floor.within())
     text = found["next runs"].text
-    levels = ", ".join(rf"{name} ±[\d.]+%" for name in ("L1", "L2", "L3", "memory"))
+    levels = ", ".join(rf"{name} (?:±[\d.]+%|×÷[\d.]+)" for name in ("L1", "L2", "L3", "memory"))
     assert re.search(f"within {levels} by one thread and L1 ", text)
     assert f"memory {half_width(within, '±{}%')} by one thread" in text
 
@@ -157,7 +160,7 @@ def test_states_of_the_host_are_told_with_their_shares(judged: Any) -> None:
 
 def test_next_runs_on_a_shared_host_vary_more(judged: Any) -> None:
     found = judged(watched(throughput=1.4))["next runs"]
-    assert found.state == NOTE and "memory ±33% by one thread" in found.text
+    assert found.state == NOTE and "memory ×÷1.4 by one thread" in found.text
 
 
 @pytest.mark.parametrize(
@@ -313,6 +316,25 @@ def results_of(seconds: float, sd: float = 0.001, **changes: Any) -> mk.ResultSe
         for kernel in ("loops.load", "stream.triad", "latency.chase")
     ]  # fmt: skip
     return mk.ResultSet(records, [np.ones(1)] * 3, {"x": {"machine": changes}})
+
+
+def test_slow_loads_are_measured_again_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_turns(found: mk.ResultSet, cases: Any, groups: Any, time_s: float) -> None:
+        assert [[record["kernel"] for record in group] for group in groups] == [
+            ["stream.triad", "loops.load"]
+        ]
+        for record in found:
+            record["turns_s"] = json.dumps({"now": [[1.0] * 3] * 4})
+
+    monkeypatch.setattr(doctor_findings, "add_turns", in_turns)
+    results = results_of(1.0, bandwidth_GBps=32.0)
+    for number, record in enumerate(results):
+        record |= {"case_id": f"{number}", "bandwidth_median_GBps": 32.2}
+    assert loads_beside_triad(results, []) == []
+    results[0]["bandwidth_median_GBps"] = 14.2
+    (found,) = loads_beside_triad(results, [])
+    assert found.state == NOTE and "in turns, loads have 1.00 ± 0.01 times" in found.text
+    assert loads_beside_triad(results_of(1.0).filter(kernel="loops.load"), []) == []
 
 
 def test_the_comparison_with_a_baseline() -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from memkern.models.machine_file import Quantity
 from memkern.studies import machine_file
-from memkern.studies.machine_file import domains_of, levels_of, saturating_cores
+from memkern.studies.machine_file import _difference, domains_of, levels_of, saturating_cores
 
 KIB, MIB = 2**10, 2**20
 
@@ -121,3 +122,11 @@ def test_a_chase_that_memory_cannot_hold_is_reported(monkeypatch) -> None:
     assert {key.values[0] for key in cases} == {"L1", "L2", "L3"}
     assert {key.values[0] for key in too_large} == {"memory"}
     assert set(too_large.values()) == {"too large"}
+
+
+def test_no_difference_of_times_is_negative() -> None:
+    """A time that is shorter with the barrier than without met another state of the host."""
+    without = Quantity(300.0, 250.0, 400.0)
+    found = _difference(Quantity(340.0, 200.0, 420.0), without)
+    assert found.value == 40.0 and found.low == 0.0 and found.high > 100
+    assert not _difference(Quantity(162.0, 100.0, 200.0), without).known

@@ -115,11 +115,11 @@ def test_ctrl_c_ends_turns_and_keeps_complete_placements(
     cases: list[mk.Case], scripted: Callable[..., list[list[str]]]
 ) -> None:
     results = mk.sweep(cases, progress=False)
-    scripted(most_turns=7)
+    scripted(most_turns=10)
     assert add_turns(results, cases, [results.records[:2]], 60.0)
     for record in results.records[:2]:
         (times,) = turns_of(record).values()
-        assert np.shape(times) == (2, 3)
+        assert np.shape(times) == (3, 3)
 
 
 def test_real_samples_give_a_ratio(cases: list[mk.Case]) -> None:

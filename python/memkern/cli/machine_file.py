@@ -118,7 +118,8 @@ def _lines(machine: MachineFile) -> Iterator[str]:
     for number, tlb in enumerate(machine.tlbs, start=1):
         yield f"TLB {number} reaches {_reach(tlb)}"
     for cost in machine.costs:
-        yield f"{cost.name} of {cost.threads} threads: {cost.ns} ns"
+        time = f"{cost.ns} ns" if cost.ns.known else "not measurable beside the work between two"
+        yield f"{cost.name} of {cost.threads} threads: {time}"
     if machine.instructions:
         yield ""
         yield f"{'instruction':<38} {'bits':>4} {'cycles each':>22} {'latency':>22} note"

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from memkern import progress, statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID, QUICK_S, refuse, refuse_idle, taken
 from memkern.errors import InputError
+from memkern.machine.caches import level_of
 from memkern.machine.health import DISTURBED
 from memkern.spec.options import Knobs, declared
 from memkern.spec.registry import definition_of
@@ -156,9 +157,21 @@ def row_of(number: int, record: dict[str, Any]) -> str:
 def _summary(results: ResultSet) -> str:
     """Return the distribution of the bandwidths of several cases, as Spatter prints it.
 
-    Disturbed and invalid records are left out.
+    Each level of memory has a line of its own. Disturbed and invalid records are left out.
     """
-    records = [r for r in results if r["bytes_B"] > 0 and not r["rotation"]]
+    from memkern.models.records import cache_ends
+
+    held_B = dict(cache_ends(results))
+    levels: dict[str, list[dict[str, Any]]] = {}
+    for record in results:
+        if record["bytes_B"] > 0 and not record["rotation"]:
+            level = f" in {level_of(record['footprint_B'], held_B)}" if held_B else ""
+            levels.setdefault(level, []).append(record)
+    return "\n".join(filter(None, itertools.starmap(_distribution, levels.items())))
+
+
+def _distribution(level: str, records: Sequence[dict[str, Any]]) -> str:
+    """Return the distribution of the bandwidths of a level; empty for less than two."""
     rates = [r["bandwidth_GBps"] for r in records if r["valid"] and not r["disturbed"]]
     if len(rates) < 2:
         return ""
@@ -166,9 +179,9 @@ def _summary(results: ResultSet) -> str:
     note = f" ({left_out} disturbed or invalid left out)" if left_out else ""
     low, middle, high = statistics.quartiles(rates)
     return (
-        f"GB/s of {len(rates)} cases{note}: min {min(rates):.2f}, quartiles {low:.2f} {middle:.2f} "
-        f"{high:.2f}, max {max(rates):.2f}, harmonic mean {statistics.harmonic_mean(rates):.2f} "
-        f"± {statistics.harmonic_mean_error(rates):.2f}"
+        f"GB/s of {len(rates)} cases{level}{note}: min {min(rates):.2f}, quartiles {low:.2f} "
+        f"{middle:.2f} {high:.2f}, max {max(rates):.2f}, harmonic mean "
+        f"{statistics.harmonic_mean(rates):.2f} ± {statistics.harmonic_mean_error(rates):.2f}"
     )
 
 
@@ -459,8 +472,8 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
     if disturbed := [record for record in results if record.get("disturbed") is True]:
         warn(
             f"{len(disturbed)} of {len(results)} records {'is' if len(disturbed) == 1 else 'are'} "
-            "disturbed: workers waited for processors in most samples, so that there is no interval "
-            "and no verdict"
+            "disturbed: workers waited for processors in most samples, so that there is no "
+            "interval and no verdict"
             + advised(
                 ": try ",
                 ("fewer threads", "other processors"),

@@ -264,7 +264,7 @@ def _print_table(records: Iterable[Mapping[Any, Any]]) -> None:
         )
     for text in aligned(lines, left=[0, 4, 7]):
         line(text)
-    line("±: half of the 95 % interval over the turns, ×÷ and a factor if that exceeds the value")
+    line("±: half of the 95 % interval over the turns, or its ends if one is farther away")
 
 
 def _with_interval(row: Mapping[Any, Any], name: str, low: str, high: str, decimals: int) -> str:

@@ -21,6 +21,8 @@ LEAST_MEMORY_S = 40e-9
 PUBLISHED_LATENCIES = "published latencies are 67.5 to 187 ns (table published-figures)"
 """The source of the limits of a latency."""
 
+# Share of a cache that data in it fill at most.
+_FILLED = 0.75
 # A measured end beyond this multiple of an L1 or L2 is that of a cache that is not reported.
 _BEYOND = 2
 _SHARED_LEVEL = 3
@@ -119,6 +121,26 @@ def name_of_last(reported: Sequence[Mapping[str, Any]], size_B: float) -> str:
     largest_B = max((cache["system_B"] for cache in reported if cache["level"] == level), default=0)
     hidden = level < _SHARED_LEVEL and size_B > _BEYOND * largest_B
     return f"L{_SHARED_LEVEL if hidden else level}"
+
+
+def held_in(footprint_B: float, ends: Sequence[tuple[str, float]]) -> str:
+    """Return the level all of whose time or bandwidth data of this size have: '' in between.
+
+    Data are in a cache if they fill at most three quarters of it and are at least twice as large as
+    the one before, and in memory if they are at least twice as large as the last one.
+
+    Parameters
+    ----------
+    footprint_B : float
+    ends : sequence of (str, float)
+        Names and bytes of the caches, from the innermost one.
+    """
+    below_B = 0.0
+    for name, end_B in ends:
+        if FROM_MEMORY * below_B <= footprint_B <= _FILLED * end_B:
+            return name
+        below_B = end_B
+    return MEMORY if ends and footprint_B >= FROM_MEMORY * below_B else ""
 
 
 class Share(NamedTuple):

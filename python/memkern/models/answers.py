@@ -160,7 +160,8 @@ def health_sentence(
 ) -> str:
     """Return the sentence on whether what was measured is healthy, and against what.
 
-    Of several records the best one from memory counts that is neither invalid nor disturbed.
+    Of several records the best one from memory counts that is neither invalid nor disturbed, of
+    latencies over several sizes the median one.
 
     Parameters
     ----------
@@ -240,11 +241,14 @@ def _known(
 def _best(known: list[tuple[Record, Compared]]) -> tuple[bool, Compared | None]:
     """Return whether a record is neither invalid nor disturbed, and the best of these or of all.
 
-    Those of which a range decides are preferred; None is the best of none.
+    Those of which a range decides are preferred; None is the best of none. Of the latencies over
+    several sizes the median one counts, as in their table.
     """
     sure = [one for record, one in known if record.get("valid") and not record.get("disturbed")]
+    every = sure or [one for _, one in known]
+    times = sorted(one.value for one in every if one.is_time)
     best = max(
-        sure or [one for _, one in known],
+        (one for one in every if not (one.is_time and one.value < times[(len(times) - 1) // 2])),
         key=lambda one: (one.decides, -one.value if one.is_time else one.value),
         default=None,
     )

@@ -12,7 +12,7 @@ the best record of each size, which is the bandwidth of a record.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -108,6 +108,16 @@ def plateau_B(footprint_B: npt.ArrayLike, bandwidth_GBps: npt.ArrayLike, caches_
             falls = highest[:start].max() >= _FALL * level
             return float(sizes[start]) if seen and falls else math.nan
     return math.nan
+
+
+def middle(records: Iterable[Record], value: str) -> Record:
+    """Return the record of the lower median in a column, of undisturbed ones if there are any.
+
+    It is the record whose value is that of a level of memory, over the sizes in it.
+    """
+    order = sorted(records, key=lambda record: float(record[value]))
+    sure = [record for record in order if not record["disturbed"]] or order
+    return sure[(len(sure) - 1) // 2]
 
 
 def stores(frame: DataFrame) -> Series:

@@ -52,6 +52,8 @@ class FigureOfMerit:
         Conditions that the title does not name, such as ``non-temporal stores``.
     limit : float
         The model's limit in the unit of the figure; NaN if it is unknown.
+    by_median : bool
+        Whether its value is that by the median time, as that of latencies, not by the shortest.
     """
 
     name: str
@@ -63,6 +65,7 @@ class FigureOfMerit:
     is_time: bool = False
     how: str = ""
     limit: float = math.nan
+    by_median: bool = False
 
     def of(self, seconds: float) -> float:
         """Return the figure of an invocation of this time."""
@@ -70,13 +73,14 @@ class FigureOfMerit:
 
     @property
     def value(self) -> float:
-        """The figure by the shortest time."""
-        return self.of(self.record["time_min_s"])
+        """The figure by the shortest time, or by the median."""
+        return self.typical if self.by_median else self.of(self.record["time_min_s"])
 
     @property
     def interval(self) -> tuple[float, float]:
         """The ends of the interval of `value` for the next run; NaN if the record has none."""
-        return self._between("time_min_ci_low_s", "time_min_ci_high_s")
+        time = "time" if self.by_median else "time_min"
+        return self._between(f"{time}_ci_low_s", f"{time}_ci_high_s")
 
     @property
     def typical(self) -> float:

@@ -106,6 +106,6 @@ def _in_flight(records: Iterable[Record], cores: int) -> list[OwnRate]:
     line_B, ns, alone_ns = fastest["line_B"], fastest["ns_per_access"], alone["ns_per_access"]
     what = (
         f"the loads in flight that {cores} core{'s' * (cores > 1)} can sustain "
-        f"({alone_ns / ns:.2g} lines of {line_B:.0f} B in {alone_ns:.3g} ns each)"
+        f"({alone_ns / ns:.2g} lines of {line_B:.0f} B)"
     )
     return [OwnRate("in flight", cores * line_B / ns, what)]

@@ -244,7 +244,8 @@ def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]
     if "backend" in columns and "cuda" in list(columns["backend"]):
         return []
     here = dict.fromkeys(columns["environment_id"])
-    mine = next((known[key] for key in here if known.get(key)), [])
+    # Of several environments the last one, whose caches are those of the first page of a report.
+    mine = next((known[key] for key in reversed(here) if known.get(key)), [])
     counts = columns.get("threads", [])
     threads = max(
         [1, *(int(n) for n in counts if isinstance(n, (int, float, np.number)) and n > 0)]

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import joined, three_figures
-from memkern.plots.selection import cache_ends
+from memkern.plots.frames import joined
 from memkern.results.ratios import Ratio, ratio
-from memkern.statistics import half_width, meaningful
+from memkern.statistics import with_interval
 
 if TYPE_CHECKING:
     from pandas import DataFrame
-
-
-# Share of a cache up to which it holds the data of a plateau.
-_HELD = 0.8
 
 
 class Sentence(str):
@@ -43,18 +36,12 @@ def disturbed_mark(disturbed: object) -> str:
     return " (disturbed)" if disturbed else ""
 
 
-def interval_mark(row: Mapping[Any, Any], width: str = "time_min_ci_relative") -> str:
-    """Return half the width of the interval after a number, such as ' ±12 %', if it is known."""
-    half = row.get(width)
-    return f" {half_width(half)}" if isinstance(half, float) and half > 0 else ""
-
-
 def marked_value(
     row: Mapping[Any, Any], column: str, unit: str, width: str = "time_min_ci_relative"
 ) -> str:
     """Return a value of a record with its unit and interval, marked if it was disturbed."""
-    value = meaningful(row[column], row.get(width, math.nan))
-    return f"{value} {unit}{interval_mark(row, width)}{disturbed_mark(row['disturbed'])}"
+    value = with_interval(row[column], row.get(width) or 0.0, unit)
+    return value + disturbed_mark(row["disturbed"])
 
 
 def marked_ratio(
@@ -79,38 +66,6 @@ def with_names(findings: Mapping[Any, Sequence[str]]) -> list[str]:
     ]
 
 
-def plateaus(rows: DataFrame, x: str, y: str, unit: str) -> str:
-    """Return the sentence on the values in each level of the memory of one machine.
-
-    Parameters
-    ----------
-    rows : DataFrame
-        Records of a line over sizes, with the caches as for `memkern.models.records.cache_ends`.
-    x, y : str
-        Columns of the size in bytes and of the value.
-    unit : str
-        Unit of the value.
-
-    Returns
-    -------
-    str
-        Empty if the caches are unknown or only one level has values. A level has the median of its
-        sizes up to 80 % of its caches, memory that of sizes from twice the last cache on.
-    """
-    ends = cache_ends(rows)
-    parts, before = [], 0.0
-    for name, end in ends:
-        held = rows[rows[x].gt(before) & rows[x].le(_HELD * end)]
-        parts += _median(held, y, unit, f"in {name} (up to {in_bytes(end)})")
-        before = end
-    parts += _median(rows[rows[x].ge(2 * before)], y, unit, "from memory") if ends else []
-    return f"Here: {', '.join(parts)}." if len(parts) > 1 else ""
-
-
-def _median(rows: DataFrame, y: str, unit: str, where: str) -> list[str]:
-    return [f"{three_figures(rows[y].median())} {unit} {where}"] if len(rows) else []
-
-
 def by_machine(frame: DataFrame, found: Callable[[DataFrame], Sequence[str]]) -> list[str]:
     """Return the findings on the records of each machine, after its name if there are several."""
     return with_names({name: found(mine) for name, mine in frame.groupby("machine", sort=False)})
@@ -119,15 +74,23 @@ def by_machine(frame: DataFrame, found: Callable[[DataFrame], Sequence[str]]) ->
 def speed_up(rows: DataFrame, value: str, kinds: Sequence[str], column: str) -> list[str]:
     """Return the sentence on the speed-up of each kind with the most threads over the fewest.
 
-    The rows are those of `memkern.plots.selection.longest_scan` over threads at one `column`.
+    The rows are those of `memkern.plots.selection.longest_scan` over threads at one `column`. A
+    speed-up above the number of threads has a remark.
     """
-    few, many = rows["threads"].min(), rows["threads"].max()
+    few, many = float(rows["threads"].min()), float(rows["threads"].max())
+
+    def text(gain: Ratio) -> str:
+        return gain.text() + (gain.value > many / few) * (
+            " (more than the threads: caches of more cores hold more)"
+            if gain.in_turns
+            else " (more than the threads, but not measured in turns)"
+        )
+
     parts = []
     for kind in kinds:
-        mine = rows[rows["kind"] == kind].set_index("threads")
-        if few in mine.index and many in mine.index:
-            gain = mine[value][many] / mine[value][few]
-            parts.append(f"{gain:.2f} in {kind}{disturbed_mark(mine['disturbed'].any())}")
+        mine = {row["threads"]: row for row in rows[rows["kind"] == kind].to_dict("records")}
+        if few in mine and many in mine:
+            parts.append(f"{marked_ratio(mine[many], mine[few], value, text)} in {kind}")
     if not parts:
         return []
     return [

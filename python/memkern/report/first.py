@@ -11,7 +11,7 @@ from memkern.machine.caches import data_caches
 from memkern.machine.health import DISTURBED
 from memkern.models.expected import compared, expected_of
 from memkern.models.merit import FigureOfMerit
-from memkern.models.own_rates import own_rates
+from memkern.models.own_rates import CHASE, own_rates
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import counted, joined, percent, three_figures
 from memkern.report.quality import distinct
@@ -74,8 +74,13 @@ def tiles(
     records : sequence of mapping
         All records of the machine, against which figures without a verdict are set.
     """
+    # Of bandwidths from memory those of the tiles, so that each has one value.
+    known = [
+        *(figure.record for figure in figures),
+        *(record for record in records if record["kernel"] == CHASE),
+    ]
     return [
-        [_entry(figure, environment, records) for figure in group]
+        [_entry(figure, environment, known) for figure in group]
         for _, group in groupby(figures, key=lambda figure: figure.order)
     ]
 
@@ -85,7 +90,8 @@ def _entry(
 ) -> Entry:
     low, high = figure.interval
     half, of_median = (
-        float(figure.record.get(name) or 0.0) for name in ("time_min_ci_relative", "ci_relative")
+        float(figure.record.get(name) or 0.0)
+        for name in (f"{'' if figure.by_median else 'time_min_'}ci_relative", "ci_relative")
     )
     typical = meaningful(figure.typical, of_median)
     spread = _range(*figure.typical_range, of_median)
@@ -193,10 +199,10 @@ def _cores(machine: Mapping[str, Any], used: int) -> str:
 
 def _caches(environment: Mapping[str, Any]) -> str:
     return ", ".join(
-        f"L{cache['level']} "
-        + (in_bytes(cache["system_B"]) if cache["system_B"] else "not reported")
+        f"L{cache['level']} {in_bytes(cache['size_B'])}"
         + (
-            f" (measured: {in_bytes(cache['size_B'])})"
+            " by latency (the system reports "
+            f"{in_bytes(cache['system_B']) if cache['system_B'] else 'none'})"
             if cache["size_B"] != cache["system_B"]
             else ""
         )

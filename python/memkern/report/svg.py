@@ -18,9 +18,9 @@ from memkern.formats.encoding import csv_table
 from memkern.formats.values import is_known
 from memkern.plots.drawing import Drawn, marked
 from memkern.plots.frames import three_figures
-from memkern.plots.sentences import interval_mark
 from memkern.plots.style import encoded
 from memkern.spec.columns import COLUMNS
+from memkern.statistics import with_interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -136,8 +136,12 @@ def tooltip(drawn: Drawn, row: Mapping[Any, Any]) -> str:
     for column in (drawn.y, drawn.x):
         if isinstance(row[column], (int, float)):
             width = _WIDTHS[column in _BY_MEDIAN or "median" in column]
-            ends = interval_mark(row, width) if column == drawn.y else ""
-            parts.append(f"{_named(column)}: {_amount(row[column])}{ends}")
+            value = (
+                with_interval(row[column], row.get(width) or 0.0)
+                if column == drawn.y
+                else _amount(row[column])
+            )
+            parts.append(f"{_named(column)}: {value}")
     case = [f"{name} {_amount(row[name])}" for name in _CASE if is_known(row.get(name))]
     parts.append(", ".join(case))
     if is_known(row.get("case_id")):

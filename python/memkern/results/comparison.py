@@ -15,7 +15,10 @@ from memkern.formats import ResultSet, load
 from memkern.machine.environment import differences
 from memkern.results.hosts import APART
 from memkern.results.verdicts import (
+    FASTER,
     NOT_ENOUGH,
+    SAME,
+    SLOWER,
     UNDECIDED,
     Estimate,
     decide,
@@ -160,7 +163,8 @@ def compare(
           ``a_ns``, and ``a_time_s``.
 
         ``attrs["compared"]`` lists the options in which the sets differ, ``attrs["remarks"]`` lists
-        remarks on the table, ``attrs["speed"]`` is the geometric mean of b's speed over a's,
+        remarks on the table, ``attrs["speed"]`` is the geometric mean of b's speed over a's in the
+        cases with a verdict, ``attrs["speeds"]`` is their number,
         ``attrs["versions"]`` are the versions of memkern on both sides.
 
     Raises
@@ -264,7 +268,7 @@ def table(
         }
         if case.times is not None:
             effect = case.times[0] - case.times[1]
-            if case.verdict != DISTURBED:
+            if case.verdict in (FASTER, SAME, SLOWER):
                 speeds.append(math.exp(effect))
             sign = 1 if quantity.rate else -1
             row["a"], row["b"] = (quantity.value(time) for time in case.times)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 import os
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -56,10 +55,13 @@ def summary(frame: DataFrame) -> str:
     kinds = [*_VERDICTS, *sorted(set(verdicts) - set(_VERDICTS))]
     counts = ", ".join(f"{verdicts.count(kind)} {kind}" for kind in kinds if kind in verdicts)
     cases = f"{len(frame)} case{'s' if len(frame) > 1 else ''}: {counts}"
-    if not math.isfinite(frame.attrs["speed"]):
+    decided, speed = frame.attrs["speeds"], frame.attrs["speed"]
+    if decided < 2:
         return cases
-    timed, speed = frame.attrs["speeds"], frame.attrs["speed"]
-    return f"{cases}; geometric mean of {timed}: B has {speed:.3f} times the speed of A"
+    return (
+        f"{cases}; geometric mean of the {decided} with a verdict: B has {speed:.3f} times the "
+        "speed of A"
+    )
 
 
 def heading(frame: DataFrame) -> list[str]:

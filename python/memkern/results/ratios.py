@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from memkern.errors import InputError
 from memkern.results.verdicts import LEAST_EFFECT, Estimate, yuen
+from memkern.statistics import ASYMMETRIC
 
 Record = Mapping[Any, Any]
 
@@ -55,10 +56,11 @@ class Ratio(NamedTuple):
         return abs(math.log(self.value)) > self.half_width
 
     def text(self, scale: float = 1.0, digits: int = 2) -> str:
-        """Return the scaled ratio with half the width of its interval, such as ``1.21 ± 0.03``."""
+        """Return the scaled ratio with its interval: ``1.21 ± 0.03``, ``1.21 (0.97 to 1.51)``."""
         text, half = f"{scale * self.value:.{digits}f}", self.half_width
-        if half >= math.log(2):
-            return f"{text} ×÷ {math.exp(half):.1f}"
+        if math.sinh(half) >= ASYMMETRIC:
+            ends = (f"{scale * self.value * math.exp(by):.{digits}f}" for by in (-half, half))
+            return f"{text} ({' to '.join(ends)})"
         width = max(scale * self.value * math.sinh(half), 10.0**-digits)
         return text + f" ± {width:.{digits}f}" * (half > 0)
 
@@ -120,7 +122,7 @@ def in_turns(times: npt.ArrayLike, of_base: npt.ArrayLike) -> Estimate:
     Parameters
     ----------
     times, of_base : array_like of float, shape (placements, turns)
-        Seconds; there are at least two placements.
+        Seconds; there are at least three placements.
 
     Returns
     -------

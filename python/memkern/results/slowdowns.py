@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from memkern.formats.resultset import need_columns, need_rows
 from memkern.results.comparison import is_disturbed, quantity_of, time_s, work_of
-from memkern.statistics import half_width, ratio_interval
+from memkern.statistics import ASYMMETRIC, ratio_interval
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -47,16 +47,15 @@ class Turns(NamedTuple):
 
 
 def with_half_width(value: float, low: float, high: float, decimals: int) -> str:
-    """Return the text of a value and the half width of its interval, such as ``1.43 ±0.03``.
+    """Return the text of a value and its interval: ``1.43 ±0.03``, or ``1.43 (0.9 to 2.27)``.
 
-    The half width is never shown as 0. It is a factor if it exceeds the value, and a question mark
-    if it is unknown.
+    The ends are shown where one of them is a fifth farther from the value than the other. The half
+    width is never shown as 0, and is a question mark if it is unknown.
     """
-    half = (high - low) / 2
-    width = (
-        f"±{max(half, 10.0**-decimals):.{decimals}f}" if half < value else half_width(half / value)
-    )
-    return f"{value:.{decimals}f} {width or '±?'}"
+    half, text = (high - low) / 2, f"{value:.{decimals}f}"
+    if abs(high + low - 2 * value) >= ASYMMETRIC * half:
+        return f"{text} ({low:.{decimals}f} to {high:.{decimals}f})"
+    return f"{text} ±{max(half, 10.0**-decimals):.{decimals}f}" if half == half else f"{text} ±?"
 
 
 def compare_turns(pairs: Sequence[Pair], level: float) -> Turns:
@@ -183,8 +182,8 @@ def _row(pairs: Sequence[Pair], level: float) -> dict[str, Any]:
 
 # Explanation of the texts of `entry`.
 ENTRIES = (
-    "1.43 ±0.03: 1.43 times the time alone, and half the 95 % interval, ×÷ and a factor if that "
-    "exceeds the value; in parentheses if the interval includes 1; * if too many turns were "
+    "1.43 ±0.03: 1.43 times the time alone, and half the 95 % interval, or its ends if one is "
+    "farther away; in parentheses if the interval includes 1; * if too many turns were "
     "disturbed for an interval."
 )
 

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from memkern.machine.caches import MEMORY as MEMORY
+from memkern.machine.caches import held_in
 from memkern.models.memory import FromMemory, in_memory
 from memkern.plots.frames import words
 from memkern.plots.selection import cache_ends
@@ -20,9 +22,6 @@ if TYPE_CHECKING:
 
 FAMILIES = {"stream": "STREAM", "bs": "BS", "loops": "Loops", "raider": "RaiderSTREAM"}
 BARRIER = "launch.barrier"
-MEMORY = "memory"
-# Share of a cache that is available to data; the rest is for the stack and the code.
-_FILLED = 0.75
 
 
 def short(kernel: str) -> str:
@@ -53,10 +52,9 @@ def is_nt(frame: DataFrame) -> Series:
 def levels(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Series:
     """Return the memory level of each record's data: 'L1', 'L2', ..., 'memory', or '' in between.
 
-    Data are in a cache if they fill at most three quarters of it and are at least twice as large as
-    the next smaller cache. They are in memory at or above the thresholds returned by
-    `memkern.models.memory.from_memory`. If the caches are unknown, the smallest size of a kernel
-    counts as in L1.
+    Data are in a cache by `memkern.machine.caches.held_in`. They are in memory at or above the
+    thresholds returned by `memkern.models.memory.from_memory`. If the caches are unknown, the
+    smallest size of a kernel counts as in L1.
     """
     from pandas import Series
 
@@ -66,10 +64,9 @@ def levels(frame: DataFrame, thresholds: Mapping[str, FromMemory]) -> Series:
     for _, rows in frame[held].groupby("platform", sort=False):
         size = rows["footprint_B"]
         ends = cache_ends(rows)
-        below = 0.0
-        for name, end in ends:
-            where[rows.index[(size >= 2 * below) & (size <= _FILLED * end)]] = name
-            below = end
+        where[rows.index] = Series(
+            [held_in(size_B, ends).replace(MEMORY, "") for size_B in size], rows.index, dtype=object
+        )
         if not ends:
             where[rows.index[size == size.groupby(rows["kernel"]).transform("min")]] = "L1"
     return where

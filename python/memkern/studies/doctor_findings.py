@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,12 @@ from memkern.machine.health import BAD, BASELINE, GOOD, NOTE, UNKNOWN, Finding, 
 from memkern.models.peak import peak_of_processors
 from memkern.results.advice import advised
 from memkern.results.hosts import memory_notes
+from memkern.results.ratios import ratio
 from memkern.results.verdicts import FASTER, SAME, SLOWER
+from memkern.spec.case import Case
 from memkern.spec.options import PLACEMENTS
 from memkern.statistics import half_width
+from memkern.studies.ratios import add_turns
 
 _Floats = npt.NDArray[np.float64]
 
@@ -282,6 +285,27 @@ def measured(kernel: str, measurement: Measurement | None, refusal: str) -> Find
         state = NOTE if state == GOOD else state
         text, advice = f"{text}; {note.partition(': ')[0]}", note.partition(": ")[2]
     return Finding(subject, state, text, "" if state == GOOD else advice)
+
+
+def loads_beside_triad(results: ResultSet, cases: Iterable[Case]) -> list[Finding]:
+    """Return the finding on loads with less than half of a triad's bandwidth; empty if more.
+
+    In a common state of the host loads have more: then both are measured again, in turns.
+
+    Parameters
+    ----------
+    results : ResultSet
+        Records of load and triad, which get their times in turns.
+    cases : iterable of Case
+        Those of the records.
+    """
+    pair = [r for kernel in (TRIAD, LOAD) for r in results if r["kernel"] == kernel]
+    if len(pair) < 2 or 2 * pair[1]["bandwidth_median_GBps"] >= pair[0]["bandwidth_median_GBps"]:
+        return []
+    add_turns(results, cases, [pair], time_s=2.0)
+    found = ratio(pair[1], pair[0], "bandwidth_GBps")
+    text = f"{'in turns, ' * found.in_turns}loads have {found.text()} times a triad's bandwidth"
+    return [Finding("load and triad", NOTE, text, "trust this ratio: the host has changed between")]
 
 
 def share_of_peak(

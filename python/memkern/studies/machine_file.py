@@ -412,11 +412,16 @@ def _rate(amount: float, time: Quantity) -> Quantity:
 
 
 def _difference(time: Quantity, other: Quantity) -> Quantity:
-    """Return a time minus another one; the errors of both are independent."""
+    """Return a time minus another one; the errors of both are independent.
+
+    It is unknown if it is not positive: the two were measured in different states of the host.
+    """
     value = time.value - other.value
+    if not value > 0:
+        return Quantity()
     below = math.hypot(time.value - time.low, other.high - other.value)
     above = math.hypot(time.high - time.value, other.value - other.low)
-    return Quantity(value, value - below, value + above)
+    return Quantity(value, max(value - below, 0.0), value + above)
 
 
 def _bandwidth_rows(done: _Done) -> list[Bandwidth]:

@@ -108,7 +108,7 @@ def add_turns(
     in_rounds(
         place,
         lambda _: [*todo],
-        rounds=small.cut(_MOST, 2),
+        rounds=small.cut(_MOST, 3),
         end_s=time.perf_counter() + time_s,
         least=_LEAST,
     )
@@ -118,7 +118,7 @@ def add_turns(
             for one, turns in zip(group, np.swapaxes(times[k], 0, 1).tolist(), strict=True)
         }
         for k, group in enumerate(every)
-        if len(times[k]) > 1
+        if len(times[k]) > 2
     }
     for record in results.records:
         found = turns_of(record) | {

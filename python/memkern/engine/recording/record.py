@@ -373,7 +373,7 @@ def _rates(
     amos = case.spec.counts.amos * placement.check.columns.get("attempts_per_amo", 1.0)
     return {
         "launch_s": launch_s,
-        "time_net_s": shortest - launch_s if short else math.nan,
+        "time_net_s": shortest - launch_s if short and shortest > launch_s else math.nan,
         "bytes_B": several * case.bytes_B,
         "bytes_index_B": several * case.bytes_index_B,
         "bytes_model_B": several * float(model_B),

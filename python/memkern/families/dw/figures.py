@@ -482,7 +482,7 @@ def layouts_table(records: Records = None, threads: float = 0) -> DataFrame:
     frame = frame.assign(
         position=frame["form"].map(forms.index),
         which=frame["option"].map(OPTIONS.index),
-        roofline_min_fraction=frame[VALUE] / frame[ROOFLINE],
+        roofline_min_fraction=frame.get("roofline_min_fraction"),
     )
     frame = frame.sort_values(["platform", "sites", "Ls", "lattice", "position", "which"])
     columns = [

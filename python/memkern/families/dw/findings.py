@@ -73,7 +73,9 @@ def _on_lattice(rows: DataFrame) -> str:
         f"{with_workers(rows, False)} on {_where(rows)}: {first['form']} ({first['option']}) has "
         f"{marked_value(first, VALUE, 'GFLOP/s')}"
     )
-    if first[ROOFLINE] < math.inf:
+    if first[VALUE] <= 1.05 * first[ROOFLINE] < math.inf and not (
+        first["held"] and first.get("bound", "memory") == "memory"
+    ):
         text += (
             f", {percent(first[VALUE] / first[ROOFLINE])} of the roofline of "
             f"{three_figures(first[ROOFLINE])} GFLOP/s"

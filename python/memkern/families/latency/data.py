@@ -14,6 +14,8 @@ from memkern.checks import LEAST, MOST
 from memkern.errors import InputError
 from memkern.formats.resultset import need_rows
 from memkern.inputs.sizes import parse_bytes
+from memkern.machine.caches import FROM_MEMORY, MEMORY, held_in
+from memkern.models.memory import middle
 from memkern.models.structure import plateaus
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, counted, joined, lines_B, ranked, typed, with_samples
@@ -211,8 +213,6 @@ def loaded_points(records: Records) -> tuple[DataFrame, list[str]]:
 
 # Options of chases that have a summary of their own.
 _APART = ("order", "chains", "line_B", "threads", "pages_requested", "variant_requested")
-# Sizes nearer to the end of a cache than this factor are partly in the next level.
-_WITHIN = 2.0
 
 
 def level_lines(results: ResultSet) -> list[str]:
@@ -244,6 +244,21 @@ def level_lines(results: ResultSet) -> list[str]:
     return lines
 
 
+def level_in(chase: Mapping[Any, Any], ends: Sequence[tuple[str, float]]) -> str:
+    """Return the level of memory whose latency a chase has; '' in between.
+
+    Parameters
+    ----------
+    chase : mapping
+    ends : sequence of (str, float)
+        As for `memkern.machine.caches.held_in`.
+    """
+    level = held_in(chase["size_B"], ends)
+    # Caches may have been larger at another time since the boot.
+    held = level == MEMORY and (chase.get("caches_multiple") or math.inf) < FROM_MEMORY
+    return "" if held else level
+
+
 _Level = tuple[str, list[dict[str, Any]], list[dict[str, Any]]]
 
 
@@ -253,9 +268,9 @@ def _by_caches(
     """Return name, records, and records well within the level, of each level with records."""
     levels = []
     below_B = 0.0
-    for name, end_B in [*ends, ("memory", math.inf)]:
+    for name, end_B in [*ends, (MEMORY, math.inf)]:
         own = [r for r in records if below_B < r["size_B"] <= end_B]
-        within = [r for r in own if _WITHIN * below_B <= r["size_B"] <= end_B / _WITHIN]
+        within = [r for r in own if level_in(r, ends) == name]
         below_B = max(below_B, end_B)
         if own:
             levels.append((name, own, within))
@@ -282,10 +297,9 @@ def _level_line(
     sure = [record for record in records if not record["disturbed"]]
     if not sure:
         return f"{head} {'':>8} {'':>5} disturbed"
-    inner = [record for record in within if not record["disturbed"]] or sure
-    middle = sorted(inner, key=lambda record: float(record[NS]))[(len(inner) - 1) // 2]
-    value = meaningful(middle[NS], middle["ci_relative"])
-    half = half_width(middle["ci_relative"], "{}")
+    inner = middle([record for record in within if not record["disturbed"]] or sure, NS)
+    value = meaningful(inner[NS], inner["ci_relative"])
+    half = half_width(inner["ci_relative"], "{}")
     reach = f"{min(r[NS] for r in sure):.2f} to {max(r[NS] for r in sure):.2f}"
     left_out = len(records) - len(sure)
     mark = f" {left_out} disturbed" * (left_out > 0)

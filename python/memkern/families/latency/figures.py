@@ -65,7 +65,6 @@ from memkern.plots.exhibits import (
 )
 from memkern.plots.frames import Records, frame_of, three_figures
 from memkern.plots.registry import family_section
-from memkern.plots.sentences import plateaus
 from memkern.plots.style import GREY, log2_axis, tell_lacking
 from memkern.statistics import factor_of
 
@@ -554,18 +553,6 @@ def _draw_strides(ax: Axes, rows: DataFrame) -> None:
     ax.set_xlabel("Stride")
 
 
-def _over_sizes_caption(records: DataFrame) -> str:
-    """Return how to read the curve of dependent loads on this machine."""
-    frame, _ = single_chains(records)
-    first = frame[frame["machine"].eq(frame["machine"].iloc[0]) & frame["order"].eq("random")]
-    return (
-        "Time from one load to the next if each depends on the previous one, through all lines of "
-        "a buffer in random order. Each plateau is a cache, each rise the share of loads that miss "
-        "it; a slope beyond the last cache is the cost of address translation. "
-        f"{plateaus(first, 'size_B', NS, 'ns')}"
-    )
-
-
 family_section(
     "latency",
     6,
@@ -573,7 +560,13 @@ family_section(
     "Latency",
     findings,
     (
-        ("Dependent loads", over_sizes, _over_sizes_caption),
+        (
+            "Dependent loads",
+            over_sizes,
+            "Time from one load to the next if each depends on the previous one, through all lines "
+            "of a buffer in random order. Each plateau is a cache, each rise the share of loads "
+            "that miss it; a slope beyond the last cache is the cost of address translation.",
+        ),
         (
             "Dependent operations on processors and GPUs",
             processors_and_gpus,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memkern.errors import InputError
 from memkern.families.latency.data import (
@@ -14,18 +14,32 @@ from memkern.families.latency.data import (
     chains_and_gathers,
     chases,
     concurrency,
+    level_in,
 )
 from memkern.families.latency.structure_data import structure_rows
+from memkern.formats.resultset import environments_of
+from memkern.models.memory import middle
 from memkern.plots.drawing import in_bytes
-from memkern.plots.frames import Records, three_figures
-from memkern.plots.selection import select
+from memkern.plots.frames import Records, frame_of, joined, three_figures
+from memkern.plots.selection import cache_ends, select
 from memkern.plots.sentences import Sentence, marked_value, shown_in, with_names
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def _differences(records: Records) -> list[dict[str, Any]]:
-    """Return the rows of the table latency-structure that disagree with the system."""
+    """Return the rows of the table latency-structure that disagree with the system.
+
+    Caches are left out if their sizes were measured in this boot: reports begin with these.
+    """
+    known = any(one.get("measured_caches") for one in environments_of(frame_of(records)).values())
     try:
-        return [row for row in structure_rows(records) if row["agrees"] == DIFFERS]
+        return [
+            row
+            for row in structure_rows(records)
+            if row["agrees"] == DIFFERS and not (known and row["what"].startswith("cache"))
+        ]
     except InputError:  # from another study, without the columns of the table
         return []
 
@@ -49,20 +63,31 @@ def _gathers_beside_bound(records: Records) -> Iterator[tuple[object, str]]:
         yield machine, text
 
 
+def _by_level(rows: DataFrame) -> list[str]:
+    """Return the latency of each level of memory; without caches of the smallest and largest size.
+
+    That of a level is the one of its `middle` record, as in the table of ``memkern latency``, in
+    the verdict on health and on the first page of a report.
+    """
+    rows, ends = rows.sort_values("size_B"), cache_ends(rows)
+    levels = [level_in(row, ends) for row in rows.to_dict("records")]
+    rows = rows.assign(place=levels if any(levels) else [*map(in_bytes, rows["size_B"])])
+    parts = [
+        f"{marked_value(middle(own.to_dict('records'), NS), NS, 'ns', 'ci_relative')} in {place!s}"
+        for place, own in rows.groupby("place", sort=False)
+        if place
+    ]
+    return parts if any(levels) else [*dict.fromkeys([parts[0], parts[-1]])]
+
+
 def findings(records: Records) -> list[str]:
     """Return sentences on latencies, misses in flight, and lines that two cores exchange."""
     frame, _ = chases(records, MEASURE)
     single = frame[(frame["chains"] == 1) & (frame["order"] == "random")]
     found: dict[object, list[Sentence]] = {}
     for machine, rows in single.groupby("machine", sort=False):
-        times = [
-            f"{marked_value(row, NS, 'ns', 'ci_relative')} in {in_bytes(row['size_B'])}"
-            for row in rows.sort_values("size_B").iloc[[0, -1]].to_dict("records")
-        ]
-        found[machine] = shown_in(
-            "latency-sizes",
-            [f"A load that depends on the previous one takes {' and '.join(times)}"],
-        )
+        text = f"A load that depends on the previous one takes {joined(_by_level(rows))}"
+        found[machine] = shown_in("latency-sizes", [text])
     for row in _differences(records):
         text = f"By latency, {row['what']} has {row['found']}, the system reports {row['system']}"
         found.setdefault(row["machine"], []).append(Sentence(text, "latency-structure"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memkern.machine.caches import FROM_MEMORY
-from memkern.models.merit import FigureOfMerit, best_record, valid_records
+from memkern.models.memory import middle
+from memkern.models.merit import FigureOfMerit, valid_records
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -20,8 +21,7 @@ def figures_of_merit(frame: DataFrame) -> list[FigureOfMerit]:
     rows = rows[alone & rows["caches_multiple"].ge(FROM_MEMORY)]
     if rows.empty:
         return []
-    record = best_record(rows, "footprint_B")
+    record = middle(rows.to_dict("records"), "ns_per_access")
     amount = record["ns_per_access"] / record["time_median_s"]
-    return [
-        FigureOfMerit("latency", "Idle latency of memory", "ns", 4, record, amount, is_time=True)
-    ]
+    title = "Idle latency of memory"
+    return [FigureOfMerit("latency", title, "ns", 4, record, amount, is_time=True, by_median=True)]

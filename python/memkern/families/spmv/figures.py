@@ -328,7 +328,7 @@ def matrices_table(records: Records = None, threads: float = 0) -> Selection:
         matrix=frame["label"],
         format=frame["variety"],
         alpha_implied=implied(frame),
-        roofline_min_fraction=frame[VALUE] / frame[ROOFLINE],
+        roofline_min_fraction=frame.get("roofline_min_fraction"),
         position=frame["kind"].map(in_order(frame["kind"]).index),
     )
     order = ["platform", "nonzeros", "nonzeros_per_row", "label", "position", "sigma"]

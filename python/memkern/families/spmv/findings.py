@@ -63,8 +63,8 @@ def _share(row: Mapping[Any, Any]) -> str:
 
 
 def _of_roofline(row: Mapping[Any, Any]) -> str:
-    """Return the share of the roofline; empty if the roofline is unknown due to disturbance."""
-    return f", {_share(row)} of the roofline" if row[ROOFLINE] == row[ROOFLINE] else ""
+    """Return the share of the roofline; empty if that is unknown, or memory was faster than it."""
+    return f", {_share(row)} of the roofline" if row[VALUE] <= 1.05 * row[ROOFLINE] else ""
 
 
 def _by_kind(rows: DataFrame) -> list[Mapping[Any, Any]]:

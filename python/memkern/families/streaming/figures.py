@@ -51,7 +51,6 @@ from memkern.plots.predictions import (
 )
 from memkern.plots.registry import Caption, Section, section, section_of
 from memkern.plots.selection import BANDWIDTH, cache_ends, prevailing, select, split
-from memkern.plots.sentences import plateaus
 from memkern.plots.style import GREY, NOTE_SIZE, log2_axis, note, own_look, plain
 from memkern.shared.streaming_records import BARRIER, FAMILIES, as_defined, is_nt, short
 
@@ -91,23 +90,6 @@ def _over_sizes(records: Records, kernels: str | Sequence[str] = "") -> tuple[Da
     frame = frame.assign(nt=is_nt(frame), family=frame["kernel"].str.partition(".")[0])
     frame = best(frame, ("platform", "kernel", "footprint_B", "nt"))
     return frame, notes
-
-
-def _sizes_caption(records: DataFrame) -> str:
-    """Return how to read the curves over sizes on this machine."""
-    frame, _ = _over_sizes(records)
-    ordinary = frame[~frame["nt"] & frame["platform"].eq(frame["platform"].iloc[0])]
-    kernels = list(dict.fromkeys(ordinary["kernel"]))
-    text = (
-        "Each step down is a cache that no longer holds the data of all threads; both axes are "
-        "logarithmic. An ordinary store to memory reads its line first; a non-temporal store does "
-        f"not, and its data do not stay in a cache. {_BEST}"
-    )
-    if not kernels:
-        return text
-    kernel = "stream.triad" if "stream.triad" in kernels else kernels[0]
-    here = plateaus(ordinary[ordinary["kernel"] == kernel], "footprint_B", BANDWIDTH, "GB/s")
-    return text + here.replace("Here:", f" Here {short(kernel)} has", 1)
 
 
 @drawn(
@@ -322,7 +304,10 @@ _BEST = "Of several records of a size, the best is drawn."
 # published ones.
 _EXHIBITS: tuple[tuple[str, Any, Caption, str], ...] = (
     (
-        "Bandwidth from L1 to memory", sizes, _sizes_caption, "",
+        "Bandwidth from L1 to memory", sizes,
+        "Each step down is a cache that no longer holds the data of all threads; both axes are "
+        "logarithmic. An ordinary store to memory reads its line first; a non-temporal store does "
+        f"not, and its data do not stay in a cache. {_BEST}", "",
     ),
     (
         "Bandwidth against threads", saturation,
