@@ -181,7 +181,8 @@ def _distribution(level: str, records: Sequence[dict[str, Any]]) -> str:
     return (
         f"GB/s of {len(rates)} cases{level}{note}: min {min(rates):.2f}, quartiles {low:.2f} "
         f"{middle:.2f} {high:.2f}, max {max(rates):.2f}, harmonic mean "
-        f"{statistics.harmonic_mean(rates):.2f} ± {statistics.harmonic_mean_error(rates):.2f}"
+        f"{statistics.harmonic_mean(rates):.2f} (standard error "
+        f"{statistics.harmonic_mean_error(rates):.2f})"
     )
 
 
