@@ -382,7 +382,7 @@ def measure(  # noqa: C901
 
         write_openmetrics(args.openmetrics, results, is_healthy(results, results.environments))
     if wants_table(results, args):
-        summary = _summary(results) if row is row_of else ""
+        summary = _summary(results) if row is row_of and len(results) > 1 else ""
         notes = dict.fromkeys(str(record.get("counters_note") or "") for record in results)
         below = (scope_of(results) if header else "", summary, _of_ranks(results), *notes)
         for text in (*below, *(answer(results) for answer in answers)):
