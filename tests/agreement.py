@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 NUMBER = r"(\d+(?:\.\d+)?)"
-INTERVAL = r"(?: ±[\d.]+ %| \([\d.]+ to [\d.]+\)| ×÷[\d.]+)?"
+INTERVAL = r"(?: ±[\d.]+ %| \([\d.]+ to [\d.]+\)| ×÷[\d.]+| \(disturbed\))*"
 SIZE = r"([\d.]+ (?:[KMG]i)?B)"
 LEVELS = ("L1", "L2", "L3", "memory")
 # The places in which a quantity has a number: patterns by the name of the quantity.

@@ -181,7 +181,8 @@ def _distribution(level: str, records: Sequence[dict[str, Any]]) -> str:
     return (
         f"GB/s of {len(rates)} cases{level}{note}: min {min(rates):.2f}, quartiles {low:.2f} "
         f"{middle:.2f} {high:.2f}, max {max(rates):.2f}, harmonic mean "
-        f"{statistics.harmonic_mean(rates):.2f} ± {statistics.harmonic_mean_error(rates):.2f}"
+        f"{statistics.harmonic_mean(rates):.2f} (standard error "
+        f"{statistics.harmonic_mean_error(rates):.2f})"
     )
 
 
@@ -381,7 +382,7 @@ def measure(  # noqa: C901
 
         write_openmetrics(args.openmetrics, results, is_healthy(results, results.environments))
     if wants_table(results, args):
-        summary = _summary(results) if row is row_of else ""
+        summary = _summary(results) if row is row_of and len(results) > 1 else ""
         notes = dict.fromkeys(str(record.get("counters_note") or "") for record in results)
         below = (scope_of(results) if header else "", summary, _of_ranks(results), *notes)
         for text in (*below, *(answer(results) for answer in answers)):
