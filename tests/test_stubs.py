@@ -111,7 +111,7 @@ def test_every_family_shows_its_options() -> None:
         assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     assert "rows" in inspect.signature(mk.loops).parameters
     assert "degree" in inspect.signature(mk.bs).parameters
-    assert inspect.signature(mk.gather).parameters["count"].default == 1024
+    assert inspect.signature(mk.gather).parameters["wrap"].default == 1
 
 
 def test_every_parameter_is_described() -> None:
@@ -127,7 +127,7 @@ def test_every_parameter_is_described() -> None:
 def test_descriptions_have_defaults() -> None:
     text = inspect.getdoc(mk.gather) or ""
     assert text.startswith("Case of ``A[:] = B[i[:]]``.\n\nParameters\n----------\npattern, ")
-    assert "\ncount : int, default 1024\n    Instances.\n" in text
+    assert "\nwrap : int, default 1\n    Rows of the dense buffer" in text
     assert "\nruns : int, optional\n    Exact number of samples" in text
     assert "\nschedule, chunk : str, int, default 'static', 0\n" in text
     assert "\n\nReturns\n-------\nCase\n" in text and "Lavin et al., MEMSYS 2020" in text

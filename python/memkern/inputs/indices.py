@@ -370,21 +370,16 @@ def read(path: str | os.PathLike[str]) -> npt.NDArray[np.int64]:
     source = Path(path)
     name, _, column = str(path).rpartition(":")
     if name.lower().endswith(".parquet"):
-        return whole_numbers(_read_column(Path(name), column), f"column {column} of {name}")
+        table = read_parquet(Path(name), "a table", 16, [column])
+        if not table.num_columns:
+            raise InputError(f"{name} has no column {shown(column)}")
+        return whole_numbers(table.column(0).to_numpy(), f"column {column} of {name}")
     if source.suffix.lower() == ".npy":
         return whole_numbers(_read_npy(source), source.name)
     try:
         return np.fromiter(_read_lines(source, files.read(source)), dtype=np.int64)
     except OverflowError:
         raise InputError(f"{source} must hold whole numbers that fit 64 bits") from None
-
-
-def _read_column(path: Path, column: str) -> npt.NDArray[np.generic]:
-    table = read_parquet(path, "a table", 16, [column])
-    if not table.num_columns:
-        raise InputError(f"{path} has no column {shown(column)}")
-    values: npt.NDArray[np.generic] = table.column(0).to_numpy()
-    return values
 
 
 def _read_npy(path: Path) -> npt.NDArray[np.generic]:

@@ -9,9 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from memkern import checks
 from memkern.engine.public import Measurement, in_rounds, measure, prepare, to_result_set
 from memkern.errors import InputError
@@ -24,15 +21,14 @@ from memkern.spec.case import Case, does_nothing
 from memkern.studies.ratios import add_turns
 
 Choice = Mapping[str, Any]
-_Round = dict[int, npt.NDArray[np.float64]]
-"""Logarithms of the shortest and of the median time of each choice."""
+_Round = dict[int, float]
+"""Logarithms of the shortest times of the choices."""
 
 _ROUNDS = 3
 _SAMPLED = 0.75  # share of the time of a trial
 _OF_SEVERAL = ("chunk", "balance")  # options without effect on one thread
 _FINALISTS = 3  # cases of the last steps that are compared with the first one
 _RATE = "invocations_per_s"
-_EQUAL = 0.01  # shortest times whose logarithms differ by less are equal
 TUNED_ON_DEVICE: dict[str, tuple[Any, ...]] = {
     "unroll": (0, 1, 2, 4, 8),
     "block_threads": (0, 64, 128, 256, 512, 1024),
@@ -100,8 +96,13 @@ def gain_of(search: ResultSet) -> str:
     base, best = search.records[-2:][0], search.records[-1]
     if base["tune_step"] != "base":
         return "no other values are faster than the first ones by more than the interval of a ratio"
-    base, best = ({**one, _RATE: 1 / one["time_min_s"]} for one in (base, best))
-    return f"the best is {ratio(best, base, _RATE).text()} times as fast as the first case"
+    gain = ratio(_rated(best), _rated(base), _RATE)
+    return f"the best is {gain.text()} times as fast as the first case"
+
+
+def _rated(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record with its rate of invocations."""
+    return {**record, _RATE: 1 / record["time_min_s"]}
 
 
 def check_budget(budget_s: float) -> None:
@@ -121,9 +122,8 @@ def search(
     """Vary one option after another, with the best values so far for the others.
 
     The values of an option are tried in rounds, each in random order, and compared by their
-    shortest times in the same rounds; medians decide between equal ones. At the end the first case
-    and those of the last steps are measured in turns: the best is the earliest that is not slower
-    than the fastest.
+    shortest times in the same rounds. At the end the first case and those of the last steps are
+    measured in turns: the best is the earliest that is not slower than the fastest.
 
     Parameters
     ----------
@@ -225,8 +225,7 @@ class _Search:
         def try_one(position: int) -> None:
             with contextlib.suppress(InputError, MemoryError):
                 one = self._measured(tried[position], name, len(rounds) - 1, **brief)
-                times = [one.record[column] for column in ("time_min_s", "time_median_s")]
-                rounds[-1][position] = np.log(times if one.valid else [math.inf, math.inf])
+                rounds[-1][position] = math.log(one.record["time_min_s"]) if one.valid else math.inf
 
         def begin(number: int) -> Sequence[int]:
             """Return the places of the choices that were available in the first round."""
@@ -243,47 +242,36 @@ class _Search:
             kept=lambda: False,
         )
         complete = [one for one in rounds if one.keys() == rounds[0].keys()]
-        if not (rounds and rounds[0]):
-            return
-        if not self._path and self.chosen in [tried[k] for k in rounds[0]]:
-            self._path.append(self.chosen)
-        self.chosen = tried[sorted(rounds[0])[_fastest(complete)]]
-        if self.chosen not in self._path:
-            self._path.append(self.chosen)
+        if rounds and rounds[0]:
+            fastest = min(rounds[0], key=lambda k: sum(one[k] for one in complete))
+            first = [self.chosen] * (self.chosen in [tried[k] for k in rounds[0]])
+            self.chosen = tried[fastest]
+            self._path = [*(self._path or first), self.chosen]
 
     def finish(self) -> None:
-        """Compare what the steps kept in turns, and measure the first and the best case again."""
-        if len(self._path) > 1:
-            results, some = to_result_set(self.done), [self._path[0], *self._path[1:][-_FINALISTS:]]
-            cases = [self._build(**one) for one in some]
-            self.chosen = some[_first_of_fastest(cases, results, self._last_s)]
-            self.turns = {record["case_id"]: record.get(TURNS, "") for record in results}
-            if self.chosen != some[0]:
-                self._measured(some[0], "base", budget_s=self._last_s)
+        """Compare what the steps kept in turns, and measure the first and the best case again.
+
+        The best is the first that is not slower than the fastest; of cases that can't be measured
+        in turns it is the last one.
+        """
+        kept = {self._build(**one).identity(): one for one in self._path}
+        names = [*list(kept)[:1], *list(kept)[1:][-_FINALISTS:]]
+        results = to_result_set(self.done)
+        group = {one["case_id"]: one for one in results if one["case_id"] in names}
+        cases = [self._build(**kept[name]) for name in names]
+        if add_turns(results, cases, [[group[name] for name in names]], self._last_s):
+            self.turns = {one["case_id"]: one[TURNS] for one in results}
+            rates = {name: _rated(group[name]) for name in names}
+            gains = {
+                name: ratio(rate, rates[names[0]], _RATE).value for name, rate in rates.items()
+            }
+            fastest = rates[max(gains, key=gains.__getitem__)]
+            lost = {name: ratio(fastest, rate, _RATE) for name, rate in rates.items()}
+            equal = [name for name, one in lost.items() if one.value <= 1 or not one.decided]
+            self.chosen = kept[equal[0]]
+        if self._path and self._build(**self.chosen).identity() != names[0]:
+            self._measured(kept[names[0]], "base", budget_s=self._last_s)
         self._measured(self.chosen, "best", budget_s=self._last_s)
-
-
-def _first_of_fastest(cases: Sequence[Case], results: ResultSet, time_s: float) -> int:
-    """Return the place of the first case that is not slower than the fastest, by turns.
-
-    Of cases that can't be measured in turns it is the last one.
-    """
-    names = [case.identity() for case in cases]
-    group = {one["case_id"]: one for one in results.records if one["case_id"] in names}
-    if not add_turns(results, cases, [[group[name] for name in names]], time_s):
-        return len(cases) - 1
-    rates = [{**group[name], _RATE: 1 / group[name]["time_min_s"]} for name in names]
-    fastest = max(rates, key=lambda one: ratio(one, rates[0], _RATE).value)
-    gains = (ratio(one, fastest, _RATE) for one in rates)
-    return next(k for k, one in enumerate(gains) if one.value >= 1 or not one.decided)
-
-
-def _fastest(rounds: Sequence[_Round]) -> int:
-    """Return the index of the fastest choice, by the times in rounds with all choices."""
-    times = np.array([[one[position] for position in sorted(one)] for one in rounds])
-    shortest, median = times.mean(axis=0).T
-    equal = shortest <= shortest.min() + _EQUAL
-    return int(np.where(equal, median, math.inf).argmin())
 
 
 def _variants(case: Case) -> list[dict[str, str]]:

@@ -156,10 +156,9 @@ def check_gather(case: Case, native: Native) -> Validation:
     native.fill(outputs=True)
     yield
     error = _check_dense(case, native, side, workers)
-    if _rows_hold_all(case, workers):
-        return Check(error == 0.0, error, "whole")
-    if blocks_of(case):  # which no shorter run makes observable
-        return Check(error == 0.0, error, "sampled")
+    whole = _rows_hold_all(case, workers)
+    if whole or blocks_of(case):  # which no shorter run makes observable
+        return Check(error == 0.0, error, "whole" if whole else "sampled")
     # Rows hold only the last instances; others are checked by running single instances.
     rng = np.random.default_rng(0)
     wrap, length = case.integers["wrap"], dense_length(case)
@@ -194,8 +193,7 @@ def check_scatter(case: Case, native: Native) -> Validation:
     """Check the places that a scatter writes: all of them, or samples if they are many."""
     side = SparseSide(case, "scatter")
     workers = native.obtained()["threads"]
-    knobs = case.knobs
-    if blocks_of(case) and (knobs.chunk or knobs.schedule == "dynamic"):
+    if blocks_of(case) and (case.knobs.chunk or case.knobs.schedule == "dynamic"):
         workers = max(workers, 2)  # instances are not in order
     if side.count * len(side.index) <= WHOLE and side.size <= 8 * WHOLE:
         return (yield from _check_scatter_whole(case, native, side, workers))

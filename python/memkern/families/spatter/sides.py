@@ -178,11 +178,10 @@ def from_memory(case: Case) -> Transfer:
     read, written = case.line_B * lines.loaded + _filled_B(case), case.line_B * lines.stored
     if not blocks_of(case):
         return Transfer(read, written)
-    read += case.bytes_index_B / case.integers["count"]
-    dense_B = case.value_B * dense_length(case) * min(case.integers["wrap"], case.integers["count"])
-    if not lines.stored:
-        return Transfer(read + dense_B, written + dense_B)
-    return Transfer(read + dense_B * (not lines.loaded), written)
+    rows = min(case.integers["wrap"], case.integers["count"])
+    dense_B = case.value_B * dense_length(case) * rows * (not (lines.loaded and lines.stored))
+    read += case.bytes_index_B / case.integers["count"] + dense_B
+    return Transfer(read, written + dense_B * (not lines.stored))
 
 
 def transfers(
