@@ -12,7 +12,7 @@ ADVICE: dict[str, tuple[str, str, Callable[[Mapping[Any, Any]], bool]]] = {
     "more threads": (
         "threads",
         "more --threads",
-        lambda r: r.get("threads", 0) >= (r.get("units") or float("inf")),
+        lambda r: (r.get("threads") or 0) >= (r.get("units") or float("inf")),
     ),
     "fewer threads": ("threads", "fewer --threads", lambda r: r.get("threads") == 1),
     "other processors": (
@@ -26,8 +26,8 @@ ADVICE: dict[str, tuple[str, str, Callable[[Mapping[Any, Any]], bool]]] = {
         lambda r: str(r.get("pages")).startswith(("thp", "hugetlb")),
     ),
     "node": ("numa", "--numa node:N", lambda r: str(r.get("numa_requested")).startswith("node")),
-    "placements": ("placements", "--placements 20", lambda r: r.get("placements", 0) >= 20),
-    "prefetch": ("prefetch", "--prefetch", lambda r: r.get("prefetch", 0) > 0),
+    "placements": ("placements", "--placements 20", lambda r: (r.get("placements") or 0) >= 20),
+    "prefetch": ("prefetch", "--prefetch", lambda r: (r.get("prefetch") or 0) > 0),
     "smaller type": ("dtype", "a smaller --dtype", lambda r: r.get("dtype") in (None, "float32")),
     # The variant and instruction set best have tried all.
     "non-temporal stores": (
@@ -47,7 +47,7 @@ ADVICE: dict[str, tuple[str, str, Callable[[Mapping[Any, Any]], bool]]] = {
         "wider vectors (--isa)",
         lambda r: r.get("isa_requested") == "best",
     ),
-    "unrolling": ("unroll", "--unroll 4", lambda r: r.get("unroll", 0) > 1),
+    "unrolling": ("unroll", "--unroll 4", lambda r: (r.get("unroll") or 0) > 1),
     "no barrier": ("repetition", "--repetition free", lambda r: r.get("repetition") == "free"),
     "search": (
         "",
