@@ -84,7 +84,8 @@ def test_tune_searches_the_options_of_gpus() -> None:
         budget_s=20.0,
         knobs={"unroll": (0, 1, 8), "block_threads": (64, 256)},
     )
-    assert {row["tune_step"] for row in search} == {"variant", "unroll", "block_threads", "best"}
+    steps = {row["tune_step"] for row in search} - {"base"}
+    assert steps == {"variant", "unroll", "block_threads", "best"}
     assert best.knobs.device == "cuda:0"
 
 

@@ -99,7 +99,7 @@ def test_the_script_for_a_card_measures_and_draws(
             assert (tmp_path / "first" / file).stat().st_size > 1000, file
     searched = mk.load(tmp_path / "first" / "tune-loops.dot.json")
     steps = [row["tune_step"] for row in searched]
-    assert set(steps) == {"variant", "unroll", "block_threads", "blocks", "best"}
+    assert set(steps) - {"base"} == {"variant", "unroll", "block_threads", "blocks", "best"}
     assert steps[-1] == "best" and all(row["valid"] for row in searched)
     assert {row["blocks"] for row in searched} >= {512, 1024}
     log = (tmp_path / "first" / "tune.log").read_text()

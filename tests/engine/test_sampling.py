@@ -69,6 +69,7 @@ def test_a_case_is_placed_until_its_precision_or_budget(
     monkeypatch.setattr(sampling, "sample", sample)
     # Other hosts let one expect a distance that few placements do not refute.
     monkeypatch.setattr("memkern.host.packaged", lambda name: UNLIKE)
+    monkeypatch.setattr("memkern.spec.options._USUAL_S", 1e-3)
     asked = case.with_(precision=0.02, budget_s=budget_s, placements=3)
     if swept:
         told = pytest.warns(UserWarning, match="1 of 1 measurements are less precise")
@@ -81,6 +82,13 @@ def test_a_case_is_placed_until_its_precision_or_budget(
     assert (record["time_min_ci_relative"] <= 0.02) == (stop == "precision")
     if stop == "budget":
         assert record["wall_s"] >= budget_s
+
+
+def test_a_precision_takes_at_least_the_usual_time(case: Case) -> None:
+    """Placements in less time tell too little of how the host changes."""
+    record = case.with_(precision=0.99, budget_s=0.2).measure().record
+    assert record["stop"] == "precision" or record["disturbed"]
+    assert record["wall_s"] >= 0.2
 
 
 def test_the_budget_of_a_precision_is_half_a_minute(case: Case) -> None:

@@ -35,8 +35,8 @@ struct SpatterArgs {
   const std::int64_t* line_index = nullptr;
   std::int64_t lines = 0;
 
-  // A pattern with more blocks of indices than instances is divided among workers by its indices:
-  // each moves its range of every instance, and the dense buffer is shared.
+  // A pattern with more blocks of indices than instances is divided among workers of a processor by
+  // its indices: each moves its range of every instance, and the dense buffer is shared.
   static constexpr std::int64_t kBlock = 16;
   std::int64_t blocks() const { return (length + kBlock - 1) / kBlock; }
   bool divided() const { return blocks() > count; }
@@ -44,13 +44,12 @@ struct SpatterArgs {
   // Largest lists of indices that fit in the shared memory of a block on every GPU.
   static constexpr std::int64_t kMaxLists_B = std::int64_t{48} * 1024;
 
-  // Whether a thread of a GPU moves elements of several instances at a time: if there are many of
-  // them, with one delta, one row of the dense buffer, and lists of indices, of `index_B` bytes
-  // each, that fit a block.
+  // Whether a thread of a GPU moves elements of several instances at a time: with one delta, one
+  // row of the dense buffer, and lists of indices, of `index_B` bytes each, that fit a block.
   // Otherwise it moves one element, without unrolling.
   bool unrolls(std::int64_t index_B) const {
     const int lists = (gather_index != nullptr ? 1 : 0) + (scatter_index != nullptr ? 1 : 0);
-    return !divided() && wrap == 1 && gather_walk.cycle == 1 && scatter_walk.cycle == 1 &&
+    return wrap == 1 && gather_walk.cycle == 1 && scatter_walk.cycle == 1 &&
            length <= kMaxLists_B / (lists * index_B);
   }
 };

@@ -471,16 +471,10 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
     if told := host_sentence(results):
         warn(told)
     if disturbed := [record for record in results if record.get("disturbed") is True]:
+        others = ("fewer threads", "other processors"), disturbed, ["an end of other programs"]
         warn(
-            f"{len(disturbed)} of {len(results)} records {'is' if len(disturbed) == 1 else 'are'} "
-            "disturbed: workers waited for processors in most samples, so that there is no "
-            "interval and no verdict"
-            + advised(
-                ": try ",
-                ("fewer threads", "other processors"),
-                disturbed,
-                ["an end of other programs"],
-            )
+            f"{len(disturbed)} of {len(results)} records have no interval and no verdict, since they "
+            f"are disturbed: workers waited for processors in most samples{advised(': try ', *others)}"
         )
     notes = Counter(note for record in results for note in memory_notes(record).items())
     for (name, what), number in notes.items():

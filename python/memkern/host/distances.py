@@ -226,32 +226,15 @@ class History:
     """
 
     def __init__(self, earlier: Mapping[str, Repeated] | None = None) -> None:
-        self._cases: dict[str, Repeated] = {}
-        self._classes: dict[str, Distances] = {}
-        for identity, case in (earlier or {}).items():
-            self._put(identity, case)
+        self._cases = dict(earlier or {})
         self.added: dict[str, Repeated] = {}
         """The cases of this process."""
 
     def known(self, name: str) -> Distances:
         """Return the distances of a class and quantity, as many as count."""
-        return self._classes.get(name, Distances()).at_most(_MOST_OF_BOOT)
-
-    def _put(self, identity: str, case: Repeated) -> None:
-        self._cases[identity] = case
-        self._count(case, 1)
-
-    def _take(self, identity: str) -> Repeated | None:
-        case = self._cases.pop(identity, None)
-        if case is not None:
-            self._count(case, -1)
-        return case
-
-    def _count(self, case: Repeated, sign: int) -> None:
-        every = self._classes.get(case.name, Distances())
-        every += Distances(sign * case.number, sign * case.total)
-        # Sums of differences may be negative by rounding.
-        self._classes[case.name] = every if every.number > 0.5 else Distances()
+        cases = [case for case in self._cases.values() if case.name == name]
+        every = Distances(sum(case.number for case in cases), sum(case.total for case in cases))
+        return every.at_most(_MOST_OF_BOOT)
 
     def add(self, identity: str, name: str, seconds: float, prior: Distances, now_s: float) -> None:
         """Count an undisturbed record, unless it soon follows the last one of its case.
@@ -270,7 +253,7 @@ class History:
             Seconds since 1970.
         """
         value = math.log(seconds)
-        case = self._take(identity)
+        case = self._cases.pop(identity, None)
         if case is None or case.name != name:
             case = Repeated(name, 0.0, 0.0, value, now_s)
         elif not 0 <= now_s - case.last_s < _APART_S:
@@ -280,12 +263,10 @@ class History:
                 _MOST_OF_BOOT
             )
             case = Repeated(name, every.number, every.total, value, now_s)
-        self._put(identity, case)
-        self.added[identity] = case
-        if len(self._cases) > _MOST_CASES:
-            self._take(next(iter(self._cases)))
-        if len(self.added) > _MOST_CASES:
-            del self.added[next(iter(self.added))]
+        for kept in (self._cases, self.added):
+            kept[identity] = case
+            if len(kept) > _MOST_CASES:
+                del kept[next(iter(kept))]
 
 
 def _read(name: Any, *numbers: Any) -> Repeated:
