@@ -61,10 +61,7 @@ def test_disturbed_records_are_reported(
     assert record["disturbed"] is True
     assert record["ci_relative"] is None and record["ci_scope"] == "none"
     assert record["state"] == "disturbed"
-    assert (
-        "1 of 1 records have no interval and no verdict, since they are disturbed" in err
-        and "--pin" in err
-    )
+    assert "1 of 1 records are disturbed, without an interval" in err and "--pin" in err
     assert "--threads" not in err  # it has one
 
 

@@ -473,8 +473,8 @@ def tell_host(results: ResultSet, quiet: bool) -> None:
     if disturbed := [record for record in results if record.get("disturbed") is True]:
         others = ("fewer threads", "other processors"), disturbed, ["an end of other programs"]
         warn(
-            f"{len(disturbed)} of {len(results)} records have no interval and no verdict, since they "
-            f"are disturbed: workers waited for processors in most samples{advised(': try ', *others)}"
+            f"{len(disturbed)} of {len(results)} records are disturbed, without an interval, "
+            f"as workers waited for processors in most samples{advised(': try ', *others)}"
         )
     notes = Counter(note for record in results for note in memory_notes(record).items())
     for (name, what), number in notes.items():
