@@ -238,8 +238,8 @@ def _found(
     system_B, before = _system_B(system), _known(host, system)
     found_B = caches.last_level_B(caches.in_environment(system, sizes_B)) or system_B
     if before is None:
-        sized_B = max(found_B, system_B if system_B <= _RETURNED_B else 0)
-        before = Capacity(_power_of_two(sized_B), found_B, system_B)
+        returned_B = system_B if system_B <= _RETURNED_B else 0
+        before = Capacity(_power_of_two(max(found_B, returned_B)), found_B, system_B)
     elif not sizes_B:
         found_B = 0
     known = before._replace(largest_B=max(before.largest_B, found_B))

@@ -424,7 +424,8 @@ def configs_from_options(
     seed : int, optional
         Seed of the data.
     wrap, count, runs, local_work_size : int, optional
-        1, 1024 (or 1 of a pattern of more indices than that), 10 and 1024 if not given.
+        1, 1024 (or 1 of a pattern of more indices than that), 10 (or the usual placements of a
+        single instance) and 1024 if not given.
     name : str
         Label.
 
@@ -452,8 +453,10 @@ def configs_from_options(
         warnings.append,
     )
     if given.get("count") is None:
-        kinds = (config["pattern_gather"], config["pattern_scatter"], config["pattern"])
-        config["count"] = usual_count(next(filter(None, kinds)))
+        moved = (config["pattern_gather"], config["pattern_scatter"], config["pattern"])
+        config["count"] = usual_count(next(filter(None, moved)))
+    if config["count"] == 1 and given.get("runs") is None:
+        config["runs"] = None  # the usual placements
     return SpatterFile([config], warnings)
 
 
@@ -590,7 +593,12 @@ _OPTIONS = (
         _read_pattern,
         "PATTERN",
     ),
-    _Option(("-r", "--runs"), "timed runs (default 10, or the file's)", _at_least(1), "N"),
+    _Option(
+        ("-r", "--runs"),
+        "timed runs (default 10, or the file's; of one instance the usual placements)",
+        _at_least(1),
+        "N",
+    ),
     _Option(
         ("-s", "--random"),
         "seed of the data; without a value, the time",

@@ -69,15 +69,16 @@ class Ratio(NamedTuple):
         return f"{self.text(100, int(0 < 100 * self.value * self.half_width < 1))} %"
 
 
-def ratio(record: Record, base: Record, value: str) -> Ratio:
+def ratio(record: Record, base: Record, value: str = "") -> Ratio:
     """Return how many times as fast a record's case is as the base.
 
     Parameters
     ----------
     record, base : mapping
         Records of different cases.
-    value : str
-        Column of the rate, from the shortest time, in which both are compared.
+    value : str, optional
+        Column of the rate, from the shortest time, in which both are compared; by default that of
+        invocations, which have the same work.
 
     Returns
     -------
@@ -91,17 +92,20 @@ def ratio(record: Record, base: Record, value: str) -> Ratio:
         pair = {one["case_id"]: one for one in both[::-1]}
         if not any(pair.keys() <= group.keys() for group in wanted.values()):
             wanted.setdefault(base["case_id"], {}).update(pair)
+    rates = [one[value] if value else 1 / one["time_min_s"] for one in both]
     measured, of_base = map(turns_of, both)
     common = sorted(measured.keys() & of_base.keys())
     if common and record["case_id"] != base["case_id"]:
         found = in_turns(measured[common[-1]], of_base[common[-1]])
         # Rate times shortest time: the work of an invocation.
-        work, work_of_base = (one[value] * one["time_min_s"] for one in both)
+        work, work_of_base = (
+            rate * one["time_min_s"] for rate, one in zip(rates, both, strict=True)
+        )
         half = max(found.half_width, math.log1p(LEAST_EFFECT))
         return Ratio(math.exp(found.effect) * work / work_of_base, half, True)
     widths = [one.get("time_min_ci_relative") for one in both]
     half = sum(math.log1p(width) for width in widths if isinstance(width, float) and width > 0)
-    return Ratio(record[value] / base[value], half)
+    return Ratio(rates[0] / rates[1], half)
 
 
 def asked(functions: Iterable[Callable[[Any], object]], records: Any) -> list[list[Record]]:

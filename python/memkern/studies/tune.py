@@ -27,8 +27,7 @@ _Round = dict[int, float]
 _ROUNDS = 3
 _SAMPLED = 0.75  # share of the time of a trial
 _OF_SEVERAL = ("chunk", "balance")  # options without effect on one thread
-_FINALISTS = 3  # cases of the last steps that are compared with the first one
-_RATE = "invocations_per_s"
+_TURNS = 4  # time in turns, in times of a last measurement
 TUNED_ON_DEVICE: dict[str, tuple[Any, ...]] = {
     "unroll": (0, 1, 2, 4, 8),
     "block_threads": (0, 64, 128, 256, 512, 1024),
@@ -60,7 +59,7 @@ def tune(
     knobs : mapping, optional
         Values to try by knob; by default the values of `usual_knobs`.
     progress : callable, optional
-        Called with the share of trials done, from 0 to 1.
+        Called with the share of the search that is done, from 0 to 1.
 
     Returns
     -------
@@ -96,13 +95,7 @@ def gain_of(search: ResultSet) -> str:
     base, best = search.records[-2:][0], search.records[-1]
     if base["tune_step"] != "base":
         return "no other values are faster than the first ones by more than the interval of a ratio"
-    gain = ratio(_rated(best), _rated(base), _RATE)
-    return f"the best is {gain.text()} times as fast as the first case"
-
-
-def _rated(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record with its rate of invocations."""
-    return {**record, _RATE: 1 / record["time_min_s"]}
+    return f"the best is {ratio(best, base).text()} times as fast as the first case"
 
 
 def check_budget(budget_s: float) -> None:
@@ -122,8 +115,9 @@ def search(
     """Vary one option after another, with the best values so far for the others.
 
     The values of an option are tried in rounds, each in random order, and compared by their
-    shortest times in the same rounds. At the end the first case and those of the last steps are
-    measured in turns: the best is the earliest that is not slower than the fastest.
+    shortest times in the same rounds. At the end the first case and those of the first and of the
+    last two steps are measured in turns: the best is the earliest that is not slower than the
+    fastest.
 
     Parameters
     ----------
@@ -136,7 +130,7 @@ def search(
         The values of options that a step tries, by the name of the step.
     budget_s : float
         Seconds for the search including the last measurements, which have their own budget if that
-        is less than a sixth of these seconds.
+        is less than a twelfth of these seconds.
     extra : callable, optional
         Options to further columns of the record.
     progress : callable, optional
@@ -151,16 +145,13 @@ def search(
     trials = sum(len(choices) + 1 for choices in steps.values())
     announce(f"searching through {trials} values of options", budget_s)
     found = _Search(build, chosen, trials, budget_s, extra or (lambda _: {}))
-    over = 0
 
     def step(name_and_choices: tuple[str, Sequence[Choice]]) -> None:
-        nonlocal over
         if time.perf_counter() > found.end_s:
             return
         found.step(*name_and_choices)
-        over += len(name_and_choices[1]) + 1
         if progress is not None:
-            progress(over / trials)
+            progress(1 - max(found.end_s - time.perf_counter(), 0.0) / budget_s)
 
     interrupted = in_rounds(
         step,
@@ -169,10 +160,7 @@ def search(
         after=lambda _: found.finish(),
         kept=lambda: found.done,
     )
-    results = to_result_set(found.done, interrupted)
-    for record in results.records:
-        record[TURNS] = found.turns.get(record["case_id"], "")
-    return build(**found.chosen), results
+    return build(**found.chosen), to_result_set(found.done, interrupted)
 
 
 class _Search:
@@ -187,17 +175,18 @@ class _Search:
         extra: Callable[[Choice], Mapping[str, Any]],
     ) -> None:
         self._build, self.chosen, self._extra = build, chosen, extra
-        self._last_s = min(build(**chosen).stop.usual_s, budget_s / 6)
-        self._trial_s = (budget_s - 3 * self._last_s) / trials
-        self.end_s = time.perf_counter() + budget_s - 3 * self._last_s
+        self._last_s = min(build(**chosen).stop.usual_s, budget_s / 12)
+        self._trial_s = (budget_s - (_TURNS + 2) * self._last_s) / trials
+        self.end_s = time.perf_counter() + trials * self._trial_s
         self._machine, self._order = machine_environment(), random.Random(0)
         self.done: list[Measurement] = []
         self._path: list[Choice] = []  # the first values, and those that steps kept
-        self.turns: dict[str, str] = {}
+        self._turns: dict[str, str] = {}
 
     def _measured(self, choice: Choice, step: str, repeat: int = 0, **knobs: Any) -> Measurement:
-        columns = {"tune_step": step, **self._extra(choice)}
         case = self._build(**choice).with_(**knobs)
+        turns = self._turns.get(case.identity(), "")
+        columns = {"tune_step": step, TURNS: turns, **self._extra(choice)}
         self.done.append(measure(case, repeat=repeat, extra=columns, machine=self._machine))
         if self.done[-1].record["stop"] == "interrupted":
             raise KeyboardInterrupt
@@ -255,18 +244,15 @@ class _Search:
         in turns it is the last one.
         """
         kept = {self._build(**one).identity(): one for one in self._path}
-        names = [*list(kept)[:1], *list(kept)[1:][-_FINALISTS:]]
+        names = [*list(kept)[:2], *list(kept)[2:][-2:]]
         results = to_result_set(self.done)
         group = {one["case_id"]: one for one in results if one["case_id"] in names}
         cases = [self._build(**kept[name]) for name in names]
-        if add_turns(results, cases, [[group[name] for name in names]], self._last_s):
-            self.turns = {one["case_id"]: one[TURNS] for one in results}
-            rates = {name: _rated(group[name]) for name in names}
-            gains = {
-                name: ratio(rate, rates[names[0]], _RATE).value for name, rate in rates.items()
-            }
-            fastest = rates[max(gains, key=gains.__getitem__)]
-            lost = {name: ratio(fastest, rate, _RATE) for name, rate in rates.items()}
+        if add_turns(results, cases, [[group[name] for name in names]], _TURNS * self._last_s):
+            self._turns = {one["case_id"]: one[TURNS] for one in results}
+            first = group[names[0]]
+            fastest = max(group.values(), key=lambda one: ratio(one, first).value)
+            lost = {name: ratio(fastest, group[name]) for name in names}
             equal = [name for name, one in lost.items() if one.value <= 1 or not one.decided]
             self.chosen = kept[equal[0]]
         if self._path and self._build(**self.chosen).identity() != names[0]:

@@ -39,10 +39,10 @@ from memkern.families.spatter import over_ranks, suites
 from memkern.families.spatter.checks import check_gather, check_scatter, reference
 from memkern.families.spatter.sides import (
     SparseSide,
+    blocks_of,
     dense_length,
     from_memory,
     gather_side,
-    iterations,
     scatter_side,
     traffic_of,
     transfers,
@@ -102,7 +102,7 @@ def _spec(kernel: str, summary: str) -> None:
             source=SOURCE,
             arrays=declared(f"spatter.{kernel}").arrays,
             traffic=traffic_of,
-            iterations=iterations,
+            iterations=lambda case: blocks_of(case) or case.integers["count"],
             checks=Checks(check=check, reference=reference),
             model=Model(bytes_B=lambda case: sum(from_memory(case)), transfers=transfers),
             build=case,

@@ -81,11 +81,6 @@ def blocks_of(case: Case) -> int:
     return blocks if on_processors and blocks > case.integers["count"] else 0
 
 
-def iterations(case: Case) -> int:
-    """Return the number of instances, or of the blocks by which a pattern is divided."""
-    return blocks_of(case) or case.integers["count"]
-
-
 def access_blocks(side: SparseSide, n: IndexArray) -> Iterator[tuple[IndexArray, int, IndexArray]]:
     """Yield the accesses of instances `n` in blocks that fit in the caches.
 

@@ -72,10 +72,9 @@ def _tune(args: argparse.Namespace) -> int:
             line(f"{'step':<12} {_HEADER}")
             for number, record in enumerate(search):
                 line(f"{record['tune_step']:<12} {_row(number, record)}")
-            gain = fastest_sentences(search.records[-2:]) or gain_of(search)
-            for text_below in (scope_of(search), gain):
-                if text_below:
-                    line(text_below)
+            if scope := scope_of(search):
+                line(scope)
+            line(fastest_sentences(search.records[-2:]) or gain_of(search))
             tell_limit(search, args)
     assert records is not None
     save_and_show(records, args)
