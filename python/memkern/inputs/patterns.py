@@ -347,7 +347,8 @@ def parse(text: str) -> Pattern:
     kind, *parts = text.split(":")
     name = kind.strip(" ").upper()
     try:
-        if name not in _GENERATORS and re.search("[A-Za-z]", text) and re.search("[./]", text):
+        of_file = text.isprintable() and re.search("[A-Za-z]", text) and re.search("[./]", text)
+        if of_file and name not in _GENERATORS:
             return custom(read(text), f"file {Path(text).name}")
         if not text.isascii():
             raise InputError("it must be written in ASCII")
