@@ -553,7 +553,11 @@ _OPTIONS = (
         _read_delta,
         "N",
     ),
-    _Option(("--dense-buffers",), "no effect", idle="each thread always has its own dense buffer"),
+    _Option(
+        ("--dense-buffers",),
+        "no effect",
+        idle="each thread has its own dense buffer, unless a long pattern is divided",
+    ),
     _Option(("-e", "--boundary"), "take indices modulo this (default: off)", _at_least(0), "N"),
     _Option(("-f", "--file"), "JSON file of configurations", str, "FILE"),
     _Option(
