@@ -262,7 +262,10 @@ def measure_pairs(
                 progress(sum(tried))
         if first:
             seconds = min((family.looks[-1] - 1) * (time.perf_counter() - begin_s), end_s - begin_s)
-            announce(f"measuring at most {family.looks[-1]} pairs of {len(todo)} cases", seconds)
+            announce(
+                f"measuring at most {family.looks[-1]} pairs of each case, {len(todo)} in all",
+                seconds,
+            )
 
     def next_round(_: int) -> Sequence[Sequence[int]]:
         """Return a round of the cases that need more pairs, in random order."""
