@@ -247,6 +247,8 @@ TEST(Prepare, DividesLongPatternsByTheirIndices) {
   r.kernel = "multigather";
   r.indices["pattern_gather"][41] = 100;
   EXPECT_TRUE(is_refused([&] { r.prepare(team_of(4)); }, "pattern_gather[41] is 100"));
+  r.indices["pattern_gather"][41] = kMax;
+  EXPECT_TRUE(is_refused([&] { r.prepare(team_of(4)); }, "pattern_gather[41] is 9223372036854"));
   r.kernel = "scatter";
   r.index_dtype = "int32";
   r.indices["pattern_scatter"][3] = std::int64_t{1} << 31;

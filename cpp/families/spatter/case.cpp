@@ -122,8 +122,9 @@ class SpatterProblem : public Problem {
     const auto list = [&](const char* name, const std::vector<std::int64_t>& values,
                           std::int64_t bound) -> const void* {
       if (!divided_) return own_indices(name, values, index_dtype, bound);
+      // The size of the sparse array fits 64 bits, and so does one more than its largest index.
       add_indices(name, {values.data(), std::ssize(values)}, index_dtype, 0,
-                  std::min(bound, largest(name, values) + 1));
+                  bound == kAny ? largest(name, values) + 1 : bound);
       return nullptr;
     };
     if (multi) args_.outer_index = list("pattern", outer, kAny);
