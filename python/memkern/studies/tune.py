@@ -255,8 +255,8 @@ class _Search:
             lost = {name: ratio(fastest, group[name]) for name in names}
             equal = [name for name, one in lost.items() if one.value <= 1 or not one.decided]
             self.chosen = kept[equal[0]]
-        if self._path and self._build(**self.chosen).identity() != names[0]:
-            self._measured(kept[names[0]], "base", budget_s=self._last_s)
+        if self._path and self.chosen != self._path[0]:
+            self._measured(self._path[0], "base", budget_s=self._last_s)
         self._measured(self.chosen, "best", budget_s=self._last_s)
 
 
