@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import functools
 import itertools
 import json
@@ -12,16 +11,16 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern import progress, statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID, QUICK_S, refuse, refuse_idle, taken
+from memkern.cli.tables import STREAMS, Table, marks, plus_minus, scope_of, varying  # noqa: F401
 from memkern.errors import InputError
 from memkern.machine.caches import level_of
 from memkern.machine.health import DISTURBED
 from memkern.spec.options import Knobs, declared
-from memkern.spec.registry import definition_of
 from memkern.spec.sequences import Cases, joined, product, sample
 
 if TYPE_CHECKING:
@@ -84,32 +83,6 @@ def requested(
     return every, some
 
 
-HEADER = (
-    f"{'case':<4} {'kernel':<13} {'pattern':<22} {'variant':<15} {'thr':>3} {'pages':<10} "
-    f"{'bytes':>13} {'time_min_s':>11} {'GB/s':>8} {'±%':>5}"
-)
-
-
-# Columns of a row under `HEADER` besides the kernel.
-SHOWN = ("label", "variant", "isa", "threads", "pages")
-
-
-def _label(record: dict[str, Any]) -> str:
-    """Return the name or the input of a record, in at most 22 characters."""
-    label = str(record["name"] or record.get("pattern") or _input_of(record))
-    return label if len(label) <= 22 else label[:21] + "…"
-
-
-def _input_of(record: dict[str, Any]) -> str:
-    """Describe the input of a record of a streaming kernel."""
-    if "degree" in record:
-        return f"K {record['mesh_elements']}, N {record['degree']}"
-    if "elements" not in record:
-        return ""
-    pattern = record.get("index_pattern")
-    return f"{record['elements']} {pattern or 'elements'}"
-
-
 def _stream_table(measurement: Measurement) -> None:
     """Print a rotation like STREAM: the best rate is from the shortest time except the first."""
     line(f"{'Function':<11} {'Best Rate MB/s':>14}  {'Avg time':>11}  {'Min time':>11}  Max time")
@@ -130,28 +103,6 @@ def _stream_table(measurement: Measurement) -> None:
         f"{record['elements']} elements, {record['threads']} threads, "
         f"{record['variant']}/{record['isa']}, pages {record['pages']}"
     )
-
-
-def marks(record: dict[str, Any]) -> list[str]:
-    """Return the words that mark the row of a record whose times or results are doubtful."""
-    from memkern.results.hosts import memory_notes
-
-    words: list[str] = [] if record["valid"] else ["INVALID"]
-    doubts = ("disturbed", "oversubscribed", "skewed", "caches_grown")
-    return [*words, *(name for name in doubts if record.get(name)), *memory_notes(record)]
-
-
-def row_of(number: int, record: dict[str, Any]) -> str:
-    """Return the row of a record under `HEADER`."""
-    words = marks(record)
-    if record["stop"] == "runs" and record["invocations"] > 1:
-        words.append(f"x{record['invocations']}")
-    return (
-        f"{number:<4} {record['kernel'].partition('.')[2]:<13} {_label(record):<22} "
-        f"{record['variant'] + '/' + record['isa']:<15} {record['threads']:>3} "
-        f"{record['pages']:<10} {record['bytes_B']:>13} {record['time_min_s']:>11.4g} "
-        f"{record['bandwidth_GBps']:>8.2f} {plus_minus(record):>5} {' '.join(words)}"
-    ).rstrip()
 
 
 def _summary(results: ResultSet) -> str:
@@ -202,67 +153,6 @@ def _of_ranks(results: ResultSet) -> str:
     )
 
 
-# Columns of the table and of records, by the options for running a case.
-_COLUMNS = {"definition": "definition", "dtype": "dtype", "index_dtype": "index_dtype"}
-_COLUMNS |= {name: option.column or name for name, _, option in declared(Knobs)}
-_WIDEST = 16
-
-
-def varying(
-    cases: Sequence[Case], shown: Collection[str] = SHOWN, listed: Collection[str] = ()
-) -> dict[str, int]:
-    """Return the columns that vary among a kernel's cases, with their widths.
-
-    Options for running a case are left out if the table already shows them (`shown`). Columns of
-    inputs are also left out if rows can be distinguished without them, unless several values were
-    `listed`.
-    """
-    requested = [
-        {
-            "kernel": case.spec.kernel,
-            "definition": definition_of(case.spec),
-            "dtype": case.dtype,
-            "index_dtype": case.index_dtype,
-            **dataclasses.asdict(case.knobs),
-            **case.input_columns,
-            "name": case.labels.get("name", ""),
-        }
-        for case in cases
-    ]
-    for one in requested:
-        one["label"] = _label(one)
-
-    def number(*names: str) -> int:
-        return len({tuple(str(one.get(name)) for name in names) for one in requested})
-
-    widths: dict[str, int] = {}
-    every = dict.fromkeys(name for one in requested for name in one if name not in shown)
-    for name in every:
-        own = name in _COLUMNS or name.removesuffix("_B") in listed
-        by = ("kernel",) if own else ("kernel", *shown, *widths)
-        if name != "label" and number(*by, name) > number(*by):
-            values = (str(one[name]) for one in requested if name in one)
-            widths[name] = min(max(len(name), *map(len, values)), _WIDEST)
-    return widths
-
-
-def varying_header(widths: dict[str, int]) -> str:
-    """Return the header of the varying columns, which precede the others (see `varying`)."""
-    return "".join(f"{name:>{width}} " for name, width in widths.items())
-
-
-def varying_cells(widths: dict[str, int], record: dict[str, Any]) -> str:
-    """Return the cells of a record in the varying columns."""
-    return "".join(f"{_value(record, name, width)} " for name, width in widths.items())
-
-
-def _value(record: dict[str, Any], name: str, width: int) -> str:
-    """Return the requested value of an option in `width` characters; blank if it has none."""
-    value = record.get(_COLUMNS.get(name, name))
-    text = "" if value is None or value != value else str(value)
-    return f"{text if len(text) <= width else text[: width - 1] + '…':>{width}}"
-
-
 def announce(
     cases: Sequence[Case],
     most_s: float = math.inf,
@@ -296,18 +186,16 @@ def announce(
 def measure(  # noqa: C901
     cases: Sequence[Case],
     args: argparse.Namespace,
-    header: str = HEADER,
-    row: Callable[[int, dict[str, Any]], str] | None = row_of,
-    shown: Collection[str] = SHOWN,
+    table: Table = STREAMS,
+    rows: bool = True,
     select: Callable[[Sequence[Case]], Sequence[Case]] | None = None,
     most_s: float = math.inf,
     answers: Sequence[Callable[[ResultSet], str]] = (),
 ) -> ResultSet:
     """Measure with the options of the command line, and print a table of the results.
 
-    `row` makes a line of the table from the number and the record of a case; without it there is
-    none. Varying columns that are not `shown` in the line precede it (see `varying`). `select`
-    returns the cases to measure. If `most_s` is too short for all cases, the least informative ones
+    Varying columns that `table` does not show precede its rows (see `varying`); with `rows` False
+    only what is below them is printed. `select` returns the cases to measure. If `most_s` is too short for all cases, the least informative ones
     are left out first. Each of `answers` returns what is printed below the table, such as one
     sentence, from all records; cases whose ratios they have are also measured in turns, unless the
     number of runs is fixed.
@@ -321,7 +209,6 @@ def measure(  # noqa: C901
 
         metrics_file(args.openmetrics)
     found = wait_until_quiet(args)
-    table = not (args.json or args.quiet)
     number = itertools.count()
     cases, some = requested(cases, args)
     # Other parts may be measured on other hosts.
@@ -329,7 +216,8 @@ def measure(  # noqa: C901
     if select is not None:
         cases = select(cases)
     listed = [name for name, value in vars(args).items() if type(value) is list and value[1:]]
-    widths = varying(some, shown, listed) if header else {}
+    cells = varying(some, table, listed) if table.cells else ()
+    whole = table.after(*cells)
     time_s = QUICK_S if args.quick else most_s
 
     def begun() -> None:
@@ -337,19 +225,18 @@ def measure(  # noqa: C901
         warn_if_not_quiet(found, args)
 
     def show(measurement: Measurement) -> None:
-        if not table or row is None:
+        if not rows or args.json or args.quiet:
             return
         record = measurement.record
         if measurement.parts:
-            if widths:
-                values = (f"{name} {_value(record, name, w).strip()}" for name, w in widths.items())
-                line(", ".join(values) + ":")
+            if cells:
+                line(", ".join(f"{each.title} {each.value(record)}" for each in cells) + ":")
             _stream_table(measurement)
         else:
             k = next(number)
-            if k == 0 and header:
-                line(varying_header(widths) + header)
-            line(varying_cells(widths, record) + row(k, record))
+            if k == 0 and whole.cells:
+                line(whole.header)
+            line(whole.row(k, record))
         if counts := _counts(record):
             line(f"     counted in an invocation: {counts}")
 
@@ -382,12 +269,11 @@ def measure(  # noqa: C901
 
         write_openmetrics(args.openmetrics, results, is_healthy(results, results.environments))
     if wants_table(results, args):
-        summary = _summary(results) if row is row_of and len(results) > 1 else ""
+        summary = _summary(results) if table is STREAMS and len(results) > 1 else ""
         notes = dict.fromkeys(str(record.get("counters_note") or "") for record in results)
-        below = (scope_of(results) if header else "", summary, _of_ranks(results), *notes)
-        for text in (*below, *(answer(results) for answer in answers)):
-            if text:
-                line(text)
+        scope = scope_of(results) if table.cells else ""
+        below = (scope, summary, _of_ranks(results), *notes)
+        lines(*below, *(answer(results) for answer in answers))
         tell_limit(results, args)
     return results
 
@@ -552,32 +438,6 @@ def tell_limit(results: ResultSet, args: argparse.Namespace) -> None:
         line(limit_sentence(results, results.environments))
 
 
-def plus_minus(record: dict[str, Any], quantity: str = "floor") -> str:
-    """Return the half width of the record's interval in percent, or a factor; empty without one.
-
-    Parameters
-    ----------
-    record : dict
-    quantity : str
-        ``floor`` for a value from the shortest time, ``median`` for a value from the median.
-    """
-    width = record["ci_relative" if quantity == "median" else "time_min_ci_relative"]
-    return statistics.half_width(width, "{}")
-
-
-def scope_of(results: ResultSet) -> str:
-    """Return the explanation of the intervals in a table; empty if there are none."""
-    if all(math.isnan(r["ci_relative"]) or r["rotation"] for r in results):
-        return ""
-    text = "±%: half the width of the interval that contains 95 % of the next runs on this host"
-    text += "; ×÷N: from the value divided by N to N times the value" * any(
-        "÷" in plus_minus(r, quantity) for r in results for quantity in ("floor", "median")
-    )
-    if any(r["stop"] == "runs" and r["invocations"] > 1 for r in results):
-        text += "; xN: a sample is N invocations, since the clock does not resolve one"
-    return text
-
-
 def line(text: str) -> None:
     """Print above the progress bar, if there is one."""
     if sys.stderr.isatty():
@@ -586,6 +446,12 @@ def line(text: str) -> None:
         tqdm.write(text, file=sys.stdout)
     else:
         print(text, flush=True)
+
+
+def lines(*texts: str) -> None:
+    """Print the texts that are not empty, each as `line` does."""
+    for text in filter(None, texts):
+        line(text)
 
 
 def exit_code(results: ResultSet) -> int:

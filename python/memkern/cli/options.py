@@ -11,7 +11,7 @@ from memkern.checks import LEAST, MOST, in_digits, read_integer, read_number, sh
 from memkern.errors import InputError
 from memkern.spec.case import Case, does_nothing
 from memkern.spec.kernel import DTYPES, INDEX_DTYPES
-from memkern.spec.options import Knobs, Option, Stop, declared
+from memkern.spec.options import Declared, Knobs, Stop, declared
 from memkern.spec.registry import spec_of
 
 T = TypeVar("T")
@@ -298,9 +298,9 @@ def _how_to_measure(short: bool, runs: bool, comm: bool, dtypes: tuple[str, ...]
         argument("--dtype", choices=dtypes, help=f"type of the values ({dtypes[0]})"),
         argument("--index-dtype", choices=INDEX_DTYPES, help="type of the indices, if any"),
         *(
-            argument(*_flags(name, option, short), **_arguments(name, default, option))
-            for name, default, option in rows
-            if runs or name != "runs"
+            argument(*flags_of(row, short), **arguments_of(row))
+            for row in rows
+            if runs or row.name != "runs"
         ),
         argument(
             "--machine",
@@ -342,28 +342,32 @@ _COMM = argument(
 )
 
 
-def _flags(name: str, option: Option, short: bool) -> list[str]:
+def flags_of(row: Declared, short: bool = True) -> list[str]:
     """Return the spellings of an option."""
-    first = [option.short] if short and option.short else []
-    long = filter(None, (option.flag or name, option.alias))
+    first = [row.option.short] if short and row.option.short else []
+    long = filter(None, (row.flag, row.option.alias))
     return [*first, *(f"--{one.replace('_', '-')}" for one in long)]
 
 
-def _arguments(name: str, default: Any, option: Option) -> dict[str, Any]:
-    """Return the arguments of `add_argument` for an option."""
-    if isinstance(default, bool):
-        return {"action": "store_true", "default": None, "help": option.help}
-    several = option.several
-    if option.choices and not several:
-        return {"choices": option.choices, "help": option.help}
-    help = f"{option.help}: {', '.join(option.choices)}" if option.choices else option.help
-    common = {"metavar": option.metavar, "help": help}
+def arguments_of(row: Declared) -> dict[str, Any]:
+    """Return the arguments of `add_argument` for an option, which has no default here."""
+    option = row.option
+    found: dict[str, Any] = {"help": option.text}
+    if isinstance(row.default, bool):
+        return {"action": "store_true", "default": None, **found}
+    if option.choices and not option.several:
+        return {"choices": list(filter(None, option.choices)), **found}
+    found["metavar"] = option.metavar
+    least = max(option.least or 0, option.least_given)
     if option.below is not None:
-        return {**common, "type": positive}
-    if option.least is not None:
-        least = max(option.least, option.least_given)
-        return {**common, "type": numbers(least, name) if several else count(least)}
-    return {**common, "type": words} if several else common
+        found["type"] = positive
+    elif option.low is not None and option.parse is None:
+        found["type"] = checked(read_number)
+    elif option.least is not None:
+        found["type"] = numbers(least, row.flag) if option.several else count(least)
+    elif option.several:
+        found["type"] = words
+    return {**found, **option.arguments}
 
 
 def knobs_of(args: argparse.Namespace) -> dict[str, Any]:

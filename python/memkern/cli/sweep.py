@@ -14,22 +14,17 @@ from typing import TYPE_CHECKING, Any
 from memkern import files, launcher
 from memkern.checks import read_integer, shown
 from memkern.cli.measuring import (
-    HEADER,
     check_output,
     exit_code,
     health_of,
     line,
+    lines,
     measure,
     requested,
-    row_of,
     save_and_show,
-    scope_of,
     show_progress,
     tell_host,
     tell_limit,
-    varying,
-    varying_cells,
-    varying_header,
     wants_table,
 )
 from memkern.cli.options import (
@@ -51,6 +46,7 @@ from memkern.cli.options import (
     refuse,
     verb,
 )
+from memkern.cli.tables import STREAMS, cell, scope_of, varying
 from memkern.errors import InputError
 from memkern.spec import registry
 from memkern.spec.options import Knobs, declared
@@ -120,12 +116,7 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
     results = array.run(len(every) * args.repeats, not args.quiet)
     tell_host(results, args.quiet)
     if wants_table(results, args):
-        widths = varying(some)
-        line(varying_header(widths) + HEADER)
-        for number, record in enumerate(results):
-            line(varying_cells(widths, record) + row_of(number, record))
-        if text := scope_of(results):
-            line(text)
+        lines(*STREAMS.after(*varying(some)).lines(results), scope_of(results))
     return exit_code(results)
 
 
@@ -204,17 +195,12 @@ def _tune(args: argparse.Namespace) -> int:
             case, knobs=tuned, progress=progress, **({"budget_s": budget_s} if budget_s else {})
         )
     if save_and_show(search, args):
-        line(f"{'step':<13} {' '.join(f'{name:>10}' for name in tuned)}  {HEADER}")
-        for number, record in enumerate(search):
-            values = " ".join(f"{record[columns[name]]:>{max(len(name), 10)}}" for name in tuned)
-            line(f"{record['tune_step']:<13} {values}  {row_of(number, record)}")
-        if text := scope_of(search):
-            line(text)
+        wide = (cell(columns[name], f">{max(len(name), 10)}", name) for name in tuned)
+        table = STREAMS.after(cell("tune_step", "<13", "step"), *wide)
+        lines(*table.lines(search), scope_of(search))
         names = dict.fromkeys(("variant", *([] if on_device else ["isa"]), *tuned))
         chosen = (f"--{name.replace('_', '-')} {getattr(best.knobs, name)}" for name in names)
-        line(f"best: {' '.join(chosen)}")
-        line(gain_of(search))
-        line(health_of(search))
+        lines(f"best: {' '.join(chosen)}", gain_of(search), health_of(search))
         tell_limit(search, args)
     return exit_code(search)
 

@@ -16,21 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import integer, number
 from memkern.errors import InputError
+from memkern.inputs.sizes import parse_sizes
 from memkern.machine.declarations import declared
 from memkern.shared.checking import WHOLE, error, exactly, extent, fresh, outcome, positions
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
+from memkern.spec.inputs import Given, row, scalar
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES, Native, Traffic, Validation
-from memkern.spec.options import Stop
-from memkern.spec.registry import find, register
+from memkern.spec.options import Declared
+from memkern.spec.registry import register
 
 Values = npt.NDArray[Any]
 Arrays = Mapping[str, Values]
 
 _WINDOW = 4_096
-# With scalars up to this, sums of squared products in float32 do not overflow.
-_MOST_SCALAR = 1e9
 # Number of parts whose sums must add up to the total; odd, so that the parts differ from the
 # workers' shares.
 _PARTS = 13
@@ -46,15 +45,16 @@ def regular(
     *,
     source: str,
     combine: Callable[[Values], Any] | None = None,
-    build: Callable[..., Case] | None = None,
-    idle_knobs: tuple[str, ...] = (),
-    dtypes: tuple[str, ...] = DTYPES,
+    elements: Declared | None = None,
+    usual: Mapping[str, Any] | None = None,
+    limits: Limits | None = None,
 ) -> None:
     """Register a kernel whose arrays, flops and scalars the extension declares.
 
     `operation` maps the arrays' values, alpha and beta to the values of the written arrays;
-    `combine` combines partial results of a reduction. `build`, by default `case_of`, makes cases.
-    Values of integer types are computed modulo their range.
+    `combine` combines partial results of a reduction; `elements` declares the length, by default
+    `ELEMENTS`; `usual` and `limits` are as in `KernelSpec`. Values of integer types are computed
+    modulo their range.
     """
     declaration = declared(name)
     arrays = [array for array in declaration.arrays if array.name != RESULT]
@@ -136,87 +136,72 @@ def regular(
                 # If a kernel updates an array or a running sum, the results of invocations differ.
                 idempotent=combine is None and all(a.role != "update" for a in arrays),
             ),
-            build=build or case_of,
+            inputs=streaming_inputs(name, elements or ELEMENTS),
+            build=case_of,
+            usual=usual or {},
             counts=Counts(flops=declaration.flops, elementwise=True),
             numbers=declaration.scalars,
-            limits=Limits(dtypes, idle_knobs=idle_knobs),
+            limits=limits or Limits(),
         )
     )
 
 
-def case_of(
-    kernel: str,
-    *,
-    elements: int | None = None,
-    footprint_B: float | None = None,
-    dtype: str = "float64",
-    alpha: float | None = None,
-    beta: float | None = None,
-    runs: int | None = None,
-    **options: Any,
-) -> Case:
-    """Build the case of one streaming kernel.
-
-    Parameters
-    ----------
-    kernel : str
-        Such as ``stream.triad``, ``bs.bs5`` or ``loops.daxpy``.
-    elements : int
-        Length of each array; by default as `memory_sized`.
-    footprint_B : float
-        Total bytes of all arrays, instead of `elements`.
-    dtype : str
-        ``float64`` or ``float32``; STREAM and RaiderSTREAM also have ``int64`` and ``int32``.
-    alpha, beta : float, optional
-        The kernel's scalars, if it has them; by default the spec's. Whole numbers with integers.
-    runs : int, optional
-        Exact number of samples; 10 by default for ``stream.rotation``.
-    **options
-        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
-
-    Raises
-    ------
-    InputError
-        The kernel has no such scalar, or a value is out of range.
-    """
-    spec = find(kernel)
-    elements = length(spec, elements, footprint_B, dtype, options.get("device", "cpu"))
-    numbers = scalars(spec, dtype, alpha=alpha, beta=beta)
-    return Case(
-        spec,
-        integers={"elements": elements},
-        numbers=numbers,
-        dtype=dtype,
-        stop=Stop(runs=runs),
-        columns={"elements": elements, **numbers},
-    ).with_(**options)
+def case_of(given: Given) -> Case:
+    """Return the case of a kernel whose arrays have one length."""
+    elements = length(given)
+    return given.case(integers={"elements": elements}, columns={"elements": elements})
 
 
-def length(
-    spec: KernelSpec,
-    elements: int | None,
-    footprint_B: float | None,
-    dtype: str,
-    device: str = "cpu",
-) -> int:
-    """Return the length of each array, given by `elements`, `footprint_B` or neither."""
-    if elements is not None and footprint_B is not None:
-        raise InputError(f"{spec.name} takes elements or footprint_B, not both")
+def length(given: Given) -> int:
+    """Return the length of each array, by the inputs `ELEMENTS`, `FOOTPRINT` or neither."""
+    spec, dtype, device = given.spec, given.dtype, given.option("device")
     streams = sum(array.name != RESULT for array in spec.arrays)
-    if elements is None and footprint_B is None:
-        if not streams:
-            return _cut(_arithmetic_sized(dtype, device))
-        # Indices are copied once.
-        element_B = streams * value_B(dtype) + 16 * len(spec.indices)
-        return _cut(memory_sized(dtype, device, element_B))
-    if footprint_B is None:
-        return _cut(integer(elements, "elements", 1))
-    return _cut(max(1, int(footprint(footprint_B) / (max(1, streams) * value_B(dtype)))))
+    if given.elements is not None:
+        return _cut(given.elements)
+    if given.footprint_B is not None:
+        return _cut(max(1, int(given.footprint_B / (max(1, streams) * value_B(dtype)))))
+    if not streams:
+        return _cut(_arithmetic_sized(dtype, device))
+    # Indices are copied once.
+    element_B = streams * value_B(dtype) + 16 * len(spec.indices)
+    return _cut(memory_sized(dtype, device, element_B))
 
 
-def footprint(footprint_B: float) -> float:
-    """Return a footprint after checking that it is a number of bytes."""
-    return number(footprint_B, "footprint_B", 1, 2**62)
+ELEMENTS = row(
+    "elements",
+    None,
+    "length of each array (four times the last-level caches, at least a million)",
+    least=1,
+    short="-n",
+    metavar="N",
+    meaning="Length of each array; by default as `memkern.shared.elementwise.memory_sized`.",
+)
+FOOTPRINT = row(
+    "footprint_B",
+    None,
+    "total bytes of all arrays, log-spaced, such as 16KiB:1GiB:400; or a list",
+    low=1,
+    high=2**62,
+    excludes=("elements",),
+    flag="sizes",
+    parse=parse_sizes,
+    metavar="LOW:HIGH:COUNT",
+    column="-",
+    meaning="Total bytes of all arrays, instead of `elements`.",
+)
+SCALARS = {
+    name: scalar(
+        name,
+        help,
+        f"The kernel's {help.partition(' of')[0]}, 3 by default. A whole number with integers.",
+    )
+    for name, help in (("alpha", "scalar of the kernel"), ("beta", "second scalar of the kernel"))
+}
+
+
+def streaming_inputs(kernel: str, elements: Declared = ELEMENTS) -> tuple[Declared, ...]:
+    """Return the inputs of a kernel whose arrays have one length: length, size and scalars."""
+    return (elements, FOOTPRINT, *(SCALARS[name] for name in declared(kernel).scalars))
 
 
 def value_B(dtype: str) -> int:
@@ -263,20 +248,6 @@ def _of_gpu(device: str) -> dict[str, Any]:
         return {}
 
 
-def scalars(spec: KernelSpec, dtype: str, **given: float | None) -> dict[str, float]:
-    """Return the kernel's scalars: the given values, and defaults for the others."""
-    found = dict(spec.numbers)
-    for key, value in given.items():
-        if value is None:
-            continue
-        if key not in found:
-            raise InputError(f"kernel {spec.name!r} has no scalar {key}")
-        found[key] = number(value, key, -_MOST_SCALAR, _MOST_SCALAR)
-        if dtype in INTEGER_DTYPES and found[key] % 1:
-            raise InputError(f"{key} must be a whole number with {dtype}, not {value!r}")
-    return found
-
-
 def dot(x: Values, y: Values) -> Any:
     """Return x . y by NumPy's pairwise sum, since ``@`` was observed to err by 3000 roundings."""
     return np.sum(x * y)
@@ -284,7 +255,8 @@ def dot(x: Values, y: Values) -> Any:
 
 def mccalpin(family: str, source: str) -> None:
     """Register copy, scale, add and triad as STREAM has them."""
-    add = functools.partial(regular, source=source, dtypes=(*DTYPES, *INTEGER_DTYPES))
+    limits = Limits((*DTYPES, *INTEGER_DTYPES))
+    add = functools.partial(regular, source=source, limits=limits)
     add(f"{family}.copy", "c = a", lambda v, s, t: {"c": v["a"]})
     add(f"{family}.scale", "b = s c", lambda v, s, t: {"b": s * v["c"]})
     add(f"{family}.add", "c = a + b", lambda v, s, t: {"c": v["a"] + v["b"]})

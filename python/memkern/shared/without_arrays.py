@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from memkern.spec.case import Case, Checks, KernelSpec, Limits
+from memkern.spec.inputs import Given
 from memkern.spec.kernel import Check, Native, Traffic, Validation
-from memkern.spec.options import Knobs, Stop
-from memkern.spec.registry import find, register
+from memkern.spec.registry import register
 
 
 def _check(case: Case, native: Native) -> Validation:
@@ -15,16 +13,9 @@ def _check(case: Case, native: Native) -> Validation:
     return Check(valid=True, error_max=0.0, how="whole")
 
 
-def _case(kernel: str, **options: Any) -> Case:
-    """Build the case of a kernel without arrays.
-
-    Raises
-    ------
-    InputError
-        An option is out of range or has no effect on the kernel.
-    """
-    knobs = Knobs(variant="auto") if options.get("device", "cpu") == "cpu" else Knobs()
-    return Case(find(kernel), knobs=knobs, stop=Stop(budget_s=1.0)).with_(**options)
+def _case(given: Given) -> Case:
+    """Return the case, on a processor in the variant auto."""
+    return given.case(options={"variant": "auto"} if given.option("device") == "cpu" else None)
 
 
 def register_without_arrays(name: str, summary: str, source: str) -> None:
@@ -39,6 +30,7 @@ def register_without_arrays(name: str, summary: str, source: str) -> None:
             iterations=lambda case: 1,
             checks=Checks(check=_check, reference=lambda case, arrays: {}),
             build=_case,
+            usual={"budget_s": 1.0},
             limits=Limits(
                 dtypes=("float64",), idle_knobs=("prefetch", "offset", "schedule", "chunk")
             ),

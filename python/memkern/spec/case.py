@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import inspect
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +31,7 @@ from memkern.spec.kernel import (
     Transfer,
     Validation,
 )
-from memkern.spec.options import GPUS, LABELS, PLACEMENTS, Knobs, Stop, declared
+from memkern.spec.options import GPUS, LABELS, PLACEMENTS, Declared, Knobs, Stop, declared
 
 HALOS = ("blocking", "overlap")
 """Times of the exchange among ranks of a distributed case (see `Case.halo`)."""
@@ -227,9 +226,11 @@ class KernelSpec:
         Case to `Traffic` of one iteration.
     iterations : callable
         Case to the iterations of one invocation.
-    build : callable
-        Name of the kernel and options by keyword to `Case`.
     checks : Checks
+    inputs : tuple of Declared
+        A row for each of its inputs (see `memkern.spec.inputs`).
+    build : callable, optional
+        `memkern.spec.inputs.Given` to `Case`, if inputs are related or others follow from them.
     counts : Counts
     model : Model
     limits : Limits
@@ -237,6 +238,8 @@ class KernelSpec:
         Names of its index arrays, if they are the same for all cases.
     numbers : mapping
         Scalars of the definition with their defaults.
+    usual : mapping
+        Options of all cases whose defaults differ for this kernel.
     template_columns : tuple of str
         Column of the record for each word of `Case.template_variant`, if the kernel is built with
         several operations.
@@ -254,13 +257,15 @@ class KernelSpec:
     arrays: tuple[ArrayRole, ...]
     traffic: Callable[[Case], Traffic]
     iterations: Callable[[Case], int]
-    build: Callable[..., Case]
     checks: Checks
+    inputs: tuple[Declared, ...] = ()
+    build: Callable[[Any], Case] | None = None
     counts: Counts = field(default_factory=Counts)
     model: Model = field(default_factory=Model)
     limits: Limits = field(default_factory=Limits)
     indices: tuple[str, ...] = ()
     numbers: Mapping[str, float] = field(default_factory=dict)
+    usual: Mapping[str, Any] = field(default_factory=dict)
     template_columns: tuple[str, ...] = ()
     part: Callable[[Case, int, int], Part] | None = None
     derived_columns: Callable[[Case], Mapping[str, Any]] | None = None
@@ -372,10 +377,9 @@ class Case(FromFields):
     @property
     def given(self) -> dict[str, Any]:
         """The inputs, options and labels that are not their defaults, by name."""
-        builder = inspect.signature(self.spec.build).parameters
         limits, numbers = self.spec.limits, self.spec.numbers
         usual = {"dtype": limits.dtypes[0], "index_dtype": limits.index_dtypes[0]}
-        usual |= {name: p.default for name, p in builder.items()} | {**numbers}
+        usual |= {row.column: row.default for row in self.spec.inputs} | {**numbers}
         types = {"dtype": self.dtype, "index_dtype": self.index_dtype}
         found = {**self.input_columns, **types, **self.labels}
         found = {name: x for name, x in found.items() if x not in ("", usual.get(name))}
@@ -523,23 +527,12 @@ class Case(FromFields):
         InputError
             There is no such field, or a value is out of range.
         """
-        changes = {name: plain(value, name) for name, value in changes.items()}
-        known = {
-            "knobs": {f.name for f in dataclasses.fields(Knobs)},
-            "stop": {f.name for f in dataclasses.fields(Stop)},
-            "own": {"dtype", "index_dtype", "template_variant"},
-        }
-        every = set[str]().union(*known.values())
-        if unknown := changes.keys() - every - {*LABELS}:
-            raise InputError(
-                f"a case has no knob {min(unknown)!r}: choose from {', '.join(sorted(every))}"
-            )
-        new = {part: {k: changes[k] for k in changes if k in known[part]} for part in known}
+        new = by_part({name: plain(value, name) for name, value in changes.items()})
         changed = dataclasses.replace(
             self,
             knobs=dataclasses.replace(self.knobs, **new["knobs"]) if new["knobs"] else self.knobs,
             stop=dataclasses.replace(self.stop, **new["stop"]) if new["stop"] else self.stop,
-            labels={**self.labels, **{k: changes[k] for k in changes if k in LABELS}},
+            labels={**self.labels, **new["labels"]},
             **new["own"],
         )
         if not new["own"] and changed.knobs.device_kind == self.knobs.device_kind:
@@ -558,6 +551,26 @@ class Case(FromFields):
         """Run the kernel once on the caller's arrays; see `memkern.apply`."""
         applied: dict[str, npt.NDArray[Any]] = above("engine").apply(self, **arrays)
         return applied
+
+
+def by_part(options: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return fields of `Knobs` and `Stop`, labels and a case's own fields by part of the case.
+
+    Raises
+    ------
+    InputError
+        A case has no such field.
+    """
+    known = {
+        "knobs": {f.name for f in dataclasses.fields(Knobs)},
+        "stop": {f.name for f in dataclasses.fields(Stop)},
+        "own": {"dtype", "index_dtype", "template_variant"},
+        "labels": {*LABELS},
+    }
+    if unknown := options.keys() - set[str]().union(*known.values()):
+        every = sorted(known["knobs"] | known["stop"] | known["own"])
+        raise InputError(f"a case has no knob {min(unknown)!r}: choose from {', '.join(every)}")
+    return {part: {k: options[k] for k in options if k in known[part]} for part in known}
 
 
 def does_nothing(option: str, kernels: str, reasons: Iterable[str] = ()) -> InputError:

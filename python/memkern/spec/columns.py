@@ -77,7 +77,7 @@ def _option_columns(kind: str) -> list[Column]:
             kind,
             types[type(default)],
             option.unit,
-            option.help,
+            option.text,
             formerly=option.formerly,
         )
         for name, default, option in declared(Knobs)

@@ -6,7 +6,7 @@ import inspect
 import itertools
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 
@@ -41,7 +41,10 @@ def entries_of(docstring: str | None) -> dict[str, Entry]:
 
 
 def with_parameters(
-    docstring: str | None, parameters: Iterable[inspect.Parameter], sources: Iterable[str | None]
+    docstring: str | None,
+    parameters: Iterable[inspect.Parameter],
+    entries: Mapping[str, Entry],
+    sources: Iterable[str | None],
 ) -> str:
     """Return a docstring in which all parameters of a function are described.
 
@@ -51,13 +54,14 @@ def with_parameters(
         That of the function, with descriptions of some parameters.
     parameters : iterable of inspect.Parameter
         Those of its signature; neighbours with the same description are listed together.
+    entries : mapping
+        Descriptions of others, by name.
     sources : iterable of str
-        Docstrings of the functions and classes that get the others. A parameter has the first
-        description that is found. Sections that `docstring` lacks are those of the first one.
+        Docstrings of the functions and classes that get the rest. A parameter has the first
+        description that is found.
     """
-    every = [docstring, *sources]
-    known: dict[str, Entry] = {}
-    for source in every:
+    known = {**entries, **entries_of(docstring)}
+    for source in sources:
         known = {**entries_of(source), **known}
     lines = []
     for entry, group in itertools.groupby(
@@ -68,12 +72,13 @@ def with_parameters(
         lines.append(f"{names} : {entry.type or some[0].annotation}{_default(some)}")
         lines += [textwrap.indent(entry.text, "    ")] if entry.text else []
     own = sections_of(docstring)
-    rest = {"Returns": "Case", **sections_of(every[1]), **own}
+    rest = {"Returns": "Case", "Raises": _RAISES, **own}
     parts = [section(title, content) for title, content in rest.items() if title not in _MADE]
     return "\n\n".join([own[""], section("Parameters", "\n".join(lines)), *parts]) + "\n"
 
 
 _MADE = ("", "Parameters")
+_RAISES = "InputError\n    An input or option is unknown, out of range or without effect."
 
 
 def _default(parameters: list[inspect.Parameter]) -> str:

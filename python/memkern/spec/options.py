@@ -8,10 +8,11 @@ the column of the record by which comparisons distinguish cases.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from memkern import small
 from memkern.checks import LEAST, MOST, integer, number, one_of, plain, shown
@@ -21,7 +22,7 @@ from memkern.errors import InputError
 PROCESSORS, GPUS, RANKS = "processors", "GPUs", "MPI and OpenSHMEM"
 EVERYWHERE = (PROCESSORS, GPUS, RANKS)
 
-REQUEST, INTEGERS, OF_RANKS = "request", "integers", "ranks"
+REQUEST, INTEGERS, NUMBERS, OF_RANKS = "request", "integers", "numbers", "ranks"
 """Parts of the extension that get options (see `Option.goes_to`)."""
 
 LABELS = ("name", "suite", "machine_file")
@@ -35,12 +36,12 @@ _USUAL_S, _PRECISE_S = 1.0, 30.0
 
 @dataclass(frozen=True)
 class Option:
-    """Declaration of an option, in addition to its name, type and default.
+    """Declaration of an option or of an input of a kernel, besides its name and default.
 
     Parameters
     ----------
     help : str
-        One line for help texts.
+        One line for help texts, in which ``{choices}`` stands for the allowed words.
     where : tuple of str
         Devices that have the option: some of `EVERYWHERE`.
     choices : tuple of str
@@ -51,6 +52,16 @@ class Option:
         Least value that the command line accepts, if a smaller one means a default.
     below : float, optional
         Exclusive upper bound, if it is a positive number.
+    low, high : float, optional
+        Range, if it is any other number; without `high` there is no upper end.
+    read : callable, optional
+        (value, name) to the value after a check, if it is none of these.
+    type : str
+        Type in the documentation, if it does not follow from the range.
+    meaning : str
+        Description in the documentation; by default `help`.
+    excludes : tuple of str
+        Inputs that may not be given together with this one.
     several : bool
         Whether the command line accepts a list; all combinations are measured.
     metavar : str
@@ -58,17 +69,22 @@ class Option:
     flag, short, alias : str
         Long and short option of the command line, and another long one; by default the option's
         name, and none. With the flag ``-`` the command line does not have it.
+    parse : callable, optional
+        Text on the command line to the list of values, if it is not a list of words or integers.
+    arguments : mapping
+        Further arguments of ``add_argument``.
     per : float
         Divisor of a value from the command line, such as 100 for percent.
     unit : str
     column : str
-        Column of the record that holds the requested value; by default the option's name.
+        Column of the record that holds the requested value; by default the option's name. With
+        ``-`` an input has none.
     formerly : str
         Name of this column in older files; empty if it is the same.
     goes_to : str
         Where the extension gets it, under this name: in its `REQUEST`, among the kernel's
-        `INTEGERS`, or with the object of the ranks' device (`OF_RANKS`); empty if only Python uses
-        it.
+        `INTEGERS` or its scalars (`NUMBERS`), or with the object of the ranks' device (`OF_RANKS`);
+        empty if only Python uses it.
     own : bool
         Whether only kernels that list it in their `Limits.own_knobs` have it.
     late : bool
@@ -83,11 +99,19 @@ class Option:
     least_given: int = 0
     most: int = 2**31 - 1
     below: float | None = None
+    low: float | None = None
+    high: float = math.inf
+    read: Callable[[Any, str], Any] | None = None
+    type: str = ""
+    meaning: str = ""
+    excludes: tuple[str, ...] = ()
     several: bool = False
     metavar: str = ""
     flag: str = ""
     short: str = ""
     alias: str = ""
+    parse: Callable[[str], list[Any]] | None = None
+    arguments: Mapping[str, Any] = field(default_factory=dict)
     per: float = 1.0
     unit: str = ""
     column: str = ""
@@ -96,43 +120,88 @@ class Option:
     own: bool = False
     late: bool = False
 
+    @property
+    def text(self) -> str:
+        """The line for help texts, with the allowed words."""
+        return self.help.format(choices=", ".join(filter(None, self.choices)))
+
+
+class Declared(NamedTuple):
+    """Name, default and declaration of an option or an input; the latter may have no default."""
+
+    name: str
+    default: Any
+    option: Option
+
+    @property
+    def column(self) -> str:
+        """Column of the record; empty for none."""
+        return (self.option.column or self.name).strip("-")
+
+    @property
+    def flag(self) -> str:
+        """Long option of the command line without dashes; empty for none."""
+        return (self.option.flag or self.name).strip("-").replace("-", "_")
+
+    def refuse_elsewhere(self, knobs: Knobs) -> None:
+        """Raise InputError if the device of the knobs does not have the option."""
+        where = self.option.where
+        if knobs.device_kind not in where:
+            raise InputError(
+                f"{self.name} is for {' and '.join(where)}: leave it out on {knobs.device}"
+            )
+
+    def checked(self, value: Any) -> Any:
+        """Return a value after a check.
+
+        Raises
+        ------
+        InputError
+            The option can't have this value.
+        """
+        name, default, option = self
+        if value is None and default is None:
+            return None
+        if option.read is not None:
+            return option.read(value, name)
+        if option.choices:
+            one_of(value, name, option.choices)
+        elif option.least is not None:
+            return integer(value, name, option.least, option.most)
+        elif option.low is not None:
+            return number(value, name, option.low, option.high)
+        elif option.below is not None:
+            if not LEAST <= number(value, name) < option.below:
+                raise InputError(f"{name} must lie between 0 and {option.below:g}, not {value}")
+        elif not option.type and type(value) is not type(default):
+            raise InputError(
+                f"{name} must be {'a text' if isinstance(default, str) else 'True or False'}, not "
+                f"{shown(value)}"
+            )
+        return value
+
 
 def _option(default: Any, help: str, **facts: Any) -> Any:
-    return dataclasses.field(default=default, metadata={"option": Option(help, **facts)})
+    return field(default=default, metadata={"option": Option(help, **facts)})
 
 
-def declared(table: Any) -> Iterator[tuple[str, Any, Option]]:
-    """Yield name, default and declaration of every option of `Knobs` or `Stop`."""
-    for field in dataclasses.fields(table):
-        yield field.name, field.default, field.metadata["option"]
+def declared(table: Any) -> Iterator[Declared]:
+    """Yield every option of `Knobs` or `Stop`."""
+    for each in dataclasses.fields(table):
+        yield Declared(each.name, each.default, each.metadata["option"])
 
 
-def _given(table: Knobs | Stop) -> Iterator[tuple[str, Any, Any, Option]]:
-    """Yield name, value, default and declaration of options that are not their defaults.
+def _given(table: Knobs | Stop) -> Iterator[tuple[Declared, Any]]:
+    """Yield options that are not their defaults, with their values.
 
     Values of NumPy, pandas and enumerations are replaced by Python's.
     """
-    for name, default, option in declared(table):
-        if (value := getattr(table, name)) is default:
+    for row in declared(table):
+        if (value := getattr(table, row.name)) is row.default:
             continue
-        value = vars(table)[name] = plain(value, name)
-        if type(value) is not type(default) or value != default:
-            yield name, value, default, option
-
-
-def _check(name: str, value: Any, default: Any, option: Option) -> None:
-    """Raise InputError if an option can't have this value."""
-    if option.choices:
-        one_of(value, name, option.choices)
-    elif option.least is not None:
-        integer(value, name, option.least, option.most)
-    elif option.below is None and type(value) is not type(default):
-        raise InputError(
-            f"{name} must be {'a text' if isinstance(default, str) else 'True or False'}, not "
-            f"{shown(value)}"
-        )
-    elif option.below is not None and not LEAST <= number(value, name) < option.below:
-        raise InputError(f"{name} must lie between 0 and {option.below:g}, not {value}")
+        value = vars(table)[row.name] = plain(value, row.name)
+        if type(value) is not type(row.default) or value != row.default:
+            yield row, value
 
 
 @dataclass(frozen=True)
@@ -234,7 +303,7 @@ class Knobs:
     )
     pages: str = _option(
         "default",
-        "page size of the arrays",
+        "page size of the arrays: {choices}",
         where=(PROCESSORS,),
         choices=("default", "4k", "thp", "hugetlb-2m", "hugetlb-1g"),
         several=True,
@@ -296,7 +365,7 @@ class Knobs:
     )
     repetition: str = _option(
         "fork",
-        "synchronisation between invocations",
+        "synchronisation between invocations: {choices}",
         where=(PROCESSORS,),
         choices=("fork", "barrier", "spin", "free"),
         several=True,
@@ -397,7 +466,7 @@ class Knobs:
     )
     prefetchers: str = _option(
         "default",
-        "switch the hardware prefetchers off while measuring",
+        "switch the hardware prefetchers off while measuring: {choices}",
         where=(PROCESSORS,),
         choices=("default", "off"),
         several=True,
@@ -447,11 +516,9 @@ class Knobs:
             raise InputError(
                 f"device must be cpu, cuda, cuda:N, mpi or shmem, not {shown(str(self.device))}"
             )
-        for name, value, default, option in _given(self):
-            if self.device_kind not in option.where:
-                where = " and ".join(option.where)
-                raise InputError(f"{name} is for {where}: leave it out on {self.device}")
-            _check(name, value, default, option)
+        for row, value in _given(self):
+            row.refuse_elsewhere(self)
+            row.checked(value)
         if self.device == "mpi" and self.contexts != "default":
             raise InputError("contexts are for shmem: leave them out on mpi")
 
@@ -558,8 +625,8 @@ class Stop:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name, value, default, option in _given(self):
-            _check(name, value, default, option)
+        for row, value in _given(self):
+            row.checked(value)
         for name, most in _SMALL.items() if small.wanted() else ():
             if (given := getattr(self, name)) is not None:
                 object.__setattr__(self, name, min(given, most))

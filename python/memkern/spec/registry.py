@@ -6,6 +6,7 @@ import copyreg
 import dataclasses
 import functools
 import inspect
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -14,8 +15,9 @@ from memkern.checks import listed, meant, one_of, plain, shown, unknown
 from memkern.discovery import family_module, family_modules
 from memkern.errors import InputError
 from memkern.spec.case import Case, KernelSpec
-from memkern.spec.docstrings import with_parameters
-from memkern.spec.options import LABELS, Knobs, Stop, declared
+from memkern.spec.docstrings import Entry, with_parameters
+from memkern.spec.inputs import REQUIRED, given
+from memkern.spec.options import LABELS, Declared, Knobs, Stop, declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,6 +57,23 @@ class Suite:
 
 def register(spec: KernelSpec) -> KernelSpec:
     """Add a spec to the registry of tests, command line and documentation."""
+    if spec.build is not None and "kernel" in inspect.signature(spec.build).parameters:  # OLD
+        from memkern.spec.options import Option
+
+        old = inspect.signature(spec.build).parameters.values()
+        known = {"dtype", *Knobs.__dataclass_fields__, *Stop.__dataclass_fields__}
+        spec = dataclasses.replace(
+            spec,
+            inputs=tuple(
+                Declared(
+                    p.name, p.default, Option("", type=str(p.annotation).removesuffix(" | None"))
+                )
+                for p in old
+                if p.kind is p.KEYWORD_ONLY
+                and p.name not in known
+                and not (p.name in ("alpha", "beta") and p.name not in spec.numbers)
+            ),
+        )
     _registry[spec.name] = spec
     return spec
 
@@ -174,7 +193,11 @@ def case(kernel: str, *, definition: str = "paper", **options: Any) -> Case:
     spec = spec_of(plain(kernel, "kernel"), plain(definition, "definition"))
     options = {name: plain(value, name) for name, value in options.items()}
     _check_options(spec, options)
-    built = spec.build(spec.name, **options)
+    if spec.build is not None and "kernel" in inspect.signature(spec.build).parameters:
+        built = spec.build(spec.name, **options)  # OLD
+    else:
+        inputs = given(spec, options)
+        built = inputs.case() if spec.build is None else spec.build(inputs)
     if not all(map(_is_plain, options.values())):
         return built
     return dataclasses.replace(built, request={"definition": definition, **options})
@@ -197,23 +220,37 @@ def shows_options_of(*kernels: str) -> Callable[[F], F]:
     def show(function: F) -> F:
         own = inspect.signature(function)
         specs = [_registry[kernel] for kernel in kernels]
+        rows = {row.name: row for spec in reversed(specs) for row in spec.inputs}
         listed = {p.name: p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD}
         for spec in specs:
-            builders = inspect.signature(spec.build).parameters
             for name, default in options_of(spec).items():
-                annotation = builders[name].annotation if name in builders else _types()[name]
-                listed.setdefault(
-                    name,
-                    inspect.Parameter(
-                        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-                    ),
+                kind = type_of(rows[name]) if name in rows else _types()[name]
+                parameter = inspect.Parameter(
+                    name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
                 )
+                listed.setdefault(name, parameter)
         vars(function)["__signature__"] = own.replace(parameters=list(listed.values()))
-        sources = [*(spec.build.__doc__ for spec in specs), Knobs.__doc__, Stop.__doc__, _COMMON]
-        function.__doc__ = with_parameters(function.__doc__, listed.values(), sources)
+        entries = {
+            name: Entry(
+                type_of(row).removesuffix(" | None"),
+                textwrap.fill(row.option.meaning or row.option.text, 92),
+            )
+            for name, row in rows.items()
+        }
+        sources = [Knobs.__doc__, Stop.__doc__, _COMMON]
+        function.__doc__ = with_parameters(function.__doc__, listed.values(), entries, sources)
         return function
 
     return show
+
+
+def type_of(row: Declared) -> str:
+    """Return the type of an input as it is annotated."""
+    option = row.option
+    kinds = {"bool": isinstance(row.default, bool), "int": option.least is not None}
+    kinds["float"] = option.low is not None or option.below is not None
+    known = option.type or next((kind for kind, fits in kinds.items() if fits), "str")
+    return f"{known} | None" if row.default is None else known
 
 
 @functools.cache
@@ -230,15 +267,12 @@ def options_of(spec: KernelSpec) -> dict[str, Any]:
     Returns
     -------
     dict of str to object
-        Its own options first; required ones have ``inspect.Parameter.empty``.
+        Its inputs first; those that must be given have ``inspect.Parameter.empty``.
     """
-    parameters = inspect.signature(spec.build).parameters.values()
-    own = {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY}
-    for scalar in {"alpha", "beta"} - {*spec.numbers}:
-        own.pop(scalar, None)
-    everywhere = {"dtype": spec.limits.dtypes[0], **dict.fromkeys(LABELS, "")}
+    inputs = {row.name: row.default for row in spec.inputs}
     fields = {name: default for name, default, _ in (*declared(Knobs), *declared(Stop))}
-    return {**own, **everywhere, **fields, **own}
+    labels = dict.fromkeys(LABELS, "")
+    return {**inputs, "dtype": spec.limits.dtypes[0], **labels, **fields}
 
 
 def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:
@@ -251,5 +285,5 @@ def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:
             near = meant(option, known, cutoff=0.8) or f": choose from {listed(known)}"
             raise InputError(f"kernel {spec.name!r} has no option {shown(option)}{near}")
     for option, default in known.items():
-        if default is inspect.Parameter.empty and option not in options:
+        if default is REQUIRED and option not in options:
             raise InputError(f"kernel {spec.name!r} needs {option}")

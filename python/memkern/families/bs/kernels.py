@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,9 @@ from memkern.families.bs import mesh
 from memkern.families.bs.mesh import BS, INVOCATIONS
 from memkern.inputs.sizes import sizes
 from memkern.shared.elementwise import (
+    ELEMENTS,
     RESULT,
     Arrays,
-    case_of,
     dot,
     regular,
 )
@@ -21,13 +22,15 @@ from memkern.shared.without_arrays import register_without_arrays
 from memkern.spec.case import Case
 from memkern.spec.registry import case, shows_options_of
 
-
-@functools.wraps(case_of)  # takes its options
-def _case(kernel: str, **options: Any) -> Case:
-    return case_of(kernel, **{"invocations": INVOCATIONS, **options})
-
-
-_test = functools.partial(regular, source=BS, build=_case)
+# The verb names the length by --entries, since --elements are those of the mesh of BS6 to BS8.
+_ENTRIES = ELEMENTS._replace(
+    option=replace(
+        ELEMENTS.option,
+        flag="entries",
+        help="length of each array of BS1 to BS5 (four times the last-level caches)",
+    )
+)
+_test = functools.partial(regular, source=BS, usual={"invocations": INVOCATIONS}, elements=_ENTRIES)
 
 register_without_arrays(
     "bs.bs0", "empty launch", "Chalmers and Warburton 2020, BS0: cost of launching a kernel, T0"
@@ -52,6 +55,9 @@ _test(
     lambda v, s, t: {"r": (r := v["r"] - s * v["Ap"]), RESULT: dot(r, r)},
     combine=np.sum,
 )
+
+
+mesh.register_tests()
 
 
 @shows_options_of("bs.bs2", "bs.bs6")

@@ -29,7 +29,8 @@ from memkern.shared.checking import (
     outcome,
     positions,
 )
-from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model, Part
+from memkern.spec.case import HALOS, Case, Checks, Counts, KernelSpec, Limits, Model, Part
+from memkern.spec.inputs import Given, index_type, row
 from memkern.spec.kernel import (
     Exchange,
     IndexArray,
@@ -40,8 +41,8 @@ from memkern.spec.kernel import (
     crossed,
     fill_values,
 )
-from memkern.spec.options import GPUS, Knobs, Stop
-from memkern.spec.registry import case, find, register
+from memkern.spec.options import GPUS
+from memkern.spec.registry import case, register
 
 BS = "Chalmers and Warburton, Portable high-order finite element kernels I, 2020"
 # As in the paper; the cost of reading the clock is then negligible.
@@ -61,70 +62,67 @@ def _mesh(
     return (mesh, *mesh.gather_rows())
 
 
-def meshed(
-    kernel: str,
-    *,
-    elements: int = 20,
-    degree: int = 7,
-    masked: str = "none",
-    numbering: str = "elements",
-    halo: str | None = None,
-    dtype: str = "float64",
-    index_dtype: str = "int32",
-    **options: Any,
-) -> Case:
-    """Build a case of BS6, BS7 or BS8.
+_INPUTS = (
+    row(
+        "elements",
+        20,
+        "mesh of K x K x K elements for BS6 to BS8 (20)",
+        least=1,
+        several=True,
+        metavar="K,...",
+        column="mesh_elements",
+        meaning="K of the mesh of K x K x K elements.",
+    ),
+    row(
+        "degree",
+        7,
+        "polynomial degree for BS6 to BS8 (7)",
+        least=1,
+        several=True,
+        metavar="N,...",
+        meaning="Polynomial degree N: an element has (N + 1)^3 nodes.",
+    ),
+    row(
+        "masked",
+        "none",
+        "nodes that BS6 to BS8 leave out (none)",
+        choices=("none", "boundary"),
+        meaning="``none``, or ``boundary`` to leave out the nodes on the surface of the box.",
+    ),
+    row(
+        "numbering",
+        "elements",
+        "order of the mesh's unique nodes (elements)",
+        choices=("elements", "lexicographic"),
+        meaning="Numbering of the unique nodes: ``elements``, in the order of their first "
+        "occurrence in the elements, as in the released code, or ``lexicographic``.",
+    ),
+    row(
+        "halo",
+        None,
+        "one mesh of all ranks for BS6 to BS8, which exchange values of shared nodes in each "
+        "invocation: without computing (blocking), or during independent work (overlap)",
+        choices=HALOS,
+        meaning="Distribute the elements of one mesh over all ranks instead of giving each rank "
+        "its own mesh. Each invocation exchanges the values of shared nodes: ``blocking``, while "
+        "nothing is computed, or ``overlap``, with computation that does not depend on them.",
+    ),
+    index_type("int32"),
+)
 
-    Parameters
-    ----------
-    kernel : str
-        ``bs.bs6``, ``bs.bs7`` or ``bs.bs8``.
-    elements : int
-        K of the mesh of K x K x K elements.
-    degree : int
-        Polynomial degree N: an element has (N + 1)^3 nodes.
-    masked : str
-        ``none``, or ``boundary`` to leave out the nodes on the surface of the box.
-    numbering : str
-        Numbering of the unique nodes: ``elements``, in the order of their first occurrence in the
-        elements, as in the released code, or ``lexicographic``.
-    halo : str, optional
-        Distribute the elements of one mesh over all ranks instead of giving each rank its own mesh.
-        Each invocation exchanges the values of shared nodes: ``blocking``, while nothing is
-        computed, or ``overlap``, with computation that does not depend on them (see `distributed`).
-    dtype, index_dtype : str
-        Types of the values and of the indices (32 bits in the paper's code).
-    **options
-        Fields of `memkern.Knobs` (``prefetch`` is on by default) and `memkern.Stop`, and the labels
-        `name` and `suite`.
 
-    Raises
-    ------
-    InputError
-        A size is out of range.
-    """
-    elements = small.cut(elements, 2)
-    mesh, row_starts, columns = _mesh(elements, degree, masked, numbering)
-    on_cpu = options.get("device", "cpu") == "cpu"
+def _meshed(given: Given) -> Case:
+    elements, kernel = small.cut(given.elements, 2), given.spec.name
+    mesh, row_starts, columns = _mesh(elements, given.degree, given.masked, given.numbering)
+    sizes = {"local_nodes": mesh.local_nodes, "global_nodes": mesh.global_nodes}
     rows = {"row_starts": row_starts, "columns": columns}
-    return Case(
-        find(kernel),
-        integers={"local_nodes": mesh.local_nodes, "global_nodes": mesh.global_nodes},
+    return given.case(
+        integers=sizes,
         indices={"ids": mesh.ids} if kernel == "bs.bs7" else rows,
-        dtype=dtype,
-        index_dtype=index_dtype,
-        columns={
-            "mesh_elements": elements,
-            "degree": degree,
-            "masked": masked,
-            "numbering": numbering,
-            "local_nodes": mesh.local_nodes,
-            "global_nodes": mesh.global_nodes,
-            **({"halo": halo} if halo is not None else {}),
-        },
-        knobs=Knobs(prefetch=_PREFETCH[kernel] if on_cpu else 0),
-        stop=Stop(invocations=_INVOCATIONS.get(kernel, INVOCATIONS)),
-    ).with_(**options)
+        index_dtype=given.index_dtype,
+        columns={"mesh_elements": elements, **sizes},
+        options={"prefetch": _PREFETCH[kernel]} if given.option("device") == "cpu" else None,
+    )
 
 
 def _summed(case: Case, native: Native, rows: IndexArray) -> tuple[IndexArray, IndexArray, Values]:
@@ -422,7 +420,6 @@ def _spec(
     iterations: str,
     check: Callable[[Case, Native], Validation],
     reference: Callable[[Case, Mapping[str, Values]], dict[str, Values]],
-    *,
     steady_inputs: Mapping[str, float] | None = None,
 ) -> None:
     """Register a kernel that moves each of its arrays once, and its indices."""
@@ -472,7 +469,9 @@ def _spec(
                 steady_inputs=steady_inputs or {},
             ),
             model=Model(transfers=transfers),
-            build=meshed,
+            inputs=_INPUTS,
+            build=_meshed,
+            usual={"invocations": _INVOCATIONS.get(name, INVOCATIONS)},
             limits=Limits(
                 index_dtypes=("int32", "int64"),
                 own_knobs=("nodes_per_block",) if name == "bs.bs6" else (),
@@ -484,23 +483,14 @@ def _spec(
     )
 
 
-_spec("bs.bs6", "xg = Z^T xl", "global_nodes", _check_gather, _reference_gather)
-_spec(
-    "bs.bs7",
-    "xl = Z xg, masked nodes untouched",
-    "local_nodes",
-    _check_scatter,
-    _reference_scatter,
-)
-# The values of shared nodes grow with every invocation, unless they are zero.
-_spec(
-    "bs.bs8",
-    "xl = Z Z^T xl",
-    "global_nodes",
-    _check_both,
-    _reference_both,
-    steady_inputs={"xl": 0.0},
-)
+def register_tests() -> None:
+    """Register BS6 to BS8."""
+    _spec("bs.bs6", "xg = Z^T xl", "global_nodes", _check_gather, _reference_gather)
+    summary = "xl = Z xg, masked nodes untouched"
+    _spec("bs.bs7", summary, "local_nodes", _check_scatter, _reference_scatter)
+    # The values of shared nodes grow with every invocation, unless they are zero.
+    steady = {"xl": 0.0}
+    _spec("bs.bs8", "xl = Z Z^T xl", "global_nodes", _check_both, _reference_both, steady)
 
 
 def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:

@@ -18,7 +18,7 @@ from memkern.shared.elementwise import (
     dot,
     regular,
 )
-from memkern.spec.case import Case
+from memkern.spec.case import Case, Limits
 from memkern.spec.kernel import DTYPES
 from memkern.spec.registry import case, shows_options_of
 
@@ -53,7 +53,7 @@ _loop(
     "x = 1 x + 1, in registers",
     lambda v, s, t: {RESULT: float(len(v[POSITION]))},
     combine=np.sum,
-    idle_knobs=("prefetch", "offset"),
+    limits=Limits(idle_knobs=("prefetch", "offset")),
 )
 
 

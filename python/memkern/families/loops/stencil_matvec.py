@@ -5,22 +5,25 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memkern import small
-from memkern.checks import integer, one_of, shown
+from memkern.checks import shown
 from memkern.errors import InputError
 from memkern.host.capacity import data_caches
 from memkern.machine.caches import MEMORY, shares
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values, error, extent, fresh, outcome, positions
-from memkern.shared.elementwise import footprint, memory_sized, scalars, value_B
+from memkern.shared.elementwise import memory_sized, streaming_inputs, value_B
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Model
+from memkern.spec.inputs import Given, row
 from memkern.spec.kernel import Native, Traffic, Transfer, Validation
-from memkern.spec.options import GPUS, PROCESSORS
-from memkern.spec.registry import find, register
+from memkern.spec.options import GPUS, PROCESSORS, Declared
+from memkern.spec.registry import register
 
 if TYPE_CHECKING:
     from memkern.models.layer_conditions import StencilConditions
@@ -31,91 +34,65 @@ HOLDERS = ("L1", "L2", "L3", "memory")
 _COLUMNS = 192  # of the matrix, as in the paper
 
 
-def _points(elements: int | None, footprint_B: float | None, dtype: str, arrays: int) -> float:
+ROWS, COLUMNS = (
+    row(
+        name,
+        None,
+        f"{name} of stencil and matvec",
+        least=3,
+        most=2**40,
+        least_given=1,
+        metavar="N",
+        meaning=f"{dimension} dimension of the stencil, at least 3.",
+    )
+    for name, dimension in (("rows", "Outer"), ("columns", "Inner"))
+)
+LAYER_CONDITION = row(
+    "layer_condition",
+    "",
+    "stencil of a size for which this level (L1, L2, L3 or memory) holds three rows",
+    choices=("", *HOLDERS),
+    several=True,
+    metavar="WHERE,...",
+    meaning="The smallest cache that should hold three rows of a worker, ``L1``, ``L2`` or ``L3``, "
+    "or ``memory`` if three rows should exceed all caches. The columns follow from the caches of "
+    "this machine (see `rows_held`), the rows from `elements` or `footprint_B`. Models determine "
+    "from sizes and caches which cache holds the rows.",
+)
+
+
+def _points(given: Given, arrays: int) -> float:
     """Return the elements of each array, given by `elements`, `footprint_B` or neither."""
-    if footprint_B is not None:
-        return footprint(footprint_B) / (arrays * value_B(dtype))
-    if elements is None:
-        return float(memory_sized(dtype, element_B=arrays * value_B(dtype)))
-    return float(integer(elements, "elements", 1))
+    size_B = arrays * value_B(given.dtype)
+    if given.footprint_B is not None:
+        return float(given.footprint_B / size_B)
+    return float(given.elements or memory_sized(given.dtype, element_B=size_B))
 
 
-def _side(value: int | None, name: str, least: int) -> int:
-    return small.cut(integer(value, name, least, 2**40), 128)
+def _shaped(given: Given, rows: int, columns: int) -> Case:
+    shape = {"rows": small.cut(rows, 128), "columns": small.cut(columns, 128)}
+    return given.case(integers=shape, columns={"elements": prod(shape.values()), **shape})
 
 
-def stencil(
-    kernel: str,
-    *,
-    rows: int | None = None,
-    columns: int | None = None,
-    elements: int | None = None,
-    footprint_B: float | None = None,
-    layer_condition: str = "",
-    dtype: str = "float64",
-    alpha: float | None = None,
-    **options: Any,
-) -> Case:
-    """Build a case of the two-dimensional five-point stencil.
-
-    Parameters
-    ----------
-    kernel : str
-        ``loops.stencil``.
-    rows, columns : int, optional
-        Outer and inner dimension, both at least 3.
-    elements, footprint_B : optional
-        Points of the grid (by default each array is four times the last-level caches) or bytes of
-        both arrays, instead of `rows` and `columns`; the inner dimension is then twice the outer.
-    layer_condition : str
-        The smallest cache that should hold three rows of a worker, ``L1``, ``L2`` or ``L3``, or
-        ``memory`` if three rows should exceed all caches. The columns follow from the caches of
-        this machine (see `rows_held`), the rows from `elements` or `footprint_B`. Models determine
-        from sizes and caches which cache holds the rows.
-    dtype, alpha, **options
-        As for `memkern.shared.elementwise.case_of`; alpha is a quarter by default. The variant
-        ``pipelined`` interleaves stages of several vectors, so that no instruction of an iteration
-        depends on another one of it (section 4 of the paper).
-
-    Raises
-    ------
-    InputError
-        A size is out of range, or given in two ways.
-    """
-    spec = find(kernel)
-    if (rows is None) != (columns is None) or sum(
-        x is not None for x in (rows, elements, footprint_B)
-    ) > 1:
+def _stencil(given: Given) -> Case:
+    rows, columns, holder = given.rows, given.columns, given.layer_condition
+    sizes = (rows, given.elements, given.footprint_B)
+    if (rows is None) != (columns is None) or sum(x is not None for x in sizes) > 1:
         raise InputError("loops.stencil takes either rows and columns, or elements, or footprint_B")
-    one_of(layer_condition, "layer_condition", ("", *HOLDERS))
-    if layer_condition and rows is not None:
+    if holder and rows is not None:
         raise InputError("layer_condition chooses rows and columns: leave these out")
     if rows is None:
-        points = _points(elements, footprint_B, dtype, arrays=2)
-        if layer_condition:
-            workers = options.get("threads") or len(os.sched_getaffinity(0))
+        points = _points(given, arrays=2)
+        if holder:
+            workers = given.option("threads") or len(os.sched_getaffinity(0))
             # One worker's share of each cache.
             each_B = {one.name: one.size_B // one.workers for one in shares(data_caches(), workers)}
-            columns = rows_held(layer_condition, each_B, dtype)
+            columns = rows_held(holder, each_B, given.dtype)
             rows = max(3, int(points / columns))
         else:
             rows = max(3, round((points / 2) ** 0.5))
             columns = 2 * rows
-    rows, columns = _side(rows, "rows", 3), _side(columns, "columns", 3)
-    numbers = scalars(spec, dtype, alpha=alpha)
-    return Case(
-        spec,
-        integers={"rows": rows, "columns": columns},
-        numbers=numbers,
-        dtype=dtype,
-        columns={
-            "elements": rows * columns,
-            "rows": rows,
-            "columns": columns,
-            "layer_condition": layer_condition,
-            **numbers,
-        },
-    ).with_(**options)
+    return _shaped(given, rows, columns)
 
 
 def rows_held(holder: str, caches_B: Mapping[str, int], dtype: str = "float64") -> int:
@@ -149,48 +126,11 @@ def rows_held(holder: str, caches_B: Mapping[str, int], dtype: str = "float64") 
     return max(3, int(room / (3 * value_B(dtype))))
 
 
-def matvec(
-    kernel: str,
-    *,
-    rows: int | None = None,
-    columns: int = _COLUMNS,
-    elements: int | None = None,
-    footprint_B: float | None = None,
-    dtype: str = "float64",
-    **options: Any,
-) -> Case:
-    """Build a case of the dense column-major product y += A x.
-
-    Parameters
-    ----------
-    kernel : str
-        ``loops.matvec``.
-    rows, columns : int
-        Length of y and of x; 192 columns by default, as in the paper.
-    elements, footprint_B : optional
-        Entries (by default four times the last-level caches) or bytes of the matrix, instead of
-        `rows`.
-    dtype, **options
-        As for `memkern.shared.elementwise.case_of`. Variant ``nta`` loads the matrix
-        with a non-temporal prefetch hint.
-
-    Raises
-    ------
-    InputError
-        A size is out of range, or given in two ways.
-    """
-    if sum(x is not None for x in (rows, elements, footprint_B)) > 1:
+def _matvec(given: Given) -> Case:
+    if sum(x is not None for x in (given.rows, given.elements, given.footprint_B)) > 1:
         raise InputError("loops.matvec takes one of rows, elements and footprint_B")
-    columns = _side(columns, "columns", 1)
-    if rows is None:
-        rows = max(1, int(_points(elements, footprint_B, dtype, arrays=1) / columns))
-    rows = _side(rows, "rows", 1)
-    return Case(
-        find(kernel),
-        integers={"rows": rows, "columns": columns},
-        dtype=dtype,
-        columns={"elements": rows * columns, "rows": rows, "columns": columns},
-    ).with_(**options)
+    columns = small.cut(given.columns, 128)
+    return _shaped(given, given.rows or max(1, int(_points(given, arrays=1) / columns)), columns)
 
 
 def _five_points(case: Case, i: Values, at: Any) -> Values:
@@ -327,6 +267,10 @@ def _traffic_matvec(case: Case) -> Traffic:
     return Traffic(read=(case.integers["columns"] + 1) * size, write=size)
 
 
+def _of_matvec(side: Declared, default: int | None, meaning: str) -> Declared:
+    return Declared(side.name, default, replace(side.option, least=1, meaning=meaning))
+
+
 register(
     KernelSpec(
         name="loops.stencil",
@@ -339,7 +283,13 @@ register(
         model=Model(
             bytes_B=_model_stencil, transfers=_stencil_transfers, conditions=_stencil_conditions
         ),
-        build=stencil,
+        inputs=(
+            *streaming_inputs("loops.stencil"),
+            LAYER_CONDITION,
+            ROWS,
+            COLUMNS,
+        ),
+        build=_stencil,
         counts=Counts(
             elementwise=True,
             width=lambda case: case.integers["columns"] - 2,
@@ -360,7 +310,12 @@ register(
             check=_check_matvec, reference=_reference_matvec, ulps=64.0, idempotent=False
         ),
         model=Model(transfers=_matvec_transfers),
-        build=matvec,
+        inputs=(
+            *streaming_inputs("loops.matvec"),
+            _of_matvec(ROWS, None, "Length of y."),
+            _of_matvec(COLUMNS, _COLUMNS, "Length of x; 192 as in the paper."),
+        ),
+        build=_matvec,
         counts=Counts(
             elementwise=True,
             width=lambda case: case.integers["columns"],

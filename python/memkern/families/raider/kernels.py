@@ -29,8 +29,9 @@ from memkern.shared.checking import (
     outcome,
     positions,
 )
-from memkern.shared.elementwise import length, mccalpin, scalars
+from memkern.shared.elementwise import length, mccalpin, streaming_inputs
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model, once_for_inputs
+from memkern.spec.inputs import Given, index_type, row
 from memkern.spec.kernel import (
     DTYPES,
     INDEX_DTYPES,
@@ -44,7 +45,7 @@ from memkern.spec.kernel import (
     fill_values,
 )
 from memkern.spec.options import GPUS
-from memkern.spec.registry import case, find, register, shows_options_of
+from memkern.spec.registry import case, register, shows_options_of
 
 RAIDER = "Beebe et al., RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems, 2022"
 
@@ -62,68 +63,46 @@ def _index_of(case: Case, index_name: str, i: IndexArray) -> IndexArray:
 _cached_indices = functools.lru_cache(maxsize=4)(indices.build)
 
 
-def indexed(
-    kernel: str,
-    *,
-    elements: int | None = None,
-    footprint_B: float | None = None,
-    pattern: indices.IndicesLike = "permutation",
-    repeats: bool = False,
-    dtype: str = "float64",
-    index_dtype: str = "int64",
-    alpha: float | None = None,
-    **options: Any,
-) -> Case:
-    """Build a case of RaiderSTREAM.
+_PATTERN = row(
+    "pattern",
+    "permutation",
+    "order of the indices: permutation, stride1, stride:N, chase, central, zipf:EXPONENT, "
+    "hot:ACCESSES:ELEMENTS, or a file",
+    type="indices.IndicesLike",
+    metavar="PATTERN",
+    column="-",
+    meaning="``permutation``, ``stride1``, ``stride:N``, ``chase``, ``central``, "
+    "``zipf:EXPONENT``, ``hot:ACCESSES:ELEMENTS``, a file, or the indices themselves, shape "
+    "(elements,). Where a kernel has several index arrays, they are drawn with different seeds.",
+)
+_REPEATS = row(
+    "repeats",
+    False,
+    "allow repeated indices in a file",
+    flag="allow_repeats",
+    column="-",
+    meaning="Whether given indices may have duplicates.",
+)
 
-    Parameters
-    ----------
-    kernel : str
-        Such as ``raider.gather_triad``.
-    elements : int
-        Length of each array; by default four times the last-level caches.
-    footprint_B : float
-        Total bytes of all arrays of values, instead of `elements`.
-    pattern : str, path or array_like of int, shape (elements,)
-        ``permutation``, ``stride1``, ``stride:N``, ``chase``, ``central``, ``zipf:EXPONENT``,
-        ``hot:ACCESSES:ELEMENTS``, a file, or the indices themselves. Where a kernel has several
-        index arrays, they are drawn with different seeds.
-    repeats : bool
-        Whether given indices may have duplicates.
-    dtype, index_dtype : str
-        Types of the values (``float64``, ``float32``, ``int64``, ``int32``) and of the indices.
-    alpha : float, optional
-        The scalar, where the kernel has one; 3 by default. A whole number with integers.
-    seed : int
-        Seed of the indices and of the values.
-    **options
-        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
+_INDICES = (_PATTERN, _REPEATS, index_type())
 
-    Raises
-    ------
-    InputError
-        Something is out of range, or the indices are not a permutation.
-    """
-    spec = find(kernel)
-    n = length(spec, elements, footprint_B, dtype, options.get("device", "cpu"))
-    numbers = scalars(spec, dtype, alpha=alpha)
+
+def _indexed(given: Given) -> Case:
+    n = length(given)
     arrays: dict[str, IndexArray] = {}
-    label = ""
-    seed = options.get("seed", 0)
-    for number, index_name in enumerate(spec.indices):
+    label, seed = "", given.option("seed")
+    for number, index_name in enumerate(given.spec.indices):
+        pattern = given.pattern
         if isinstance(pattern, str) and not os.path.exists(pattern):
-            label, arrays[index_name] = _cached_indices(pattern, n, seed + number, repeats)
+            label, arrays[index_name] = _cached_indices(pattern, n, seed + number, given.repeats)
         else:
-            label, arrays[index_name] = indices.build(pattern, n, seed, repeats)
-    return Case(
-        spec,
+            label, arrays[index_name] = indices.build(pattern, n, seed, given.repeats)
+    return given.case(
         integers={"elements": n},
-        numbers=numbers,
         indices=arrays,
-        dtype=dtype,
-        index_dtype=index_dtype if arrays else "",
-        columns={"elements": n, **numbers, "index_pattern": label},
-    ).with_(**options)
+        index_dtype=given.index_dtype if arrays else "",
+        columns={"elements": n, "index_pattern": label},
+    )
 
 
 def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Operation) -> None:
@@ -232,7 +211,8 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
             iterations=lambda case: case.integers["elements"],
             checks=Checks(check=check, reference=reference, ulps=4.0),
             model=Model(bytes_B=lambda case: sum(from_memory(case)), transfers=transfers),
-            build=indexed,
+            inputs=(*streaming_inputs(f"raider.{name}"), *(_INDICES if idx else ())),
+            build=_indexed,
             limits=Limits((*DTYPES, *INTEGER_DTYPES), INDEX_DTYPES if idx else ("",)),
             counts=Counts(flops=declaration.flops),
             numbers=declaration.scalars,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -11,8 +10,9 @@ from memkern.errors import InputError
 from memkern.inputs.sizes import sizes
 from memkern.machine.declarations import declared
 from memkern.shared.checking import distance, error, exactly, extent, fresh, outcome, positions
-from memkern.shared.elementwise import Arrays, case_of, mccalpin
+from memkern.shared.elementwise import Arrays, case_of, mccalpin, streaming_inputs
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
+from memkern.spec.inputs import Given
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES, Check, Native, Traffic, Validation
 from memkern.spec.registry import case, find, register, shows_options_of
 
@@ -52,15 +52,13 @@ def _check_rotation(case: Case, native: Native) -> Validation:
     return Check(worst <= _STREAM_ERROR[case.dtype], worst, extent(n))
 
 
-@functools.wraps(case_of)  # takes its options
-def _rotation_case(
-    kernel: str, *, runs: int | None = None, invocations: int = 1, **options: Any
-) -> Case:
-    if invocations != 1:
+def _rotation_case(given: Given) -> Case:
+    if given.options["invocations"] != 1:
         raise InputError(
-            f"{kernel} has one invocation in a sample, not {invocations}, since its values grow"
+            f"stream.rotation has one invocation in a sample, not {given.options['invocations']}, "
+            "since its values grow"
         )
-    return case_of(kernel, runs=10 if runs is None else runs, invocations=1, **options)
+    return case_of(given)
 
 
 register(
@@ -83,7 +81,9 @@ register(
             idempotent=False,
             repeatable=True,
         ),
+        inputs=streaming_inputs("stream.rotation"),
         build=_rotation_case,
+        usual={"runs": 10, "invocations": 1},
         counts=Counts(flops=_DECLARED.flops),
         numbers=_DECLARED.scalars,
         limits=Limits(dtypes=(*DTYPES, *INTEGER_DTYPES), most_runs={"float64": 200, "float32": 10}),

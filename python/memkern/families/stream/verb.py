@@ -6,8 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from memkern.cli.measuring import beside, health_of
-from memkern.cli.options import MEASURE, verb
-from memkern.shared.streaming_verbs import kernels_of, measure_kernels, streaming_options
+from memkern.cli.verbs import kernel_option, kernel_verb, requested_kernels
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES
 
 if TYPE_CHECKING:
@@ -16,12 +15,12 @@ if TYPE_CHECKING:
 _ROTATION = "stream.rotation"
 
 
-def _stream(args: argparse.Namespace) -> int:
-    names = kernels_of(args)
+def _kernels(args: argparse.Namespace) -> list[str]:
+    """Return by default the four kernels in turn, and in a sweep over sizes each alone."""
+    names = requested_kernels(args)
     if args.kernel is None:
-        # By default the four kernels in turn, and in a sweep over sizes each alone.
         names = [name for name in names if (name == _ROTATION) == (args.sizes is None)]
-    return measure_kernels(args, names, answers=[_beside_stream, health_of])
+    return names
 
 
 def _beside_stream(results: ResultSet) -> str:
@@ -35,19 +34,18 @@ def _beside_stream(results: ResultSet) -> str:
     return f"{sentence}\n{alone}" if sentence else ""
 
 
-STREAM_VERB = verb(
+STREAM_VERB = kernel_verb(
     "stream",
-    MEASURE,
     "STREAM: its four kernels in turn, or single ones",
-    _stream,
     (
         "memkern stream",
         "memkern stream -k copy,triad -t 1,2",
         "memkern stream -k triad --sizes 16KiB:1GiB:40 -o stream.parquet",
     ),
-    *streaming_options(
-        "stream",
-        (*DTYPES, *INTEGER_DTYPES),
-        "rotation: all in turn, as STREAM; with --sizes each of the others",
+    option=kernel_option(
+        "stream", "rotation: all in turn, as STREAM; with --sizes each of the others"
     ),
+    kernels=_kernels,
+    answers=[_beside_stream, health_of],
+    dtypes=(*DTYPES, *INTEGER_DTYPES),
 )
