@@ -195,10 +195,10 @@ def measure(  # noqa: C901
     """Measure with the options of the command line, and print a table of the results.
 
     Varying columns that `table` does not show precede its rows (see `varying`); with `rows` False
-    only what is below them is printed. `select` returns the cases to measure. If `most_s` is too short for all cases, the least informative ones
-    are left out first. Each of `answers` returns what is printed below the table, such as one
-    sentence, from all records; cases whose ratios they have are also measured in turns, unless the
-    number of runs is fixed.
+    only what is below them is printed. `select` returns the cases to measure. If `most_s` is too
+    short for all cases, the least informative ones are left out first. Each of `answers` returns
+    what is printed below the table, such as one sentence, from all records; cases whose ratios they
+    have are also measured in turns, unless the number of runs is fixed.
     """
     from memkern.engine.public import ranks, sweep
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memkern.cli.measuring import exit_code, measure
 from memkern.cli.options import (
@@ -23,16 +23,11 @@ from memkern.cli.options import (
     taken,
     verb,
 )
-from memkern.cli.tables import STREAMS, Table
 from memkern.errors import InputError
 from memkern.spec import registry
 from memkern.spec.case import Case
-from memkern.spec.kernel import DTYPES
 from memkern.spec.options import Declared
 from memkern.spec.sequences import joined, product
-
-if TYPE_CHECKING:
-    from memkern.formats import ResultSet
 
 # Options of all measuring verbs that only some kernels have.
 _DTYPES = ("dtype", "index_dtype")
@@ -161,11 +156,8 @@ def kernel_verb(
     *,
     option: Options | None = None,
     kernels: Callable[[argparse.Namespace], list[str]] = requested_kernels,
-    owners: Mapping[str, Collection[str]] | None = None,
-    table: Table = STREAMS,
-    answers: Sequence[Callable[[ResultSet], str]] = (),
-    dtypes: tuple[str, ...] = DTYPES,
-    elsewhere: Collection[str] = (),
+    measuring: Options | None = None,
+    **how: Any,
 ) -> Verb:
     """Return the verb of a family: its kernels are measured with the inputs that they have.
 
@@ -177,18 +169,17 @@ def kernel_verb(
         The option for the kernels; by default `kernel_option`.
     kernels : callable
         Parsed options to the kernels that they name.
-    owners : mapping, optional
-        As for `input_cases`.
-    table, answers
-        As for `memkern.cli.measuring.measure`.
-    dtypes, elsewhere
-        As for `memkern.cli.options.measuring_options`.
+    measuring : Options, optional
+        By default `measuring_options`.
+    **how
+        `owners` as for `input_cases`, and arguments of `memkern.cli.measuring.measure`.
     """
+    owners = how.pop("owners", None)
 
     def run(args: argparse.Namespace) -> int:
-        cases = joined(input_cases(args, kernels(args), owners=owners))
-        return exit_code(measure(cases, args, table, answers=answers))
+        return exit_code(
+            measure(joined(input_cases(args, kernels(args), owners=owners)), args, **how)
+        )
 
-    measuring = measuring_options(dtypes=dtypes, elsewhere=elsewhere)
-    chosen = option or kernel_option(family)
-    return verb(family, MEASURE, help, run, examples, chosen, *input_options(family), measuring)
+    options = (option or kernel_option(family), *input_options(family))
+    return verb(family, MEASURE, help, run, examples, *options, measuring or measuring_options())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,11 @@ def parse_bytes(size: str | float) -> float:
     if not 0 < value < 2**62:
         raise InputError(f"{shown(size)} is not a size in bytes, such as 64KiB, 1.5GB or 1e6")
     return value
+
+
+def byte_count(value: Any, name: str) -> int:
+    """Return a whole number of bytes; the check of inputs that are sizes (see `parse_bytes`)."""
+    return int(parse_bytes(value))
 
 
 def sizes(low: str | float, high: str | float, count: int) -> list[int]:

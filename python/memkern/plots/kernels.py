@@ -31,7 +31,7 @@ def kernel_table(records: Records = None, family: str = "") -> DataFrame:
     """
     from pandas import DataFrame
 
-    from memkern.spec.registry import registry
+    from memkern.spec.registry import case, definition_of, registry
 
     one_of(family, "family", ["", *(name.partition(".")[0] for name in registry())])
     specs = {
@@ -45,13 +45,14 @@ def kernel_table(records: Records = None, family: str = "") -> DataFrame:
             smallest = {"elements": 1}
         elif spec.counts.amos:
             smallest = {"iters": 1, "threads": 1}
-        traffic = spec.build(name, **smallest).traffic if smallest else None
+        definition = definition_of(spec) or "paper"
+        known = case(spec.kernel, definition=definition, **smallest) if smallest else None
         rows.append(
             {
                 "kernel": name,
                 "definition": spec.summary,
                 "arrays": " ".join(f"{a.name}:{a.role}" for a in spec.arrays),
-                "bytes": math.nan if traffic is None else traffic.view(),
+                "bytes": math.nan if known is None else known.traffic.view(),
                 "flops": spec.counts.flops,
                 "amos": spec.counts.amos,
                 "source": spec.source,

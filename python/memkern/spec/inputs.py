@@ -103,6 +103,7 @@ class Given:
         integers: Mapping[str, int] | None = None,
         columns: Mapping[str, Any] | None = None,
         options: Mapping[str, Any] | None = None,
+        fixed: Mapping[str, Any] | None = None,
         **parts: Any,
     ) -> Case:
         """Return the case of the inputs.
@@ -114,6 +115,8 @@ class Given:
             of them.
         options : mapping, optional
             Defaults of options of all cases that follow from the inputs.
+        fixed : mapping, optional
+            Options of all cases that replace given ones.
         **parts
             Other fields of `memkern.spec.case.Case`.
 
@@ -128,7 +131,7 @@ class Given:
                 raise InputError(f"{name} must be a whole number with {self.dtype}, not {value!r}")
         own = {row.column: self.inputs[row.name] for row in self.spec.inputs if row.column}
         shown = {name: value for name, value in own.items() if value is not None}
-        new = by_part({**(options or {}), **self.options})
+        new = by_part({**(options or {}), **self.options, **(fixed or {})})
         return Case(
             self.spec,
             integers={**self._to(INTEGERS), **(integers or {})},

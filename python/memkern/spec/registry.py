@@ -272,7 +272,7 @@ def options_of(spec: KernelSpec) -> dict[str, Any]:
     inputs = {row.name: row.default for row in spec.inputs}
     fields = {name: default for name, default, _ in (*declared(Knobs), *declared(Stop))}
     labels = dict.fromkeys(LABELS, "")
-    return {**inputs, "dtype": spec.limits.dtypes[0], **labels, **fields}
+    return {**inputs, "dtype": spec.limits.dtypes[0], **labels, **fields, **spec.usual}
 
 
 def _check_options(spec: KernelSpec, options: Mapping[str, Any]) -> None:

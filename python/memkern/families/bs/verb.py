@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from memkern.cli.analysis import fit_text
-from memkern.cli.options import argument, each, numbers
+from memkern.cli.options import argument, each, measuring_options, numbers
 from memkern.cli.verbs import kernel_verb, kernels_of
 
 
@@ -35,5 +35,5 @@ BS_VERB = kernel_verb(
     kernels=_kernels,
     owners={"variant": _WITH_VARIANTS},
     answers=[fit_text],
-    elsewhere=("halo",),
+    measuring=measuring_options(elsewhere=("halo",)),
 )

@@ -11,6 +11,7 @@ serialized.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import mmap
 from collections.abc import Collection, Mapping, Sequence
@@ -22,16 +23,17 @@ import numpy.typing as npt
 from memkern import small
 from memkern.checks import integer, one_of
 from memkern.errors import InputError
-from memkern.inputs.sizes import parse_bytes, sizes
+from memkern.inputs.sizes import byte_count, parse_sizes, sizes
 from memkern.limits import check_memory
 from memkern.machine import caches
 from memkern.machine.declarations import declared
 from memkern.machine.environment import cpu_list
 from memkern.shared.checking import Values
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
+from memkern.spec.inputs import Given, row
 from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
-from memkern.spec.options import GPUS, Knobs, Stop
-from memkern.spec.registry import case, find, register, shows_options_of
+from memkern.spec.options import GPUS, INTEGERS
+from memkern.spec.registry import case, register, shows_options_of
 
 PAIRS = ("pairs", "pairs-across")
 ORDERS = ("random", "in-page", "sequential", "one-per-page", *PAIRS)
@@ -150,12 +152,7 @@ def _pairs(
 
 
 def _ring(
-    order: str | npt.ArrayLike,
-    size: float | str | None,
-    line_B: int | None,
-    seed: int,
-    distance_B: int | None = None,
-    parts: float = _CHAIN_PARTS,
+    given: Given, parts: float = _CHAIN_PARTS
 ) -> tuple[dict[str, int], IndexArray, dict[str, Any]]:
     """Return the integers, the order and the columns of a case with a chain through lines.
 
@@ -163,36 +160,35 @@ def _ring(
     """
     from memkern.host import capacity
 
+    order, line_B, size = given.order, given.line_B, given.size_B
+    distance_B = given.inputs.get("distance_B")
     named = isinstance(order, str)
     if line_B is None:
         line_B = _WORD_B if named and order in PAIRS else caches.line_B()
-    line_B = integer(line_B, "line_B", _WORD_B, 2**20)
     if line_B % _WORD_B:
         raise InputError(f"line_B must be a multiple of {_WORD_B}, not {line_B}")
-    size_B = capacity.from_memory(whole_B=parts) if size is None else int(parse_bytes(size))
-    size_B = small.cut(size_B, 2**18)
+    size_B = small.cut(capacity.from_memory(whole_B=parts) if size is None else size, 2**18)
     lines = size_B // line_B
     if isinstance(order, str):
-        given = line_order(order, size_B, line_B, integer(seed, "seed", 0), distance_B)
+        seed = integer(given.option("seed"), "seed", 0)
+        numbers = line_order(order, size_B, line_B, seed, distance_B)
     else:
-        given = np.asarray(order)
-        if given.ndim != 1 or given.dtype.kind not in "iu" or not len(given):
+        numbers = np.asarray(order)
+        if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or not len(numbers):
             raise InputError("order must be a word or a 1-d array of line numbers")
-        given = given.astype(np.int64)
-        if given.min() < 0 or len(np.unique(given)) < len(given):
+        numbers = numbers.astype(np.int64)
+        if numbers.min() < 0 or len(np.unique(numbers)) < len(numbers):
             raise InputError("order must have every line at most once, and none below 0")
         if distance_B is not None:
             raise InputError(f"distance_B is for order {' and '.join(PAIRS)}, not for an array")
-        lines = max(0 if size is None else lines, int(given.max()) + 1)
-    integers = {"lines": lines, "line_B": line_B}
+        lines = max(0 if size is None else lines, int(numbers.max()) + 1)
     columns = {
         "size_B": lines * line_B,
-        "lines": len(given),
+        "lines": len(numbers),
         "line_B": line_B,
         "order": order if named else "array",
-        **({} if distance_B is None else {"distance_B": distance_B}),
     }
-    return integers, given, columns
+    return {"lines": lines, "line_B": line_B}, numbers, columns
 
 
 def _workers(threads: int) -> int:
@@ -201,279 +197,265 @@ def _workers(threads: int) -> int:
     return integer(threads, "threads", 0, 2**20) or workers_of("cpu")
 
 
-def chase_case(
-    kernel: str,
-    *,
-    size_B: float | str | None = None,
-    order: str | npt.ArrayLike = "random",
-    chains: int = 1,
-    line_B: int | None = None,
-    steps: int | None = None,
-    distance_B: int | None = None,
-    threads: int = 1,
-    **options: Any,
-) -> Case:
-    """Build a case of ``latency.chase``.
+_SIZE = row(
+    "size_B",
+    None,
+    "bytes of the buffer, or a list",
+    read=byte_count,
+    type="float | str",
+    flag="sizes",
+    parse=parse_sizes,
+    metavar="LOW:HIGH:COUNT",
+    meaning="Size of the buffer, such as ``64KiB``; by default four times the last-level caches.",
+)
+_ORDER = row(
+    "order",
+    "random",
+    f"{', '.join(ORDERS)} (random): order in which lines are accessed",
+    type="str | npt.ArrayLike",
+    several=True,
+    metavar="NAME,...",
+    meaning="One of `ORDERS` (see `line_order`), or the numbers of the lines in the order of "
+    "access.",
+)
+_LINE = row(
+    "line_B",
+    None,
+    "distance between loaded addresses in the buffer (a cache line); larger distances, such as "
+    "4096, leave out lines",
+    least=_WORD_B,
+    most=2**20,
+    flag="line",
+    metavar="BYTES",
+    meaning="Bytes from a line to the next; by default the size of a line of the caches, of pairs "
+    "8.",
+)
+_STEPS = row(
+    "steps",
+    None,
+    "loads of each chain in an invocation",
+    least=1,
+    most=2**40,
+    metavar="N",
+    meaning="Loads of each chain in an invocation, which continues where the previous one ended; "
+    "by default enough to access every line once, at least 4096 and at most 65536, of a loaded "
+    "chain 16384. On a GPU, whose L1 is empty at each launch, 64 times the number of lines, at "
+    "least 16384, for buffers of at most 256 KiB.",
+)
+_CHAINS = row(
+    "chains",
+    1,
+    "independent chains at the same time, 1 to 32 (1)",
+    least=1,
+    several=True,
+    metavar="N,...",
+    goes_to=INTEGERS,
+    meaning="Independent chains that each worker follows at the same time, one of `CHAINS` or, on "
+    "a GPU, of `GPU_CHAINS`.",
+)
+_DISTANCE = row(
+    "distance_B",
+    None,
+    "of the orders pairs and pairs-across: bytes between the two lines of a pair",
+    least=_WORD_B,
+    flag="distance",
+    several=True,
+    metavar="BYTES,...",
+    meaning="Bytes between the two lines of a pair (see `line_order`).",
+)
 
-    Parameters
-    ----------
-    kernel : str
-    size_B : float or str, optional
-        Size of the buffer, such as ``64KiB``; by default four times the last-level caches.
-    order : str or array_like of int
-        One of `ORDERS` (see `line_order`), or the numbers of the lines in the order of access.
-    chains : int
-        Independent chains that each worker follows at the same time, one of `CHAINS` or, on a GPU,
-        of `GPU_CHAINS`.
-    line_B : int, optional
-        Bytes from a line to the next; by default the size of a line of the caches, of pairs 8.
-    steps : int, optional
-        Loads of each chain in an invocation, which continues where the previous one ended; by
-        default enough to access every line once, at least 4096 and at most 65536. On a GPU, whose
-        L1 is empty at each launch, 64 times the number of lines, at least 16384, for buffers of at
-        most 256 KiB.
-    distance_B : int, optional
-        Bytes between the two lines of a pair (see `line_order`).
-    threads : int
-        Workers, which all follow the same cycle; 0 for one on each processing unit. On a GPU each
-        worker is the only thread of a block, and variant ``l2`` bypasses L1.
-    **options
-        Labels and fields of `memkern.Knobs` (such as the ``seed`` of the order) and `memkern.Stop`.
 
-    Raises
-    ------
-    InputError
-        Something is out of range.
-    """
-    if chains not in CHAINS:
-        raise InputError(f"chains must be one of {', '.join(map(str, CHAINS))}, not {chains}")
-    device = Knobs(device=options.get("device", "cpu"))
-    on_gpu = device.device_kind == GPUS
+def _chase(given: Given) -> Case:
+    chains, on_gpu = given.chains, given.knobs.device_kind == GPUS
+    for known, where in ((CHAINS, ""), *([(GPU_CHAINS, " on a GPU")] if on_gpu else [])):
+        if chains not in known:
+            words = ", ".join(map(str, known))
+            raise InputError(f"chains{where} must be one of {words}, not {chains}")
     if on_gpu:
-        if chains not in GPU_CHAINS:
-            known = ", ".join(map(str, GPU_CHAINS))
-            raise InputError(f"chains on a GPU must be one of {known}, not {chains}")
         from memkern.machine import gpu
 
-        size_B = 4 * int(gpu.facts(device.device)["l2_B"]) if size_B is None else size_B
         # The caches of all GPUs since 2010 have lines of this size.
-        line_B = 128 if line_B is None else line_B
-    ring, lines, columns = _ring(order, size_B, line_B, options.get("seed", 0), distance_B)
-    workers = _workers(threads)
-    usual_options = {"variant": "simt"} if on_gpu else {"repetition": "free"}
-    each = -(-len(lines) // (workers * chains))
-    usual = min(max(each, _LEAST_STEPS), _MOST_STEPS)
+        usual = {"size_B": given.size_B, "line_B": given.line_B or 128}
+        if given.size_B is None:
+            usual["size_B"] = 4 * int(gpu.facts(given.knobs.device)["l2_B"])
+        given = dataclasses.replace(given, inputs={**given.inputs, **usual})
+    ring, lines, columns = _ring(given)
+    workers = _workers(given.option("threads"))
+    rounds = min(max(-(-len(lines) // (workers * chains)), _LEAST_STEPS), _MOST_STEPS)
     if on_gpu and len(lines) * ring["line_B"] <= MOST_GPU_L1_B:
-        usual = max(_LEAST_GPU_STEPS, _GPU_ROUNDS * len(lines))
-    steps = usual if steps is None else integer(steps, "steps", 1, 2**40)
-    return _case(
-        kernel,
-        {**ring, "chains": chains, "steps": steps, "workers": workers},
-        {"order": lines},
-        {**columns, "chains": chains, "steps": steps},
+        rounds = max(_LEAST_GPU_STEPS, _GPU_ROUNDS * len(lines))
+    steps = {"steps": given.steps or rounds}
+    return given.case(
+        integers={**ring, **steps, "workers": workers},
+        indices={"order": lines},
+        index_dtype="int64",
+        columns={**columns, **steps},
         template_variant=str(chains),
-    ).with_(**{"threads": workers, **usual_options, **options})
+        options={"variant": "simt"} if on_gpu else {"variant": "scalar", "repetition": "free"},
+        fixed={"threads": workers},
+    )
 
 
-def loaded_case(
-    kernel: str,
-    *,
-    loads: int = GROUP,
-    pause: int = 0,
-    size_B: float | str | None = None,
-    traffic_B: float | str | None = None,
-    order: str | npt.ArrayLike = "random",
-    line_B: int | None = None,
-    steps: int | None = None,
-    **options: Any,
-) -> Case:
-    """Build a case of ``latency.loaded``.
+_LOADS = row(
+    "loads",
+    GROUP,
+    "of loaded: lines loaded of every 8, the others stored (8,7,6,5,4,0)",
+    least=0,
+    most=GROUP,
+    several=True,
+    metavar="N,...",
+    goes_to=INTEGERS,
+    meaning="Number of loads, 0 to 8, among every 8 lines that a generator moves; the others are "
+    "written by non-temporal stores. On processors other than x86 these may be ordinary stores; "
+    "then the counted traffic does not include the write-allocate reads.",
+)
+_PAUSE = row(
+    "pause",
+    0,
+    "of loaded: multiplications after every 8 lines (0 to 512)",
+    least=0,
+    most=2**30,
+    several=True,
+    metavar="N,...",
+    goes_to=INTEGERS,
+    meaning="Dependent multiplications of a generator after every 8 lines; more of them reduce "
+    "traffic.",
+)
+_TRAFFIC = row(
+    "traffic_B",
+    None,
+    "of loaded: buffers of the traffic",
+    read=byte_count,
+    type="float | str",
+    flag="traffic",
+    metavar="BYTES",
+    meaning="Size of the two buffers of each generator; by default the buffers of all generators "
+    "together have four times the size of the last-level caches.",
+)
 
-    Parameters
-    ----------
-    kernel : str
-    loads : int
-        Number of loads, 0 to 8, among every 8 lines that a generator moves; the others are written
-        by non-temporal stores. On processors other than x86 these may be ordinary stores; then the
-        counted traffic does not include the write-allocate reads.
-    pause : int
-        Dependent multiplications of a generator after every 8 lines; more of them reduce traffic.
-    size_B, order, line_B, steps, **options
-        Options of the chain, as in `chase_case`. The first of the ``threads``, by default one on
-        each processing unit, follows the chain.
-    traffic_B : float or str, optional
-        Size of the two buffers of each generator; by default the buffers of all generators together
-        have four times the size of the last-level caches.
 
-    Raises
-    ------
-    InputError
-        Something is out of range, or there is no second worker.
-    """
+def _loaded(given: Given) -> Case:
     from memkern.host import capacity
 
     parts = _CHAIN_PARTS + 1  # the traffic of all workers is as large
-    ring, lines, columns = _ring(order, size_B, line_B, options.get("seed", 0), parts=parts)
-    if options.get("variant") == "best":
+    ring, lines, columns = _ring(given, parts)
+    if given.option("variant") == "best" and "variant" in given.options:
         raise InputError(
             "variant of latency.loaded must be simd, auto or scalar, not best, because the chain "
             "is timed and not the traffic"
         )
-    workers = _workers(options.get("threads", 0))
+    # The first worker follows the chain.
+    workers = _workers(given.option("threads"))
     if workers < 2:
         raise InputError(
             "latency.loaded needs at least two workers: one for the chain, others for traffic"
         )
-    if traffic_B is None:
-        traffic_B = max(capacity.from_memory(whole_B=parts) // (2 * (workers - 1)), 2**20)
-    traffic_B = small.cut(int(parse_bytes(traffic_B)), 2**18)
+    usual_B = max(capacity.from_memory(whole_B=parts) // (2 * (workers - 1)), 2**20)
+    traffic_B = small.cut(given.traffic_B or usual_B, 2**18)
     traffic_lines = max(traffic_B // ring["line_B"], GROUP)
-    steps = 2**14 if steps is None else integer(steps, "steps", 1, 2**40)
-    return _case(
-        kernel,
-        {
-            **ring,
-            "chains": 1,
-            "steps": steps,
-            "workers": workers,
-            "traffic_lines": traffic_lines,
-            "loads": integer(loads, "loads", 0, GROUP),
-            "pause": integer(pause, "pause", 0, 2**30),
+    steps = {"steps": given.steps or 2**14}
+    return given.case(
+        integers={
+            **ring, **steps, "chains": 1, "workers": workers, "traffic_lines": traffic_lines
         },
-        {"order": lines},
-        {
-            **columns,
-            "steps": steps,
-            "loads": loads,
-            "pause": pause,
-            "traffic_B": traffic_lines * ring["line_B"],
-        },
-    ).with_(**{"repetition": "barrier", "variant": "simd", **options, "threads": workers})
+        indices={"order": lines},
+        index_dtype="int64",
+        columns={**columns, **steps, "traffic_B": traffic_lines * ring["line_B"]},
+        options={"repetition": "barrier", "variant": "simd"},
+        fixed={"threads": workers},
+    )  # fmt: skip
 
 
-def ping_pong_case(
-    kernel: str,
-    *,
-    lines: int = 1,
-    take_by: str = "load",
-    line_B: int | None = None,
-    turns: int = 2**12,
-    **options: Any,
-) -> Case:
-    """Build a case of ``latency.ping_pong``.
+_OF_PING_PONG = (
+    row(
+        "lines",
+        1,
+        "of cores: 1: one line that both write, 2: one in each direction (1,2)",
+        least=1,
+        most=2,
+        several=True,
+        metavar="N,...",
+        goes_to=INTEGERS,
+        meaning="1: both workers write the same word; 2: each writes a word in a separate line, "
+        "which only the other worker reads.",
+    ),
+    row(
+        "take_by",
+        "load",
+        "of cores: load (then a store), swap (compare-and-swap, of one line) (load)",
+        choices=TAKE_BY,
+        several=True,
+        metavar="NAME,...",
+        column="-",
+        meaning="Method by which a worker waits for the other's word and acquires the line: "
+        "``load``, followed by a store, which requests the line twice; or ``swap``, a "
+        "compare-and-swap, which requests it once (only with one line).",
+    ),
+    _LINE,
+    row(
+        "turns",
+        2**12,
+        "of cores: turns in an invocation (4096)",
+        least=1,
+        most=2**40,
+        metavar="N",
+        goes_to=INTEGERS,
+        meaning="Turns of each worker in an invocation.",
+    ),
+)
 
-    Parameters
-    ----------
-    kernel : str
-    lines : int
-        1: both workers write the same word; 2: each writes a word in a separate line, which only
-        the other worker reads.
-    take_by : str
-        Method by which a worker waits for the other's word and acquires the line: ``load``,
-        followed by a store, which requests the line twice; or ``swap``, a compare-and-swap, which
-        requests it once (only with one line).
-    line_B : int, optional
-        Size of a line; by default the line size of the caches.
-    turns : int
-        Turns of each worker in an invocation.
-    **options
-        Labels and fields of `memkern.Knobs` and `memkern.Stop`; `pin` names the two processing
-        units.
 
-    Raises
-    ------
-    InputError
-        Something is out of range.
-    """
-    integers = {
-        "lines": integer(lines, "lines", 1, 2),
-        "line_B": caches.line_B() if line_B is None else integer(line_B, "line_B", 8, 2**20),
-        "turns": small.cut(integer(turns, "turns", 1, 2**40), 2**6),
-    }
-    one_of(take_by, "take_by", TAKE_BY)
-    if take_by == "swap" and lines == 2:
+def _ping_pong(given: Given) -> Case:
+    if given.take_by == "swap" and given.lines == 2:
         raise InputError("take_by swap needs one line that both write: set lines to 1")
-    if options.get("threads", 2) not in (0, 2):
-        raise InputError(f"latency.ping_pong runs 2 threads, not {options['threads']}")
-    return _case(
-        kernel,
-        integers,
-        {},
-        {**integers},
-        template_variant=take_by,
-    ).with_(**{"repetition": "free", **options, "threads": 2})
+    if given.option("threads") not in (0, 2):
+        raise InputError(f"latency.ping_pong runs 2 threads, not {given.option('threads')}")
+    line_B, turns = given.line_B or caches.line_B(), small.cut(given.turns, 2**6)
+    return given.case(
+        integers={"line_B": line_B, "turns": turns},
+        columns={"line_B": line_B, "turns": turns},
+        template_variant=given.take_by,
+        options={"variant": "scalar", "repetition": "free"},
+        fixed={"threads": 2},
+    )
 
 
-def banks_case(
-    kernel: str,
-    *,
-    stride: int = 1,
-    steps: int = 2**14,
-    threads: int = 1,
-    dtype: str = "uint32",
-    **options: Any,
-) -> Case:
-    """Build a case of ``latency.banks``.
-
-    Parameters
-    ----------
-    kernel : str
-    stride : int
-        Distance between consecutive lanes of a warp in words, 0 (the same word) to 64. Banks are 4
-        bytes wide: with words of 32 bits and 32 banks, the number of lanes that access the same
-        bank is the greatest common divisor of stride and 32.
-    steps : int
-        Loads of each thread in an invocation, each of which waits for the previous load.
-    threads : int
-        Blocks. Each has one warp, or the threads of `block_threads`.
-    dtype : str
-        ``uint32`` or ``uint64``, the words.
-    **options
-        Labels and fields of `memkern.Knobs` and `memkern.Stop`; the device is a GPU.
-
-    Raises
-    ------
-    InputError
-        Something is out of range, or the device is no GPU.
-    """
-    knobs = Knobs(device=options.get("device", "cpu"), variant="simt")
-    if knobs.device_kind != GPUS:
-        raise InputError(f"{kernel} reads the shared memory of a GPU: give device cuda (--device)")
-    integers = {
-        "stride": integer(stride, "stride", 0, MOST_STRIDE),
-        "steps": small.cut(integer(steps, "steps", 1, 2**40), 2**6),
-        "workers": integer(threads, "threads", 1, 2**20),
-    }
-    return _case(
-        kernel,
-        integers,
-        {},
-        {"stride": stride, "steps": integers["steps"]},
-        dtype=dtype,
-        knobs=knobs,
-    ).with_(**{"threads": threads, **options})
+_OF_BANKS = (
+    row(
+        "stride",
+        1,
+        "of banks: words between neighbouring lanes of a warp (1..32)",
+        least=0,
+        most=MOST_STRIDE,
+        several=True,
+        metavar="N,...",
+        goes_to=INTEGERS,
+        meaning="Distance between consecutive lanes of a warp in words, 0 (the same word) to 64. "
+        "Banks are 4 bytes wide: with words of 32 bits and 32 banks, the number of lanes that "
+        "access the same bank is the greatest common divisor of stride and 32.",
+    ),
+    row(
+        "steps",
+        2**14,
+        "loads of each chain in an invocation",
+        least=1,
+        most=2**40,
+        metavar="N",
+        meaning="Loads of each thread in an invocation, each of which waits for the previous load.",
+    ),
+)
 
 
-def _case(
-    kernel: str,
-    integers: dict[str, int],
-    indices: dict[str, IndexArray],
-    columns: dict[str, Any],
-    *,
-    template_variant: str = "",
-    dtype: str = "uint64",
-    knobs: Knobs | None = None,
-) -> Case:
-    return Case(
-        find(kernel),
-        integers=integers,
-        indices=indices,
-        dtype=dtype,
-        index_dtype="int64" if indices else "",
-        template_variant=template_variant,
-        knobs=knobs or Knobs(variant="scalar"),
-        stop=Stop(),
-        columns=columns,
+def _banks(given: Given) -> Case:
+    if given.knobs.device_kind != GPUS:
+        raise InputError(
+            "latency.banks reads the shared memory of a GPU: give device cuda (--device)"
+        )
+    steps = {"steps": small.cut(given.steps, 2**6)}
+    # Blocks. Each has one warp, or the threads of `block_threads`.
+    blocks = integer(given.option("threads"), "threads", 1, 2**20)
+    return given.case(
+        integers={**steps, "workers": blocks}, columns=steps, options={"variant": "simt"}
     )
 
 
@@ -672,7 +654,9 @@ register(
         checks=Checks(
             check=_check_chase, reference=_reference_chase, idempotent=False, repeatable=True
         ),
-        build=chase_case,
+        inputs=(_SIZE, _ORDER, _CHAINS, _LINE, _DISTANCE, _STEPS),
+        build=_chase,
+        usual={"threads": 1},
         counts=Counts(accesses=lambda case: case.integers["steps"] * case.integers["chains"]),
         **_OF_CHAINS,
     )
@@ -692,7 +676,8 @@ register(
             idempotent=False,
             repeatable=True,
         ),
-        build=loaded_case,
+        inputs=(_SIZE, _ORDER, _LINE, _STEPS, _TRAFFIC, _LOADS, _PAUSE),
+        build=_loaded,
         counts=Counts(accesses=lambda case: case.integers["steps"]),
         **_OF_CHAINS,
     )
@@ -711,7 +696,8 @@ register(
             idempotent=False,
             repeatable=True,
         ),
-        build=ping_pong_case,
+        inputs=_OF_PING_PONG,
+        build=_ping_pong,
         limits=Limits(dtypes=("uint64",), idle_knobs=("prefetch",)),
         template_columns=("take_by",),
         counts=Counts(
@@ -732,7 +718,9 @@ register(
         traffic=lambda case: Traffic(),
         iterations=lambda case: case.integers["steps"],
         checks=Checks(check=_check_banks, reference=_reference_banks),
-        build=banks_case,
+        inputs=_OF_BANKS,
+        build=_banks,
+        usual={"threads": 1},
         limits=Limits(dtypes=("uint32", "uint64")),
         counts=Counts(accesses=lambda case: case.integers["steps"]),
     )

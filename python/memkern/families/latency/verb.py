@@ -8,33 +8,28 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memkern import small
-from memkern.cli.measuring import exit_code, health_of, line, marks, measure, plus_minus, warn
+from memkern.cli.measuring import exit_code, health_of, line, measure, warn
 from memkern.cli.options import (
     MEASURE,
     argument,
     argument_group,
-    count,
     each,
     given,
     knobs_of,
     measuring_options,
-    numbers,
-    options_by_kernel,
     verb,
-    words,
 )
+from memkern.cli.tables import CASE, THREADS, Record, Table, cell, marks, plus_minus
+from memkern.cli.verbs import input_cases, input_options, kernels_of, rows_of
 from memkern.errors import InputError
 from memkern.families.latency import kernels as latency
-from memkern.inputs.sizes import parse_sizes
 from memkern.limits import memory_left
 from memkern.spec import registry
-from memkern.spec.case import Case
 from memkern.spec.options import GPUS, Knobs, Stop
-from memkern.spec.sequences import joined, product
+from memkern.spec.sequences import joined
 
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
@@ -47,67 +42,70 @@ _SMALLEST_B = 2**12
 _ALL_PAIRS_S, _LEAST_PAIR_S = 600.0, 0.05
 _PER_OCTAVE = 4
 
-_HEADER = (
-    f"{'case':<4} {'size':>11} {'lines':>9} {'order':<12} {'chains':>6} {'thr':>3} {'pages':<10} "
-    f"{'ns':>9} {'cycles':>8} {'±%':>5}"
-)
-_LOADED_HEADER = (
-    f"{'case':<4} {'loads':>5} {'stores':>6} {'pause':>6} {'thr':>3} {'traffic GB/s':>12} "
-    f"{'ns':>9} {'cycles':>8} {'±%':>5}"
-)
-_NUMA_HEADER = f"{'case':<4} {'from':<36} {'kernel':<13} {'thr':>3} {'ns':>9} {'GB/s':>8} {'±%':>5}"
 _FOUND = ("what", "found", "system", "agrees", "ns", "cycles")
-_BANKS_HEADER = (
-    f"{'case':<4} {'stride':>6} {'dtype':<7} {'block':>5} {'thr':>3} {'ns':>9} {'±%':>5}"
+
+
+def _of_chase(record: Record) -> str:
+    """Return the quantity of a record, of a chase the median and else the shortest time."""
+    return "median" if record["kernel"] == "latency.chase" else "floor"
+
+
+def _without_traffic(record: Record) -> list[str]:
+    return [*marks(record), *["no traffic"] * (record["kernel"] == "latency.chase")]
+
+
+_NS = cell("ns_per_access", ">9.2f", "ns")
+_MEDIAN = cell("±%", ">5", value=lambda record: plus_minus(record, "median"))
+_TIMES = (_NS, cell("cycles_per_access", ">8.1f", "cycles"), _MEDIAN)
+_TABLES = {
+    "chase": Table(
+        (
+            CASE,
+            cell("size_B", ">11", "size"),
+            cell("lines", ">9"),
+            cell("order", "<12"),
+            cell("chains", ">6"),
+            THREADS,
+            cell("pages", "<10"),
+            *_TIMES,
+        )
+    ),
+    "loaded": Table(
+        (
+            CASE,
+            cell("loads", ">5"),
+            cell("stores", ">6", value=lambda r: latency.GROUP - r.get("loads", math.nan)),
+            cell("pause", ">6"),
+            THREADS,
+            cell("traffic_GBps", ">12.2f", "traffic GB/s"),
+            *_TIMES,
+        ),
+        _without_traffic,
+    ),
+    "ping_pong": Table((CASE, cell("pin", "<9", "units"), cell("lines", ">5"), *_TIMES)),
+    "banks": Table(
+        (
+            CASE,
+            cell("stride", ">6"),
+            cell("dtype", "<7"),
+            cell("block_threads", ">5", "block"),
+            THREADS,
+            cell("ns_per_access", ">9.3f", "ns"),
+            _MEDIAN,
+        )
+    ),
+}
+_NUMA_TABLE = Table(
+    (
+        CASE,
+        cell("name", "<36", "from", shows=("name", "numa", "pin")),
+        cell("kernel", "<13"),
+        THREADS,
+        cell("ns_per_access", ">9.2f", "ns"),
+        cell("bandwidth_GBps", ">8.2f", "GB/s"),
+        cell("±%", ">5", value=lambda record: plus_minus(record, _of_chase(record))),
+    )
 )
-_CORES_HEADER = f"{'case':<4} {'units':<9} {'lines':>5} {'ns':>9} {'cycles':>8} {'±%':>5}"
-
-
-def _common(record: dict[str, Any]) -> str:
-    return (
-        f"{record['ns_per_access']:>9.2f} {record['cycles_per_access']:>8.1f} "
-        f"{plus_minus(record, 'median'):>5} {' '.join(marks(record))}"
-    ).rstrip()
-
-
-def _row(number: int, record: dict[str, Any]) -> str:
-    return (
-        f"{number:<4} {record['size_B']:>11} {record['lines']:>9} {record['order']:<12} "
-        f"{record['chains']:>6} {record['threads']:>3} {record['pages']:<10} {_common(record)}"
-    )
-
-
-def _loaded_row(number: int, record: dict[str, Any]) -> str:
-    if record["kernel"] != "latency.loaded":
-        return f"{number:<4} {'no traffic':<23} {'1':>3} {'':>5} {_common(record)}"
-    return (
-        f"{number:<4} {record['loads']:>5} {latency.GROUP - record['loads']:>6} "
-        f"{record['pause']:>6} {record['threads']:>3} {record['traffic_GBps']:>12.2f} "
-        f"{_common(record)}"
-    )
-
-
-def _cores_row(number: int, record: dict[str, Any]) -> str:
-    return f"{number:<4} {record['pin']:<9} {record['lines']:>5} {_common(record)}"
-
-
-def _banks_row(number: int, record: dict[str, Any]) -> str:
-    return (
-        f"{number:<4} {record['stride']:>6} {record['dtype']:<7} {record['block_threads']:>5} "
-        f"{record['threads']:>3} {record['ns_per_access']:>9.3f} "
-        f"{plus_minus(record, 'median'):>5} "
-        f"{' '.join(marks(record))}"
-    ).rstrip()
-
-
-def _numa_row(number: int, record: dict[str, Any]) -> str:
-    found, quantity = f"{record['ns_per_access']:>9.2f} {'':>8}", "median"
-    if record["kernel"] != "latency.chase":
-        found, quantity = f"{'':>9} {record['bandwidth_GBps']:>8.2f}", "floor"
-    return (
-        f"{number:<4} {record['name']:<36} {record['kernel']:<13} {record['threads']:>3} {found} "
-        f"{plus_minus(record, quantity):>5} {' '.join(marks(record))}"
-    ).rstrip()
 
 
 def _sizes(device: str) -> list[int]:
@@ -131,14 +129,6 @@ def _pairs() -> list[str]:
     return pairs[: small.cut(len(pairs), 1)]
 
 
-_Table = tuple[str, Callable[[int, dict[str, Any]], str] | None, tuple[str, ...]]
-# Header, row function and shown columns of each kernel's table.
-_TABLES: dict[str, _Table] = {
-    "chase": (_HEADER, _row, ("size_B", "lines", "order", "chains", "threads", "pages")),
-    "loaded": (_LOADED_HEADER, _loaded_row, ("loads", "pause", "threads")),
-    "ping_pong": (_CORES_HEADER, _cores_row, ("pin", "lines")),
-    "banks": (_BANKS_HEADER, _banks_row, ("stride", "dtype", "block_threads", "threads")),
-}
 # Kernel of each study, and the values of options that were not given, by device.
 _STUDIES: dict[str, tuple[str, Callable[[str], dict[str, Sequence[Any]]]]] = {
     "sizes": ("chase", lambda device: {"size_B": _sizes(device)}),
@@ -150,13 +140,6 @@ _STUDIES: dict[str, tuple[str, Callable[[str], dict[str, Sequence[Any]]]]] = {
 _LIMITED, _MOST_S = ("sizes", "loaded"), 40.0
 # Seconds of samples of each size; most values are precise much earlier.
 _SIZE_S = 0.2
-# Options of these kernels, by their names in Python.
-_OPTIONS = {
-    "chase": ("size_B", "order", "chains", "line_B", "steps", "distance_B", "threads"),
-    "loaded": ("size_B", "order", "loads", "pause", "traffic_B", "line_B", "steps", "threads"),
-    "ping_pong": ("lines", "take_by", "line_B", "turns"),
-    "banks": ("stride", "steps", "threads"),
-}
 
 
 def _latency(args: argparse.Namespace) -> int:
@@ -166,42 +149,36 @@ def _latency(args: argparse.Namespace) -> int:
     if study in _OWN_CASES and args.kernel is None:
         return _OWN_CASES[study](args)
     kernel, defaults = (args.kernel, lambda _: {}) if args.kernel else _STUDIES[study]
-    owners = {
-        option: [f"latency.{name}" for name, its in _OPTIONS.items() if option in its]
-        for option in itertools.chain(*_OPTIONS.values())
+    name = f"latency.{kernel}"
+    knobs = knobs_of(args)
+    flags = {row.name: row.flag for row in registry.find(name).inputs}
+    missing = {
+        option: values
+        for option, values in defaults(knobs.get("device", "cpu")).items()
+        if option not in knobs and getattr(args, flags.get(option, option)) is None
     }
-    if args.size_B is not None:
-        args.size_B = parse_sizes(args.size_B)
-    own = options_by_kernel(given(args, *owners), owners, [f"latency.{kernel}"])
-    # The words of the other kernels have 64 bits anyway.
-    left = ("threads",) if kernel == "banks" else ("threads", "dtype")
-    knobs = {k: v for k, v in knobs_of(args).items() if k not in left}
-    if kernel == "banks":
-        knobs.setdefault("device", "cuda")
-    given_axes = {name: each(v) for name, v in own[f"latency.{kernel}"].items()}
-    unset = defaults(knobs.get("device", "cpu"))
-    missing = {name: values for name, values in unset.items() if name not in knobs}
-    axes = {**missing, **given_axes}
+    axes = dict(missing)
+    if args.threads is not None:
+        # A case is built for its workers.
+        axes["threads"], args.threads = each(args.threads), None
+    options: dict[str, Any] = {"device": "cuda"} if kernel == "banks" else {}
     limited = bool(missing) and study in _LIMITED and not _chosen(knobs)
     if limited and study == "sizes":
-        knobs["budget_s"] = _SIZE_S
+        options["budget_s"] = _SIZE_S
+    (cases,) = input_cases(args, [name], axes=axes, **options)
     if "pin" in missing:
-        _shorten(knobs, math.prod(map(len, axes.values())), args.quiet)
-    args.threads = None  # a case is built for its workers
-    cases: Sequence[Case] = product(partial(registry.case, f"latency.{kernel}", **knobs), axes)
+        (cases,) = input_cases(args, [name], axes=axes, **_shortened(knobs, len(cases), args.quiet))
+    answers: list[Callable[[ResultSet], str]] = [health_of]
+    rows = "size_B" not in missing or args.every_row
     if args.kernel is None and study == "loaded":
-        chain = {k: v[0] for k, v in axes.items() if k in ("size_B", "order", "line_B", "steps")}
-        cases = joined([[registry.case("latency.chase", **knobs, **chain)], cases])
+        (chain,) = input_cases(args, ["latency.chase"], but=("traffic", "loads", "pause"))
+        cases, answers = joined([chain[:1], cases]), [_loaded, health_of]
+    if not rows:
+        answers = [_levels, health_of]
     most_s = _MOST_S if limited else math.inf
-    answers = [health_of]
-    if args.kernel is None and study == "loaded":
-        answers = [_loaded, health_of]
-    header, row, shown = _TABLES[kernel]
-    if "size_B" in missing and args.size_B is None and not args.every_row:
-        row, answers = None, [_levels, health_of]
-    results = measure(cases, args, header, row, shown, most_s=most_s, answers=answers)
-    if "pin" in axes and not (args.json or args.quiet):
-        for lines, take_by in itertools.product(axes["lines"], axes.get("take_by", ["load"])):
+    results = measure(cases, args, _TABLES[kernel], rows, most_s=most_s, answers=answers)
+    if kernel == "ping_pong" and "pin" in missing and not (args.json or args.quiet):
+        for lines, take_by in dict.fromkeys((r["lines"], r["take_by"]) for r in results):
             line(_matrix(results, lines, take_by))
     return exit_code(results)
 
@@ -225,23 +202,23 @@ def _chosen(knobs: Mapping[str, Any]) -> bool:
     return bool({"budget_s", "runs"} & knobs.keys())
 
 
-def _shorten(knobs: dict[str, Any], cases: int, quiet: bool) -> None:
-    """Reduce the time of each case if there are many, unless a time was requested."""
+def _shortened(knobs: Mapping[str, Any], cases: int, quiet: bool) -> dict[str, Any]:
+    """Return a shorter time of each case if there are many, unless a time was requested."""
     usual_s = Stop().usual_s
     budget_s = min(usual_s, max(_ALL_PAIRS_S / cases, _LEAST_PAIR_S))
-    if budget_s < usual_s and not _chosen(knobs):
-        knobs["budget_s"] = budget_s
-        if quiet:
-            return
+    if budget_s == usual_s or _chosen(knobs):
+        return {}
+    if not quiet:
         warn(
             f"{cases} cases of pairs have {budget_s:.2g} s each instead of {usual_s:g} s, together "
             f"{cases * budget_s / 60:.0f} minutes: --budget sets another time"
         )
+    return {"budget_s": budget_s}
 
 
 def _refuse_options(args: argparse.Namespace, *more: str, but: Collection[str] = ()) -> None:
     """Refuse options of kernels, and those in `more`, in a study that chooses them."""
-    every = given(args, *(name for names in _OPTIONS.values() for name in names), *more)
+    every = given(args, *rows_of(kernels_of("latency")), "threads", *more)
     for name in every.keys() - {*but}:
         raise InputError(f"latency {args.study} chooses {name}: leave it out")
 
@@ -263,11 +240,8 @@ def _structure(args: argparse.Namespace) -> int:
         max(capacity.capacity()), caches.line_B(), memory_left()[0], **options
     )
     most_s = math.inf if _chosen(knobs) else _MOST_S
-    header, row, columns = _TABLES["chase"]
-    answers: list[Callable[[ResultSet], str]] = []
-    if not args.every_row:
-        row, answers = None, [lambda found: _levels(found.filter(order="random"))]
-    results = measure(cases, args, header, row, columns, most_s=most_s, answers=answers)
+    levels = [] if args.every_row else [lambda found: _levels(found.filter(order="random"))]
+    results = measure(cases, args, _TABLES["chase"], args.every_row, most_s=most_s, answers=levels)
     shown = not (args.json or args.quiet)
     try:
         if shown:
@@ -289,8 +263,8 @@ def _numa(args: argparse.Namespace) -> int:
     from memkern.host.environment import machine_environment
     from memkern.machine import topology
 
-    _refuse_options(args, "pin", "numa", but={"size_B"})
-    options = knobs_of(args) | ({"size_B": args.size_B} if args.size_B is not None else {})
+    _refuse_options(args, "pin", "numa", but={"sizes"})
+    options = knobs_of(args) | ({"size_B": args.sizes} if args.sizes is not None else {})
     nodes = machine_environment()["machine"]["numa_nodes"] or []
     memories = topology.numa_nodes()
     for node in nodes:
@@ -299,7 +273,7 @@ def _numa(args: argparse.Namespace) -> int:
         elif node["node"] not in memories:
             warn(f"memory of node {node['node']} is left out: this process may not use it")
     cases = latency.numa_cases(nodes, os.sched_getaffinity(0), memories, **options)
-    results = measure(cases, args, _NUMA_HEADER, _numa_row, ("name", "threads", "numa", "pin"))
+    results = measure(cases, args, _NUMA_TABLE)
     if not (args.json or args.quiet):
         line(_node_matrix(results, "latency.chase", "ns_per_access", "ns from a load to the next"))
         line(_node_matrix(results, "stream.triad", "bandwidth_GBps", "GB/s of a triad"))
@@ -401,83 +375,12 @@ LATENCY_VERB = verb(
         argument(
             "-k", "--kernel", choices=_TABLES, help="only this kernel, with the given options"
         ),
-        argument(
-            "--sizes",
-            dest="size_B",
-            metavar="LOW:HIGH:COUNT",
-            help="bytes of the buffer, or a list",
-        ),
-        argument(
-            "--order",
-            type=words,
-            metavar="NAME,...",
-            help=", ".join(latency.ORDERS) + " (random): order in which lines are accessed",
-        ),
-        argument(
-            "--chains",
-            type=numbers(1, "chains"),
-            metavar="N,...",
-            help="independent chains at the same time, 1 to 32 (1)",
-        ),
-        argument(
-            "--line",
-            dest="line_B",
-            type=count(8),
-            metavar="BYTES",
-            help="distance between loaded addresses in the buffer (a cache line); larger "
-            "distances, such as 4096, leave out lines",
-        ),
-        argument(
-            "--distance",
-            dest="distance_B",
-            type=numbers(8, "distance"),
-            metavar="BYTES,...",
-            help="of the orders pairs and pairs-across: bytes between the two lines of a pair",
-        ),
-        argument(
-            "--steps", type=count(1), metavar="N", help="loads of each chain in an invocation"
-        ),
-        argument(
-            "--traffic", dest="traffic_B", metavar="BYTES", help="of loaded: buffers of the traffic"
-        ),
-        argument(
-            "--loads",
-            type=numbers(0, "loads"),
-            metavar="N,...",
-            help="of loaded: lines loaded of every 8, the others stored (8,7,6,5,4,0)",
-        ),
-        argument(
-            "--pause",
-            type=numbers(0, "pause"),
-            metavar="N,...",
-            help="of loaded: multiplications after every 8 lines (0 to 512)",
-        ),
-        argument(
-            "--lines",
-            type=numbers(1, "lines"),
-            metavar="N,...",
-            help="of cores: 1: one line that both write, 2: one in each direction (1,2)",
-        ),
-        argument(
-            "--take-by",
-            type=words,
-            metavar="NAME,...",
-            help="of cores: load (then a store), swap (compare-and-swap, of one line) (load)",
-        ),
-        argument(
-            "--stride",
-            type=numbers(0, "stride"),
-            metavar="N,...",
-            help="of banks: words between neighbouring lanes of a warp (1..32)",
-        ),
+        *input_options("latency"),
         argument(
             "--rows",
             dest="every_row",
             action="store_true",
             help="a row for each size, not a summary by level",
-        ),
-        argument(
-            "--turns", type=count(1), metavar="N", help="of cores: turns in an invocation (4096)"
         ),
     ),
     measuring_options(dtypes=("uint64",)),

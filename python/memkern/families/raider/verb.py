@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from memkern.cli.options import measuring_options
 from memkern.cli.verbs import kernel_verb
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES
 
@@ -13,5 +14,5 @@ RAIDER_VERB = kernel_verb(
         "memkern raider --pattern zipf:1.2",
         "memkern raider -k gather_copy --pattern stride:8 -n 1000000",
     ),
-    dtypes=(*DTYPES, *INTEGER_DTYPES),
+    measuring=measuring_options(dtypes=(*DTYPES, *INTEGER_DTYPES)),
 )

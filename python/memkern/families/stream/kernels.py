@@ -91,14 +91,15 @@ register(
 )
 
 
-@shows_options_of("stream.rotation")
+@shows_options_of("stream.triad")
 def stream(kernel: str = "rotation", elements: int | None = None, **options: Any) -> Case:
     """Case of one of STREAM's kernels, or of all in turn.
 
     Parameters
     ----------
     kernel : str
-        ``copy``, ``scale``, ``add``, ``triad``, or all of them in turn: ``rotation``.
+        ``copy``, ``scale``, ``add``, ``triad``, or all of them in turn: ``rotation``, by default
+        with 10 runs.
     """
     return case(f"stream.{kernel}", elements=elements, **options)
 

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from memkern.cli.measuring import beside, health_of
+from memkern.cli.options import measuring_options
 from memkern.cli.verbs import kernel_option, kernel_verb, requested_kernels
 from memkern.spec.kernel import DTYPES, INTEGER_DTYPES
 
@@ -47,5 +48,5 @@ STREAM_VERB = kernel_verb(
     ),
     kernels=_kernels,
     answers=[_beside_stream, health_of],
-    dtypes=(*DTYPES, *INTEGER_DTYPES),
+    measuring=measuring_options(dtypes=(*DTYPES, *INTEGER_DTYPES)),
 )
