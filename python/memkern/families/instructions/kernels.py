@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from memkern import small
-from memkern.checks import integer, one_of, shown
+from memkern.checks import integer, shown
 from memkern.errors import InputError
 from memkern.machine.declarations import declared, template_variants
 from memkern.shared.checking import Values, error, outcome
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits
+from memkern.spec.inputs import Given, row
 from memkern.spec.kernel import Native, Traffic, Validation
-from memkern.spec.options import Knobs, Stop
-from memkern.spec.registry import case, find, register, shows_options_of
+from memkern.spec.registry import case, register, shows_options_of
 
 INSTRUCTIONS = (
     *("load", "store", "add", "mul", "fma", "divide", "horizontal add", "ordered add"),
@@ -39,68 +39,67 @@ _COUNT = 24 * 1000
 _UNROLL = 12
 
 
-def instructions_case(
-    kernel: str,
-    *,
-    instruction: str = "fma",
-    quantity: str = "throughput",
-    index_stride: int | str = "1",
-    vector: int = 0,
-    count: int = _COUNT,
-    **options: Any,
-) -> Case:
-    """Build a case of ``instructions.repeat``.
+def _distance(value: Any, name: str) -> str:
+    """Return the distance between the indices of a gather as a word."""
+    text = str(value)
+    if text == "random":
+        return text
+    if not text.isdecimal():
+        raise InputError(f"{name} must be 0 to 8 or random, not {shown(value)}")
+    return str(integer(int(text), name, 0, _MOST_STRIDE))
 
-    Parameters
-    ----------
-    kernel : str
-    instruction : str
-        One of `INSTRUCTIONS`.
-    quantity : str
-        ``throughput`` or ``latency``.
-    index_stride : int or str
-        Distance between the indices of a gather, 0 to 8, or ``random``.
-    vector : int
-        Bits of a vector: 128 if the instruction set also has longer vectors; 0 for the longest.
-    count : int
-        Instructions of an invocation, rounded up to a multiple of 24.
-    **options
-        Labels and fields of `memkern.Knobs` and `memkern.Stop`, for one thread.
 
-    Raises
-    ------
-    InputError
-        Something is out of range, or this processor has no such instruction.
-    """
-    one_of(instruction, "instruction", INSTRUCTIONS)
-    one_of(quantity, "quantity", QUANTITIES)
-    random = index_stride == "random"
-    text = str(index_stride)
-    if not random:
-        if not text.isdecimal():
-            raise InputError(f"index_stride must be 0 to 8 or random, not {shown(index_stride)}")
-        integer(int(text), "index_stride", 0, _MOST_STRIDE)
-    gathers = instruction.startswith("gather")
-    if options.get("threads", 1) not in (0, 1):
-        raise InputError(f"instructions.repeat runs 1 thread, not {options['threads']}")
-    integer(vector, "vector", 0, 2**16)
-    rounds = -(-integer(count, "count", 1, 2**40) // _CHAINS)
-    count = small.cut(rounds, 3) * _CHAINS
-    built = Case(
-        find(kernel),
+_INPUTS = (
+    row("instruction", "fma", "One of `INSTRUCTIONS`.", choices=INSTRUCTIONS, column="-"),
+    row("quantity", "throughput", "One of `QUANTITIES`.", choices=QUANTITIES, column="-"),
+    row(
+        "index_stride",
+        "1",
+        "Distance between the indices of a gather, 0 to 8, or ``random``.",
+        read=_distance,
+        type="int | str",
+        column="-",
+    ),
+    row(
+        "vector",
+        0,
+        "Bits of a vector: 128 if the instruction set also has longer vectors; 0 for the longest.",
+        least=0,
+        most=2**16,
+        column="-",
+    ),
+    row(
+        "count",
+        _COUNT,
+        "Instructions of an invocation, rounded up to a multiple of 24.",
+        least=1,
+        most=2**40,
+        column="-",
+    ),
+)
+
+
+def _case(given: Given) -> Case:
+    instruction, quantity, vector = given.instruction, given.quantity, given.vector
+    gathers, random = instruction.startswith("gather"), given.index_stride == "random"
+    if given.option("threads") not in (0, 1):
+        raise InputError(f"instructions.repeat runs 1 thread, not {given.option('threads')}")
+    built = given.case(
         integers={
-            "count": count,
-            "stride": int(text) if gathers and not random else 0,
+            "count": small.cut(-(-given.count // _CHAINS), 3) * _CHAINS,
+            "stride": int(given.index_stride) if gathers and not random else 0,
             "random": int(gathers and random),
         },
-        template_variant="/".join([instruction, quantity, *([str(vector)] if vector else [])]),
-        knobs=Knobs(variant="scalar" if instruction == "atomic add" else "simd"),
-        stop=Stop(),
+        template_variant="/".join([instruction, quantity, *[str(vector)] * bool(vector)]),
         columns={
-            **({"index_stride": text} if gathers else {}),
+            **({"index_stride": given.index_stride} if gathers else {}),
             **({"vector_bits": vector} if vector else {}),
         },
-    ).with_(**{"repetition": "free", **options, "threads": 1})
+        options={
+            "variant": "scalar" if instruction == "atomic add" else "simd", "repetition": "free"
+        },
+        fixed={"threads": 1},
+    )  # fmt: skip
     if built.template_variant not in available(built.knobs.variant, built.knobs.isa):
         raise InputError(
             f"no {quantity} of {instruction}{f' of {vector} bits' * bool(vector)} is compiled for "
@@ -187,7 +186,8 @@ register(
         iterations=lambda case: case.integers["count"],
         # It has no reference, since the numbers of chains and lanes depend on the code that runs.
         checks=Checks(check=_check, reference=lambda case, arrays: {}, ulps=64.0),
-        build=instructions_case,
+        inputs=_INPUTS,
+        build=_case,
         limits=Limits(dtypes=("float64",), idle_knobs=("prefetch",)),
         template_columns=("instruction", "quantity"),
         counts=Counts(accesses=lambda case: case.integers["count"]),

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import integer, one_of, several
+from memkern.checks import integer, several
 from memkern.errors import InputError
 from memkern.families.spatter import over_ranks, suites
 from memkern.families.spatter.checks import check_gather, check_scatter, reference
@@ -51,13 +51,10 @@ from memkern.inputs.patterns import Pattern, as_pattern, usual_count
 from memkern.machine.declarations import declared
 from memkern.machine.remote import description
 from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model
-from memkern.spec.kernel import (
-    INDEX_DTYPES,
-    IndexArray,
-)
-from memkern.spec.options import RANKS, Knobs
-from memkern.spec.registry import Suite, find, register, register_suite, shows_options_of
-from memkern.spec.registry import case as any_case
+from memkern.spec.inputs import REQUIRED, Given, index_type, row
+from memkern.spec.kernel import INDEX_DTYPES, IndexArray
+from memkern.spec.options import INTEGERS, RANKS, Declared
+from memkern.spec.registry import Suite, case, register, register_suite, shows_options_of
 
 SOURCE = "Lavin et al., Evaluating Gather and Scatter Performance on CPUs and GPUs, MEMSYS 2020"
 KERNELS = {
@@ -105,141 +102,132 @@ def _spec(kernel: str, summary: str) -> None:
             iterations=lambda case: blocks_of(case) or case.integers["count"],
             checks=Checks(check=check, reference=reference),
             model=Model(bytes_B=lambda case: sum(from_memory(case)), transfers=transfers),
-            build=case,
+            inputs=_inputs(kernel),
+            build=_case,
             limits=Limits(index_dtypes=INDEX_DTYPES, refuse=_refuse),
             derived_columns=_stride,
         )
     )
 
 
-def case(  # noqa: PLR0913
-    kernel: str,
-    *,
-    pattern: PatternLike | None = None,
-    pattern_gather: PatternLike | None = None,
-    pattern_scatter: PatternLike | None = None,
-    delta: int | Sequence[int] | None = None,
-    delta_gather: int | Sequence[int] | None = None,
-    delta_scatter: int | Sequence[int] | None = None,
-    count: int | None = None,
-    wrap: int = 1,
-    dtype: str = "float64",
-    index_dtype: str = "int64",
-    count_rule: str = "given",
-    **options: Any,
-) -> Case:
-    """Build the case of one gather/scatter kernel.
+# Patterns of each kernel; of two, bases move by the first.
+_PATTERNS = {
+    "gather": ("pattern",),
+    "scatter": ("pattern",),
+    "gs": ("pattern_gather", "pattern_scatter"),
+    "multigather": ("pattern", "pattern_gather"),
+    "multiscatter": ("pattern", "pattern_scatter"),
+}
 
-    Parameters
-    ----------
-    kernel : str
-        ``gather``, ``scatter``, ``gs``, ``multigather`` or ``multiscatter``, also with the prefix
-        ``spatter.``.
-    pattern, pattern_gather, pattern_scatter : Pattern, str or array_like of int
-        Indices in elements, one-dimensional. gather and scatter take `pattern`; gs takes the two
-        others, of equal length; multi-kernels take `pattern` as the outer list and `pattern_gather`
-        or `pattern_scatter` as the inner list, which contains indices into the outer one.
-    delta, delta_gather, delta_scatter : int or sequence of int, optional
-        Distance between consecutive bases in elements; a list is applied cyclically. By default the
-        delta implied by the pattern (``UNIFORM:8:4:NR``), else 8. gs takes the two others, each
-        with `delta` as its default.
-    count : int, optional
-        Instances; by default 1024, or 1 of a pattern of more indices than that.
-    wrap : int
-        Rows of the dense buffer; gs has none. On ``mpi`` and ``shmem`` the number of a rank's
-        instances plus one.
-    dtype, index_dtype : str
-        ``float64`` or ``float32``; ``int64`` or ``int32``.
-    count_rule : str
-        Label for the record.
-    **options
-        Labels and fields of `memkern.Knobs` and `memkern.Stop`.
 
-    Returns
-    -------
-    Case
+def _inputs(kernel: str) -> tuple[Declared, ...]:
+    """Return the inputs of a kernel, which the verb takes from Spatter's own options."""
+    lists = _PATTERNS[kernel]
+    pattern = "Indices in elements, one-dimensional"
+    if kernel.startswith("multi"):
+        pattern += ": the outer list, and the inner one, which has indices into the outer one"
+    elif kernel == "gs":
+        pattern += ", of equal length"
+    delta = (
+        "Distance between consecutive bases in elements; a list is applied cyclically. By default "
+        "the delta implied by the pattern (``UNIFORM:8:4:NR``), else 8."
+    )
+    of_sides = ("delta_gather", "delta_scatter") if kernel == "gs" else ()
+    return (
+        *(
+            row(name, REQUIRED, f"{pattern}.", type="PatternLike", read=_pattern, column="-")
+            for name in lists
+        ),
+        row("delta", None, delta, type=_DELTA, read=_deltas, column="-"),
+        *(
+            row(name, None, "Delta of a side, by default `delta`.", type=_DELTA, read=_deltas,
+                column="-")
+            for name in of_sides
+        ),
+        _COUNT,
+        _WRAP,
+        _RULE,
+        index_type(),
+    )  # fmt: skip
 
-    Raises
-    ------
-    InputError
-        A parameter is missing, wrong or does not belong to this kernel.
 
-    References
-    ----------
-    Lavin et al., MEMSYS 2020, sections 3 and 4.
-    """
-    kernel = kernel.lower().removeprefix("spatter.")
-    one_of(kernel, "kernel", KERNELS)
-    given = {
-        "pattern": pattern,
-        "pattern_gather": pattern_gather,
-        "pattern_scatter": pattern_scatter,
-    }
-    needs = {
-        "gather": ("pattern",),
-        "scatter": ("pattern",),
-        "gs": ("pattern_gather", "pattern_scatter"),
-        "multigather": ("pattern", "pattern_gather"),
-        "multiscatter": ("pattern", "pattern_scatter"),
-    }[kernel]
-    patterns: dict[str, Pattern] = {}
-    for key in needs:
-        value = given[key]
-        if value is None:
-            raise InputError(f"kernel {kernel} needs {key}")
-        patterns[key] = as_pattern(value)
-    if count is None:
-        count = usual_count(patterns[needs[-1]])
-    count = integer(count, "count", 1, _FAR)
-    wrap = integer(wrap, "wrap", 1, _FAR)
+def _pattern(value: Any, name: str) -> Pattern:
+    return as_pattern(value)
 
+
+def _deltas(delta: Any, name: str) -> list[int]:
+    values = several(delta, name)
+    if not values:
+        raise InputError(f"{name} must not be an empty list")
+    return [integer(value, name, -_FAR, _FAR) for value in values]
+
+
+_DELTA = "int | Sequence[int]"
+_COUNT = row(
+    "count",
+    None,
+    "Instances; by default 1024, or 1 of a pattern of more indices than that.",
+    least=1,
+    most=_FAR,
+    goes_to=INTEGERS,
+)
+_WRAP = row(
+    "wrap",
+    1,
+    "Rows of the dense buffer; gs has none. On ``mpi`` and ``shmem`` the number of a rank's "
+    "instances plus one.",
+    least=1,
+    most=_FAR,
+    goes_to=INTEGERS,
+)
+_RULE = row("count_rule", "given", "Label for the record.")
+
+
+def _case(given: Given) -> Case:
+    kernel = given.spec.name.partition(".")[2]
+    patterns = {name: given.inputs[name] for name in _PATTERNS[kernel]}
+    count = given.count or usual_count([*patterns.values()][-1])
     sides = ("gather", "scatter") if kernel == "gs" else (kernel.removeprefix("multi"),)
     indices: dict[str, IndexArray] = {}
     deltas: dict[str, list[int]] = {}
     for side in sides:
-        single = kernel in ("gather", "scatter")
-        own = patterns["pattern"] if single else patterns[f"pattern_{side}"]
+        own = patterns["pattern"] if kernel == side else patterns[f"pattern_{side}"]
         indices[f"pattern_{side}"] = own.indices
         walker = own if kernel == "gs" else patterns["pattern"]
-        of_side = delta_gather if side == "gather" else delta_scatter
-        chosen = of_side if kernel == "gs" and of_side is not None else delta
-        if chosen is None:
-            chosen = walker.delta if walker.delta is not None else 8
-        deltas[side] = _deltas(chosen)
+        chosen = given.inputs.get(f"delta_{side}") or given.delta
+        usual = walker.delta if walker.delta is not None else 8
+        deltas[side] = chosen if chosen is not None else _deltas(usual, "delta")
         # Small cases have few instances, and few values on either side.
         count = small.cut(count, 256)
         count = small.cut(count, max(1, 2**18 // max(1, *map(abs, deltas[side]))))
         indices[f"delta_{side}"] = np.array(deltas[side], dtype=np.int64)
     if kernel.startswith("multi"):
         indices["pattern"] = patterns["pattern"].indices
-    knobs = Knobs(device=options.get("device", "cpu"))
-    integers = {"count": count, "wrap": wrap}
-    if knobs.device_kind == RANKS:
-        threads = options.get("threads", 0)
-        over_ranks.refuse(knobs.device, kernel, options.get("variant", "best"), threads=threads)
-        ranks = description(knobs.device).ranks
-        row_B = len(indices[f"pattern_{sides[0]}"]) * np.dtype(dtype).itemsize
-        wrap = over_ranks.rows(wrap, count, ranks, row_B)
-        integers = {"count": count, "wrap": wrap, "workers": ranks}
-        options["threads"] = 1
-
-    result = Case(
-        find(f"spatter.{kernel}"),
+    length = len(indices[f"pattern_{sides[0]}"])
+    integers = {"count": count, "wrap": given.wrap}
+    fixed: dict[str, Any] = {}
+    if given.knobs.device_kind == RANKS:
+        device, threads = given.knobs.device, given.option("threads")
+        over_ranks.refuse(device, kernel, given.option("variant"), threads=threads)
+        ranks, row_B = description(device).ranks, length * np.dtype(given.dtype).itemsize
+        integers |= {"wrap": over_ranks.rows(given.wrap, count, ranks, row_B), "workers": ranks}
+        fixed["threads"] = 1
+    columns = {
+        "pattern": " ".join(map(str, patterns.values())),
+        "pattern_length": length,
+        "delta": " ".join(",".join(map(str, d)) for d in deltas.values()),
+        "count": count,
+        "wrap": integers["wrap"],
+    }
+    built = given.case(
         integers=integers,
         indices=indices,
-        dtype=dtype,
-        index_dtype=index_dtype,
-        columns={
-            "pattern": " ".join(map(str, patterns.values())),
-            "pattern_length": len(indices[f"pattern_{sides[0]}"]),
-            "delta": " ".join(",".join(map(str, d)) for d in deltas.values()),
-            "count": count,
-            "wrap": wrap,
-            "count_rule": count_rule,
-        },
-    ).with_(**options)
-    _check_reach(result)
-    return result if knobs.device_kind != RANKS else _over_ranks(result)
+        index_dtype=given.index_dtype,
+        columns=columns,
+        fixed=fixed,
+    )
+    _check_reach(built)
+    return _over_ranks(built) if fixed else built
 
 
 def _over_ranks(case: Case) -> Case:
@@ -256,13 +244,6 @@ def _over_ranks(case: Case) -> Case:
 
 for _kernel, _summary in KERNELS.items():
     _spec(_kernel, _summary)
-
-
-def _deltas(delta: int | Sequence[int]) -> list[int]:
-    values = several(delta, "delta")
-    if not values:
-        raise InputError("delta must not be an empty list")
-    return [integer(value, "delta", -_FAR, _FAR) for value in values]
 
 
 def _check_reach(case: Case) -> None:
@@ -282,31 +263,31 @@ def _check_reach(case: Case) -> None:
 @shows_options_of("spatter.gather")
 def gather(pattern: PatternLike, **options: Any) -> Case:
     """Case of ``A[:] = B[i[:]]``."""
-    return any_case("gather", pattern=pattern, **options)
+    return case("gather", pattern=pattern, **options)
 
 
 @shows_options_of("spatter.scatter")
 def scatter(pattern: PatternLike, **options: Any) -> Case:
     """Case of ``A[j[:]] = B[:]``."""
-    return any_case("scatter", pattern=pattern, **options)
+    return case("scatter", pattern=pattern, **options)
 
 
 @shows_options_of("spatter.gs")
 def gs(pattern_gather: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
     """Case of ``A[j[:]] = B[i[:]]``."""
-    return any_case("gs", pattern_gather=pattern_gather, pattern_scatter=pattern_scatter, **options)
+    return case("gs", pattern_gather=pattern_gather, pattern_scatter=pattern_scatter, **options)
 
 
 @shows_options_of("spatter.multigather")
 def multigather(pattern: PatternLike, pattern_gather: PatternLike, **options: Any) -> Case:
     """Case of ``A[:] = B[i1[i2[:]]]``."""
-    return any_case("multigather", pattern=pattern, pattern_gather=pattern_gather, **options)
+    return case("multigather", pattern=pattern, pattern_gather=pattern_gather, **options)
 
 
 @shows_options_of("spatter.multiscatter")
 def multiscatter(pattern: PatternLike, pattern_scatter: PatternLike, **options: Any) -> Case:
     """Case of ``A[j1[j2[:]]] = B[:]``."""
-    return any_case("multiscatter", pattern=pattern, pattern_scatter=pattern_scatter, **options)
+    return case("multiscatter", pattern=pattern, pattern_scatter=pattern_scatter, **options)
 
 
 def from_config(config: Mapping[str, Any], **options: Any) -> Case:
@@ -315,16 +296,18 @@ def from_config(config: Mapping[str, Any], **options: Any) -> Case:
     Parameters
     ----------
     config : mapping
-        Arguments of `case`, and ``runs``, which becomes the stop rule unless `options` has one.
+        Arguments of `memkern.case`, and ``runs``, which becomes the stop rule unless `options` has
+        one.
     **options
         Override the configuration.
     """
-    unused = ["local_work_size"] + ["seed"] * (config.get("seed") is None)
-    unused += ["delta_gather", "delta_scatter"] * (config["kernel"] != "gs")
-    arguments = {key: value for key, value in config.items() if key not in unused}
+    unused = ["local_work_size"] + ["delta_gather", "delta_scatter"] * (config["kernel"] != "gs")
+    arguments = {
+        key: value for key, value in config.items() if value is not None and key not in unused
+    }
     if config.get("local_work_size") and str(options.get("device", "cpu")).startswith("cuda"):
         arguments["block_threads"] = config["local_work_size"]
-    return any_case(**{**arguments, **options})
+    return case(**{**arguments, **options})
 
 
 def _suite_case(
