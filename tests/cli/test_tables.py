@@ -11,7 +11,7 @@ import pytest
 from checking import BUSY, IDLE, measured, one_sentence, output_of, refused_words, run, set_activity
 
 import memkern as mk
-from memkern.cli import measuring
+from memkern.cli import measuring, tables
 from memkern.engine.sampling import series
 from memkern.families.dw import verb as dw
 from memkern.families.latency import verb as latency
@@ -165,12 +165,13 @@ def test_every_option_of_how_a_case_is_run_may_get_a_column() -> None:
     case = mk.loops("load", elements=64, threads=1, variant="scalar")
     other = {"prefetchers": "off", "clock_limit": 900, "cache_ways": 3, "counters": "auto"}
     for name, value in other.items():
-        widths = measuring.varying([case, case.with_(**{name: value})])
+        (column,) = tables.varying([case, case.with_(**{name: value})])
         assert list(widths) == [name]
         record = case.with_(**{name: value}).knobs.columns
-        assert measuring.varying_cells(widths, record).strip() == str(value)
+        assert column.value(record) == str(value)
     on_gpu = mk.loops("load", elements=64, device="cuda")
-    assert list(measuring.varying([on_gpu, on_gpu.with_(block_shared=64)])) == ["block_shared"]
+    (column,) = tables.varying([on_gpu, on_gpu.with_(block_shared=64)])
+    assert column.title == "block_shared"
 
 
 def disturbed_samples(share: Any, *others: Any) -> Any:
@@ -230,13 +231,13 @@ def test_tables_tell_for_what_an_interval_holds(capsys: Any) -> None:
     assert re.search(r" (\d+|\d\.\d+|×÷\d+(\.\d)?)( |$)", row)
     assert scope.startswith("±%") and "95 % of the next runs" in scope
     record = {"ci_relative": 0.0125, "time_min_ci_relative": 0.03, "rotation": False}
-    assert measuring.plus_minus(record) == "3"
-    assert measuring.plus_minus(record, "median") == "1.2"
+    assert tables.plus_minus(record) == "3"
+    assert tables.plus_minus(record, "median") == "1.2"
     none = dict.fromkeys(record, math.nan) | {"rotation": False}
-    assert measuring.plus_minus(none) == "" == measuring.scope_of(result_set([none]))
+    assert tables.plus_minus(none) == "" == tables.scope_of(result_set([none]))
     wide = record | {"time_min_ci_relative": 64.6, "stop": "budget", "invocations": 1}
-    assert measuring.plus_minus(wide) == "×÷129"
-    scope = measuring.scope_of(result_set([wide]))
+    assert tables.plus_minus(wide) == "×÷129"
+    scope = tables.scope_of(result_set([wide]))
     assert scope.endswith("; ×÷N: from the value divided by N to N times the value")
 
 
@@ -308,9 +309,10 @@ LONGEST: dict[str, Any] = {
     "ns_per_access": 1234.56, "cycles_per_access": 2345.6,
 }  # fmt: skip
 TABLES: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "stream": (measuring.HEADER, measuring.row_of, {"kernel": "raider.central_triad"}),
+    "stream": (tables.STREAMS.header, tables.STREAMS.row, {"kernel": "raider.central_triad"}),
     "latency": (
-        *latency._TABLES["chase"][:2],
+        latency._TABLES["chase"].header,
+        latency._TABLES["chase"].row,
         {"size_B": 2**30, "lines": 2**24, "order": "pairs-across", "chains": 32},
     ),
     "spmv": (

@@ -288,7 +288,7 @@ def test_roles_say_what_a_kernel_reads(kernel: str) -> None:
 @pytest.mark.parametrize("kernel", PER_ELEMENT)
 def test_traffic_and_flops_are_those_of_the_papers(kernel: str) -> None:
     spec = registry()[kernel]
-    case = spec.build(kernel, elements=64)
+    case = built(kernel, elements=64)
     assert (case.bytes_B, spec.counts.flops) == (
         64 * PER_ELEMENT[kernel][0],
         PER_ELEMENT[kernel][1],

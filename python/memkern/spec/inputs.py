@@ -131,13 +131,14 @@ class Given:
                 raise InputError(f"{name} must be a whole number with {self.dtype}, not {value!r}")
         own = {row.column: self.inputs[row.name] for row in self.spec.inputs if row.column}
         shown = {name: value for name, value in own.items() if value is not None}
+        others = columns or {}
         new = by_part({**(options or {}), **self.options, **(fixed or {})})
         return Case(
             self.spec,
             integers={**self._to(INTEGERS), **(integers or {})},
             numbers=numbers,
             dtype=self.dtype,
-            columns={**shown, **numbers, **(columns or {})},
+            columns={**others, **shown, **numbers, **others},
             knobs=Knobs(**new["knobs"]),
             stop=Stop(**new["stop"]),
             labels={**dict.fromkeys(LABELS, ""), **new["labels"]},

@@ -77,10 +77,10 @@ def _shaped(given: Given, rows: int, columns: int) -> Case:
 def _stencil(given: Given) -> Case:
     rows, columns, holder = given.rows, given.columns, given.layer_condition
     sizes = (rows, given.elements, given.footprint_B)
+    if holder and (rows, columns) != (None, None):
+        raise InputError("layer_condition chooses rows and columns: leave these out")
     if (rows is None) != (columns is None) or sum(x is not None for x in sizes) > 1:
         raise InputError("loops.stencil takes either rows and columns, or elements, or footprint_B")
-    if holder and rows is not None:
-        raise InputError("layer_condition chooses rows and columns: leave these out")
     if rows is None:
         points = _points(given, arrays=2)
         if holder:
