@@ -119,7 +119,7 @@ def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str])
         ("loops -k triad -n 9 --columns 9", "--columns is for"),
         (
             "loops -k stencil --rows 9 --columns 9 -n 5",
-            "takes either rows and columns, or elements",
+            "takes either rows and columns",
         ),
         ("loops --layer-condition L1 --rows 9", "layer_condition chooses rows and columns"),
         ("loops -k load --alpha 3", "--alpha is for loops."),
