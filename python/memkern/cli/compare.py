@@ -336,14 +336,14 @@ def text(frame: DataFrame) -> str:
 
 
 FLEET_VERB = verb(
-    "fleet",
+    "compare fleet",
     COMPARE,
     "find nodes of a fleet that are slower than others with the same processor",
     _fleet,
     (
-        "memkern fleet nodes/*.parquet -o fleet.parquet",
-        "memkern fleet nodes/*.parquet --fail-on slower:10",
-        "memkern fleet node.parquet --baseline fleet.parquet",
+        "memkern compare fleet nodes/*.parquet -o fleet.parquet",
+        "memkern compare fleet nodes/*.parquet --fail-on slower:10",
+        "memkern compare fleet node.parquet --baseline fleet.parquet",
     ),
     argument(
         "files",

@@ -1,4 +1,4 @@
-"""The verbs ecm and incore: loops by the ECM model, and compiled bodies in L1."""
+"""The verbs ecm and machine incore: loops by the ECM model, and compiled bodies in L1."""
 
 from __future__ import annotations
 
@@ -356,14 +356,14 @@ def _in_core_row(row: dict[str, Any]) -> str:
 
 
 INCORE_VERB = verb(
-    "incore",
+    "machine incore",
     UNDERSTAND,
     "cycles of kernels in the core, measured in L1 and by static analysis",
     _incore,
     (
-        "memkern incore --quick",
-        "memkern incore -k triad,stencil --variant auto,simd",
-        "memkern incore --machine host.json -o bodies.parquet",
+        "memkern machine incore --quick",
+        "memkern machine incore -k triad,stencil --variant auto,simd",
+        "memkern machine incore --machine host.json -o bodies.parquet",
     ),
     argument(
         "-k",

@@ -1,4 +1,4 @@
-"""The verbs info, columns, doctor and counters."""
+"""The verbs info, columns, doctor and machine counters."""
 
 from __future__ import annotations
 
@@ -374,14 +374,14 @@ def _check(args: argparse.Namespace) -> int:
 
 
 COUNTERS_VERB = verb(
-    "counters",
+    "machine counters",
     UNDERSTAND,
     "list the events that --counters can count here",
     _counters,
     (
-        "memkern counters",
-        "memkern counters --check",
-        "memkern counters --json",
+        "memkern machine counters",
+        "memkern machine counters --check",
+        "memkern machine counters --json",
     ),
     argument(
         "--check",

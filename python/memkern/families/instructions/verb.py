@@ -1,4 +1,4 @@
-"""The verb instructions: reciprocal throughput and latency of instructions at each width."""
+"""The verb machine instructions: reciprocal throughput and latency of instructions at each width."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from memkern.cli.measuring import exit_code, marks, measure, plus_minus
 from memkern.cli.options import (
-    MEASURE,
+    UNDERSTAND,
     argument,
     argument_group,
     each,
@@ -56,14 +56,14 @@ def _instructions(args: argparse.Namespace) -> int:
 
 
 INSTRUCTIONS_VERB = verb(
-    "instructions",
-    MEASURE,
+    "machine instructions",
+    UNDERSTAND,
     "throughput and latency of single instructions on one core",
     _instructions,
     (
-        "memkern instructions --instruction fma,gather",
-        "memkern instructions --quantity latency --isa avx2",
-        "memkern instructions --quick -o instructions.parquet",
+        "memkern machine instructions --instruction fma,gather",
+        "memkern machine instructions --quantity latency --isa avx2",
+        "memkern machine instructions --quick -o instructions.parquet",
     ),
     argument_group(
         "instructions",

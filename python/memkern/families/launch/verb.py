@@ -1,4 +1,4 @@
-"""The verb barrier."""
+"""The verb machine barrier."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from memkern.cli.measuring import (
     wait_until_quiet,
     warn_if_not_quiet,
 )
-from memkern.cli.options import FORCE, MEASURE, WAIT, argument, count, each, numbers, verb
+from memkern.cli.options import FORCE, UNDERSTAND, WAIT, argument, count, each, numbers, verb
 
 
 def _barrier(args: argparse.Namespace) -> int:
@@ -42,14 +42,14 @@ def _barrier_cells(record: dict[str, Any]) -> str:
 
 
 BARRIER_VERB = verb(
-    "barrier",
-    MEASURE,
+    "machine barrier",
+    UNDERSTAND,
     "cost of a barrier, over numbers of threads",
     _barrier,
     (
-        "memkern barrier",
-        "memkern barrier -t 1,2,4 --kinds spin",
-        "memkern barrier --quick --json",
+        "memkern machine barrier",
+        "memkern machine barrier -t 1,2,4 --kinds spin",
+        "memkern machine barrier --quick --json",
     ),
     argument(
         *("-t", "--threads"),
