@@ -356,6 +356,6 @@ EXPORT_VERB = verb(
         "repetition; babelstream: CSV as of its --csv; figures: the figures of merit in one line, "
         "as NAME=VALUE UNIT, for ReFrame and Ramble; default: results of memkern",
     ),
-    argument("-o", "--output", metavar="PATH", help="file, of results without --to (standard output)"),
+    argument("-o", "--output", metavar="PATH", help="file (standard output with --to)"),
     FORCE,
 )

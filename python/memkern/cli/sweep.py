@@ -34,7 +34,6 @@ from memkern.cli.measuring import (
 )
 from memkern.cli.options import (
     COMPARE,
-    FORCE,
     GOOD,
     MEASURE,
     QUICK_S,

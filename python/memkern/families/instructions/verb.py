@@ -1,4 +1,4 @@
-"""The verb machine instructions: reciprocal throughput and latency of instructions at each width."""
+"""The verb machine instructions: throughput and latency of instructions at each width."""
 
 from __future__ import annotations
 
