@@ -55,7 +55,7 @@ REFUSED = {
     "fleet": (["none.db"], "none.db does not exist"),
     "gallery": (["none"], "memkern report gallery none --add RESULTS adds one"),
     "gather": ([], "pattern is missing, and kernel gather needs it"),
-    "incore": (["-k", "x"], "'loops.x' does not exist"),
+    "incore": (["-k", "x"], "kernel 'loops.x' is unknown"),
     "instructions": (["--variant", "simd"], "which chooses the variants: leave it out"),
     "merge": (["-o", "all.txt"], "the following arguments are required: FILE"),
     "scatter": ([], "pattern is missing, and kernel scatter needs it"),
