@@ -15,9 +15,8 @@ from memkern.cli.measuring import (
     exit_code,
     line,
     own_machine,
-    tell_host,
+    run_study,
     warn,
-    when_quiet,
 )
 from memkern.cli.options import (
     FORCE,
@@ -48,11 +47,21 @@ def _ecm(args: argparse.Namespace) -> int:
     from memkern.models.machine_reading import machine_of
     from memkern.models.overlap import overlap_of
     from memkern.models.records import processors
+    from memkern.studies.ecm import measure_loops
 
     if args.results and (args.output or args.wait_quiet):
         raise InputError("ecm measures nothing if it is given results: leave out its options")
     machine = own_machine(args)
-    results = _measured(args) if args.results is None else load(args.results)
+    if args.results is None:
+        check_output(args)
+        measured = run_study(args, measure_loops)
+        results = measured.results
+        if args.output:
+            results.save(args.output)
+        for text in measured.missing:
+            warn(f"not measured: {text}")
+    else:
+        results = load(args.results)
     if machine is not None:
         machine_of(args.machine, processors(results))
     loops, clock_GHz = loop_times(results)
@@ -78,20 +87,6 @@ def _ecm(args: argparse.Namespace) -> int:
     return exit_code(results)
 
 
-def _measured(args: argparse.Namespace) -> ResultSet:
-    from memkern.studies.ecm import measure_loops
-
-    check_output(args)
-    with when_quiet(args) as progress:
-        found = measure_loops(seconds=args.seconds, progress=progress)
-    if args.output:
-        found.results.save(args.output)
-    tell_host(found.results, args.quiet)
-    for text in found.missing:
-        warn(f"not measured: {text}")
-    return found.results
-
-
 def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
     """Return the fitted parameters, with the limits of a domain if several cores reach them."""
     from memkern.models.ecm_fit import FITTED, domain_rates, with_domain
@@ -108,16 +103,18 @@ def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
     return EcmParameters(model.levels, str(model.overlap), how, model.memory_rate)
 
 
-def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
-    def finite(value: float) -> float | None:
-        return value if math.isfinite(value) else None
+def _finite(value: Any) -> Any:
+    """Return a value for JSON, which has only finite numbers."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
+
+def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
     return {
         "hypothesis": found.name,
         "overlap": str(found.model.overlap),
         "errors": found.errors,
         "levels": [
-            {"level": one.name, "load_B": finite(one.load_B), "store_B": finite(one.store_B)}
+            {"level": one.name, "load_B": _finite(one.load_B), "store_B": _finite(one.store_B)}
             for one in found.model.levels
         ],
         "loops": [
@@ -128,7 +125,7 @@ def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
                 "predicted_cycles": row.predicted.cycles,
                 "measured_over_predicted": row.ratio,
                 "reason": row.reason,
-                "spread": finite(row.loop.spread),
+                "spread": _finite(row.loop.spread),
                 "bound": row.predicted.bound,
                 "memory_rate": row.predicted.memory_rate,
                 "fitted": row.fitted,
@@ -145,15 +142,15 @@ def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
                 "measured_over_predicted": row.ratio(),
                 "measured_over_linear": row.ratio("linear"),
                 "reason": row.reason,
-                "spread": finite(row.spread),
+                "spread": _finite(row.spread),
                 "saturating_cores": row.predicted.saturating_cores,
                 "fitted": row.fitted,
                 "disturbed": row.disturbed,
             }
             for row in on_cores
         ],
-        "median_error": finite(found.median_error),
-        "share_within_25_percent": finite(found.share_within(_MOST)),
+        "median_error": _finite(found.median_error),
+        "share_within_25_percent": _finite(found.share_within(_MOST)),
     }
 
 
@@ -284,30 +281,29 @@ def _incore(args: argparse.Namespace) -> int:
     kernels = None
     if args.kernel is not None:
         kernels = [name if "." in name else f"loops.{name}" for name in each(args.kernel)]
-    with when_quiet(args) as progress:
-        found = measured_in_core(
-            kernels,
-            variants=each(args.variant),
-            isas=each(args.isa),
-            unrolls=each(args.unroll),
-            machine=machine,
-            seconds=args.seconds,
-            progress=progress,
-            processor=(args.cpu, args.arch),
-        )
+    found = run_study(
+        args,
+        measured_in_core,
+        kernels=kernels,
+        variants=each(args.variant),
+        isas=each(args.isa),
+        unrolls=each(args.unroll),
+        machine=machine,
+        processor=(args.cpu, args.arch),
+    )
     if args.output:
         found.results.save(args.output)
     if machine is not None and not found.results.interrupted:
         machine_of(args.machine, processors(found.results))
         machine.with_in_core(found.bodies).save(args.machine, force=True)
-    tell_host(found.results, args.quiet)
     if llvm_mca() is None:
         warn("llvm-mca is not installed: its prediction is left out")
     if not args.quiet:
         for text in found.missing:
             warn(text)
     if args.json:
-        print(json.dumps([_finite(row) for row in found.rows], indent=1))
+        rows = [{name: _finite(value) for name, value in row.items()} for row in found.rows]
+        print(json.dumps(rows, indent=1))
     elif not args.quiet:
         line(
             f"{'kernel':<17} {'variant':<15} {'unroll':>6} {'unit':<7} {'units':>5} "
@@ -317,13 +313,6 @@ def _incore(args: argparse.Namespace) -> int:
         for row in found.rows:
             line(_in_core_row(row))
     return exit_code(found.results)
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
-    }
 
 
 def _in_core_row(row: dict[str, Any]) -> str:

@@ -51,12 +51,7 @@ def _machine(args: argparse.Namespace) -> int:
 
 def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
     from memkern import files
-    from memkern.cli.measuring import (
-        exit_code,
-        tell_host,
-        warn,
-        when_quiet,
-    )
+    from memkern.cli.measuring import exit_code, run_study, warn
     from memkern.formats.store import check_output
     from memkern.studies.machine_file import measure_machine
 
@@ -64,8 +59,7 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
         files.unused(args.output, args.force)
     if args.records:
         check_output(args.records, args.force)
-    with when_quiet(args) as progress:
-        found = measure_machine(seconds=args.seconds, progress=progress)
+    found = run_study(args, measure_machine)
     try:
         if args.records:
             found.results.save(args.records)
@@ -75,7 +69,6 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
             warn(f"interrupted: {args.output} is not written")
         elif args.output:
             found.machine.save(args.output, args.force)
-    tell_host(found.results, args.quiet)
     for text in found.missing:
         warn(f"not measured: {text}")
     return found.machine, exit_code(found.results)

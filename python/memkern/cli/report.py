@@ -320,9 +320,9 @@ def _export(args: argparse.Namespace) -> int:
     if args.format is None:
         if args.output is None:
             raise InputError("export needs --to, or -o with the file of all records")
-        target = check_output(args.output, args.force)
+        target: Path | None = check_output(args.output, args.force)
         results = merge(args.files)
-        results.save(target)
+        results.save(args.output)
         counts = {"record": len(results), "environment": len(results.environments)}
         words = (f"{number} {name}{'s' * (number != 1)}" for name, number in counts.items())
         line(f"{target}: {' of '.join(words)}")
