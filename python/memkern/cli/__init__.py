@@ -141,9 +141,10 @@ def _verbs(first: str = "") -> dict[str, Verb]:
     own = family_module(first, "verb")
     verbs = _verbs_of([own]) if own else {}
     if first not in verbs:
-        before = (machine, machine_file, ecm)
-        after = (sweep, turns, compare, analysis, report)
-        verbs = _verbs_of([*before, *family_modules("verb"), *after])
+        families = family_modules("verb")
+        verbs = _verbs_of(
+            [machine, machine_file, ecm, *families, sweep, turns, compare, analysis, report]
+        )
     return {n: verb for n, verb in verbs.items() if n.partition(" ")[0] == first} or verbs
 
 

@@ -53,9 +53,8 @@ def _fit(args: argparse.Namespace) -> int:
         raise InputError(f"no record of {args.file} moves any bytes")
     if not fits:
         return WRONG_INPUT
-    for remark in dict.fromkeys(side.fit.remark for _, side in fits):
-        if remark:
-            warn(remark)
+    for remark in dict.fromkeys(side.fit.remark for _, side in fits if side.fit.remark):
+        warn(remark)
     if args.json:
         import json
 

@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.cli.measuring import (
@@ -83,7 +83,7 @@ def _ecm(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(_document(found, on_cores), indent=1))
     elif not args.quiet:
-        print("\n".join([*_lines(found), *_lines_of_cores(on_cores)]))
+        print("\n\n".join(map("\n".join, [*_paragraphs(found), *_of_cores(on_cores)])))
     return exit_code(results)
 
 
@@ -154,30 +154,36 @@ def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
     }
 
 
-def _lines(found: EcmFit) -> Iterator[str]:
-    """Yield the lines of the table of all loops."""
-    yield f"{'hypothesis':<54} {'error on load, copy, triad':>27}"
-    for name, error in list(found.errors.items())[:_BEST]:
-        mark = "  chosen" if name == found.name else ""
-        yield f"{name:<54} {error:>26.1%}{mark}"
-    yield ""
-    yield f"{found.model.overlap} at {found.model.clock_GHz:.2f} GHz"
-    for level in found.model.levels:
-        rates = f"{level.load_B:>7.3g} B/cycle of loads, {level.store_B:>7.3g} of stores"
-        yield f"{level.name:<7} {rates}"
-    yield ""
-    yield (
-        f"{'kernel':<17} {'level':<7} {'measured':>9} {'predicted':>9} {'meas/pred':>9} "
-        f"{'spread':>7} {'bound':<7}"
-    )
-    for row in found.rows:
-        yield _row(row)
-    yield ""
-    yield (
-        f"cycles of a vector of every stream; {len(found.judged)} loops are judged: median error "
-        f"{found.median_error:.1%} (goal {_MEDIAN:.0%}), {found.share_within(_MOST):.0%} within "
-        f"{_MOST:.0%} (goal 90%)"
-    )
+def _paragraphs(found: EcmFit) -> list[list[str]]:
+    """Return the lines of the table of all loops by paragraph."""
+    model = found.model
+    return [
+        [
+            f"{'hypothesis':<54} {'error on load, copy, triad':>27}",
+            *(
+                f"{name:<54} {error:>26.1%}" + "  chosen" * (name == found.name)
+                for name, error in list(found.errors.items())[:_BEST]
+            ),
+        ],
+        [
+            f"{model.overlap} at {model.clock_GHz:.2f} GHz",
+            *(
+                f"{level.name:<7} {level.load_B:>7.3g} B/cycle of loads, {level.store_B:>7.3g} of "
+                "stores"
+                for level in model.levels
+            ),
+        ],
+        [
+            f"{'kernel':<17} {'level':<7} {'measured':>9} {'predicted':>9} {'meas/pred':>9} "
+            f"{'spread':>7} {'bound':<7}",
+            *map(_row, found.rows),
+        ],
+        [
+            f"cycles of a vector of every stream; {len(found.judged)} loops are judged: median "
+            f"error {found.median_error:.1%} (goal {_MEDIAN:.0%}), {found.share_within(_MOST):.0%} "
+            f"within {_MOST:.0%} (goal 90%)"
+        ],
+    ]
 
 
 def _row(row: Judged) -> str:
@@ -200,29 +206,31 @@ def _marks(fitted: bool, disturbed: bool, ratio: float, reason: str) -> str:
     return f"off: {reason or 'not explained'}" if off else " ".join(words)
 
 
-def _lines_of_cores(rows: Sequence[JudgedCores]) -> Iterator[str]:
-    """Yield the lines of the table of loops from memory on several cores, if there are any."""
+def _of_cores(rows: Sequence[JudgedCores]) -> list[list[str]]:
+    """Return the lines of the table of loops from memory on several cores by paragraph."""
     if not rows:
-        return
-    yield ""
-    yield (
+        return []
+    table = [
         f"{f'memory, {rows[0].cores} cores':<17} {'N_s':>7} {'measured':>9} {'predicted':>9} "
         f"{'meas/pred':>9} {'spread':>7} {'linear':>7}"
-    )
-    for row in rows:
-        yield (
+    ]
+    table += [
+        (
             f"{row.kernel:<17} {row.predicted.saturating_cores or 'none':>7} {row.cycles:>9.3f} "
             f"{row.predicted.cycles_of(row.cores):>9.3f} {row.ratio():>9.2f} "
             f"{_percent(row.spread):>7} {row.ratio('linear'):>7.2f} "
             f"{_marks(row.fitted, row.disturbed, row.ratio(), row.reason)}"
         ).rstrip()
+        for row in rows
+    ]
     judged = [abs(row.ratio() - 1) for row in rows if not (row.fitted or row.disturbed)]
-    if judged:
-        yield ""
-        yield (
-            f"{len(judged)} loops are judged: median error {statistics.median(judged):.1%}; N_s is "
-            "the number of cores that saturate memory, linear the ratio without its limit below N_s"
-        )
+    if not judged:
+        return [table]
+    note = (
+        f"{len(judged)} loops are judged: median error {statistics.median(judged):.1%}; N_s is "
+        "the number of cores that saturate memory, linear the ratio without its limit below N_s"
+    )
+    return [table, [note]]
 
 
 ECM_VERB = verb(

@@ -43,14 +43,9 @@ def _instructions(args: argparse.Namespace) -> int:
 
     refuse(args, "in instructions, which chooses the variants", variant=None)
     knobs = {k: v for k, v in knobs_of(args).items() if k not in ("threads", "dtype", "isa")}
-    lists = {
-        "names": args.instruction,
-        "quantities": args.quantity,
-        "isas": None if args.isa is None else each(args.isa),
-    }
-    # Each instruction set has separate cases.
-    args.isa = None
+    lists = {"names": args.instruction, "quantities": args.quantity, "isas": args.isa}
     chosen = {name: each(words) for name, words in lists.items() if words is not None}
+    args.isa = None  # each instruction set has separate cases
     cases = instruction_cases(**{"budget_s": 0.1, **knobs, **chosen})
     return exit_code(measure(cases, args, _HEADER, _row, _SHOWN))
 
