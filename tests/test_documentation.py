@@ -402,6 +402,11 @@ def test_every_measuring_verb_takes_the_same_options_or_a_page_tells_which() -> 
         assert short.get(option, f"`--{option}") in paragraph, option
 
 
+def test_a_page_lists_the_earlier_verbs() -> None:
+    page = (DOCS / "commands.md").read_text()
+    assert dict(re.findall(r"^\| `memkern (\w+)` \| `memkern (.*)` \|$", page, re.M)) == cli.ALIASES
+
+
 def test_the_readme_has_the_questions_of_the_prompt_and_two_pages() -> None:
     text = (ROOT / "README.md").read_text()
     assert len(text.encode()) < 6000

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import one_sentence, refused_words, run
+from checking import one_sentence, output_of, refused_words, run
 
 import memkern as mk
 from memkern.errors import InputError
@@ -113,12 +113,17 @@ def test_the_verb_writes_a_new_file_only(
     assert out == f"{target}: 2 records of 2 environments\n"
     before = mk.load(target)
     assert cases(before) == ["c0", "c1"]
+    before.save(before_file := tmp_path / "both.db")
     refusal = refused_words(capsys, "export", str(a), "-o", str(target))
     assert f"{target} exists already" in refusal and "--force" in refusal
     assert mk.load(target) == before
     code, out, _ = run(capsys, "export", "-o", str(target), "--force", str(a))
     assert (code, out) == (0, f"{target}: 1 record of 1 environment\n")
     assert cases(mk.load(target)) == ["c0"]
+    assert "needs --to, or -o" in refused_words(capsys, "export", str(a), str(b))
+    to = ("--to", "openmetrics")
+    joined = output_of(capsys, "export", str(a), str(b), *to)
+    assert joined == output_of(capsys, "export", str(before_file), *to) and len(joined[0]) > 0
 
 
 def test_the_verb_reads_before_it_writes(
