@@ -1,4 +1,4 @@
-"""Share of healthy fleets in which `memkern fleet` names a node, by simulation.
+"""Share of healthy fleets in which `memkern compare fleet` names a node, by simulation.
 
     python bench/fleet_false_alarms.py --fleets 1000
     python bench/fleet_false_alarms.py --fleets 1000 bench/hosts/*.parquet

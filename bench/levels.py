@@ -5,10 +5,11 @@
     done
     python bench/levels.py builds/O1 builds/O2 builds/O3 builds/Ofast
 
-In turns, each time in a new process and in random order, ``memkern incore`` of each build measures
-loops in L1 and the hopping term in L2 on one core. Rows have the flags that a build's compiler was
-given, cycles for a vector, a value or a site and s (the median of the turns, between the least and
-the largest), and what the main loop loads and stores beyond the kernel's definition: spills.
+In turns, each time in a new process and in random order, ``memkern machine incore`` of each build
+measures loops in L1 and the hopping term in L2 on one core. Rows have the flags that a build's
+compiler was given, cycles for a vector, a value or a site and s (the median of the turns, between
+the least and the largest), and what the main loop loads and stores beyond the kernel's definition:
+spills.
 """
 
 import json

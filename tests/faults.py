@@ -592,7 +592,7 @@ FAULTS = (
           "return INTERRUPTED\n    return GOOD if results.valid else INVALID",
           "return INTERRUPTED\n    return GOOD", "pytest test_corun_verb -k invalid_results"),
     Fault("a gate ignores wrong results",
-          '    if (frame["verdict"] == "invalid").any():\n        return INVALID\n', "",
+          '    if (frame["verdict"] == comparison.INVALID).any():\n        return INVALID\n', "",
           "pytest test_compare -k junit"),
     Fault("the command that resumes overwrites", 'if word not in ("--force", "--resume")',
           'if word != "--resume"', "pytest test_files_and_streams -k overwrites_nothing"),

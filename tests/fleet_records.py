@@ -1,4 +1,4 @@
-"""Records of the nodes of a fleet, for the tests of `memkern fleet` and of its figure."""
+"""Records of the nodes of a fleet, for the tests of `memkern compare fleet` and of its figure."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence

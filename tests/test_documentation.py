@@ -257,7 +257,7 @@ def test_options_in_the_text_exist(document: Path) -> None:
     for code in code_in_text(document):
         words = code.split()
         named = words[0] == "memkern" and len(words) > 1 and not words[1].startswith("--")
-        verb = words[1] if named else None
+        verb = cli._command(words[1:])[0] if named else None
         assert verb is None or verb in known, code
         options = {word[2:].partition("=")[0] for word in words if word.startswith("--")}
         # Options of other programs are not tested.
@@ -377,14 +377,16 @@ COMMON = {
     *("output", "json", "threads", "pin", "pages", "isa", "variant", "dtype", "device", "runs"),
     *("ci", "budget", "repeats", "resume", "seed", "quiet", "force", "wait-quiet", "machine"),
 }
-NOT_MEASURING = {"info", "columns", "export", "fit", "figure", "fleet", "gallery", "merge", "table"}
+NOT_MEASURING = {
+    *("info", "columns", "export", "fit", "figure", "table", "compare fleet", "report gallery")
+}
 
 
 def test_every_measuring_verb_takes_the_same_options_or_a_page_tells_which() -> None:
     page = (DOCS / "commands.md").read_text()
     documented = {
         verb: set(re.findall(r"`--([\w-]+)`", text.partition(" and in ")[0]))
-        for verb, text in re.findall(r"^- `(\w+)`: (`--.*)[;.]$", page, re.MULTILINE)
+        for verb, text in re.findall(r"^- `([\w ]+)`: (`--.*)[;.]$", page, re.MULTILINE)
     }
     taken = {verb: options & COMMON for verb, options in options_of_verbs().items()}
     differing = {
@@ -394,10 +396,15 @@ def test_every_measuring_verb_takes_the_same_options_or_a_page_tells_which() -> 
     }
     assert differing == documented
     assert len(taken) - len(differing) - len(NOT_MEASURING) >= 11
-    paragraph = page[page.index("Every measuring verb takes") : page.index("- `barrier`")]
+    paragraph = page[page.index("Every measuring verb takes") : page.index("- `machine barrier`")]
     for option in COMMON:
         short = {"output": "`-o PATH`", "quiet": "`-q`"}
         assert short.get(option, f"`--{option}") in paragraph, option
+
+
+def test_a_page_lists_the_earlier_verbs() -> None:
+    page = (DOCS / "commands.md").read_text()
+    assert dict(re.findall(r"^\| `memkern (\w+)` \| `memkern (.*)` \|$", page, re.M)) == cli.ALIASES
 
 
 def test_the_readme_has_the_questions_of_the_prompt_and_two_pages() -> None:

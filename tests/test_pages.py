@@ -43,7 +43,8 @@ def test_each_option_of_each_verb_is_described(tmp_path: Path) -> None:
     common = pages.pop("measuring")
     verbs = "".join(pages.values())
     for verb, options in options_of_verbs().items():
-        section = verbs.partition(f"\n(verb-{verb})=\n")[2].partition("\n(verb-")[0]
+        anchor = f"verb-{verb.replace(' ', '-')}"
+        section = verbs.partition(f"\n({anchor})=\n")[2].partition("\n(verb-")[0]
         assert section, verb
         shared = common if "(measuring.md)" in section else ""
         for option in options - {"help", "help-all"}:

@@ -33,7 +33,7 @@ def write(folder: Path) -> list[Path]:
     made = []
     for group in GROUPS:
         of_group = [verb for verb in verbs if verb.group == group]
-        body = [[f"[{code(verb.name)}](#verb-{verb.name})", cell(verb.help)] for verb in of_group]
+        body = [[f"[{code(verb.name)}](#{_anchor(verb)})", cell(verb.help)] for verb in of_group]
         parts.append(f"\n## To {group}\n\n{rows(['verb', 'what'], body)}")
         text = f"# Verbs to {group}\n\n" + "".join(
             _verb(verb, parsers[verb.name], shared) for verb in of_group
@@ -63,9 +63,14 @@ def _shared(parsers: dict[str, argparse.ArgumentParser]) -> list[argparse.Action
     return [action for dest, action in actions.items() if 2 * counts[dest] > verbs]
 
 
+def _anchor(verb: Verb) -> str:
+    """Return the name of a verb's section in links."""
+    return f"verb-{verb.name.replace(' ', '-')}"
+
+
 def _verb(verb: Verb, parser: argparse.ArgumentParser, shared: list[argparse.Action]) -> str:
     """Return the section of a verb: what it does, its own options by group, and examples."""
-    parts = [f"(verb-{verb.name})=\n## {code(verb.name)}\n\n{_sentence(verb.help)}.\n\n"]
+    parts = [f"({_anchor(verb)})=\n## {code(verb.name)}\n\n{_sentence(verb.help)}.\n\n"]
     measures = any(group.title == COMMON[-1] for group in parser._action_groups)
     common = {action.dest for action in shared if measures}
     for group in parser._action_groups:

@@ -5,7 +5,7 @@
 #
 # Each PYTHON is an interpreter with its own memkern (/path/to/venv/bin/python). The instance is normal if
 # memkern doctor does not find it disturbed and, with a BASELINE (a file of memkern doctor -o from this
-# machine, or of memkern fleet -o from nine instances like it), not slower than in this file.
+# machine, or of memkern compare fleet -o from nine instances like it), not slower than in this file.
 #
 # If it is not, nothing is compared and the exit code is 75: the job does not decide, and can be started
 # again elsewhere. Otherwise a case that is slower by more than 5 % ends with 3, and cases about which 20

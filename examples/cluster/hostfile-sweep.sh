@@ -26,4 +26,4 @@ for process in $running; do
   wait "$process"
 done
 
-exec memkern merge sweep-*-of-"$parts".db -o sweep.parquet
+exec memkern export sweep-*-of-"$parts".db -o sweep.parquet

@@ -3,7 +3,7 @@
 # all tasks have ended.
 #
 #     qsub examples/cluster/pbs-sweep.sh
-#     memkern merge sweep-*-of-4.db -o sweep.parquet
+#     memkern export sweep-*-of-4.db -o sweep.parquet
 #
 # Four tasks, one for each part of the cases (Torque: -t 1-4, and its variable is PBS_ARRAYID).
 #PBS -J 1-4

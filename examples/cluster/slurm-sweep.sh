@@ -3,7 +3,7 @@
 # all tasks have ended. `memkern sweep --executor slurm` does both, but needs submitit.
 #
 #     sbatch examples/cluster/slurm-sweep.sh
-#     memkern merge sweep-*-of-4.db -o sweep.parquet
+#     memkern export sweep-*-of-4.db -o sweep.parquet
 #
 # Four tasks, one for each part of the cases.
 #SBATCH --array=1-4

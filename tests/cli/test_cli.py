@@ -209,10 +209,10 @@ def test_barrier_verb(
     # The tests of barriers cover the processes for each kind.
     monkeypatch.setattr(barrier, "_measure_in_new_process", barrier.measure_here)
     target = tmp_path / "barrier.csv"
-    out, _ = output_of(capsys, "barrier", "-t", "1,2", "--runs", "3", "-o", str(target))
+    out, _ = output_of(capsys, "machine", "barrier", "-t", "1,2", "--runs", "3", "-o", str(target))
     assert len(out.splitlines()) == 7
     assert len(mk.load(target)) == 6
-    (record,) = measured(capsys, "barrier", "-t", "1", "--kinds", "spin", "--runs", "3")
+    (record,) = measured(capsys, "machine", "barrier", "-t", "1", "--kinds", "spin", "--runs", "3")
     assert record["barrier"] == "spin"
 
 

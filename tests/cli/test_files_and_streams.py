@@ -86,7 +86,7 @@ def test_a_full_disk_leaves_no_incomplete_file(tmp_path: Path) -> None:
         ("stream -n 512 --runs 1 -o x.csv", (".csv", ".samples.csv", ".csv.db")),
         ("tune -p UNIFORM:8:4 -l 64 -o x.json", (".json", ".json.db")),
         ("spmv poisson:4 --tune -o x.db", (".db",)),
-        ("barrier --runs 2 -o x.json", (".json",)),
+        ("machine barrier --runs 2 -o x.json", (".json",)),
         ("table spatter-table4 -o x.csv", (".csv",)),
         ("compare a.json b.json --junit x.xml", (".xml",)),
     ],

@@ -8,7 +8,7 @@ import pytest
 from checking import output_of, refused_words, run
 
 from memkern.cli import ecm
-from memkern.cli.machine_file import _lines
+from memkern.cli.machine_file import _paragraphs
 from memkern.errors import InputError
 from memkern.formats import load
 from memkern.models import paper_hypotheses
@@ -113,9 +113,9 @@ def test_wide_intervals_keep_the_bandwidths_in_line() -> None:
     wide = Quantity(1234.0, 1023.0, 23456.0)
     machine = published("A64FX")
     rows = [dataclasses.replace(row, B_per_cycle=wide, GBps=wide) for row in machine.bandwidths]
-    lines = [*_lines(dataclasses.replace(machine, bandwidths=tuple(rows)))]
-    header = next(k for k, line in enumerate(lines) if line.endswith("GB/s"))
-    assert {len(line) for line in lines[header : header + 1 + len(rows)]} == {len(lines[header])}
+    header, *lines = _paragraphs(dataclasses.replace(machine, bandwidths=tuple(rows)))[2]
+    assert header.endswith("GB/s") and len(lines) == len(rows)
+    assert {*map(len, lines)} == {len(header)}
 
 
 def test_machine_writes_a_published_machine(tmp_path, capsys) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import ast
 import itertools
+import json
 import re
 import shlex
 from pathlib import Path
@@ -25,7 +26,7 @@ from memkern.studies.doctor import Health
 
 SMALL = ["-l", "256", "-t", "1", "-r", "3"]
 # The short options of these verbs are Spatter's or CircusTent's.
-PEERS = {"spatter", "gather", "scatter", "amo"}
+PEERS = {"spatter", "amo"}
 
 
 def parsers() -> dict[str, argparse.ArgumentParser]:
@@ -47,17 +48,44 @@ def test_a_short_option_has_one_meaning() -> None:
     assert {"-o", "-q", "-t", "-k", "-p", "-d", "-l"} <= meanings.keys()
 
 
-@pytest.mark.parametrize("kernel", ["gather", "scatter"])
-def test_gather_and_scatter_are_verbs(kernel: str, capsys: pytest.CaptureFixture[str]) -> None:
+# For each verb of earlier versions, a command that is refused, and the end of the refusal.
+REFUSED = {
+    "barrier": (["--kinds", "x"], "barrier 'x' is not one of omp-passive, omp-active, spin"),
+    "counters": (["--check", "x"], "must be QUANTITY=EVENT"),
+    "fleet": (["none.db"], "none.db does not exist"),
+    "gallery": (["none"], "memkern report gallery none --add RESULTS adds one"),
+    "gather": ([], "pattern is missing, and kernel gather needs it"),
+    "incore": (["-k", "x"], "kernel 'loops.x' is unknown"),
+    "instructions": (["--variant", "simd"], "which chooses the variants: leave it out"),
+    "merge": (["-o", "all.txt"], "the following arguments are required: FILE"),
+    "scatter": ([], "pattern is missing, and kernel scatter needs it"),
+}
+
+
+@pytest.mark.parametrize("old", cli.ALIASES)
+def test_old_verbs_are_those_that_replace_them(
+    old: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    new = cli.ALIASES[old].split()
+    assert output_of(capsys, old, "--help") == output_of(capsys, *new, "--help")
+    words, sentence = REFUSED[old]
+    code, out, err = run(capsys, old, *words)
+    hint = f"memkern: `memkern {old}` is `memkern {' '.join(new)}` now\n"
+    assert code == 2 and sentence in err
+    assert run(capsys, *new, *words) == (code, out, err.removeprefix(hint))
+
+
+def test_hints_on_old_verbs_are_neither_in_json_nor_quiet(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     words = ["-p", "UNIFORM:8:4", *SMALL, "--variant", "scalar"]
-    (own,) = measured(capsys, kernel, *words)
-    (of_spatter,) = measured(capsys, "spatter", "-k", kernel, *words)
-    assert own["kernel"] == f"spatter.{kernel}"
-    assert own["case_id"] == of_spatter["case_id"]
-    # The kernel is fixed, and options of other kernels are none of the verb's.
-    for other in ("-k", "-f", "-g", "-x"):
-        code, _, err = run(capsys, kernel, *words, other, "1")
-        assert code == 2 and f"unrecognized arguments: {other} 1" in err
+    code, out, err = run(capsys, "scatter", *words, "--json")
+    assert (code, [row["kernel"] for row in json.loads(out)]) == (0, ["spatter.scatter"])
+    assert err.startswith("memkern: `memkern scatter` is `memkern spatter -k scatter` now\n")
+    assert "is `memkern" not in run(capsys, "scatter", *words, "-q")[2]
+    (new,) = measured(capsys, "spatter", "-k", "scatter", *words)
+    assert json.loads(out)[0]["case_id"] == new["case_id"]
 
 
 def test_without_a_verb_the_questions_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,8 +167,17 @@ def test_the_help_lists_every_verb_in_its_group(capsys: pytest.CaptureFixture[st
         for line in part.splitlines()[1:]
         if line
     }
-    assert listed == {name: verb.group for name, verb in cli._verbs().items()}
+    assert listed == {n: verb.group for n, verb in cli._verbs().items() if " " not in n}
     assert {*listed.values()} == {*GROUPS}
+    assert len(listed) == 27 and len(out.splitlines()) <= 45
+
+
+def test_the_help_of_a_verb_lists_its_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    parts = {name: verb.help for name, verb in cli._verbs().items() if " " in name}
+    assert len(parts) == 6
+    for name, help in parts.items():
+        assert f"  memkern {name}: {help}\n" in output_of(capsys, name.split()[0], "--help")[0]
+    assert "Parts" not in output_of(capsys, "stream", "--help")[0]
 
 
 @pytest.mark.parametrize("name", cli._verbs())
@@ -149,11 +186,11 @@ def test_help_ends_with_three_examples_that_are_taken(
 ) -> None:
     examples = cli._verbs()[name].examples
     assert len({*examples}) == 3
-    out, _ = output_of(capsys, name, "--help")
+    out, _ = output_of(capsys, *name.split(), "--help")
     assert out.endswith("examples:\n" + "".join(f"  {example}\n" for example in examples))
     for example in examples:
         program, *words = itertools.takewhile(lambda word: word != ">", shlex.split(example))
-        assert (program, words[0]) == ("memkern", name)
+        assert (program, cli._command(words)[0]) == ("memkern", name)
         assert cli._parse(words).verb == name
 
 
@@ -174,7 +211,7 @@ def test_the_usual_help_names_the_options_that_the_whole_help_describes(
     } | {"--comm", "--resume", "--pin", "--seed", "--placements", "--wait-quiet"}
     own = {
         "stream": set[str](), "bs": {"--halo"}, "spmv": {"--halo"},
-        "amo": {"--targets", "--remote"}, "gather": {"--local-work-size", "--aggregate"},
+        "amo": {"--targets", "--remote"}, "spatter": {"--local-work-size", "--aggregate"},
     }  # fmt: skip
     for verb, more in own.items():
         usual, _ = output_of(capsys, verb, "--help")
@@ -212,7 +249,8 @@ def commands_in_texts() -> dict[str, list[str]]:
             texts = [getattr(part, "value", "0") for part in parts]
             text = "".join(text if isinstance(text, str) else "0" for text in texts)
             for command in re.findall(r"(?:`|^)(memkern [a-z][^`\n]*?)(?:`|$)", text):
-                words = command.split()[1:]
+                words = cli._command(command.split()[1:])
+                assert command.split()[1] not in cli.ALIASES, command
                 if words[0] in cli._verbs():
                     found[command] = list(itertools.takewhile(lambda word: word != ">", words))
     return found

@@ -84,7 +84,7 @@ def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str])
         ("loops -k copy --threads 0 -n 9", "--threads"),
         ("loops --layer-condition L9 -n 99", "'L9'"),
         ("loops -k copy --layer-condition L1", "stencil"),
-        ("barrier --kinds nap", "nap"),
+        ("machine barrier --kinds nap", "nap"),
         ("tune -k stream.triad --set elements", "'elements' is not NAME=VALUE"),
         ("tune -k stream.triad --set 3=4", "'3=4' is not NAME=VALUE"),
         ("tune -k stream.triad --set elements=many", "elements must be an integer"),

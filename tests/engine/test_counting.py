@@ -181,7 +181,7 @@ def test_counts_of_known_work_decide_what_is_believed(
     wrong = {"L3_load": 2 * lines, "tlb_misses": 0.5 * 2**12}
     step(codes, dict.fromkeys(codes, lines) | wrong, workers=1)
     monkeypatch.setattr(known_counts, "_TLB_PAGES", 64)
-    out, err = output_of(capsys, "counters", "--check")
+    out, err = output_of(capsys, "machine", "counters", "--check")
     assert one_sentence(err) == (
         "memkern: L3_load, tlb_misses differ from the true count by more than a tenth"
     )
@@ -201,7 +201,9 @@ def test_counts_of_known_work_decide_what_is_believed(
     (row,) = measured(capsys, *COMMAND, "--counters", names, "-t", "1")
     # Events of the system are checked too, although no model predicts them.
     assert [one["checked"] for one in json.loads(row["counter_rows"])] == [1, 2, 1]
-    assert row["counters_note"] == ("L3_load: 2 times the true count in memkern counters --check")
+    assert row["counters_note"] == (
+        "L3_load: 2 times the true count in memkern machine counters --check"
+    )
 
 
 @pytest.mark.usefixtures("small_work")
@@ -217,7 +219,7 @@ def test_events_by_their_names_are_checked(
         "L2_load=cpu/event=0x34,umask=0x12/,memory_store=r1234,minor-faults=page-faults:u,"
         "context-switches=r0"
     )
-    out, _ = output_of(capsys, "counters", "--check", pairs, "--json")
+    out, _ = output_of(capsys, "machine", "counters", "--check", pairs, "--json")
     assert [(row["event"], row["ratio"]) for row in json.loads(out)] == [
         ("page-faults:u", 1),
         ("r0", 0),
@@ -229,11 +231,17 @@ def test_events_by_their_names_are_checked(
         "r0": 0,
     }  # fmt: skip
     (row,) = measured(capsys, *COMMAND, "--counters", "r1234", "-t", "1")
-    assert row["counters_note"] == "r1234: 3 times the true count in memkern counters --check"
+    assert (
+        row["counters_note"] == "r1234: 3 times the true count in memkern machine counters --check"
+    )
     for pair in ("r1234", "L9_load=r1234", "L2_load", "L2_load=", "page-faults=", "L2_load=auto"):
-        assert "must be QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
-    assert "is unknown" in refused_words(capsys, "counters", "--check", "L2_load=nosuch")
-    assert "can't be counted" in refused_words(capsys, "counters", "--check", "L2_load=r1")
+        assert "must be QUANTITY=EVENT" in refused_words(
+            capsys, "machine", "counters", "--check", pair
+        )
+    assert "is unknown" in refused_words(capsys, "machine", "counters", "--check", "L2_load=nosuch")
+    assert "can't be counted" in refused_words(
+        capsys, "machine", "counters", "--check", "L2_load=r1"
+    )
 
 
 def test_migrations_are_not_checked_on_a_single_unit(
@@ -242,13 +250,13 @@ def test_migrations_are_not_checked_on_a_single_unit(
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})
     assert "cpu-migrations" not in known_counts._every()
     pair = "cpu-migrations=page-faults"
-    assert "must be QUANTITY=EVENT" in refused_words(capsys, "counters", "--check", pair)
+    assert "must be QUANTITY=EVENT" in refused_words(capsys, "machine", "counters", "--check", pair)
 
 
 def test_a_check_without_any_event_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     _memkern.step_events([(1, 2, 1, 1, 1, errno.EACCES, -1)])
     for words in ((), ("--json",)):
-        assert refused_words(capsys, "counters", "--check", *words).startswith(
+        assert refused_words(capsys, "machine", "counters", "--check", *words).startswith(
             "memkern: no event with a known true count can be counted here: page-faults: "
             "the system does not permit it"
         )
@@ -263,11 +271,11 @@ def test_a_count_that_is_unknown_is_null(
     ]
     monkeypatch.setattr(known_counts, "_of_system", lambda names: [])
     monkeypatch.setattr(known_counts, "_of_processor", lambda names: unknown)
-    code, out, err = run(capsys, "counters", "--check", "--json")
+    code, out, err = run(capsys, "machine", "counters", "--check", "--json")
     rows = json.loads(out, parse_constant=pytest.fail)
     assert [(row["count"], row["ratio"]) for row in rows] == [(None, None), (5.0, None)]
     assert (code, err) == (0, "")
-    code, out, err = run(capsys, "counters", "--check")
+    code, out, err = run(capsys, "machine", "counters", "--check")
     assert (code, err) == (0, "") and out.count("  not counted\n") == 2
     assert this_host().counters == {}
 
@@ -278,7 +286,7 @@ def test_a_known_processor_without_counting_units_checks_the_events_of_the_syste
     """Virtual machines hide the units of processors that are in the table."""
     cpuinfo = "proc/cpuinfo"
     monkeypatch.setattr(counting, "ROOT", tree(tmp_path, {cpuinfo: ZEN_4[cpuinfo]}))
-    out, _ = output_of(capsys, "counters", "--check")
+    out, _ = output_of(capsys, "machine", "counters", "--check")
     assert {line.split()[0] for line in out.splitlines()[1:]} <= set(known_counts._WORK)
     assert "page-faults" in out
 
@@ -335,7 +343,7 @@ def unprivileged(*words: str) -> subprocess.CompletedProcess[str]:
 
 def test_ordinary_users_count_what_user_code_causes() -> None:
     reduced = PARANOID == 2
-    done = unprivileged("counters", "--json")
+    done = unprivileged("machine", "counters", "--json")
     assert done.returncode == 0, done.stderr
     listed = {row["event"]: row for row in json.loads(done.stdout)["events"]}
     if PARANOID > 2:

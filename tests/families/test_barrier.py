@@ -89,7 +89,7 @@ def test_the_verb_prints_no_negative_cost(
     ]
     results = ResultSet(records, [np.array(pair) for pair in costs], {})
     monkeypatch.setattr("memkern.families.launch.barrier.barrier_cost", lambda *_, **__: results)
-    assert cli.main(["barrier", "--runs", "2"]) == 1
+    assert cli.main(["machine", "barrier", "--runs", "2"]) == 1
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 1 + len(costs)
     assert not re.search(r"-\s*\d", out)

@@ -71,7 +71,7 @@ def test_each_processor_has_a_panel():
 
 
 def test_records_without_nodes_are_refused():
-    with refused("memkern fleet -o"):
+    with refused("memkern compare fleet -o"):
         figures["fleet"](results([one | {"node": None} for one in records()]))
     with refused("no node can be judged"):
         figures["fleet"](results(records(disturbed=True)))

@@ -132,7 +132,7 @@ def test_too_few_nodes_are_refused() -> None:
     assert "on 8 nodes, and at least 9" in refusal(mk.fleet, results(without))
     assert "no record of a node" in refusal(mk.fleet, results([]))
     nameless = [one | {"node": None} for one in records()]
-    assert "memkern fleet -o" in refusal(mk.fleet, results(nameless))
+    assert "memkern compare fleet -o" in refusal(mk.fleet, results(nameless))
 
 
 @pytest.mark.parametrize(
@@ -179,22 +179,24 @@ def test_files_of_nodes_make_a_baseline_for_other_nodes(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     target = str(tmp_path / "fleet.parquet")
-    code, out, err = run(capsys, "fleet", *files, "-o", target, "--fail-on", "slower:20")
+    code, out, err = run(capsys, "compare", "fleet", *files, "-o", target, "--fail-on", "slower:20")
     assert code == 3
     assert "slower by more than 20 %: 3 of 36 values of nodes; not slower: 33; undecided: 0" in err
     lines = out.splitlines()
     assert lines[0] == "A Processor"
     assert sum("n03 " in line and "(slower)" in line for line in lines) == 3
     # Whether n03, with a time 1.6 times the median, takes 1.8 times as long is not known so well.
-    assert [run(capsys, "fleet", target, "--fail-on", f"slower:{by}")[0] for by in (80, 150)] == [
+    assert [
+        run(capsys, "compare", "fleet", target, "--fail-on", f"slower:{by}")[0] for by in (80, 150)
+    ] == [
         4,
         0,
     ]
     # A shell pattern matches the files of samples as well.
     every = [str(path) for path in tmp_path.glob("n*")]
-    assert len(every) > len(files) and run(capsys, "fleet", *every)[:2] == (0, out)
-    assert run(capsys, "fleet", target)[:2] == (0, out)
-    rows = json.loads(run(capsys, "fleet", target, "--json")[1])
+    assert len(every) > len(files) and run(capsys, "compare", "fleet", *every)[:2] == (0, out)
+    assert run(capsys, "compare", "fleet", target)[:2] == (0, out)
+    rows = json.loads(run(capsys, "compare", "fleet", target, "--json")[1])
     assert len(rows) == 36 and {row["node"] for row in rows if row["verdict"] == "slower"} == {
         "n03"
     }
@@ -202,28 +204,31 @@ def test_files_of_nodes_make_a_baseline_for_other_nodes(
     new = tmp_path / "new.json"
     results([one | {"node": ""} for one in records(1, {"n00": 1.6})]).save(new)
     for file, others in ((str(new), 12), (files[3], 11)):
-        code, out, _ = run(capsys, "fleet", file, "--baseline", target, "--json",
+        code, out, _ = run(capsys, "compare", "fleet", file, "--baseline", target, "--json",
                            "--fail-on", "slower")  # fmt: skip
         rows = json.loads(out)
         assert code == 3 and len(rows) == 3
         assert {row["verdict"] for row in rows} == {"slower"}
         assert {row["others"] for row in rows} == {others}
-    assert run(capsys, "fleet", files[4], "--baseline", target, "--fail-on", "slower")[0] == 0
+    assert (
+        run(capsys, "compare", "fleet", files[4], "--baseline", target, "--fail-on", "slower")[0]
+        == 0
+    )
 
 
 def test_gates_on_what_is_not_judged(
     files: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     gate = ("--fail-on", "slower:150")
-    assert run(capsys, "fleet", *files, *gate)[0] == 0
+    assert run(capsys, "compare", "fleet", *files, *gate)[0] == 0
     for name, change, codes in (
         ("disturbed", {"disturbed": True}, (0, 4)), ("wrong", {"valid": False}, (1, 1)),
     ):  # fmt: skip
         more = tmp_path / f"{name}.parquet"
         results([one | change | {"node": name} for one in records(1)]).save(more)
-        found = run(capsys, "fleet", *files, str(more))
+        found = run(capsys, "compare", "fleet", *files, str(more))
         assert f"{name}: 3 cases not judged" in found[1]
-        assert (found[0], run(capsys, "fleet", *files, str(more), *gate)[0]) == codes
+        assert (found[0], run(capsys, "compare", "fleet", *files, str(more), *gate)[0]) == codes
         more.unlink()
 
 
@@ -233,12 +238,14 @@ def test_files_that_are_no_fleet_are_refused(
     other = tmp_path / "again" / "n00.json"
     other.parent.mkdir()
     results([{k: v for k, v in one.items() if k != "node"} for one in records(1)]).save(other)
-    assert "both of n00: rename" in refused_words(capsys, "fleet", *files, str(other))
-    assert "does not exist" in refused_words(capsys, "fleet", str(tmp_path / "none.db"))
-    assert "at least 9 nodes" in refused_words(capsys, "fleet", *files[:4])
+    assert "both of n00: rename" in refused_words(capsys, "compare", "fleet", *files, str(other))
+    assert "does not exist" in refused_words(capsys, "compare", "fleet", str(tmp_path / "none.db"))
+    assert "at least 9 nodes" in refused_words(capsys, "compare", "fleet", *files[:4])
     target = tmp_path / "fleet.parquet"
-    assert "at least 9" in refused_words(capsys, "fleet", *files[:4], "-o", str(target))
+    assert "at least 9" in refused_words(capsys, "compare", "fleet", *files[:4], "-o", str(target))
     assert not target.exists()
     # The record of one node is no baseline of several.
-    assert "at least 9" in refused_words(capsys, "fleet", files[0], "--baseline", files[1])
+    assert "at least 9" in refused_words(
+        capsys, "compare", "fleet", files[0], "--baseline", files[1]
+    )
     assert len(of_files(files)) == 36

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from checking import one_sentence, refused_words, run
+from checking import one_sentence, output_of, refused_words, run
 
 import memkern as mk
 from memkern.errors import InputError
@@ -108,24 +108,29 @@ def test_the_verb_writes_a_new_file_only(
     a = saved(tmp_path / "a.db", record("c0"))
     b = saved(tmp_path / "b.json", record("c1", THERE), environment=THERE)
     target = tmp_path / "all.parquet"
-    code, out, err = run(capsys, "merge", str(a), str(b), "-o", str(target))
+    code, out, err = run(capsys, "export", str(a), str(b), "-o", str(target))
     assert (code, err) == (0, "")
     assert out == f"{target}: 2 records of 2 environments\n"
     before = mk.load(target)
     assert cases(before) == ["c0", "c1"]
-    refusal = refused_words(capsys, "merge", str(a), "-o", str(target))
+    before.save(before_file := tmp_path / "both.db")
+    refusal = refused_words(capsys, "export", str(a), "-o", str(target))
     assert f"{target} exists already" in refusal and "--force" in refusal
     assert mk.load(target) == before
-    code, out, _ = run(capsys, "merge", "-o", str(target), "--force", str(a))
+    code, out, _ = run(capsys, "export", "-o", str(target), "--force", str(a))
     assert (code, out) == (0, f"{target}: 1 record of 1 environment\n")
     assert cases(mk.load(target)) == ["c0"]
+    assert "needs --to, or -o" in refused_words(capsys, "export", str(a), str(b))
+    to = ("--to", "openmetrics")
+    joined = output_of(capsys, "export", str(a), str(b), *to)
+    assert joined == output_of(capsys, "export", str(before_file), *to) and len(joined[0]) > 0
 
 
 def test_the_verb_reads_before_it_writes(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     target = tmp_path / "all.db"
-    code, _, err = run(capsys, "merge", str(tmp_path / "none.db"), "-o", str(target))
+    code, _, err = run(capsys, "export", str(tmp_path / "none.db"), "-o", str(target))
     assert code == 2
     assert "none.db does not exist" in one_sentence(err)
     assert not list(tmp_path.iterdir())

@@ -278,7 +278,7 @@ def test_rows_and_nonzeros_of_a_matrix_are_told_apart() -> None:
 
 def in_core(capsys, *words):
     """Return the rows of the verb and its standard error."""
-    out, err = output_of(capsys, "incore", *words, "--json", "--seconds", "20")
+    out, err = output_of(capsys, "machine", "incore", *words, "--json", "--seconds", "20")
     return json.loads(out), err
 
 
@@ -287,7 +287,7 @@ def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca) -> N
     fake_osaca(REPORT.replace("LOOP", "8.0 "))
     program(tmp_path, monkeypatch, PORTS.replace("3000", "4000"))
     out, _ = output_of(
-        capsys, "incore", "-k", "triad,stream.copy", "--arch", "ZEN4", "--seconds", "5"
+        capsys, "machine", "incore", "-k", "triad,stream.copy", "--arch", "ZEN4", "--seconds", "5"
     )
     header, *lines = (line.split() for line in out.splitlines()[-3:])
     assert [line[0] for line in lines] == ["loops.triad", "stream.copy"]
@@ -296,11 +296,11 @@ def test_the_verb_prints_a_table(capsys, monkeypatch, tmp_path, fake_osaca) -> N
     assert float(row["meas/mca"]) == pytest.approx(float(row["measured"]), abs=0.01)
     assert lines[0][-3:] == ["port", "Zn3FPP45", "0.700"]
     assert float(row["meas/OSA"]) == pytest.approx(float(row["measured"]) / 2, abs=0.01)
-    words = refused_words(capsys, "incore", "-k", "foo", "-q")
+    words = refused_words(capsys, "machine", "incore", "-k", "foo", "-q")
     assert "kernel 'loops.foo' is unknown: did you mean loops." in words
-    words = refused_words(capsys, "incore", "-k", "triad", "--variant", "nt", "-q")
+    words = refused_words(capsys, "machine", "incore", "-k", "triad", "--variant", "nt", "-q")
     assert "variant 'nt' is not one of" in words
-    words = refused_words(capsys, "incore", "--machine", "A64FX", "-q")
+    words = refused_words(capsys, "machine", "incore", "--machine", "A64FX", "-q")
     assert "not the published machine A64FX" in words
 
 
@@ -317,7 +317,7 @@ def test_every_variant_and_unrolling_is_measured(capsys, monkeypatch) -> None:
     assert len(found) == 4
     assert "not measured" not in err
     assert "is not built with unroll 5" in refused_words(
-        capsys, "incore", "-k", "stream.triad", "--unroll", "5", "-q"
+        capsys, "machine", "incore", "-k", "stream.triad", "--unroll", "5", "-q"
     )
 
 

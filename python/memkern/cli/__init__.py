@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType, ModuleType
@@ -67,6 +67,20 @@ __all__ = [
 ]
 
 
+# Verbs of earlier versions, which are taken until 1.0, and the words that replace them.
+ALIASES = {
+    "barrier": "machine barrier",
+    "counters": "machine counters",
+    "fleet": "compare fleet",
+    "gallery": "report gallery",
+    "gather": "spatter -k gather",
+    "incore": "machine incore",
+    "instructions": "machine instructions",
+    "merge": "export",
+    "scatter": "spatter -k scatter",
+}
+
+
 _DESCRIPTION = """Measure how fast this machine moves data.
 
 `memkern` alone prints the questions that it answers, each with its command."""
@@ -78,20 +92,24 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     Parameters
     ----------
     words : sequence of str, optional
-        Words to parse: options are added only to verbs among these words, by default to all verbs.
+        Words to parse (see `_command`): options are added only to verbs among these words, by
+        default to all verbs.
     """
-    parser = Parser(prog="memkern", description=_DESCRIPTION)
+    usage = "memkern [-h] [--version] VERB ..."
+    parser = Parser(prog="memkern", usage=usage, description=_DESCRIPTION)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     verbs = parser.add_subparsers(
-        dest="verb", metavar="VERB", help="one of those below", parser_class=Parser
+        dest="verb", prog="memkern", metavar="VERB", help=argparse.SUPPRESS, parser_class=Parser
     )
-    # If the first word is a verb, neither help nor errors list the verbs.
-    first = _first_verb(words[0]) if words else None
-    there = [first] if first else list(_verbs().values())
+    # If the first word is a verb, neither help nor errors list the others.
+    there = _verbs(words[0].partition(" ")[0] if words else "").values()
     parser.epilog = _by_group(there)
     for verb in there:
         examples = "".join(f"\n  {command}" for command in verb.examples)
-        sub = verbs.add_parser(verb.name, description=verb.help, epilog=f"examples:{examples}")
+        parts = [part for part in there if part.name.startswith(f"{verb.name} ")]
+        listed = "".join(f"\n  memkern {part.name}: {part.help}" for part in parts)
+        about = verb.help + f"\n\nParts with options of their own:{listed}" * bool(parts)
+        sub = verbs.add_parser(verb.name, description=about, epilog=f"examples:{examples}")
         sub.set_defaults(run=verb.run, parser=sub)
         if words is None or verb.name in words:
             for options in verb.options:
@@ -99,27 +117,35 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     return parser
 
 
-def _by_group(verbs: Sequence[Verb]) -> str:
-    """Return the list of verbs in the help, by their groups."""
-    width = max(len(verb.name) for verb in verbs)
+def _by_group(verbs: Collection[Verb]) -> str:
+    """Return the list of verbs in the help, by their groups, without the parts of verbs."""
+    whole = [verb for verb in verbs if " " not in verb.name]
+    width = max(len(verb.name) for verb in whole)
     parts = []
     for group in GROUPS:
-        lines = [f"  {v.name:<{width}}  {v.help}" for v in verbs if v.group == group]
+        lines = [f"  {v.name:<{width}}  {v.help}" for v in whole if v.group == group]
         parts.append("\n".join([f"to {group}:", *lines]))
     return "\n\n".join(parts)
 
 
-def _first_verb(word: str) -> Verb | None:
-    """Return the verb with this name, first from the family with this name; None if unknown."""
-    own = family_module(word, "verb")
-    return (_verbs_of([own]) if own else {}).get(word) or _verbs().get(word)
+def _command(words: Sequence[str]) -> list[str]:
+    """Return the words of a command with its verb as one word; old verbs are replaced."""
+    first = "".join(words[:1])
+    words = [*(ALIASES[first].split() if first in ALIASES else words[:1]), *words[1:]]
+    two = " ".join(words[:2])
+    return [two, *words[2:]] if words[1:] and two in _verbs(words[0]) else words
 
 
-def _verbs() -> dict[str, Verb]:
-    """Return the verbs by name, in the order in which the help lists them."""
-    before = (machine, machine_file, ecm)
-    after = (sweep, turns, compare, analysis, report)
-    return _verbs_of([*before, *family_modules("verb"), *after])
+def _verbs(first: str = "") -> dict[str, Verb]:
+    """Return the verbs by name in the order of the help: those that begin with a word, or all."""
+    own = family_module(first, "verb")
+    verbs = _verbs_of([own]) if own else {}
+    if first not in verbs:
+        families = family_modules("verb")
+        verbs = _verbs_of(
+            [machine, machine_file, ecm, *families, sweep, turns, compare, analysis, report]
+        )
+    return {n: verb for n, verb in verbs.items() if n.partition(" ")[0] == first} or verbs
 
 
 def _verbs_of(modules: Sequence[ModuleType]) -> dict[str, Verb]:
@@ -170,6 +196,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
     """Return the options of the command line."""
+    words = _command(words)
     parser = build_parser(words)
     args, extra = parser.parse_known_args(words)
     listed = getattr(args, "files", getattr(args, "kernels", None))
@@ -199,6 +226,8 @@ def _main(args: argparse.Namespace, words: Sequence[str], errors: TextIO) -> int
         print(f"memkern {version('memkern')}")
         return GOOD
     quiet = getattr(args, "quiet", False)
+    if words[0] in ALIASES and not quiet:
+        warn(f"`memkern {words[0]}` is `memkern {ALIASES[words[0]]}` now")
     warnings.showwarning = lambda message, *rest, **more: warn(str(message))
     if small.wanted() and not quiet:
         warn(f"{small.VARIABLE} is set: cases are small, and their results are meaningless")

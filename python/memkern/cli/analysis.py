@@ -29,6 +29,7 @@ from memkern.errors import InputError
 from memkern.files import publish, unused, writing
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from pandas import DataFrame
 
     from memkern.formats import ResultSet
@@ -52,9 +53,8 @@ def _fit(args: argparse.Namespace) -> int:
         raise InputError(f"no record of {args.file} moves any bytes")
     if not fits:
         return WRONG_INPUT
-    for remark in dict.fromkeys(side.fit.remark for _, side in fits):
-        if remark:
-            warn(remark)
+    for remark in dict.fromkeys(side.fit.remark for _, side in fits if side.fit.remark):
+        warn(remark)
     if args.json:
         import json
 
@@ -83,9 +83,13 @@ def fit_text(results: ResultSet) -> str:
 def _fits(
     records: ResultSet, by: str | None, leave_out: Any, how: Mapping[str, Any]
 ) -> tuple[list[tuple[str, Side]], int]:
-    """Return the fits of all groups of records, each with the group's name, and the exit code."""
-    from memkern.models import groups
+    """Return the fits of all groups of records, each with the group's name, and the exit code.
 
+    Sizes within and beyond the caches are fitted separately, or all sizes not left out.
+    """
+    from memkern.models import Side, fit_both_sides, fit_t0_wmax, groups
+
+    out = None if leave_out == "none" else leave_out
     fits: list[tuple[str, Side]] = []
     code = GOOD
     split = groups(records, by.split(",") if by else ())
@@ -95,7 +99,11 @@ def _fits(
             # Launches move no bytes, so their records are not points of the fit.
             continue
         try:
-            sides = _sides(group, leave_out, how)
+            sides = (
+                fit_both_sides(group, **how)
+                if leave_out is None
+                else [Side("all", fit_t0_wmax(group, leave_out_B=out, **how))]
+            )
         except InputError as error:
             warn(f"{name}: {error}" if len(split) > 1 else str(error))
             code = WRONG_INPUT
@@ -126,16 +134,6 @@ def _fit_lines(fits: Sequence[tuple[str, Side]], level: float) -> list[str]:
     return lines
 
 
-def _sides(group: ResultSet, leave_out: Any, how: Mapping[str, Any]) -> list[Side]:
-    """Fit the sizes within and beyond the caches separately, or all sizes not left out."""
-    from memkern.models import Side, fit_both_sides, fit_t0_wmax
-
-    if leave_out is None:
-        return fit_both_sides(group, **how)
-    out = None if leave_out == "none" else leave_out
-    return [Side("all", fit_t0_wmax(group, leave_out_B=out, **how))]
-
-
 def _t0(fit: T0WmaxFit) -> tuple[str, str, str, str]:
     """Return T0 in microseconds, its interval, and B0.8 in bytes and in entries of the arrays.
 
@@ -157,10 +155,12 @@ def _loaded(paths: Sequence[str]) -> ResultSet | None:
     return concat(map(load, paths)) if paths else None
 
 
-def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any]:
-    """Return the options of a figure or table from words NAME=VALUE."""
+def _options(exhibit: Callable[..., Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a figure or table; of a paper's, those that it takes."""
     known = [name for name in list(inspect.signature(exhibit).parameters)[1:] if name != "ax"]
-    options = named_values(pairs)
+    options = named_values(args.option)
+    if args.machine and (not args.paper or "machine" in known):
+        options["machine"] = args.machine
     for name in options:
         if name not in known:
             choices = ", ".join(f"{option}=..." for option in known)
@@ -169,53 +169,58 @@ def _options(exhibit: Callable[..., Any], pairs: Sequence[str]) -> dict[str, Any
     return options
 
 
-def _is_list(args: argparse.Namespace, available: Registry[T]) -> bool:
-    """Return whether the available figures or tables are requested, and then print them."""
+def _exhibits(
+    args: argparse.Namespace,
+    available: Registry[T],
+    suffix: str,
+    show: Callable[[Mapping[Path, T], argparse.Namespace], None],
+) -> int:
+    """List figures or tables, or make the requested ones and show them by their files."""
     from memkern.plots import describe
     from memkern.plots.registry import of_paper
 
-    if not args.list and (args.name is not None or args.paper):
-        return False
-    chosen = of_paper(available, args.paper) if args.paper else available
-    for name, function in chosen.items():
-        numbers = f" ({', '.join(available.origins[name].numbers)})" if args.paper else ""
-        print(f"{name:<16} {describe(function)}{numbers}")
-    return True
+    makers = of_paper(available, args.paper) if args.paper else available
+    if args.list or (args.name is None and not args.paper):
+        for name, function in makers.items():
+            numbers = f" ({', '.join(available.origins[name].numbers)})" if args.paper else ""
+            print(f"{name:<16} {describe(function)}{numbers}")
+    else:
+        show(_made(args, makers, available.what, suffix), args)
+    return GOOD
 
 
-def _made(args: argparse.Namespace, available: Registry[T]) -> T:
-    """Return the requested figure or table."""
-    make = available[args.name]
-    given = [*args.option, *([f"machine={args.machine}"] if args.machine else [])]
-    return make(_loaded(args.files), **_options(make, given))
+def _made(
+    args: argparse.Namespace, makers: Mapping[str, Callable[..., T]], what: str, suffix: str
+) -> dict[Path, T]:
+    """Return the requested figure or table, or those of a paper, by their files.
 
-
-def _of_paper(args: argparse.Namespace, available: Registry[T], suffix: str) -> dict[Path, T]:
-    """Return the figures or tables of a paper by their files.
-
-    The reason why one can't be made from the given records is printed as a warning.
+    The reason why one of a paper can't be made from the given records is printed as a warning.
     """
-    from memkern.plots.registry import of_paper
-
-    what, makers = available.what, of_paper(available, args.paper)
-    if args.option:
-        raise InputError(f"--option is for one {what}, and --paper makes several: name the {what}")
-    folder = Path(args.output or "")
-    targets = {name: folder / f"{args.paper}-{name}{suffix}" for name in makers}
-    if args.output or what == "figure":
-        with writing(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-        for target in targets.values():
-            unused(target, args.force)
-    # The first positional argument is a file, since the paper names the exhibits.
-    records = _loaded([args.name, *args.files] if args.name else [])
+    written, files = args.output or what == "figure", args.files
+    targets = {args.name: Path(args.output or f"{args.name}{suffix}")}
+    if args.paper:
+        if args.option:
+            raise InputError(
+                f"--option is for one {what}, and --paper makes several: name the {what}"
+            )
+        # The first positional argument is a file, since the paper names the exhibits.
+        files = [args.name, *files] if args.name else []
+        folder = Path(args.output or "")
+        targets = {name: folder / f"{args.paper}-{name}{suffix}" for name in makers}
+        if written:
+            with writing(folder):
+                folder.mkdir(parents=True, exist_ok=True)
+    for target in targets.values() if written else ():
+        unused(target, args.force)
+    records = _loaded(files)
     made = {}
-    for name, make in makers.items():
-        options = {"machine": args.machine} if args.machine else {}
-        known = inspect.signature(make).parameters
+    for name, target in targets.items():
         try:
-            made[targets[name]] = make(records, **{o: x for o, x in options.items() if o in known})
+            make = makers[name]
+            made[target] = make(records, **_options(make, args))
         except InputError as error:
+            if not args.paper:
+                raise
             warn(f"{what} {name} is left out: {error}")
     if not made:
         raise InputError(f"no {what} of {args.paper} can be made from these records")
@@ -223,58 +228,46 @@ def _of_paper(args: argparse.Namespace, available: Registry[T], suffix: str) -> 
 
 
 def _figure(args: argparse.Namespace) -> int:
-    from memkern.plots import figures, save
+    from memkern.plots import figures
+
+    return _exhibits(args, figures, ".pdf", _draw)
+
+
+def _draw(made: Mapping[Path, Figure], args: argparse.Namespace) -> None:
+    """Draw figures into their files, and print these."""
+    from memkern.plots import save
     from memkern.plots.style import lacking
 
-    if _is_list(args, figures):
-        return GOOD
-    if args.paper:
-        made = _of_paper(args, figures, ".pdf")
-    else:
-        target = unused(args.output or f"{args.name}.pdf", args.force)
-        made = {target: _made(args, figures)}
     for path, figure in made.items():
         save(figure, path)
         for sentence in lacking(figure):
             warn(sentence)
         print(path)
-    return GOOD
 
 
 def _table(args: argparse.Namespace) -> int:
     from memkern.plots import tables
 
-    if _is_list(args, tables):
-        return GOOD
-    if args.paper:
-        _show_tables(args, _of_paper(args, tables, ".csv"))
-        return GOOD
-    frame = _made(args, tables)
-    for remark in frame.attrs.get("notes", ()):
-        warn(remark)
-    if args.output:
-        if Path(args.output).suffix != ".csv":
-            raise InputError(f"a table is written as .csv, not as {shown(args.output)}")
-        publish({unused(args.output, args.force): frame.to_csv(index=False).encode()})
-    elif args.json:
-        print(frame.to_json(orient="records"))
-    else:
-        print(table_text(frame))
-    return GOOD
+    return _exhibits(args, tables, ".csv", _show_tables)
 
 
-def _show_tables(args: argparse.Namespace, made: Mapping[Path, DataFrame]) -> None:
-    """Write the tables of a paper into its folder, or print them below their names."""
+def _show_tables(made: Mapping[Path, DataFrame], args: argparse.Namespace) -> None:
+    """Write tables into their files, or print them; those of a paper below their names."""
     for remark in (note for frame in made.values() for note in frame.attrs.get("notes", ())):
         warn(remark)
     if args.output:
+        if {path.suffix for path in made} != {".csv"}:
+            raise InputError(f"a table is written as .csv, not as {shown(args.output)}")
         publish({path: frame.to_csv(index=False).encode() for path, frame in made.items()})
-        print("\n".join(map(str, made)))
+        if args.paper:
+            print("\n".join(map(str, made)))
     elif args.json:
         texts = {path.stem: frame.to_json(orient="records") for path, frame in made.items()}
-        print("{" + ", ".join(f'"{name}": {text}' for name, text in texts.items()) + "}")
+        whole = "{" + ", ".join(f'"{name}": {text}' for name, text in texts.items()) + "}"
+        print(whole if args.paper else next(iter(texts.values())))
     else:
-        print("\n\n".join(f"{path.stem}\n{table_text(frame)}" for path, frame in made.items()))
+        heading = "{}\n" if args.paper else ""
+        print("\n\n".join(heading.format(p.stem) + table_text(made[p]) for p in made))
 
 
 def table_text(frame: DataFrame) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import json
 import shlex
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,17 +75,18 @@ def _compare(args: argparse.Namespace) -> int:
         _print_rate(frame, args)
     if frame.attrs.get("interrupted"):
         return INTERRUPTED
-    if (frame["verdict"] == "invalid").any():
+    return _exit_code(frame, args.fail_on, "cases")
+
+
+def _exit_code(frame: DataFrame, slowdown: float | None, what: str) -> int:
+    """Return the exit code, after telling how many cases or nodes have passed a gate, if any."""
+    from memkern.results import comparison, verdicts
+
+    if (frame["verdict"] == comparison.INVALID).any():
         return INVALID
-    if args.fail_on is None:
+    if slowdown is None:
         return GOOD
-    return _gate_code([*frame["gate"]], args.fail_on, "cases")
-
-
-def _gate_code(gates: Sequence[str], slowdown: float, what: str) -> int:
-    """Print how many cases or nodes have passed a gate, and return the exit code."""
-    from memkern.results import verdicts
-
+    gates = [*frame["gate"]]
     by = f" by more than {100 * slowdown:g} %" * (slowdown > 0)
     slow, passed, undecided = map(
         gates.count, (verdicts.SLOWER, verdicts.PASSED, verdicts.UNDECIDED)
@@ -287,7 +288,6 @@ COMPARE_VERB = verb(
 
 def _fleet(args: argparse.Namespace) -> int:
     from memkern.formats.store import check_output
-    from memkern.results.comparison import INVALID as WRONG
     from memkern.results.fleet import fleet, of_files
 
     target = check_output(args.output, args.force) if args.output else None
@@ -302,11 +302,7 @@ def _fleet(args: argparse.Namespace) -> int:
         line(text(frame))
     for remark in frame.attrs["remarks"]:
         warn(remark)
-    if (frame["verdict"] == WRONG).any():
-        return INVALID
-    if args.fail_on is None:
-        return GOOD
-    return _gate_code([*frame["gate"]], args.fail_on, "values of nodes")
+    return _exit_code(frame, args.fail_on, "values of nodes")
 
 
 def text(frame: DataFrame) -> str:
@@ -336,14 +332,14 @@ def text(frame: DataFrame) -> str:
 
 
 FLEET_VERB = verb(
-    "fleet",
+    "compare fleet",
     COMPARE,
     "find nodes of a fleet that are slower than others with the same processor",
     _fleet,
     (
-        "memkern fleet nodes/*.parquet -o fleet.parquet",
-        "memkern fleet nodes/*.parquet --fail-on slower:10",
-        "memkern fleet node.parquet --baseline fleet.parquet",
+        "memkern compare fleet nodes/*.parquet -o fleet.parquet",
+        "memkern compare fleet nodes/*.parquet --fail-on slower:10",
+        "memkern compare fleet node.parquet --baseline fleet.parquet",
     ),
     argument(
         "files",

@@ -1,4 +1,4 @@
-"""The verbs ecm and incore: loops by the ECM model, and compiled bodies in L1."""
+"""The verbs ecm and machine incore: loops by the ECM model, and compiled bodies in L1."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import dataclasses
 import json
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from memkern.cli.measuring import (
@@ -15,9 +15,8 @@ from memkern.cli.measuring import (
     exit_code,
     line,
     own_machine,
-    tell_host,
+    run_study,
     warn,
-    when_quiet,
 )
 from memkern.cli.options import (
     FORCE,
@@ -48,11 +47,21 @@ def _ecm(args: argparse.Namespace) -> int:
     from memkern.models.machine_reading import machine_of
     from memkern.models.overlap import overlap_of
     from memkern.models.records import processors
+    from memkern.studies.ecm import measure_loops
 
     if args.results and (args.output or args.wait_quiet):
         raise InputError("ecm measures nothing if it is given results: leave out its options")
     machine = own_machine(args)
-    results = _measured(args) if args.results is None else load(args.results)
+    if args.results is None:
+        check_output(args)
+        measured = run_study(args, measure_loops)
+        results = measured.results
+        if args.output:
+            results.save(args.output)
+        for text in measured.missing:
+            warn(f"not measured: {text}")
+    else:
+        results = load(args.results)
     if machine is not None:
         machine_of(args.machine, processors(results))
     loops, clock_GHz = loop_times(results)
@@ -74,22 +83,8 @@ def _ecm(args: argparse.Namespace) -> int:
     if args.json:
         print(json.dumps(_document(found, on_cores), indent=1))
     elif not args.quiet:
-        print("\n".join([*_lines(found), *_lines_of_cores(on_cores)]))
+        print("\n\n".join(map("\n".join, [*_paragraphs(found), *_of_cores(on_cores)])))
     return exit_code(results)
-
-
-def _measured(args: argparse.Namespace) -> ResultSet:
-    from memkern.studies.ecm import measure_loops
-
-    check_output(args)
-    with when_quiet(args) as progress:
-        found = measure_loops(seconds=args.seconds, progress=progress)
-    if args.output:
-        found.results.save(args.output)
-    tell_host(found.results, args.quiet)
-    for text in found.missing:
-        warn(f"not measured: {text}")
-    return found.results
 
 
 def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
@@ -108,16 +103,18 @@ def _parameters(found: EcmFit, results: ResultSet, machine: Any) -> Any:
     return EcmParameters(model.levels, str(model.overlap), how, model.memory_rate)
 
 
-def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
-    def finite(value: float) -> float | None:
-        return value if math.isfinite(value) else None
+def _finite(value: Any) -> Any:
+    """Return a value for JSON, which has only finite numbers."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
+
+def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
     return {
         "hypothesis": found.name,
         "overlap": str(found.model.overlap),
         "errors": found.errors,
         "levels": [
-            {"level": one.name, "load_B": finite(one.load_B), "store_B": finite(one.store_B)}
+            {"level": one.name, "load_B": _finite(one.load_B), "store_B": _finite(one.store_B)}
             for one in found.model.levels
         ],
         "loops": [
@@ -128,7 +125,7 @@ def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
                 "predicted_cycles": row.predicted.cycles,
                 "measured_over_predicted": row.ratio,
                 "reason": row.reason,
-                "spread": finite(row.loop.spread),
+                "spread": _finite(row.loop.spread),
                 "bound": row.predicted.bound,
                 "memory_rate": row.predicted.memory_rate,
                 "fitted": row.fitted,
@@ -145,42 +142,48 @@ def _document(found: EcmFit, on_cores: Sequence[JudgedCores]) -> dict[str, Any]:
                 "measured_over_predicted": row.ratio(),
                 "measured_over_linear": row.ratio("linear"),
                 "reason": row.reason,
-                "spread": finite(row.spread),
+                "spread": _finite(row.spread),
                 "saturating_cores": row.predicted.saturating_cores,
                 "fitted": row.fitted,
                 "disturbed": row.disturbed,
             }
             for row in on_cores
         ],
-        "median_error": finite(found.median_error),
-        "share_within_25_percent": finite(found.share_within(_MOST)),
+        "median_error": _finite(found.median_error),
+        "share_within_25_percent": _finite(found.share_within(_MOST)),
     }
 
 
-def _lines(found: EcmFit) -> Iterator[str]:
-    """Yield the lines of the table of all loops."""
-    yield f"{'hypothesis':<54} {'error on load, copy, triad':>27}"
-    for name, error in list(found.errors.items())[:_BEST]:
-        mark = "  chosen" if name == found.name else ""
-        yield f"{name:<54} {error:>26.1%}{mark}"
-    yield ""
-    yield f"{found.model.overlap} at {found.model.clock_GHz:.2f} GHz"
-    for level in found.model.levels:
-        rates = f"{level.load_B:>7.3g} B/cycle of loads, {level.store_B:>7.3g} of stores"
-        yield f"{level.name:<7} {rates}"
-    yield ""
-    yield (
-        f"{'kernel':<17} {'level':<7} {'measured':>9} {'predicted':>9} {'meas/pred':>9} "
-        f"{'spread':>7} {'bound':<7}"
-    )
-    for row in found.rows:
-        yield _row(row)
-    yield ""
-    yield (
-        f"cycles of a vector of every stream; {len(found.judged)} loops are judged: median error "
-        f"{found.median_error:.1%} (goal {_MEDIAN:.0%}), {found.share_within(_MOST):.0%} within "
-        f"{_MOST:.0%} (goal 90%)"
-    )
+def _paragraphs(found: EcmFit) -> list[list[str]]:
+    """Return the lines of the table of all loops by paragraph."""
+    model = found.model
+    return [
+        [
+            f"{'hypothesis':<54} {'error on load, copy, triad':>27}",
+            *(
+                f"{name:<54} {error:>26.1%}" + "  chosen" * (name == found.name)
+                for name, error in list(found.errors.items())[:_BEST]
+            ),
+        ],
+        [
+            f"{model.overlap} at {model.clock_GHz:.2f} GHz",
+            *(
+                f"{level.name:<7} {level.load_B:>7.3g} B/cycle of loads, {level.store_B:>7.3g} of "
+                "stores"
+                for level in model.levels
+            ),
+        ],
+        [
+            f"{'kernel':<17} {'level':<7} {'measured':>9} {'predicted':>9} {'meas/pred':>9} "
+            f"{'spread':>7} {'bound':<7}",
+            *map(_row, found.rows),
+        ],
+        [
+            f"cycles of a vector of every stream; {len(found.judged)} loops are judged: median "
+            f"error {found.median_error:.1%} (goal {_MEDIAN:.0%}), {found.share_within(_MOST):.0%} "
+            f"within {_MOST:.0%} (goal 90%)"
+        ],
+    ]
 
 
 def _row(row: Judged) -> str:
@@ -203,29 +206,31 @@ def _marks(fitted: bool, disturbed: bool, ratio: float, reason: str) -> str:
     return f"off: {reason or 'not explained'}" if off else " ".join(words)
 
 
-def _lines_of_cores(rows: Sequence[JudgedCores]) -> Iterator[str]:
-    """Yield the lines of the table of loops from memory on several cores, if there are any."""
+def _of_cores(rows: Sequence[JudgedCores]) -> list[list[str]]:
+    """Return the lines of the table of loops from memory on several cores by paragraph."""
     if not rows:
-        return
-    yield ""
-    yield (
+        return []
+    table = [
         f"{f'memory, {rows[0].cores} cores':<17} {'N_s':>7} {'measured':>9} {'predicted':>9} "
         f"{'meas/pred':>9} {'spread':>7} {'linear':>7}"
-    )
-    for row in rows:
-        yield (
+    ]
+    table += [
+        (
             f"{row.kernel:<17} {row.predicted.saturating_cores or 'none':>7} {row.cycles:>9.3f} "
             f"{row.predicted.cycles_of(row.cores):>9.3f} {row.ratio():>9.2f} "
             f"{_percent(row.spread):>7} {row.ratio('linear'):>7.2f} "
             f"{_marks(row.fitted, row.disturbed, row.ratio(), row.reason)}"
         ).rstrip()
+        for row in rows
+    ]
     judged = [abs(row.ratio() - 1) for row in rows if not (row.fitted or row.disturbed)]
-    if judged:
-        yield ""
-        yield (
-            f"{len(judged)} loops are judged: median error {statistics.median(judged):.1%}; N_s is "
-            "the number of cores that saturate memory, linear the ratio without its limit below N_s"
-        )
+    if not judged:
+        return [table]
+    note = (
+        f"{len(judged)} loops are judged: median error {statistics.median(judged):.1%}; N_s is "
+        "the number of cores that saturate memory, linear the ratio without its limit below N_s"
+    )
+    return [table, [note]]
 
 
 ECM_VERB = verb(
@@ -284,30 +289,29 @@ def _incore(args: argparse.Namespace) -> int:
     kernels = None
     if args.kernel is not None:
         kernels = [name if "." in name else f"loops.{name}" for name in each(args.kernel)]
-    with when_quiet(args) as progress:
-        found = measured_in_core(
-            kernels,
-            variants=each(args.variant),
-            isas=each(args.isa),
-            unrolls=each(args.unroll),
-            machine=machine,
-            seconds=args.seconds,
-            progress=progress,
-            processor=(args.cpu, args.arch),
-        )
+    found = run_study(
+        args,
+        measured_in_core,
+        kernels=kernels,
+        variants=each(args.variant),
+        isas=each(args.isa),
+        unrolls=each(args.unroll),
+        machine=machine,
+        processor=(args.cpu, args.arch),
+    )
     if args.output:
         found.results.save(args.output)
     if machine is not None and not found.results.interrupted:
         machine_of(args.machine, processors(found.results))
         machine.with_in_core(found.bodies).save(args.machine, force=True)
-    tell_host(found.results, args.quiet)
     if llvm_mca() is None:
         warn("llvm-mca is not installed: its prediction is left out")
     if not args.quiet:
         for text in found.missing:
             warn(text)
     if args.json:
-        print(json.dumps([_finite(row) for row in found.rows], indent=1))
+        rows = [{name: _finite(value) for name, value in row.items()} for row in found.rows]
+        print(json.dumps(rows, indent=1))
     elif not args.quiet:
         line(
             f"{'kernel':<17} {'variant':<15} {'unroll':>6} {'unit':<7} {'units':>5} "
@@ -317,13 +321,6 @@ def _incore(args: argparse.Namespace) -> int:
         for row in found.rows:
             line(_in_core_row(row))
     return exit_code(found.results)
-
-
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in row.items()
-    }
 
 
 def _in_core_row(row: dict[str, Any]) -> str:
@@ -356,14 +353,14 @@ def _in_core_row(row: dict[str, Any]) -> str:
 
 
 INCORE_VERB = verb(
-    "incore",
+    "machine incore",
     UNDERSTAND,
     "cycles of kernels in the core, measured in L1 and by static analysis",
     _incore,
     (
-        "memkern incore --quick",
-        "memkern incore -k triad,stencil --variant auto,simd",
-        "memkern incore --machine host.json -o bodies.parquet",
+        "memkern machine incore --quick",
+        "memkern machine incore -k triad,stencil --variant auto,simd",
+        "memkern machine incore --machine host.json -o bodies.parquet",
     ),
     argument(
         "-k",

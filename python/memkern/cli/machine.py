@@ -1,4 +1,4 @@
-"""The verbs info, columns, doctor and counters."""
+"""The verbs info, columns, doctor and machine counters."""
 
 from __future__ import annotations
 
@@ -320,26 +320,26 @@ def _list(args: argparse.Namespace) -> int:
     from memkern.machine import events
 
     named = (f"{unit}/{name}/" for unit, name, _ in events.by_units(counting.ROOT))
-    rows = []
-    for name in (*events.quantities(counting.ROOT), *events.SOFTWARE, *events.HARDWARE, *named):
-        event, why = counting.event_here(name)
-        rows.append({"event": name, "meaning": event.meaning if event else "", "why_not": why})
-    remarks = [remark for remark in (counting.requested(counting.AUTO).note,) if remark]
-    remarks += filter(None, [events.why_no_libpfm()])
+    names = (*events.quantities(counting.ROOT), *events.SOFTWARE, *events.HARDWARE, *named)
+    found = ((name, *counting.event_here(name)) for name in names)
+    rows = [
+        {"event": name, "meaning": event.meaning if event else "", "why_not": why}
+        for name, event, why in found
+    ]
+    notes = counting.requested(counting.AUTO).note, events.why_no_libpfm()
+    remarks = [note for note in notes if note]
     if args.json:
         print(json.dumps({"events": rows, "remarks": remarks}, indent=1))
         return GOOD
     width = max(len(row["event"]) for row in rows)
     print(f"{'event':<{width}} meaning")
+    reasons: dict[str, list[dict[str, str]]] = {}
     for row in rows:
-        if not row["why_not"]:
-            print(f"{row['event']:<{width}} {row['meaning']}".rstrip())
-    reasons: dict[str, list[str]] = {}
-    for row in rows:
-        if row["why_not"]:
-            reasons.setdefault(row["why_not"], []).append(row["event"])
-    for reason, names in reasons.items():
-        print(f"not counted: {', '.join(names)}: {reason}")
+        reasons.setdefault(row["why_not"], []).append(row)
+    for row in reasons.pop("", []):
+        print(f"{row['event']:<{width}} {row['meaning']}".rstrip())
+    for reason, some in reasons.items():
+        print(f"not counted: {', '.join(row['event'] for row in some)}: {reason}")
     for remark in remarks:
         print(remark)
     return GOOD
@@ -374,14 +374,14 @@ def _check(args: argparse.Namespace) -> int:
 
 
 COUNTERS_VERB = verb(
-    "counters",
+    "machine counters",
     UNDERSTAND,
     "list the events that --counters can count here",
     _counters,
     (
-        "memkern counters",
-        "memkern counters --check",
-        "memkern counters --json",
+        "memkern machine counters",
+        "memkern machine counters --check",
+        "memkern machine counters --json",
     ),
     argument(
         "--check",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from memkern.cli.options import (
@@ -19,7 +18,7 @@ from memkern.errors import InputError
 from memkern.machine.environment import processor_model
 
 if TYPE_CHECKING:
-    from memkern.models.machine_file import MachineFile, Tlb
+    from memkern.models.machine_file import Level, MachineFile, Quantity, Tlb
 
 
 def _machine(args: argparse.Namespace) -> int:
@@ -45,18 +44,14 @@ def _machine(args: argparse.Namespace) -> int:
         model = processor_model()
         of_another = bool(model) and not machine.describes(model)
         note = [f"this file is of another machine than this one ({model}):"] * of_another
-        print("\n".join([*note, *_lines(machine)]))
+        parts = filter(None, _paragraphs(machine))
+        print("\n".join([*note, "\n\n".join(map("\n".join, parts))]))
     return code
 
 
 def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
     from memkern import files
-    from memkern.cli.measuring import (
-        exit_code,
-        tell_host,
-        warn,
-        when_quiet,
-    )
+    from memkern.cli.measuring import exit_code, run_study, warn
     from memkern.formats.store import check_output
     from memkern.studies.machine_file import measure_machine
 
@@ -64,8 +59,7 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
         files.unused(args.output, args.force)
     if args.records:
         check_output(args.records, args.force)
-    with when_quiet(args) as progress:
-        found = measure_machine(seconds=args.seconds, progress=progress)
+    found = run_study(args, measure_machine)
     try:
         if args.records:
             found.results.save(args.records)
@@ -75,72 +69,93 @@ def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
             warn(f"interrupted: {args.output} is not written")
         elif args.output:
             found.machine.save(args.output, args.force)
-    tell_host(found.results, args.quiet)
     for text in found.missing:
         warn(f"not measured: {text}")
     return found.machine, exit_code(found.results)
 
 
-def _lines(machine: MachineFile) -> Iterator[str]:
-    """Yield the lines of a machine's description."""
-    yield f"{machine.name}, {machine.source}" + (
-        f" on {machine.created}" if machine.created else ""
-    )
-    yield (
-        f"clock {machine.clock_GHz} GHz, vectors of {machine.vector_bits} bit, lines of "
-        f"{machine.line_B} B, {machine.domains} x {machine.cores} cores"
-    )
-    yield ""
-    yield (
-        f"{'level':<7} {'size':>10} {'shared':>6} {'ns':>22} {'in flight':>22} {'saturated by':>12}"
-    )
-    for level in machine.levels:
-        size = f"{level.size_B // 1024} KiB" if level.size_B else ""
-        cores = f"{level.saturating_cores} cores" if level.saturating_cores else ""
-        yield (
-            f"{level.name:<7} {size:>10} {level.shared_by:>6} {level.latency_ns!s:>22} "
-            f"{level.in_flight!s:>22} {cores:>12}"
-        ).rstrip()
-    if machine.bandwidths:
-        yield ""
-        yield (
+def _paragraphs(machine: MachineFile) -> list[list[str]]:
+    """Return the lines of a machine's description by paragraph; some are empty."""
+    instructions = [
+        f"{one.name:<38} {one.vector_bits:>4} {_known(one.reciprocal_cycles):>22} "
+        f"{_known(one.latency_cycles):>22} {one.note}".rstrip()
+        for one in machine.instructions
+    ]
+    return [
+        [
+            f"{machine.name}, {machine.source}"
+            + (f" on {machine.created}" if machine.created else ""),
+            f"clock {machine.clock_GHz} GHz, vectors of {machine.vector_bits} bit, lines of "
+            f"{machine.line_B} B, {machine.domains} x {machine.cores} cores",
+        ],
+        [
+            f"{'level':<7} {'size':>10} {'shared':>6} {'ns':>22} {'in flight':>22} "
+            f"{'saturated by':>12}",
+            *map(_level, machine.levels),
+        ],
+        [
             f"{'level':<7} {'operation':<9} {'stores':<12} {'cores':>5} {'B/cycle':>29} "
-            f"{'GB/s':>29}"
+            f"{'GB/s':>29}",
+            *(
+                f"{row.level:<7} {row.operation:<9} {row.stores:<12} {row.cores:>5} "
+                f"{row.B_per_cycle!s:>29} {row.GBps!s:>29}" + " disturbed" * row.disturbed
+                for row in machine.bandwidths
+            ),
+        ]
+        if machine.bandwidths
+        else [],
+        [
+            *(f"TLB {n} reaches {_reach(tlb)}" for n, tlb in enumerate(machine.tlbs, start=1)),
+            *(
+                f"{cost.name} of {cost.threads} threads: "
+                + (
+                    f"{cost.ns} ns"
+                    if cost.ns.known
+                    else "not measurable beside the work between two"
+                )
+                for cost in machine.costs
+            ),
+        ],
+        [f"{'instruction':<38} {'bits':>4} {'cycles each':>22} {'latency':>22} note", *instructions]
+        if instructions
+        else [],
+        _ecm_lines(machine),
+    ]
+
+
+def _level(level: Level) -> str:
+    size = f"{level.size_B // 1024} KiB" if level.size_B else ""
+    cores = f"{level.saturating_cores} cores" if level.saturating_cores else ""
+    return (
+        f"{level.name:<7} {size:>10} {level.shared_by:>6} {level.latency_ns!s:>22} "
+        f"{level.in_flight!s:>22} {cores:>12}"
+    ).rstrip()
+
+
+def _known(quantity: Quantity) -> str:
+    """Return a quantity as text, empty if it is unknown."""
+    return str(quantity) if quantity.known else ""
+
+
+def _ecm_lines(machine: MachineFile) -> list[str]:
+    """Return the lines of the parameters of the ECM model, if there are any."""
+    if machine.ecm is None:
+        return []
+    lines = [
+        f"ECM: {machine.ecm.overlap} ({machine.ecm.how})",
+        *(
+            f"{term.name:<7} {term.load_B:>8.4g} B/cycle of loads, {term.store_B:.4g} of "
+            f"stores; of a domain {term.domain_load_B:.4g} and {term.domain_store_B:.4g}"
+            for term in machine.ecm.levels
+        ),
+    ]
+    if machine.ecm.memory_rate == "common":
+        alone, domain = machine.ecm.levels[-1].triad
+        lines.append(
+            "all bytes of memory have the bandwidth of loads where they dominate, else that of "
+            f"a triad: {alone:.4g} B/cycle; of a domain {domain:.4g}"
         )
-    for row in machine.bandwidths:
-        mark = " disturbed" if row.disturbed else ""
-        yield (
-            f"{row.level:<7} {row.operation:<9} {row.stores:<12} {row.cores:>5} "
-            f"{row.B_per_cycle!s:>29} {row.GBps!s:>29}{mark}"
-        )
-    if machine.tlbs or machine.costs:
-        yield ""
-    for number, tlb in enumerate(machine.tlbs, start=1):
-        yield f"TLB {number} reaches {_reach(tlb)}"
-    for cost in machine.costs:
-        time = f"{cost.ns} ns" if cost.ns.known else "not measurable beside the work between two"
-        yield f"{cost.name} of {cost.threads} threads: {time}"
-    if machine.instructions:
-        yield ""
-        yield f"{'instruction':<38} {'bits':>4} {'cycles each':>22} {'latency':>22} note"
-    for one in machine.instructions:
-        latency = str(one.latency_cycles) if one.latency_cycles.known else ""
-        each = str(one.reciprocal_cycles) if one.reciprocal_cycles.known else ""
-        yield f"{one.name:<38} {one.vector_bits:>4} {each:>22} {latency:>22} {one.note}".rstrip()
-    if machine.ecm is not None:
-        yield ""
-        yield f"ECM: {machine.ecm.overlap} ({machine.ecm.how})"
-        for term in machine.ecm.levels:
-            yield (
-                f"{term.name:<7} {term.load_B:>8.4g} B/cycle of loads, {term.store_B:.4g} of "
-                f"stores; of a domain {term.domain_load_B:.4g} and {term.domain_store_B:.4g}"
-            )
-        if machine.ecm.memory_rate == "common":
-            alone, domain = machine.ecm.levels[-1].triad
-            yield (
-                "all bytes of memory have the bandwidth of loads where they dominate, else that of "
-                f"a triad: {alone:.4g} B/cycle; of a domain {domain:.4g}"
-            )
+    return lines
 
 
 def _reach(tlb: Tlb) -> str:
@@ -159,7 +174,7 @@ def _compare(first: MachineFile, second: MachineFile) -> int:
     rows = [["", first.name, second.name, "ratio", ""]]
     for row in differences(first, second):
         ratio = f"{row.ratio:.3f}" if row.ratio == row.ratio else ""
-        values = (str(one) if one.known else "" for one in (row.first, row.second))
+        values = _known(row.first), _known(row.second)
         rows.append([row.what, *values, ratio, "*" * row.differs])
     print("\n".join(aligned(rows, left=[0, 4])))
     print("* intervals do not overlap, or values without intervals differ by more than 1 %")

@@ -72,6 +72,7 @@ def verb(
     Parameters
     ----------
     name : str
+        Two words for a part of a verb with options of its own, such as ``machine incore``.
     group : str
         One of `GROUPS`.
     help : str

@@ -1,4 +1,4 @@
-"""The verbs that write what others read: report, gallery and export."""
+"""The verbs that write what others read: report, report gallery and export."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from memkern.cli.options import (
 )
 from memkern.discovery import family_modules
 from memkern.errors import InputError
-from memkern.files import unused
+from memkern.files import publish, unused
 from memkern.limits import memory_left
 from memkern.spec.options import GPUS, PROCESSORS, Knobs
 
@@ -273,14 +273,14 @@ REPORT_VERB = verb(
 
 
 GALLERY_VERB = verb(
-    "gallery",
+    "report gallery",
     UNDERSTAND,
     "write a static site of many machines' reports",
     _gallery,
     (
-        "memkern gallery site",
-        "memkern gallery site --add host.parquet",
-        "memkern gallery site --add one.parquet --add other.parquet",
+        "memkern report gallery site",
+        "memkern report gallery site --add host.parquet",
+        "memkern report gallery site --add one.parquet --add other.parquet",
     ),
     argument("folder", metavar="DIR", help="folder of bundles (.parquet) and of the site"),
     argument(
@@ -313,11 +313,23 @@ def _text(results: ResultSet, format: str) -> str:
 
 
 def _export(args: argparse.Namespace) -> int:
-    from memkern.files import publish, unused
     from memkern.formats import load
+    from memkern.formats.store import check_output
+    from memkern.results.merging import merge
 
+    if args.format is None:
+        if args.output is None:
+            raise InputError("export needs --to, or -o with the file of all records")
+        target: Path | None = check_output(args.output, args.force)
+        results = merge(args.files)
+        results.save(args.output)
+        counts = {"record": len(results), "environment": len(results.environments)}
+        words = (f"{number} {name}{'s' * (number != 1)}" for name, number in counts.items())
+        line(f"{target}: {' of '.join(words)}")
+        return GOOD
     target = None if args.output is None else unused(args.output, args.force)
-    text = _text(load(args.file), args.format)
+    several = len(args.files) > 1
+    text = _text(merge(args.files) if several else load(args.files[0]), args.format)
     if target is None:
         line(text.removesuffix("\n"))
     else:
@@ -328,23 +340,22 @@ def _export(args: argparse.Namespace) -> int:
 EXPORT_VERB = verb(
     "export",
     MANAGE,
-    "write results in the format of another program",
+    "join results files, or write them in the format of another program",
     _export,
     (
         "memkern export results.parquet --to figures",
         "memkern export results.parquet --to babelstream -o babelstream.csv",
-        "memkern export before.db --to google-benchmark -o before.json",
+        "memkern export part-1.db part-2.db -o all.parquet",
     ),
-    argument("file", metavar="FILE", help="results: .db, .parquet, .csv or .json"),
+    argument("files", nargs="+", metavar="FILE", help="results: .db, .parquet, .csv or .json"),
     argument(
         "--to",
         dest="format",
-        required=True,
         choices=_FORMATS,
         help="openmetrics: gauges for Prometheus; google-benchmark: JSON, each sample a "
         "repetition; babelstream: CSV as of its --csv; figures: the figures of merit in one line, "
-        "as NAME=VALUE UNIT, for ReFrame and Ramble",
+        "as NAME=VALUE UNIT, for ReFrame and Ramble; default: results of memkern",
     ),
-    argument("-o", "--output", metavar="PATH", help="file (standard output)"),
+    argument("-o", "--output", metavar="PATH", help="file (standard output with --to)"),
     FORCE,
 )

@@ -1,4 +1,4 @@
-"""The verbs sweep, over declared cases, merge, and tune, a search for the best options."""
+"""The verbs sweep, over declared cases, and tune, a search for the best options."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ from memkern.cli.measuring import (
 )
 from memkern.cli.options import (
     COMPARE,
-    FORCE,
     GOOD,
-    MANAGE,
     MEASURE,
     QUICK_S,
     argument,
@@ -109,7 +107,7 @@ def _sweep_in_tasks(cases: Cases, args: argparse.Namespace) -> int:
         if not args.quiet:
             line(f"submitted: {' '.join(jobs) or 'nothing, since nothing is missing'}")
             line("follow:    squeue --me")
-            merged = shlex.join(["memkern", "merge", "-o", args.output])
+            merged = shlex.join(["memkern", "export", "-o", args.output])
             line(f"merge:     {merged} {shlex.quote(str(array.folder))}/*.db")
             line("           or the same command with --resume instead of --no-wait")
         return GOOD
@@ -158,19 +156,6 @@ def _part(text: str) -> Part:
     if part.number > part.of:
         raise argparse.ArgumentTypeError(f"must be K/N, such as 1/4 to 4/4, not {shown(text)}")
     return part
-
-
-def _merge(args: argparse.Namespace) -> int:
-    from memkern.formats import store
-    from memkern.results.merging import merge
-
-    target = store.check_output(args.output, args.force)
-    results = merge(args.files)
-    results.save(target)
-    counts = {"record": len(results), "environment": len(results.environments)}
-    words = (f"{number} {name}{'s' * (number != 1)}" for name, number in counts.items())
-    line(f"{target}: {' of '.join(words)}")
-    return GOOD
 
 
 def _tune(args: argparse.Namespace) -> int:
@@ -237,22 +222,6 @@ SWEEP_VERB = verb(
         argument("--no-wait", action="store_true", help="submit, and do not wait"),
         argument("--part", type=_part, metavar="K/N", help="measure one of N parts, K from 1 to N"),
     ),
-)
-
-
-MERGE_VERB = verb(
-    "merge",
-    MANAGE,
-    "join results files, such as files of several machines",
-    _merge,
-    (
-        "memkern merge -o all.db part-1.db part-2.db",
-        "memkern merge part-1.db part-2.db -o all.parquet",
-        "memkern merge --force -o all.csv part-1.db part-2.db",
-    ),
-    argument("files", nargs="+", metavar="FILE", help="results: .db, .parquet, .csv or .json"),
-    argument("-o", "--output", required=True, metavar="PATH", help="file of all records"),
-    FORCE,
 )
 
 

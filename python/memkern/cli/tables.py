@@ -159,6 +159,7 @@ VARIANT = cell(
 THREADS = cell("threads", ">3", "thr")
 SHORTEST = cell("time_min_s", ">11.4g")
 INTERVAL = cell("±%", ">5", value=plus_minus)
+MEDIAN = cell("±%", ">5", value=lambda record: plus_minus(record, "median"))
 
 STREAMS = Table(
     (

@@ -307,7 +307,7 @@ class Host:
 
     @property
     def counters(self) -> Mapping[str, float]:
-        """By event, its count divided by the true one (see `memkern counters --check`)."""
+        """By event, its count divided by the true one (see `memkern machine counters --check`)."""
         return self._file.get(_COUNTERS)
 
     def keep_counters(self, ratios: Mapping[str, float]) -> None:

@@ -629,7 +629,6 @@ _OPTIONS = (
 def add_options(
     parser: argparse.ArgumentParser,
     readers: Mapping[str, Callable[[str], Any]] | None = None,
-    kernel: str = "",
 ) -> None:
     """Add every option of Spatter 2, short and long, to a parser.
 
@@ -642,16 +641,10 @@ def add_options(
         The parser to extend; it reports wrong values as its usual errors.
     readers : mapping, optional
         Converters by long option (``op``) that replace those for Spatter's values.
-    kernel : str
-        The only kernel: the parser has no options that choose it or that it does not use.
     """
     readers = readers or {}
     group = parser.add_argument_group("Spatter's options")
-    idle = {"file", "kernel", *_PATTERNS, *_DELTAS, "wrap"} - _USED[kernel] if kernel else ()
     for option in _OPTIONS:
-        if option.dest.replace("_", "-") in idle:
-            parser.set_defaults(**{option.dest: kernel if option.dest == "kernel" else None})
-            continue
         if option.read is None:
             group.add_argument(*option.flags, action="store_true", help=option.help)
             continue

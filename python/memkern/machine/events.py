@@ -218,7 +218,7 @@ def find(name: str, root: Path = Path("/")) -> Event:
     if found is None:
         missing = f" ({why_no_libpfm()})" if _libpfm() is None else ""
         raise InputError(
-            f"event {shown(name)} is unknown{missing}: `memkern counters` lists events"
+            f"event {shown(name)} is unknown{missing}: `memkern machine counters` lists events"
         )
     return found
 

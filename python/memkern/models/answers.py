@@ -259,7 +259,8 @@ def _is_from_memory(record: Record) -> bool:
     return float(record.get("caches_multiple") or 0) >= FROM_MEMORY
 
 
-_ONLY, _IN_CORE = "; only this helps: ", ["`memkern incore`, which tells what the body needs"]
+_ONLY = "; only this helps: "
+_IN_CORE = ["`memkern machine incore`, which tells what the body needs"]
 # What to try for each bound, near the roofline and far from it: names of `ADVICE`, and what no
 # record has.
 _TRY = {

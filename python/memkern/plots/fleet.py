@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-_FILES = "``memkern fleet -o``"
+_FILES = "``memkern compare fleet -o``"
 _MOST_NAMES = 3
 _BAND = "#dfe7ee"
 

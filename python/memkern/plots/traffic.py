@@ -165,5 +165,5 @@ def counted_traffic(records: Records = None) -> Figure:
     if shared < 0.995:
         notes.append(f"Counters took turns: extrapolated from at least {shared:.0%} of the time.")
     if unsure.any():
-        notes.append("Hollow: not found right by memkern counters --check.")
+        notes.append("Hollow: not found right by memkern machine counters --check.")
     return finish(fig, 4, notes, drawn)

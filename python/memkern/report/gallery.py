@@ -103,7 +103,9 @@ def write(folder: Path, *, progress: bool = False) -> Path:
         path for path in folder.glob("*.parquet") if not path.name.endswith(".samples.parquet")
     )
     if not bundles:
-        raise InputError(f"{folder} has no bundle: memkern gallery {folder} --add RESULTS adds one")
+        raise InputError(
+            f"{folder} has no bundle: memkern report gallery {folder} --add RESULTS adds one"
+        )
     rows, columns = [], {}
     bar = progress_module.bar(progress or None, total=len(bundles), unit="reports")
     for bundle in bundles:

@@ -167,7 +167,7 @@ def fleet(
     if not len(results):
         raise InputError("there is no record of a node: give files of results")
     if not all(_text(record, NODE) for record in every):
-        raise InputError("a record has no node: a baseline is a file of memkern fleet -o")
+        raise InputError("a record has no node: a baseline is a file of memkern compare fleet -o")
     environments = {**(baseline.environments if baseline else {}), **results.environments}
     machines = _machines(every, environments)
     keys, several = key_columns(every), varying(every)

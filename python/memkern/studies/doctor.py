@@ -253,7 +253,8 @@ def _check_machine(path: Any, earlier: ResultSet, machine: Mapping[str, Any]) ->
     if here and others and here not in others:
         raise InputError(
             f"{path} was measured on another machine ({others[0]}, this is {here}): a baseline is "
-            "a file that memkern doctor -o wrote on this one, or memkern fleet -o of such machines"
+            "a file that memkern doctor -o wrote on this one, or memkern compare fleet -o of such "
+            "machines"
         )
 
 

@@ -18,7 +18,6 @@ from memkern.checks import one_of
 from memkern.engine.public import Measurement, calibrated, place_in_rounds, to_result_set
 from memkern.errors import InputError
 from memkern.extension import _memkern
-from memkern.formats import ResultSet
 from memkern.host.environment import machine_environment
 from memkern.machine.topology import physical_cores
 from memkern.models.ecm_fit import LIMITED, PART, LoopTime, marginal
@@ -26,7 +25,7 @@ from memkern.models.machine_file import InCore, MachineFile, body_of
 from memkern.spec.case import Case
 from memkern.spec.registry import case as kernel_case
 from memkern.spec.registry import of_family
-from memkern.studies.machine_file import CacheLevel, levels_of, pinned
+from memkern.studies.machine_file import CacheLevel, Measured, levels_of, pinned
 from memkern.studies.static_analysis import UNKNOWN, main_loop_of, mca, osaca_cycles, terms
 
 _BRIEF_S, _LONG_S = 0.15, 0.75
@@ -35,21 +34,6 @@ _STENCIL, _ROWS, _MATRIX = 258, 512, 192
 
 
 # Loops in each level
-
-
-@dataclass(frozen=True, eq=False)
-class MeasuredLoops:
-    """Loops on one core, with data in each level.
-
-    Attributes
-    ----------
-    results : ResultSet
-    missing : tuple of str
-        Cases that could not be measured, with the reasons.
-    """
-
-    results: ResultSet
-    missing: tuple[str, ...]
 
 
 def loop_kernels() -> list[str]:
@@ -61,7 +45,7 @@ def measure_loops(
     *,
     seconds: float = 240.0,
     progress: Callable[[float], object] | None = None,
-) -> MeasuredLoops:
+) -> Measured:
     """Measure loops on one core with data in each level, and from memory on all cores.
 
     All cases are placed in turns, in random order, five times, so that cases for the fit and other
@@ -76,7 +60,8 @@ def measure_loops(
 
     Returns
     -------
-    MeasuredLoops
+    Measured
+        Records of loops on one core, and from memory on all cores.
 
     Raises
     ------
@@ -88,7 +73,7 @@ def measure_loops(
     cases = _loop_cases(loop_kernels(), levels_of(environment, cores), cores)
     placed = place_in_rounds(cases, rounds=5, seconds=seconds, progress=progress)
     done = [calibrated(run, environment) for run in placed.runs.values()]
-    return MeasuredLoops(
+    return Measured(
         to_result_set(done, placed.interrupted),
         tuple(f"{' '.join(map(str, key))}: {why}" for key, why in placed.refused.items()),
     )
@@ -156,25 +141,21 @@ def _elements(case: Case) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredInCore:
+class MeasuredInCore(Measured):
     """Bodies in the core, as measured and as predicted.
+
+    The first record of each body has the columns of its row.
 
     Attributes
     ----------
     rows : list of dict
         See `measured_in_core`.
-    results : ResultSet
-        The records; the first one of each body has the columns of its row.
     bodies : tuple of InCore
         Undisturbed times, for a machine file.
-    missing : tuple of str
-        Bodies that could not be measured or predicted, with the reasons.
     """
 
     rows: list[dict[str, Any]]
-    results: ResultSet
     bodies: tuple[InCore, ...]
-    missing: tuple[str, ...]
 
 
 class _Key(NamedTuple):
@@ -311,10 +292,10 @@ def measured_in_core(
     if not rows:
         raise InputError(f"nothing could be measured: {next(iter(missing), 'no body')}")
     return MeasuredInCore(
-        sorted(rows, key=_order_of),
         to_result_set(measured, placed.interrupted),
-        tuple(sorted(bodies, key=lambda one: one.body)),
         tuple(missing),
+        sorted(rows, key=_order_of),
+        tuple(sorted(bodies, key=lambda one: one.body)),
     )
 
 

@@ -67,20 +67,30 @@ class _Key(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredMachine:
+class Measured:
+    """What a study has measured.
+
+    Attributes
+    ----------
+    results : ResultSet
+    missing : tuple of str
+        What could not be measured, with the reasons.
+    """
+
+    results: ResultSet
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredMachine(Measured):
     """A machine file with the records from which it was made.
 
     Attributes
     ----------
     machine : MachineFile
-    results : ResultSet
-    missing : tuple of str
-        Quantities that this machine could not measure, with the reasons.
     """
 
     machine: MachineFile
-    results: ResultSet
-    missing: tuple[str, ...]
 
 
 def measure_machine(
@@ -134,9 +144,9 @@ def measure_machine(
         for key, why in {**placed.refused, **too_large}.items()
     )
     return MeasuredMachine(
-        _machine(environment, levels, cores, done, bits),
         to_result_set(list(done.values()), placed.interrupted),
         missing,
+        _machine(environment, levels, cores, done, bits),
     )
 
 

@@ -109,7 +109,8 @@ def columns(
             row["checked"] = ratio
             if not agrees(ratio):
                 notes.append(
-                    f"{event.name}: {ratio:.3g} times the true count in memkern counters --check"
+                    f"{event.name}: {ratio:.3g} times the true count in "
+                    "memkern machine counters --check"
                 )
         rows.append(row)
     return {

@@ -1,13 +1,12 @@
-"""The verb instructions: reciprocal throughput and latency of instructions at each width."""
+"""The verb machine instructions: throughput and latency of instructions at each width."""
 
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
-from memkern.cli.measuring import exit_code, marks, measure, plus_minus
+from memkern.cli.measuring import exit_code, measure
 from memkern.cli.options import (
-    MEASURE,
+    UNDERSTAND,
     argument,
     argument_group,
     each,
@@ -17,25 +16,21 @@ from memkern.cli.options import (
     verb,
     words,
 )
+from memkern.cli.tables import MEDIAN, VARIANT, Table, cell
 from memkern.families.instructions.kernels import INSTRUCTIONS, QUANTITIES
 
-_HEADER = (
-    f"{'instruction':<22} {'indices':<7} {'bits':<4} {'variant':<15} {'quantity':<10} "
-    f"{'cycles':>7} {'ns':>7} {'±%':>5}"
+_TABLE = Table(
+    (
+        cell("instruction", "<22"),
+        cell("index_stride", "<7", "indices"),
+        cell("vector_bits", "<4", "bits"),
+        VARIANT,
+        cell("quantity", "<10"),
+        cell("cycles_per_access", ">7.2f", "cycles"),
+        cell("ns_per_access", ">7.2f", "ns"),
+        MEDIAN,
+    )
 )
-
-
-_SHOWN = ("instruction", "index_stride", "vector_bits", "variant", "isa", "quantity")
-
-
-def _row(number: int, record: dict[str, Any]) -> str:
-    stride = record.get("index_stride", "")
-    return (
-        f"{record['instruction']:<22} {stride or '':<7} {record.get('vector_bits') or '':<4} "
-        f"{record['variant'] + '/' + record['isa']:<15} {record['quantity']:<10} "
-        f"{record['cycles_per_access']:>7.2f} {record['ns_per_access']:>7.2f} "
-        f"{plus_minus(record, 'median'):>5} {' '.join(marks(record))}"
-    ).rstrip()
 
 
 def _instructions(args: argparse.Namespace) -> int:
@@ -43,27 +38,22 @@ def _instructions(args: argparse.Namespace) -> int:
 
     refuse(args, "in instructions, which chooses the variants", variant=None)
     knobs = {k: v for k, v in knobs_of(args).items() if k not in ("threads", "dtype", "isa")}
-    lists = {
-        "names": args.instruction,
-        "quantities": args.quantity,
-        "isas": None if args.isa is None else each(args.isa),
-    }
-    # Each instruction set has separate cases.
-    args.isa = None
+    lists = {"names": args.instruction, "quantities": args.quantity, "isas": args.isa}
     chosen = {name: each(words) for name, words in lists.items() if words is not None}
+    args.isa = None  # each instruction set has separate cases
     cases = instruction_cases(**{"budget_s": 0.1, **knobs, **chosen})
-    return exit_code(measure(cases, args, _HEADER, _row, _SHOWN))
+    return exit_code(measure(cases, args, _TABLE))
 
 
 INSTRUCTIONS_VERB = verb(
-    "instructions",
-    MEASURE,
+    "machine instructions",
+    UNDERSTAND,
     "throughput and latency of single instructions on one core",
     _instructions,
     (
-        "memkern instructions --instruction fma,gather",
-        "memkern instructions --quantity latency --isa avx2",
-        "memkern instructions --quick -o instructions.parquet",
+        "memkern machine instructions --instruction fma,gather",
+        "memkern machine instructions --quantity latency --isa avx2",
+        "memkern machine instructions --quick -o instructions.parquet",
     ),
     argument_group(
         "instructions",

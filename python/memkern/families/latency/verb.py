@@ -22,7 +22,7 @@ from memkern.cli.options import (
     measuring_options,
     verb,
 )
-from memkern.cli.tables import CASE, THREADS, Record, Table, cell, marks, plus_minus
+from memkern.cli.tables import CASE, MEDIAN, THREADS, Record, Table, cell, marks, plus_minus
 from memkern.cli.verbs import input_cases, input_options, kernels_of, rows_of
 from memkern.errors import InputError
 from memkern.families.latency import kernels as latency
@@ -55,8 +55,7 @@ def _without_traffic(record: Record) -> list[str]:
 
 
 _NS = cell("ns_per_access", ">9.2f", "ns")
-_MEDIAN = cell("±%", ">5", value=lambda record: plus_minus(record, "median"))
-_TIMES = (_NS, cell("cycles_per_access", ">8.1f", "cycles"), _MEDIAN)
+_TIMES = (_NS, cell("cycles_per_access", ">8.1f", "cycles"), MEDIAN)
 _TABLES = {
     "chase": Table(
         (
@@ -91,7 +90,7 @@ _TABLES = {
             cell("block_threads", ">5", "block"),
             THREADS,
             cell("ns_per_access", ">9.3f", "ns"),
-            _MEDIAN,
+            MEDIAN,
         )
     ),
 }

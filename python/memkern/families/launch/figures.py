@@ -44,7 +44,7 @@ def barrier_cost(records: Records = None) -> Figure:
         records,
         [BARRIER],
         ("threads", "barrier", "clock_GHz", *ends),
-        measure="memkern barrier -o barrier.parquet",
+        measure="memkern machine barrier -o barrier.parquet",
         value="barrier_s",
     )
     frame = ranked(frame, "barrier_s", lowest=True)

@@ -1,19 +1,21 @@
-"""The verb barrier."""
+"""The verb machine barrier."""
 
 from __future__ import annotations
 
 import argparse
+import math
+from collections.abc import Callable
 from typing import Any
 
 from memkern.cli.measuring import (
     check_output,
     exit_code,
-    marks,
     save_and_show,
     wait_until_quiet,
     warn_if_not_quiet,
 )
-from memkern.cli.options import FORCE, MEASURE, WAIT, argument, count, each, numbers, verb
+from memkern.cli.options import FORCE, UNDERSTAND, WAIT, argument, count, each, numbers, verb
+from memkern.cli.tables import Record, Table, cell
 
 
 def _barrier(args: argparse.Namespace) -> int:
@@ -24,32 +26,49 @@ def _barrier(args: argparse.Namespace) -> int:
     threads = None if args.threads is None else each(args.threads)
     results = barrier_cost(threads, kinds=args.kinds.split(","), runs=args.runs, pin=args.pin)
     if save_and_show(results, args):
-        print(
-            f"{'barrier':<12} {'threads':>7} {'ns':>9} {'least':>9} {'greatest':>9} {'cycles':>9}"
-        )
-        for r in results:
-            words = " ".join(marks(r))
-            print(f"{r['barrier']:<12} {r['threads']:>7} {_barrier_cells(r)} {words}".rstrip())
+        print("\n".join(_TABLE.lines(results)))
     return exit_code(results)
 
 
-def _barrier_cells(record: dict[str, Any]) -> str:
-    """Return the columns of times, or an upper bound if the noise exceeds the barrier's cost."""
-    middle, low, high = (1e9 * record[f"barrier_{end}s"] for end in ("", "low_", "high_"))
-    if middle <= 0:
-        return f"below {high:.1f}" if high > 0 else "below the noise of the work"
-    return f"{middle:>9.1f} {max(low, 0):>9.1f} {high:>9.1f} {middle * record['clock_GHz']:>9.0f}"
+def _time(end: str) -> Callable[[Record], Any]:
+    """Return the column of a time, or for the middle an upper bound if noise exceeds the cost."""
+
+    def value(record: Record) -> Any:
+        ns, high_ns = 1e9 * record[f"barrier_{end}s"], 1e9 * record["barrier_high_s"]
+        if record["barrier_s"] > 0:
+            return max(ns, 0.0)
+        if end:
+            return ""
+        return f"below {high_ns:.1f}" if high_ns > 0 else "below the noise of the work"
+
+    return value
+
+
+def _cycles(record: Record) -> float:
+    return 1e9 * record["barrier_s"] * record["clock_GHz"] if record["barrier_s"] > 0 else math.nan
+
+
+_TABLE = Table(
+    (
+        cell("barrier", "<12"),
+        cell("threads", ">7"),
+        cell("ns", ">9.1f", value=_time("")),
+        cell("least", ">9.1f", value=_time("low_")),
+        cell("greatest", ">9.1f", value=_time("high_")),
+        cell("cycles", ">9.0f", value=_cycles),
+    )
+)
 
 
 BARRIER_VERB = verb(
-    "barrier",
-    MEASURE,
+    "machine barrier",
+    UNDERSTAND,
     "cost of a barrier, over numbers of threads",
     _barrier,
     (
-        "memkern barrier",
-        "memkern barrier -t 1,2,4 --kinds spin",
-        "memkern barrier --quick --json",
+        "memkern machine barrier",
+        "memkern machine barrier -t 1,2,4 --kinds spin",
+        "memkern machine barrier --quick --json",
     ),
     argument(
         *("-t", "--threads"),

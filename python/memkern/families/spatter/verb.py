@@ -10,7 +10,6 @@ from memkern.checks import shown
 from memkern.cli.measuring import beside, exit_code, measure, warn
 from memkern.cli.options import (
     MEASURE,
-    Options,
     argument,
     count,
     knobs_of,
@@ -90,15 +89,8 @@ def _beside_published(results: ResultSet) -> str:
     return beside_published(results)
 
 
-def _options_of(kernel: str = "") -> tuple[Options, Options]:
-    """Return Spatter's options, by default with those that choose the kernel, and ours."""
-    readers = {"op": _op, "omp_threads": numbers(1, "threads")}
-    of_gpus = ("shared_memory", "local_work_size")
-    without_effect = ("aggregate", "atomic_thread_fence", "atomic_writes", "dense_buffers")
-    return (
-        lambda parser: spatter_input.add_options(parser, readers, kernel),
-        measuring_options(short=False, runs=False, elsewhere=(*of_gpus, *without_effect)),
-    )
+# Short options whose values may be those of our options of the same letter.
+_READERS = {"op": _op, "omp_threads": numbers(1, "threads")}
 
 
 SPATTER_VERB = verb(
@@ -107,39 +99,19 @@ SPATTER_VERB = verb(
     "gather/scatter with Spatter's own options and JSON files",
     _spatter,
     (
-        "memkern spatter -p UNIFORM:8:1 -d 8 -l 16777216 -k gather",
+        "memkern spatter -k gather -p UNIFORM:8:16:NR -l 1000000 --pages 4k,thp",
         "memkern spatter -f suite.json -o results.parquet",
         "memkern spatter -k gs -g UNIFORM:8:1 -u UNIFORM:8:2 -l 1000000",
     ),
-    *_options_of(),
-)
-
-
-GATHER_VERB = verb(
-    "gather",
-    MEASURE,
-    "gather, with Spatter's own options",
-    _spatter,
-    (
-        "memkern gather -p UNIFORM:8:1 -l 1000000",
-        "memkern gather -p UNIFORM:8:16:NR -l 1000000 --pages 4k,thp",
-        "memkern gather -p 0,24,48 -d 8 -l 1000000 -o gather.parquet",
+    lambda parser: spatter_input.add_options(parser, _READERS),
+    measuring_options(
+        short=False,
+        runs=False,
+        elsewhere=(
+            *("shared_memory", "local_work_size"),  # of GPUs
+            *("aggregate", "atomic_thread_fence", "atomic_writes", "dense_buffers"),  # no effect
+        ),
     ),
-    *_options_of("gather"),
-)
-
-
-SCATTER_VERB = verb(
-    "scatter",
-    MEASURE,
-    "scatter, with Spatter's own options",
-    _spatter,
-    (
-        "memkern scatter -p UNIFORM:8:1 -l 1000000",
-        "memkern scatter -p UNIFORM:8:1:NR -l 1000000 --variant simd,nt",
-        "memkern scatter -p 0,24,48 -d 8 -l 1000000 -o scatter.parquet",
-    ),
-    *_options_of("scatter"),
 )
 
 
