@@ -248,6 +248,8 @@ FAULTS = (
           'times["size_B"] == times["size_B"].min()', 'times["size_B"] == times["size_B"].max()',
           "pytest test_plots_structure"),
     # Declarations, neighbours, the machine
+    Fault("an integer above its range",
+          " && value <= declared.most) return;", ") return;", "problem_test"),
     Fault("inputs taken for results",
           "a.written = found->role != 'r';", "a.written = found->role == 'r';", "problem_test"),
     Fault("a slowdown upside down",

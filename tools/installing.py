@@ -20,7 +20,7 @@ _STEP = re.compile(r"\[(\d+)/(\d+)\] ")
 _OBJECT = re.compile(r"CMakeFiles/\S+\.o\b")
 # Kernels, and code with templates of pybind11 or for all operations of a library, take as long as
 # this many other objects.
-_LONG, _SEVERAL = re.compile(r"/(cpu|gpu)[^/]*\.c|/python/|/interface\.cpp"), 4
+_LONG, _SEVERAL = re.compile(r"/(cpu|gpu)[^/]*\.c|/python/|/backends/ranks/"), 4
 
 
 def cost(name: str) -> int:

@@ -12,8 +12,12 @@ endfunction()
 
 function(memkern_ranks_module library target)
   set(module _${target})
+  # In this order, a library's own entries of a kernel come after those of all libraries.
+  file(GLOB families CONFIGURE_DEPENDS cpp/backends/ranks/*.cpp)
   file(GLOB sources CONFIGURE_DEPENDS cpp/backends/${library}/*.cpp)
-  pybind11_add_module(${module} MODULE NO_EXTRAS ${sources})
+  pybind11_add_module(${module} MODULE NO_EXTRAS ${families} ${sources})
+  target_compile_definitions(${module} PRIVATE
+    MEMKERN_LIBRARY=${library} MEMKERN_LIBRARY_HEADER="backends/${library}/library.hpp")
   memkern_python_objects(memkern_ranks_python cpp/python/ranks.cpp)
   memkern_python_objects(memkern_${library}_python cpp/python/${library}_module.cpp)
   # In this order, the flags of MPI's wrapper come before those of memkern.

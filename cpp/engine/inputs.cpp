@@ -48,19 +48,30 @@ std::int64_t dtype_size(DType type) {
   return with_type(type, []<class T>(T) { return static_cast<std::int64_t>(sizeof(T)); });
 }
 
-std::int64_t Inputs::integer(const std::string& name, std::int64_t minimum) const {
+std::int64_t Inputs::integer(const std::string& name) const {
   const auto found = integers.find(name);
   if (found == integers.end()) throw InputError("the input '" + name + "' is missing");
-  if (found->second < minimum) {
-    throw InputError(name + " must be at least " + std::to_string(minimum) + ", not " +
-                     std::to_string(found->second));
-  }
   return found->second;
+}
+
+std::int64_t Inputs::option(const std::string& name, std::int64_t most) const {
+  if (!integers.contains(name)) return 0;
+  check({name.c_str(), 0, most});
+  return integer(name);
+}
+
+void Inputs::check(const DeclaredInteger& declared) const {
+  const std::int64_t value = integer(declared.name);
+  if (value >= declared.least && value <= declared.most) return;
+  throw InputError(std::string(declared.name) + " must be at " +
+                   (value < declared.least ? "least " + std::to_string(declared.least)
+                                           : "most " + std::to_string(declared.most)) +
+                   ", not " + std::to_string(value));
 }
 
 std::optional<std::int64_t> Inputs::split(std::int64_t iterations) const {
   if (!integers.contains("split_at")) return std::nullopt;
-  const std::int64_t at = integer("split_at", 0);
+  const std::int64_t at = option("split_at");
   if (at > iterations) {
     throw InputError("split_at must be at most the " + std::to_string(iterations) +
                      " iterations, not " + std::to_string(at));

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "engine/registry.hpp"
+
 namespace memkern {
 
 enum class DType { F32, F64, I32, I64, U32, U64 };
@@ -58,11 +60,17 @@ class Inputs {
   std::map<std::string, IndexView> indices;
   std::map<std::string, DataView> data;
 
-  // These throw InputError if there is no such input, or it is not as large as required.
-  std::int64_t integer(const std::string& name, std::int64_t minimum) const;
+  // Throws InputError unless the integer is given and in its range.
+  void check(const DeclaredInteger& declared) const;
+  // These throw InputError if there is no such input, or it does not have the required length. Of
+  // the integers that the kernel declares, make_problem() has checked the ranges.
+  std::int64_t integer(const std::string& name) const;
   const IndexView& index(const std::string& name) const;
   const IndexView& index(const std::string& name, std::int64_t length) const;
   std::vector<std::int64_t> copy(const std::string& name) const;
+  // The integer of an option, 0 if it is not given. Throws InputError unless it is from 0 to
+  // `most`.
+  std::int64_t option(const std::string& name, std::int64_t most = INT64_MAX) const;
   // The integer "split_at", if it is given: the iteration at which an invocation is divided in two
   // parts. Throws InputError if it is outside [0, iterations].
   std::optional<std::int64_t> split(std::int64_t iterations) const;

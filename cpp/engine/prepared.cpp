@@ -14,10 +14,11 @@ void check_invocations(std::int64_t invocations) {
 }
 
 // Not every family has kernels for the device.
-void check_runs_on(const Device& device, const std::string& kernel, const std::string& family) {
+void check_runs_on(const Device& device, const std::string& kernel) {
+  const std::string family = kernel.substr(0, kernel.find('.') + 1);
   const auto& known = device.entries();
   const auto of_family = [&](const DeviceEntry& e) {
-    return std::string(e.kernel).starts_with(family + ".");
+    return std::string(e.kernel).starts_with(family);
   };
   if (std::none_of(known.begin(), known.end(), of_family)) {
     throw InputError("kernel '" + kernel + "' does not run on " + device.name());
@@ -32,10 +33,9 @@ Prepared::Prepared(const Request& request)
       kernel_(request.kernel) {
   const Placement placement{parse_pages(request.pages), parse_numa(request.numa), request.offset_B,
                             request.device, std::max(request.threads, 1)};
-  const std::string family = kernel_.substr(0, kernel_.find('.'));
-  const Factory factory = find_family(family);
-  if (request.device != nullptr) check_runs_on(*request.device, kernel_, family);
-  problem_ = factory(kernel_, request.dtype, request.index_dtype, request.inputs, team_, placement);
+  if (request.device != nullptr) check_runs_on(*request.device, kernel_);
+  problem_ =
+      make_problem(kernel_, request.dtype, request.index_dtype, request.inputs, team_, placement);
   if (request.inputs.integers.contains("split_at") && !request.exchange) {
     throw InputError("split_at is for cases that exchange values");
   }

@@ -62,6 +62,14 @@ std::map<std::string, Factory>& families() {
   return all;
 }
 
+Factory find_family(const std::string& family) {
+  const auto found = families().find(family);
+  if (found != families().end()) return found->second;
+  std::string known;
+  for (const auto& [name, factory] : families()) known += (known.empty() ? "" : ", ") + name;
+  throw InputError("there is no kernel family '" + family + "': there are " + known);
+}
+
 }  // namespace
 
 Problem::Problem(const Declaration& declaration, const Team& team, const Placement& placement)
@@ -524,12 +532,12 @@ std::pair<std::uint64_t, std::uint64_t> Problem::digest(const std::string& name)
   return all;
 }
 
-Factory find_family(const std::string& family) {
-  const auto found = families().find(family);
-  if (found != families().end()) return found->second;
-  std::string known;
-  for (const auto& [name, factory] : families()) known += (known.empty() ? "" : ", ") + name;
-  throw InputError("there is no kernel family '" + family + "': there are " + known);
+std::unique_ptr<Problem> make_problem(const std::string& kernel, const std::string& dtype,
+                                      const std::string& index_dtype, const Inputs& inputs,
+                                      const Team& team, const Placement& placement) {
+  const Factory factory = find_family(kernel.substr(0, kernel.find('.')));
+  for (const DeclaredInteger& declared : declaration_of(kernel).integers) inputs.check(declared);
+  return factory(kernel, dtype, index_dtype, inputs, team, placement);
 }
 
 FamilyRegistrar::FamilyRegistrar(const char* family, Factory factory,

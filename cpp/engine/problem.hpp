@@ -207,8 +207,12 @@ using Factory = std::unique_ptr<Problem> (*)(const std::string& kernel, const st
                                              const std::string& index_dtype, const Inputs& inputs,
                                              const Team& team, const Placement& placement);
 
-// The factory of a family. Throws an InputError that names the known families.
-Factory find_family(const std::string& family);
+// The problem that the kernel's family makes of inputs. Throws InputError if there is no such
+// family, which names the known ones, or kernel, or if an integer that the kernel declares is
+// missing or out of its range.
+std::unique_ptr<Problem> make_problem(const std::string& kernel, const std::string& dtype,
+                                      const std::string& index_dtype, const Inputs& inputs,
+                                      const Team& team, const Placement& placement);
 
 class FamilyRegistrar {
  public:

@@ -25,6 +25,28 @@ struct Entry {
   int vector_B = 0;  // least size of vectors that the body needs; 0 if it adapts to theirs
 };
 
+// An integer that every case of a kernel has, and its range.
+struct DeclaredInteger {
+  const char* name;
+  std::int64_t least = INT64_MIN;
+  std::int64_t most = INT64_MAX;
+};
+
+// Non-owning view of a constant table.
+class DeclaredIntegers {
+ public:
+  constexpr DeclaredIntegers() = default;
+  template <std::size_t size>
+  constexpr DeclaredIntegers(const DeclaredInteger (&table)[size])
+      : begin_(table), end_(table + size) {}
+  constexpr const DeclaredInteger* begin() const { return begin_; }
+  constexpr const DeclaredInteger* end() const { return end_; }
+
+ private:
+  const DeclaredInteger* begin_ = nullptr;
+  const DeclaredInteger* end_ = nullptr;
+};
+
 // Properties of a kernel that are the same for all its entries, declared next to its operation or
 // its case.
 struct Declaration {
@@ -34,6 +56,7 @@ struct Declaration {
   double flops;         // per element
   const char* scalars;  // with their defaults, such as "alpha=3 beta=-1"
   double amos = 0;      // atomic operations per iteration
+  DeclaredIntegers integers = {};
 };
 
 // One array of a declaration.

@@ -543,15 +543,21 @@ PYBIND11_MODULE(_memkern, m) {
       "declarations",
       [] {
         using Arrays = std::vector<std::tuple<std::string, char, std::string>>;
-        std::vector<std::tuple<std::string, Arrays, double, std::string, double>> all;
+        using Integers = std::vector<std::tuple<std::string, std::int64_t, std::int64_t>>;
+        std::vector<std::tuple<std::string, Arrays, double, std::string, double, Integers>> all;
         for (const Declaration& d : declarations()) {
           Arrays arrays;
           for (const DeclaredArray& a : arrays_of(d)) arrays.emplace_back(a.name, a.role, a.shape);
-          all.emplace_back(d.kernel, arrays, d.flops, d.scalars, d.amos);
+          Integers integers;
+          for (const DeclaredInteger& i : d.integers) {
+            integers.emplace_back(i.name, i.least, i.most);
+          }
+          all.emplace_back(d.kernel, arrays, d.flops, d.scalars, d.amos, integers);
         }
         return all;
       },
-      "All kernels: name, arrays (name, role, shape), flops, scalars, amos.");
+      "All kernels: name, arrays (name, role, shape), flops, scalars, amos, integers (name, least, "
+      "most).");
 
   py::class_<PreparedBinding, PreparedBinding::Holder>(m, "Prepared")
       .def(py::init(&PreparedBinding::make))

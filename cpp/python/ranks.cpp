@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "backends/ranks/meeting.hpp"
+#include "backends/ranks/table.hpp"
 #include "python/devices.hpp"
 #include "python/errors.hpp"
 #include "python/loading.hpp"
@@ -64,7 +65,7 @@ void define_ranks(pybind11::module_& m, const ranks::Interface& library) {
       "Sets how the ranks wait for each other: a function without arguments, one that returns the "
       "largest of the ranks' numbers, and one that begins (True) or ends to watch a call in which "
       "the library waits for all ranks.");
-  m.def("entries", [entries = library.entries] { return rows_of(entries()); });
+  m.def("entries", [] { return rows_of(ranks::entries()); });
   m.def(
       "device",
       [device = library.device](std::int64_t flush_every, bool private_contexts, int shift) {

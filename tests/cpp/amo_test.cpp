@@ -128,7 +128,7 @@ std::unique_ptr<Problem> prepare(const std::string& kernel, const std::string& d
                      {"stride", s.stride},   {"hot", s.hot},     {"shared", s.shared ? 1 : 0},
                      {"operand", 1}};
   if (!index_dtype.empty()) inputs.indices["IDX"] = {index.data(), std::ssize(index)};
-  return find_family("amo")(kernel, dtype, index_dtype, inputs, team, Placement{});
+  return make_problem(kernel, dtype, index_dtype, inputs, team, Placement{});
 }
 
 // Fills all arrays and clears the tallies.

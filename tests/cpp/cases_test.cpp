@@ -71,8 +71,7 @@ struct Request {
     for (const auto& [name, values] : indices) {
       inputs.indices[name] = {values.data(), std::ssize(values)};
     }
-    const Factory factory = find_family(kernel.substr(0, kernel.find('.')));
-    return factory(kernel, dtype, index_dtype, inputs, team, placement);
+    return make_problem(kernel, dtype, index_dtype, inputs, team, placement);
   }
 
   std::string kernel;

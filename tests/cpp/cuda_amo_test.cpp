@@ -258,7 +258,7 @@ class Tried {
     Placement placement;
     placement.device = &cuda::device(0);
     placement.workers = s.workers;
-    problem_ = find_family("amo")(e.kernel, e.dtype, e.index, inputs, team, placement);
+    problem_ = make_problem(e.kernel, e.dtype, e.index, inputs, team, placement);
   }
 
   const Problem& problem() const { return *problem_; }

@@ -234,7 +234,7 @@ std::unique_ptr<Problem> prepare(const Case& c, const Entry& e, const Team& team
   inputs.integers = {{"count", c.count}, {"wrap", c.wrap}, {"prefetch", 0}};
   for (const auto& [name, values] : lists)
     inputs.indices[name] = {values.data(), std::ssize(values)};
-  return find_family("spatter")(e.kernel, e.dtype, e.index, inputs, team, placement);
+  return make_problem(e.kernel, e.dtype, e.index, inputs, team, placement);
 }
 
 std::vector<std::byte> bytes_of(const Problem& p, const Array& a) {
@@ -582,7 +582,7 @@ Inputs transfer_inputs(std::int64_t words, std::int64_t memory) {
 
 std::unique_ptr<Problem> transfer(const std::string& kernel, const Inputs& inputs,
                                   const Team& team) {
-  return find_family("transfers")(kernel, "uint64", "", inputs, team, on_device());
+  return make_problem(kernel, "uint64", "", inputs, team, on_device());
 }
 
 const DeviceEntry& transfer_entry(const std::string& kernel, const std::string& variant,
@@ -659,10 +659,7 @@ TEST(Transfers, UseMemoryOfTheirKindAndReleaseIt) {
   alone.integers["peer"] = 0;
   EXPECT_TRUE(is_refused([&] { transfer("transfers.between", alone, team_of(1)); }, "needs two"));
   EXPECT_TRUE(is_refused(
-      [&] {
-        find_family("transfers")("transfers.both", "uint64", "", transfer_inputs(1, 0), team_of(1),
-                                 {});
-      },
+      [&] { make_problem("transfers.both", "uint64", "", transfer_inputs(1, 0), team_of(1), {}); },
       "moves data from or to a GPU"));
 }
 

@@ -103,9 +103,7 @@ class Case {
   void set(const char* name, std::int64_t value) { inputs_.integers[name] = value; }
 
   std::unique_ptr<Problem> prepare(const Placement& placement) const {
-    const std::string kernel = entry_.kernel;
-    return find_family(kernel.substr(0, kernel.find('.')))(kernel, entry_.dtype, entry_.index,
-                                                           inputs_, team_, placement);
+    return make_problem(entry_.kernel, entry_.dtype, entry_.index, inputs_, team_, placement);
   }
   std::unique_ptr<Problem> prepare_here() const { return prepare({}); }
   std::unique_ptr<Problem> prepare_there(std::int64_t offset_B = 0) const {

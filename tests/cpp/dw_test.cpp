@@ -332,7 +332,7 @@ struct Request {
     }
     Placement placement;
     placement.offset_B = offset_B;
-    return find_family("dw")(kernel, dtype, "", inputs, team, placement);
+    return make_problem(kernel, dtype, "", inputs, team, placement);
   }
 
   std::string kernel = "dw.hop";
@@ -388,8 +388,7 @@ TEST(Prepare, RefusesWrongInputInASentence) {
       {put("permutations", 0, -1), "permutations[0] is -1, outside 0"},
       {put("permutations", 7, 64), "permutations[7] is 64, outside 0"},
   };
-  for (const char* name :
-       {"sites", "inner", "reals", "split", "shared", "prefetch", "into_l1", "prefetched"}) {
+  for (const char* name : {"sites", "inner", "reals", "split", "shared", "into_l1", "prefetched"}) {
     wrong.push_back({[=](Request& r) { r.integers.erase(name); },
                      std::string("the input '") + name + "' is missing"});
   }

@@ -568,10 +568,16 @@ TEST(Inputs, AreFoundByName) {
   const std::vector<std::int64_t> list = {5, 6};
   inputs.integers = {{"count", 7}};
   inputs.indices = {{"pattern", {list.data(), 2}}, {"empty", {list.data(), 0}}};
-  EXPECT_EQ(inputs.integer("count", 1), 7);
+  EXPECT_EQ(inputs.integer("count"), 7);
+  EXPECT_EQ(inputs.option("count"), 7);
+  EXPECT_EQ(inputs.option("prefetch"), 0);
+  EXPECT_TRUE(is_refused([&] { inputs.option("count", 6); }, "count must be at most 6, not 7"));
   EXPECT_EQ(inputs.copy("pattern"), list);
-  EXPECT_TRUE(is_refused([&] { inputs.integer("wrap", 1); }, "'wrap' is missing"));
-  EXPECT_TRUE(is_refused([&] { inputs.integer("count", 8); }, "at least 8, not 7"));
+  EXPECT_TRUE(is_refused([&] { inputs.integer("wrap"); }, "'wrap' is missing"));
+  EXPECT_NO_THROW(inputs.check({"count", 7, 7}));
+  EXPECT_TRUE(is_refused([&] { inputs.check({"wrap"}); }, "'wrap' is missing"));
+  EXPECT_TRUE(is_refused([&] { inputs.check({"count", 8}); }, "count must be at least 8, not 7"));
+  EXPECT_TRUE(is_refused([&] { inputs.check({"count", 0, 6}); }, "count must be at most 6, not 7"));
   EXPECT_TRUE(is_refused([&] { inputs.copy("other"); }, "'other' is missing"));
   EXPECT_TRUE(is_refused([&] { inputs.copy("empty"); }, "must not be empty"));
   const std::vector<std::int32_t> narrow = {INT32_MIN, -1, INT32_MAX};
@@ -580,9 +586,12 @@ TEST(Inputs, AreFoundByName) {
 }
 
 TEST(Families, AreFoundByName) {
-  EXPECT_NE(find_family("spatter"), nullptr);
-  EXPECT_NE(find_family("launch"), nullptr);
-  const std::string message = refusal<InputError>([] { find_family("stream?"); });
+  const auto prepare = [](const char* kernel) {
+    return make_problem(kernel, "float64", "", {}, team_of(1), {});
+  };
+  EXPECT_NE(prepare("launch.empty"), nullptr);
+  EXPECT_TRUE(is_refused([&] { prepare("launch.nothing"); }, "no kernel 'launch.nothing'"));
+  const std::string message = refusal<InputError>([&] { prepare("stream?.copy"); });
   EXPECT_TRUE(contains(message, "'stream?'"));
   for (const char* family : {"launch", "spatter"}) EXPECT_TRUE(contains(message, family));
 }

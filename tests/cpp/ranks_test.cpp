@@ -17,7 +17,8 @@
 
 #include "backends/ranks/arrays.hpp"
 #include "backends/ranks/device.hpp"
-#include "backends/ranks/table.hpp"
+#include "backends/ranks/gather.hpp"
+#include "backends/ranks/messages.hpp"
 #include "backends/ranks/words.hpp"
 #include "core/parts.hpp"
 #include "families/amo/patterns.hpp"
@@ -668,7 +669,10 @@ TEST(Gather, CompletesInBatches) {
 }
 
 TEST(Device, HasEntriesForWhatTheLibraryHas) {
-  const auto& entries = ranks::table<Ordered>();
+  std::vector<DeviceEntry> entries;
+  ranks::add_atomics<Ordered>(entries);
+  ranks::add_gathers<Ordered, ranks::Single>(entries, "single");
+  ranks::add_messages<Ordered>(entries);
   std::set<std::string> seen;
   for (const DeviceEntry& e : entries) {
     const std::string kernel = e.kernel;

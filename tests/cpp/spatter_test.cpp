@@ -48,7 +48,7 @@ struct Request {
     for (const auto& [name, values] : indices) {
       inputs.indices[name] = {values.data(), static_cast<std::int64_t>(values.size())};
     }
-    return find_family("spatter")("spatter." + kernel, dtype, index_dtype, inputs, team, placement);
+    return make_problem("spatter." + kernel, dtype, index_dtype, inputs, team, placement);
   }
 };
 

@@ -488,7 +488,7 @@ struct Request {
     if (has_values) {
       inputs.data["values"] = {numbers, std::ssize(values), parse_dtype(values_dtype)};
     }
-    return find_family("spmv")(kernel, dtype, index_dtype, inputs, team, placement);
+    return make_problem(kernel, dtype, index_dtype, inputs, team, placement);
   }
 
   std::string kernel;

@@ -4,6 +4,7 @@ A new kernel or family needs no code here: the family's file in `samples` has th
 spec has the reference.
 """
 
+import dataclasses
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -283,6 +284,39 @@ def test_declared_shapes_are_those_of_the_arrays(kernel: str) -> None:
     for role in case.spec.arrays:
         shape = eval(role.shape, {"cuts": 1}, dict(case.integers))
         assert shape == (arrays[role.name]["columns"],), role
+
+
+# Kernels that have integers, also those without samples, which need a GPU or ranks.
+WITH_INTEGERS = [row[0] for row in _memkern.declarations() if declared(row[0]).integers]
+
+
+@pytest.mark.parametrize("kernel", WITH_INTEGERS)
+def test_the_extension_refuses_integers_out_of_their_range(kernel: str) -> None:
+    ranges = declared(kernel).integers
+    sample = SAMPLES[kernel][0].integers if kernel in SAMPLES else {}
+    good = {name: min(max(least, 1), most) for name, (least, most) in ranges.items()}
+    good |= {name: sample[name] for name in ranges if sample}
+
+    def expect(message: str, **integers: int) -> None:
+        with refused(message):
+            _memkern.Prepared(**{**REQUEST, "kernel": kernel, "integers": integers})
+
+    for name, (least, most) in ranges.items():
+        assert least <= good[name] <= most
+        expect(f"'{name}' is missing", **{n: v for n, v in good.items() if n != name})
+        for value, why in ((least - 1, f"at least {least}"), (most + 1, f"at most {most}")):
+            fits = -(2**63) <= value < 2**63
+            message = (
+                f"{name} must be {why}, not {value}" if fits else "integers has the wrong type"
+            )
+            expect(message, **{**good, name: value})
+
+
+@pytest.mark.parametrize("kernel", SAMPLES)
+def test_kernels_declare_all_their_integers(kernel: str) -> None:
+    case = SAMPLES[kernel][0]
+    integers = {name: case.integers[name] for name in declared(kernel).integers}
+    assert dataclasses.replace(case, integers=integers).prepare().candidates
 
 
 def test_kernels_that_the_extension_does_not_declare_are_refused() -> None:

@@ -12,6 +12,7 @@
 #include "backends/mpi/exchange.hpp"
 #include "backends/mpi/library.hpp"
 #include "backends/ranks/gather.hpp"
+#include "backends/ranks/table.hpp"
 #include "core/body.hpp"
 #include "engine/device.hpp"
 
@@ -207,12 +208,11 @@ class Collective : public Packed<L, T> {
       : Packed<L, T>(sparse, gathers, moves, true) {}
 };
 
-}  // namespace
-
-void Library::add_entries(std::vector<DeviceEntry>& all) {
+const ranks::TableRegistrar registrar([](std::vector<DeviceEntry>& all) {
   ranks::add_gathers<Library, Indexed>(all, "indexed");
   ranks::add_gathers<Library, Packed>(all, "packed");
   ranks::add_gathers<Library, Collective>(all, "neighbor");
-}
+});
 
+}  // namespace
 }  // namespace memkern::mpi

@@ -15,8 +15,7 @@
 
 #include "backends/ranks/arrays.hpp"
 #include "backends/ranks/library.hpp"
-#include "engine/device.hpp"
-#include "families/amo/patterns.hpp"
+#include "engine/primitive.hpp"
 
 namespace memkern::mpi {
 
@@ -74,9 +73,6 @@ struct Library {
   static void start_send(int to, const void* from, std::int64_t bytes);
   static void start_receive(int from, void* to, std::int64_t bytes);
   static void wait();
-
-  // Adds the entries that only this library supports.
-  static void add_entries(std::vector<DeviceEntry>& all);
 
   class Context;
 };

@@ -12,6 +12,7 @@
 
 #include "backends/ranks/arrays.hpp"
 #include "backends/ranks/interface.hpp"
+#include "backends/ranks/library.hpp"
 #include "backends/ranks/table.hpp"
 #include "core/limits.hpp"
 #include "engine/device.hpp"
@@ -28,7 +29,7 @@ class RanksDevice : public Device {
   int units() const override { return L::ranks(); }
   int ranks() const override { return L::ranks(); }
   int max_threads() const override { return 1; }
-  const std::vector<DeviceEntry>& entries() const override { return table<L>(); }
+  const std::vector<DeviceEntry>& entries() const override { return ranks::entries(); }
 
   // Memory of all ranks together, limited by the rank with the least memory.
   std::int64_t free_B() const override {
@@ -108,7 +109,7 @@ Device& device(const Settings& settings) {
 template <Library L>
 Interface interface_of() {
   return {L::finish,  L::version,          L::rank,  L::ranks, L::nodes,
-          L::threads, L::private_contexts, table<L>, device<L>};
+          L::threads, L::private_contexts, device<L>};
 }
 
 }  // namespace memkern::ranks

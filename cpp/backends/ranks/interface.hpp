@@ -19,7 +19,6 @@ struct Interface {
   const std::vector<int>& (*nodes)();
   bool (*threads)();
   bool (*private_contexts)();
-  const std::vector<DeviceEntry>& (*entries)();
   Device& (*device)(const Settings& settings);
 };
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "core/limits.hpp"
-#include "families/amo/patterns.hpp"
+#include "engine/primitive.hpp"
 
 namespace memkern::ranks {
 

@@ -11,7 +11,7 @@
 #include "backends/ranks/latest.hpp"
 #include "backends/ranks/settings.hpp"
 #include "engine/device.hpp"
-#include "families/amo/patterns.hpp"
+#include "engine/primitive.hpp"
 #include "families/messages/patterns.hpp"
 
 namespace memkern::ranks {

@@ -14,7 +14,7 @@
 
 #include "backends/ranks/arrays.hpp"
 #include "backends/ranks/library.hpp"
-#include "families/amo/patterns.hpp"
+#include "engine/primitive.hpp"
 
 namespace memkern::shmem {
 

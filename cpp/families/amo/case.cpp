@@ -1,8 +1,6 @@
 // Prepares cases of atomics: an array with all words that are accessed, and indices within it.
 #include "families/amo/patterns.hpp"
 
-#include <limits>
-
 #include "core/arithmetic.hpp"
 #include "core/errors.hpp"
 #include "engine/problem.hpp"
@@ -15,22 +13,22 @@ class AmoProblem : public Problem {
   AmoProblem(const std::string& kernel, DType dtype, const std::string& index_dtype,
              const Inputs& inputs, const Team& team, const Placement& placement)
       : Problem(declaration_of(kernel), team, placement), index_dtype_(index_dtype) {
-    const std::int64_t workers = inputs.integer("workers", 1);
+    const std::int64_t workers = inputs.integer("workers");
     if (workers != this->workers()) {
       throw InputError("the case was made for " + std::to_string(workers) +
                        " workers but would run with " + std::to_string(this->workers()) +
                        ": make it with the number of threads that it will run with");
     }
-    const std::int64_t iters = inputs.integer("iters", 1);
+    const std::int64_t iters = inputs.integer("iters");
     count_ = checked_mul(workers, iters, "iters times workers");
-    args_.stride = inputs.integer("stride", 1);
-    args_.hot = inputs.integer("hot", 1);
-    args_.shared = inputs.integer("shared", 0) != 0;
-    args_.operand = inputs.integer("operand", std::numeric_limits<std::int64_t>::min());
+    args_.stride = inputs.integer("stride");
+    args_.hot = inputs.integer("hot");
+    args_.shared = inputs.integer("shared") != 0;
+    args_.operand = inputs.integer("operand");
 
     const bool chases = kernel == "amo.ptrchase";
     const bool indexed = !index_dtype.empty();
-    const std::int64_t words = chases ? 0 : inputs.integer("words", 1);
+    const std::int64_t words = chases ? 0 : inputs.integer("words");
     if (!chases && kernel != "amo.rand" && kernel != "amo.sg") {
       const std::int64_t places = kernel == "amo.central" ? args_.hot
                                   : args_.shared          ? iters
@@ -85,11 +83,18 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
 }
 
 constexpr const char* kArrays = "VAL:u[words] tally:u[workers, sums]";
+constexpr DeclaredInteger kIntegers[] = {{"workers", 1}, {"iters", 1}, {"words", 1},
+                                         {"stride", 1},  {"hot", 1},   {"shared", 0, 1},
+                                         {"operand"}};
 constexpr Declaration kDeclared[] = {
-    {"amo.rand", kArrays, 0, "", 1},    {"amo.stride1", kArrays, 0, "", 1},
-    {"amo.striden", kArrays, 0, "", 1}, {"amo.ptrchase", "tally:u[workers, sums]", 0, "", 1},
-    {"amo.central", kArrays, 0, "", 1}, {"amo.scatter", kArrays, 0, "", 3},
-    {"amo.gather", kArrays, 0, "", 3},  {"amo.sg", kArrays, 0, "", 4},
+    {"amo.rand", kArrays, 0, "", 1, kIntegers},
+    {"amo.stride1", kArrays, 0, "", 1, kIntegers},
+    {"amo.striden", kArrays, 0, "", 1, kIntegers},
+    {"amo.ptrchase", "tally:u[workers, sums]", 0, "", 1, kIntegers},
+    {"amo.central", kArrays, 0, "", 1, kIntegers},
+    {"amo.scatter", kArrays, 0, "", 3, kIntegers},
+    {"amo.gather", kArrays, 0, "", 3, kIntegers},
+    {"amo.sg", kArrays, 0, "", 4, kIntegers},
 };
 const FamilyRegistrar amo("amo", make, kDeclared);
 

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/body.hpp"
+#include "engine/primitive.hpp"
 
 namespace memkern {
 
@@ -130,11 +131,6 @@ inline constexpr bool kHasConstantOperand =
     std::is_same_v<Pattern, Central>;
 
 }  // namespace amo
-
-// Plain is a relaxed load and a relaxed store: the cost of the same accesses without atomicity.
-// CasTarget is CircusTent's compare-and-swap: where it updates or writes a word of VAL, the
-// variable with the expected value is that word.
-enum class Primitive { Add, And, Or, Xor, Min, Max, Exchange, Cas, CasRetry, Plain, CasTarget };
 
 // A carrier for words V of VAL and W of IDX. The values that operations return are used if the
 // pattern needs them, and with kUsed always. The class O of operations has kPrimitive and, static

@@ -16,11 +16,11 @@ class DwProblem : public Problem {
   DwProblem(const std::string& kernel, DType dtype, const Inputs& inputs, const Team& team,
             const Placement& placement)
       : Problem(declaration_of(kernel), team, placement),
-        count_(inputs.integer("sites", 1)),
+        count_(inputs.integer("sites")),
         template_variant_("lexicographic") {
-    const std::int64_t reals = inputs.integer("reals", 1);
-    const bool split = inputs.integer("split", 0) != 0;
-    const bool shared = inputs.integer("shared", 0) != 0;
+    const std::int64_t reals = inputs.integer("reals");
+    const bool split = inputs.integer("split") != 0;
+    const bool shared = inputs.integer("shared") != 0;
     if (reals > 1) {
       const std::int64_t bits = checked_mul(reals, 8 * dtype_size(dtype), "reals");
       template_variant_ = std::string(split ? "RRII/" : "RIRI/") + (shared ? "s/" : "sites/") +
@@ -34,16 +34,11 @@ class DwProblem : public Problem {
                        " bytes of a vector, not " + std::to_string(placement.offset_B));
     }
     const std::int64_t numbers = split ? reals : reals / 2;  // complex numbers per vector
-    args_.inner = inputs.integer("inner", 1);
-    args_.distance = inputs.integer("prefetch", 0);
+    args_.inner = inputs.integer("inner");
+    args_.distance = inputs.option("prefetch");
     if (args_.distance > count_) args_.distance = count_;
-    args_.into_l1 = inputs.integer("into_l1", 0) != 0;
-    args_.prefetched = inputs.integer("prefetched", 0);
-    constexpr std::int64_t kAll = (1 << DwArgs::kDirections) - 1;
-    if (args_.prefetched > kAll) {
-      throw InputError("prefetched must be at most " + std::to_string(kAll) + ", not " +
-                       std::to_string(args_.prefetched));
-    }
+    args_.into_l1 = inputs.integer("into_l1") != 0;
+    args_.prefetched = inputs.integer("prefetched");
     args_.sites = count_;
     if (count_ > std::numeric_limits<std::int32_t>::max() / 2) {
       throw InputError("a table of " + std::to_string(count_) + " sites is too long for int32");
@@ -91,11 +86,18 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
   return std::make_unique<DwProblem>(kernel, parse_value_dtype(dtype), inputs, team, placement);
 }
 
+constexpr DeclaredInteger kIntegers[] = {{"sites", 1},
+                                         {"inner", 1},
+                                         {"reals", 1},
+                                         {"split", 0, 1},
+                                         {"shared", 0, 1},
+                                         {"into_l1", 0, 1},
+                                         {"prefetched", 0, (1 << DwArgs::kDirections) - 1}};
 // cuts: number of lattice sites in a vector.
 constexpr Declaration kDeclared[] = {
     {"dw.hop",
      "links:r[sites * 144 * cuts] psi:r[sites * Ls * 24 * cuts] result:w[sites * Ls * 24 * cuts]",
-     1320, ""},
+     1320, "", 0, kIntegers},
 };
 const FamilyRegistrar dw("dw", make, kDeclared);
 

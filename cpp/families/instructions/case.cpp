@@ -17,17 +17,13 @@ class InstructionsProblem : public Problem {
  public:
   InstructionsProblem(const std::string& kernel, const Inputs& inputs, const Team& team,
                       const Placement& placement)
-      : Problem(declaration_of(kernel), team, placement), count_(inputs.integer("count", 1)) {
+      : Problem(declaration_of(kernel), team, placement), count_(inputs.integer("count")) {
     if (workers() != 1) {
       throw InputError("instructions are counted on one core, not on " + std::to_string(workers()) +
                        " threads");
     }
-    const std::int64_t stride = inputs.integer("stride", 0);
-    if (stride > InstructionArgs::kMaxStride) {
-      throw InputError("stride must be at most " + std::to_string(InstructionArgs::kMaxStride) +
-                       ", not " + std::to_string(stride));
-    }
-    const bool random = inputs.integer("random", 0) != 0;
+    const std::int64_t stride = inputs.integer("stride");
+    const bool random = inputs.integer("random") != 0;
     add_array("ends", DType::F64, InstructionArgs::kEnds, false);
     commit();
 
@@ -88,8 +84,10 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
   return std::make_unique<InstructionsProblem>(kernel, inputs, team, placement);
 }
 
+constexpr DeclaredInteger kIntegers[] = {
+    {"count", 1}, {"stride", 0, InstructionArgs::kMaxStride}, {"random", 0, 1}};
 constexpr Declaration kDeclared[] = {
-    {"instructions.repeat", "ends:w[chains * lanes + 2]", 0, ""},
+    {"instructions.repeat", "ends:w[chains * lanes + 2]", 0, "", 0, kIntegers},
 };
 const FamilyRegistrar instructions("instructions", make, kDeclared);
 

@@ -20,10 +20,9 @@ constexpr std::int64_t kWord_B = sizeof(std::uint64_t);
 constexpr std::int64_t kMaxLine_B = std::int64_t{1} << 20;
 
 std::int64_t line_of(const Inputs& inputs) {
-  const std::int64_t line_B = inputs.integer("line_B", kWord_B);
-  if (line_B > kMaxLine_B || line_B % kWord_B != 0) {
-    throw InputError("line_B must be a multiple of 8 of at most " + std::to_string(kMaxLine_B) +
-                     ", not " + std::to_string(line_B));
+  const std::int64_t line_B = inputs.integer("line_B");
+  if (line_B % kWord_B != 0) {
+    throw InputError("line_B must be a multiple of 8, not " + std::to_string(line_B));
   }
   return line_B;
 }
@@ -36,19 +35,15 @@ class ChaseProblem : public Problem {
       : Problem(declaration_of(kernel), team, placement),
         chasers_(chasers),
         line_B_(line_of(inputs)) {
-    chains_ = inputs.integer("chains", 1);
-    if (chains_ > ChaseArgs::kMaxChains) {
-      throw InputError("chains must be at most " + std::to_string(ChaseArgs::kMaxChains) +
-                       ", not " + std::to_string(chains_));
-    }
-    const std::int64_t steps = inputs.integer("steps", 1);
+    chains_ = inputs.integer("chains");
+    const std::int64_t steps = inputs.integer("steps");
     count_ = checked_mul(checked_mul(steps, chains_, "steps times chains"), chasers, "steps");
-    if (inputs.integer("workers", 1) != workers()) {
-      throw InputError("the case is for " + std::to_string(inputs.integer("workers", 1)) +
+    if (inputs.integer("workers") != workers()) {
+      throw InputError("the case is for " + std::to_string(inputs.integer("workers")) +
                        " workers but would run with " + std::to_string(workers()) +
                        ": build it with the number of threads that it will run with");
     }
-    const std::int64_t lines = inputs.integer("lines", 1);
+    const std::int64_t lines = inputs.integer("lines");
     order_ = inputs.copy("order");
     for (const std::int64_t line : order_) {
       if (line >= 0 && line < lines) continue;
@@ -118,7 +113,7 @@ class PlainChase : public ChaseProblem {
              const Placement& placement)
       : ChaseProblem(kernel, inputs, team, placement,
                      placement.device == nullptr ? team.size() : placement.workers),
-        chains_(std::to_string(inputs.integer("chains", 1))) {
+        chains_(std::to_string(inputs.integer("chains"))) {
     commit();
     link();
   }
@@ -135,13 +130,9 @@ class BanksProblem : public Problem {
   BanksProblem(const std::string& kernel, const Inputs& inputs, const Team& team,
                const Placement& placement)
       : Problem(declaration_of(kernel), team, placement) {
-    args_.stride = inputs.integer("stride", 0);
-    if (args_.stride > BanksArgs::kMaxStride) {
-      throw InputError("stride must be at most " + std::to_string(BanksArgs::kMaxStride) +
-                       ", not " + std::to_string(args_.stride));
-    }
-    count_ = inputs.integer("steps", 1);
-    args_.workers = inputs.integer("workers", 1);
+    args_.stride = inputs.integer("stride");
+    count_ = inputs.integer("steps");
+    args_.workers = inputs.integer("workers");
     if (args_.workers != workers()) {
       throw InputError("the case is for " + std::to_string(args_.workers) +
                        " workers but would run with " + std::to_string(workers()) +
@@ -165,18 +156,14 @@ class LoadedProblem : public ChaseProblem {
   LoadedProblem(const std::string& kernel, const Inputs& inputs, const Team& team,
                 const Placement& placement)
       : ChaseProblem(kernel, inputs, team, placement, 1) {
-    if (inputs.integer("chains", 1) != 1) {
+    if (inputs.integer("chains") != 1) {
       throw InputError("chains must be 1 beside traffic, not " +
-                       std::to_string(inputs.integer("chains", 1)));
+                       std::to_string(inputs.integer("chains")));
     }
     args_.line_B = line_B();
-    args_.lines = inputs.integer("traffic_lines", LoadedArgs::kGroup);
-    args_.loads = inputs.integer("loads", 0);
-    args_.pause = inputs.integer("pause", 0);
-    if (args_.loads > LoadedArgs::kGroup) {
-      throw InputError("loads must be at most " + std::to_string(LoadedArgs::kGroup) + ", not " +
-                       std::to_string(args_.loads));
-    }
+    args_.lines = inputs.integer("traffic_lines");
+    args_.loads = inputs.integer("loads");
+    args_.pause = inputs.integer("pause");
     for (const auto& [what, bytes] :
          {std::pair{"line_B", line_B()}, std::pair{"offset", placement.offset_B}}) {
       if (bytes % kVector_B == 0) continue;
@@ -231,9 +218,8 @@ class PingPongProblem : public Problem {
       throw InputError("two workers exchange a line, not " + std::to_string(workers()));
     }
     const std::int64_t line_B = line_of(inputs);
-    const std::int64_t lines = inputs.integer("lines", 1);
-    if (lines > 2) throw InputError("lines must be 1 or 2, not " + std::to_string(lines));
-    args_.turns = inputs.integer("turns", 1);
+    const std::int64_t lines = inputs.integer("lines");
+    args_.turns = inputs.integer("turns");
     // Prefetchers of pairs of lines do not fetch the line after the next.
     const std::int64_t apart = 4 * line_B / kWord_B;
     add_array("tally", DType::U64, PingPongArgs::kColumns, true);
@@ -289,14 +275,24 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
   return std::make_unique<PlainChase>(kernel, inputs, team, placement);
 }
 
+constexpr DeclaredInteger kLine = {"line_B", kWord_B, kMaxLine_B};
+constexpr DeclaredInteger kChains = {"chains", 1, ChaseArgs::kMaxChains};
+constexpr DeclaredInteger kChase[] = {kLine, {"lines", 1}, kChains, {"steps", 1}, {"workers", 1}};
+constexpr DeclaredInteger kLoaded[] = {kLine,          {"lines", 1},
+                                       kChains,        {"steps", 1},
+                                       {"workers", 1}, {"traffic_lines", LoadedArgs::kGroup},
+                                       {"pause", 0},   {"loads", 0, LoadedArgs::kGroup}};
+constexpr DeclaredInteger kPingPong[] = {kLine, {"lines", 1, 2}, {"turns", 1}};
+constexpr DeclaredInteger kBanks[] = {
+    {"stride", 0, BanksArgs::kMaxStride}, {"steps", 1}, {"workers", 1}};
 constexpr Declaration kDeclared[] = {
-    {"latency.chase", "ends:u[workers, most chains + 1]", 0, ""},
+    {"latency.chase", "ends:u[workers, most chains + 1]", 0, "", 0, kChase},
     {"latency.loaded",
      "ends:u[workers, most chains + 1] source:r[workers, traffic words] "
      "target:w[workers, traffic words] tally:u[workers, sums]",
-     0, ""},
-    {"latency.ping_pong", "tally:u[2, 2]", 0, ""},
-    {"latency.banks", "ends:w[workers, threads]", 0, ""},
+     0, "", 0, kLoaded},
+    {"latency.ping_pong", "tally:u[2, 2]", 0, "", 0, kPingPong},
+    {"latency.banks", "ends:w[workers, threads]", 0, "", 0, kBanks},
 };
 const FamilyRegistrar latency("latency", make, kDeclared);
 

@@ -159,9 +159,9 @@ void matvec(const void* p, Range range, int) {
 #define MEMKERN_LOOP_STORE(...) MEMKERN_STORE(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_MAP_BY, __VA_ARGS__)
 #define MEMKERN_LOOP_MAP(...) MEMKERN_MAP(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_MAP_BY, __VA_ARGS__)
 #define MEMKERN_LOOP_REDUCE(...) MEMKERN_REDUCE(__VA_ARGS__) MEMKERN_UNROLLED(MEMKERN_REDUCE_BY, __VA_ARGS__)
-#define MEMKERN_LOOP_BODY(name, body, second, arrays, flops, scalars) \
-  MEMKERN_BODY(name, MEMKERN_VARIANT, body)                           \
-  MEMKERN_SECOND_BODY(name, second, body)                             \
+#define MEMKERN_LOOP_BODY(name, body, second, ...) \
+  MEMKERN_BODY(name, MEMKERN_VARIANT, body)        \
+  MEMKERN_SECOND_BODY(name, second, body)          \
   MEMKERN_UNROLLED(MEMKERN_BODY_BY, name, body)
 
 constexpr Entry kEntries[] = {

@@ -20,28 +20,24 @@ class MessagesProblem : public Problem {
   MessagesProblem(const std::string& kernel, const Inputs& inputs, const Team& team,
                   const Placement& placement)
       : Problem(declaration_of(kernel), team, placement) {
-    const std::int64_t ranks = inputs.integer("workers", 1);
+    const std::int64_t ranks = inputs.integer("workers");
     if (ranks != workers()) {
       throw InputError("the case was made for " + std::to_string(ranks) +
                        " ranks but would run with " + std::to_string(workers()) +
                        ": make it with the ranks that it will run with");
     }
-    args_.size_B = inputs.integer("size_B", 1);
-    args_.window = inputs.integer("window", 1);
+    args_.size_B = inputs.integer("size_B");
+    args_.window = inputs.integer("window");
     args_.ranks = ranks;
-    const bool adds = kernel == "messages.fetch_add";
-    if (args_.size_B % kWord_B != 0 || args_.size_B > (adds ? kWord_B : kMost_B)) {
-      throw InputError("size_B must be " +
-                       (adds ? std::to_string(kWord_B)
-                             : "a multiple of " + std::to_string(kWord_B) + " up to " +
-                                   std::to_string(kMost_B)) +
-                       ", not " + std::to_string(args_.size_B));
+    if (args_.size_B % kWord_B != 0) {
+      throw InputError("size_B must be a multiple of " + std::to_string(kWord_B) + ", not " +
+                       std::to_string(args_.size_B));
     }
     set_pairs(inputs.copy("pairs"));
     count_ = checked_mul(pairs_, args_.window, "pairs times window");
     const std::int64_t words = args_.size_B / kWord_B * ranks;
     const std::int64_t places = checked_mul(words, args_.window, "ranks times window times size_B");
-    const char* slots = adds ? "old" : "source";
+    const char* slots = kernel == "messages.fetch_add" ? "old" : "source";
     add_array(slots, DType::U64, checked_add(places, words, "the slots"), false);
     add_array("target", DType::U64, places, false);
     add_array("sent", DType::U64, 1, true);
@@ -92,11 +88,15 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string&, con
 }
 
 constexpr const char* kCopied = "source:r[slots, words] target:w[places, words] sent:u[ranks]";
+constexpr DeclaredInteger kIntegers[] = {
+    {"workers", 1}, {"size_B", kWord_B, kMost_B}, {"window", 1}};
+constexpr DeclaredInteger kOfWords[] = {
+    {"workers", 1}, {"size_B", kWord_B, kWord_B}, {"window", 1}};
 constexpr Declaration kDeclared[] = {
-    {"messages.put", kCopied, 0, ""},
-    {"messages.get", kCopied, 0, ""},
-    {"messages.fetch_add", "old:w[slots] target:u[places] sent:u[ranks]", 0, "", 1},
-    {"messages.send", kCopied, 0, ""},
+    {"messages.put", kCopied, 0, "", 0, kIntegers},
+    {"messages.get", kCopied, 0, "", 0, kIntegers},
+    {"messages.fetch_add", "old:w[slots] target:u[places] sent:u[ranks]", 0, "", 1, kOfWords},
+    {"messages.send", kCopied, 0, "", 0, kIntegers},
 };
 const FamilyRegistrar messages("messages", make, kDeclared);
 

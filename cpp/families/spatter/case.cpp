@@ -80,8 +80,8 @@ class SpatterProblem : public Problem {
     const bool gathers = both || kernel == "spatter.gather" || kernel == "spatter.multigather";
     const bool scatters = both || kernel == "spatter.scatter" || kernel == "spatter.multiscatter";
 
-    args_.count = inputs.integer("count", 1);
-    args_.wrap = both ? 1 : inputs.integer("wrap", 1);
+    args_.count = inputs.integer("count");
+    args_.wrap = both ? 1 : inputs.integer("wrap");
 
     std::vector<std::int64_t> gather;
     std::vector<std::int64_t> scatter;
@@ -97,7 +97,7 @@ class SpatterProblem : public Problem {
     args_.length = static_cast<std::int64_t>(gathers ? gather.size() : scatter.size());
     checked_mul(args_.length, args_.count, "the number of elements moved");
     divided_ = args_.divided() && placement.device == nullptr;
-    args_.distance = std::min(inputs.integer("prefetch", 0), divided_ ? args_.length : args_.count);
+    args_.distance = std::min(inputs.option("prefetch"), divided_ ? args_.length : args_.count);
 
     constexpr std::int64_t kAny = std::numeric_limits<std::int64_t>::max();
     const auto reach = [&](const char* name, const std::vector<std::int64_t>& inner) {
@@ -206,14 +206,15 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
 
 constexpr const char* kGather = "sparse:r[max(base) + max(index) + 1] dense:w[workers, wrap * L]";
 constexpr const char* kScatter = "sparse:w[max(base) + max(index) + 1] dense:r[workers, wrap * L]";
+constexpr DeclaredInteger kIntegers[] = {{"count", 1}, {"wrap", 1}};
 constexpr Declaration kDeclared[] = {
-    {"spatter.gather", kGather, 0, ""},
-    {"spatter.scatter", kScatter, 0, ""},
+    {"spatter.gather", kGather, 0, "", 0, kIntegers},
+    {"spatter.scatter", kScatter, 0, "", 0, kIntegers},
     {"spatter.gs",
      "sparse_gather:r[max(base) + max(index) + 1] sparse_scatter:w[max(base) + max(index) + 1]", 0,
-     ""},
-    {"spatter.multigather", kGather, 0, ""},
-    {"spatter.multiscatter", kScatter, 0, ""},
+     "", 0, kIntegers},
+    {"spatter.multigather", kGather, 0, "", 0, kIntegers},
+    {"spatter.multiscatter", kScatter, 0, "", 0, kIntegers},
 };
 const FamilyRegistrar registrar("spatter", make, kDeclared);
 

@@ -30,21 +30,21 @@ class SpmvProblem : public Problem {
                           : kernel == "spmv.ell" ? Format::Ell
                           : kernel == "spmv.csc" ? Format::Csc
                                                  : Format::Crs;
-    const bool by_entries = inputs.integer("by_entries", 0) != 0;
+    const bool by_entries = inputs.integer("by_entries") != 0;
     args_.rows = source.rows;
-    args_.distance = inputs.integer("prefetch", 0);
+    args_.distance = inputs.option("prefetch");
     if (format == Format::Sell || format == Format::Ell) {
       const bool ell = format == Format::Ell;
-      const std::int64_t chunk = ell ? source.rows : inputs.integer("chunk", 1);
+      const std::int64_t chunk = ell ? source.rows : inputs.integer("chunk");
       const std::int64_t chunks = ell ? 1 : (source.rows - 1) / chunk + 1;
       // The iterations of ELLPACK are rows.
       const auto split = inputs.split(ell ? source.rows : chunks);
       const std::int64_t split_row = std::min(ell ? 0 : split.value_or(0) * chunk, source.rows);
       layout_ =
-          sell_layout(team, source.starts, chunk, ell ? 1 : inputs.integer("sigma", 1), split_row);
+          sell_layout(team, source.starts, chunk, ell ? 1 : inputs.integer("sigma"), split_row);
       place(format, source, layout_.starts, checked_add(source.columns, 1, "columns"), by_entries,
             split);
-      if (inputs.integer("move_columns", 0) != 0) move_columns(source);
+      if (inputs.integer("move_columns") != 0) move_columns(source);
       with_types(source.index.narrow, [&]<class T, class I, class J>(T, I, J) {
         sell_fill(team, layout_, source.starts, static_cast<const I*>(source.index.data),
                   static_cast<const T*>(source.values.data), source.columns,
@@ -89,8 +89,8 @@ class SpmvProblem : public Problem {
   // The matrix as given: compressed rows, or for CSC compressed columns.
   struct Source {
     Source(const std::string& kernel, DType dtype, const Inputs& inputs)
-        : rows(inputs.integer("rows", 1)),
-          columns(inputs.integer("columns", 1)),
+        : rows(inputs.integer("rows")),
+          columns(inputs.integer("columns")),
           lines(kernel == "spmv.csc" ? columns : rows),
           bound(kernel == "spmv.csc" ? rows : columns),
           starts(inputs.copy("starts")),
@@ -245,11 +245,14 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
                                        parse_index_dtype(index_dtype), inputs, team, placement);
 }
 
+constexpr DeclaredInteger kIntegers[] = {
+    {"rows", 1},  {"columns", 1},         {"chunk", 1},
+    {"sigma", 1}, {"move_columns", 0, 1}, {"by_entries", 0, 1}};
 constexpr Declaration kDeclared[] = {
-    {"spmv.crs", "x:r[columns] y:u[rows]", 2, ""},
-    {"spmv.sell", "x:r[columns + 1] y:u[rows of whole chunks]", 2, ""},
-    {"spmv.ell", "x:r[columns + 1] y:u[rows]", 2, ""},
-    {"spmv.csc", "x:r[columns] y:u[rows]", 2, ""},
+    {"spmv.crs", "x:r[columns] y:u[rows]", 2, "", 0, kIntegers},
+    {"spmv.sell", "x:r[columns + 1] y:u[rows of whole chunks]", 2, "", 0, kIntegers},
+    {"spmv.ell", "x:r[columns + 1] y:u[rows]", 2, "", 0, kIntegers},
+    {"spmv.csc", "x:r[columns] y:u[rows]", 2, "", 0, kIntegers},
 };
 const FamilyRegistrar spmv("spmv", make, kDeclared);
 

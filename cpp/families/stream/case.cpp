@@ -12,7 +12,7 @@ class RotationProblem : public Problem {
  public:
   RotationProblem(const std::string& kernel, DType dtype, const Inputs& inputs, const Team& team,
                   const Placement& placement)
-      : Problem(declaration_of(kernel), team, placement), count_(inputs.integer("elements", 1)) {
+      : Problem(declaration_of(kernel), team, placement), count_(inputs.integer("elements")) {
     for (const DeclaredArray& a : declared()) add_array(a.name, dtype, count_, false);
     commit();
     const auto alpha = inputs.numbers.find("alpha");
@@ -22,7 +22,7 @@ class RotationProblem : public Problem {
         args.stream[args.streams++] = array(a.name).data;
       }
       args.alpha = alpha == inputs.numbers.end() ? 1.0 : alpha->second;
-      args.distance = std::min(inputs.integer("prefetch", 0), count_);
+      args.distance = std::min(inputs.option("prefetch"), count_);
     }
   }
 
@@ -55,7 +55,7 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
 #include "families/streaming/declare.inc"
 constexpr Declaration kDeclared[] = {
 #include "families/stream/entries.inc"
-    {"stream.rotation", "a:u b:w c:w", 4, "alpha=3"},
+    {"stream.rotation", "a:u b:w c:w", 4, "alpha=3", 0, kLength},
 };
 const FamilyRegistrar registrar("stream", make, kDeclared);
 

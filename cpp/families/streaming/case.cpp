@@ -34,8 +34,8 @@ Extent extent_of(const std::string& kernel, const Inputs& inputs, int workers) {
   if (kernel == "bs.bs0" || kernel.starts_with("launch.")) {
     e.count = workers;
   } else if (kernel == "bs.bs6" || kernel == "bs.bs8") {
-    const std::int64_t local = inputs.integer("local_nodes", 1);
-    e.count = inputs.integer("global_nodes", 1);
+    const std::int64_t local = inputs.integer("local_nodes");
+    e.count = inputs.integer("global_nodes");
     e.rows = e.count;
     const std::int64_t entries = inputs.index("columns").size;
     if (kernel == "bs.bs6") e.arrays.emplace_back("xg", e.count);
@@ -43,24 +43,24 @@ Extent extent_of(const std::string& kernel, const Inputs& inputs, int workers) {
     e.indices = {{"row_starts", checked_add(e.count, 1, "global_nodes"), 0, entries + 1},
                  {"columns", entries, 0, local}};
   } else if (kernel == "bs.bs7") {
-    e.count = e.rows = inputs.integer("local_nodes", 1);
-    const std::int64_t global = inputs.integer("global_nodes", 1);
+    e.count = e.rows = inputs.integer("local_nodes");
+    const std::int64_t global = inputs.integer("global_nodes");
     e.arrays = {{"xl", e.count}, {"xg", global}};
     e.indices = {{"ids", e.count, -1, global}};
   } else if (kernel == "loops.stencil") {
-    e.rows = inputs.integer("rows", 3);
-    e.columns = inputs.integer("columns", 3);
+    e.rows = inputs.integer("rows");
+    e.columns = inputs.integer("columns");
     e.count = e.rows - 2;
     const std::int64_t both = checked_mul(e.rows, e.columns, "rows times columns");
     e.arrays = {{"a", both}, {"b", both}};
   } else if (kernel == "loops.matvec") {
-    e.rows = e.count = inputs.integer("rows", 1);
-    e.columns = inputs.integer("columns", 1);
+    e.rows = e.count = inputs.integer("rows");
+    e.columns = inputs.integer("columns");
     e.arrays = {{"y", e.rows},
                 {"A", checked_mul(e.rows, e.columns, "rows times columns")},
                 {"x", e.columns}};
   } else {
-    e.count = e.rows = inputs.integer("elements", 1);
+    e.count = e.rows = inputs.integer("elements");
     for (const auto& [name, view] : inputs.indices) {
       e.indices.push_back({name, e.count, 0, e.count});
     }
@@ -118,8 +118,8 @@ class StreamingProblem : public Problem {
       }
     }
     if (kernel == "bs.bs6" && device() != nullptr) {
-      const auto nodes = inputs.integers.find("nodes_per_block");
-      if (nodes != inputs.integers.end() && nodes->second > 0) args_.block_entries = nodes->second;
+      const std::int64_t nodes = inputs.option("nodes_per_block");
+      if (nodes > 0) args_.block_entries = nodes;
       const auto first = row_blocks(inputs.index("row_starts"), args_.block_entries);
       args_.row_blocks = own(first);
       args_.row_block_count = std::ssize(first) - 1;
@@ -143,9 +143,8 @@ class StreamingProblem : public Problem {
     args_.streams = static_cast<int>(streams);
     args_.rows = extent.rows;
     args_.columns = extent.columns;
-    args_.distance = std::min(inputs.integer("prefetch", 0), extent.count);
-    const auto blocks = inputs.integers.find("blocks");
-    if (blocks != inputs.integers.end()) args_.blocks = blocks->second;
+    args_.distance = std::min(inputs.option("prefetch"), extent.count);
+    args_.blocks = inputs.option("blocks", StreamingArgs::kMaxReducingBlocks);
     args_.alpha = number("alpha");
     args_.beta = number("beta");
   }

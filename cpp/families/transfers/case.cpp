@@ -1,5 +1,7 @@
 // Prepares transfers: a source and a target for each direction, in the memories between which data
 // move.
+#include <climits>
+#include <cstdint>
 #include <string>
 
 #include "core/device_memory.hpp"
@@ -23,19 +25,16 @@ class TransfersProblem : public Problem {
     if (device() == nullptr) {
       throw InputError("kernel '" + kernel + "' moves data from or to a GPU: give device cuda");
     }
-    words_ = inputs.integer("words", 1);
+    words_ = inputs.integer("words");
     pages_ = (words_ + kPageWords - 1) / kPageWords;
     args_.bytes = words_ * kWord_B;
     if (kernel == "transfers.between") {
-      args_.peer = static_cast<int>(inputs.integer("peer", 0));
+      args_.peer = static_cast<int>(inputs.integer("peer"));
       add_array("source", DType::U64, words_, false);
       add_array_in(device()->other("cuda:" + std::to_string(args_.peer)), "target", DType::U64,
                    words_);
     } else {
-      const std::int64_t memory = inputs.integer("memory", 0);
-      if (memory > kManaged) {
-        throw InputError("memory must be at most 2, not " + std::to_string(memory));
-      }
+      const std::int64_t memory = inputs.integer("memory");
       memory_ = kMemories[memory];
       if (kernel != "transfers.from_device") add_to_device(memory == kManaged);
       if (kernel == "transfers.both") add_from_device(memory == kManaged, "back_");
@@ -88,14 +87,17 @@ std::unique_ptr<Problem> make(const std::string& kernel, const std::string& dtyp
 }
 
 constexpr const char* kOneWay = "source:r[words] target:w[words, or pages of managed memory]";
+constexpr DeclaredInteger kWords = {"words", 1, INT64_MAX / kWord_B};
+constexpr DeclaredInteger kIntegers[] = {kWords, {"memory", 0, kManaged}};
+constexpr DeclaredInteger kBetween[] = {kWords, {"peer", 0, INT_MAX}};
 constexpr Declaration kDeclared[] = {
-    {"transfers.to_device", kOneWay, 0, ""},
-    {"transfers.from_device", kOneWay, 0, ""},
+    {"transfers.to_device", kOneWay, 0, "", 0, kIntegers},
+    {"transfers.from_device", kOneWay, 0, "", 0, kIntegers},
     {"transfers.both",
      "source:r[words] target:w[words, or pages of managed memory] "
      "back_source:r[words] back_target:w[words, or pages of managed memory]",
-     0, ""},
-    {"transfers.between", "source:r[words] target:w[words]", 0, ""},
+     0, "", 0, kIntegers},
+    {"transfers.between", "source:r[words] target:w[words]", 0, "", 0, kBetween},
 };
 const FamilyRegistrar transfers("transfers", make, kDeclared);
 

@@ -42,13 +42,15 @@ class Declaration:
     """The extension's declaration of a kernel.
 
     `arrays` are in the order of the body's arguments; `flops` are per element, `amos` (atomic
-    operations) per iteration; `scalars` have their defaults.
+    operations) per iteration; `scalars` have their defaults, and `integers`, which every case has,
+    their least and largest values.
     """
 
     arrays: tuple[ArrayRole, ...]
     flops: float
     scalars: Mapping[str, float]
     amos: float
+    integers: Mapping[str, tuple[int, int]]
 
 
 _ROLES = {"r": "read", "w": "write", "u": "update"}
@@ -59,13 +61,14 @@ def _declarations() -> dict[str, Declaration]:
     from memkern.extension import _memkern
 
     found = {}
-    for kernel, arrays, flops, scalars, amos in _memkern.declarations():
+    for kernel, arrays, flops, scalars, amos, integers in _memkern.declarations():
         roles = tuple(
             ArrayRole(name, f"({shape})" if "," in shape else f"({shape},)", _ROLES[role])
             for name, role, shape in arrays
         )
         numbers = {name: float(v) for name, v in (word.split("=") for word in scalars.split())}
-        found[kernel] = Declaration(roles, flops, numbers, amos)
+        ranges = {name: (least, most) for name, least, most in integers}
+        found[kernel] = Declaration(roles, flops, numbers, amos, ranges)
     return found
 
 
