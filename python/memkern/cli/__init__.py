@@ -95,6 +95,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
         Words to parse (see `_command`): options are added only to verbs among these words, by
         default to all verbs.
     """
+    # The list of verbs is in the epilog, by groups.
     usage = "memkern [-h] [--version] VERB ..."
     parser = Parser(prog="memkern", usage=usage, description=_DESCRIPTION)
     parser.add_argument("--version", action="store_true", help="print the version and exit")
@@ -129,11 +130,11 @@ def _by_group(verbs: Collection[Verb]) -> str:
 
 
 def _command(words: Sequence[str]) -> list[str]:
-    """Return the words of a command with its verb as one word; old verbs are replaced."""
-    first = "".join(words[:1])
-    words = [*(ALIASES[first].split() if first in ALIASES else words[:1]), *words[1:]]
+    """Return the words of a command with its verb, even a part, as one word; replace old verbs."""
+    if words and words[0] in ALIASES:
+        words = [*ALIASES[words[0]].split(), *words[1:]]
     two = " ".join(words[:2])
-    return [two, *words[2:]] if words[1:] and two in _verbs(words[0]) else words
+    return [two, *words[2:]] if words[1:] and two in _verbs(words[0]) else [*words]
 
 
 def _verbs(first: str = "") -> dict[str, Verb]:

@@ -68,9 +68,8 @@ def _compare(args: argparse.Namespace) -> int:
     elif args.markdown:
         print(output.markdown(frame, gates=args.fail_on is not None))
     else:
-        for sentence in output.heading(frame):
-            print(sentence)
-        print(output.text(frame, gates=args.fail_on is not None))
+        table = output.text(frame, gates=args.fail_on is not None)
+        print("\n".join([*output.heading(frame), table]))
     if args.self:
         _print_rate(frame, args)
     if frame.attrs.get("interrupted"):

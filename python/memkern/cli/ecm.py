@@ -10,12 +10,12 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from memkern.cli.machine_file import run_study
 from memkern.cli.measuring import (
     check_output,
     exit_code,
     line,
     own_machine,
-    run_study,
     warn,
 )
 from memkern.cli.options import (

@@ -1,10 +1,19 @@
-"""The verb machine: measure a machine file, print one, or compare two."""
+"""The verb machine: measure a machine file, print one, or compare two; how verbs run a study."""
 
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from memkern.cli.measuring import (
+    exit_code,
+    show_progress,
+    tell_host,
+    wait_until_quiet,
+    warn,
+    warn_if_not_quiet,
+)
 from memkern.cli.options import (
     FORCE,
     GOOD,
@@ -19,6 +28,9 @@ from memkern.machine.environment import processor_model
 
 if TYPE_CHECKING:
     from memkern.models.machine_file import Level, MachineFile, Quantity, Tlb
+    from memkern.studies.machine_file import Measured
+
+S = TypeVar("S", bound="Measured")
 
 
 def _machine(args: argparse.Namespace) -> int:
@@ -49,9 +61,17 @@ def _machine(args: argparse.Namespace) -> int:
     return code
 
 
+def run_study(args: argparse.Namespace, study: Callable[..., S], **how: Any) -> S:
+    """Return what a study measures within ``--seconds``, with the warnings of measuring verbs."""
+    warn_if_not_quiet(wait_until_quiet(args), args)
+    with show_progress(args) as progress:
+        found = study(seconds=args.seconds, progress=progress, **how)
+    tell_host(found.results, args.quiet)
+    return found
+
+
 def _measure(args: argparse.Namespace) -> tuple[MachineFile, int]:
     from memkern import files
-    from memkern.cli.measuring import exit_code, run_study, warn
     from memkern.formats.store import check_output
     from memkern.studies.machine_file import measure_machine
 

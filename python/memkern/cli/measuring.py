@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from memkern import progress, statistics
 from memkern.cli.options import GOOD, INTERRUPTED, INVALID, QUICK_S, refuse, refuse_idle, taken
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from memkern.formats import ResultSet
     from memkern.models.machine_file import MachineFile
     from memkern.spec.case import Case
-    from memkern.studies.machine_file import Measured
-
-S = TypeVar("S", bound="Measured")
 
 # Seconds of measuring in turns for each group of cases that are compared.
 _TURNS_S, _QUICK_TURNS_S = 3.0, 0.5
@@ -330,15 +327,6 @@ def warn_if_not_quiet(found: Activity, args: argparse.Namespace) -> None:
         from memkern.engine.recording.samples import names_of
 
         warn(f"the machine is not quiet: it also runs {names_of(found.others)}")
-
-
-def run_study(args: argparse.Namespace, study: Callable[..., S], **how: Any) -> S:
-    """Return what a study measures within ``--seconds``, with the warnings of `measure`."""
-    warn_if_not_quiet(wait_until_quiet(args), args)
-    with show_progress(args) as progress:
-        found = study(seconds=args.seconds, progress=progress, **how)
-    tell_host(found.results, args.quiet)
-    return found
 
 
 @contextlib.contextmanager
