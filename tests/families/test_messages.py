@@ -165,7 +165,7 @@ def test_distances(chosen: list[pairs.Pair], wanted: str) -> None:
         ({"pairs": "0-1,1-2"}, "rank 1 is in two pairs"),
         ({"pairs": "0-6"}, "pairs name rank 6, but there are 6 ranks"),
         ({"pairs": "0-1,2-5"}, "are on other node and same node: measure them separately"),
-        ({"flush_every": 2}, "flush_every has no effect on messages.put, since messages use window"),
+        ({"flush_every": 2}, "flush_every has no effect on messages.put, since messages"),
         ({"threads": 2}, "one thread of each rank"),
         ({"dtype": "float64"}, "dtype 'float64'"),
         ({"what": "send", "device": "shmem"}, "OpenSHMEM has no send and receive"),

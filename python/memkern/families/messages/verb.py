@@ -60,7 +60,7 @@ def _pairs(given: str | None, device: str) -> list[str]:
     found = [part for part in dict.fromkeys(parts) if part not in (*listed, "each")]
     if "each" in parts:
         found += [pairs.written([pair]) for pair in pairs.every(nodes)]
-    return found + [",".join(listed)] * bool(listed)
+    return found + [",".join(listed)] * bool(listed) or [""]
 
 
 def _messages(args: argparse.Namespace) -> int:
