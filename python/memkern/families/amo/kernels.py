@@ -27,7 +27,6 @@ those of ``cas``.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Any
 
@@ -46,7 +45,7 @@ from memkern.families.amo.checks import (
     pattern_of,
     updated,
 )
-from memkern.families.amo.over_ranks import Layout, targets_of
+from memkern.families.amo.over_ranks import Layout
 from memkern.inputs import indices
 from memkern.inputs.sizes import parse_sizes, sizes
 from memkern.machine import caches
@@ -281,7 +280,7 @@ _OWNERS = {
     "stride": {"striden"},
     "hot": {"central"},
     "indices": {*_INDEXED},
-    "remote": {*over_ranks.DRAWN},
+    "remote": {*PATTERNS} - {*over_ranks.FEWER},
 }
 
 
@@ -290,20 +289,19 @@ def _amo(given: Given) -> Case:
     returns = _returns(given, pattern)
     threads = integer(knobs.threads, "threads", 0, 2**20) or workers_of(knobs.device)
     targets, nodes = _ranks(given, pattern, threads) if ranked else ("", (0,))
-    workers = len(nodes) * threads
+    ranks, workers = len(nodes), len(nodes) * threads
     separate = targets != "one" if ranked else given.sharing == "private"
     hot = given.inputs.get("hot") or (workers if separate else 1)
-    hot_here = hot // len(nodes) if separate else hot
-    layout = _layout(given, pattern, Layout(len(nodes), threads, 0, 0, 1, targets), hot_here)
-    original = pattern == "central" and given.sharing == "original"
-    shared = targets == "one" if ranked else original or given.sharing == "shared"
-    label, arrays = "", dict[str, IndexArray]()
-    if pattern in _INDEXED:
-        label, arrays["IDX"] = _indices(given, pattern, layout)
+    own_hot = hot // ranks if separate else hot
+    layout = _layout(given, pattern, ranks, threads, targets, own_hot)
+    usual = ("shared", "original") if pattern == "central" else ("shared",)
+    shared = targets == "one" if ranked else given.sharing in usual
+    drawn = pattern in _INDEXED
+    label, idx = _indices(given, pattern, layout) if drawn else ("", np.empty(0, dtype=np.int64))
     integers = {
         "workers": workers,
         "iters": layout.iters,
-        "words": len(nodes) * layout.words,
+        "words": ranks * layout.words,
         "stride": layout.step,
         "hot": hot,
         "shared": int(shared),
@@ -311,7 +309,7 @@ def _amo(given: Given) -> Case:
     }
     columns = {
         "iters": layout.iters,
-        "words": len(arrays["IDX"]) // len(nodes) if pattern == "ptrchase" else layout.words,
+        "words": len(idx) // ranks if pattern == "ptrchase" else layout.words,
         "stride": given.inputs.get("stride", 1),
         "padding_B": given.inputs.get("padding", 0),
         "hot": hot if pattern == "central" else 0,
@@ -321,7 +319,7 @@ def _amo(given: Given) -> Case:
         remote_share, node_share = over_ranks.remote_shares(
             pattern,
             layout,
-            arrays.get("IDX", np.empty(0, dtype=np.int64)),
+            idx,
             lambda i: direct_places(integers, pattern, *np.divmod(i, layout.iters)),
             nodes,
         )
@@ -329,8 +327,8 @@ def _amo(given: Given) -> Case:
         columns |= {"targets": targets, "remote_share": remote_share, "node_share": node_share}
     return given.case(
         integers=integers,
-        indices=arrays,
-        index_dtype=("int64" if given.dtype.endswith("64") else "int32") if arrays else "",
+        indices={"IDX": idx} if drawn else {},
+        index_dtype=("int64" if given.dtype.endswith("64") else "int32") if drawn else "",
         template_variant=f"{given.primitive}/{given.order}/{returns}",
         columns=columns,
     ).with_(threads=threads)
@@ -354,7 +352,8 @@ def _returns(given: Given, pattern: str) -> str:
 
 def _ranks(given: Given, pattern: str, threads: int) -> tuple[str, tuple[int, ...]]:
     """Return the targets and the node of each rank, after checks of what the library has."""
-    device, remote, known = given.knobs.device, given.inputs.get("remote"), targets_of(pattern)
+    device, remote = given.knobs.device, given.inputs.get("remote")
+    known = over_ranks.FEWER.get(pattern, over_ranks.TARGETS)
     over_ranks.refuse(device, given.primitive, given.dtype)
     targets = given.targets or ("share" if remote is not None else known[0])
     if targets not in known:
@@ -372,45 +371,39 @@ def _ranks(given: Given, pattern: str, threads: int) -> tuple[str, tuple[int, ..
     return targets, found.nodes
 
 
-def _layout(given: Given, pattern: str, layout: Layout, hot: int) -> Layout:
-    """Return a layout with words and iterations, of which central accesses `hot` words."""
-    word_B, targets = np.dtype(given.dtype).itemsize, layout.targets
-    padding, stride = given.inputs.get("padding", 0), given.inputs.get("stride", 1)
-    if padding % word_B:
-        raise InputError(
-            f"padding must be a multiple of the {word_B} bytes of a word, not {padding}"
-        )
+def _layout(given: Given, pattern: str, ranks: int, threads: int, targets: str, hot: int) -> Layout:
+    """Return the distribution of words and iterations, with `hot` words of a rank in central."""
+    word_B = np.dtype(given.dtype).itemsize
+    for name in ("padding", "memsize"):
+        if (given.inputs.get(name) or 0) % word_B:
+            raise InputError(
+                f"{name} must be a multiple of the {word_B} bytes of a word, not "
+                f"{given.inputs[name]}"
+            )
     # Words of central that consecutive ranks access are in the parts of different ranks.
     adjacent = 8 // word_B if targets and pattern == "central" else 1
-    step = max(stride * max(1, padding // word_B), adjacent)
-    words = _words(given, word_B)
+    pad = max(1, given.inputs.get("padding", 0) // word_B)
+    step = max(given.inputs.get("stride", 1) * pad, adjacent)
+    size_B = given.inputs.get("memsize") or given.inputs.get("size_B")
+    words = max(1, int(size_B) // word_B) if size_B else given.inputs.get("words")
     iters = small.cut(given.iters or _ITERS[given.knobs.device_kind], 2**8)
     one = targets == "one" and pattern not in ("rand", "sg")
-    workers = 1 if one or (given.sharing == "shared" and pattern in STRIDED) else layout.workers
+    workers = 1 if one or (given.sharing == "shared" and pattern in STRIDED) else threads
     # Every iteration has a different word, except in rand and central.
-    if words is not None and given.size_B is not None and pattern not in ("rand", "central"):
+    if words and given.size_B is not None and pattern not in ("rand", "central"):
         iters = max(1, min(iters, ((words - 1) // step + 1) // workers))
     accessed = hot if pattern == "central" else iters * workers
     needed = step * accessed if targets else step * (accessed - 1) + 1
-    if targets and pattern not in ("rand", "sg") and words is not None:
+    if targets and pattern not in ("rand", "sg") and words:
         raise InputError(
             f"amo.{pattern} accesses {needed} words of each rank: leave out words and memsize"
         )
     length = small.cut(words or needed, max(needed, 2**12))
     share = (given.inputs.get("remote") or 0) / 100
-    layout = dataclasses.replace(layout, iters=iters, words=length, step=step, share=share)
+    layout = Layout(ranks, threads, iters, length, step, targets, share)
     if targets:
         over_ranks.check_parts(layout, word_B)
     return layout
-
-
-def _words(given: Given, word_B: int) -> int | None:
-    """Return the length of VAL, if it is given."""
-    words, memsize, size_B = (given.inputs.get(name) for name in ("words", "memsize", "size_B"))
-    if memsize is not None and memsize % word_B:
-        raise InputError(f"memsize must be a multiple of {word_B} bytes, not {memsize}")
-    size_B = memsize or size_B
-    return words if size_B is None else max(1, int(size_B) // word_B)
 
 
 def _indices(given: Given, pattern: str, layout: Layout) -> tuple[str, IndexArray]:
@@ -427,9 +420,7 @@ def _indices(given: Given, pattern: str, layout: Layout) -> tuple[str, IndexArra
         return "array", rule
     if rule == "circustent" and (layout.step > 1 or private):
         raise InputError("indices 'circustent' support neither padding nor private words")
-    positions = (layout.words - 1) // layout.step + 1
-    places = positions, layout.step, layout.iters, layout.workers, private
-    return rule, index.drawn(pattern, rule, *places, seed)
+    return rule, index.drawn(pattern, rule, layout, private, seed)
 
 
 def _idle(case: Case) -> dict[str, str]:
@@ -444,10 +435,9 @@ def _idle(case: Case) -> dict[str, str]:
 def _spec(pattern: str, summary: str) -> None:
     chases = pattern == "ptrchase"
     declaration = declared(f"amo.{pattern}")
-    amos = declaration.amos
 
     def traffic(case: Case) -> Traffic:
-        moved = amos * float(case.value_B)
+        moved = declaration.amos * float(case.value_B)
         return Traffic(read=moved, write=moved, index=moved if pattern == "rand" else 0.0)
 
     def model_bytes(case: Case) -> float:
@@ -487,7 +477,8 @@ def _spec(pattern: str, summary: str) -> None:
                 idle=_idle,
             ),
             counts=Counts(
-                amos=amos, accesses=(lambda case: case.integers["iters"]) if chases else None
+                amos=declaration.amos,
+                accesses=(lambda case: case.integers["iters"]) if chases else None,
             ),
             template_columns=("primitive", "order", "returns"),
         )
@@ -530,10 +521,9 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         for primitive in compared
         for n in (counts if primitive == "add" else ends)
     ]
-    apart: list[dict[str, Any]] = [{"sharing": "private", "padding": p} for p in (0, 64, 128)]
     cases += [
-        amo("central", threads=n, **how, **brief)
-        for how in (*apart, {"sharing": "shared"})
+        amo("central", threads=n, sharing=sharing, padding=padding, **brief)
+        for sharing, padding in (("private", 0), ("private", 64), ("private", 128), ("shared", 0))
         for n in counts
     ]
     most_B = min(2 * cache_B, memory_B // 16)

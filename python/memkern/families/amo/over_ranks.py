@@ -31,8 +31,12 @@ PRIMITIVES = {
 }
 """The primitives of a library's standard, for unsigned words and for floating-point numbers."""
 
-# Patterns whose targets depend on indices, except the chase.
-DRAWN = ("rand", "scatter", "gather", "sg")
+FEWER: dict[str, tuple[str, ...]] = {
+    "ptrchase": ("random", "ring", "one"),
+    **dict.fromkeys(("stride1", "striden", "central"), ("ring", "one")),
+}
+"""Targets of the patterns that do not have all of them; the first is a pattern's default."""
+
 _PART_B = 8
 
 
@@ -74,13 +78,6 @@ class Layout:
     def shift(self) -> int:
         """Distance, in ranks, to the rank whose iterations a rank carries out."""
         return int(self.targets == "ring")
-
-
-def targets_of(pattern: str) -> tuple[str, ...]:
-    """Return the targets that a pattern has; the first ones are its default."""
-    if pattern in DRAWN:
-        return TARGETS
-    return ("random", "ring", "one") if pattern == "ptrchase" else ("ring", "one")
 
 
 def refuse(device: str, primitive: str, dtype: str) -> None:

@@ -42,12 +42,12 @@ _RULE = "=" * 48
 
 
 def _benchmarks(device_kind: str) -> dict[str, tuple[str, str]]:
-    """Return pattern and primitive of every benchmark, by its name in CircusTent's style.
+    """Return kernel and primitive of every benchmark, by its name in CircusTent's style.
 
     Its CAS is ``cas-target`` where this is available, and ``cas`` elsewhere.
     """
     return {
-        _benchmark(pattern, primitive): (pattern, primitive)
+        _benchmark(pattern, primitive): (f"amo.{pattern}", primitive)
         for pattern, primitive in itertools.product(amo.PATTERNS, amo.PRIMITIVES)
         if amo.exists(pattern, primitive, device_kind=device_kind)
     }
@@ -60,9 +60,9 @@ def _benchmark(pattern: str, primitive: str) -> str:
 
 def _list(device_kind: str) -> int:
     line("BENCHMARK | REQUIRED_OPTIONS | DESCRIPTION")
-    for name, (pattern, primitive) in _benchmarks(device_kind).items():
-        needs = "stride" if pattern == "striden" else "No Arg Required"
-        summary = registry.find(f"amo.{pattern}").summary
+    for name, (kernel, primitive) in _benchmarks(device_kind).items():
+        needs = "stride" if kernel == "amo.striden" else "No Arg Required"
+        summary = registry.find(kernel).summary
         line(f" - {name} | {needs} | {summary}, AMO {primitive}")
     return GOOD
 
@@ -78,8 +78,7 @@ def _requested(args: argparse.Namespace, device_kind: str) -> list[tuple[str, st
     for name in args.bench:
         if name.upper() not in known:
             raise InputError(f"benchmark {shown(name)} is unknown: --list prints all")
-    pairs = [known[name.upper()] for name in args.bench]
-    return [(f"amo.{pattern}", primitive) for pattern, primitive in pairs]
+    return [known[name.upper()] for name in args.bench]
 
 
 def _amo(args: argparse.Namespace) -> int:
@@ -90,10 +89,8 @@ def _amo(args: argparse.Namespace) -> int:
     kernels = list(dict.fromkeys(kernel for kernel, _ in requested))
     if args.bench is not None:
         # CircusTent requires both for all benchmarks, even where they have no effect.
-        for name in ("memsize", "stride"):
-            if getattr(args, name) is not None and not {*kernels} & {
-                *rows_of(kernels).get(name, ())
-            }:
+        for name in sorted({"memsize", "stride"} - rows_of(kernels).keys()):
+            if getattr(args, name) is not None:
                 warn(f"{', '.join(kernels)} takes no --{name}: {getattr(args, name)} is not used")
                 setattr(args, name, None)
     orders = each(args.order or amo.ORDERS[0])
@@ -103,19 +100,23 @@ def _amo(args: argparse.Namespace) -> int:
     args.threads = None
 
     def parts(kernel: str) -> list[dict[str, Sequence[Any]]]:
-        chosen = args.bench is not None or args.kernel is not None
         pattern = kernel.partition(".")[2]
         return [
             {"primitive": [primitive], "order": [order], **threads}
             for one, primitive in requested
             for order in orders
             if one == kernel
-            and (chosen or amo.exists(pattern, primitive, order, dtype, device_kind))
+            # All patterns are measured with what they have, requested ones as requested.
+            and (
+                args.bench
+                or args.kernel
+                or amo.exists(pattern, primitive, order, dtype, device_kind)
+            )
         ]
 
     # Whether updates are completed together depends on pattern and primitive.
-    owners = {"dtype": kernels}
-    cases = joined(input_cases(args, kernels, parts=parts, owners=owners, but=["flush_every"]))
+    every = {"dtype": kernels}
+    cases = joined(input_cases(args, kernels, parts=parts, owners=every, but=["flush_every"]))
     if args.flush_every is not None:
         args.flush_every = each(args.flush_every)
     if not cases:
@@ -128,10 +129,8 @@ def _amo(args: argparse.Namespace) -> int:
 
 def _remarks(record: Record) -> list[str]:
     succeed, lost = record.get("success_fraction"), record.get("lost_fraction", 0)
-    remarks = marks(record)
-    remarks += [] if succeed is None else [f"{succeed:.3f} succeed"]
-    remarks += [f"{lost:.3f} lost"] * (lost > 0)
-    return [", ".join(remarks)]
+    of_swaps = [] if succeed is None else [f"{succeed:.3f} succeed"]
+    return [", ".join([*marks(record), *of_swaps, *[f"{lost:.3f} lost"] * (lost > 0)])]
 
 
 def _workers(record: Record) -> int:
@@ -181,7 +180,7 @@ def _false_sharing(results: Iterable[dict[str, Any]]) -> str:
     """
     cases: dict[tuple[Any, ...], dict[int, dict[str, Any]]] = {}
     for record in results:
-        if record["sharing"] == "private" and record["threads"] * record["ranks"] > 1:
+        if record["sharing"] == "private" and _workers(record) > 1:
             same = (*(record[name] for name in _SAME), record["repeat"])
             cases.setdefault(same, {})[record["padding_B"]] = record
     return "\n".join(
@@ -195,9 +194,8 @@ def _cost_of_sharing(beside: dict[str, Any], apart: dict[str, Any]) -> str:
     """Return the sentence on words of workers in one line, and the same words in several."""
     from memkern.results.ratios import ratio
 
-    pattern = beside["kernel"].partition(".")[2]
     what = (
-        f"false sharing ({pattern} {beside['primitive']}, {beside['order']}) of "
+        f"false sharing ({kernel_of(beside)} {beside['primitive']}, {beside['order']}) of "
         f"{beside['threads']} threads"
     )
     longer = ratio(apart, beside, "rate_GAMS")

@@ -132,9 +132,11 @@ def _between_ranks(given: Given) -> Case:
 
 
 def _idle(case: Case) -> dict[str, str]:
-    one = "one thread of each rank exchanges messages"
-    threads = {"threads": one} if case.knobs.threads > 1 else {}
-    return {"flush_every": "messages use window instead", **threads}
+    several = {"threads": "one thread of each rank exchanges messages"}
+    return {
+        "flush_every": "messages use window instead",
+        **(several if case.knobs.threads > 1 else {}),
+    }
 
 
 # ------------------------------------------------------------------------------------ validation

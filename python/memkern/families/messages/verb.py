@@ -78,8 +78,11 @@ def _messages(args: argparse.Namespace) -> int:
         for window in windows:
             if args.kernel is not None or window <= most_window(kernel, device):
                 most = math.inf if window == 1 or args.window is not None else _MOST_B
-                fitting = [size for size in sizes if size * window <= most]
-                yield {"pairs": chosen, "window": [window], "size_B": fitting}
+                yield {
+                    "pairs": chosen,
+                    "window": [window],
+                    "size_B": [size for size in sizes if size * window <= most],
+                }
 
     cases = joined(input_cases(args, kernels, parts=parts))
     if not cases:
