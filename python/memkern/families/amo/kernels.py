@@ -240,7 +240,7 @@ _ROWS = (
         where=(PROCESSORS, GPUS),
         choices=index.RULES,
         read=_rule_or_indices,
-        type="str | npt.ArrayLike",
+        type="indices.IndicesLike",
         column="-",
         meaning="Rule by which IDX is drawn. ``random``: uniformly among the used words, or in the "
         "pointer chase as one cycle through all (Sattolo's). ``circustent``: CircusTent's rule, "
