@@ -27,6 +27,7 @@ import json
 import os
 import re
 import sys
+from typing import Any
 
 import numpy as np
 from peers import in_turns, judge, printed, valid_record
@@ -64,18 +65,19 @@ def circustent(args: argparse.Namespace, pattern: str) -> float:
 
 def in_this_process(args: argparse.Namespace, name: str, seed: int) -> float:
     """Return the median seconds of memkern's passes."""
-    indexed = mk.registry()[f"amo.{name}"].indices
+    own: dict[str, Any] = {"stride": args.stride} if name == "striden" else {}
+    if mk.registry()[f"amo.{name}"].indices:
+        own["indices"] = "circustent"
     case = mk.amo(
         name,
         iters=args.iters,
         memsize=args.memsize,
         threads=workers(args, name),
-        stride=args.stride if name == "striden" else 1,
-        indices="circustent" if indexed else "random",
         pages="4k",
         pin="compact",
         runs=args.runs,
         seed=seed,
+        **own,
     )
     return float(valid_record(case, name)["time_median_s"])
 

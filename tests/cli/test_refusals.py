@@ -98,7 +98,7 @@ def test_options_without_effect_are_reported(capsys: pytest.CaptureFixture[str])
         ("amo --kernel stride1 --stride 3", "--stride is for amo.striden, not for amo.stride1"),
         ("amo --kernel rand --hot 4", "--hot is for amo.central"),
         ("amo --kernel central --indices random", "--indices is for amo.rand"),
-        ("amo --kernel rand --index-dtype int32", "as wide as the words"),
+        ("amo --kernel rand --index-dtype int32", "--index-dtype is for other kernels"),
         ("amo --kernel rand --prefetch 0,4", "--prefetch has no effect on amo.rand"),
         ("bs 1..3 --elements 5", "--elements is for bs.bs6, bs.bs7, bs.bs8, not for bs.bs1, "),
         ("bs 1..3 --elements 20", "--elements is for"),

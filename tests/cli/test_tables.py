@@ -296,7 +296,9 @@ def test_atomics_over_sizes(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["amo.stride1"] == [(128, 0, 64), (128, 64, 8), (512, 0, 200), (512, 64, 32)]
     assert found["amo.gather"] == found["amo.stride1"]
     assert len(found["amo.ptrchase"]) == 1
-    assert "--words has no effect with --sizes" in refused_words(capsys, *words, "--words", "64")
+    assert "--sizes and --words exclude each other" in refused_words(
+        capsys, *words, "--words", "64"
+    )
 
 
 # The longest values of each table, some of which are names of formats and of kernels.

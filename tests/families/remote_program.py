@@ -34,11 +34,10 @@ KNOWN = {
 
 def case_of(device: str, pattern: str, targets: str, **options: Any) -> Case:
     """Return a small case."""
-    remote_percent = 25 if targets == "share" else None
-    shape = {"iters": 24, "runs": 2, "stride": 3 if pattern == "striden" else 1}
-    return mk.amo(
-        pattern, device=device, targets=targets, remote=remote_percent, **{**shape, **options}
-    )
+    shape: dict[str, Any] = {"iters": 24, "runs": 2}
+    shape |= {"stride": 3} if pattern == "striden" else {}
+    shape |= {"remote": 25} if targets == "share" else {}
+    return mk.amo(pattern, device=device, targets=targets, **{**shape, **options})
 
 
 def kinds_of(entry: Any) -> set[tuple[str, ...]]:

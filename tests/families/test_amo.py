@@ -20,33 +20,24 @@ PUT = ("scatter", "gather", "sg")
 @pytest.mark.parametrize(
     "pattern, options, match",
     [
-        ("rand", {"primitive": "nand"}, "'nand' is not one of add"),
-        ("rand", {"order": "sloppy"}, "'sloppy' is not one of relaxed"),
-        ("rand", {"returns": "kept"}, "'kept'"),
-        ("rand", {"dtype": "int64"}, "'int64' is not one of uint64"),
-        ("rand", {"sharing": "none"}, "'none'"),
         ("sg", {"dtype": "float64"}, "'float64' is not one of uint64, uint32"),
         ("sg", {"primitive": "exchange"}, "no exchange"),
         ("rand", {"primitive": "plain", "order": "seq_cst"}, "plain has only order relaxed"),
         ("rand", {"primitive": "xor", "dtype": "float64"}, "no xor"),
         ("ptrchase", {"returns": "unused"}, "always uses"),
-        ("ptrchase", {"words": 100}, "has no words"),
-        ("ptrchase", {"memsize": 800}, "has no memsize"),
-        ("ptrchase", {"padding": 64}, "has no padding"),
+        ("ptrchase", {"words": 100}, "no option 'words'"),
         ("rand", {"primitive": "cas", "returns": "unused"}, "always uses"),
-        ("rand", {"iters": 0}, "iters"),
         ("rand", {"iters": 2**36}, "memory"),
-        ("rand", {"threads": -1}, "threads"),
-        ("rand", {"stride": 2}, "has no stride"),
-        ("rand", {"hot": 2}, "no hot words"),
-        ("central", {"hot": 0}, "hot"),
+        ("rand", {"threads": 2**21}, "threads must be at most 1048576"),
+        ("rand", {"stride": 2}, "no option 'stride'"),
+        ("rand", {"hot": 2}, "no option 'hot'"),
         ("rand", {"padding": 12}, "multiple of the 8 bytes"),
-        ("rand", {"memsize": 100}, "multiple of 8 bytes"),
+        ("rand", {"memsize": 100}, "memsize must be a multiple of the 8 bytes of a word"),
         ("rand", {"memsize": 64, "words": 8}, "not both"),
-        ("rand", {"words": 0}, "words"),
-        ("rand", {"indices": "zipf"}, "or an array, not 'zipf'"),
+        ("rand", {"memsize": 64, "size_B": 64}, "takes memsize or size_B, not both"),
+        ("rand", {"indices": "zipf"}, "indices 'zipf' is not one of random, circustent"),
         ("rand", {"indices": [0] * 8}, "must have 9 elements"),
-        ("stride1", {"indices": [0] * 9}, "has no indices"),
+        ("stride1", {"indices": [0] * 9}, "no option 'indices'"),
         ("rand", {"indices": "circustent", "padding": 64}, "neither padding"),
         ("rand", {"sharing": "private", "words": 1, "threads": 2}, "private words"),
         ("rand", {"elements": 5}, "no option 'elements'"),
@@ -182,6 +173,25 @@ def test_a_pointer_chase_visits_every_word() -> None:
     assert set(private[50:100]) == set(range(50, 100))
 
 
+@pytest.mark.parametrize(
+    "pattern, options, iters",
+    [
+        ("rand", {}, 2**18),
+        ("central", {}, 2**18),
+        ("stride1", {}, 64),
+        ("stride1", {"sharing": "shared"}, 128),
+        ("striden", {"stride": 4}, 16),
+        ("gather", {"padding": 64}, 8),
+        ("gather", {"iters": 5}, 5),
+    ],
+)
+def test_a_size_limits_iterations_that_have_words_of_their_own(
+    pattern: str, options: dict[str, Any], iters: int
+) -> None:
+    columns = mk.amo(pattern, size_B=1027, threads=2, **options).columns
+    assert (columns["words"], columns["iters"]) == (128, iters)
+
+
 def test_circustents_rule_leaves_out_the_last_word() -> None:
     case = mk.amo("rand", iters=5000, threads=2, words=10, indices="circustent")
     assert set(case.indices["IDX"]) == set(range(9))
@@ -267,7 +277,7 @@ def test_a_benchmark_of_swaps_is_circustents(capsys: pytest.CaptureFixture[str])
     assert (record["primitive"], record["success_fraction"]) == ("cas-target", 1.0)
     # Libraries and GPUs take the expected value itself.
     for place in ("MPI and OpenSHMEM", "GPUs"):
-        assert verb._benchmarks(place)["STRIDE1_CAS"] == ("stride1", "cas")
+        assert verb._benchmarks(place)["STRIDE1_CAS"] == ("amo.stride1", "cas")
 
 
 def test_the_list_has_the_sixteen_kernels_of_circustent(capsys: pytest.CaptureFixture[str]) -> None:
@@ -285,7 +295,7 @@ def test_the_list_has_the_sixteen_kernels_of_circustent(capsys: pytest.CaptureFi
         (("-b", "RAND_ADD", "--kernel", "rand"), "exclude each other"),
         (("-p", "0"), "'0'"),
         (("-i", "0"), "'0'"),
-        (("-m", "12", "--kernel", "rand"), "multiple of 8"),
+        (("-m", "12", "--kernel", "rand"), "multiple of the 8 bytes"),
         (("--kernel", "striden", "-s", "100", "-m", "800", "-i", "50"), "need an array of"),
         (("--primitive", "exchange", "--dtype", "float64"), "no pattern has exchange"),
         (("--kernel", "rand", "-i", "99999999999"), "memory"),

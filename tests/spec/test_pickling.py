@@ -58,7 +58,9 @@ def test_a_case_is_shown_in_one_line() -> None:
     # Only what differs from the defaults, with the words of the template variant.
     given = mk.amo("rand", iters=4, words=8, primitive="max").given
     assert (given["iters"], given["primitive"]) == (4, "max")
-    assert given.keys().isdisjoint({"order", "sharing", "stride", "dtype", "index_dtype", "runs"})
+    assert given.keys().isdisjoint(
+        {"order", "sharing", "padding_B", "dtype", "index_dtype", "runs"}
+    )
     assert repr(mk.loops("triad", 8, alpha=3.0)) == "Case(loops.triad, elements=8)"
     assert "dtype='float32'" in repr(mk.loops("triad", 8, dtype="float32"))
     assert repr(case.spec) == "KernelSpec(spatter.gather: A[:] = B[i[:]])"

@@ -86,8 +86,8 @@ class Given:
 
     @functools.cached_property
     def knobs(self) -> Knobs:
-        """The device, without the other options."""
-        return Knobs(device=self.option("device"))
+        """The options of all cases as given, without those that follow from the inputs."""
+        return Knobs(**by_part(self.options)["knobs"])
 
     def _to(self, part: str) -> dict[str, Any]:
         """Return the inputs that have a value for a part of the extension."""

@@ -19,7 +19,7 @@ def amo_samples(kernel: str) -> list[Case]:
         {"iters": 1},
         {"iters": 300, "seed": 3},
         # A pointer chase has no padding.
-        {"iters": 77, "sharing": "private", "padding": 0 if pattern == "ptrchase" else 64},
+        {"iters": 77, "sharing": "private", **({"padding": 64} if pattern != "ptrchase" else {})},
         {"iters": 50, "sharing": "shared", "repetition": "barrier"},
         {"iters": 64, "repetition": "spin", "offset": 16},
     ]

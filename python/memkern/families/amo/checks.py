@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from memkern.shared.checking import WHOLE, Values, error, extent, fresh, outcome, positions
 from memkern.spec.case import Case
+from memkern.spec.inputs import Given
 from memkern.spec.kernel import IndexArray, Native, Validation
 
 STRIDED = ("stride1", "striden")
@@ -38,7 +39,7 @@ _ONCE: dict[str, Callable[[Values, Any], Values]] = {
 Tally = npt.NDArray[np.uint64]
 
 
-def pattern_of(case: Case) -> str:
+def pattern_of(case: Case | Given) -> str:
     """Return the pattern of a case."""
     return case.spec.name.partition(".")[2]
 

@@ -38,18 +38,9 @@ def cycle(n: int, seed: int, first: int = 0) -> IndexArray:
 
 
 @functools.lru_cache(maxsize=4)
-def drawn(
-    pattern: str,
-    rule: str,
-    positions: int,
-    pad: int,
-    iters: int,
-    workers: int,
-    private: bool,
-    seed: int,
-) -> IndexArray:
-    """Return IDX: one element more than there are iterations."""
-    count = iters * workers
+def drawn(pattern: str, rule: str, layout: Layout, private: bool, seed: int) -> IndexArray:
+    """Return IDX of one process: one element more than there are iterations."""
+    count, iters, workers = layout.iterations, layout.iters, layout.workers
     check_memory(32 * count, f"an index array of {count} iterations")
     rng = np.random.default_rng(seed)
     if pattern == "ptrchase":
@@ -59,9 +50,10 @@ def drawn(
         shares = range(workers if private else 1)
         cycles = [cycle(count // len(shares), seed + k, k * iters) for k in shares]
         return np.concatenate([*cycles, [0]])
+    positions = (layout.words - 1) // layout.step + 1
     if rule == "circustent":
         return rng.integers(0, max(1, positions - 1), count + 1)
-    return pad * _random_places(positions, count + 1, workers, private, rng)
+    return layout.step * _random_places(positions, count + 1, workers, private, rng)
 
 
 @functools.lru_cache(maxsize=4)

@@ -27,15 +27,13 @@ those of ``cas``.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from memkern import small
-from memkern.checks import integer, one_of, shown
+from memkern.checks import integer, one_of
 from memkern.errors import InputError
 from memkern.families.amo import index, over_ranks
 from memkern.families.amo.checks import (
@@ -49,15 +47,17 @@ from memkern.families.amo.checks import (
 )
 from memkern.families.amo.over_ranks import Layout
 from memkern.inputs import indices
-from memkern.inputs.sizes import sizes
+from memkern.inputs.sizes import parse_sizes, sizes
 from memkern.machine import caches
 from memkern.machine.declarations import declared
 from memkern.machine.remote import description, refuse_faulty
+from memkern.machine.topology import workers_of
 from memkern.shared.cache_lines import accessed
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
+from memkern.spec.inputs import Given, row
 from memkern.spec.kernel import DTYPES, WORD_DTYPES, IndexArray, Traffic
-from memkern.spec.options import GPUS, PROCESSORS, RANKS, Knobs
-from memkern.spec.registry import case, find, register, shows_options_of
+from memkern.spec.options import GPUS, INTEGERS, PROCESSORS, RANKS
+from memkern.spec.registry import case, register, shows_options_of
 
 CIRCUSTENT = (
     "Williams, Leidel, Wang, Donofrio and Chen, CircusTent: A Benchmark Suite for Atomic Memory "
@@ -105,256 +105,322 @@ def exists(
     )
 
 
-def amo_case(  # noqa: C901, PLR0913
-    kernel: str,
-    *,
-    primitive: str = "add",
-    order: str = "relaxed",
-    returns: str = "",
-    iters: int | None = None,
-    words: int | None = None,
-    memsize: int | None = None,
-    stride: int = 1,
-    sharing: str = "original",
-    padding: int = 0,
-    hot: int | None = None,
-    indices: str | npt.ArrayLike = "random",
-    targets: str = "",
-    remote: float | None = None,
-    dtype: str = "uint64",
-    threads: int = 0,
-    seed: int = 0,
-    **options: Any,
-) -> Case:
-    """Build a case of atomic memory operations.
+def _rule_or_indices(value: Any, name: str) -> Any:
+    """Return a rule, or IDX itself, after a check."""
+    if not isinstance(value, str):
+        return indices.whole_numbers(value, name)
+    one_of(value, name, index.RULES)
+    return value
 
-    Parameters
-    ----------
-    kernel : str
-        Such as ``amo.rand``.
-    primitive : str
-        One of `PRIMITIVES`; see this module.
-    order : str
-        Memory order: ``relaxed``, ``acq_rel`` or ``seq_cst``.
-    returns : str
-        Whether the value that the last operation of an iteration returns is ``used`` (added up)
-        or ``unused``, as in CircusTent; a pointer chase and a compare-and-swap always use it.
-    iters : int
-        Iterations of each worker; by default 2**18, 2**8 on a GPU, and 2**12 on ``mpi`` and
-        ``shmem``.
-    words, memsize : int
-        Length of VAL, or of its part on each rank, in words or bytes; by default the number of
-        accessed words, or with random indices the number of iterations.
-    stride : int
-        Distance, in words, between consecutive iterations of striden.
-    sharing : str
-        ``original`` as in CircusTent; ``private``: each worker has separate words; ``shared``: all
-        workers access the same words.
-    padding : int
-        Distance, in bytes, between used words, 0 if they are adjacent; with at least 64, workers
-        share no lines.
-    hot : int
-        Words that central accesses: 1, or with private sharing the number of workers.
-    indices : str or array_like of int
-        Rule by which IDX is drawn. ``random``: uniformly among the used words, or in the pointer
-        chase as one cycle through all (Sattolo's). ``circustent``: CircusTent's rule, which omits
-        the last word, and whose chase soon enters a short cycle. Or IDX itself, with one element
-        more than the number of iterations of all workers.
-    targets : str
-        On ``mpi`` and ``shmem``, the ranks whose words are accessed: ``random``, ``ring``,
-        ``share`` or ``one`` (see `memkern.families.amo.over_ranks`); by default ``random``, and
-        ``ring`` for patterns without indices.
-    remote : float
-        Percentage of the indices that refer to words of other ranks, for the targets ``share``.
-    dtype : str
-        ``uint64`` or ``uint32``; in rand, stride1, striden and central also ``float64`` or
-        ``float32``, for add and plain, on ``mpi`` for add, min, max and exchange, on ``shmem`` for
-        exchange.
-    threads : int
-        Workers; 0 for one on each processing unit, or on a GPU 1024 on each multiprocessor. On
-        ``mpi`` and ``shmem`` the workers of each rank, by default 1.
-    seed : int
-        Seed of the indices and of the values.
-    **options
-        Fields of `memkern.Knobs` and `memkern.Stop`, and the labels `name` and `suite`.
 
-    Raises
-    ------
-    InputError
-        Something is out of range.
-    """
-    pattern = kernel.partition(".")[2]
-    for what, value, allowed in (
-        ("primitive", primitive, PRIMITIVES),
-        ("order", order, ORDERS),
-        ("returns", returns, ("", "used", "unused")),
-        ("sharing", sharing, SHARING),
-        ("dtype", dtype, find(kernel).limits.dtypes),
-    ):
-        one_of(value, what, allowed)
-    knobs = Knobs(device=options.get("device", "cpu"))
-    if not exists(pattern, primitive, order, dtype, knobs.device_kind):
-        raise InputError(
-            f"amo.{pattern} has no {primitive} in order {order} for {dtype}: exchange and "
-            "floating-point types are for rand, stride1, striden and central, floating-point types "
-            f"have only add except on {RANKS}, plain has only order relaxed, and cas-target is for "
-            f"{PROCESSORS}"
-        )
-    always = pattern == "ptrchase" or primitive.startswith("cas")
-    if returns == "unused" and always:
-        raise InputError(f"{primitive} in {pattern} always uses its result")
-    returns = returns or ("used" if always else "unused")
-    size = np.dtype(dtype).itemsize
-    threads = integer(threads, "threads", 0, 2**20)
-    ranks = 1
-    if knobs.device_kind == RANKS:
-        over_ranks.refuse(
-            knobs.device,
-            primitive=primitive,
-            order=order,
-            dtype=dtype,
-            sharing=sharing,
-            drawn=indices,
-        )
-        targets = over_ranks.targets_of(pattern, targets, remote)
-        if hot is not None and targets == "ring":
-            raise InputError("the targets 'ring' have a hot word for each worker: leave out hot")
-        found = description(knobs.device, threads)
-        refuse_faulty(found, swaps_64=primitive.startswith("cas") and size == 8, threads=threads)
-        ranks = found.ranks
-    elif targets or remote is not None:
-        raise InputError(f"targets and remote are for {RANKS}: leave them out on {knobs.device}")
-    from memkern.machine.topology import workers_of
+_ROWS = (
+    row(
+        "memsize",
+        None,
+        "size of VAL (the accessed size)",
+        least=1,
+        most=2**50,
+        unit="B",
+        column="-",
+        meaning="Bytes of VAL, or of its part on each rank, instead of `words`.",
+    ),
+    row(
+        "iters",
+        None,
+        "iterations of each worker (262144; on a GPU 256)",
+        least=1,
+        most=2**40,
+        goes_to=INTEGERS,
+        meaning="Iterations of each worker; by default 2**18, 2**8 on a GPU, and 2**12 on ``mpi`` "
+        "and ``shmem``.",
+    ),
+    row(
+        "stride",
+        1,
+        "distance between words of consecutive iterations of striden (1)",
+        least=1,
+        most=2**40,
+        meaning="Distance, in words, between consecutive iterations of striden.",
+    ),
+    row(
+        "primitive",
+        PRIMITIVES[0],
+        "{choices} (add)",
+        choices=PRIMITIVES,
+        several=True,
+        metavar="NAME,...",
+        column="-",
+        meaning="One of `PRIMITIVES`; see this module.",
+    ),
+    row(
+        "order",
+        ORDERS[0],
+        "{choices} (relaxed)",
+        where=(PROCESSORS, GPUS),
+        choices=ORDERS,
+        several=True,
+        metavar="NAME,...",
+        column="-",
+        meaning="Memory order: ``relaxed``, ``acq_rel`` or ``seq_cst``.",
+    ),
+    row(
+        "returns",
+        "",
+        "whether the result of an iteration's last operation is used (as in CircusTent)",
+        choices=("", "used", "unused"),
+        column="-",
+        meaning="Whether the value that the last operation of an iteration returns is ``used`` "
+        "(added up) or ``unused``, as in CircusTent; a pointer chase and a compare-and-swap always "
+        "use it.",
+    ),
+    row(
+        "words",
+        None,
+        "size of VAL in words",
+        least=1,
+        most=2**47,
+        excludes=("memsize",),
+        metavar="N",
+        meaning="Length of VAL, or of its part on each rank; by default the number of accessed "
+        "words, or with random indices the number of iterations.",
+    ),
+    row(
+        "size_B",
+        None,
+        "bytes of VAL, log-spaced, or a list; where every iteration has a different word, "
+        "iterations are limited to the number of words",
+        low=1,
+        high=2**50,
+        excludes=("words", "memsize"),
+        flag="sizes",
+        parse=parse_sizes,
+        metavar="LOW:HIGH:COUNT",
+        unit="B",
+        column="-",
+        meaning="Bytes of VAL, or of its part on each rank, instead of `words`; where every "
+        "iteration has a different word, iterations are limited to the number of words.",
+    ),
+    row(
+        "sharing",
+        SHARING[0],
+        "original, private (separate words for each worker) or shared (the same for all)",
+        where=(PROCESSORS, GPUS),
+        choices=SHARING,
+        several=True,
+        metavar="HOW,...",
+        meaning="``original`` as in CircusTent; ``private``: each worker has separate words; "
+        "``shared``: all workers access the same words.",
+    ),
+    row(
+        "padding",
+        0,
+        "distance between used words (0: adjacent)",
+        least=0,
+        most=2**20,
+        several=True,
+        metavar="BYTES,...",
+        unit="B",
+        column="padding_B",
+        meaning="Distance, in bytes, between used words, 0 if they are adjacent; with at least 64, "
+        "workers share no lines.",
+    ),
+    row(
+        "hot",
+        None,
+        "words that central accesses (1)",
+        least=1,
+        most=2**40,
+        metavar="N",
+        meaning="Words that central accesses: 1, or with private sharing the number of workers.",
+    ),
+    row(
+        "indices",
+        "random",
+        "generator of IDX (random)",
+        where=(PROCESSORS, GPUS),
+        choices=index.RULES,
+        read=_rule_or_indices,
+        type="indices.IndicesLike",
+        column="-",
+        meaning="Rule by which IDX is drawn. ``random``: uniformly among the used words, or in the "
+        "pointer chase as one cycle through all (Sattolo's). ``circustent``: CircusTent's rule, "
+        "which omits the last word, and whose chase soon enters a short cycle. Or IDX itself, with "
+        "one element more than the number of iterations of all workers.",
+    ),
+    row(
+        "targets",
+        "",
+        "on mpi and shmem, ranks whose words are accessed: {choices} (random; ring without "
+        "indices)",
+        where=(RANKS,),
+        choices=("", *over_ranks.TARGETS),
+        several=True,
+        metavar="NAME,...",
+        column="-",
+        meaning="On ``mpi`` and ``shmem``, the ranks whose words are accessed: ``random``, "
+        "``ring``, ``share`` or ``one`` (see `memkern.families.amo.over_ranks`); by default "
+        "``random``, and ``ring`` for patterns without indices.",
+    ),
+    row(
+        "remote",
+        None,
+        "indices of words on other ranks, for --targets share",
+        where=(RANKS,),
+        low=0.0,
+        high=100.0,
+        metavar="PERCENT",
+        column="-",
+        meaning="Percentage of the indices that refer to words of other ranks, for the targets "
+        "``share``.",
+    ),
+)
+# Patterns that have an input, if not all do. A pointer chase accesses its indices and no words.
+_OWNERS = {
+    **dict.fromkeys(("words", "memsize", "size_B", "padding"), {*PATTERNS} - {"ptrchase"}),
+    "stride": {"striden"},
+    "hot": {"central"},
+    "indices": {*_INDEXED},
+    "remote": {*PATTERNS} - {*over_ranks.FEWER},
+}
 
-    threads = threads or workers_of(knobs.device)
-    workers = ranks * threads
-    usual = _ITERS[knobs.device_kind]
-    iters = small.cut(integer(usual if iters is None else iters, "iters", 1, 2**40), 2**8)
-    integer(stride, "stride", 1, 2**40)
-    integer(seed, "seed", 0)
-    integer(padding, "padding", 0, 2**20)
-    if padding % size:
-        raise InputError(f"padding must be a multiple of the {size} bytes of a word, not {padding}")
-    if stride != 1 and pattern != "striden":
-        raise InputError(f"amo.{pattern} has no stride: only amo.striden has one")
-    pad = max(1, padding // size)
-    step = stride * pad
-    if pattern == "ptrchase":
-        for what, given in (("words", words), ("memsize", memsize), ("padding", padding or None)):
-            if given is not None:
-                raise InputError(f"amo.ptrchase has no {what}: it only accesses its indices")
-    if hot is not None and pattern != "central":
-        raise InputError(f"amo.{pattern} has no hot words: only amo.central has them")
-    usual = workers if sharing == "private" else 1
-    hot = integer(usual if hot is None else hot, "hot", 1, 2**40)
-    arrays: dict[str, IndexArray] = {}
-    label = ""
-    if pattern not in _INDEXED and not (isinstance(indices, str) and indices == "random"):
-        raise InputError(f"amo.{pattern} has no indices")
-    if knobs.device_kind == RANKS:
-        # Words that consecutive ranks access are in the parts of different ranks.
-        step = max(step, 8 // size) if pattern == "central" else step
-        layout = Layout(ranks, threads, iters, 0, step, targets, (remote or 0) / 100)
-        needed = step * over_ranks.accessed(pattern, layout, hot)
-        if pattern not in ("rand", "sg") and {words, memsize} != {None}:
-            raise InputError(
-                f"amo.{pattern} accesses {needed} words of each rank: leave out words and memsize"
-            )
-        length = _words(words, memsize, size, needed)
-        layout = dataclasses.replace(layout, words=length)
-        over_ranks.check_parts(layout, size)
-        shared = targets == "one"
-        hot = hot if shared else workers
-        if pattern in _INDEXED:
-            label, arrays["IDX"] = "random", index.drawn_over_ranks(pattern, layout, seed)
-    else:
-        same_words = sharing == "shared" and pattern in STRIDED
-        accessed = hot if pattern == "central" else iters if same_words else iters * workers
-        length = _words(words, memsize, size, (accessed - 1) * step + 1)
-        shared = sharing == "shared" or (pattern == "central" and sharing == "original")
-        if pattern in _INDEXED:
-            label, arrays["IDX"] = _build_indices(
-                indices, pattern, (length - 1) // pad + 1, pad, iters, workers, sharing, seed
-            )
+
+def _amo(given: Given) -> Case:
+    pattern, knobs, ranked = pattern_of(given), given.knobs, given.knobs.device_kind == RANKS
+    returns = _returns(given, pattern)
+    threads = integer(knobs.threads, "threads", 0, 2**20) or workers_of(knobs.device)
+    targets, nodes = _ranks(given, pattern, threads) if ranked else ("", (0,))
+    ranks, workers = len(nodes), len(nodes) * threads
+    separate = targets != "one" if ranked else given.sharing == "private"
+    hot = given.inputs.get("hot") or (workers if separate else 1)
+    own_hot = hot // ranks if separate else hot
+    layout = _layout(given, pattern, ranks, threads, targets, own_hot)
+    usual = ("shared", "original") if pattern == "central" else ("shared",)
+    shared = targets == "one" if ranked else given.sharing in usual
+    drawn = pattern in _INDEXED
+    label, idx = _indices(given, pattern, layout) if drawn else ("", np.empty(0, dtype=np.int64))
     integers = {
         "workers": workers,
-        "iters": iters,
-        "words": ranks * length,
-        "stride": step,
+        "iters": layout.iters,
+        "words": ranks * layout.words,
+        "stride": layout.step,
         "hot": hot,
         "shared": int(shared),
-        "operand": 2**22 if primitive == "max" else 15 if pattern in STRIDED else 1,
+        "operand": 2**22 if given.primitive == "max" else 15 if pattern in STRIDED else 1,
     }
-    columns: dict[str, Any] = {
-        "iters": iters,
-        "words": len(arrays["IDX"]) // ranks if pattern == "ptrchase" else length,
-        "stride": stride,
-        "sharing": sharing,
-        "padding_B": padding,
+    columns = {
+        "iters": layout.iters,
+        "words": len(idx) // ranks if pattern == "ptrchase" else layout.words,
+        "stride": given.inputs.get("stride", 1),
+        "padding_B": given.inputs.get("padding", 0),
         "hot": hot if pattern == "central" else 0,
         "index_pattern": label,
     }
-    if knobs.device_kind == RANKS:
+    if ranked:
         remote_share, node_share = over_ranks.remote_shares(
             pattern,
             layout,
-            arrays.get("IDX", np.empty(0, dtype=np.int64)),
-            lambda i: direct_places(integers, pattern, *np.divmod(i, iters)),
-            found.nodes,
+            idx,
+            lambda i: direct_places(integers, pattern, *np.divmod(i, layout.iters)),
+            nodes,
         )
         integers["shift"] = layout.shift
         columns |= {"targets": targets, "remote_share": remote_share, "node_share": node_share}
-    return Case(
-        find(kernel),
+    return given.case(
         integers=integers,
-        indices=arrays,
-        dtype=dtype,
-        index_dtype=("int64" if size == 8 else "int32") if arrays else "",
-        template_variant=f"{primitive}/{order}/{returns}",
+        indices={"IDX": idx} if drawn else {},
+        index_dtype=("int64" if given.dtype.endswith("64") else "int32") if drawn else "",
+        template_variant=f"{given.primitive}/{given.order}/{returns}",
         columns=columns,
-    ).with_(threads=threads, seed=seed, **options)
+    ).with_(threads=threads)
 
 
-def _words(words: int | None, memsize: int | None, size: int, needed: int) -> int:
-    """Return the length of VAL."""
-    if words is not None and memsize is not None:
-        raise InputError("give words or memsize, not both")
-    if memsize is not None:
-        integer(memsize, "memsize", 1, 2**50)
-        if memsize % size:
-            raise InputError(f"memsize must be a multiple of {size} bytes, not {memsize}")
-        words = memsize // size
-    words = needed if words is None else integer(words, "words", 1, 2**47)
-    return small.cut(words, max(needed, 2**12))
+def _returns(given: Given, pattern: str) -> str:
+    """Return whether results are used, after a check that the primitive exists."""
+    primitive, device_kind = given.primitive, given.knobs.device_kind
+    if not exists(pattern, primitive, given.order, given.dtype, device_kind):
+        raise InputError(
+            f"amo.{pattern} has no {primitive} in order {given.order} for {given.dtype}: exchange "
+            "and floating-point types are for rand, stride1, striden and central, floating-point "
+            f"types have only add except on {RANKS}, plain has only order relaxed, and cas-target "
+            f"is for {PROCESSORS}"
+        )
+    always = pattern == "ptrchase" or primitive.startswith("cas")
+    if given.returns == "unused" and always:
+        raise InputError(f"{primitive} in {pattern} always uses its result")
+    return given.returns or ("used" if always else "unused")
 
 
-def _build_indices(
-    rule: str | npt.ArrayLike,
-    pattern: str,
-    positions: int,
-    pad: int,
-    iters: int,
-    workers: int,
-    sharing: str,
-    seed: int,
-) -> tuple[str, IndexArray]:
-    """Return IDX and its name in the record."""
-    if not isinstance(rule, str):
-        given = indices.whole_numbers(rule, "indices")
-        if len(given) < iters * workers + 1:
+def _ranks(given: Given, pattern: str, threads: int) -> tuple[str, tuple[int, ...]]:
+    """Return the targets and the node of each rank, after checks of what the library has."""
+    device, remote = given.knobs.device, given.inputs.get("remote")
+    known = over_ranks.FEWER.get(pattern, over_ranks.TARGETS)
+    over_ranks.refuse(device, given.primitive, given.dtype)
+    targets = given.targets or ("share" if remote is not None else known[0])
+    if targets not in known:
+        raise InputError(f"amo.{pattern} has no targets {targets!r}: it has {', '.join(known)}")
+    if (targets == "share") != (remote is not None):
+        raise InputError(
+            "targets 'share' and remote (--remote), the percentage of remote operations, must be "
+            "given together"
+        )
+    if given.inputs.get("hot") is not None and targets == "ring":
+        raise InputError("the targets 'ring' have a hot word for each worker: leave out hot")
+    found = description(device, threads)
+    swaps_64 = given.primitive.startswith("cas") and given.dtype.endswith("64")
+    refuse_faulty(found, swaps_64=swaps_64, threads=threads)
+    return targets, found.nodes
+
+
+def _layout(given: Given, pattern: str, ranks: int, threads: int, targets: str, hot: int) -> Layout:
+    """Return the distribution of words and iterations, with `hot` words of a rank in central."""
+    word_B = np.dtype(given.dtype).itemsize
+    for name in ("padding", "memsize"):
+        if (given.inputs.get(name) or 0) % word_B:
             raise InputError(
-                f"indices must have {iters * workers + 1} elements, one more than iterations, not "
-                f"{len(given)}"
+                f"{name} must be a multiple of the {word_B} bytes of a word, not "
+                f"{given.inputs[name]}"
             )
-        return "array", given
-    if rule not in index.RULES:
-        known = ", ".join(index.RULES)
-        raise InputError(f"indices must be one of {known} or an array, not {shown(rule)}")
-    if rule == "circustent" and (pad > 1 or sharing == "private"):
+    # Words of central that consecutive ranks access are in the parts of different ranks.
+    adjacent = 8 // word_B if targets and pattern == "central" else 1
+    pad = max(1, given.inputs.get("padding", 0) // word_B)
+    step = max(given.inputs.get("stride", 1) * pad, adjacent)
+    size_B = given.inputs.get("memsize") or given.inputs.get("size_B")
+    words = max(1, int(size_B) // word_B) if size_B else given.inputs.get("words")
+    iters = small.cut(given.iters or _ITERS[given.knobs.device_kind], 2**8)
+    one = targets == "one" and pattern not in ("rand", "sg")
+    workers = 1 if one or (given.sharing == "shared" and pattern in STRIDED) else threads
+    # Every iteration has a different word, except in rand and central.
+    if words and given.size_B is not None and pattern not in ("rand", "central"):
+        iters = max(1, min(iters, ((words - 1) // step + 1) // workers))
+    accessed = hot if pattern == "central" else iters * workers
+    needed = step * accessed if targets else step * (accessed - 1) + 1
+    if targets and pattern not in ("rand", "sg") and words:
+        raise InputError(
+            f"amo.{pattern} accesses {needed} words of each rank: leave out words and memsize"
+        )
+    length = small.cut(words or needed, max(needed, 2**12))
+    share = (given.inputs.get("remote") or 0) / 100
+    layout = Layout(ranks, threads, iters, length, step, targets, share)
+    if targets:
+        over_ranks.check_parts(layout, word_B)
+    return layout
+
+
+def _indices(given: Given, pattern: str, layout: Layout) -> tuple[str, IndexArray]:
+    """Return IDX and its name in the record."""
+    rule, seed, private = given.indices, given.knobs.seed, given.sharing == "private"
+    if layout.targets:
+        return rule, index.drawn_over_ranks(pattern, layout, seed)
+    if not isinstance(rule, str):
+        if len(rule) <= layout.iterations:
+            raise InputError(
+                f"indices must have {layout.iterations + 1} elements, one more than iterations, "
+                f"not {len(rule)}"
+            )
+        return "array", rule
+    if rule == "circustent" and (layout.step > 1 or private):
         raise InputError("indices 'circustent' support neither padding nor private words")
-    return rule, index.drawn(
-        pattern, rule, positions, pad, iters, workers, sharing == "private", seed
-    )
+    return rule, index.drawn(pattern, rule, layout, private, seed)
 
 
 def _idle(case: Case) -> dict[str, str]:
@@ -369,10 +435,9 @@ def _idle(case: Case) -> dict[str, str]:
 def _spec(pattern: str, summary: str) -> None:
     chases = pattern == "ptrchase"
     declaration = declared(f"amo.{pattern}")
-    amos = declaration.amos
 
     def traffic(case: Case) -> Traffic:
-        moved = amos * float(case.value_B)
+        moved = declaration.amos * float(case.value_B)
         return Traffic(read=moved, write=moved, index=moved if pattern == "rand" else 0.0)
 
     def model_bytes(case: Case) -> float:
@@ -403,7 +468,8 @@ def _spec(pattern: str, summary: str) -> None:
                 check=check_updates, reference=updated, idempotent=False, repeatable=True
             ),
             model=Model(bytes_B=model_bytes),
-            build=amo_case,
+            inputs=tuple(row for row in _ROWS if pattern in _OWNERS.get(row.name, PATTERNS)),
+            build=_amo,
             limits=Limits(
                 dtypes=(*WORD_DTYPES, *(("float64", "float32") if pattern in CONSTANT else ())),
                 index_dtypes=("int64", "int32") if pattern in _INDEXED else ("",),
@@ -411,7 +477,8 @@ def _spec(pattern: str, summary: str) -> None:
                 idle=_idle,
             ),
             counts=Counts(
-                amos=amos, accesses=(lambda case: case.integers["iters"]) if chases else None
+                amos=declaration.amos,
+                accesses=(lambda case: case.integers["iters"]) if chases else None,
             ),
             template_columns=("primitive", "order", "returns"),
         )
@@ -422,7 +489,7 @@ for _name, _summary in PATTERNS.items():
     _spec(_name, _summary)
 
 
-@shows_options_of("amo.rand")
+@shows_options_of("amo.rand", "amo.striden", "amo.central")
 def amo(pattern: str, **options: Any) -> Case:
     """Case of atomic memory operations, such as ``rand`` or ``ptrchase``.
 
@@ -454,10 +521,9 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
         for primitive in compared
         for n in (counts if primitive == "add" else ends)
     ]
-    apart: list[dict[str, Any]] = [{"sharing": "private", "padding": p} for p in (0, 64, 128)]
     cases += [
-        amo("central", threads=n, **how, **brief)
-        for how in (*apart, {"sharing": "shared"})
+        amo("central", threads=n, sharing=sharing, padding=padding, **brief)
+        for sharing, padding in (("private", 0), ("private", 64), ("private", 128), ("shared", 0))
         for n in counts
     ]
     most_B = min(2 * cache_B, memory_B // 16)

@@ -18,13 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memkern.checks import one_of
 from memkern.errors import InputError
+from memkern.machine.remote import DEVICES
 from memkern.spec.kernel import IndexArray
 
 TARGETS: tuple[str, ...] = ("random", "ring", "share", "one")
 
-_LIBRARY = {"mpi": "MPI", "shmem": "OpenSHMEM"}
 _EVERYWHERE = ("add", "and", "or", "xor", "exchange", "cas", "cas-retry")
 PRIMITIVES = {
     "mpi": {"u": (*_EVERYWHERE, "min", "max"), "f": ("add", "min", "max", "exchange")},
@@ -32,8 +31,12 @@ PRIMITIVES = {
 }
 """The primitives of a library's standard, for unsigned words and for floating-point numbers."""
 
-# Patterns whose targets depend on indices, except the chase.
-_DRAWN = ("rand", "scatter", "gather", "sg")
+FEWER: dict[str, tuple[str, ...]] = {
+    "ptrchase": ("random", "ring", "one"),
+    **dict.fromkeys(("stride1", "striden", "central"), ("ring", "one")),
+}
+"""Targets of the patterns that do not have all of them; the first is a pattern's default."""
+
 _PART_B = 8
 
 
@@ -77,45 +80,13 @@ class Layout:
         return int(self.targets == "ring")
 
 
-def targets_of(pattern: str, targets: str, remote: float | None) -> str:
-    """Return the targets of a case, by default those of its pattern.
-
-    Raises
-    ------
-    InputError
-        The pattern does not support these targets.
-    """
-    known = TARGETS
-    if pattern not in _DRAWN:
-        known = ("random", "ring", "one") if pattern == "ptrchase" else ("ring", "one")
-    targets = targets or ("share" if remote is not None else known[0])
-    one_of(targets, "targets", TARGETS)
-    if targets not in known:
-        raise InputError(f"amo.{pattern} has no targets {targets!r}: it has {', '.join(known)}")
-    if (targets == "share") != (remote is not None):
-        raise InputError(
-            "targets 'share' and remote (--remote), the percentage of remote operations, must be "
-            "given together"
-        )
-    if remote is not None and not 0 <= remote <= 100:
-        raise InputError(f"remote must be a percentage from 0 to 100, not {remote}")
-    return targets
-
-
-def refuse(
-    device: str, *, primitive: str, order: str, dtype: str, sharing: str, drawn: object
-) -> None:
-    """Raise InputError for operations or options that a library does not support."""
-    library = _LIBRARY[device]
+def refuse(device: str, primitive: str, dtype: str) -> None:
+    """Raise InputError for a primitive that a library does not have."""
     known = PRIMITIVES[device][np.dtype(dtype).kind]
     if primitive not in known:
         raise InputError(
-            f"{library} has no atomic {primitive} of {dtype}: it has {', '.join(known)}"
+            f"{DEVICES[device]} has no atomic {primitive} of {dtype}: it has {', '.join(known)}"
         )
-    if order != "relaxed":
-        raise InputError(f"{library} has no memory orders: leave out order {order!r} on {device}")
-    if sharing != "original" or not (isinstance(drawn, str) and drawn == "random"):
-        raise InputError(f"on {device}, give targets instead of sharing or indices")
 
 
 def one_by_one(device: str, pattern: str, primitive: str, returns: str) -> str:
@@ -128,15 +99,6 @@ def one_by_one(device: str, pattern: str, primitive: str, returns: str) -> str:
     if device == "shmem" and (returns == "used" or pattern in ("scatter", "gather", "sg")):
         return "OpenSHMEM completes an operation that returns a value before the next one"
     return ""
-
-
-def accessed(pattern: str, layout: Layout, hot: int) -> int:
-    """Return the number of words of a rank that the pattern accesses, if they are not drawn."""
-    if pattern == "central":
-        return hot if layout.targets == "one" else layout.workers
-    if layout.targets == "one" and pattern not in ("rand", "sg"):
-        return layout.iters
-    return layout.iterations
 
 
 def check_parts(layout: Layout, word_B: int) -> None:

@@ -14,6 +14,7 @@ Each origin has a separate target.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -21,17 +22,17 @@ from typing import Any
 import numpy as np
 
 from memkern import small
-from memkern.checks import integer
 from memkern.errors import InputError
 from memkern.families.messages import pairs as ranks
-from memkern.inputs.sizes import parse_bytes
+from memkern.inputs.sizes import bytes_of_words, parse_sizes
 from memkern.machine.declarations import declared
 from memkern.machine.remote import DEVICES, description
 from memkern.shared.checking import Values
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
+from memkern.spec.inputs import Given, row
 from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
-from memkern.spec.options import RANKS, Knobs
-from memkern.spec.registry import case, find, register, shows_options_of
+from memkern.spec.options import INTEGERS, RANKS, Declared
+from memkern.spec.registry import case, register, shows_options_of
 
 OSU = (
     "Liu et al., Performance Comparison of MPI Implementations over InfiniBand, Myrinet and "
@@ -56,81 +57,86 @@ def most_window(kernel: str, device: str) -> int:
     return 1 if (kernel, device) == ("messages.fetch_add", "shmem") else _MOST_WINDOW
 
 
-def message_case(
-    kernel: str,
-    *,
-    size_B: float | str = WORD_B,
-    window: int = 1,
-    pairs: str = "",
-    dtype: str = "uint64",
-    **options: Any,
-) -> Case:
-    """Build a case of messages between ranks.
+def _inputs(most_B: int) -> tuple[Declared, ...]:
+    return (
+        row(
+            "size_B",
+            WORD_B,
+            "bytes of a message, log-spaced, or a list (8 to 2 MiB); a fetch_add has 8",
+            read=functools.partial(bytes_of_words, most=most_B),
+            type="float | str",
+            flag="sizes",
+            parse=functools.partial(parse_sizes, multiple=WORD_B),
+            metavar="LOW:HIGH:COUNT",
+            unit="B",
+            goes_to=INTEGERS,
+            meaning="Size of a message, such as ``64KiB``: a multiple of 8 bytes up to 1 GiB, for "
+            "fetch_add 8.",
+        ),
+        row(
+            "window",
+            1,
+            "messages that are started before the first one is complete (1, and 64 up to 2 MiB of "
+            "them)",
+            least=1,
+            most=_MOST_WINDOW,
+            several=True,
+            short="-w",
+            metavar="N,...",
+            goes_to=INTEGERS,
+            meaning="Messages that an origin starts before it waits for their completion; 1 for "
+            "fetch_add on ``shmem``, which waits for each message.",
+        ),
+        row(
+            "pairs",
+            "",
+            "node: neighbours on a node; other: each rank and its counterpart on another node; "
+            "each: every pair separately; or origins and targets: 0-1,2-3 (node and other)",
+            metavar="PAIRS",
+            meaning="Ranks that exchange messages: ``node``, neighbours on the same node; "
+            "``other``, each rank with its counterpart on another node; or origins and targets, "
+            "such as ``0-1,2-3``. By default ``node`` if there are such pairs, else ``other``.",
+        ),
+    )
 
-    Parameters
-    ----------
-    kernel : str
-        Such as ``messages.put``.
-    size_B : float or str
-        Size of a message, such as ``64KiB``: a multiple of 8 bytes up to 1 GiB, for fetch_add 8.
-    window : int
-        Messages that an origin starts before it waits for their completion; 1 for fetch_add on
-        ``shmem``, which waits for each message.
-    pairs : str
-        Ranks that exchange messages: ``node``, neighbours on the same node; ``other``, each rank
-        with its counterpart on another node; or origins and targets, such as ``0-1,2-3``. By
-        default ``node`` if there are such pairs, else ``other``.
-    dtype : str
-        ``uint64``, the words of a message.
-    **options
-        Labels and fields of `memkern.Knobs` and `memkern.Stop`; the device is ``mpi`` or ``shmem``.
 
-    Raises
-    ------
-    InputError
-        Something is out of range, the library can't be used or lacks the operation, or there are
-        no such pairs.
-    """
-    knobs = Knobs(device=options.get("device", "cpu"))
-    if knobs.device_kind != RANKS:
+def _between_ranks(given: Given) -> Case:
+    kernel, device = given.spec.name, given.knobs.device
+    if given.knobs.device_kind != RANKS:
         raise InputError(
             f"{kernel} is between ranks: give device mpi or shmem (--device), and start memkern by "
             "mpirun or oshrun"
         )
-    if kernel == "messages.send" and knobs.device != "mpi":
-        raise InputError(f"{DEVICES[knobs.device]} has no send and receive")
-    if options.pop("threads", 0) > 1:
-        raise InputError("one thread of each rank exchanges messages: leave threads out")
-    size = parse_bytes(size_B)
-    most = WORD_B if kernel == "messages.fetch_add" else MOST_B
-    if not WORD_B <= size <= most or size % WORD_B:
-        known = "8" if most == WORD_B else f"a multiple of {WORD_B} up to {most}"
-        raise InputError(f"size_B of {kernel} must be {known}, not {size_B}")
-    length_B = min(int(size), small.cut(int(size), 2**12))
-    window = small.cut(integer(window, "window", 1, _MOST_WINDOW), 4)
-    if window > most_window(kernel, knobs.device):
+    if kernel == "messages.send" and device != "mpi":
+        raise InputError(f"{DEVICES[device]} has no send and receive")
+    if given.window > most_window(kernel, device):
         raise InputError(
-            f"{DEVICES[knobs.device]} completes a fetch_add before the next one: leave out window "
-            f"{window}"
+            f"{DEVICES[device]} completes a fetch_add before the next one: leave out window "
+            f"{given.window}"
         )
-    nodes = description(knobs.device).nodes
-    label, chosen = ranks.parse(pairs, nodes)
+    nodes = description(device).nodes
+    label, chosen = ranks.parse(given.pairs, nodes)
     if kernel == "messages.send" and any(a == b for a, b in chosen):
         raise InputError("a rank does not send messages to itself: use put or get")
-    return Case(
-        find(kernel),
-        integers={"workers": len(nodes), "size_B": length_B, "window": window},
+    sizes = {"size_B": small.cut(given.size_B, 2**12), "window": small.cut(given.window, 4)}
+    return given.case(
+        integers={"workers": len(nodes), **sizes},
         indices={"pairs": np.array(chosen, dtype=np.int64).ravel()},
-        dtype=dtype,
-        knobs=knobs,
         columns={
-            "size_B": length_B,
-            "window": window,
+            **sizes,
             "pairs": label,
             "origins": len(chosen),
             "distance": ranks.distance(chosen, nodes),
         },
-    ).with_(threads=1, **options)
+    ).with_(threads=1)
+
+
+def _idle(case: Case) -> dict[str, str]:
+    several = {"threads": "one thread of each rank exchanges messages"}
+    return {
+        "flush_every": "messages use window instead",
+        **(several if case.knobs.threads > 1 else {}),
+    }
 
 
 # ------------------------------------------------------------------------------------ validation
@@ -229,11 +235,6 @@ def _reference(case: Case, arrays: Mapping[str, Values]) -> dict[str, Values]:
     return {"target": target, "sent": sent, **({"old": slots} if adds else {})}
 
 
-def _refuse(case: Case) -> None:
-    if case.knobs.flush_every != 1:
-        raise InputError("messages use window instead of flush_every: leave flush_every out")
-
-
 def _spec(what: str, summary: str) -> None:
     kernel = f"messages.{what}"
     declaration = declared(kernel)
@@ -252,8 +253,9 @@ def _spec(what: str, summary: str) -> None:
                 # It is read at one end and written at the other.
                 bytes_B=lambda case: 2.0 * case.bytes_B,
             ),
-            build=message_case,
-            limits=Limits(dtypes=("uint64",), refuse=_refuse),
+            inputs=_inputs(WORD_B if what == "fetch_add" else MOST_B),
+            build=_between_ranks,
+            limits=Limits(dtypes=("uint64",), idle=_idle),
             counts=Counts(
                 amos=declaration.amos,
                 messages=each,

@@ -3,56 +3,49 @@
 from __future__ import annotations
 
 import argparse
-import functools
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from memkern.cli.measuring import exit_code, marks, measure, plus_minus
-from memkern.cli.options import (
-    MEASURE,
-    argument,
-    argument_group,
-    each,
-    knobs_of,
-    measuring_options,
-    numbers,
-    verb,
-    words,
-)
+from memkern.cli.measuring import exit_code, measure
+from memkern.cli.options import MEASURE, each, measuring_options, verb
+from memkern.cli.tables import CASE, Record, Table, cell, kernel_of, plus_minus
+from memkern.cli.verbs import input_cases, input_options, kernel_option, requested_kernels
 from memkern.errors import InputError
 from memkern.families.messages import pairs
-from memkern.families.messages.kernels import OPERATIONS, WORD_B, most_window
+from memkern.families.messages.kernels import WORD_B, most_window
 from memkern.inputs.sizes import parse_sizes
 from memkern.machine.remote import description
-from memkern.spec import registry
 from memkern.spec.options import RANKS, Knobs
-from memkern.spec.sequences import joined, product
+from memkern.spec.sequences import joined
 
 _SIZES = tuple(WORD_B * 4**power for power in range(10))
 _WINDOWS = (1, 64)
 # Windows larger than 1 are measured up to this number of bytes in flight.
 _MOST_B = 2**21
 
-_HEADER = (
-    f"{'case':<4} {'kernel':<10} {'pairs':<12} {'distance':<10} {'size':>8} {'window':>6} "
-    f"{'latency us':>10} {'messages/s':>11} {'GB/s':>8} {'±%':>5}"
+
+def _chosen(record: Record) -> str:
+    """Return the pairs of a record, or their number if they are many."""
+    pairs = str(record["pairs"])
+    return pairs if len(pairs) <= 12 else f"{record['origins']} pairs"
+
+
+_TABLE = Table(
+    (
+        CASE,
+        cell("kernel", "<10", value=kernel_of),
+        cell("pairs", "<12", value=_chosen),
+        cell("distance", "<10"),
+        cell("size_B", ">8", "size"),
+        cell("window", ">6"),
+        cell("latency us", ">10.3f", value=lambda record: record["ns_per_access"] / 1e3),
+        cell("messages_per_second", ">11.4g", "messages/s"),
+        cell("bandwidth_GBps", ">8.3f", "GB/s"),
+        cell("±%", ">5", value=lambda record: plus_minus(record, "median")),
+    )
 )
-
-
-_SHOWN = ("pairs", "distance", "size_B", "window")
-
-
-def _row(number: int, record: dict[str, Any]) -> str:
-    latency = record["ns_per_access"] / 1e3
-    shown = f"{latency:.3f}" if latency == latency else ""
-    chosen = record["pairs"] if len(record["pairs"]) <= 12 else f"{record['origins']} pairs"
-    return (
-        f"{number:<4} {record['kernel'].partition('.')[2]:<10} {chosen:<12} "
-        f"{record['distance']:<10} {record['size_B']:>8} {record['window']:>6} {shown:>10} "
-        f"{record['messages_per_second']:>11.4g} {record['bandwidth_GBps']:>8.3f} "
-        f"{plus_minus(record, 'median'):>5} {' '.join(marks(record))}"
-    ).rstrip()
 
 
 def _pairs(given: str | None, device: str) -> list[str]:
@@ -67,36 +60,34 @@ def _pairs(given: str | None, device: str) -> list[str]:
     found = [part for part in dict.fromkeys(parts) if part not in (*listed, "each")]
     if "each" in parts:
         found += [pairs.written([pair]) for pair in pairs.every(nodes)]
-    return found + [",".join(listed)] * bool(listed)
+    return found + [",".join(listed)] * bool(listed) or [""]
 
 
 def _messages(args: argparse.Namespace) -> int:
-    device = args.device or Knobs().device
-    known = [name for name in OPERATIONS if name != "send" or device == "mpi"]
-    names = known if args.kernel is None else each(args.kernel)
-    knobs = knobs_of(args)
+    device = args.device or Knobs.device
+    kernels = requested_kernels(args)
+    if args.kernel is None and device != "mpi":
+        kernels.remove("messages.send")
     chosen = _pairs(args.pairs, device)
     windows = _WINDOWS if args.window is None else each(args.window)
-    parts = []
-    for name in names:
+
+    def parts(kernel: str) -> Iterator[dict[str, Sequence[Any]]]:
         sizes: Sequence[int] = _SIZES if args.sizes is None else parse_sizes(args.sizes, WORD_B)
-        if name == "fetch_add" and (args.kernel is None or args.sizes is None):
+        if kernel == "messages.fetch_add" and (args.kernel is None or args.sizes is None):
             sizes = (WORD_B,)
-        build = functools.partial(registry.case, f"messages.{name}", **knobs)
         for window in windows:
-            if args.kernel is None and window > most_window(f"messages.{name}", device):
-                continue
-            most = _MOST_B if args.window is None and window > 1 else max(sizes) * window
-            fitting = [size for size in sizes if size * window <= most]
-            axes: dict[str, Sequence[Any]] = {
-                "pairs": chosen,
-                "window": [window],
-                "size_B": fitting,
-            }
-            parts += [product(build, axes)] * bool(fitting)
-    if not parts:
+            if args.kernel is not None or window <= most_window(kernel, device):
+                most = math.inf if window == 1 or args.window is not None else _MOST_B
+                yield {
+                    "pairs": chosen,
+                    "window": [window],
+                    "size_B": [size for size in sizes if size * window <= most],
+                }
+
+    cases = joined(input_cases(args, kernels, parts=parts))
+    if not cases:
         raise InputError(f"no window fits {args.sizes}: give --window")
-    return exit_code(measure(joined(parts), args, _HEADER, _row, _SHOWN))
+    return exit_code(measure(cases, args, _TABLE))
 
 
 MESSAGES_VERB = verb(
@@ -109,34 +100,7 @@ MESSAGES_VERB = verb(
         "memkern messages --device mpi -k put,get --sizes 8,1MiB",
         "memkern messages --device shmem --pairs other -o messages.parquet",
     ),
-    argument_group(
-        "messages",
-        argument(
-            "-k",
-            "--kernel",
-            type=words,
-            metavar="NAME,...",
-            help=", ".join(OPERATIONS) + " (all that the library has)",
-        ),
-        argument(
-            "--sizes",
-            metavar="LOW:HIGH:COUNT",
-            help="bytes of a message, log-spaced, or a list (8 to 2 MiB); a fetch_add has 8",
-        ),
-        argument(
-            "-w",
-            "--window",
-            type=numbers(1, "window"),
-            metavar="N,...",
-            help="messages that are started before the first one is complete (1, and 64 up to 2 "
-            "MiB of them)",
-        ),
-        argument(
-            "--pairs",
-            metavar="PAIRS",
-            help="node: neighbours on a node; other: each rank and its counterpart on another "
-            "node; each: every pair separately; or origins and targets: 0-1,2-3 (node and other)",
-        ),
-    ),
+    kernel_option("messages", "all that the library has"),
+    *input_options("messages"),
     measuring_options(dtypes=("uint64",)),
 )

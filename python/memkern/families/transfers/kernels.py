@@ -13,6 +13,7 @@ An invocation is a single transfer that the host waits for.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -20,16 +21,16 @@ from typing import Any
 import numpy as np
 
 from memkern import small
-from memkern.checks import one_of
 from memkern.errors import InputError
-from memkern.inputs.sizes import parse_bytes
+from memkern.inputs.sizes import bytes_of_words, parse_sizes
 from memkern.limits import check_memory
 from memkern.machine.declarations import declared
 from memkern.shared.checking import Values
 from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model
+from memkern.spec.inputs import Given, row
 from memkern.spec.kernel import Check, Native, Traffic, Validation, fill_values
-from memkern.spec.options import GPUS, Knobs, Stop
-from memkern.spec.registry import case, find, register, shows_options_of
+from memkern.spec.options import GPUS, Knobs
+from memkern.spec.registry import case, register, shows_options_of
 
 WAYS = {
     "to_device": "target[:] on a GPU = source[:] of the host",
@@ -37,6 +38,7 @@ WAYS = {
     "both": "both directions at the same time (pageable memory: one after the other)",
     "between": "target[:] on another GPU = source[:] on a GPU",
 }
+BETWEEN = "transfers.between"
 MEMORIES = ("pageable", "pinned", "managed")
 # Variants by kind of memory; the first is the default.
 VARIANTS = {
@@ -50,101 +52,81 @@ WORD_B = 8
 _PAGE_B = 4096
 _DEFAULT_B = 2**26
 _MOST_B = 2**36
+# Options that would time anything but single transfers, and why they have no effect.
+_ALONE = {
+    "timer": "the host waits for each transfer",
+    "threads": "one thread of the host starts transfers",
+}
 # Words that a check compares at once.
 _AT_ONCE = 2**20
 
 
-def transfer_case(
-    kernel: str,
-    *,
-    size_B: float | str = _DEFAULT_B,
-    memory: str = "",
-    peer: str = "",
-    dtype: str = "uint64",
-    **options: Any,
-) -> Case:
-    """Build a case of transfers from or to a GPU.
+_SIZE = row(
+    "size_B",
+    _DEFAULT_B,
+    "bytes, log-spaced, or a list (8 to 512 MiB)",
+    read=functools.partial(bytes_of_words, most=_MOST_B),
+    type="float | str",
+    flag="sizes",
+    parse=functools.partial(parse_sizes, multiple=WORD_B),
+    metavar="LOW:HIGH:COUNT",
+    unit="B",
+    meaning="Bytes that move in each direction, such as ``64MiB``: a multiple of 8.",
+)
+_MEMORY = row(
+    "memory",
+    "pinned",
+    "of the host: {choices} (all); managed has variants touch and prefetch",
+    choices=MEMORIES,
+    several=True,
+    metavar="NAME,...",
+    column="-",
+    meaning="Memory of the host: ``pageable``, ``pinned`` or ``managed``.",
+)
+_PEER = row(
+    "peer",
+    "",
+    "of between: the other GPU (cuda:1)",
+    metavar="NAME",
+    meaning="Second device of a transfer between devices, such as ``cuda:1``: the default, or "
+    "``cuda:0`` if the case's device is ``cuda:1``.",
+)
 
-    Parameters
-    ----------
-    kernel : str
-        Such as ``transfers.to_device``.
-    size_B : float or str
-        Bytes that move in each direction, such as ``64MiB``: a multiple of 8.
-    memory : str
-        Memory of the host, one of `MEMORIES` (pinned); not for transfers between devices.
-    peer : str
-        Second device of a transfer between devices, such as ``cuda:1`` (the default, or ``cuda:0``
-        if the case's device is ``cuda:1``).
-    dtype : str
-        ``uint64``, the words that move.
-    **options
-        Labels and fields of `memkern.Knobs` and `memkern.Stop`; the device is a GPU, and the
-        variant by default the first of `VARIANTS`.
 
-    Raises
-    ------
-    InputError
-        Something is out of range, or the device is no GPU.
-    """
-    knobs = Knobs(device=options.get("device", "cpu"))
+def _transfer(given: Given) -> Case:
+    kernel, knobs = given.spec.name, given.knobs
     if knobs.device_kind != GPUS:
         raise InputError(f"{kernel} moves data from or to a GPU: give device cuda (--device)")
-    _refuse(options)
-    size = parse_bytes(size_B)
-    if not WORD_B <= size <= _MOST_B or size % WORD_B:
-        raise InputError(
-            f"size_B of {kernel} must be a multiple of 8 up to {_MOST_B}, not {size_B}"
-        )
-    words = small.cut(int(size) // WORD_B, 2**10)
+    words = small.cut(given.size_B // WORD_B, 2**10)
     integers = {"words": words}
     columns: dict[str, Any] = {"size_B": words * WORD_B}
-    if kernel == "transfers.between":
-        if memory:
-            raise InputError(f"{kernel} uses no memory of the host: leave memory out")
-        number = _peer(knobs.device, peer)
-        integers["peer"], columns["peer"], memory = number, f"cuda:{number}", "device"
+    if kernel == BETWEEN:
+        peer, memory = _peer(knobs.device, given.peer), "device"
+        integers["peer"], columns["peer"] = int(peer.partition(":")[2]), peer
     else:
-        if peer:
-            raise InputError(f"{kernel} is between the host and {knobs.device}: leave peer out")
-        memory = memory or "pinned"
-        one_of(memory, "memory", MEMORIES)
+        memory = given.memory
         integers["memory"] = MEMORIES.index(memory)
         # A check copies the data that have arrived.
-        check_memory(4 * int(size), f"a transfer of {size_B} bytes")
-    return Case(
-        find(kernel),
+        check_memory(4 * given.size_B, f"a transfer of {given.size_B} bytes")
+    return given.case(
         integers=integers,
-        dtype=dtype,
-        template_variant=memory,
-        knobs=knobs,
-        stop=Stop(),
         columns=columns,
-    ).with_(**{"variant": VARIANTS[memory][0], "invocations": 1, **options})
+        options={"variant": VARIANTS[memory][0]},
+        template_variant=memory,
+    )
 
 
-def _refuse(options: Mapping[str, Any]) -> None:
-    """Refuse options that would time anything but single transfers."""
-    if options.get("timer", "host") != "host":
-        raise InputError(
-            f"timer {options['timer']!r} does not time transfers, for which the host waits: use "
-            "host"
-        )
-    if options.get("invocations") not in (None, 1):
+def _refuse(case: Case) -> None:
+    if case.stop.invocations != 1:
         raise InputError("a sample of transfers has one invocation: leave invocations out")
-    if options.get("threads", 0):
-        raise InputError("one thread of the host starts transfers: leave threads out")
 
 
-def _peer(device: str, peer: str) -> int:
-    """Return the number of the other device of a transfer."""
-    own = int(device.partition(":")[2])
-    if not peer:
-        return 0 if own else 1
-    other = Knobs(device=peer)
+def _peer(device: str, peer: str) -> str:
+    """Return the other device of a transfer."""
+    other = Knobs(device=peer or ("cuda:1" if device == "cuda:0" else "cuda:0"))
     if other.device_kind != GPUS or other.device == device:
         raise InputError(f"peer must be another GPU than {device}, such as cuda:1, not {peer!r}")
-    return int(other.device.partition(":")[2])
+    return other.device
 
 
 def _targets(case: Case) -> list[tuple[str, str]]:
@@ -200,8 +182,10 @@ def _register(way: str, summary: str) -> None:
                 # It is read at one end and written at the other.
                 bytes_B=lambda case: 2.0 * case.bytes_B,
             ),
-            build=transfer_case,
-            limits=Limits(dtypes=("uint64",)),
+            inputs=(_SIZE, _PEER if kernel == BETWEEN else _MEMORY),
+            build=_transfer,
+            usual={"invocations": 1},
+            limits=Limits(dtypes=("uint64",), idle=lambda case: _ALONE, refuse=_refuse),
             template_columns=("memory",),
         )
     )
@@ -211,7 +195,7 @@ for _name, _summary in WAYS.items():
     _register(_name, _summary)
 
 
-@shows_options_of("transfers.to_device")
+@shows_options_of("transfers.to_device", BETWEEN)
 def transfers(way: str, **options: Any) -> Case:
     """Case of a transfer between a host and a GPU, or between two GPUs.
 
