@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memkern.backends import of
 from memkern.spec.case import Case, Checks, KernelSpec, Limits
 from memkern.spec.kernel import Check, Native, Traffic, Validation
 from memkern.spec.options import Knobs, Stop
@@ -23,7 +24,7 @@ def _case(kernel: str, **options: Any) -> Case:
     InputError
         An option is out of range or has no effect on the kernel.
     """
-    knobs = Knobs(variant="auto") if options.get("device", "cpu") == "cpu" else Knobs()
+    knobs = Knobs(variant="auto") if of(options.get("device", "cpu")).on_processors else Knobs()
     return Case(find(kernel), knobs=knobs, stop=Stop(budget_s=1.0)).with_(**options)
 
 

@@ -8,18 +8,14 @@ the column of the record by which comparisons distinguish cases.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memkern import small
+from memkern import backends, small
+from memkern.backends import EVERYWHERE, GPUS, PROCESSORS, RANKS, Backend
 from memkern.checks import LEAST, MOST, integer, number, one_of, plain, shown
 from memkern.errors import InputError
-
-# Devices of a case: a processor, a GPU, or the memory of all ranks.
-PROCESSORS, GPUS, RANKS = "processors", "GPUs", "MPI and OpenSHMEM"
-EVERYWHERE = (PROCESSORS, GPUS, RANKS)
 
 REQUEST, INTEGERS, OF_RANKS = "request", "integers", "ranks"
 """Parts of the extension that get options (see `Option.goes_to`)."""
@@ -42,7 +38,7 @@ class Option:
     help : str
         One line for help texts.
     where : tuple of str
-        Devices that have the option: some of `EVERYWHERE`.
+        Kinds of devices that have the option: some of `memkern.backends.EVERYWHERE`.
     choices : tuple of str
         Allowed values, if it is one of a few words.
     least, most : int, optional
@@ -441,30 +437,27 @@ class Knobs:
 
     def __post_init__(self) -> None:
         """Check all values that can be checked without the machine."""
-        device = plain(self.device, "device")
-        vars(self)["device"] = "cuda:0" if device == "cuda" else device
-        if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}|mpi|shmem", str(self.device)):
-            raise InputError(
-                f"device must be cpu, cuda, cuda:N, mpi or shmem, not {shown(str(self.device))}"
-            )
+        vars(self)["device"] = backends.canonical(plain(self.device, "device"))
+        backend = self.backend
         for name, value, default, option in _given(self):
-            if self.device_kind not in option.where:
-                where = " and ".join(option.where)
+            if backend.kind not in option.where:
+                where = backends.named(option.where)
                 raise InputError(f"{name} is for {where}: leave it out on {self.device}")
             _check(name, value, default, option)
-        if self.device == "mpi" and self.contexts != "default":
-            raise InputError("contexts are for shmem: leave them out on mpi")
+        if self.contexts != "default" and not backend.private_contexts:
+            having = " and ".join(b.device for b in backends.BACKENDS if b.private_contexts)
+            raise InputError(f"contexts are for {having}: leave them out on {self.device}")
 
     @property
-    def device_kind(self) -> str:
-        """Kind of the device: one of `EVERYWHERE`."""
-        return {"cpu": PROCESSORS, "mpi": RANKS, "shmem": RANKS}.get(self.device, GPUS)
+    def backend(self) -> Backend:
+        """The backend of the device, which has its features."""
+        return backends.of(self.device)
 
     @property
     def requested(self) -> dict[str, Any]:
         """The options as requested, without those that only other devices have."""
         # Identities of cases on processors and GPUs depend on these rules.
-        here = {self.device_kind, PROCESSORS} if self.device_kind == GPUS else {self.device_kind}
+        here = {self.backend.kind, *[PROCESSORS] * self.backend.is_accelerator}
         return {
             name: getattr(self, name)
             for name, default, option in declared(self)

@@ -35,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
+from memkern.backends import GPUS, PROCESSORS, RANKS, named
 from memkern.checks import integer, one_of, shown
 from memkern.errors import InputError
 from memkern.families.amo import index, over_ranks
@@ -56,7 +57,7 @@ from memkern.machine.remote import description, refuse_faulty
 from memkern.shared.cache_lines import accessed
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import DTYPES, WORD_DTYPES, IndexArray, Traffic
-from memkern.spec.options import GPUS, PROCESSORS, RANKS, Knobs
+from memkern.spec.options import Knobs
 from memkern.spec.registry import case, find, register, shows_options_of
 
 CIRCUSTENT = (
@@ -193,12 +194,12 @@ def amo_case(  # noqa: C901, PLR0913
     ):
         one_of(value, what, allowed)
     knobs = Knobs(device=options.get("device", "cpu"))
-    if not exists(pattern, primitive, order, dtype, knobs.device_kind):
+    if not exists(pattern, primitive, order, dtype, knobs.backend.kind):
         raise InputError(
             f"amo.{pattern} has no {primitive} in order {order} for {dtype}: exchange and "
             "floating-point types are for rand, stride1, striden and central, floating-point types "
-            f"have only add except on {RANKS}, plain has only order relaxed, and cas-target is for "
-            f"{PROCESSORS}"
+            f"have only add except on {named((RANKS,))}, plain has only order relaxed, and "
+            f"cas-target is for {PROCESSORS}"
         )
     always = pattern == "ptrchase" or primitive.startswith("cas")
     if returns == "unused" and always:
@@ -207,7 +208,7 @@ def amo_case(  # noqa: C901, PLR0913
     size = np.dtype(dtype).itemsize
     threads = integer(threads, "threads", 0, 2**20)
     ranks = 1
-    if knobs.device_kind == RANKS:
+    if knobs.backend.over_ranks:
         over_ranks.refuse(
             knobs.device,
             primitive=primitive,
@@ -223,12 +224,14 @@ def amo_case(  # noqa: C901, PLR0913
         refuse_faulty(found, swaps_64=primitive.startswith("cas") and size == 8, threads=threads)
         ranks = found.ranks
     elif targets or remote is not None:
-        raise InputError(f"targets and remote are for {RANKS}: leave them out on {knobs.device}")
+        raise InputError(
+            f"targets and remote are for {named((RANKS,))}: leave them out on {knobs.device}"
+        )
     from memkern.machine.topology import workers_of
 
     threads = threads or workers_of(knobs.device)
     workers = ranks * threads
-    usual = _ITERS[knobs.device_kind]
+    usual = _ITERS[knobs.backend.kind]
     iters = small.cut(integer(usual if iters is None else iters, "iters", 1, 2**40), 2**8)
     integer(stride, "stride", 1, 2**40)
     integer(seed, "seed", 0)
@@ -251,7 +254,7 @@ def amo_case(  # noqa: C901, PLR0913
     label = ""
     if pattern not in _INDEXED and not (isinstance(indices, str) and indices == "random"):
         raise InputError(f"amo.{pattern} has no indices")
-    if knobs.device_kind == RANKS:
+    if knobs.backend.over_ranks:
         # Words that consecutive ranks access are in the parts of different ranks.
         step = max(step, 8 // size) if pattern == "central" else step
         layout = Layout(ranks, threads, iters, 0, step, targets, (remote or 0) / 100)
@@ -294,7 +297,7 @@ def amo_case(  # noqa: C901, PLR0913
         "hot": hot if pattern == "central" else 0,
         "index_pattern": label,
     }
-    if knobs.device_kind == RANKS:
+    if knobs.backend.over_ranks:
         remote_share, node_share = over_ranks.remote_shares(
             pattern,
             layout,
@@ -359,7 +362,7 @@ def _build_indices(
 
 def _idle(case: Case) -> dict[str, str]:
     """Return why batches have no effect, if updates are completed one by one."""
-    if case.knobs.device_kind != RANKS:
+    if not case.knobs.backend.over_ranks:
         return {}
     primitive, _, returns = case.template_variant.split("/")
     why = over_ranks.one_by_one(case.knobs.device, pattern_of(case), primitive, returns)

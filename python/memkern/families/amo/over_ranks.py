@@ -18,19 +18,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memkern.backends import of
 from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.spec.kernel import IndexArray
 
 TARGETS: tuple[str, ...] = ("random", "ring", "share", "one")
-
-_LIBRARY = {"mpi": "MPI", "shmem": "OpenSHMEM"}
-_EVERYWHERE = ("add", "and", "or", "xor", "exchange", "cas", "cas-retry")
-PRIMITIVES = {
-    "mpi": {"u": (*_EVERYWHERE, "min", "max"), "f": ("add", "min", "max", "exchange")},
-    "shmem": {"u": _EVERYWHERE, "f": ("exchange",)},
-}
-"""The primitives of a library's standard, for unsigned words and for floating-point numbers."""
 
 # Patterns whose targets depend on indices, except the chase.
 _DRAWN = ("rand", "scatter", "gather", "sg")
@@ -106,8 +99,8 @@ def refuse(
     device: str, *, primitive: str, order: str, dtype: str, sharing: str, drawn: object
 ) -> None:
     """Raise InputError for operations or options that a library does not support."""
-    library = _LIBRARY[device]
-    known = PRIMITIVES[device][np.dtype(dtype).kind]
+    backend = of(device)
+    library, known = backend.library, backend.atomics[np.dtype(dtype).kind]
     if primitive not in known:
         raise InputError(
             f"{library} has no atomic {primitive} of {dtype}: it has {', '.join(known)}"
@@ -125,8 +118,9 @@ def one_by_one(device: str, pattern: str, primitive: str, returns: str) -> str:
     if primitive.startswith("cas"):
         return f"each {primitive} needs the old value"
     # The updates of these patterns follow operations that return a value.
-    if device == "shmem" and (returns == "used" or pattern in ("scatter", "gather", "sg")):
-        return "OpenSHMEM completes an operation that returns a value before the next one"
+    backend = of(device)
+    if backend.fetches_singly and (returns == "used" or pattern in ("scatter", "gather", "sg")):
+        return f"{backend.library} completes an operation that returns a value before the next one"
     return ""
 
 

@@ -108,7 +108,7 @@ def _owners() -> dict[str, list[str]]:
 
 def _amo(args: argparse.Namespace) -> int:  # noqa: C901
     knobs = knobs_of(args)
-    device_kind = Knobs(device=knobs.get("device", "cpu")).device_kind
+    device_kind = Knobs(device=knobs.get("device", "cpu")).backend.kind
     if args.list:
         return _list(device_kind)
     requested = _requested(args, device_kind)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from memkern import small
+from memkern.backends import of
 from memkern.inputs.mesh import HexMesh, rows_of
 from memkern.inputs.partition import entries_of, equal_parts
 from memkern.inputs.sizes import sizes
@@ -40,7 +41,7 @@ from memkern.spec.kernel import (
     crossed,
     fill_values,
 )
-from memkern.spec.options import GPUS, Knobs, Stop
+from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import case, find, register
 
 BS = "Chalmers and Warburton, Portable high-order finite element kernels I, 2020"
@@ -105,7 +106,7 @@ def meshed(
     """
     elements = small.cut(elements, 2)
     mesh, row_starts, columns = _mesh(elements, degree, masked, numbering)
-    on_cpu = options.get("device", "cpu") == "cpu"
+    on_cpu = of(options.get("device", "cpu")).on_processors
     rows = {"row_starts": row_starts, "columns": columns}
     return Case(
         find(kernel),
@@ -191,7 +192,7 @@ def _reference_both(case: Case, arrays: Mapping[str, Values]) -> dict[str, Value
 
 def _filled_B(case: Case) -> float:
     """Return the bytes of the sectors that a GPU reads because masked nodes are not written."""
-    if case.knobs.device_kind != GPUS or "ids" not in case.indices:
+    if not case.knobs.backend.is_accelerator or "ids" not in case.indices:
         return 0.0
     per_sector = case.line_B // case.value_B
     ids = case.indices["ids"]

@@ -30,7 +30,7 @@ from memkern.machine.environment import cpu_list
 from memkern.shared.checking import Values
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
-from memkern.spec.options import GPUS, Knobs, Stop
+from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import case, find, register, shows_options_of
 
 PAIRS = ("pairs", "pairs-across")
@@ -248,7 +248,7 @@ def chase_case(
     if chains not in CHAINS:
         raise InputError(f"chains must be one of {', '.join(map(str, CHAINS))}, not {chains}")
     device = Knobs(device=options.get("device", "cpu"))
-    on_gpu = device.device_kind == GPUS
+    on_gpu = device.backend.is_accelerator
     if on_gpu:
         if chains not in GPU_CHAINS:
             known = ", ".join(map(str, GPU_CHAINS))
@@ -437,7 +437,7 @@ def banks_case(
         Something is out of range, or the device is no GPU.
     """
     knobs = Knobs(device=options.get("device", "cpu"), variant="simt")
-    if knobs.device_kind != GPUS:
+    if not knobs.backend.is_accelerator:
         raise InputError(f"{kernel} reads the shared memory of a GPU: give device cuda (--device)")
     integers = {
         "stride": integer(stride, "stride", 0, MOST_STRIDE),

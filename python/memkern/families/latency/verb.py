@@ -33,7 +33,7 @@ from memkern.inputs.sizes import parse_sizes
 from memkern.limits import memory_left
 from memkern.spec import registry
 from memkern.spec.case import Case
-from memkern.spec.options import GPUS, Knobs, Stop
+from memkern.spec.options import Knobs, Stop
 from memkern.spec.sequences import joined, product
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ def _sizes(device: str) -> list[int]:
     from memkern.machine import gpu
 
     knobs = Knobs(device=device)
-    on_gpu = knobs.device_kind == GPUS
+    on_gpu = knobs.backend.is_accelerator
     largest_B = 4 * int(gpu.facts(knobs.device)["l2_B"]) if on_gpu else beyond_caches_B()
     return latency.octaves(_SMALLEST_B, largest_B, _PER_OCTAVE)
 

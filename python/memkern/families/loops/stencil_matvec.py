@@ -19,7 +19,6 @@ from memkern.shared.checking import Values, error, extent, fresh, outcome, posit
 from memkern.shared.elementwise import footprint, memory_sized, scalars, value_B
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Model
 from memkern.spec.kernel import Native, Traffic, Transfer, Validation
-from memkern.spec.options import GPUS, PROCESSORS
 from memkern.spec.registry import find, register
 
 if TYPE_CHECKING:
@@ -230,7 +229,7 @@ def _traffic_stencil(case: Case) -> Traffic:
 
 def _filled_B(case: Case) -> float:
     """Return the bytes of the sectors that a GPU reads because they are only partly interior."""
-    if case.knobs.device_kind != GPUS:
+    if not case.knobs.backend.is_accelerator:
         return 0.0
     columns, per_sector = case.integers["columns"], case.line_B // case.value_B
     begins = columns * np.arange(1, case.integers["rows"] - 1) + 1
@@ -242,7 +241,7 @@ def _filled_B(case: Case) -> float:
 
 def _model_stencil(case: Case) -> float:
     """Return the bytes from memory by the layer condition that this machine's caches fulfil."""
-    caches = data_caches() if case.knobs.device_kind == PROCESSORS else []
+    caches = data_caches() if case.knobs.backend.on_processors else []
     if not caches:
         return case.traffic.view(write_allocate=True) * case.iterations
     last = f"L{caches[-1]['level']}"

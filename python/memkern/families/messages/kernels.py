@@ -21,16 +21,17 @@ from typing import Any
 import numpy as np
 
 from memkern import small
+from memkern.backends import of
 from memkern.checks import integer
 from memkern.errors import InputError
 from memkern.families.messages import pairs as ranks
 from memkern.inputs.sizes import parse_bytes
 from memkern.machine.declarations import declared
-from memkern.machine.remote import DEVICES, description
+from memkern.machine.remote import description
 from memkern.shared.checking import Values
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
-from memkern.spec.options import RANKS, Knobs
+from memkern.spec.options import Knobs
 from memkern.spec.registry import case, find, register, shows_options_of
 
 OSU = (
@@ -53,7 +54,7 @@ _AT_ONCE = 2**18
 def most_window(kernel: str, device: str) -> int:
     """Return the maximum number of messages in flight."""
     # A fetch-and-add of OpenSHMEM 1.4 returns when it is complete.
-    return 1 if (kernel, device) == ("messages.fetch_add", "shmem") else _MOST_WINDOW
+    return 1 if kernel == "messages.fetch_add" and of(device).fetches_singly else _MOST_WINDOW
 
 
 def message_case(
@@ -92,13 +93,13 @@ def message_case(
         no such pairs.
     """
     knobs = Knobs(device=options.get("device", "cpu"))
-    if knobs.device_kind != RANKS:
+    if not knobs.backend.over_ranks:
         raise InputError(
             f"{kernel} is between ranks: give device mpi or shmem (--device), and start memkern by "
             "mpirun or oshrun"
         )
-    if kernel == "messages.send" and knobs.device != "mpi":
-        raise InputError(f"{DEVICES[knobs.device]} has no send and receive")
+    if kernel == "messages.send" and not knobs.backend.sends:
+        raise InputError(f"{knobs.backend.library} has no send and receive")
     if options.pop("threads", 0) > 1:
         raise InputError("one thread of each rank exchanges messages: leave threads out")
     size = parse_bytes(size_B)
@@ -110,7 +111,7 @@ def message_case(
     window = small.cut(integer(window, "window", 1, _MOST_WINDOW), 4)
     if window > most_window(kernel, knobs.device):
         raise InputError(
-            f"{DEVICES[knobs.device]} completes a fetch_add before the next one: leave out window "
+            f"{knobs.backend.library} completes a fetch_add before the next one: leave out window "
             f"{window}"
         )
     nodes = description(knobs.device).nodes

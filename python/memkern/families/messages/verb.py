@@ -26,7 +26,7 @@ from memkern.families.messages.kernels import OPERATIONS, WORD_B, most_window
 from memkern.inputs.sizes import parse_sizes
 from memkern.machine.remote import description
 from memkern.spec import registry
-from memkern.spec.options import RANKS, Knobs
+from memkern.spec.options import Knobs
 from memkern.spec.sequences import joined, product
 
 _SIZES = tuple(WORD_B * 4**power for power in range(10))
@@ -57,7 +57,7 @@ def _row(number: int, record: dict[str, Any]) -> str:
 
 def _pairs(given: str | None, device: str) -> list[str]:
     """Return the pairs of each case."""
-    if Knobs(device=device).device_kind != RANKS:
+    if not Knobs(device=device).backend.over_ranks:
         return [""]  # the kernels refuse the device
     nodes = description(device).nodes
     if given is None:
@@ -72,7 +72,7 @@ def _pairs(given: str | None, device: str) -> list[str]:
 
 def _messages(args: argparse.Namespace) -> int:
     device = args.device or Knobs().device
-    known = [name for name in OPERATIONS if name != "send" or device == "mpi"]
+    known = [name for name in OPERATIONS if name != "send" or Knobs(device=device).backend.sends]
     names = known if args.kernel is None else each(args.kernel)
     knobs = knobs_of(args)
     chosen = _pairs(args.pairs, device)

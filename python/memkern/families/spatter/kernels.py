@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
+from memkern.backends import of
 from memkern.checks import integer, one_of, several
 from memkern.errors import InputError
 from memkern.families.spatter import over_ranks, suites
@@ -55,7 +56,7 @@ from memkern.spec.kernel import (
     INDEX_DTYPES,
     IndexArray,
 )
-from memkern.spec.options import RANKS, Knobs
+from memkern.spec.options import Knobs
 from memkern.spec.registry import Suite, find, register, register_suite, shows_options_of
 from memkern.spec.registry import case as any_case
 
@@ -79,8 +80,8 @@ PatternLike = Pattern | str | Sequence[int] | npt.NDArray[Any]
 def _refuse(case: Case) -> None:
     """Raise InputError for batches over ranks with a method that may move all elements at once."""
     knobs = case.knobs
-    batches = knobs.device_kind == RANKS and knobs.flush_every > 1
-    if batches and len(over_ranks.METHODS[knobs.device]) > 1 and knobs.variant != "single":
+    batches = knobs.backend.over_ranks and knobs.flush_every > 1
+    if batches and len(knobs.backend.moves) > 1 and knobs.variant != "single":
         raise InputError(
             f"flush_every is for variant single, since others move all elements at once: give "
             f"variant single, not {knobs.variant}"
@@ -214,7 +215,7 @@ def case(  # noqa: PLR0913
         indices["pattern"] = patterns["pattern"].indices
     knobs = Knobs(device=options.get("device", "cpu"))
     integers = {"count": count, "wrap": wrap}
-    if knobs.device_kind == RANKS:
+    if knobs.backend.over_ranks:
         threads = options.get("threads", 0)
         over_ranks.refuse(knobs.device, kernel, options.get("variant", "best"), threads=threads)
         ranks = description(knobs.device).ranks
@@ -239,7 +240,7 @@ def case(  # noqa: PLR0913
         },
     ).with_(**options)
     _check_reach(result)
-    return result if knobs.device_kind != RANKS else _over_ranks(result)
+    return _over_ranks(result) if knobs.backend.over_ranks else result
 
 
 def _over_ranks(case: Case) -> Case:
@@ -322,7 +323,7 @@ def from_config(config: Mapping[str, Any], **options: Any) -> Case:
     unused = ["local_work_size"] + ["seed"] * (config.get("seed") is None)
     unused += ["delta_gather", "delta_scatter"] * (config["kernel"] != "gs")
     arguments = {key: value for key, value in config.items() if key not in unused}
-    if config.get("local_work_size") and str(options.get("device", "cpu")).startswith("cuda"):
+    if config.get("local_work_size") and of(options.get("device", "cpu")).is_accelerator:
         arguments["block_threads"] = config["local_work_size"]
     return any_case(**{**arguments, **options})
 

@@ -28,7 +28,7 @@ from memkern.machine.declarations import declared
 from memkern.shared.checking import Values
 from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model
 from memkern.spec.kernel import Check, Native, Traffic, Validation, fill_values
-from memkern.spec.options import GPUS, Knobs, Stop
+from memkern.spec.options import Knobs, Stop
 from memkern.spec.registry import case, find, register, shows_options_of
 
 WAYS = {
@@ -88,7 +88,7 @@ def transfer_case(
         Something is out of range, or the device is no GPU.
     """
     knobs = Knobs(device=options.get("device", "cpu"))
-    if knobs.device_kind != GPUS:
+    if not knobs.backend.is_accelerator:
         raise InputError(f"{kernel} moves data from or to a GPU: give device cuda (--device)")
     _refuse(options)
     size = parse_bytes(size_B)
@@ -102,8 +102,9 @@ def transfer_case(
     if kernel == "transfers.between":
         if memory:
             raise InputError(f"{kernel} uses no memory of the host: leave memory out")
-        number = _peer(knobs.device, peer)
-        integers["peer"], columns["peer"], memory = number, f"cuda:{number}", "device"
+        number = _peer(knobs, peer)
+        name = f"{knobs.backend.device}:{number}"
+        integers["peer"], columns["peer"], memory = number, name, "device"
     else:
         if peer:
             raise InputError(f"{kernel} is between the host and {knobs.device}: leave peer out")
@@ -136,14 +137,17 @@ def _refuse(options: Mapping[str, Any]) -> None:
         raise InputError("one thread of the host starts transfers: leave threads out")
 
 
-def _peer(device: str, peer: str) -> int:
+def _peer(knobs: Knobs, peer: str) -> int:
     """Return the number of the other device of a transfer."""
-    own = int(device.partition(":")[2])
+    own = int(knobs.device.partition(":")[2])
     if not peer:
         return 0 if own else 1
     other = Knobs(device=peer)
-    if other.device_kind != GPUS or other.device == device:
-        raise InputError(f"peer must be another GPU than {device}, such as cuda:1, not {peer!r}")
+    if other.backend is not knobs.backend or other.device == knobs.device:
+        raise InputError(
+            f"peer must be another GPU than {knobs.device}, such as {knobs.backend.device}:1, not "
+            f"{peer!r}"
+        )
     return int(other.device.partition(":")[2])
 
 
