@@ -6,7 +6,6 @@ folder in ``cpp/backends`` (see `Backend`).
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,9 +31,8 @@ class Backend:
     kind : str
         One of `EVERYWHERE`: options of a case are declared for kinds (see `Option.where`).
     device : str
-        Name of its device, such as ``cuda``.
-    numbered : bool
-        Whether it has several devices, ``cuda:0`` and so on; ``cuda`` is the first of these.
+        Name of its device. Those of accelerators are numbered, and the name alone is the first one:
+        ``cuda`` is ``cuda:0``.
     compiler : str
         Compiler that must be on ``PATH`` when memkern is built, so that the module is built.
     install : str
@@ -70,7 +68,6 @@ class Backend:
     library: str
     kind: str
     device: str
-    numbered: bool = False
     compiler: str = ""
     install: str = ""
     meter: str = ""
@@ -100,16 +97,6 @@ class Backend:
         """Whether a case is distributed over the memory of all ranks."""
         return self.kind == RANKS
 
-    @property
-    def is_built(self) -> bool:
-        """Whether memkern was built with its module."""
-        return self.on_processors or module_exists(self.name)
-
-
-def module_exists(name: str) -> bool:
-    """Return whether memkern was built with the module of a backend, or of another MPI."""
-    return importlib.util.find_spec(f"memkern._memkern_{name}") is not None
-
 
 _ATOMICS = ("add", "and", "or", "xor", "exchange", "cas", "cas-retry")
 HOST = Backend("openmp", "OpenMP", PROCESSORS, "cpu")
@@ -122,7 +109,6 @@ BACKENDS: tuple[Backend, ...] = (
         "CUDA",
         GPUS,
         "cuda",
-        numbered=True,
         compiler="nvcc",
         install="nvidia-ml-py",
         meter="pynvml",
@@ -176,22 +162,12 @@ def of(device: object) -> Backend:
         No backend has such a device.
     """
     for backend in BACKENDS:
-        if re.fullmatch(backend.device + "(:[0-9]{1,3})?" * backend.numbered, str(device)):
+        if re.fullmatch(backend.device + "(:[0-9]{1,3})?" * backend.is_accelerator, str(device)):
             return backend
-    *known, last = (word for b in BACKENDS for word in (b.device, *[f"{b.device}:N"] * b.numbered))
+    *known, last = (
+        word for b in BACKENDS for word in (b.device, *[f"{b.device}:N"] * b.is_accelerator)
+    )
     raise InputError(f"device must be {', '.join(known)} or {last}, not {shown(str(device))}")
-
-
-def canonical(device: object) -> str:
-    """Return the name of a device in cases and records: of ``cuda``, ``cuda:0``.
-
-    Raises
-    ------
-    InputError
-        No backend has such a device.
-    """
-    backend = of(device)
-    return f"{device}:0" if backend.numbered and device == backend.device else str(device)
 
 
 def named(kinds: Iterable[str]) -> str:

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import functools
 import importlib
+import importlib.util
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -28,8 +29,7 @@ from memkern.limits import read_text
 
 Positions = npt.NDArray[np.int64]
 
-# Device whose library has the messages of an exchange.
-_SENDING = next(backend.device for backend in backends.BACKENDS if backend.sends)
+_MPI = next(backend for backend in backends.BACKENDS if backend.by_mpi4py)
 # Variable with which Open MPI's launcher passes the choice of a component for windows.
 _OSC = "OMPI_MCA_osc"
 # Variable with the thread level for which mpi4py initialises MPI.
@@ -88,7 +88,7 @@ def mpi(level: str) -> Any:
         return importlib.import_module("mpi4py.MPI")
     except ImportError as error:
         if error.name == "mpi4py":
-            raise InputError("mpi4py is not installed: pip install 'memkern[mpi]'") from None
+            raise InputError(f"mpi4py is not installed: pip install {_MPI.install}") from None
         reason = str(error)
     except RuntimeError as error:  # from mpi4py's wheel, which searches for a library itself
         reason = str(error)
@@ -96,6 +96,11 @@ def mpi(level: str) -> Any:
         f"mpi4py can't be used ({', '.join(reason.splitlines())}): install the MPI library that it "
         "needs, or set MPI4PY_LIBMPI to its path"
     )
+
+
+def is_built(name: str) -> bool:
+    """Return whether memkern was built with the module of a backend, or of another MPI."""
+    return importlib.util.find_spec(f"memkern._memkern_{name}") is not None
 
 
 @functools.cache
@@ -114,7 +119,7 @@ def extension(device: str, threads: bool = False) -> ModuleType:
         library = mpi("multiple" if threads else "single")
         # With two MPI libraries, the module for mpicxx has the plain name.
         own = f"mpi_{library.get_vendor()[0].replace(' ', '').lower()}"
-        name = own if backends.module_exists(own) else device
+        name = own if is_built(own) else device
     try:
         module = importlib.import_module(f"memkern._memkern_{name}")
     except ModuleNotFoundError:
@@ -305,7 +310,7 @@ def exchange(
     ValueError
         The arguments of a rank are wrong, or do not match another rank's.
     """
-    module: Any = extension(_SENDING)
+    module: Any = extension(_MPI.device)
     if (module.rank(), module.ranks()) != (rank, ranks):
         raise InputError(
             f"rank {rank} of {ranks} is rank {module.rank()} of {module.ranks()} in MPI: start all "

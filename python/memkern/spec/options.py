@@ -437,8 +437,10 @@ class Knobs:
 
     def __post_init__(self) -> None:
         """Check all values that can be checked without the machine."""
-        vars(self)["device"] = backends.canonical(plain(self.device, "device"))
-        backend = self.backend
+        device = plain(self.device, "device")
+        backend = backends.of(device)
+        is_first = backend.is_accelerator and device == backend.device
+        vars(self)["device"] = f"{device}:0" if is_first else device
         for name, value, default, option in _given(self):
             if backend.kind not in option.where:
                 where = backends.named(option.where)

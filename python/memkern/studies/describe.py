@@ -12,7 +12,7 @@ from memkern.errors import InputError
 from memkern.extension import _memkern
 from memkern.host.environment import machine_environment
 from memkern.limits import UNLIMITED_B
-from memkern.machine import energy, gpu, settings, switches
+from memkern.machine import energy, gpu, remote, settings, switches
 
 
 def _device(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def describe() -> dict[str, Any]:
         "memory_available_B": available if available < UNLIMITED_B else None,
         "memory_limit": limit,
         "launch_s": _known(launch_cost_s(0, "none", "fork")),
-        "backends": [backend.name for backend in BACKENDS if backend.is_built],
+        "backends": [b.name for b in BACKENDS if b.on_processors or remote.is_built(b.name)],
         "devices": {name: _device(name, about) for name, about in gpu.describe_all().items()},
         "no_devices": gpu.why_no_devices(),
         "energy_meters": [meter.name for meter in energy.meters()],

@@ -333,6 +333,6 @@ def connect(comm: str, level: str = "multiple") -> Connection:
         return _by(known[0], level)
     except InputError:
         for backend in known[1:]:
-            if backend.started_by in os.environ and backend.is_built:
+            if backend.started_by in os.environ and remote.is_built(backend.name):
                 return _by(backend, level)
         raise

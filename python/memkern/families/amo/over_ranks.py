@@ -100,10 +100,10 @@ def refuse(
 ) -> None:
     """Raise InputError for operations or options that a library does not support."""
     backend = of(device)
-    library, known = backend.library, backend.atomics[np.dtype(dtype).kind]
+    library, known = backend.library, backend.atomics.get(np.dtype(dtype).kind, ())
     if primitive not in known:
         raise InputError(
-            f"{library} has no atomic {primitive} of {dtype}: it has {', '.join(known)}"
+            f"{library} has no atomic {primitive} of {dtype}: it has {', '.join(known) or 'none'}"
         )
     if order != "relaxed":
         raise InputError(f"{library} has no memory orders: leave out order {order!r} on {device}")
