@@ -73,7 +73,7 @@ def every_entry(
     failed = []
     for number, (kernel, _, dtype, _, _, form) in enumerate(entries):
         pattern, (primitive, _, returns) = kernel.partition(".")[2], form.split("/")
-        alone = over_ranks.one_by_one(device, pattern, primitive, returns)
+        alone = over_ranks.one_by_one(backends.of(device), pattern, primitive, returns)
         for flush_every in (1,) if alone else (1, 5):
             targets = KNOWN[pattern][(number + flush_every) % len(KNOWN[pattern])]
             case = case_of(

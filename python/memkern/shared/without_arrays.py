@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from memkern.backends import of
 from memkern.spec.case import Case, Checks, KernelSpec, Limits
 from memkern.spec.kernel import Check, Native, Traffic, Validation
 from memkern.spec.options import Knobs, Stop
@@ -24,7 +23,8 @@ def _case(kernel: str, **options: Any) -> Case:
     InputError
         An option is out of range or has no effect on the kernel.
     """
-    knobs = Knobs(variant="auto") if of(options.get("device", "cpu")).on_processors else Knobs()
+    on_processors = Knobs(device=options.get("device", "cpu")).backend.on_processors
+    knobs = Knobs(variant="auto") if on_processors else Knobs()
     return Case(find(kernel), knobs=knobs, stop=Stop(budget_s=1.0)).with_(**options)
 
 

@@ -210,7 +210,7 @@ def amo_case(  # noqa: C901, PLR0913
     ranks = 1
     if knobs.backend.over_ranks:
         over_ranks.refuse(
-            knobs.device,
+            knobs.backend,
             primitive=primitive,
             order=order,
             dtype=dtype,
@@ -365,7 +365,7 @@ def _idle(case: Case) -> dict[str, str]:
     if not case.knobs.backend.over_ranks:
         return {}
     primitive, _, returns = case.template_variant.split("/")
-    why = over_ranks.one_by_one(case.knobs.device, pattern_of(case), primitive, returns)
+    why = over_ranks.one_by_one(case.knobs.backend, pattern_of(case), primitive, returns)
     return {"flush_every": why} if why else {}
 
 

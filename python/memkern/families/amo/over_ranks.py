@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memkern.backends import of
+from memkern.backends import Backend
 from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.spec.kernel import IndexArray
@@ -96,29 +96,29 @@ def targets_of(pattern: str, targets: str, remote: float | None) -> str:
 
 
 def refuse(
-    device: str, *, primitive: str, order: str, dtype: str, sharing: str, drawn: object
+    backend: Backend, *, primitive: str, order: str, dtype: str, sharing: str, drawn: object
 ) -> None:
     """Raise InputError for operations or options that a library does not support."""
-    backend = of(device)
     library, known = backend.library, backend.atomics.get(np.dtype(dtype).kind, ())
     if primitive not in known:
         raise InputError(
             f"{library} has no atomic {primitive} of {dtype}: it has {', '.join(known) or 'none'}"
         )
     if order != "relaxed":
-        raise InputError(f"{library} has no memory orders: leave out order {order!r} on {device}")
+        raise InputError(
+            f"{library} has no memory orders: leave out order {order!r} on {backend.device}"
+        )
     if sharing != "original" or not (isinstance(drawn, str) and drawn == "random"):
-        raise InputError(f"on {device}, give targets instead of sharing or indices")
+        raise InputError(f"on {backend.device}, give targets instead of sharing or indices")
 
 
-def one_by_one(device: str, pattern: str, primitive: str, returns: str) -> str:
+def one_by_one(backend: Backend, pattern: str, primitive: str, returns: str) -> str:
     """Return why updates can't be completed together; empty if they can."""
     if pattern == "ptrchase":
         return "each step of a chase depends on the previous one"
     if primitive.startswith("cas"):
         return f"each {primitive} needs the old value"
     # The updates of these patterns follow operations that return a value.
-    backend = of(device)
     if backend.fetches_singly and (returns == "used" or pattern in ("scatter", "gather", "sg")):
         return f"{backend.library} completes an operation that returns a value before the next one"
     return ""

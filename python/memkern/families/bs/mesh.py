@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from memkern import small
-from memkern.backends import of
 from memkern.inputs.mesh import HexMesh, rows_of
 from memkern.inputs.partition import entries_of, equal_parts
 from memkern.inputs.sizes import sizes
@@ -106,7 +105,7 @@ def meshed(
     """
     elements = small.cut(elements, 2)
     mesh, row_starts, columns = _mesh(elements, degree, masked, numbering)
-    on_cpu = of(options.get("device", "cpu")).on_processors
+    on_cpu = Knobs(device=options.get("device", "cpu")).backend.on_processors
     rows = {"row_starts": row_starts, "columns": columns}
     return Case(
         find(kernel),

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 
 from memkern import small
-from memkern.backends import of
 from memkern.checks import integer
 from memkern.errors import InputError
 from memkern.families.messages import pairs as ranks
@@ -54,7 +53,8 @@ _AT_ONCE = 2**18
 def most_window(kernel: str, device: str) -> int:
     """Return the maximum number of messages in flight."""
     # A fetch-and-add of OpenSHMEM 1.4 returns when it is complete.
-    return 1 if kernel == "messages.fetch_add" and of(device).fetches_singly else _MOST_WINDOW
+    singly = Knobs(device=device).backend.fetches_singly
+    return 1 if kernel == "messages.fetch_add" and singly else _MOST_WINDOW
 
 
 def message_case(

@@ -33,7 +33,6 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import small
-from memkern.backends import of
 from memkern.checks import integer, one_of, several
 from memkern.errors import InputError
 from memkern.families.spatter import over_ranks, suites
@@ -217,7 +216,7 @@ def case(  # noqa: PLR0913
     integers = {"count": count, "wrap": wrap}
     if knobs.backend.over_ranks:
         threads = options.get("threads", 0)
-        over_ranks.refuse(knobs.device, kernel, options.get("variant", "best"), threads=threads)
+        over_ranks.refuse(knobs.backend, kernel, options.get("variant", "best"), threads=threads)
         ranks = description(knobs.device).ranks
         row_B = len(indices[f"pattern_{sides[0]}"]) * np.dtype(dtype).itemsize
         wrap = over_ranks.rows(wrap, count, ranks, row_B)
@@ -323,7 +322,8 @@ def from_config(config: Mapping[str, Any], **options: Any) -> Case:
     unused = ["local_work_size"] + ["seed"] * (config.get("seed") is None)
     unused += ["delta_gather", "delta_scatter"] * (config["kernel"] != "gs")
     arguments = {key: value for key, value in config.items() if key not in unused}
-    if config.get("local_work_size") and of(options.get("device", "cpu")).is_accelerator:
+    on_gpu = Knobs(device=options.get("device", "cpu")).backend.is_accelerator
+    if config.get("local_work_size") and on_gpu:
         arguments["block_threads"] = config["local_work_size"]
     return any_case(**{**arguments, **options})
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from memkern.backends import BACKENDS, of
+from memkern.backends import BACKENDS, Backend
 from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.limits import check_memory
@@ -27,11 +27,10 @@ _MOST = 2**31 - 1
 _PART_B = 8
 
 
-def refuse(device: str, kernel: str, variant: str, *, threads: int) -> None:
+def refuse(backend: Backend, kernel: str, variant: str, *, threads: int) -> None:
     """Raise InputError for options that a library or the kernels over ranks do not support."""
     if kernel not in _KERNELS:
-        raise InputError(f"{kernel} has one sparse array too many for {device}: use gather")
-    backend = of(device)
+        raise InputError(f"{kernel} has one sparse array too many for {backend.device}: use gather")
     if variant != "best" and variant not in backend.moves:
         one_of(variant, "variant", [*dict.fromkeys(move for b in BACKENDS for move in b.moves)])
         raise InputError(
