@@ -13,8 +13,8 @@ from peers import in_turns
 from records import Row, add, options, parsed, write
 
 import memkern as mk
+from memkern import backends
 from memkern.engine.processes.communication import ranks
-from memkern.families.spatter.over_ranks import METHODS
 from memkern.spec.case import Case
 
 _LENGTH = 8
@@ -34,7 +34,7 @@ def cases_of(kernel: str, elements: int, flush_every: int, budget_s: float) -> d
             **shape,
             **how,
         )
-        for method in METHODS["mpi"]
+        for method in backends.of("mpi").moves
     }
 
 

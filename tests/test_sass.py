@@ -9,10 +9,10 @@ import sass
 from checking import once_a_kind
 from sharing import once
 
-from memkern.machine import gpu
+from memkern.machine import remote
 
 pytestmark = pytest.mark.skipif(
-    not gpu.built(), reason="this build has no CUDA part, as there is no CUDA Toolkit"
+    not remote.is_built("cuda"), reason="this build has no CUDA part, as there is no CUDA Toolkit"
 )
 
 Code = dict[str, list[sass.Instruction]]

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from memkern import checks
+from memkern import backends, checks
 from memkern.checks import one_of
 from memkern.errors import warn
 
@@ -22,7 +22,7 @@ _RUN = (
     "import runpy; runpy.run_module(sys.argv[0], run_name='__main__', alter_sys=True)"
 )
 # Communication of processes that were started together.
-CHOICES = ("auto", "none", "mpi", "shmem")
+CHOICES = ("auto", "none", *backends.LIBRARIES)
 # Objects to which a launcher can bind each process.
 BINDINGS = ("node", "socket", "core")
 # Environment variable that applies without an option, also to processes started by this one.
@@ -79,11 +79,6 @@ def number(variables: Mapping[str, str] = os.environ) -> int:
 def size(variables: Mapping[str, str] = os.environ) -> int:
     """Return the number of processes that were started together; 1 without a launcher."""
     return _found(variables)[1]
-
-
-def starts_shmem(variables: Mapping[str, str] = os.environ) -> bool:
-    """Return whether this process may use OpenSHMEM: Open MPI's oshrun equals its mpirun."""
-    return "OMPI_COMM_WORLD_SIZE" in variables
 
 
 def python_command(*words: str, python: str = sys.executable) -> list[str]:

@@ -13,13 +13,14 @@ import pytest
 from checking import measured, output_of, refused_words, run
 
 from memkern import cli
+from memkern.backends import PROCESSORS
 from memkern.cli import analysis, compare, machine
 from memkern.cli.options import GROUPS
 from memkern.cli.questions import QUESTIONS
 from memkern.formats import ResultSet
 from memkern.machine.health import BAD, BASELINE, GOOD, UNKNOWN, Finding
 from memkern.results.ratios import asked
-from memkern.spec.options import PROCESSORS, Knobs, declared
+from memkern.spec.options import Knobs, declared
 from memkern.spec.registry import of_family
 from memkern.spec.sweepfile import read_sweep
 from memkern.studies.doctor import Health

@@ -17,6 +17,7 @@ from device_under_test import ONLY_EMULATED, Nvml
 
 import memkern as mk
 from memkern import small
+from memkern.backends import GPUS
 from memkern.cli import main
 from memkern.engine.placing import costs
 from memkern.engine.placing import preparing as variants
@@ -31,7 +32,6 @@ from memkern.engine.sweeping import planning
 from memkern.host import Host, this_host
 from memkern.host.environment import machine_environment
 from memkern.machine import gpu, restoring, settings
-from memkern.spec.options import GPUS
 from memkern.studies import comparison_worker
 
 

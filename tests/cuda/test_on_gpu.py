@@ -367,7 +367,7 @@ def test_the_script_for_a_card_runs_every_kernel_once(
 ) -> None:
     kernels = {entry[0] for entry in ENTRIES} - {"transfers.between"}
     chosen = one_of_each([entry for entry in ENTRIES if not entry[4]], KEYS[0])
-    monkeypatch.setattr(gpu._module(), "entries", lambda: sorted(chosen))
+    monkeypatch.setattr(gpu._module("cuda"), "entries", lambda: sorted(chosen))
     options = begun(script, tmp_path / "records", "--every-kernel", "memcheck").options
     assert script.run_every_kernel(options) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from memkern import launcher
+from memkern.backends import Backend
 from memkern.engine.processes import communication, transports
 from memkern.engine.processes.communication import Ranks
 from memkern.engine.processes.transports import Floats
@@ -366,8 +367,6 @@ def test_how_ranks_communicate_is_decided_once() -> None:
     assert launcher.comm("auto", two) == "auto"
     assert launcher.comm("auto", {**two, "MEMKERN_COMM": "none"}) == "none"
     assert launcher.comm("mpi", {}) == "mpi"
-    assert launcher.starts_shmem({"OMPI_COMM_WORLD_SIZE": "2"})
-    assert not launcher.starts_shmem(two)
     assert launcher.comm("auto", {"MEMKERN_COMM": "shmem"}) == "shmem"
     for wrong in ({"MEMKERN_COMM": "tcp"}, {"MEMKERN_COMM": "auto"}):
         with pytest.raises(InputError, match="MEMKERN_COMM"):
@@ -469,17 +468,20 @@ def test_ranks_of_a_host_without_shared_memory_are_told(
 def test_openshmem_is_chosen_only_where_its_programs_are_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def no_mpi(level: str) -> NoReturn:
+    def no_mpi(backend: Backend, level: str) -> NoReturn:
         raise InputError("no mpi4py")
 
     monkeypatch.setattr(transports, "_by_mpi", no_mpi)
-    monkeypatch.setattr(transports, "_by_shmem", lambda level: f"by shmem, {level}")
+    monkeypatch.setattr(transports, "_by_module", lambda to, level: f"by {to.name}, {level}")
     for shmem_starts, built in ((True, False), (False, True)):
-        monkeypatch.setattr(launcher, "starts_shmem", lambda known=shmem_starts: known)
+        # Open MPI's launcher sets the variable, others do not.
+        monkeypatch.delenv("OMPI_COMM_WORLD_SIZE", raising=False)
+        if shmem_starts:
+            monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
         monkeypatch.setattr(remote, "is_built", lambda _, known=built: known)
         with pytest.raises(InputError, match="no mpi4py"):
             transports.connect("auto")
-    monkeypatch.setattr(launcher, "starts_shmem", lambda: True)
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
     for level in ("single", "multiple"):
         found: object = transports.connect("auto", level)
         assert found == f"by shmem, {level}"

@@ -11,8 +11,8 @@ from typing import Any
 import launching
 import pytest
 
+from memkern import backends
 from memkern.families.messages.kernels import OPERATIONS
-from memkern.families.spatter.over_ranks import METHODS
 
 pytestmark = [
     pytest.mark.cluster,
@@ -110,7 +110,7 @@ def test_messages_between_two_hosts(agent: Path, tmp_path: Path) -> None:
 
 
 def test_gathers_between_two_hosts(agent: Path, tmp_path: Path) -> None:
-    methods = ",".join(METHODS["mpi"])
+    methods = ",".join(backends.of("mpi").moves)
     words = f"spatter -p UNIFORM:8:4 -d -32 -l 64 -k Gather --device mpi --variant {methods}"
     found = records("openmpi", agent, tmp_path, words)
     assert [record["variant"] for record in found] == methods.split(",")

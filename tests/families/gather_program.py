@@ -13,8 +13,8 @@ import numpy as np
 from checking import Changed, checked, corrupted, everywhere, message_of, prepared
 
 import memkern as mk
+from memkern import backends
 from memkern.engine.processes.communication import ranks
-from memkern.families.spatter.over_ranks import METHODS
 from memkern.machine import remote
 from memkern.spec.case import Case
 
@@ -46,7 +46,7 @@ def cases(device: str) -> Iterator[Case]:
 def every_case(device: str) -> Iterator[Case]:
     """Yield every shape with every method, with alternating types and numbers of operations."""
     types = itertools.cycle(itertools.product(("float64", "float32"), ("int64", "int32")))
-    for (kernel, shape), variant in itertools.product(SHAPES, METHODS[device]):
+    for (kernel, shape), variant in itertools.product(SHAPES, backends.of(device).moves):
         dtype, index_dtype = next(types)
         flush_every = (1, 3, 1000)[len(shape["pattern"]) % 3] if variant == "single" else 1
         how = {"dtype": dtype, "index_dtype": index_dtype, "flush_every": flush_every, "runs": 2}
@@ -171,7 +171,7 @@ def records(device: str) -> dict[str, Any]:
     shape |= {"runs": 3, "budget_s": 0.05}
     return {
         variant: mk.gather(device=device, variant=variant, **shape).measure().record
-        for variant in (*METHODS[device], "best")
+        for variant in (*backends.of(device).moves, "best")
     }
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from checking import Changed, checked, message_of, prepared
 
 import memkern as mk
-from memkern import launcher
+from memkern import backends, launcher
 from memkern.engine.processes.communication import ranks
 from memkern.families.amo import over_ranks
 from memkern.families.amo.over_ranks import TARGETS
@@ -72,7 +72,7 @@ def every_entry(
     failed = []
     for number, (kernel, _, dtype, _, _, form) in enumerate(entries):
         pattern, (primitive, _, returns) = kernel.partition(".")[2], form.split("/")
-        alone = over_ranks.one_by_one(device, pattern, primitive, returns)
+        alone = over_ranks.one_by_one(backends.of(device), pattern, primitive, returns)
         for flush_every in (1,) if alone else (1, 5):
             targets = KNOWN[pattern][(number + flush_every) % len(KNOWN[pattern])]
             case = case_of(
@@ -107,7 +107,7 @@ def faults(device: str) -> dict[str, Any]:
     forms = [
         (pattern, primitive, "uint64") for pattern in KNOWN for primitive in ("add", "cas-retry")
     ]
-    forms += [("rand", p, "float64") for p in over_ranks.PRIMITIVES[device]["f"]]
+    forms += [("rand", p, "float64") for p in backends.of(device).atomics["f"]]
     for pattern, primitive, dtype in forms:
         # Some libraries have no exchange whose result is not used.
         how = {"primitive": primitive, "dtype": dtype, "returns": "used"}

@@ -10,8 +10,8 @@ from launching import started
 from sharing import once
 
 import memkern as mk
+from memkern import backends
 from memkern.families.spatter import over_ranks
-from memkern.families.spatter.over_ranks import METHODS
 
 pytestmark = pytest.mark.ranks
 
@@ -57,7 +57,7 @@ def over(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Over:
 
 
 def test_every_method_validates(over: Over) -> None:
-    cases = -(-10 * len(METHODS[over.device]) // over.step)
+    cases = -(-10 * len(backends.of(over.device).moves) // over.step)
     assert over.found["validates"] == {"cases": cases, "failed": []}
 
 
@@ -88,7 +88,7 @@ def test_records_name_the_method_and_the_share_of_remote_elements(over: Over) ->
     for variant, record in over.found["records"].items():
         assert record["valid"] and record["validation"] == "whole"
         assert record["variant"] == variant or variant == "best"
-        assert record["variant"] in METHODS[over.device]
+        assert record["variant"] in backends.of(over.device).moves
         # Both the elements and the instances of a rank are consecutive.
         assert record["remote_share"] == 0.0
         assert record["ranks"] == over.ranks and record["wrap"] == 64 // over.ranks + 1

@@ -10,8 +10,9 @@ from checking import python, refused
 
 import memkern as mk
 from memkern import cli
+from memkern.backends import EVERYWHERE, GPUS, PROCESSORS, RANKS
 from memkern.spec.columns import COLUMNS
-from memkern.spec.options import EVERYWHERE, GPUS, PROCESSORS, RANKS, Knobs, Option, Stop, declared
+from memkern.spec.options import Knobs, Option, Stop, declared
 
 DEVICES = {GPUS: "cuda", RANKS: "shmem"}
 ROWS = [*declared(Knobs), *declared(Stop)]

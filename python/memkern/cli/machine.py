@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from memkern.backends import BACKENDS
 from memkern.checks import unknown
 from memkern.cli.measuring import check_output, exit_code, show_progress, warn
 from memkern.cli.options import (
@@ -143,12 +144,10 @@ def _info(args: argparse.Namespace) -> int:
 
 def _backends(built: Sequence[str]) -> str:
     """Return the backends of this build, and what those for ranks that it lacks would need."""
-    from memkern.machine.remote import WRAPPERS
-
     lacking = [
-        f"{name} (needs {wrapper} on PATH when memkern is built)"
-        for name, wrapper in WRAPPERS.items()
-        if name not in built
+        f"{backend.name} (needs {backend.compiler} on PATH when memkern is built)"
+        for backend in BACKENDS
+        if backend.over_ranks and backend.name not in built
     ]
     return ", ".join(built) + f"; built without {' and '.join(lacking)}" * bool(lacking)
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from memkern.backends import ACCELERATORS, HOST
 from memkern.checks import shown
 from memkern.cli.measuring import (
     announce,
@@ -32,7 +33,7 @@ from memkern.discovery import family_modules
 from memkern.errors import InputError
 from memkern.files import publish, unused
 from memkern.limits import memory_left
-from memkern.spec.options import GPUS, PROCESSORS, Knobs
+from memkern.spec.options import Knobs
 
 if TYPE_CHECKING:
     from memkern.formats import ResultSet
@@ -114,7 +115,7 @@ def _of_this_machine(args: argparse.Namespace) -> int:
     announce(cases, time_s, _LONGER, _DRAWING_S)
     found = wait_until_quiet(args)
     warn_if_not_quiet(found, args)
-    if device == "cpu" and not this_host().health:
+    if device == HOST.device and not this_host().health:
         doctor(quick=True)  # its verdict is in the records
     begin = time.monotonic()
     results = sweep(
@@ -136,10 +137,10 @@ def _of_this_machine(args: argparse.Namespace) -> int:
     if not args.quiet:
         warn("drawing the figures")
     words = ["memkern report"] + (["--quick"] if args.quick else [])
-    words += ["--device", device] if device != "cpu" else []
+    words += ["--device", device] if device != HOST.device else []
     words += ["--machine", args.machine] if args.machine else []
     about = machine["devices"].get(device)
-    built = "cuda" in machine["backends"]
+    built = {*ACCELERATORS} & {*machine["backends"]}
     left_out = {} if built else {"left out": {"GPUs": machine["no_devices"]}}
     environment = {**left_out, **machine_environment()}
     processor = environment["machine"]["model"] or "this machine"
@@ -188,9 +189,9 @@ def _report_device(args: argparse.Namespace) -> str:
     from memkern.machine import gpu
 
     knobs = Knobs(device=args.device)
-    if knobs.device_kind == PROCESSORS:
+    if knobs.backend.on_processors:
         return knobs.device
-    if knobs.device_kind != GPUS:
+    if not knobs.backend.is_accelerator:
         raise InputError(f"a report is for cpu or a GPU such as cuda:0, not for {args.device}")
     for option, given in (
         ("--threads", args.threads), ("--pin", args.pin), ("--machine", args.machine),
@@ -207,7 +208,7 @@ def _report_cases(args: argparse.Namespace, device: str, machine: dict[str, Any]
     from memkern.report.cases import gpu_report_cases, report_cases
 
     memory_B, _ = memory_left()
-    if device != "cpu":
+    if device != HOST.device:
         about = machine["devices"][device]
         memory_B = min(memory_B, about["memory_B"])
         return gpu_report_cases(device, args.quick, about["l2_B"], memory_B)

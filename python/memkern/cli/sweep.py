@@ -167,7 +167,7 @@ def _tune(args: argparse.Namespace) -> int:
     knobs = knobs_of(argparse.Namespace(**{**vars(args), "budget": None}))
     own = given(args, "pattern", "delta", "count") | named_values(args.set)
     case = registry.case(args.kernel, **own, **knobs)
-    on_device = case.knobs.device != "cpu"
+    on_device = not case.knobs.backend.on_processors
     # A given option keeps its value; a list of values is searched.
     columns = {name: option.column or name for name, _, option in declared(Knobs)}
     fixed = given(args, *columns)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from memkern import launcher
+from memkern.backends import LIBRARIES
 from memkern.cli.measuring import (
     exit_code,
     line,
@@ -316,7 +317,7 @@ SCALING_VERB = verb(
             "--comm",
             # This process itself does not communicate in this way.
             dest="started_comm",
-            choices=("mpi", "shmem"),
+            choices=(*LIBRARIES,),
             default="mpi",
             help="library by which the ranks communicate (mpi)",
         ),

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from memkern import files
+from memkern.backends import of
 from memkern.checks import INT64_MAX, integer, plain, read_integer, shown, unknown
 from memkern.errors import InputError
 from memkern.inputs.patterns import Pattern, as_pattern, parse, usual_count
@@ -687,7 +688,7 @@ def options_to_configs(namespace: argparse.Namespace) -> SpatterFile:
     """
     given = vars(namespace)
     backend, device = given["backend"], given.get("device")
-    on_gpu = backend == "cuda" if device is None else device.startswith("cuda")
+    on_gpu = backend == "cuda" if device is None else of(device).is_accelerator
     if backend is not None and (backend == "cuda") != on_gpu:
         raise InputError(
             f"-b {backend} does not run on {device}: use -b cuda for GPUs and no other device, or "

@@ -1,7 +1,8 @@
-"""The GPUs of this machine, and their clocks and energy.
+"""The accelerators of this machine, and their clocks and energy.
 
-Devices come from the extension module ``_memkern_cuda``, which is built if there is a CUDA Toolkit;
-clocks and energy come from ``nvidia-ml-py``, if it is installed.
+Devices come from the extension modules of backends, such as ``_memkern_cuda``, which is built if
+there is a CUDA Toolkit; clocks and energy come from their meters, such as ``nvidia-ml-py``, if it
+is installed.
 """
 
 from __future__ import annotations
@@ -20,14 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from memkern import small
+from memkern import backends, small
 from memkern.errors import InputError
 from memkern.limits import read_number, read_text
 
-_NOT_BUILT = (
-    "memkern was built without its CUDA part: with a CUDA Toolkit, whose nvcc is on PATH, "
-    "pip install . in memkern's folder adds it"
-)
 # NVML's reasons for clocks below the maximum: bit to name in a record.
 _REASONS = {
     0x0001: "idle",
@@ -53,11 +50,23 @@ METERED_S = 1.0
 _REST_S = 0.5  # until the power of a used GPU has dropped to the idle power
 
 
-def _module() -> Any:
+def _module(name: str) -> Any:
+    """Return the extension module of a device.
+
+    Raises
+    ------
+    InputError
+        memkern was built without it.
+    """
+    backend = backends.of(name)
     try:
-        return importlib.import_module("memkern._memkern_cuda")
+        return importlib.import_module(f"memkern._memkern_{backend.name}")
     except ImportError:
-        raise InputError(_NOT_BUILT) from None
+        raise InputError(
+            f"memkern was built without its {backend.library} part: with a {backend.library} "
+            f"Toolkit, whose {backend.compiler} is on PATH, pip install . in memkern's folder adds "
+            "it"
+        ) from None
 
 
 def _number(name: str) -> int:
@@ -72,10 +81,10 @@ def handle(name: str) -> Any:
     InputError
         There is no such device, or it is not available, with the reason.
     """
-    if name == "cpu":
+    if not backends.of(name).is_accelerator:
         return None
     try:
-        return _module().device(_number(name))
+        return _module(name).device(_number(name))
     except (RuntimeError, ValueError) as error:
         raise InputError(str(error)) from None
 
@@ -96,7 +105,7 @@ def facts(name: str) -> dict[str, Any]:
         There is no such device, or it can't be described, with the reason.
     """
     try:
-        module = _module()
+        module = _module(name)
         return {**module.describe(_number(name)), "architectures": module.architectures}
     except (RuntimeError, ValueError) as error:
         raise InputError(str(error)) from None
@@ -121,16 +130,30 @@ def copy_GBps(name: str, size_B: int = 0) -> float:
     after the device has run for `WARM_S`.
     """
     size_B = size_B or max(8 * facts(name)["l2_B"], 2**24)
-    seconds = float(_module().copy_s(_number(name), size_B, 20, small.cut(WARM_S, 0.001)))
+    seconds = float(_module(name).copy_s(_number(name), size_B, 20, small.cut(WARM_S, 0.001)))
     return 2 * int(size_B) / seconds / 1e9
 
 
 def devices() -> list[str]:
     """Return the names of the usable GPUs, such as ``cuda:0``."""
-    try:
-        return [f"cuda:{k}" for k in range(_module().device_count())]
-    except (InputError, RuntimeError):
-        return []
+    return _search()[0]
+
+
+def why_no_devices() -> str:
+    """Return why there is no GPU; empty if there is one."""
+    names, reasons = _search()
+    return "" if names else "; ".join(reasons)
+
+
+def _search() -> tuple[list[str], list[str]]:
+    """Return the names of the usable devices, and why other backends have none."""
+    names, reasons = [], []
+    for name in (b.device for b in backends.BACKENDS if b.is_accelerator):
+        try:
+            names += [f"{name}:{k}" for k in range(_module(name).device_count())]
+        except (InputError, RuntimeError) as error:
+            reasons.append(str(error))
+    return names, reasons
 
 
 def reaches(name: str, peer: str) -> bool:
@@ -142,35 +165,17 @@ def reaches(name: str, peer: str) -> bool:
         One of them does not exist.
     """
     try:
-        return bool(_module().reaches(_number(name), _number(peer)))
+        return bool(_module(name).reaches(_number(name), _number(peer)))
     except (RuntimeError, ValueError) as error:
         raise InputError(str(error)) from None
 
 
-def built() -> bool:
-    """Return whether this build has the CUDA module, whether or not there is a GPU."""
-    try:
-        _module()
-    except InputError:
-        return False
-    return True
-
-
-def why_no_devices() -> str:
-    """Return why there is no GPU; empty if there is one."""
-    try:
-        _module().device_count()
-    except (InputError, RuntimeError) as error:
-        return str(error)
-    return ""
-
-
 @functools.cache
 def _nvml(name: str) -> Any:
-    """Return the NVML module and its handle of a device; None without NVML."""
+    """Return the NVML module, or what has its functions, and its handle of a device; or None."""
     try:
-        pynvml: Any = importlib.import_module("pynvml")
-    except ImportError:
+        pynvml: Any = importlib.import_module(backends.of(name).meter)
+    except (ImportError, ValueError):  # ValueError without a meter
         return None
     try:
         pynvml.nvmlInit()
@@ -306,11 +311,11 @@ def why_no_energy(name: str) -> str:
     """Return why the energy of a device can't be measured, in one sentence; empty if it can."""
     if not (math.isnan(energy_J(name)) and math.isnan(_read(name).power_W)):
         return ""
-    reason = (
-        f"NVML does not report the power of {name}"
-        if _nvml(name) is not None
-        else f"NVML is missing or does not know {name} (pip install nvidia-ml-py)"
-    )
+    reason, backend = f"NVML does not report the power of {name}", backends.of(name)
+    if not backend.meter:
+        reason = f"memkern has no meter of {backend.library}"
+    elif _nvml(name) is None:
+        reason = f"NVML is missing or does not know {name} (pip install {backend.install})"
     return f"energy is not measured: {reason}"
 
 

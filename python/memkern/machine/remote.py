@@ -1,6 +1,6 @@
 """The memory of all ranks as one device: MPI's and OpenSHMEM's one-sided operations.
 
-Devices come from the extension modules ``_memkern_mpi`` and ``_memkern_shmem``, which are built
+Devices come from extension modules such as ``_memkern_mpi`` and ``_memkern_shmem``, which are built
 where the library's compiler wrapper is found. MPI is initialised by mpi4py.
 """
 
@@ -23,15 +23,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from memkern import launcher
+from memkern import backends, launcher
 from memkern.errors import InputError
 from memkern.limits import read_text
 
 Positions = npt.NDArray[np.int64]
 
-# By device, the library and its compiler wrapper.
-DEVICES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
-WRAPPERS = {"mpi": "mpicxx", "shmem": "oshc++"}
+_MPI = next(backend for backend in backends.BACKENDS if backend.by_mpi4py)
 # Variable with which Open MPI's launcher passes the choice of a component for windows.
 _OSC = "OMPI_MCA_osc"
 # Variable with the thread level for which mpi4py initialises MPI.
@@ -90,7 +88,7 @@ def mpi(level: str) -> Any:
         return importlib.import_module("mpi4py.MPI")
     except ImportError as error:
         if error.name == "mpi4py":
-            raise InputError("mpi4py is not installed: pip install 'memkern[mpi]'") from None
+            raise InputError(f"mpi4py is not installed: pip install {_MPI.install}") from None
         reason = str(error)
     except RuntimeError as error:  # from mpi4py's wheel, which searches for a library itself
         reason = str(error)
@@ -101,23 +99,23 @@ def mpi(level: str) -> Any:
 
 
 def is_built(name: str) -> bool:
-    """Return whether memkern was built with ``mpi``, ``shmem``, or another MPI's module."""
+    """Return whether memkern was built with the module of a backend, or of another MPI."""
     return importlib.util.find_spec(f"memkern._memkern_{name}") is not None
 
 
 @functools.cache
 def extension(device: str, threads: bool = False) -> ModuleType:
-    """Return the module for ``mpi`` or ``shmem``, started for one thread of each rank or several.
+    """Return the module of a device over ranks, started for one thread of each rank or several.
 
-    Both libraries are faster with one thread; the first call determines the mode.
+    Libraries are faster with one thread; the first call determines the mode.
 
     Raises
     ------
     InputError
         It can't be used, with the reason.
     """
-    library, name = None, device
-    if device == "mpi":
+    backend, library, name = backends.of(device), None, device
+    if backend.by_mpi4py:
         library = mpi("multiple" if threads else "single")
         # With two MPI libraries, the module for mpicxx has the plain name.
         own = f"mpi_{library.get_vendor()[0].replace(' ', '').lower()}"
@@ -126,13 +124,13 @@ def extension(device: str, threads: bool = False) -> ModuleType:
         module = importlib.import_module(f"memkern._memkern_{name}")
     except ModuleNotFoundError:
         raise InputError(
-            f"memkern was built without {DEVICES[device]}: install it, so that "
-            f"{WRAPPERS[device]} is on PATH, and install memkern again"
+            f"memkern was built without {backend.library}: install it, so that "
+            f"{backend.compiler} is on PATH, and install memkern again"
         ) from None
     except ImportError as error:
-        raise InputError(f"{DEVICES[device]} can't be used: {error}") from None
+        raise InputError(f"{backend.library} can't be used: {error}") from None
     if library is None:
-        with launcher.waiting_for_all("start OpenSHMEM"):
+        with launcher.waiting_for_all(f"start {backend.library}"):
             module.start(threads)
     else:
         _start_mpi(module, library)
@@ -167,7 +165,7 @@ def _start_mpi(module: Any, library: Any) -> None:
 
 
 def description(device: str, threads: int = 1) -> Description:
-    """Return the description of ``mpi`` or ``shmem``.
+    """Return the description of a device over ranks.
 
     Parameters
     ----------
@@ -246,7 +244,7 @@ def handle(
     largest: Callable[[float], float],
     watch: Callable[[bool], object],
 ) -> Any:
-    """Return the extension's object for ``mpi`` or ``shmem``.
+    """Return the extension's object for a device over ranks.
 
     Parameters
     ----------
@@ -272,13 +270,14 @@ def handle(
         The library can't be used, or does not support the request.
     """
     module: Any = extension(device)
+    library = backends.of(device).library
     if threads > 1 and not module.threads():
         raise InputError(
-            f"{DEVICES[device]} was initialised for one thread of each rank: use threads 1, or "
+            f"{library} was initialised for one thread of each rank: use threads 1, or "
             "measure all cases of several threads in a separate run"
         )
     if contexts == "private" and not module.private_contexts():
-        raise InputError(f"{DEVICES[device]} here has no private contexts: leave contexts out")
+        raise InputError(f"{library} here has no private contexts: leave contexts out")
     module.meet_by(barrier, largest, watch)
     return module.device(flush_every, contexts == "private", shift)
 
@@ -311,7 +310,7 @@ def exchange(
     ValueError
         The arguments of a rank are wrong, or do not match another rank's.
     """
-    module: Any = extension("mpi")
+    module: Any = extension(_MPI.device)
     if (module.rank(), module.ranks()) != (rank, ranks):
         raise InputError(
             f"rank {rank} of {ranks} is rank {module.rank()} of {module.ranks()} in MPI: start all "

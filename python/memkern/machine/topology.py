@@ -7,9 +7,10 @@ import os
 import time
 from collections.abc import Callable
 
+from memkern import backends
 from memkern.extension import _memkern
 from memkern.limits import Quota, processor_quota
-from memkern.machine import gpu, remote
+from memkern.machine import gpu
 
 
 def supported_isas() -> list[str]:
@@ -58,8 +59,7 @@ def workers_of(device: str) -> int:
     The number of processing units or of workers within a quota of processor time, 1024 for each
     multiprocessor of a GPU, and 1 for each rank.
     """
-    if device in remote.DEVICES:
-        return 1
-    if device == "cpu":
-        return workers_by_quota() or len(os.sched_getaffinity(0))
-    return 1024 * int(gpu.facts(device)["units"])
+    backend = backends.of(device)
+    if backend.is_accelerator:
+        return 1024 * int(gpu.facts(device)["units"])
+    return 1 if backend.over_ranks else workers_by_quota() or len(os.sched_getaffinity(0))

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from memkern import reference
+from memkern.backends import HOST
 from memkern.machine.caches import FROM_MEMORY, LEAST_MEMORY_S, PUBLISHED_LATENCIES
 from memkern.machine.health import DISTURBED
 from memkern.models.own_rates import CHASE, cores_of, own_rates
@@ -88,7 +89,7 @@ _FIGURES = {
 def _comparable(record: Record) -> bool:
     """Return whether there are published values of a record's kernel, if its data are in memory."""
     kernel = str(record.get("kernel"))
-    if record.get("backend") != "openmp" or kernel == _ROTATION:
+    if record.get("backend") != HOST.name or kernel == _ROTATION:
         return False
     if kernel == CHASE:  # other orders, and several chains, hide a part of the latency
         return (record["order"], record["chains"]) == ("random", 1)
@@ -334,7 +335,7 @@ def peer_sentence(peer: str, records: Iterable[Record], statistic: str) -> str:
     statistic : str
         How the statistics of the two programs differ.
     """
-    own = [record for record in records if record.get("backend") == "openmp"]
+    own = [record for record in records if record.get("backend") == HOST.name]
     if not own:
         return ""
     variants = _named(f"{record['variant']}/{record['isa']}" for record in own)

@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern import reference
+from memkern.backends import ACCELERATORS
 from memkern.models.memory import NONTEMPORAL, ORDINARY
 
 if TYPE_CHECKING:
@@ -247,7 +248,9 @@ def expected_of_record(
         As of `expected`; None for records of GPUs and of several hosts.
     """
     ranks = _count(record.get("ranks")) or 1
-    if record.get("backend") == "cuda" or ranks > (_count(record.get("ranks_per_node")) or ranks):
+    if record.get("backend") in ACCELERATORS or ranks > (
+        _count(record.get("ranks_per_node")) or ranks
+    ):
         return None
     return expected(
         name,

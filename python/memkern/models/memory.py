@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from memkern.backends import ACCELERATORS
 from memkern.machine.caches import MULTIPLE
 from memkern.models.records import cache_ends
 from memkern.results.ratios import Record, ratio
@@ -127,7 +128,7 @@ def stores(frame: DataFrame) -> Series:
     kinds = np.where(frame["variant"].eq("nt"), NONTEMPORAL, ORDINARY)
     none = frame["kernel"].isin(_ONLY_LOAD)
     if "backend" in frame:
-        none |= frame["backend"].eq("cuda")
+        none |= frame["backend"].isin(ACCELERATORS)
     return Series(np.where(none, "", kinds), index=frame.index)
 
 

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from memkern.backends import HOST, LIBRARIES
 from memkern.checks import LEAST, MOST
 from memkern.errors import InputError
 from memkern.formats import ResultSet
@@ -48,8 +49,8 @@ def peak_GBps(record: Mapping[Any, Any], environment: Mapping[str, Any]) -> floa
     environment : mapping
         Its environment.
     """
-    device = str(record.get("device") or "cpu")
-    if device == "cpu":
+    device = str(record.get("device") or HOST.device)
+    if device == HOST.device:
         return peak_of_processors(environment)
     about = (environment.get("devices") or {}).get(device) or {}
     return float(about.get("peak_GBps") or record.get("gpu_peak_GBps") or math.nan)
@@ -73,7 +74,7 @@ def peak_columns(
     """
     peak = (given or peak_GBps(record, environment)) * _machines(record)
     bandwidth = _number(record.get("bandwidth_GBps"))
-    from_memory = record.get("device") not in ("mpi", "shmem") and not record.get("memory")
+    from_memory = record.get("device") not in LIBRARIES and not record.get("memory")
     known = bandwidth > 0 and from_memory and not _held(record, environment)
     return {"peak_GBps": peak, "peak_share": bandwidth / peak if known else math.nan}
 

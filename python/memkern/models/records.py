@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memkern import files
+from memkern.backends import ACCELERATORS
 from memkern.errors import InputError
 from memkern.formats import ResultSet, load
 from memkern.formats.resultset import environments_of
@@ -241,7 +242,7 @@ def cache_ends(records: Records, system: bool = False) -> list[tuple[str, float]
         }
     if not known or "environment_id" not in columns:
         return []
-    if "backend" in columns and "cuda" in list(columns["backend"]):
+    if "backend" in columns and {*ACCELERATORS} & {*columns["backend"]}:
         return []
     here = dict.fromkeys(columns["environment_id"])
     # Of several environments the last one, whose caches are those of the first page of a report.

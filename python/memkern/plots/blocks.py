@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from memkern.backends import ACCELERATORS
 from memkern.errors import InputError
 from memkern.plots.drawing import MOST_CELLS, heat_map, named, panels
 from memkern.plots.exhibits import Selection, drawn, table
@@ -31,7 +32,7 @@ def _blocks(records: Records, kernels: str | Sequence[str] | None) -> tuple[Data
         known = frame.get("kernel", ())
         names = list(dict.fromkeys(str(name) for name in known)) or ["stream"]
     frame, notes = select(records, names, numbers=_COLUMNS, texts=("backend",), measure=_MEASURE)
-    frame = frame[frame["backend"] == "cuda"]
+    frame = frame[frame["backend"].isin(ACCELERATORS)]
     frame = best(frame, ["machine", "kernel", *_COLUMNS])
     each = frame.groupby(["machine", "kernel"])
     several = (each["block_threads"].transform("nunique") > 1) | (

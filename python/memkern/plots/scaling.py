@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memkern.backends import LIBRARIES
 from memkern.formats.resultset import need_rows
 from memkern.plots.drawing import (
     MOST_LINES,
@@ -119,7 +120,7 @@ def _title(row: Any, several: bool) -> str:
         f"{row['scaling'].capitalize()} scaling",
         f"{counted(int(row['threads']), 'thread')} per rank",
         _BOUND.get(row["bind"], ""),
-        {"shmem": "OpenSHMEM"}.get(row["comm"], ""),
+        dict([*LIBRARIES.items()][1:]).get(row["comm"], ""),  # the first one is usual
         plain(row["machine"], 20) if several else "",
     ]
     return ", ".join(filter(None, words))

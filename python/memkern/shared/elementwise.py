@@ -239,11 +239,11 @@ def _arithmetic_sized(dtype: str, device: str) -> int:
 def _of_gpu(device: str) -> dict[str, Any]:
     """Return the description of a GPU; nothing for other devices, or if there is no such GPU."""
     from memkern.machine import gpu
-    from memkern.spec.options import GPUS, Knobs
+    from memkern.spec.options import Knobs
 
     try:
         knobs = Knobs(device=device)
-        return gpu.facts(knobs.device) if knobs.device_kind == GPUS else {}
+        return gpu.facts(knobs.device) if knobs.backend.is_accelerator else {}
     except InputError:
         return {}
 

@@ -15,7 +15,7 @@ def _check(case: Case, native: Native) -> Validation:
 
 def _case(given: Given) -> Case:
     """Return the case, on a processor in the variant auto."""
-    return given.case(options={"variant": "auto"} if given.option("device") == "cpu" else None)
+    return given.case(options={"variant": "auto"} if given.knobs.backend.on_processors else None)
 
 
 def register_without_arrays(name: str, summary: str, source: str) -> None:

@@ -31,14 +31,12 @@ from memkern.spec.kernel import (
     Transfer,
     Validation,
 )
-from memkern.spec.options import GPUS, LABELS, PLACEMENTS, Declared, Knobs, Stop, declared
+from memkern.spec.options import LABELS, PLACEMENTS, Declared, Knobs, Stop, declared
 
 HALOS = ("blocking", "overlap")
 """Times of the exchange among ranks of a distributed case (see `Case.halo`)."""
 
 Result = TypeVar("Result")
-
-_SECTOR_B = 32
 
 
 @dataclass(frozen=True)
@@ -335,7 +333,7 @@ class Case(FromFields):
                 raise does_nothing(name, self.spec.kernel, [why])
         if self.halo:
             one_of(self.halo, "halo", HALOS)
-            if self.spec.part is None or self.knobs.device != "cpu":
+            if self.spec.part is None or not self.knobs.backend.on_processors:
                 raise InputError(
                     f"{self.spec.name} on {self.knobs.device} is not distributed over ranks: leave "
                     "halo out"
@@ -488,14 +486,14 @@ class Case(FromFields):
     @property
     def placements(self) -> int:
         """Number of placements in memory (see `Stop.placements`)."""
-        several = self.stop.runs is None and self.knobs.device_kind != GPUS
+        several = self.stop.runs is None and not self.knobs.backend.is_accelerator
         wanted = small.cut(self.stop.placements or (PLACEMENTS if several else 1), 2)
         return min(wanted, self.stop.runs or wanted)
 
     @property
     def allocates(self) -> bool:
         """Whether a store first reads its cache line (see `Traffic.write_allocate`)."""
-        return self.knobs.variant != "nt" and self.knobs.device == "cpu"
+        return self.knobs.variant != "nt" and self.knobs.backend.on_processors
 
     @property
     def value_B(self) -> int:
@@ -507,7 +505,7 @@ class Case(FromFields):
         """Smallest transfer of memory in bytes: a line of this processor, a sector of a GPU."""
         from memkern.machine import caches
 
-        return _SECTOR_B if self.knobs.device_kind == GPUS else caches.line_B()
+        return self.knobs.backend.sector_B or caches.line_B()
 
     def filled(self, lines: float, partial: float) -> float:
         """Return the number of written lines that must be read first.
@@ -515,7 +513,7 @@ class Case(FromFields):
         On a processor these are all lines, unless stores are non-temporal (see `allocates`); on a
         GPU only the `partial` lines.
         """
-        if self.knobs.device_kind == GPUS:
+        if self.knobs.backend.is_accelerator:
             return partial
         return lines if self.allocates else 0
 
@@ -535,7 +533,7 @@ class Case(FromFields):
             labels={**self.labels, **new["labels"]},
             **new["own"],
         )
-        if not new["own"] and changed.knobs.device_kind == self.knobs.device_kind:
+        if not new["own"] and changed.knobs.backend is self.knobs.backend:
             changed.__dict__["_of_inputs"] = self.__dict__.setdefault("_of_inputs", {})
         return changed
 
@@ -583,7 +581,7 @@ def does_nothing(option: str, kernels: str, reasons: Iterable[str] = ()) -> Inpu
 def once_for_inputs(function: Callable[[Case], Result]) -> Callable[[Case], Result]:
     """Return a function that caches its result for the case and its copies with other options.
 
-    The result must not depend on options, except the device (see `Knobs.device_kind`).
+    The result must not depend on options, except the device (see `Knobs.backend`).
     """
     name = f"{function.__module__}.{function.__qualname__}"
 

@@ -9,18 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from memkern import small
+from memkern import backends, small
+from memkern.backends import EVERYWHERE, GPUS, PROCESSORS, RANKS, Backend
 from memkern.checks import LEAST, MOST, integer, number, one_of, plain, shown
 from memkern.errors import InputError
-
-# Devices of a case: a processor, a GPU, or the memory of all ranks.
-PROCESSORS, GPUS, RANKS = "processors", "GPUs", "MPI and OpenSHMEM"
-EVERYWHERE = (PROCESSORS, GPUS, RANKS)
 
 REQUEST, INTEGERS, NUMBERS, OF_RANKS = "request", "integers", "numbers", "ranks"
 """Parts of the extension that get options (see `Option.goes_to`)."""
@@ -43,7 +39,7 @@ class Option:
     help : str
         One line for help texts, in which ``{choices}`` stands for the allowed words.
     where : tuple of str
-        Devices that have the option: some of `EVERYWHERE`.
+        Kinds of devices that have the option: some of `memkern.backends.EVERYWHERE`.
     choices : tuple of str
         Allowed values, if it is one of a few words.
     least, most : int, optional
@@ -146,9 +142,9 @@ class Declared(NamedTuple):
     def refuse_elsewhere(self, knobs: Knobs) -> None:
         """Raise InputError if the device of the knobs does not have the option."""
         where = self.option.where
-        if knobs.device_kind not in where:
+        if knobs.backend.kind not in where:
             raise InputError(
-                f"{self.name} is for {' and '.join(where)}: leave it out on {knobs.device}"
+                f"{self.name} is for {backends.named(where)}: leave it out on {knobs.device}"
             )
 
     def checked(self, value: Any) -> Any:
@@ -511,27 +507,26 @@ class Knobs:
     def __post_init__(self) -> None:
         """Check all values that can be checked without the machine."""
         device = plain(self.device, "device")
-        vars(self)["device"] = "cuda:0" if device == "cuda" else device
-        if not re.fullmatch(r"cpu|cuda:[0-9]{1,3}|mpi|shmem", str(self.device)):
-            raise InputError(
-                f"device must be cpu, cuda, cuda:N, mpi or shmem, not {shown(str(self.device))}"
-            )
+        backend = backends.of(device)
+        is_first = backend.is_accelerator and device == backend.device
+        vars(self)["device"] = f"{device}:0" if is_first else device
         for row, value in _given(self):
             row.refuse_elsewhere(self)
             row.checked(value)
-        if self.device == "mpi" and self.contexts != "default":
-            raise InputError("contexts are for shmem: leave them out on mpi")
+        if self.contexts != "default" and not backend.private_contexts:
+            having = " and ".join(b.device for b in backends.BACKENDS if b.private_contexts)
+            raise InputError(f"contexts are for {having}: leave them out on {self.device}")
 
     @property
-    def device_kind(self) -> str:
-        """Kind of the device: one of `EVERYWHERE`."""
-        return {"cpu": PROCESSORS, "mpi": RANKS, "shmem": RANKS}.get(self.device, GPUS)
+    def backend(self) -> Backend:
+        """The backend of the device, which has its features."""
+        return backends.of(self.device)
 
     @property
     def requested(self) -> dict[str, Any]:
         """The options as requested, without those that only other devices have."""
         # Identities of cases on processors and GPUs depend on these rules.
-        here = {self.device_kind, PROCESSORS} if self.device_kind == GPUS else {self.device_kind}
+        here = {self.backend.kind, *[PROCESSORS] * self.backend.is_accelerator}
         return {
             name: getattr(self, name)
             for name, default, option in declared(self)

@@ -333,7 +333,7 @@ def _on_side(cases: Sequence[Case], units: Sequence[int], turns: int) -> list[Ca
         workers = knobs.threads or len(units)
         if label in placed:
             raise InputError(f"two cases are called {label}: give one of them another name")
-        if knobs.device != "cpu":
+        if not knobs.backend.on_processors:
             raise InputError(f"{label} runs on {knobs.device}, where it has no neighbour: use cpu")
         if knobs.pin != "auto":
             raise InputError(f"{label} has pin {shown(knobs.pin)}: leave it out, and give units")

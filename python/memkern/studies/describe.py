@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from memkern.backends import BACKENDS
 from memkern.engine.public import copy_GBps, device_launch_cost_s, launch_cost_s
 from memkern.errors import InputError
 from memkern.extension import _memkern
@@ -52,7 +53,7 @@ def describe() -> dict[str, Any]:
         "memory_available_B": available if available < UNLIMITED_B else None,
         "memory_limit": limit,
         "launch_s": _known(launch_cost_s(0, "none", "fork")),
-        "backends": ["openmp", *["cuda"] * gpu.built(), *filter(remote.is_built, remote.DEVICES)],
+        "backends": [b.name for b in BACKENDS if b.on_processors or remote.is_built(b.name)],
         "devices": {name: _device(name, about) for name, about in gpu.describe_all().items()},
         "no_devices": gpu.why_no_devices(),
         "energy_meters": [meter.name for meter in energy.meters()],

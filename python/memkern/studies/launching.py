@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from memkern import backends
 from memkern.checks import shown
 from memkern.errors import InputError
 from memkern.files import reason
@@ -20,7 +21,6 @@ from memkern.files import reason
 OPEN_MPI, MPICH, SLURM = "Open MPI", "MPICH", "Slurm"
 # Words in the output of launchers for --version, by kind.
 _VERSIONS = {"Open MPI": OPEN_MPI, "OpenRTE": OPEN_MPI, "HYDRA": MPICH, "slurm": SLURM}
-_USUAL = {"mpi": ("mpirun", "srun"), "shmem": ("oshrun", "srun")}
 _VERSION_S, _END_S = 30.0, 10.0
 _MOST_CHARACTERS = 300
 
@@ -131,10 +131,11 @@ def find_launcher(command: str | None = None, comm: str = "mpi") -> Launcher:
         There is no launcher, or it can't be run.
     """
     if command is None:
-        command = next(filter(shutil.which, _USUAL[comm]), None)
+        usual = backends.of(comm).launchers
+        command = next(filter(shutil.which, usual), None)
         if command is None:
-            usual = " and no ".join(_USUAL[comm])
-            raise InputError(f"there is no {usual} here that starts ranks: name a launcher")
+            names = " and no ".join(usual)
+            raise InputError(f"there is no {names} here that starts ranks: name a launcher")
     try:
         words = shlex.split(command)
     except ValueError as error:

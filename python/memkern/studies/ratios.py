@@ -76,7 +76,7 @@ def add_turns(
     bool
         Whether there are new times.
     """
-    known = {case.identity(): case for case in cases if case.knobs.device == "cpu"}
+    known = {case.identity(): case for case in cases if case.knobs.backend.on_processors}
     every = [
         group
         for group in groups

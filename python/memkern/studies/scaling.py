@@ -14,6 +14,7 @@ from typing import Any
 
 from memkern import launcher as started
 from memkern import small
+from memkern.backends import LIBRARIES
 from memkern.checks import integer, one_of, several
 from memkern.engine.public import Collected, in_rounds
 from memkern.errors import InputError
@@ -27,7 +28,6 @@ from memkern.results.slowdowns import label_of
 from memkern.spec import registry
 from memkern.spec.case import Case
 from memkern.spec.columns import in_order
-from memkern.spec.options import RANKS as OVER_RANKS
 from memkern.spec.options import Knobs, Stop, declared
 from memkern.spec.registry import definition_of
 from memkern.studies.launching import Launcher, find_launcher, run
@@ -38,7 +38,7 @@ ELEMENTS = (8_700_000, 22_000_000)
 RANKS = (1, 2, 4)
 TURNS = 5
 # Communication of the ranks of a launch.
-COMMS = ("mpi", "shmem")
+COMMS = tuple(LIBRARIES)
 # The options that strong scaling divides over the ranks.
 _SIZES = ("elements", "count", "iters")
 # Option of the size of all ranks together, for arrays distributed over the ranks.
@@ -249,7 +249,7 @@ def _size(case: Case) -> str:
 
 def _is_distributed(case: Case) -> bool:
     """Return whether the size of a case is the size of all ranks together."""
-    return bool(case.halo) or (case.knobs.device_kind == OVER_RANKS and _size(case) == _WHOLE)
+    return bool(case.halo) or (case.knobs.backend.over_ranks and _size(case) == _WHOLE)
 
 
 def _by_threads(

@@ -86,7 +86,7 @@ def tune(
 
 def usual_knobs(case: Case) -> dict[str, tuple[Any, ...]]:
     """Return the values that are tried by default, by knob: those that affect the kernel."""
-    tuned = TUNED if case.knobs.device == "cpu" else TUNED_ON_DEVICE
+    tuned = TUNED if case.knobs.backend.on_processors else TUNED_ON_DEVICE
     return {knob: values for knob, values in tuned.items() if knob not in case.idle_knobs}
 
 
@@ -267,6 +267,6 @@ def _variants(case: Case) -> list[dict[str, str]]:
         for variant, isa in prepare(case).native.candidates()
         if knobs.variant in ("best", variant) and knobs.isa in ("best", isa)
     ]
-    if knobs.device != "cpu":
+    if not knobs.backend.on_processors:
         return [{"variant": variant} for variant, _ in candidates]
     return [{"variant": variant, "isa": isa} for variant, isa in candidates]

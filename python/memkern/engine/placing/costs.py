@@ -36,7 +36,6 @@ from memkern.limits import memory_left
 from memkern.machine import gpu
 from memkern.machine.caches import MEMORY
 from memkern.spec.kernel import Ceilings, Transfer
-from memkern.spec.options import PROCESSORS
 from memkern.spec.registry import case
 
 EXPECTED_S = {LAUNCH: 0.02, DEVICE_LAUNCH: 0.02, CEILINGS: 1.5, DEVICE_CEILINGS: 1.0}
@@ -58,7 +57,7 @@ class _DisturbedError(Exception):
 def ensure(prepared: Prepared) -> None:
     """Measure what the record of a prepared case needs, and is not known yet."""
     case, obtained = prepared.case, prepared.native.obtained()
-    if case.knobs.device_kind == PROCESSORS and ranks().size == 1:
+    if case.knobs.backend.on_processors and ranks().size == 1:
         refresh(obtained["footprint_B"], prepared.host)
     for need in needs_of(case, obtained["threads"], lambda: prepared.invocations):
         found = measured(need, prepared.host)

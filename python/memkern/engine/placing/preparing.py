@@ -29,7 +29,6 @@ from memkern.host import Host, Round
 from memkern.host.capacity import capacity
 from memkern.machine import gpu
 from memkern.spec.case import Case
-from memkern.spec.options import GPUS
 from memkern.statistics import student_quantile
 
 
@@ -148,7 +147,7 @@ def _fastest_on_device(prepared: Prepared, candidates: list[Candidate]) -> tuple
 
     The time of a part would mostly be launch time.
     """
-    on_gpu = prepared.case.knobs.device_kind == GPUS
+    on_gpu = prepared.case.knobs.backend.is_accelerator
     invocations = prepared.invocations if on_gpu else 1
     prepared.select(*candidates[0])
     prepared.warm_up()

@@ -45,7 +45,6 @@ from memkern.machine.caches import data_caches
 from memkern.machine.kernel_counters import memory_counters
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check, finish
-from memkern.spec.options import GPUS, PROCESSORS
 
 # Buffers of at least this size are reused for the next placement: effects of page placement average
 # out over so many pages, and allocating them takes longer than measuring.
@@ -112,10 +111,10 @@ class CaseRun:
         self._derive: Derive | None = None
         if (file := case.labels.get("machine_file", "")) or case.spec.model.measures_ceilings:
             derive = above("roofline").step(file)  # raises for a wrong file on any device
-            self._derive = derive if case.knobs.device_kind == PROCESSORS else None
+            self._derive = derive if case.knobs.backend.on_processors else None
         # Measured before the case allocates memory of the device.
         self._device: dict[str, Any] = {}
-        if case.knobs.device_kind == GPUS:
+        if case.knobs.backend.is_accelerator:
             name = str(gpu.facts(case.knobs.device)["name"])
             self._device = {"platform": name, **device_columns(case.knobs.device, self.host)}
 
@@ -160,7 +159,7 @@ class CaseRun:
         """Return the class of this case (see `memkern.host.distances`)."""
         obtained, taken = self.placements[-1].obtained, self.taken
         placements = self.case.placements
-        if self.case.knobs.device_kind == GPUS:
+        if self.case.knobs.backend.is_accelerator:
             l2 = {"level": 2, "size_B": gpu.facts(self.case.knobs.device)["l2_B"]}
             return class_name(obtained["footprint_B"], 0, [l2], placements)
         host = "" if taken.quiet else SHARED

@@ -1,4 +1,4 @@
-"""How ranks communicate: by MPI or by OpenSHMEM."""
+"""How ranks communicate: by MPI, or by a library of one-sided operations such as OpenSHMEM."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Any, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from memkern import launcher
+from memkern import backends, launcher
+from memkern.backends import Backend
 from memkern.errors import InputError
 from memkern.machine import remote
 
@@ -58,14 +59,14 @@ class Connection:
         By rank, once they are known.
     """
 
-    comm = ""
     number, size = 0, 1
     library = ""
     thread_level = ""
     transport = ""
     hosts: Sequence[str] = ()
 
-    def __init__(self) -> None:
+    def __init__(self, comm: str = "") -> None:
+        self.comm = comm
         self.timeout_s = launcher.timeout_s()
 
     def largest(self, values: Floats) -> Floats:
@@ -132,10 +133,8 @@ class Connection:
 class _Mpi(Connection):
     """Communication by MPI."""
 
-    comm = "mpi"
-
-    def __init__(self, mpi: Any) -> None:
-        super().__init__()
+    def __init__(self, backend: Backend, mpi: Any) -> None:
+        super().__init__(backend.name)
         self._mpi = mpi
         self._comm = mpi.COMM_WORLD.Dup()
         self._late = mpi.COMM_WORLD.Dup()
@@ -193,13 +192,11 @@ class _Mpi(Connection):
         return sorted(set(range(self.size)) - waiting)
 
 
-class _Shmem(Connection):
-    """Communication by OpenSHMEM: every rank puts its content into the memory of all others."""
+class _OneSided(Connection):
+    """Communication by one-sided operations: a rank puts its content into the memory of others."""
 
-    comm = "shmem"
-
-    def __init__(self, module: Any) -> None:
-        super().__init__()
+    def __init__(self, backend: Backend, module: Any) -> None:
+        super().__init__(backend.name)
         self._module = module
         self._meetings = module.Meetings()
         self.number, self.size = module.rank(), module.ranks()
@@ -260,7 +257,7 @@ def requested_transport(variables: Mapping[str, str] = os.environ) -> str:
     return " ".join(f"{name}={value}" for name, value in found.items())
 
 
-def _by_mpi(level: str) -> _Mpi:
+def _by_mpi(backend: Backend, level: str) -> _Mpi:
     """Connect by mpi4py, if it communicates with all processes that were started.
 
     Raises
@@ -286,35 +283,40 @@ def _by_mpi(level: str) -> _Mpi:
             f"the MPI that started them{_copies(started)}"
         )
     with launcher.waiting_for_all("connect"):
-        return _Mpi(mpi)
+        return _Mpi(backend, mpi)
 
 
-def _by_shmem(level: str) -> _Shmem:
-    """Connect by OpenSHMEM, if it communicates with all processes that were started.
+def _by_module(backend: Backend, level: str) -> _OneSided:
+    """Connect by the module of a backend, if it communicates with all processes that were started.
 
     Raises
     ------
     InputError
         It does not, with the reason.
     """
-    started, module = launcher.size(), remote.extension("shmem", level == "multiple")
+    started, module = launcher.size(), remote.extension(backend.device, level == "multiple")
     if module.ranks() < started:
         raise InputError(
-            f"{started} ranks were started, but OpenSHMEM sees {module.ranks()}: start them with "
-            f"its oshrun{_copies(started)}"
+            f"{started} ranks were started, but {backend.library} sees {module.ranks()}: start "
+            f"them with its {backend.launchers[0]}{_copies(started)}"
         )
     with launcher.waiting_for_all("connect"):
-        return _Shmem(module)
+        return _OneSided(backend, module)
 
 
-def connect(comm: str, level: str = "multiple") -> _Mpi | _Shmem:
+def _by(backend: Backend, level: str) -> Connection:
+    """Connect by a library over ranks."""
+    return (_by_mpi if backend.by_mpi4py else _by_module)(backend, level)
+
+
+def connect(comm: str, level: str = "multiple") -> Connection:
     """Connect this process with those that were started together with it.
 
     Parameters
     ----------
     comm : str
-        ``mpi``; ``shmem``; or ``auto``: OpenSHMEM if MPI can't be used and the launcher can start
-        OpenSHMEM programs, else MPI.
+        ``mpi``, ``shmem``, or ``auto``: MPI, or if it can't be used, another library whose programs
+        the launcher can start.
     level : str
         Which threads of a rank will call the library: ``single`` if it has no other, ``funneled``
         (the main one) or ``multiple``.
@@ -325,14 +327,12 @@ def connect(comm: str, level: str = "multiple") -> _Mpi | _Shmem:
         The ranks can't communicate.
     """
     launcher.timeout_s()  # raises for a wrong value before a library starts
-    # OpenSHMEM uses UCX besides MPI.
-    launcher.check_shared_memory(2 if comm == "shmem" else 1)
-    if comm == "shmem":
-        return _by_shmem(level)
+    known = [b for b in backends.BACKENDS if b.over_ranks and comm in ("auto", b.name)]
+    launcher.check_shared_memory(known[0].segments)
     try:
-        return _by_mpi(level)
+        return _by(known[0], level)
     except InputError:
-        # OpenSHMEM might end a process that another launcher has started.
-        if comm == "mpi" or not (launcher.starts_shmem() and remote.is_built("shmem")):
-            raise
-        return _by_shmem(level)
+        for backend in known[1:]:
+            if backend.started_by in os.environ and remote.is_built(backend.name):
+                return _by(backend, level)
+        raise

@@ -24,7 +24,6 @@ from memkern.machine.caches import MEMORY, data_caches, ends, level_of
 from memkern.spec.case import Case
 from memkern.spec.columns import in_order
 from memkern.spec.kernel import Ceilings, Check, Transfer
-from memkern.spec.options import GPUS, PROCESSORS
 from memkern.spec.registry import definition_of, find
 
 LAUNCH, DEVICE_LAUNCH = "launch", "launch on a device"
@@ -58,9 +57,9 @@ def needs_of(case: Case, threads: int, invocations: Callable[[], int]) -> list[N
         Returns the invocations of a sample; called only for cases on a GPU.
     """
     knobs, found = case.knobs, []
-    if case.bytes_B and knobs.device_kind == GPUS:
+    if case.bytes_B and knobs.backend.is_accelerator:
         found.append(Need(DEVICE_LAUNCH, (knobs.device, knobs.timer, invocations())))
-    if case.bytes_B and knobs.device_kind == PROCESSORS:
+    if case.bytes_B and knobs.backend.on_processors:
         found.append(Need(LAUNCH, (threads, knobs.pin, knobs.repetition)))
     if case.spec.model.measures_ceilings:
         found.append(Need(CEILINGS, (threads, knobs.pin, knobs.pages)))
@@ -157,7 +156,7 @@ def measurement_of(
             **_energy_columns(case, taken.energy, times["time_median_s"]),
             **(counted if column == 0 else {}),
             **(extra or {}),
-            **(_NO_ROOFLINE if case.knobs.device_kind == PROCESSORS else {}),
+            **(_NO_ROOFLINE if case.knobs.backend.on_processors else {}),
         }
         return in_order({**found, **(derive(found) if derive else {})})
 
@@ -273,9 +272,9 @@ def _obtained_columns(case: Case, taken: Taken) -> dict[str, Any]:
     """Return the columns of requested and obtained options."""
     placement, ranks = taken.placements[-1], taken.ranks
     knobs, obtained = case.knobs, placement.obtained
-    threads, on_processors = obtained["threads"], knobs.device_kind == PROCESSORS
+    threads, on_processors = obtained["threads"], knobs.backend.on_processors
     return {
-        "backend": {PROCESSORS: "openmp", GPUS: "cuda"}.get(knobs.device_kind, knobs.device),
+        "backend": knobs.backend.name,
         "dtype": case.dtype,
         "index_dtype": case.index_dtype,
         **knobs.columns,
@@ -300,7 +299,7 @@ def _obtained_columns(case: Case, taken: Taken) -> dict[str, Any]:
 
 def _cache_columns(taken: Taken) -> dict[str, Any]:
     """Return the columns of a case's size and of the processor's last-level caches."""
-    if taken.case.knobs.device_kind != PROCESSORS or taken.ranks.size > 1:
+    if not taken.case.knobs.backend.on_processors or taken.ranks.size > 1:
         return {}
     size_B, known = taken.footprint_B, taken.capacity
     return {
@@ -367,7 +366,7 @@ def _rates(
     cycles = shortest * placement.samples.clock_Hz * obtained["threads"] * several
     access_s = median / case.spec.counts.accesses(case) if case.spec.counts.accesses else math.nan
     # Several launches on a GPU overlap with the kernels that they start.
-    overlap = case.knobs.device_kind == GPUS and placement.samples.invocations > 1
+    overlap = case.knobs.backend.is_accelerator and placement.samples.invocations > 1
     short = shortest < _SHORT_LAUNCHES * launch_s and not overlap
     messages = case.spec.counts.messages
     amos = case.spec.counts.amos * placement.check.columns.get("attempts_per_amo", 1.0)
@@ -408,7 +407,7 @@ def _transfers(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, T
     spec = as_run.spec
     names = [*dict.fromkeys(f"L{cache['level']}" for cache in caches), MEMORY]
     if (
-        as_run.knobs.device_kind != PROCESSORS
+        not as_run.knobs.backend.on_processors
         or spec.counts.accesses
         or spec.counts.amos
         or len(names) == 1
@@ -448,7 +447,7 @@ def _counted_columns(
 
 def _conditions(as_run: Case, caches: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the column of the layer conditions that hold, for kernels that have any."""
-    if as_run.spec.model.conditions is None or as_run.knobs.device_kind != PROCESSORS:
+    if as_run.spec.model.conditions is None or not as_run.knobs.backend.on_processors:
         return {}
     held = as_run.spec.model.conditions(as_run, caches)
     return {"conditions": ", ".join(f"{cache} {name}" for cache, name in held.items())}

@@ -27,7 +27,6 @@ from memkern.host.distances import Spread, observed
 from memkern.host.rates import Mode, main_mode, shares_of
 from memkern.spec.case import Case
 from memkern.spec.kernel import Check
-from memkern.spec.options import RANKS
 
 if TYPE_CHECKING:
     from memkern.engine.recording.counting import Counting
@@ -244,14 +243,14 @@ class Taken:
     @property
     def cases(self) -> int:
         """Number of ranks with their own case; 1 if all ranks share one case."""
-        shared = self.case.halo or self.case.knobs.device_kind == RANKS
+        shared = self.case.halo or self.case.knobs.backend.over_ranks
         return 1 if shared else self.ranks.size
 
     @property
     def footprint_B(self) -> int:
         """Bytes of memory that an invocation touches on all ranks."""
         last = self.placements[-1]
-        if self.case.knobs.device_kind == RANKS:
+        if self.case.knobs.backend.over_ranks:
             return int(last.obtained["footprint_B"])
         return sum(rank.footprint_B for rank in last.rank_placements)
 

@@ -14,7 +14,6 @@ from memkern.engine.sampling.activity import Neighbour
 from memkern.engine.sampling.prepared import Prepared
 from memkern.errors import warn
 from memkern.machine import energy, gpu
-from memkern.spec.options import GPUS, RANKS
 
 # Long enough for the slowest meters, including the idle power.
 _LONGEST_S = 5.0
@@ -26,7 +25,7 @@ _STARTED_S, _STARTED_ON_GPU_S = 0.01, 0.1
 def why_not(prepared: Prepared) -> str:
     """Return why the energy of a case can't be measured, in one sentence; empty if it can."""
     knobs = prepared.case.knobs
-    if ranks().size > 1 or knobs.device_kind == RANKS:
+    if ranks().size > 1 or knobs.backend.over_ranks:
         return "energy is not measured over ranks: each host has its own meters"
     if knobs.flush:
         return "energy is not measured with flush, whose energy would be included"
@@ -34,7 +33,7 @@ def why_not(prepared: Prepared) -> str:
         return "energy is not measured for managed memory, which only the first invocation moves"
     if prepared.left_s < _LONGEST_S:
         return "energy is not measured: too little time was left"
-    return gpu.why_no_energy(knobs.device) if knobs.device_kind == GPUS else energy.why_none()
+    return gpu.why_no_energy(knobs.device) if knobs.backend.is_accelerator else energy.why_none()
 
 
 def measure(prepared: Prepared, seconds: float, beside: Neighbour | None = None) -> Energy:
@@ -60,14 +59,14 @@ def measure(prepared: Prepared, seconds: float, beside: Neighbour | None = None)
 def _measured(prepared: Prepared, seconds: float, beside: Neighbour | None) -> Energy:
     """Return the power of invocations, if it can be measured, with the requested settings."""
     knobs = prepared.case.knobs
-    started_s = _STARTED_ON_GPU_S if knobs.device_kind == GPUS else _STARTED_S
+    started_s = _STARTED_ON_GPU_S if knobs.backend.is_accelerator else _STARTED_S
     invocations = math.ceil(started_s / max(seconds, 1e-9))
 
     def work() -> None:
         prepared.native.run(invocations)
 
     meters: tuple[energy.Meter, ...] = ()
-    if knobs.device_kind == GPUS:
+    if knobs.backend.is_accelerator:
         power_W = gpu.metered_W(knobs.device, work)
         powers_W = {"GPU": power_W}
         lost = f"the power of {knobs.device}"
@@ -81,7 +80,7 @@ def _measured(prepared: Prepared, seconds: float, beside: Neighbour | None) -> E
         note = f"energy is unknown: {lost} can no longer be read"
         warn(note)
         return Energy(powers_W=powers_W, note=note)
-    if knobs.device_kind == GPUS:
+    if knobs.backend.is_accelerator:
         return Energy(power_W, gpu.idle_W(knobs.device, knobs.clock_limit), powers_W)
     # A neighbour consumes power while this process sleeps.
     idle_W = math.nan if beside else energy.idle_W(meters, knobs.clock_limit)

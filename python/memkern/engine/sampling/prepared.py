@@ -26,7 +26,7 @@ from memkern.machine import gpu, remote, settings
 from memkern.machine.topology import limiting_quota, workers_by_quota
 from memkern.spec.case import Case, Part
 from memkern.spec.kernel import Check, Validation, finish
-from memkern.spec.options import GPUS, INTEGERS, OF_RANKS, PROCESSORS, RANKS, REQUEST
+from memkern.spec.options import INTEGERS, OF_RANKS, REQUEST
 
 if TYPE_CHECKING:
     from memkern.engine.recording.counting import Counting
@@ -97,7 +97,7 @@ class Prepared:
             self.host = host or this_host()
             self.part = _part_of(case, ranks().number, ranks().size) if case.halo else None
             self.own = self.part.case if self.part else case
-            self.device = None if case.knobs.device == "cpu" else case.knobs.device
+            self.device = None if case.knobs.backend.on_processors else case.knobs.device
             self.counting: Counting | None = None
             if case.knobs.counters:
                 from memkern.engine.sampling.counters import requested
@@ -266,7 +266,7 @@ class Prepared:
         knobs, changes = self.case.knobs, []
         if knobs.prefetchers == "off":
             changes += switches.prefetchers_off(settings.ROOT)
-        if knobs.clock_limit and knobs.device_kind == GPUS:
+        if knobs.clock_limit and knobs.backend.is_accelerator:
             changes += switches.gpu_clock_limit(knobs.clock_limit, knobs.device)
         elif knobs.clock_limit:
             changes += switches.clock_limit(knobs.clock_limit, settings.ROOT)
@@ -292,7 +292,7 @@ class Prepared:
             Invocations that changed the arrays that the kernel writes. Arrays whose values grow
             without bound are filled again.
         """
-        if self.case.knobs.device_kind != GPUS:
+        if not self.case.knobs.backend.is_accelerator:
             return 0
         calls = gpu.warm_up(self.case.knobs.device, lambda: self.native.run(self.invocations))
         if self.case.spec.limits.most_runs.get(self.case.dtype) is None:
@@ -334,7 +334,7 @@ class Prepared:
             return self.case.stop.invocations
         if self.case.knobs.flush or self.stages:
             return 1
-        if self.case.knobs.device_kind == GPUS:
+        if self.case.knobs.backend.is_accelerator:
             shortest_s = min(self.run(1) for _ in range(4))  # the first one loads the kernel
             return min(max(int(_MOST_LAUNCHED_S / shortest_s), 1), _LAUNCHES)
         ticks = _TICKS_PER_SAMPLE if self.case.stop.runs is None else _TICKS_PER_RUN
@@ -402,9 +402,9 @@ def _device(case: Case, before: int) -> dict[str, Any]:
     `before` is the number of threads of earlier placements, 0 if there are none.
     """
     knobs = case.knobs
-    if knobs.device_kind != RANKS:
+    if not knobs.backend.over_ranks:
         # A list of units is the list of the threads' units.
-        limited = knobs.device_kind == PROCESSORS and ranks().size == 1 and knobs.pin.isalpha()
+        limited = knobs.backend.on_processors and ranks().size == 1 and knobs.pin.isalpha()
         threads = knobs.threads or before or (workers_by_quota() if limited else 0)
         return {"device": gpu.handle(knobs.device), "threads": threads}
     size = remote.description(knobs.device).ranks

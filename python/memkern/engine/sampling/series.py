@@ -25,7 +25,6 @@ from memkern.engine.sampling.prepared import Prepared
 from memkern.limits import throttled_s
 from memkern.machine import gpu
 from memkern.machine.topology import limiting_quota
-from memkern.spec.options import GPUS, PROCESSORS
 
 # Of these, the smallest value of all ranks counts; of the others, the largest.
 _BEST_LARGE = ("cpu_share", "throughput", "clock_Hz", "exchange_least_s")
@@ -85,7 +84,7 @@ class Throttling:
     """
 
     def __init__(self, prepared: Prepared) -> None:
-        quota = limiting_quota() if prepared.case.knobs.device_kind == PROCESSORS else None
+        quota = limiting_quota() if prepared.case.knobs.backend.on_processors else None
         self._threads = int(prepared.native.obtained()["threads"])
         self._share_s = math.inf
         self._begin_s = self._last_s = math.nan
@@ -127,7 +126,7 @@ def take_samples(prepared: Prepared, placement: int = 0, placements: int = 1) ->
     knobs = prepared.case.knobs
     with exclusive(), prepared.switched():
         warmed = prepared.warm_up()
-        watch = gpu.Watch(knobs.device) if knobs.device_kind == GPUS else None
+        watch = gpu.Watch(knobs.device) if knobs.backend.is_accelerator else None
         with watch or contextlib.nullcontext():
             series = _Series(prepared, Judge(prepared), watch, placement, placements)
             stop = series.take()

@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from memkern import small
+from memkern import backends, small
+from memkern.backends import GPUS, PROCESSORS
 from memkern.engine.placing.costs import EXPECTED_S
 from memkern.engine.placing.preparing import trials_s
 from memkern.engine.placing.run import CaseRun
@@ -25,7 +26,6 @@ from memkern.engine.recording.record import Need, needs_of
 from memkern.host import this_host
 from memkern.spec import registry
 from memkern.spec.case import Case
-from memkern.spec.options import GPUS, PROCESSORS
 
 T = TypeVar("T")
 
@@ -83,7 +83,7 @@ def rates(device: str = "cpu") -> Rates:
     """Measure for a few tenths of a second how fast cases are placed on a device."""
     if small.wanted():
         return Rates()
-    probes_B, variant = _PROBES[PROCESSORS if device == "cpu" else GPUS]
+    probes_B, variant = _PROBES[backends.of(device).kind]
     found = []
     with exclusive():
         # The first placement of a process initialises the device.
@@ -104,7 +104,7 @@ def rates(device: str = "cpu") -> Rates:
 
 
 def _rates_of(case: Case) -> Rates:
-    return rates(case.knobs.device if case.knobs.device_kind == GPUS else "cpu")
+    return rates(case.knobs.device if case.knobs.backend.is_accelerator else backends.HOST.device)
 
 
 def _sampled_s(case: Case, by: Rates) -> float:

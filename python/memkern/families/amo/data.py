@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from memkern.backends import BACKENDS, LIBRARIES
 from memkern.errors import InputError
 from memkern.plots.drawing import in_bytes
 from memkern.plots.frames import Records, best, joined, typed, words
@@ -26,7 +27,7 @@ PATTERNS = ("rand", "stride1", "striden", "ptrchase", "central", "sg", "scatter"
 _NUMBERS = ("iters", "words", "stride", "padding_B", "hot", "threads", "time_min_s")
 _WORDS = ("primitive", "order", "returns", "sharing", "index_pattern", "dtype")
 # The paper's names of the models, by backend.
-MODELS = {"openmp": "OpenMP", "mpi": "MPI", "shmem": "OpenSHMEM", "cuda": "CUDA"}
+MODELS = {b.name: b.library for b in sorted(BACKENDS, key=lambda b: b.is_accelerator)}
 # Labels of a legend for the ways in which workers of `central` share a line.
 NEIGHBOURS = "private words, adjacent"
 ONE_WORD = "one word for all"
@@ -343,7 +344,7 @@ def limits(records: Records, measure: str = "") -> DataFrame:
         No record has a limit, or a required column is missing.
     """
     frame, _ = atomics(records, "")
-    frame = frame[frame["backend"].isin(("mpi", "shmem"))]
+    frame = frame[frame["backend"].isin(LIBRARIES)]
     frame = typed(frame, ("ranks", "remote_share", "node_share", "flush_every"))
     added, _ = select(
         records,

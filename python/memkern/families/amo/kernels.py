@@ -32,7 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from memkern import small
+from memkern import backends, small
+from memkern.backends import GPUS, PROCESSORS, RANKS
 from memkern.checks import integer, one_of
 from memkern.errors import InputError
 from memkern.families.amo import index, over_ranks
@@ -56,7 +57,7 @@ from memkern.shared.cache_lines import accessed
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.inputs import Given, row
 from memkern.spec.kernel import DTYPES, WORD_DTYPES, IndexArray, Traffic
-from memkern.spec.options import GPUS, INTEGERS, PROCESSORS, RANKS
+from memkern.spec.options import INTEGERS
 from memkern.spec.registry import case, register, shows_options_of
 
 CIRCUSTENT = (
@@ -285,7 +286,7 @@ _OWNERS = {
 
 
 def _amo(given: Given) -> Case:
-    pattern, knobs, ranked = pattern_of(given), given.knobs, given.knobs.device_kind == RANKS
+    pattern, knobs, ranked = pattern_of(given), given.knobs, given.knobs.backend.over_ranks
     returns = _returns(given, pattern)
     threads = integer(knobs.threads, "threads", 0, 2**20) or workers_of(knobs.device)
     targets, nodes = _ranks(given, pattern, threads) if ranked else ("", (0,))
@@ -336,13 +337,13 @@ def _amo(given: Given) -> Case:
 
 def _returns(given: Given, pattern: str) -> str:
     """Return whether results are used, after a check that the primitive exists."""
-    primitive, device_kind = given.primitive, given.knobs.device_kind
+    primitive, device_kind = given.primitive, given.knobs.backend.kind
     if not exists(pattern, primitive, given.order, given.dtype, device_kind):
         raise InputError(
             f"amo.{pattern} has no {primitive} in order {given.order} for {given.dtype}: exchange "
             "and floating-point types are for rand, stride1, striden and central, floating-point "
-            f"types have only add except on {RANKS}, plain has only order relaxed, and cas-target "
-            f"is for {PROCESSORS}"
+            f"types have only add except on {backends.named((RANKS,))}, plain has only order "
+            f"relaxed, and cas-target is for {PROCESSORS}"
         )
     always = pattern == "ptrchase" or primitive.startswith("cas")
     if given.returns == "unused" and always:
@@ -354,7 +355,7 @@ def _ranks(given: Given, pattern: str, threads: int) -> tuple[str, tuple[int, ..
     """Return the targets and the node of each rank, after checks of what the library has."""
     device, remote = given.knobs.device, given.inputs.get("remote")
     known = over_ranks.FEWER.get(pattern, over_ranks.TARGETS)
-    over_ranks.refuse(device, given.primitive, given.dtype)
+    over_ranks.refuse(given.knobs.backend, given.primitive, given.dtype)
     targets = given.targets or ("share" if remote is not None else known[0])
     if targets not in known:
         raise InputError(f"amo.{pattern} has no targets {targets!r}: it has {', '.join(known)}")
@@ -386,7 +387,7 @@ def _layout(given: Given, pattern: str, ranks: int, threads: int, targets: str, 
     step = max(given.inputs.get("stride", 1) * pad, adjacent)
     size_B = given.inputs.get("memsize") or given.inputs.get("size_B")
     words = max(1, int(size_B) // word_B) if size_B else given.inputs.get("words")
-    iters = small.cut(given.iters or _ITERS[given.knobs.device_kind], 2**8)
+    iters = small.cut(given.iters or _ITERS[given.knobs.backend.kind], 2**8)
     one = targets == "one" and pattern not in ("rand", "sg")
     workers = 1 if one or (given.sharing == "shared" and pattern in STRIDED) else threads
     # Every iteration has a different word, except in rand and central.
@@ -425,10 +426,10 @@ def _indices(given: Given, pattern: str, layout: Layout) -> tuple[str, IndexArra
 
 def _idle(case: Case) -> dict[str, str]:
     """Return why batches have no effect, if updates are completed one by one."""
-    if case.knobs.device_kind != RANKS:
+    if not case.knobs.backend.over_ranks:
         return {}
     primitive, _, returns = case.template_variant.split("/")
-    why = over_ranks.one_by_one(case.knobs.device, pattern_of(case), primitive, returns)
+    why = over_ranks.one_by_one(case.knobs.backend, pattern_of(case), primitive, returns)
     return {"flush_every": why} if why else {}
 
 

@@ -18,18 +18,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from memkern.backends import Backend
 from memkern.errors import InputError
-from memkern.machine.remote import DEVICES
 from memkern.spec.kernel import IndexArray
 
 TARGETS: tuple[str, ...] = ("random", "ring", "share", "one")
-
-_EVERYWHERE = ("add", "and", "or", "xor", "exchange", "cas", "cas-retry")
-PRIMITIVES = {
-    "mpi": {"u": (*_EVERYWHERE, "min", "max"), "f": ("add", "min", "max", "exchange")},
-    "shmem": {"u": _EVERYWHERE, "f": ("exchange",)},
-}
-"""The primitives of a library's standard, for unsigned words and for floating-point numbers."""
 
 FEWER: dict[str, tuple[str, ...]] = {
     "ptrchase": ("random", "ring", "one"),
@@ -80,24 +73,25 @@ class Layout:
         return int(self.targets == "ring")
 
 
-def refuse(device: str, primitive: str, dtype: str) -> None:
+def refuse(backend: Backend, primitive: str, dtype: str) -> None:
     """Raise InputError for a primitive that a library does not have."""
-    known = PRIMITIVES[device][np.dtype(dtype).kind]
+    known = backend.atomics.get(np.dtype(dtype).kind, ())
     if primitive not in known:
         raise InputError(
-            f"{DEVICES[device]} has no atomic {primitive} of {dtype}: it has {', '.join(known)}"
+            f"{backend.library} has no atomic {primitive} of {dtype}: it has "
+            f"{', '.join(known) or 'none'}"
         )
 
 
-def one_by_one(device: str, pattern: str, primitive: str, returns: str) -> str:
+def one_by_one(backend: Backend, pattern: str, primitive: str, returns: str) -> str:
     """Return why updates can't be completed together; empty if they can."""
     if pattern == "ptrchase":
         return "each step of a chase depends on the previous one"
     if primitive.startswith("cas"):
         return f"each {primitive} needs the old value"
     # The updates of these patterns follow operations that return a value.
-    if device == "shmem" and (returns == "used" or pattern in ("scatter", "gather", "sg")):
-        return "OpenSHMEM completes an operation that returns a value before the next one"
+    if backend.fetches_singly and (returns == "used" or pattern in ("scatter", "gather", "sg")):
+        return f"{backend.library} completes an operation that returns a value before the next one"
     return ""
 
 

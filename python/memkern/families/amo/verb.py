@@ -82,7 +82,7 @@ def _requested(args: argparse.Namespace, device_kind: str) -> list[tuple[str, st
 
 
 def _amo(args: argparse.Namespace) -> int:
-    device_kind = Knobs(device=args.device or Knobs.device).device_kind
+    device_kind = Knobs(device=args.device or Knobs.device).backend.kind
     if args.list:
         return _list(device_kind)
     requested = _requested(args, device_kind)

@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memkern import reference
+from memkern.backends import HOST, LIBRARIES
 from memkern.errors import InputError
 from memkern.formats.resultset import need_columns
 from memkern.models.peak import peak_GBps, with_peak
@@ -412,8 +413,8 @@ def _own_devices(records: Records) -> list[dict[str, Any]]:
         need_columns(frame, "platform")
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for record in frame.to_dict("records"):
-        key, device = str(record.get("environment_id")), str(record.get("device", "cpu"))
-        if device not in ("mpi", "shmem"):
+        key, device = str(record.get("environment_id")), str(record.get("device", HOST.device))
+        if device not in LIBRARIES:
             environment = environments.get(key) or {}
             rows.setdefault((key, device), _described(record, device, environment))
     return list(rows.values())
@@ -424,7 +425,7 @@ def _described(
 ) -> dict[str, Any]:
     about = (environment.get("devices") or {}).get(device) or {}
     machine = environment.get("machine") or {}
-    if device == "cpu":
+    if device == HOST.device:
         caches = data_caches({"": environment})[""]
         totals = [(f"l{level}_MB", size_B * count / _MIB) for level, size_B, count in caches]
         units, memory_B = machine.get("cores"), machine.get("memory_B")
@@ -433,7 +434,7 @@ def _described(
         totals = [("l2_MB", about["l2_B"] / _MIB)] if about.get("l2_B") else []
         units, memory_B, kind = about.get("units"), about.get("memory_B"), ""
     return {
-        "platform": (machine.get("model") if device == "cpu" else about.get("name"))
+        "platform": (machine.get("model") if device == HOST.device else about.get("name"))
         or record["platform"],
         "row": "own",
         "compute_units": units,

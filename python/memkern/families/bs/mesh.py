@@ -41,7 +41,6 @@ from memkern.spec.kernel import (
     crossed,
     fill_values,
 )
-from memkern.spec.options import GPUS
 from memkern.spec.registry import case, register
 
 BS = "Chalmers and Warburton, Portable high-order finite element kernels I, 2020"
@@ -121,7 +120,7 @@ def _meshed(given: Given) -> Case:
         indices={"ids": mesh.ids} if kernel == "bs.bs7" else rows,
         index_dtype=given.index_dtype,
         columns={"mesh_elements": elements, **sizes},
-        options={"prefetch": _PREFETCH[kernel]} if given.option("device") == "cpu" else None,
+        options={"prefetch": _PREFETCH[kernel]} if given.knobs.backend.on_processors else None,
     )
 
 
@@ -189,7 +188,7 @@ def _reference_both(case: Case, arrays: Mapping[str, Values]) -> dict[str, Value
 
 def _filled_B(case: Case) -> float:
     """Return the bytes of the sectors that a GPU reads because masked nodes are not written."""
-    if case.knobs.device_kind != GPUS or "ids" not in case.indices:
+    if not case.knobs.backend.is_accelerator or "ids" not in case.indices:
         return 0.0
     per_sector = case.line_B // case.value_B
     ids = case.indices["ids"]

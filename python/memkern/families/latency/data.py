@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from memkern.backends import ACCELERATORS
 from memkern.checks import LEAST, MOST
 from memkern.errors import InputError
 from memkern.formats.resultset import need_rows
@@ -72,7 +73,9 @@ def chases(
     if "pages_requested" in frame and frame["pages_requested"].nunique() > 1:
         texts += ", pages " + frame["pages_requested"].astype(str)
     if {"backend", "variant"} <= set(frame):
-        texts += (", " + frame["variant"].astype(str)).where(frame["backend"] == "cuda", "")
+        texts += (", " + frame["variant"].astype(str)).where(
+            frame["backend"].isin(ACCELERATORS), ""
+        )
     return frame.assign(kind=texts), notes
 
 
@@ -85,7 +88,7 @@ def beside_atomics(records: Records) -> tuple[DataFrame, list[str]]:
 
     loads, notes = chases(records, MEASURE, ["backend", "variant"])
     loads = loads[(loads["chains"] == 1) & (loads["order"] == "random")]
-    on_gpu = loads["backend"] == "cuda"
+    on_gpu = loads["backend"].isin(ACCELERATORS)
     if not on_gpu.any() or on_gpu.all():
         raise InputError(
             "chases on a processor and on a GPU are needed, in random order and with one chain: "

@@ -32,7 +32,7 @@ from memkern.shared.checking import Values
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.inputs import Given, row
 from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
-from memkern.spec.options import GPUS, INTEGERS
+from memkern.spec.options import INTEGERS
 from memkern.spec.registry import case, register, shows_options_of
 
 PAIRS = ("pairs", "pairs-across")
@@ -266,7 +266,7 @@ _DISTANCE = row(
 
 
 def _chase(given: Given) -> Case:
-    chains, on_gpu = given.chains, given.knobs.device_kind == GPUS
+    chains, on_gpu = given.chains, given.knobs.backend.is_accelerator
     for known, where in ((CHAINS, ""), *([(GPU_CHAINS, " on a GPU")] if on_gpu else [])):
         if chains not in known:
             words = ", ".join(map(str, known))
@@ -447,7 +447,7 @@ _OF_BANKS = (
 
 
 def _banks(given: Given) -> Case:
-    if given.knobs.device_kind != GPUS:
+    if not given.knobs.backend.is_accelerator:
         raise InputError(
             "latency.banks reads the shared memory of a GPU: give device cuda (--device)"
         )

@@ -28,7 +28,7 @@ from memkern.errors import InputError
 from memkern.families.latency import kernels as latency
 from memkern.limits import memory_left
 from memkern.spec import registry
-from memkern.spec.options import GPUS, Knobs, Stop
+from memkern.spec.options import Knobs, Stop
 from memkern.spec.sequences import joined
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def _sizes(device: str) -> list[int]:
     from memkern.machine import gpu
 
     knobs = Knobs(device=device)
-    on_gpu = knobs.device_kind == GPUS
+    on_gpu = knobs.backend.is_accelerator
     largest_B = 4 * int(gpu.facts(knobs.device)["l2_B"]) if on_gpu else beyond_caches_B()
     return latency.octaves(_SMALLEST_B, largest_B, _PER_OCTAVE)
 
@@ -153,7 +153,7 @@ def _latency(args: argparse.Namespace) -> int:
     flags = {row.name: row.flag for row in registry.find(name).inputs}
     missing = {
         option: values
-        for option, values in defaults(knobs.get("device", "cpu")).items()
+        for option, values in defaults(knobs.get("device", Knobs.device)).items()
         if option not in knobs and getattr(args, flags.get(option, option)) is None
     }
     axes = dict(missing)

@@ -22,7 +22,7 @@ from memkern.shared.elementwise import memory_sized, streaming_inputs, value_B
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Model
 from memkern.spec.inputs import Given, row
 from memkern.spec.kernel import Native, Traffic, Transfer, Validation
-from memkern.spec.options import GPUS, PROCESSORS, Declared
+from memkern.spec.options import Declared
 from memkern.spec.registry import register
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _traffic_stencil(case: Case) -> Traffic:
 
 def _filled_B(case: Case) -> float:
     """Return the bytes of the sectors that a GPU reads because they are only partly interior."""
-    if case.knobs.device_kind != GPUS:
+    if not case.knobs.backend.is_accelerator:
         return 0.0
     columns, per_sector = case.integers["columns"], case.line_B // case.value_B
     begins = columns * np.arange(1, case.integers["rows"] - 1) + 1
@@ -182,7 +182,7 @@ def _filled_B(case: Case) -> float:
 
 def _model_stencil(case: Case) -> float:
     """Return the bytes from memory by the layer condition that this machine's caches fulfil."""
-    caches = data_caches() if case.knobs.device_kind == PROCESSORS else []
+    caches = data_caches() if case.knobs.backend.on_processors else []
     if not caches:
         return case.traffic.view(write_allocate=True) * case.iterations
     last = f"L{caches[-1]['level']}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from memkern.backends import LIBRARIES
 from memkern.errors import InputError
 from memkern.plots.frames import Fits, Records, best, line_fits, words
 from memkern.plots.selection import prevailing, select
@@ -20,7 +21,6 @@ LATENCY = "latency_us"
 MILLIONS = "million_per_s"
 MEASURE = "memkern messages --device mpi -o messages.parquet"
 
-_LIBRARIES = {"mpi": "MPI", "shmem": "OpenSHMEM"}
 _OPERATIONS = ("put", "get", "fetch_add", "send")
 # Without shared memory the messages of a node have the times of its network.
 _BY_TCP = "same node by TCP"
@@ -73,13 +73,13 @@ def messages(records: Records, measure: str) -> tuple[DataFrame, list[str]]:
     frame = best(frame, [*where, "kernel", "size_B", "window"], value=RATE)
     message_s = frame["origins"] / frame[RATE]
     frame = frame.assign(
-        library=frame["backend"].map(_LIBRARIES),
+        library=frame["backend"].map(LIBRARIES),
         operation=frame["kernel"].str.removeprefix("messages."),
         message_s=message_s,
         latency_us=(1e6 * message_s).where(frame["window"] == 1),
         million_per_s=1e-6 * frame[RATE],
     )
-    order = [*_OPERATIONS, *_DISTANCES, *_LIBRARIES.values()]
+    order = [*_OPERATIONS, *_DISTANCES, *LIBRARIES.values()]
     frame = frame.sort_values(
         ["operation", "distance", "library"],
         key=lambda column: column.map(order.index),

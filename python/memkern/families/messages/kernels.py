@@ -26,12 +26,12 @@ from memkern.errors import InputError
 from memkern.families.messages import pairs as ranks
 from memkern.inputs.sizes import bytes_of_words, parse_sizes
 from memkern.machine.declarations import declared
-from memkern.machine.remote import DEVICES, description
+from memkern.machine.remote import description
 from memkern.shared.checking import Values
 from memkern.spec.case import Case, Checks, Counts, KernelSpec, Limits, Model
 from memkern.spec.inputs import Given, row
 from memkern.spec.kernel import Check, IndexArray, Native, Traffic, Validation, fill_values
-from memkern.spec.options import INTEGERS, RANKS, Declared
+from memkern.spec.options import INTEGERS, Declared, Knobs
 from memkern.spec.registry import case, register, shows_options_of
 
 OSU = (
@@ -54,7 +54,8 @@ _AT_ONCE = 2**18
 def most_window(kernel: str, device: str) -> int:
     """Return the maximum number of messages in flight."""
     # A fetch-and-add of OpenSHMEM 1.4 returns when it is complete.
-    return 1 if (kernel, device) == ("messages.fetch_add", "shmem") else _MOST_WINDOW
+    single = kernel == "messages.fetch_add" and Knobs(device=device).backend.fetches_singly
+    return 1 if single else _MOST_WINDOW
 
 
 def _inputs(most_B: int) -> tuple[Declared, ...]:
@@ -102,17 +103,17 @@ def _inputs(most_B: int) -> tuple[Declared, ...]:
 
 def _between_ranks(given: Given) -> Case:
     kernel, device = given.spec.name, given.knobs.device
-    if given.knobs.device_kind != RANKS:
+    if not given.knobs.backend.over_ranks:
         raise InputError(
             f"{kernel} is between ranks: give device mpi or shmem (--device), and start memkern by "
             "mpirun or oshrun"
         )
-    if kernel == "messages.send" and device != "mpi":
-        raise InputError(f"{DEVICES[device]} has no send and receive")
+    if kernel == "messages.send" and not given.knobs.backend.sends:
+        raise InputError(f"{given.knobs.backend.library} has no send and receive")
     if given.window > most_window(kernel, device):
         raise InputError(
-            f"{DEVICES[device]} completes a fetch_add before the next one: leave out window "
-            f"{given.window}"
+            f"{given.knobs.backend.library} completes a fetch_add before the next one: leave out "
+            f"window {given.window}"
         )
     nodes = description(device).nodes
     label, chosen = ranks.parse(given.pairs, nodes)

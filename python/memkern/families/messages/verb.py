@@ -17,7 +17,7 @@ from memkern.families.messages import pairs
 from memkern.families.messages.kernels import WORD_B, most_window
 from memkern.inputs.sizes import parse_sizes
 from memkern.machine.remote import description
-from memkern.spec.options import RANKS, Knobs
+from memkern.spec.options import Knobs
 from memkern.spec.sequences import joined
 
 _SIZES = tuple(WORD_B * 4**power for power in range(10))
@@ -50,7 +50,7 @@ _TABLE = Table(
 
 def _pairs(given: str | None, device: str) -> list[str]:
     """Return the pairs of each case."""
-    if Knobs(device=device).device_kind != RANKS:
+    if not Knobs(device=device).backend.over_ranks:
         return [""]  # the kernels refuse the device
     nodes = description(device).nodes
     if given is None:
@@ -66,7 +66,7 @@ def _pairs(given: str | None, device: str) -> list[str]:
 def _messages(args: argparse.Namespace) -> int:
     device = args.device or Knobs.device
     kernels = requested_kernels(args)
-    if args.kernel is None and device != "mpi":
+    if args.kernel is None and not Knobs(device=device).backend.sends:
         kernels.remove("messages.send")
     chosen = _pairs(args.pairs, device)
     windows = _WINDOWS if args.window is None else each(args.window)

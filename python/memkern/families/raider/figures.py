@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from memkern import reference
+from memkern.backends import LIBRARIES
 from memkern.machine.caches import data_caches
 from memkern.machine.environment import machine_label, platform_label
 from memkern.plots.drawing import (
@@ -59,8 +60,6 @@ KERNELS = {
         ("central_", "Central"),
     )
 }
-# Values of the column comm, by the paper's name of the model.
-_MODELS = {"mpi": "MPI", "shmem": "OpenSHMEM"}
 _COLUMNS = ("elements", "definition", "dtype", "threads")
 _TRIADS = ("raider.triad", "raider.gather_triad", "raider.scatter_triad")
 _MEASURE = "memkern raider -o raider.parquet"
@@ -99,7 +98,7 @@ def _by_model(frame: DataFrame) -> DataFrame:
     if "comm" not in frame:
         return frame
     about = frame[["machine", "platform", "comm"]].to_numpy()
-    model = [f", {_MODELS[comm]}" if comm in _MODELS else "" for *_, comm in about]
+    model = [f", {LIBRARIES[comm]}" if comm in LIBRARIES else "" for *_, comm in about]
     machine = frame["machine"] + model
     threads = [platform.removeprefix(machine) for machine, platform, _ in about]
     return frame.assign(machine=machine, platform=machine + threads)
@@ -409,7 +408,7 @@ def _system(environment: Mapping[str, Any], records: DataFrame) -> dict[str, Any
         "l1_KiB": size_B.get(1, math.nan) / 2**10,
         "l2_KiB": size_B.get(2, math.nan) / 2**10,
         "l3_MiB": size_B.get(3, math.nan) / 2**20,
-        "interconnect": named_in("comm_transport", tuple(_MODELS)),
+        "interconnect": named_in("comm_transport", tuple(LIBRARIES)),
         "system": (environment.get("os") or {}).get("distribution"),
         "compiler": (environment.get("build") or {}).get("compiler"),
         "mpi": named_in("comm_library", ("mpi",)),

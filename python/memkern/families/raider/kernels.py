@@ -44,7 +44,6 @@ from memkern.spec.kernel import (
     crossed,
     fill_values,
 )
-from memkern.spec.options import GPUS
 from memkern.spec.registry import case, register, shows_options_of
 
 RAIDER = "Beebe et al., RaiderSTREAM: Adapting the STREAM Benchmark to Modern HPC Systems, 2022"
@@ -130,7 +129,7 @@ def _spec(name: str, text: str, index_names: Mapping[str, str], operation: Opera
         for index_name in {*index_names.values()} - {"i"}:
             # An index array, or 0.
             index = [case.indices.get(index_name, np.zeros(1, dtype=np.int64))]
-            on_gpu = case.knobs.device_kind == GPUS
+            on_gpu = case.knobs.backend.is_accelerator
             partial = partly_accessed(accessed(index, n), per_line, n) if on_gpu else 0
             of_index[index_name] = len(accessed(index, n, per_line)), partial
         return {key: of_index[index_name] for key, index_name in index_names.items()}

@@ -16,6 +16,7 @@ from string import digits
 from typing import TYPE_CHECKING
 
 from memkern import reference
+from memkern.backends import ACCELERATORS
 from memkern.plots.drawing import disturbed_note
 from memkern.plots.frames import Records, best, counted, percent, typed, usable, words
 from memkern.plots.selection import BANDWIDTH
@@ -123,7 +124,7 @@ def own_records(
     if "prefetchers" in frame:
         # Only `prefetcher_pairs` compares them.
         frame = frame[~frame["prefetchers"].eq("off")]
-    kinds = ["gpu" if backend == "cuda" else "cpu" for backend in frame["backend"]]
+    kinds = ["gpu" if backend in ACCELERATORS else "cpu" for backend in frame["backend"]]
     frame = frame.assign(own=True, kind=kinds, paper=frame["count_rule"].eq("paper"))
     shown = frame["stride"].notna() | frame["case"].isin(application_patterns())
     if named and "name" in frame:

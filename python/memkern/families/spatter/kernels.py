@@ -53,7 +53,7 @@ from memkern.machine.remote import description
 from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model
 from memkern.spec.inputs import REQUIRED, Given, index_type, row
 from memkern.spec.kernel import INDEX_DTYPES, IndexArray
-from memkern.spec.options import INTEGERS, RANKS, Declared
+from memkern.spec.options import INTEGERS, Declared, Knobs
 from memkern.spec.registry import Suite, case, register, register_suite, shows_options_of
 
 SOURCE = "Lavin et al., Evaluating Gather and Scatter Performance on CPUs and GPUs, MEMSYS 2020"
@@ -76,8 +76,8 @@ PatternLike = Pattern | str | Sequence[int] | npt.NDArray[Any]
 def _refuse(case: Case) -> None:
     """Raise InputError for batches over ranks with a method that may move all elements at once."""
     knobs = case.knobs
-    batches = knobs.device_kind == RANKS and knobs.flush_every > 1
-    if batches and len(over_ranks.METHODS[knobs.device]) > 1 and knobs.variant != "single":
+    batches = knobs.backend.over_ranks and knobs.flush_every > 1
+    if batches and len(knobs.backend.moves) > 1 and knobs.variant != "single":
         raise InputError(
             f"flush_every is for variant single, since others move all elements at once: give "
             f"variant single, not {knobs.variant}"
@@ -206,9 +206,9 @@ def _case(given: Given) -> Case:
     length = len(indices[f"pattern_{sides[0]}"])
     integers = {"count": count, "wrap": given.wrap}
     fixed: dict[str, Any] = {}
-    if given.knobs.device_kind == RANKS:
+    if given.knobs.backend.over_ranks:
         device, threads = given.knobs.device, given.option("threads")
-        over_ranks.refuse(device, kernel, given.option("variant"), threads=threads)
+        over_ranks.refuse(given.knobs.backend, kernel, given.option("variant"), threads=threads)
         ranks, row_B = description(device).ranks, length * np.dtype(given.dtype).itemsize
         integers |= {"wrap": over_ranks.rows(given.wrap, count, ranks, row_B), "workers": ranks}
         fixed["threads"] = 1
@@ -305,7 +305,8 @@ def from_config(config: Mapping[str, Any], **options: Any) -> Case:
     arguments = {
         key: value for key, value in config.items() if value is not None and key not in unused
     }
-    if config.get("local_work_size") and str(options.get("device", "cpu")).startswith("cuda"):
+    on_gpu = Knobs(device=options.get("device", Knobs.device)).backend.is_accelerator
+    if config.get("local_work_size") and on_gpu:
         arguments["block_threads"] = config["local_work_size"]
     return case(**{**arguments, **options})
 

@@ -15,29 +15,26 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from memkern.backends import BACKENDS, Backend
 from memkern.checks import one_of
 from memkern.errors import InputError
 from memkern.limits import check_memory
 
 IndexArray = npt.NDArray[np.int64]
 
-METHODS = {"mpi": ("single", "indexed", "packed", "neighbor"), "shmem": ("single",)}
-"""The variants of a device."""
-
-_LIBRARY = {"mpi": "MPI", "shmem": "OpenSHMEM"}
 _KERNELS = ("gather", "scatter", "multigather", "multiscatter")
 _MOST = 2**31 - 1
 _PART_B = 8
 
 
-def refuse(device: str, kernel: str, variant: str, *, threads: int) -> None:
+def refuse(backend: Backend, kernel: str, variant: str, *, threads: int) -> None:
     """Raise InputError for options that a library or the kernels over ranks do not support."""
     if kernel not in _KERNELS:
-        raise InputError(f"{kernel} has one sparse array too many for {device}: use gather")
-    if variant != "best" and variant not in METHODS[device]:
-        one_of(variant, "variant", METHODS["mpi"])
+        raise InputError(f"{kernel} has one sparse array too many for {backend.device}: use gather")
+    if variant != "best" and variant not in backend.moves:
+        one_of(variant, "variant", [*dict.fromkeys(move for b in BACKENDS for move in b.moves)])
         raise InputError(
-            f"{_LIBRARY[device]} has no variant {variant}: choose from {', '.join(METHODS[device])}"
+            f"{backend.library} has no variant {variant}: choose from {', '.join(backend.moves)}"
         )
     if threads > 1:
         raise InputError("one thread of each rank moves elements: leave threads out")

@@ -16,7 +16,6 @@ from memkern.spec.kernel import (
     Transfer,
     crossed,
 )
-from memkern.spec.options import GPUS
 
 # Up to this number of moved elements, all are checked.
 WHOLE = 2**18
@@ -77,7 +76,7 @@ def blocks_of(case: Case) -> int:
     range of the indices for all instances, and all share a dense buffer.
     """
     blocks = -(-dense_length(case) // _DIVIDED)
-    on_processors = case.knobs.device == "cpu"
+    on_processors = case.knobs.backend.on_processors
     return blocks if on_processors and blocks > case.integers["count"] else 0
 
 
@@ -139,7 +138,7 @@ def lines_of(case: Case) -> _Lines:
         0.0 if gather is None else _lines(case, gather),
         0.0 if scatter is None else _lines(case, scatter),
         0.0
-        if scatter is None or case.knobs.device_kind != GPUS
+        if scatter is None or not case.knobs.backend.is_accelerator
         else _lines(case, scatter, partial=True),
     )
 

@@ -29,7 +29,7 @@ from memkern.shared.checking import Values
 from memkern.spec.case import Case, Checks, KernelSpec, Limits, Model
 from memkern.spec.inputs import Given, row
 from memkern.spec.kernel import Check, Native, Traffic, Validation, fill_values
-from memkern.spec.options import GPUS, Knobs
+from memkern.spec.options import Knobs
 from memkern.spec.registry import case, register, shows_options_of
 
 WAYS = {
@@ -95,7 +95,7 @@ _PEER = row(
 
 def _transfer(given: Given) -> Case:
     kernel, knobs = given.spec.name, given.knobs
-    if knobs.device_kind != GPUS:
+    if not knobs.backend.is_accelerator:
         raise InputError(f"{kernel} moves data from or to a GPU: give device cuda (--device)")
     words = small.cut(given.size_B // WORD_B, 2**10)
     integers = {"words": words}
@@ -124,7 +124,7 @@ def _refuse(case: Case) -> None:
 def _peer(device: str, peer: str) -> str:
     """Return the other device of a transfer."""
     other = Knobs(device=peer or ("cuda:1" if device == "cuda:0" else "cuda:0"))
-    if other.device_kind != GPUS or other.device == device:
+    if not other.backend.is_accelerator or other.device == device:
         raise InputError(f"peer must be another GPU than {device}, such as cuda:1, not {peer!r}")
     return other.device
 
