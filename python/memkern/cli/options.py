@@ -359,7 +359,9 @@ def arguments_of(row: Declared) -> dict[str, Any]:
         return {"choices": list(filter(None, option.choices)), **found}
     found["metavar"] = option.metavar
     least = max(option.least or 0, option.least_given)
-    if option.below is not None:
+    if "nargs" in option.arguments:
+        found["type"] = checked(read_integer)
+    elif option.below is not None:
         found["type"] = positive
     elif option.low is not None and option.parse is None:
         found["type"] = checked(read_number)

@@ -53,7 +53,7 @@ def hop(
     parity : str
         ``full``, or ``even`` or ``odd`` for the sites that get a result; the others are 0.
     **options
-        As for `memkern.families.dw.kernels.dw_case`, except lattice, Ls and dtype.
+        As for `memkern.families.dw.kernels.dw`, except lattice, Ls and dtype.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def measure(lattice: Sequence[int], **options: Any) -> Measurement:
     lattice : sequence of int
         (Lx, Ly, Lz, Lt).
     **options
-        As for `memkern.families.dw.kernels.dw_case`.
+        As for `memkern.families.dw.kernels.dw`.
 
     Returns
     -------
