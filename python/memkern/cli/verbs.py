@@ -75,7 +75,7 @@ def input_cases(
     args: argparse.Namespace,
     kernels: Sequence[str],
     *,
-    axes: Mapping[str, Sequence[Any]] | None = None,
+    parts: Callable[[str], Iterable[Mapping[str, Sequence[Any]]]] = lambda kernel: ({},),
     owners: Mapping[str, Collection[str]] | None = None,
     but: Collection[str] = (),
     **knobs: Any,
@@ -87,19 +87,20 @@ def input_cases(
     args : Namespace
     kernels : sequence of str
         Kernels of one family. Each gets the inputs that it has.
-    axes : mapping, optional
-        Further inputs of all kernels with their values.
+    parts : callable
+        Kernel to the parts of its cases: the values of inputs that differ between parts, or that
+        are not as on the command line.
     owners : mapping, optional
         Kernels that have an option of all cases which only some have.
     but : collection of str
-        Inputs that are not taken from the command line.
+        Options that are not taken from the command line.
     **knobs
         Options of all cases that are not given on the command line.
 
     Returns
     -------
     list of sequence of Case
-        One part for each kernel.
+        Some parts have no cases if there is an input without values.
 
     Raises
     ------
@@ -119,10 +120,10 @@ def input_cases(
         **(owners or {}),
     }
     values = {name: value for name, value in given(args, *known).items() if name not in but}
-    knobs = knobs | {k: v for k, v in knobs_of(args).items() if k not in known}
-    parts: list[Sequence[Case]] = []
+    knobs = knobs | {k: v for k, v in knobs_of(args).items() if k not in {*known, *but}}
+    found: list[Sequence[Case]] = []
     for kernel, own in options_by_kernel(values, known, kernels).items():
-        fixed, lists = taken(kernel, knobs), dict(axes or {})
+        fixed, lists = taken(kernel, knobs), dict[str, Sequence[Any]]()
         inputs = {row.flag: row for row in specs[kernel].inputs}
         flags = {row.name: flag for flag, row in inputs.items()}
         for flag, value in own.items():
@@ -137,8 +138,11 @@ def input_cases(
                 lists[name] = option.parse(value) if option.parse else each(value)
             else:
                 fixed[name] = value
-        parts.append(product(functools.partial(registry.case, kernel, **fixed), lists))
-    return parts
+        build = functools.partial(registry.case, kernel, **fixed)
+        for part in parts(kernel):
+            others = {name: values for name, values in lists.items() if name not in part}
+            found.append(product(build, {**part, **others}))
+    return found
 
 
 def kernel_option(family: str, default: str = "all") -> Options:

@@ -43,6 +43,30 @@ def parse_bytes(size: str | float) -> float:
     return value
 
 
+def bytes_of_words(size: str | float, name: str, most: int) -> int:
+    """Return a number of bytes of whole words of 8 bytes.
+
+    Parameters
+    ----------
+    size : str or float
+        As for `parse_bytes`.
+    name : str
+        The name that an error message uses for the size.
+    most : int
+        Most bytes.
+
+    Raises
+    ------
+    InputError
+        If it is no size, no multiple of 8, or larger.
+    """
+    value = parse_bytes(size)
+    if value > most or value % 8:
+        known = f"a multiple of 8 up to {most}" if most > 8 else "8"
+        raise InputError(f"{name} must be {known}, not {shown(size)}")
+    return int(value)
+
+
 def sizes(low: str | float, high: str | float, count: int) -> list[int]:
     """Return distinct sizes in bytes, evenly spaced on a logarithmic scale.
 
