@@ -354,7 +354,8 @@ def arguments_of(row: Declared) -> dict[str, Any]:
     option = row.option
     found: dict[str, Any] = {"help": option.text}
     if isinstance(row.default, bool):
-        return {"action": "store_true", "default": None, **found}
+        action = "store_false" if row.default else "store_true"
+        return {"action": action, "default": None, **found}
     if option.choices and not option.several:
         return {"choices": list(filter(None, option.choices)), **found}
     found["metavar"] = option.metavar

@@ -379,7 +379,8 @@ class Case(FromFields):
         """The inputs, options and labels that are not their defaults, by name."""
         limits, numbers = self.spec.limits, self.spec.numbers
         usual = {"dtype": limits.dtypes[0], "index_dtype": limits.index_dtypes[0]}
-        usual |= {row.column or row.name: row.default for row in self.spec.inputs} | {**numbers}
+        usual |= {name: row.default for row in self.spec.inputs for name in (row.name, row.column)}
+        usual |= numbers
         types = {"dtype": self.dtype, "index_dtype": self.index_dtype}
         found = {**self.input_columns, **types, **self.labels}
         found = {name: x for name, x in found.items() if x not in ("", usual.get(name))}
