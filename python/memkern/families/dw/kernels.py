@@ -396,7 +396,11 @@ register(
 
 @shows_options_of("dw.hop")
 def dw(lattice: Sequence[int], **options: Any) -> Case:
-    """Case of the hopping term."""
+    """Case of the hopping term of the domain-wall operator.
+
+    Its attributes apply the term to your own fields (`hop`, and `lay_out` and `take_back` for the
+    layout of a case) and measure (`measure`).
+    """
     return case("dw.hop", lattice=lattice, **options)
 
 

@@ -23,7 +23,6 @@ from memkern.spec.case import Case
 from memkern.spec.kernel import IndexArray
 
 __all__ = ["CUTS", "LAYOUTS", "case", "hop", "lay_out", "measure", "take_back"]
-__dir__ = __all__.copy  # public names only
 
 
 def hop(
@@ -169,3 +168,7 @@ def measure(lattice: Sequence[int], **options: Any) -> Measurement:
     Measurement
     """
     return engine.measure(case(lattice, **options))
+
+
+# `mk.dw` is the function that builds cases, with the public names as attributes.
+vars(case).update({name: globals()[name] for name in __all__})

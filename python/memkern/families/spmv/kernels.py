@@ -479,6 +479,9 @@ _spec(
 def spmv(matrix: Any, format: str = "sell", **options: Any) -> Case:
     """Case of a sparse matrix-vector product.
 
+    Its attributes use your own vectors (`multiply`, and `convert` for many products with a matrix),
+    measure (`measure`), search the fastest format (`tune`) and predict (`SpmvModel`).
+
     In ``crs`` and ``sell``, `prefetch` is the distance of the software prefetch of x in nonzeros,
     and variant ``nta`` loads values and indices with a non-temporal prefetch hint.
 

@@ -27,7 +27,6 @@ from memkern.spec.case import Case
 from memkern.studies.tune import check_budget, search
 
 __all__ = ["FORMATS", "Product", "SpmvModel", "case", "convert", "measure", "multiply", "tune"]
-__dir__ = __all__.copy  # public names only
 
 Vector = npt.NDArray[Any]
 
@@ -297,3 +296,7 @@ def tune(
         extra=lambda choice: {"rcm": choice.get("rcm", False)},
         progress=progress,
     )
+
+
+# `mk.spmv` is the function that builds cases, with the public names as attributes.
+vars(case).update({name: globals()[name] for name in __all__})
