@@ -56,14 +56,6 @@ _SAMPLES = 400
 _HELD_B = 2**18  # fits in the L2 of most processors
 
 
-def _ahead(layout: Layout, real_B: int) -> int:
-    """Return the prefetch distance in sites."""
-    from memkern.host.capacity import last_level_cache_B
-
-    footprint_B = layout.sites * _visit_B(layout, real_B)
-    return 3 if footprint_B > last_level_cache_B() else 0
-
-
 def _prefetched(layout: Layout, visits: IndexArray, real_B: int) -> int:
     """Return the directions whose neighbours L2 no longer holds, as bits of a number.
 
@@ -205,6 +197,8 @@ _INPUTS = (
 
 
 def _hop(given: Given) -> Case:
+    from memkern.host.capacity import last_level_cache_B
+
     layout, cut, vector, order = given.layout, given.cut, given.vector, given.order
     if cut not in ("auto", "s") and not (cut and set(cut) <= set("tzyx")):
         raise InputError(f"cut {shown(cut)} is not one of {', '.join(CUTS)}")
@@ -230,7 +224,8 @@ def _hop(given: Given) -> Case:
     check_memory(320 * found.sites, f"a lattice of {found.sites} sites")
     neighbours, permutations = found.neighbours()
     visits = walk(sites_of(found.local, found.parity).T, order, given.block)
-    options = {"prefetch": _ahead(found, real_B)}
+    in_caches = found.sites * _visit_B(found, real_B) <= last_level_cache_B()
+    options = {"prefetch": 0 if in_caches else 3}
     if given.share_planes:
         if given.option("chunk"):
             raise InputError("share_planes sets chunk: leave out chunk")
@@ -416,46 +411,34 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     if quick:
         return [dw((8,) * 4, layout=layout, **brief) for layout in LAYOUTS[:2]]
     unit = min(cache_B, memory_B // 64)
-
-    def fits(*extents: int) -> bool:
-        return prod(extents) * _SITE_B < memory_B / 4
-
     large = next(edge for edge in range(12, 2**10, 4) if edge**4 * _SITE_B > 4 * unit)
     plain, nt, plain_ahead, nt_ahead = (
         {"variant": variant, "prefetch": ahead, **brief}
         for ahead in (0, 3)
         for variant in ("simd", "nt")
     )
-    chosen = [
-        (8, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
-        (8, "RIRI", "s", (plain, plain_ahead)),
-        (large, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
-        (large, "RIRI", "s", (nt, nt_ahead)),
-        *((8, layout, "tzyx", (plain,)) for layout in LAYOUTS[:2]),
-        *((large, layout, "tzyx", (nt, nt_ahead)) for layout in LAYOUTS[:2]),
-    ]
-    cases = [
-        dw((edge,) * 4, layout=layout, cut=cut, **how)
-        for edge, layout, cut, ways in chosen
-        if edge == 8 or fits(*(edge,) * 4)
-        for how in ways
-    ]
     workers = len(os.sched_getaffinity(0))
     counts = [2**k for k in range(workers.bit_length()) if 2**k < workers]
     # At most three more: for each number of workers the bandwidth is measured first.
-    counts = counts[:: max(-(-len(counts) // 3), 1)]
-    cases += [
-        dw((large,) * 4, layout=layout, cut="s", threads=n, **nt_ahead)
-        for layout in LAYOUTS[:2]
-        for n in counts
-        if fits(*(large,) * 4)
-    ]
+    fewer = [{"threads": n, **nt_ahead} for n in counts[:: max(-(-len(counts) // 3), 1)]]
     # Lx from half the size that fits in the caches to eight times as much.
     edge = max(4 * round((unit / 2 / _SITE_B) ** 0.25 / 4), 8)
-    cases += [
-        dw((lx, edge, edge, 2 * edge), layout=layout, cut=cut, variant="simd", **brief)
-        for layout, cut in (("RRII", "s"), ("RIRI", "tzyx"))
-        for lx in (edge * 2**k // 2 for k in range(5))
-        if fits(lx, edge, edge, 2 * edge)
+    scan = [(edge * 2**k // 2, edge, edge, 2 * edge) for k in range(5)]
+    little, whole = (8,) * 4, (large,) * 4
+    chosen: list[tuple[tuple[int, ...], str, str, Sequence[Mapping[str, Any]]]] = [
+        (little, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
+        (little, "RIRI", "s", (plain, plain_ahead)),
+        (whole, "RRII", "s", (plain, plain_ahead, nt, nt_ahead)),
+        (whole, "RIRI", "s", (nt, nt_ahead)),
+        *((little, layout, "tzyx", (plain,)) for layout in LAYOUTS[:2]),
+        *((whole, layout, "tzyx", (nt, nt_ahead)) for layout in LAYOUTS[:2]),
+        *((whole, layout, "s", fewer) for layout in LAYOUTS[:2]),
+        *((shape, "RRII", "s", ({"variant": "simd", **brief},)) for shape in scan),
+        *((shape, "RIRI", "tzyx", ({"variant": "simd", **brief},)) for shape in scan),
     ]
-    return cases
+    return [
+        dw(extents, layout=layout, cut=cut, **how)
+        for extents, layout, cut, ways in chosen
+        if extents == little or prod(extents) * _SITE_B < memory_B / 4
+        for how in ways
+    ]

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Mapping
 from typing import Any
 
 from memkern.cli.measuring import exit_code, measure
 from memkern.cli.options import MEASURE, each, measuring_options, refuse, verb
-from memkern.cli.tables import INTERVAL, SHORTEST, THREADS, VARIANT, Table, cell
+from memkern.cli.tables import INTERVAL, SHORTEST, THREADS, VARIANT, Record, Table, cell
 from memkern.cli.verbs import input_cases, input_options
 from memkern.spec.sequences import joined
 
@@ -26,19 +25,21 @@ def _dw(args: argparse.Namespace) -> int:
         axes["threads"], args.threads = each(args.threads), None
     # The lexicographic layout has no vectors, and so no width and no cut.
     without = {"lexicographic": {"cut": ["auto"], "vector": [0]}}
-    parts = [{**axes, "layout": [layout], **without.get(layout, {})} for layout in layouts]
+    parts: list[dict[str, list[Any]]] = [
+        {**axes, "layout": [layout], **without.get(layout, {})} for layout in layouts
+    ]
     cases = joined(input_cases(args, ["dw.hop"], parts=lambda kernel: parts))
     return exit_code(measure(cases, args, TABLE))
 
 
-def _update_B(record: Mapping[str, Any]) -> float:
+def _update_B(record: Record) -> float:
     """Return the bytes of an update from and to memory; NaN if the caches are unknown."""
     from memkern.families.dw.data import site_B
 
     return float(site_B(record)) if "memory_load_B" in record else math.nan
 
 
-def _share(record: Mapping[str, Any]) -> float | str:
+def _share(record: Record) -> float | str:
     """Return the share of the roofline; NaN if the measurement of its bandwidths was disturbed."""
     share: float = record["roofline_min_fraction"]
     return "in cache" if math.isnan(share) and _update_B(record) == 0 else share

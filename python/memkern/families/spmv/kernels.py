@@ -75,17 +75,6 @@ _MEASURED_B = 46
 _WHOLE_ROWS = 2**18
 
 
-_MATRIX = row(
-    "matrix",
-    REQUIRED,
-    "",
-    type="Any",
-    flag="-",
-    meaning="Input of `memkern.matrices.build`: a generator such as ``hpcg:64``, a Matrix Market "
-    "file, a SciPy sparse array, a two-dimensional array, or triplets.",
-)
-
-
 def _accumulators(value: Any, name: str) -> Any:
     """Return the accumulators of a row after a check."""
     if value != "auto" and value not in (0, *MVE):
@@ -138,6 +127,15 @@ _CHUNKS = (
     ),
 )
 _INPUTS = (
+    row(
+        "matrix",
+        REQUIRED,
+        "",
+        type="Any",
+        flag="-",
+        meaning="Input of `memkern.matrices.build`: a generator such as ``hpcg:64``, a Matrix Market "
+        "file, a SciPy sparse array, a two-dimensional array, or triplets.",
+    ),
     row(
         "balance",
         "rows",
@@ -224,9 +222,8 @@ def as_csr(case: Case) -> csr_array:
 
     shape = (case.integers["rows"], case.integers["columns"])
     parts = (case.data["values"], case.indices["columns"], case.indices["starts"])
-    if case.spec.name == "spmv.csc":
-        return csr_array(csc_array(parts, shape=shape))
-    return csr_array(parts, shape=shape)
+    kind = csc_array if case.spec.name == "spmv.csc" else csr_array
+    return csr_array(kind(parts, shape=shape))
 
 
 def order_of(case: Case, native: Native) -> IndexArray:
@@ -269,11 +266,13 @@ def _compared(case: Case, order: IndexArray, a: csr_array, x: Values, native: Na
     each_row_once = np.bincount(order, minlength=n).all()
     worst = float(np.max(errors, initial=0.0)) if each_row_once else np.inf
     facts = native.obtained()["facts"]
-    columns_found = {
-        "beta": case.integers["nonzeros"] / facts["entries_stored"],
-        "convert_s": facts["convert_s"],
-    }
-    return outcome(case, worst, "whole" if len(look) == n else "sampled", **columns_found)
+    return outcome(
+        case,
+        worst,
+        "whole" if len(look) == n else "sampled",
+        beta=case.integers["nonzeros"] / facts["entries_stored"],
+        convert_s=facts["convert_s"],
+    )
 
 
 # Salt of the values of x for checks of distributed products; no array is filled with these values.
@@ -417,28 +416,31 @@ def _implied_columns(
     }
 
 
-def _spec(
-    name: str, summary: str, source: str, own: tuple[Declared, ...], idle: tuple[str, ...]
-) -> None:
-    """Register a format, with inputs of its `own` and options that are `idle`."""
-    declaration = declared(f"spmv.{name}")
+# Summary, source, own inputs and options without effect of each format.
+_FORMATS: dict[str, tuple[str, str, tuple[Declared, ...], tuple[str, ...]]] = {
+    "crs": ("by compressed rows", ALAPPAT, (_MVE,), ()),
+    "sell": ("by chunks of C rows sorted within sigma", KREUTZER, _CHUNKS, ("unroll",)),
+    "ell": ("by one chunk of all rows (ELLPACK)", KREUTZER, (), ("prefetch", "unroll")),
+    "csc": ("by compressed columns", "baseline", (), ("prefetch", "unroll")),
+}
+for _name, (_summary, _source, _own, _idle) in _FORMATS.items():
     register(
         KernelSpec(
-            name=f"spmv.{name}",
-            summary=summary,
-            source=source,
-            arrays=declaration.arrays,
+            name=f"spmv.{_name}",
+            summary=f"y = y + A x or y = A x, {_summary}",
+            source=_source,
+            arrays=declared(f"spmv.{_name}").arrays,
             indices=("starts", "columns"),
             traffic=_traffic,
             iterations=_iterations,
             checks=Checks(check=_check, reference=_reference, ulps=32.0, idempotent=False),
-            inputs=(_MATRIX, *own, *_INPUTS),
+            inputs=(*_own, *_INPUTS),
             build=_product,
-            limits=Limits(index_dtypes=INDEX_DTYPES, idle_knobs=idle),
+            limits=Limits(index_dtypes=INDEX_DTYPES, idle_knobs=_idle),
             counts=Counts(
-                flops=declaration.flops,
+                flops=declared(f"spmv.{_name}").flops,
                 width=lambda case: case.integers["nonzeros"] / _iterations(case),
-                work=None if name == "ell" else lambda case, native: native.copy_out("starts"),
+                work=None if _name == "ell" else lambda case, native: native.copy_out("starts"),
                 indices=True,
             ),
             model=Model(
@@ -446,33 +448,9 @@ def _spec(
             ),
             template_columns=("result",),
             # The workers' private y are added up only after the last part.
-            part=None if name == "csc" else _part,
+            part=None if _name == "csc" else _part,
         )
     )
-
-
-_spec("crs", "y = y + A x or y = A x, by compressed rows", ALAPPAT, (_MVE,), ())
-_spec(
-    "sell",
-    "y = y + A x or y = A x, by chunks of C rows sorted within sigma",
-    KREUTZER,
-    _CHUNKS,
-    ("unroll",),
-)
-_spec(
-    "ell",
-    "y = y + A x or y = A x, by one chunk of all rows (ELLPACK)",
-    KREUTZER,
-    (),
-    ("prefetch", "unroll"),
-)
-_spec(
-    "csc",
-    "y = y + A x or y = A x, by compressed columns",
-    "baseline",
-    (),
-    ("prefetch", "unroll"),
-)
 
 
 @shows_options_of("spmv.sell", "spmv.crs")
@@ -543,25 +521,26 @@ def report_cases(quick: bool, cache_B: int, memory_B: int) -> list[Case]:
     size = 1.5 * unit
     short = round(size / 14 / _NONZERO_B)
     scale = max(round(log2(size / 15 / _NONZERO_B)), 6)
+    summed = [("crs", {"mve": u, **brief}) for u in (1, 2, 3)]
+    chosen: list[tuple[str, list[tuple[str, dict[str, Any]]]]] = [
+        (f"hpcg:{edge(unit / 4)}", forms),
+        (f"spin:{sites(size)}", forms),
+        (f"band:{short}:{short // 2}:14", forms),
+        (
+            f"rmat:{scale}:16",
+            [
+                *(("crs", {"balance": balance, **brief}) for balance in BALANCES),
+                *(("sell", {"C": 8, "sigma": s, **brief}) for s in (1, 32, 1024, 2**scale)),
+                *(("sell", {"C": 16, "sigma": s, **brief}) for s in (1, 1024, 2**scale)),
+            ],
+        ),
+        *(
+            (f"tsm:{round(size / length / _NONZERO_B)}:{length}", [*summed, *forms[1:]])
+            for length in (4, 8, 16, 64)
+        ),
+    ]
     scaled = _products(f"hpcg:{edge(3 * unit)}", forms)
-    cases = [case.with_(threads=n) for case in scaled for n in counts]
-    for matrix in (
-        f"hpcg:{edge(unit / 4)}",
-        f"spin:{sites(size)}",
-        f"band:{short}:{short // 2}:14",
-    ):
-        cases += _products(matrix, forms)
-    cases += _products(
-        f"rmat:{scale}:16",
-        [
-            *(("crs", {"balance": balance, **brief}) for balance in BALANCES),
-            *(("sell", {"C": 8, "sigma": s, **brief}) for s in (1, 32, 1024, 2**scale)),
-            *(("sell", {"C": 16, "sigma": s, **brief}) for s in (1, 1024, 2**scale)),
-        ],
-    )
-    for length in (4, 8, 16, 64):
-        rows = round(size / length / _NONZERO_B)
-        cases += _products(
-            f"tsm:{rows}:{length}", [*(("crs", {"mve": u, **brief}) for u in (1, 2, 3)), *forms[1:]]
-        )
-    return cases
+    return [
+        *(case.with_(threads=n) for case in scaled for n in counts),
+        *(case for matrix, ways in chosen for case in _products(matrix, ways)),
+    ]

@@ -277,9 +277,7 @@ def tune(
         "prefetch": [{"prefetch": d} for d in (0, 16, 64, 256)],
     }
 
-    @functools.cache
-    def reordered(rcm: bool) -> Any:
-        return matrices.reorder(plain, "rcm")[0] if rcm else plain
+    reordered = functools.cache(lambda rcm: matrices.reorder(plain, "rcm")[0] if rcm else plain)
 
     def build(rcm: bool = False, **choice: Any) -> Case:
         # Options of other formats are left out.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from memkern.cli.measuring import (
@@ -14,7 +14,6 @@ from memkern.cli.measuring import (
     lines,
     measure,
     save_and_show,
-    scope_of,
     show_progress,
     tell_limit,
 )
@@ -29,9 +28,21 @@ from memkern.cli.options import (
     verb,
     words,
 )
-from memkern.cli.tables import INTERVAL, SHORTEST, THREADS, VARIANT, Table, cell, marks, shortened
+from memkern.cli.tables import (
+    INTERVAL,
+    SHORTEST,
+    THREADS,
+    VARIANT,
+    Record,
+    Table,
+    cell,
+    marks,
+    scope_of,
+    shortened,
+)
 from memkern.cli.verbs import input_cases, input_options
-from memkern.families.spmv.kernels import FORMATS, format_of
+from memkern.families.spmv.kernels import format_of
+from memkern.families.spmv.model import FORMATS, format_words
 from memkern.families.spmv.suites import MATRICES, SUITE
 from memkern.spec import registry
 from memkern.spec.case import Case
@@ -46,9 +57,9 @@ def _tune(args: argparse.Namespace) -> int:
     from memkern.studies.tune import gain_of
 
     check_output(args)
-    searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch")
-    own = {"format": _FORMATS, "rcm": False, "halo": None}
-    refuse(args, "with --tune, which chooses it", **own, **dict.fromkeys(searched))
+    searched = ("C", "sigma", "mve", "balance", "move_columns", "unroll", "prefetch", "halo")
+    own = dict.fromkeys(searched)
+    refuse(args, "with --tune, which chooses it", format=_FORMATS, rcm=False, **own)
     refuse(args, "with --tune, which stops by --budget", runs=None, repeats=1, resume=False)
     if args.quick:
         args.budget = QUICK_S / len(args.matrices)
@@ -59,8 +70,11 @@ def _tune(args: argparse.Namespace) -> int:
             _, search = tune(text, progress=progress, **knobs)
         found.append(search)
         if not (args.json or args.quiet):
-            told = _fastest(search.records[-2:]) or gain_of(search)
-            lines(*_TUNED.lines(search), scope_of(search), told)
+            lines(
+                *_TUNED.lines(search),
+                scope_of(search),
+                _fastest(search.records[-2:]) or gain_of(search),
+            )
             tell_limit(search, args)
     records = concat(found)
     save_and_show(records, args)
@@ -94,18 +108,11 @@ def _spmv(args: argparse.Namespace) -> int:
     return exit_code(measure(cases, args, TABLE, answers=[_fastest]))
 
 
-def _fastest(records: Iterable[Mapping[str, Any]]) -> str:
+def _fastest(records: Iterable[Record]) -> str:
     """Return the sentences on the fastest format of each matrix."""
     from memkern.families.spmv.data import fastest_sentences
 
     return fastest_sentences(records)
-
-
-def _format(record: Mapping[str, Any]) -> str:
-    """Return the format of a record with its parameters."""
-    from memkern.families.spmv.data import format_words
-
-    return format_words(record)
 
 
 TABLE = Table(
@@ -117,7 +124,7 @@ TABLE = Table(
             value=lambda r: shortened(r["name"] or r["matrix"], 24),
             shows=("name", "matrix"),
         ),
-        cell("format", "<16", value=_format, shows=("C", "sigma", "unroll")),
+        cell("format", "<16", value=format_words, shows=("C", "sigma", "unroll")),
         VARIANT,
         THREADS,
         cell("balance", "<7"),
