@@ -19,14 +19,15 @@ def _dw(args: argparse.Namespace) -> int:
         refuse(args, "in the lexicographic layout, which has no vectors", cut=None, vector=None)
     if not any(each(args.prefetch or 0)):
         refuse(args, "without a distance, --prefetch", prefetch_into=None)
-    axes: dict[str, list[int]] = {}
+    axes: dict[str, list[Any]] = {}
     if args.share_planes and args.threads is not None:
         # The planes that workers share depend on the number of workers.
         axes["threads"], args.threads = each(args.threads), None
     # The lexicographic layout has no vectors, and so no width and no cut.
-    without = {"lexicographic": {"cut": ["auto"], "vector": [0]}}
-    parts: list[dict[str, list[Any]]] = [
-        {**axes, "layout": [layout], **without.get(layout, {})} for layout in layouts
+    plain: dict[str, list[Any]] = {"cut": ["auto"], "vector": [0]}
+    parts = [
+        {**axes, "layout": [layout], **(plain if layout == "lexicographic" else {})}
+        for layout in layouts
     ]
     cases = joined(input_cases(args, ["dw.hop"], parts=lambda kernel: parts))
     return exit_code(measure(cases, args, TABLE))

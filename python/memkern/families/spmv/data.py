@@ -351,8 +351,8 @@ def core_of(source: MachineFile, row: Mapping[Any, Any]) -> float:
 
     If the machine file has the time of the record's loop body in a cache, T_core is this measured
     time. Otherwise it is the time of all rows in CRS, or all columns of chunks in SELL, with mean
-    length (see `memkern.families.spmv.model`), from the file's instructions for the record's vector width;
-    NaN for other formats and missing instructions.
+    length (see `memkern.families.spmv.model`), from the file's instructions for the record's vector
+    width; NaN for other formats and missing instructions.
     """
     measured = source.in_core_of(row)
     if measured is not None:

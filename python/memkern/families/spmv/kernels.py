@@ -133,8 +133,7 @@ _INPUTS = (
         "",
         type="Any",
         flag="-",
-        meaning="Input of `memkern.matrices.build`: a generator such as ``hpcg:64``, a Matrix Market "
-        "file, a SciPy sparse array, a two-dimensional array, or triplets.",
+        meaning="Input of `memkern.matrices.build`.",
     ),
     row(
         "balance",

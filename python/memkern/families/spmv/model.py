@@ -8,7 +8,6 @@ element is read once, 1 if every nonzero reads its element from memory.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +18,7 @@ from memkern.errors import InputError
 FORMATS = ("crs", "sell", "ell", "csc")
 
 
-def format_words(record: Mapping[str, Any]) -> str:
+def format_words(record: Any) -> str:
     """Return the format of a record with its parameters, such as ``sell-8-1`` or ``crs mve 2``."""
     format = str(record["kernel"]).partition(".")[2]
     if format == "sell":
