@@ -88,7 +88,7 @@ def hop(
             u = links[slab][..., mu, :, :] * crosses[ahead.astype(int)][:, None, None]
             before = sites.copy()
             before[:, mu] = (before[:, mu] - 1) % extents[mu]
-            v = links[_axes(before)][..., mu, :, :].conj().swapaxes(-1, -2)
+            v = links[tuple(before.T[::-1])][..., mu, :, :].conj().swapaxes(-1, -2)
             v = v * crosses[behind.astype(int)][:, None, None]
             matrices[at[:, mu]] = _parts(u)
             matrices[at[:, 4 + mu]] = _parts(v)
@@ -133,19 +133,14 @@ def take_back(case: Case, values: npt.NDArray[Any], parity: str = "full") -> npt
     return psi
 
 
-def _axes(sites: IndexArray) -> tuple[IndexArray, ...]:
-    """Return the indices (t, z, y, x) of sites."""
-    return tuple(sites.T[::-1])
-
-
 def _slabs(where: Layout, parity: str) -> Iterator[tuple[tuple[IndexArray, ...], IndexArray]]:
-    """Yield the sites of a parity for each t in turn, as indices and as coordinates."""
+    """Yield the sites of a parity for each t in turn: indices (t, z, y, x), then coordinates."""
     x, y, z, t = where.extents
     for k in range(t):
         sites = sites_of((x, y, z, 1), "full")
         sites[:, 3] = k
         sites = of_parity(parity, sites)
-        yield _axes(sites), sites
+        yield tuple(sites.T[::-1]), sites
 
 
 def _parts(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -176,8 +176,9 @@ def _product(given: Given) -> Case:
     label, a = matrices.build(given.matrix, given.option("seed"))
     rows, columns = (int(n) for n in a.shape)
     if a.nnz == 0:
-        named = given.options.get("name") or label
-        raise InputError(f"the matrix {named} has no nonzeros to multiply")
+        raise InputError(
+            f"the matrix {given.options.get('name') or label} has no nonzeros to multiply"
+        )
     own = {"C": 1, "sigma": 1, "move_columns": False, "mve": 0, **given.inputs}
     chunk, block = own["C"], min(own["sigma"], rows)
     if 1 < block < rows and block % chunk:
