@@ -67,22 +67,15 @@ def test_wrong_fields_are_refused(links: Any, psi: Any, match: str) -> None:
         ({"lattice": 4}, "four integers of at least 1, of x, y, z and t, not 4"),
         ({"block": (0, 0, 0, -1)}, "block must be at least 0, not -1"),
         ({"block": (0, 0, 0, 1.5)}, "block must be an integer, not 1.5"),
-        ({"prefetch": -1}, "prefetch must be at least 0"),
-        ({"dtype": "int32"}, "dtype 'int32' is not one of"),
         ({"dtype": "complex128"}, "dtype 'complex128' is not one of float64, float32"),
-        ({"dtype": int}, "dtype"),
         ({"index_dtype": "int32"}, "index_dtype"),
         ({"lattice": (4, 4, 4)}, "extents must be four integers of at least 1"),
         ({"lattice": (4, 4, 4, 0)}, "at least 1"),
-        ({"lattice": (4, 4, 4, -4)}, "at least 1"),
         ({"lattice": (4, 4, 4, 4.0)}, "four integers"),
-        ({"threads": -1}, "threads must be at least 0"),
         ({"unroll": 2}, "unroll 2"),
         ({"variant": "scalar"}, "no variant 'scalar'"),
         ({"layout": "lexicographic", "variant": "simd"}, "no variant 'simd'"),
         ({"layout": "lexicographic", "variant": "nt"}, "no variant 'nt'"),
-        ({"isa": "mmx"}, "isa 'mmx' is not one of"),
-        ({"elements": 5}, "no option 'elements'"),
         ({"offset": 12}, "offset must be a multiple of 8"),
         ({"block": "2220"}, "block"),
     ],
@@ -194,19 +187,8 @@ def test_the_verbs_flags(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[str]) -> None:
     records = measured(capsys, "dw", *SMALL, "--variant", "simd", "--prefetch", "0,2", *QUICK)
     assert [(r["prefetch"], r["prefetch_into"]) for r in records] == [(0, "L2"), (2, "L2")]
-    records = measured(
-        *(
-            capsys,
-            "dw",
-            *SMALL,
-            "--layout",
-            "lexicographic",
-            "--variant",
-            "scalar",
-            "--share-planes",
-        ),
-        *("-t", "1,2", "--runs", "2"),
-    )
+    plain = ("--layout", "lexicographic", "--variant", "scalar", "--share-planes")
+    records = measured(capsys, "dw", *SMALL, *plain, "-t", "1,2", "--runs", "2")
     assert [(r["threads"], r["chunk"]) for r in records] == [(1, 64), (2, 32)]
 
 
@@ -219,8 +201,6 @@ def test_lists_of_knobs_are_recorded_one_by_one(capsys: pytest.CaptureFixture[st
         (("--lattice", "4", "4", "4", "-4"), "at least 1"),
         (("--lattice", "5", "5", "5", "5", "--cut", "t"), "multiple of"),
         ((*SMALL, "--ls", "0"), "ls must be a list of whole numbers of at least 1"),
-        ((*SMALL, "--ls", "-3"), "--ls"),
-        ((*SMALL, "--layout", "RRII,x"), "layout 'x'"),
         ((*SMALL, "--vector", "wide"), "vector"),
         ((*SMALL, "--block", "2", "2", "2"), "--block: expected 4 arguments"),
         ((*SMALL, "--prefetch-into", "L3"), "L3"),

@@ -234,10 +234,7 @@ WIDE = whole(20, 15, 3)
         ({"C": 8, "sigma": 12}, "sigma must be 1, a multiple of C = 8, or at least the 20 rows"),
         ({"format": "crs", "mve": 5}, "mve must be auto, 0 or one of 1, 2, 3, 4, 6, 8, not 5"),
         ({"format": "crs", "mve": "many"}, "not 'many'"),
-        ({"format": "crs", "mve": -1}, "mve must be auto"),
-        ({"dtype": "int32"}, "dtype 'int32' is not one of"),
         ({"dtype": "float16"}, "'float16'"),
-        ({"dtype": int}, "dtype"),
         ({"index_dtype": "int16"}, "'int16'"),
         ({"index_dtype": ""}, "index_dtype"),
         ({"accumulate": False}, "takes no accumulate"),
@@ -245,12 +242,9 @@ WIDE = whole(20, 15, 3)
         ({"format": "crs", "unroll": 5}, "not built with unroll 5"),
         ({"format": "ell", "variant": "nta"}, "'nta'"),
         ({"format": "crs", "variant": "nt"}, "'nt'"),
-        ({"prefetch": -1}, "prefetch must be at least 0"),
         ({"format": "ell", "prefetch": 8}, "prefetch has no effect on spmv.ell"),
         ({"format": "crs", "C": 8}, "'spmv.crs' has no option 'C'"),
         ({"mve": 2}, "'spmv.sell' has no option 'mve'"),
-        ({"threads": -1}, "threads must be at least 0"),
-        ({"elements": 5}, "no option 'elements'"),
     ],
 )
 def test_wrong_options_are_refused(options: dict[str, Any], match: str) -> None:

@@ -189,11 +189,9 @@ def test_the_seed_selects_a_random_matrix(capsys: pytest.CaptureFixture[str]) ->
     [
         (("nothing.mtx",), "nothing.mtx"),
         (("FILE", "-f", "crs,coo"), "'coo'"),
-        (("FILE", "-C", "0"), "C"),
         (("FILE", "--sigma", "0"), "sigma"),
         (("FILE", "--mve", "few"), "mve"),
         (("tsm:20:3:9", "--rcm"), "square"),
-        (("FILE", "--dtype", "int32"), "int32"),
         (("FILE", "-f", "crs", "-C", "16"), "--C is for spmv.sell, not for spmv.crs"),
         (("FILE", "-f", "sell", "--mve", "2"), "--mve is for spmv.crs, not for spmv.sell"),
         (("FILE", "-f", "sell", "--unroll", "2"), "--unroll has no effect on spmv.sell"),
